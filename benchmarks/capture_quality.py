@@ -1,4 +1,5 @@
-"""Which sentences become notes, and what a statement replaces: on the tuned half and on the held-out half.
+"""Which sentences become notes, and what a statement replaces: on the tuned half and on the
+held-out half.
 
 PYTHONPATH=tests python -m benchmarks.capture_quality        (--all: each error of the first half)
     --model openai/qwen-coder-1.5b --models-file models.yaml [--cases 20]    else a classifier that accepts everything
@@ -30,9 +31,13 @@ OTHERS = ("Black formats the code", "Kaffee steht in der Küche")
 
 def main() -> None:
     """Print one line for each half."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--all", action="store_true")
-    parser.add_argument("--model", default="", help="as in models.yaml; without it, one that accepts everything")
+    parser.add_argument(
+        "--model", default="", help="as in models.yaml; without it, one that accepts everything"
+    )
     parser.add_argument("--models-file", type=Path)
     parser.add_argument("--cases", type=int, default=1_000, help="of each half, at most")
     args = parser.parse_args()
@@ -47,7 +52,10 @@ def main() -> None:
     for name, cases in (("tuned on", capture_cases.WORK), ("held out", capture_cases.HELD_OUT)):
         step = max(1, len(cases) // args.cases)
         asyncio.run(report_capture(name, cases[::step], ask, args.all and name == "tuned on"))
-    for name, pairs in (("tuned on", capture_cases.PAIRS_WORK), ("held out", capture_cases.PAIRS_HELD_OUT)):
+    for name, pairs in (
+        ("tuned on", capture_cases.PAIRS_WORK),
+        ("held out", capture_cases.PAIRS_HELD_OUT),
+    ):
         report_pairs(name, pairs, args.all and name == "tuned on")
 
 
@@ -68,8 +76,8 @@ async def report_capture(name: str, cases: Sequence[Case], ask, shows_all: bool)
         if shows_all and (len(notes) != bool(hits) or (case.kept and not hits)):
             print(f"    {case.said!r}: {notes}")
     print(
-        f"{name}: precision {right / (right + wrong):.2f} ({wrong} wrong),"
-        f" recall {right / (right + missed):.2f} ({missed} missed) of {len(cases)}; asked {asked} times"
+        f"{name}: precision {right / (right + wrong):.2f} ({wrong} wrong), recall"
+        f" {right / (right + missed):.2f} ({missed} missed) of {len(cases)}; asked {asked} times"
     )
 
 
@@ -82,18 +90,32 @@ async def captured(case: Case, ask) -> list[str]:
 
 
 def parts_of(case: Case) -> Iterator[SessionPart]:
-    calls = [ToolCall(str(number), "tool", arguments) for number, arguments in enumerate(case.calls)]
+    calls = [
+        ToolCall(str(number), "tool", arguments) for number, arguments in enumerate(case.calls)
+    ]
     replies = [tool(*(ToolReply(call.id, call.name, "ok") for call in calls))] if calls else []
-    messages: list[Message] = [user(case.said), *([assistant("", *calls)] if calls else []), *replies, assistant("Ok.")]
-    return split_uncaptured([MessageRecord(number, "", message) for number, message in enumerate(messages, 1)], 0)
+    messages: list[Message] = [
+        user(case.said),
+        *([assistant("", *calls)] if calls else []),
+        *replies,
+        assistant("Ok."),
+    ]
+    return split_uncaptured(
+        [MessageRecord(number, "", message) for number, message in enumerate(messages, 1)], 0
+    )
 
 
 def report_pairs(name: str, pairs, shows_all: bool) -> None:
     """Print how many statements replace the right entry, and how many rightly replace none."""
     faults = []
     for before, said, is_replaced in pairs:
-        entries = [SimpleNamespace(id=str(number), text=text) for number, text in enumerate((*OTHERS, before))]
-        if [entry.text for entry in find_replaced(said, entries)] != ([before] if is_replaced else []):
+        entries = [
+            SimpleNamespace(id=str(number), text=text)
+            for number, text in enumerate((*OTHERS, before))
+        ]
+        if [entry.text for entry in find_replaced(said, entries)] != (
+            [before] if is_replaced else []
+        ):
             faults.append((is_replaced, before, said))
     replaces = sum(pair[2] for pair in pairs)
     missed = sum(fault[0] for fault in faults)

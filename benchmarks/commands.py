@@ -1,8 +1,10 @@
-"""Commands with many notes, grep and checkpoints with many files: milliseconds by the clock and of CPU.
+"""Commands with many notes, grep and checkpoints with many files: milliseconds by the clock and of
+CPU.
 
     python -m benchmarks.commands --notes 0,1000,10000,50000 --files 50000 --runs 5
 
-On a busy machine read only the CPU. The notes are written as files and accepted once; `remember` makes vectors.
+On a busy machine read only the CPU. The notes are written as files and accepted once; `remember`
+makes vectors.
 """
 
 from __future__ import annotations
@@ -23,11 +25,16 @@ from ouro.safety import Checkpoints, Workspace
 from ouro.tools.grep import Grep, GrepArgs, find_ripgrep
 
 COMMANDS = ("sessions list", "doctor", "memory list", "memory stats", "memory search port 4711")
-NOTE = "The service number {0} of the mail queue listens on port {0}. " + "It was decided to keep this as it is. " * 9
+NOTE = (
+    "The service number {0} of the mail queue listens on port {0}. "
+    + "It was decided to keep this as it is. " * 9
+)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--notes", default="0,1000,10000")
     parser.add_argument("--files", type=int, default=50_000)
     parser.add_argument("--runs", type=int, default=5)
@@ -53,7 +60,9 @@ def commands(home: Path, count: int, runs: int) -> None:
 
     def run(line: str) -> None:
         command, environment = [program.screen[0], *line.split()], program.full_environment()
-        done = subprocess.run(command, cwd=program.work, env=environment, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            command, cwd=program.work, env=environment, capture_output=True, text=True, check=False
+        )
         if done.returncode > 1:  # 1: nothing was found
             raise SystemExit(f"{line}: {done.stderr}")
 
@@ -62,17 +71,25 @@ def commands(home: Path, count: int, runs: int) -> None:
     for line in COMMANDS:
         print_row(f"{line}, {count:,} notes", lambda line=line: run(line), runs)
     numbers = iter(range(1000))
-    print_row(f"memory remember, {count:,} notes", lambda: run(f"memory remember Queue {next(numbers)} is slow."), runs)
+    print_row(
+        f"memory remember, {count:,} notes",
+        lambda: run(f"memory remember Queue {next(numbers)} is slow."),
+        runs,
+    )
 
 
 def searches(root: Path, count: int, runs: int) -> None:
     """grep, and ripgrep alone."""
-    chance, words = random.Random(1), "alpha beta gamma delta import return class self value".split()
+    chance, words = (
+        random.Random(1),
+        "alpha beta gamma delta import return class self value".split(),
+    )
     for number in range(count):
         place = root / f"d{number // 500}/f{number}.{('py', 'md', 'ts', 'txt')[number % 4]}"
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_text(
-            "\n".join(" ".join(chance.choices(words, k=8)) for _ in range(33)) + "\nneedle" * (number % 5000 == 0)
+            "\n".join(" ".join(chance.choices(words, k=8)) for _ in range(33))
+            + "\nneedle" * (number % 5000 == 0)
         )
     rg = [str(find_ripgrep()), "--hidden", "--json", "needle", str(root)]
     print_row("rg, a rare word", lambda: subprocess.run(rg, capture_output=True, check=True), runs)
@@ -84,7 +101,10 @@ def searches(root: Path, count: int, runs: int) -> None:
 
 def checkpoints(root: Path, count: int, runs: int) -> None:
     """The first checkpoint of the files that `searches` wrote, and one after ten of them changed."""
-    store, numbers = Checkpoints(root, root.parent / "checkpoints", "session"), iter(range(1, 10_000))
+    store, numbers = (
+        Checkpoints(root, root.parent / "checkpoints", "session"),
+        iter(range(1, 10_000)),
+    )
 
     def change_and_take() -> None:
         for number in range(10):

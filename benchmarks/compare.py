@@ -1,11 +1,13 @@
-"""ouro and other agents, in one run: screen, headless, memory, large outputs, long sessions, tokens.
+"""ouro and other agents, in one run: screen, headless, memory, large outputs, long sessions,
+tokens.
 
     python -m benchmarks.compare --runs 5 [--peers FOLDER] [--rows start,turns] [--only ouro]
     python -m benchmarks.compare --runs 10 --mcp --rows start,typed,turns
 
-FOLDER as in benchmarks/README.md. Every program uses a model server on loopback, which answers at once. The programs
-take turns, one run of each, so that all see the same load; a first round warms the disk and is not counted. The row
-`memory` is measured for all programs at the same time: load does not change it, and it mostly waits.
+FOLDER as in benchmarks/README.md. Every program uses a model server on loopback, which answers at
+once. The programs take turns, one run of each, so that all see the same load; a first round warms
+the disk and is not counted. The row `memory` is measured for all programs at the same time: load
+does not change it, and it mostly waits.
 """
 
 from __future__ import annotations
@@ -37,8 +39,14 @@ LFLAG = 3
 CALLS = 20
 LONG_SESSION = (8, 500, 2_000, 5_000)
 """Messages after which a tool call is measured; a call and its result are two."""
-GIGABYTE = "yes 2026-11-21 20:14:03 INFO worker 7 handled job 4711 of queue mail in 12 ms | head -c 1000000000"
-LONG_TEXT = "The parser drops the last line of a file without a newline at its end; see tests and reports of it. " * 200
+GIGABYTE = (
+    "yes 2026-11-21 20:14:03 INFO worker 7 handled job 4711 of queue mail in 12 ms | head -c"
+    " 1000000000"
+)
+LONG_TEXT = (
+    "The parser drops the last line of a file without a newline at its end; see tests and reports"
+    " of it. " * 200
+)
 
 
 def start(program: Program) -> None:
@@ -49,7 +57,9 @@ def start(program: Program) -> None:
         sent: list[str] = []
 
         def press() -> None:
-            if terminal.modes()[LFLAG] & termios.ECHO:  # the screen now shows the terminal's own echo
+            if (
+                terminal.modes()[LFLAG] & termios.ECHO
+            ):  # the screen now shows the terminal's own echo
                 return
             if len(sent) < 200 and (time.monotonic() - terminal.started) * 1000 > len(sent) * 40:
                 sent.append(KEYS[len(sent) % len(KEYS)])
@@ -73,7 +83,10 @@ def start(program: Program) -> None:
 
 def typed(program: Program) -> None:
     """The first request, if a message and Enter are typed from exec on."""
-    texts = {"typed at exec ms": "fix the test", "typed at exec, a name ms": "fix test_parser_v2_handles_utf8"}
+    texts = {
+        "typed at exec ms": "fix the test",
+        "typed at exec, a name ms": "fix test_parser_v2_handles_utf8",
+    }
     for name, text in texts.items():
         program.server.begin()
         with opened(program) as terminal:
@@ -141,7 +154,9 @@ def turns(program: Program) -> None:
 
 
 def output(program: Program) -> None:
-    """A command that prints 1 GB: the time until the next request, and the CPU of the program itself."""
+    """A command that prints 1 GB: the time until the next request, and the CPU of the program
+    itself.
+    """
     _, _, spent = headless(program, [GIGABYTE])
     program.note("1 GB of output s", gaps(program.server)[0] / 1000)
     program.note("1 GB of output, CPU s", spent)
@@ -153,7 +168,9 @@ def growth(program: Program) -> None:
     took = gaps(program.server)
     for messages in LONG_SESSION:
         at = messages // 2
-        program.note(f"a tool call after {messages:,} messages ms", statistics.median(took[at : at + 40]))
+        program.note(
+            f"a tool call after {messages:,} messages ms", statistics.median(took[at : at + 40])
+        )
 
 
 ROWS = {
@@ -196,7 +213,9 @@ def read_raw(terminal: Terminal, seconds: float) -> None:
 
 
 def enter(terminal: Terminal, program: Program, gap: float = 1.0) -> None:
-    """Press Enter after each gap until the program sends its request: some take the first Enter for a paste."""
+    """Press Enter after each gap until the program sends its request: some take the first Enter for
+    a paste.
+    """
     end = time.monotonic() + REQUEST_LIMIT
     pressed = 0.0
     while not program.server.asked:
@@ -209,7 +228,9 @@ def enter(terminal: Terminal, program: Program, gap: float = 1.0) -> None:
 
 
 def headless(program: Program, commands: list[str]) -> tuple[float, float, float]:
-    """Seconds of the whole run, MiB before the last answer, CPU s between the first request and the last."""
+    """Seconds of the whole run, MiB before the last answer, CPU s between the first request and the
+    last.
+    """
     at_first: dict[int, float] = {}
     used = spent = 0.0
 
@@ -235,7 +256,9 @@ def headless(program: Program, commands: list[str]) -> tuple[float, float, float
     took = time.monotonic() - started
     requests = len(program.server.asked)
     if process.returncode or requests < len(commands) + 1:
-        raise RuntimeError(f"{requests} requests, exit {process.returncode}: {said.decode()[-500:]}")
+        raise RuntimeError(
+            f"{requests} requests, exit {process.returncode}: {said.decode()[-500:]}"
+        )
     return took, used, spent
 
 
@@ -253,7 +276,9 @@ def gaps(server: AnsweringServer) -> list[float]:
 
 def tokens(body: dict) -> int:
     """The tokens of a request and its tools, by cl100k_base, which is part of litellm."""
-    os.environ["TIKTOKEN_CACHE_DIR"] = str(Path(find_spec("litellm").origin).parent / "litellm_core_utils/tokenizers")
+    os.environ["TIKTOKEN_CACHE_DIR"] = str(
+        Path(find_spec("litellm").origin).parent / "litellm_core_utils/tokenizers"
+    )
     import tiktoken
 
     texts: list[str] = []
@@ -275,12 +300,18 @@ def tokens(body: dict) -> int:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--peers", type=Path, default=Path(os.environ.get("BENCH_PEERS", "benchmarks/peers")))
+    parser.add_argument(
+        "--peers", type=Path, default=Path(os.environ.get("BENCH_PEERS", "benchmarks/peers"))
+    )
     parser.add_argument("--rows", default=",".join(ROWS), help="of these: %(default)s")
     parser.add_argument("--only", default="", help="only programs whose name contains this")
-    parser.add_argument("--mcp", action="store_true", help="ouro alone, without and with ten MCP servers")
+    parser.add_argument(
+        "--mcp", action="store_true", help="ouro alone, without and with ten MCP servers"
+    )
     args = parser.parse_args()
     homes = Path(tempfile.mkdtemp())
     with ExitStack() as servers:

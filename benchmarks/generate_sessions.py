@@ -1,4 +1,5 @@
-"""Sessions to measure with: `python -m benchmarks.generate_sessions FOLDER [COUNT]` fills a sessions folder.
+"""Sessions to measure with: `python -m benchmarks.generate_sessions FOLDER [COUNT]` fills a
+sessions folder.
 
 The content is the same each time: sessions of a few turns, over two years and five projects.
 """
@@ -16,19 +17,33 @@ from ouro.memory.serialization import header_data, record_data
 from ouro.memory.sessions.yaml_text import dump
 from ouro.messages import Message, Text, ToolReply, Usage, assistant, user
 
-PROJECTS = ("/home/me/src/app", "/home/me/src/parser", "/home/me/src/api", "/home/me/notes", "/tmp/scratch")
+PROJECTS = (
+    "/home/me/src/app",
+    "/home/me/src/parser",
+    "/home/me/src/api",
+    "/home/me/notes",
+    "/tmp/scratch",
+)
 _VERBS = "fix add rename explain test profile split document review port speed-up remove refactor trace".split()
 _THINGS = (
-    "parser import session picker index cache token window memory note commit worktree lock prompt wheel retry "
-    "stream schema migration endpoint login upload queue timer layout theme snapshot backup export"
+    "parser import session picker index cache token window memory note commit worktree lock prompt"
+    " wheel retry stream schema migration endpoint login upload queue timer layout theme snapshot"
+    " backup export"
 ).split()
 _PLACES = "api.py the-tests docs cli the-worker the-store config the-front-end CI setup.py the-benchmarks".split()
-_WORDS = [*_VERBS, *_THINGS, *_PLACES, *"the a it and then because which never when where still only again".split()]
+_WORDS = [
+    *_VERBS,
+    *_THINGS,
+    *_PLACES,
+    *"the a it and then because which never when where still only again".split(),
+]
 
 
 def main() -> None:
     """Fill a folder with sessions of the current folder."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("folder", type=Path)
     parser.add_argument("count", type=int, nargs="?", default=10_000)
     args = parser.parse_args()
@@ -48,24 +63,42 @@ def generate(root: Path, count: int, *, project: str = "", seed: int = 1) -> Non
 
 def _session(chance: random.Random, began: datetime, project: str) -> list[dict]:
     header = SessionHeader(
-        str(uuid.UUID(int=chance.getrandbits(128), version=4)), project, "anthropic/claude-sonnet-5", _stamp(began)
+        str(uuid.UUID(int=chance.getrandbits(128), version=4)),
+        project,
+        "anthropic/claude-sonnet-5",
+        _stamp(began),
     )
-    title = f"{chance.choice(_VERBS)} the {chance.choice(_THINGS)} {chance.choice(_THINGS)} in {chance.choice(_PLACES)}"
+    title = (
+        f"{chance.choice(_VERBS)} the {chance.choice(_THINGS)} {chance.choice(_THINGS)} in"
+        f" {chance.choice(_PLACES)}"
+    )
     records: list = [TitleRecord(title.replace("-", " "), _stamp(began))]
     number = 0
     for turn in range(chance.randrange(1, 8)):
         usage = Usage(12_000 + 2_000 * turn, 10_000, 0, 400, chance.randrange(1, 40) / 1000)
-        messages = (user(_talk(chance, 12)), _reply(chance), Message("assistant", (Text(_talk(chance, 60)),), usage))
+        messages = (
+            user(_talk(chance, 12)),
+            _reply(chance),
+            Message("assistant", (Text(_talk(chance, 60)),), usage),
+        )
         for message in messages:
             number += 1
-            records.append(MessageRecord(number, _stamp(began + timedelta(minutes=number)), message))
+            records.append(
+                MessageRecord(number, _stamp(began + timedelta(minutes=number)), message)
+            )
     if chance.random() < 0.3:
-        records.append(SummaryRecord(_talk(chance, 25), _stamp(began + timedelta(minutes=number)), number))
+        records.append(
+            SummaryRecord(_talk(chance, 25), _stamp(began + timedelta(minutes=number)), number)
+        )
     return [header_data(header), *(record_data(each, str, lambda _image: "") for each in records)]
 
 
 def _reply(chance: random.Random) -> Message:
-    return assistant(_talk(chance, 30)) if chance.random() < 0.5 else Message("tool", (_output(chance),))
+    return (
+        assistant(_talk(chance, 30))
+        if chance.random() < 0.5
+        else Message("tool", (_output(chance),))
+    )
 
 
 def _output(chance: random.Random) -> ToolReply:

@@ -1,8 +1,10 @@
-"""Ten small tasks for a small local model, headless, each in a fresh repository: which does it solve?
+"""Ten small tasks for a small local model, headless, each in a fresh repository: which does it
+solve?
 
     python -m benchmarks.local_model --model openai/qwen-coder-1.5b --models-file models.yaml [--task basket] [--runs 1]
 
-A task is solved when its check (a command) succeeds afterwards, or its answer contains the wanted words.
+A task is solved when its check (a command) succeeds afterwards, or its answer contains the wanted
+words.
 """
 
 from __future__ import annotations
@@ -35,7 +37,10 @@ class Task:
     """Words that the answer must contain."""
 
 
-UTIL = 'def double(number):\n    return number + number\n\n\ndef greet(name):\n    return "Hello " + name\n'
+UTIL = (
+    'def double(number):\n    return number + number\n\n\ndef greet(name):\n    return "Hello " +'
+    " name\n"
+)
 TASKS = (
     Task("basket", "The tests of this project fail. Find out why, and mend it. Run them with: python3 -m unittest",
          FILES, f"{PYTHON} -m unittest -q"),
@@ -62,9 +67,13 @@ TASKS = (
 
 def main() -> None:
     """Run the tasks and print one line for each, then the share."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--model", required=True)
-    parser.add_argument("--models-file", type=Path, required=True, help="a models.yaml with the model")
+    parser.add_argument(
+        "--models-file", type=Path, required=True, help="a models.yaml with the model"
+    )
     parser.add_argument("--task", default="", help="only this one")
     parser.add_argument("--runs", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=300, help="the time limit of a task")
@@ -76,7 +85,10 @@ def main() -> None:
             is_solved, calls, why = run(task, args.model, args.models_file, args.seconds)
             solved, tried = solved + is_solved, tried + 1
             word = "solved" if is_solved else f"missed: {why}"
-            print(f"{task.name:<8} {time.monotonic() - began:6.0f} s  {calls:2} calls  {word}", flush=True)
+            print(
+                f"{task.name:<8} {time.monotonic() - began:6.0f} s  {calls:2} calls  {word}",
+                flush=True,
+            )
     print(f"{solved} of {tried} solved by {args.model}; load {os.getloadavg()[0]:.1f}")
 
 
@@ -96,7 +108,13 @@ def run(task: Task, model: str, models_file: Path, seconds: float) -> tuple[bool
         environment = {**os.environ, "HOME": str(home)}
         try:
             done = subprocess.run(
-                command, cwd=work, env=environment, capture_output=True, text=True, timeout=seconds, check=False
+                command,
+                cwd=work,
+                env=environment,
+                capture_output=True,
+                text=True,
+                timeout=seconds,
+                check=False,
             )
         except subprocess.TimeoutExpired:
             return False, 0, f"over {seconds:.0f} s"
@@ -105,7 +123,9 @@ def run(task: Task, model: str, models_file: Path, seconds: float) -> tuple[bool
         result = str(events[-1].get("result", "")) if events else ""
         if task.answer:
             return task.answer in result, calls, f"answered {result[:60]!r}"
-        checked = subprocess.run(task.check, shell=True, cwd=work, capture_output=True, text=True, check=False)
+        checked = subprocess.run(
+            task.check, shell=True, cwd=work, capture_output=True, text=True, check=False
+        )
         return checked.returncode == 0, calls, f"check failed; answered {result[:60]!r}"
 
 

@@ -1,4 +1,5 @@
-"""The git store of long-term memory: the cost of a start, a commit, the end of a turn and a long history.
+"""The git store of long-term memory: the cost of a start, a commit, the end of a turn and a long
+history.
 
 python -m benchmarks.memory_store --runs 30
 """
@@ -39,7 +40,9 @@ def main() -> None:
         os.environ["OURO_HOME"] = f"{folder}/home"
         project = Path(folder, "project")
         project.mkdir()
-        print_row(0, "from the last answer to the end of the turn", asyncio.run(turn_ends(project, runs)))
+        print_row(
+            0, "from the last answer to the end of the turn", asyncio.run(turn_ends(project, runs))
+        )
 
 
 def measure(folder: Path, commits: int, runs: int) -> None:
@@ -55,9 +58,13 @@ def measure(folder: Path, commits: int, runs: int) -> None:
     loaded = user.load_all()
     numbers = iter(range(1_000_000))
     print_row(commits, f"load both scopes, {TOKENS:,} tokens each", timed(load, runs)[0])
-    print_row(commits, "check for changes", timed(lambda: user.has_changed_since_load(loaded), runs)[0])
     print_row(
-        commits, "write and commit", timed(lambda: user.rewrite("facts.md", add_line(next(numbers)), "Learn"), runs)[0]
+        commits, "check for changes", timed(lambda: user.has_changed_since_load(loaded), runs)[0]
+    )
+    print_row(
+        commits,
+        "write and commit",
+        timed(lambda: user.rewrite("facts.md", add_line(next(numbers)), "Learn"), runs)[0],
     )
     print_row(commits, "find edits from outside", timed(user.outside_edits, runs)[0])
     print_row(commits, "the last 50 commits", timed(user.log, runs)[0])
@@ -66,15 +73,24 @@ def measure(folder: Path, commits: int, runs: int) -> None:
     user.repository.pack()
     packed = disk_usage(user.repository.git_dir)
     took = 1000 * (time.perf_counter() - began)
-    print(f"{commits:>15,} packing loose objects: {took:.0f} ms, {size / 1e6:.1f} MB -> {packed / 1e6:.1f} MB\n")
+    print(
+        f"{commits:>15,} packing loose objects: {took:.0f} ms, {size / 1e6:.1f} MB ->"
+        f" {packed / 1e6:.1f} MB\n"
+    )
 
 
 async def turn_ends(project: Path, runs: int) -> list[float]:
-    """Milliseconds from the last answer of a turn that wrote memory to its end, without the first turn."""
+    """Milliseconds from the last answer of a turn that wrote memory to its end, without the first
+    turn.
+    """
     facts = Path(os.environ["OURO_HOME"], "memory", "facts.md")
-    learned = (call("write", path=str(facts), content=f"- Fact {number}.\n") for number in range(runs + 1))
+    learned = (
+        call("write", path=str(facts), content=f"- Fact {number}.\n") for number in range(runs + 1)
+    )
     model = ScriptedModel([step for write in learned for step in (write, "Noted.")])
-    session = await opener(Options(project, {"permissions.mode": "auto"}, ready_model=model))(OpenRequest())
+    session = await opener(Options(project, {"permissions.mode": "auto"}, ready_model=model))(
+        OpenRequest()
+    )
     figures = []
     for number in range(runs + 1):
         async for event in session.send(f"Fact {number}."):
@@ -96,12 +112,14 @@ def with_history(folder: Path, commits: int) -> GitMemoryStore:
     for number in range(commits):
         body = f"{text}- fact {number}\n"
         lines.append(
-            f"commit refs/heads/main\ncommitter ouro <ouro@localhost> {1_700_000_000 + number} +0000\n"
-            f"data 5\nLearn\nM 100644 inline facts.md\ndata {len(body)}\n{body}\n"
+            f"commit refs/heads/main\ncommitter ouro <ouro@localhost> {1_700_000_000 + number}"
+            f" +0000\ndata 5\nLearn\nM 100644 inline facts.md\ndata {len(body)}\n{body}\n"
         )
     git = ["git", f"--git-dir={store.repository.git_dir}", "fast-import", "--quiet"]
     subprocess.run(git, input="".join(lines).encode(), check=True)
-    store.save_and_commit({f"{name}.md": text for name in ("decisions", "preferences", "facts")}, "Begin")
+    store.save_and_commit(
+        {f"{name}.md": text for name in ("decisions", "preferences", "facts")}, "Begin"
+    )
     store.accept(store.get_current_head())
     return store
 
@@ -118,7 +136,10 @@ def add_line(number: int) -> Callable[[str], str]:
 
 def print_row(commits: int, what: str, figures: list[float]) -> None:
     """Print one line of the table."""
-    print(f"{commits:>15,} {what:<46} {statistics.median(figures):8.1f} {min(figures):8.1f} {max(figures):8.1f}")
+    print(
+        f"{commits:>15,} {what:<46} {statistics.median(figures):8.1f} {min(figures):8.1f}"
+        f" {max(figures):8.1f}"
+    )
 
 
 if __name__ == "__main__":

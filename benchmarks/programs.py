@@ -54,8 +54,11 @@ class Program:
             self.figures.setdefault(name, []).append(value)
 
 
-def programs(homes: Path, servers: ExitStack, peers: Path, only: str, *, mcp: bool) -> list[Program]:
-    """The installed programs whose names contain `only`, each with its own home, repository and server.
+def programs(
+    homes: Path, servers: ExitStack, peers: Path, only: str, *, mcp: bool
+) -> list[Program]:
+    """The installed programs whose names contain `only`, each with its own home, repository and
+    server.
 
     Args:
         servers: ends the servers.
@@ -71,7 +74,9 @@ def programs(homes: Path, servers: ExitStack, peers: Path, only: str, *, mcp: bo
         if program := make(home, server.url, peers):
             program.server = server
             ask = [program.screen[0], "--version"]
-            done = subprocess.run(ask, check=True, env=program.full_environment(), capture_output=True, text=True)
+            done = subprocess.run(
+                ask, check=True, env=program.full_environment(), capture_output=True, text=True
+            )
             number = re.search(r"\d[\w.]+", done.stdout + done.stderr)
             program.version = number[0] if number else "?"
             found.append(program)
@@ -85,11 +90,14 @@ def ouro(home: Path, url: str, _peers: Path) -> Program:
     folder.mkdir()
     models = folder / "models.yaml"
     models.write_text(
-        f"default: openai/bench\nmodels:\n  openai/bench: {{api_base: {url}/v1, api_key: k, window: 100000}}\n"
+        f"default: openai/bench\nmodels:\n  openai/bench: {{api_base: {url}/v1, api_key: k, window:"
+        " 100000}\n"
     )
     models.chmod(0o600)
     command = str(Path(sys.executable).with_name("ouro"))
-    return Program("ouro", home, [command], [command, "--mode", "auto", "-p"], {"OURO_HOME": str(folder)})
+    return Program(
+        "ouro", home, [command], [command, "--mode", "auto", "-p"], {"OURO_HOME": str(folder)}
+    )
 
 
 def ouro_with_mcp(home: Path, url: str, peers: Path) -> Program:
@@ -98,10 +106,18 @@ def ouro_with_mcp(home: Path, url: str, peers: Path) -> Program:
     given = json.dumps({"count": 20, "tools": [f"tool_{number}" for number in range(20)]})
     server = {"command": sys.executable, "args": [str(MCP_SERVER), given]}
     names = [f"server{number}" for number in range(10)]
-    (home / ".ouro" / "mcp.json").write_text(json.dumps({"mcpServers": dict.fromkeys(names, server)}))
+    (home / ".ouro" / "mcp.json").write_text(
+        json.dumps({"mcpServers": dict.fromkeys(names, server)})
+    )
     for name in names:
         test = [*program.screen, "mcp", "test", name]
-        subprocess.run(test, env=program.full_environment(), cwd=program.work, stdout=subprocess.DEVNULL, check=True)
+        subprocess.run(
+            test,
+            env=program.full_environment(),
+            cwd=program.work,
+            stdout=subprocess.DEVNULL,
+            check=True,
+        )
     program.name = "ouro, 200 tools of 10 MCP servers"
     return program
 
@@ -112,12 +128,19 @@ def codex(home: Path, url: str, peers: Path) -> Program | None:
         return None
     (home / ".codex").mkdir()
     (home / ".codex/config.toml").write_text(
-        'model = "bench"\nmodel_provider = "bench"\ncheck_for_update_on_startup = false\n[analytics]\nenabled = false\n'
-        f'[model_providers.bench]\nname = "bench"\nbase_url = "{url}/v1"\nwire_api = "responses"\n'
-        f'[projects."{home / "work"}"]\ntrust_level = "trusted"\n'
+        'model = "bench"\nmodel_provider = "bench"\ncheck_for_update_on_startup ='
+        ' false\n[analytics]\nenabled = false\n[model_providers.bench]\nname = "bench"\nbase_url ='
+        f' "{url}/v1"\nwire_api = "responses"\n[projects."{home / "work"}"]\ntrust_level ='
+        ' "trusted"\n'
     )
     free = "--dangerously-bypass-approvals-and-sandbox"
-    return Program("codex", home, [command, free], [command, "exec", free], {"CODEX_HOME": str(home / ".codex")})
+    return Program(
+        "codex",
+        home,
+        [command, free],
+        [command, "exec", free],
+        {"CODEX_HOME": str(home / ".codex")},
+    )
 
 
 def claude(home: Path, url: str, peers: Path) -> Program | None:
@@ -170,7 +193,9 @@ def pi(home: Path, url: str, peers: Path) -> Program | None:
 
 
 def report(measured: list[Program]) -> None:
-    """Print the figures as a Markdown table (medians, lowest and highest in brackets), and clear them."""
+    """Print the figures as a Markdown table (medians, lowest and highest in brackets), and clear
+    them.
+    """
     names = list(dict.fromkeys(name for program in measured for name in program.figures))
     print("\n| program | " + " | ".join(names) + " |\n|---|" + "---|" * len(names))
     for program in measured:
@@ -184,5 +209,7 @@ def _cell(values: list[float]) -> str:
     if not values:
         return "–"
     digits = 0 if statistics.median(values) >= 20 else 1
-    middle, low, high = (f"{value:.{digits}f}" for value in (statistics.median(values), min(values), max(values)))
+    middle, low, high = (
+        f"{value:.{digits}f}" for value in (statistics.median(values), min(values), max(values))
+    )
     return f"**{middle}** ({low}–{high})" if len(values) > 1 else f"**{middle}**"

@@ -2,8 +2,8 @@
 
     python -m benchmarks.recall --passages 1000000 --folder /tmp/recall
 
-Words are distributed as in real text: a few are frequent, most are rare. Vectors are random, which costs the same to
-search. The folder is kept and used again.
+Words are distributed as in real text: a few are frequent, most are rare. Vectors are random, which
+costs the same to search. The folder is kept and used again.
 """
 
 from __future__ import annotations
@@ -17,7 +17,15 @@ from pathlib import Path
 
 import numpy as np  # with one thread: OPENBLAS_NUM_THREADS=1, as ouro has it
 
-from ouro.memory.index import Index, MemoryFolder, Search, SearchFilter, Sources, Vectors, local_embedder
+from ouro.memory.index import (
+    Index,
+    MemoryFolder,
+    Search,
+    SearchFilter,
+    Sources,
+    Vectors,
+    local_embedder,
+)
 from ouro.memory.index.query import SHIFT, content_hash
 from ouro.memory.long_term import GitMemoryStore, Notebook, Recall, Situation
 from ouro.memory.long_term.notes.note import Note, note_text
@@ -78,20 +86,32 @@ def fill(index: Index, passages: int, notes: int) -> None:
         for number in range(notes):
             values = (f"/m/{number}.md", "note", f"mem_{number:08x}", 0, "user", "", "patterns", talk.text(25),
                       "2026-01-01T00:00:00Z", 0.9, "user", "", "", 0, "", 0, number)  # fmt: skip
-            database.execute(f"INSERT INTO notes VALUES (NULL, {', '.join('?' * len(values))}, NULL)", values)
+            database.execute(
+                f"INSERT INTO notes VALUES (NULL, {', '.join('?' * len(values))}, NULL)", values
+            )
 
 
 def _session(database, talk: Talk, number: int) -> None:
     day = f"{2020 + number % 6}-{number % 12 + 1:02}-{number % 28 + 1:02}T12:00:00.000Z"
     (seq,) = database.execute(
-        "INSERT INTO sessions (id, folder, project, title, created_at, updated_at, passages, size, mtime, read, hash)"
-        " VALUES (?, ?, ?, '', ?, ?, ?, 0, 0, 0, x'') RETURNING seq",
+        "INSERT INTO sessions (id, folder, project, title, created_at, updated_at, passages, size,"
+        " mtime, read, hash) VALUES (?, ?, ?, '', ?, ?, ?, 0, 0, 0, x'') RETURNING seq",
         (f"s{number}", f"s{number}", f"/p{number % 20}", day, day, IN_A_SESSION),
     ).fetchone()
     rows = []
     for step in range(1, IN_A_SESSION + 1):
         text = talk.text(30)
-        rows.append((seq << SHIFT | step, seq, step, ("assistant", "user")[step % 2], day, text, content_hash(text)))
+        rows.append(
+            (
+                seq << SHIFT | step,
+                seq,
+                step,
+                ("assistant", "user")[step % 2],
+                day,
+                text,
+                content_hash(text),
+            )
+        )
     database.executemany("INSERT INTO messages VALUES (?, ?, ?, ?, ?, ?, ?, NULL)", rows)
 
 
@@ -102,7 +122,9 @@ def measure(name: str, search: Search, wanted: SearchFilter, length: int) -> Non
         query = talk.text(length)
         started, before = time.perf_counter(), time.process_time()
         search.find(query, 5, wanted)
-        spent.append(((time.process_time() - before) * 1000, (time.perf_counter() - started) * 1000))
+        spent.append(
+            ((time.process_time() - before) * 1000, (time.perf_counter() - started) * 1000)
+        )
     print_times(name, spent)
 
 
@@ -111,7 +133,8 @@ def print_times(name: str, spent: Sequence[tuple[float, float]]) -> None:
     cpu, wall = (sorted(each) for each in zip(*spent, strict=True))
     middle, high = SAMPLE // 2, int(SAMPLE * 0.95)
     figures = (
-        f"CPU p50 {cpu[middle]:5.1f} p95 {cpu[high]:5.1f} ms   clock p50 {wall[middle]:5.1f} p95 {wall[high]:5.1f} ms"
+        f"CPU p50 {cpu[middle]:5.1f} p95 {cpu[high]:5.1f} ms   clock p50 {wall[middle]:5.1f} p95"
+        f" {wall[high]:5.1f} ms"
     )
     print(f"{name:<52} {figures}", flush=True)
 
@@ -140,13 +163,18 @@ def whole_recall(folder: Path, notes: int, index: Index, vectors: Vectors) -> No
         pass
     notebook = Notebook({"user": GitMemoryStore(place, "user", folder / "history.git")})
     for words in (6, 12, 40):
-        for name, search in (("words", Search(index)), ("words and vectors", Search(index, vectors))):
+        for name, search in (
+            ("words", Search(index)),
+            ("words and vectors", Search(index, vectors)),
+        ):
             talk, recall, spent = Talk(), Recall(search, notebook, "memory-0"), []
             for number in range(SAMPLE):
                 text = f"{talk.text(words)} src/m{number}.py pytest"
                 began, before = time.perf_counter(), time.process_time()
                 recall.find(text, Situation(""))
-                spent.append(((time.process_time() - before) * 1000, (time.perf_counter() - began) * 1000))
+                spent.append(
+                    ((time.process_time() - before) * 1000, (time.perf_counter() - began) * 1000)
+                )
             print_times(f"the whole recall, {words} words said, by {name}", spent)
 
 
@@ -159,7 +187,9 @@ def first_vector() -> None:
     started = time.perf_counter()
     embedder.embed(["hello"])
     print(f"first vector after {(time.perf_counter() - started) * 1000:.0f} ms")
-    texts = [f"note number {number} says that the build needs a fresh cache" for number in range(256)]
+    texts = [
+        f"note number {number} says that the build needs a fresh cache" for number in range(256)
+    ]
     started = time.perf_counter()
     embedder.embed(texts)
     print(f"{len(texts) / (time.perf_counter() - started):.0f} short notes a second")
@@ -167,11 +197,15 @@ def first_vector() -> None:
 
 def main() -> None:
     """Fill the folder if it is empty, and measure."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--passages", type=int, default=100_000)
     parser.add_argument("--notes", type=int, default=10_000)
     parser.add_argument("--folder", type=Path, required=True)
-    parser.add_argument("--vectors", action="store_true", help="of the passages, too (those of notes always)")
+    parser.add_argument(
+        "--vectors", action="store_true", help="of the passages, too (those of notes always)"
+    )
     args = parser.parse_args()
     first_vector()
     place = args.folder / f"index-{args.passages}.db"
@@ -188,10 +222,20 @@ def main() -> None:
         pass
     vectors.warm()
     for words in (6, 12, 40):
-        for name, search in (("words", Search(index)), ("words and vectors", Search(index, vectors))):
-            measure(f"recall, {words} words asked, by {name}", search, SearchFilter(kinds=("note", "core")), words)
+        for name, search in (
+            ("words", Search(index)),
+            ("words and vectors", Search(index, vectors)),
+        ):
+            measure(
+                f"recall, {words} words asked, by {name}",
+                search,
+                SearchFilter(kinds=("note", "core")),
+                words,
+            )
             if args.vectors or name == "words":
-                measure(f"memory_search, {words} words asked, by {name}", search, SearchFilter(), words)
+                measure(
+                    f"memory_search, {words} words asked, by {name}", search, SearchFilter(), words
+                )
     index.close()
     if args.notes:
         index = Index(args.folder / f"notes-{args.notes}.db")

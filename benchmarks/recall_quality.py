@@ -1,7 +1,9 @@
-"""Which notes recall returns, on sets of messages with known answers: the set it is tuned on, and two others.
+"""Which notes recall returns, on sets of messages with known answers: the set it is tuned on, and
+two others.
 
 PYTHONPATH=tests python -m benchmarks.recall_quality        (--all: each missed and each wrong note)
-PYTHONPATH=tests python -m benchmarks.recall_quality --fit  (the weights of `relevance`, of the first two sets)
+PYTHONPATH=tests python -m benchmarks.recall_quality --fit  (the weights of `relevance`, of the
+first two sets)
 """
 
 from __future__ import annotations
@@ -12,15 +14,33 @@ from pathlib import Path
 
 from fakes import recall_cases, recall_cases_elsewhere, recall_cases_unseen
 
-from ouro.memory.index import Index, MemoryFolder, Search, SearchFilter, Sources, Vectors, local_embedder
+from ouro.memory.index import (
+    Index,
+    MemoryFolder,
+    Search,
+    SearchFilter,
+    Sources,
+    Vectors,
+    local_embedder,
+)
 from ouro.memory.long_term import GitMemoryStore, Notebook, Recall, Situation
 from ouro.memory.long_term.notes.note import Note, note_text
 from ouro.memory.long_term.recall.recall import features
 
 SETS = (
     ("tuned on", recall_cases.NOTES, recall_cases.WANTED, recall_cases.EVERYDAY),
-    ("looked at", recall_cases_elsewhere.NOTES, recall_cases_elsewhere.WANTED, recall_cases_elsewhere.NOTHING),
-    ("not seen", recall_cases_unseen.NOTES, recall_cases_unseen.WANTED, recall_cases_unseen.NOTHING),
+    (
+        "looked at",
+        recall_cases_elsewhere.NOTES,
+        recall_cases_elsewhere.WANTED,
+        recall_cases_elsewhere.NOTHING,
+    ),
+    (
+        "not seen",
+        recall_cases_unseen.NOTES,
+        recall_cases_unseen.WANTED,
+        recall_cases_unseen.NOTHING,
+    ),
 )
 SHRINK = 0.3
 """The factor of the L2 penalty."""
@@ -30,7 +50,9 @@ LENIENCE = 1.5
 
 def main() -> None:
     """Ask each set, by words and with vectors."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--all", action="store_true")
     parser.add_argument("--fit", action="store_true")
     args = parser.parse_args()
@@ -43,13 +65,19 @@ def main() -> None:
             ways = {"words": None, **({"vectors": embedder} if embedder else {})}
             for way, used in ways.items():
                 recalled = recaller(Path(folder) / way, notes, used)
-                report(f"{name}, {way}", {text: recalled(text) for text in (*wanted, *nothing)}, wanted, args.all)
+                report(
+                    f"{name}, {way}",
+                    {text: recalled(text) for text in (*wanted, *nothing)},
+                    wanted,
+                    args.all,
+                )
 
 
 def fitted(embedder) -> dict[str, float]:
     """The weights of a logistic regression over all pairs of messages and hits, by Newton's method.
 
-    Each message is asked in the whole set, and in a memory of a few notes, in which cosines are less informative.
+    Each message is asked in the whole set, and in a memory of a few notes, in which cosines are
+    less informative.
     """
     import numpy as np  # late: ouro imports it with one thread
 
@@ -66,24 +94,37 @@ def fitted(embedder) -> dict[str, float]:
                     right += [names[hit.id] in wanted.get(text, ()) for hit in hits]
     names = list(known[0])
     values = np.array([[row[name] for name in names] for row in known])
-    scale = np.array([1.0 if name == "bias" else values[:, at].std() for at, name in enumerate(names)])
+    scale = np.array(
+        [1.0 if name == "bias" else values[:, at].std() for at, name in enumerate(names)]
+    )
     scaled, answers = values / scale, np.array(right, float)
-    weights, shrink = np.zeros(len(names)), np.diag([0.0 if name == "bias" else SHRINK for name in names])
+    weights, shrink = (
+        np.zeros(len(names)),
+        np.diag([0.0 if name == "bias" else SHRINK for name in names]),
+    )
     for _ in range(50):
         chance = 1 / (1 + np.exp(-np.clip(scaled @ weights, -30, 30)))
         slope = scaled.T @ (chance - answers) + shrink @ weights
-        curve = (scaled * (chance * (1 - chance))[:, None]).T @ scaled + shrink + 1e-9 * np.eye(len(names))
+        curve = (
+            (scaled * (chance * (1 - chance))[:, None]).T @ scaled
+            + shrink
+            + 1e-9 * np.eye(len(names))
+        )
         weights -= np.linalg.solve(curve, slope)
     found = dict(zip(names, weights / scale, strict=True))
     return {**found, "bias": found["bias"] + LENIENCE}
 
 
 def small_memories(notes, wanted, nothing):
-    """Groups of four messages that need a note and five that need none, with a memory of their notes and six others."""
+    """Groups of four messages that need a note and five that need none, with a memory of their
+    notes and six others.
+    """
     asked, others = list(wanted), list(notes)
     for at in range(0, len(asked), 4):
         texts = asked[at : at + 4]
-        names = {name for text in texts for right in wanted[text] for name in (right, f"{right}, nearly")}
+        names = {
+            name for text in texts for right in wanted[text] for name in (right, f"{right}, nearly")
+        }
         some = {*names, *others[at : at + 3], *others[-at - 3 :][:3]}
         yield (*texts, *nothing[at : at + 5]), {name: notes[name] for name in some if name in notes}
 
@@ -101,7 +142,11 @@ def memory(folder: Path, notes, embedder):
     vectors = Vectors(index, embedder) if embedder else None
     while vectors and vectors.fill():
         pass
-    return Search(index, vectors), Notebook({"user": GitMemoryStore(place, "user", folder / "history.git")}), names
+    return (
+        Search(index, vectors),
+        Notebook({"user": GitMemoryStore(place, "user", folder / "history.git")}),
+        names,
+    )
 
 
 def recaller(folder: Path, notes, embedder):
@@ -110,7 +155,11 @@ def recaller(folder: Path, notes, embedder):
     recall = Recall(search, notebook, "memory-0")
 
     def recalled(text: str) -> set[str]:
-        return {names[item.id] for item in recall.find(text, Situation("")).items if item.state == "loaded"}
+        return {
+            names[item.id]
+            for item in recall.find(text, Situation("")).items
+            if item.state == "loaded"
+        }
 
     return recalled
 
@@ -122,8 +171,9 @@ def report(name: str, recalled, wanted, shows_all: bool) -> None:
     nothing = [text for text in recalled if text not in wanted]
     loud = [text for text in nothing if recalled[text]]
     print(
-        f"{name:<18} found {hits} of {len(wanted)}, {too_many} wrong (precision {hits / (hits + too_many):.2f});"
-        f" notes with {len(loud)} of {len(nothing)} messages that need none"
+        f"{name:<18} found {hits} of {len(wanted)}, {too_many} wrong (precision"
+        f" {hits / (hits + too_many):.2f}); notes with {len(loud)} of {len(nothing)} messages that"
+        " need none"
     )
     for text, found in recalled.items() if shows_all else ():
         if found != wanted.get(text, set()):

@@ -1,4 +1,6 @@
-"""A model server on loopback that answers immediately: shell calls, then a text; both wires of OpenAI, Anthropic's."""
+"""A model server on loopback that answers immediately: shell calls, then a text; both wires of
+OpenAI, Anthropic's.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,13 @@ class AnsweringServer:
         before_answer: Callable[[], None] = lambda: None,
     ) -> None:  # fmt: skip
         """Set the next answers, and clear the requests."""
-        self.commands, self.text, self.pace, self.before_answer, self.asked = commands, text, pace, before_answer, []
+        self.commands, self.text, self.pace, self.before_answer, self.asked = (
+            commands,
+            text,
+            pace,
+            before_answer,
+            [],
+        )
 
 
 class _Listener(ThreadingHTTPServer):
@@ -80,7 +88,9 @@ def _handler(server: AnsweringServer) -> type[BaseHTTPRequestHandler]:
             body = json.loads(sent or b"{}")
             asked = Asked(came, {} if server.asked else body)
             path = self.path.partition("/v1/")[2].partition("?")[0]
-            wire = {"chat/completions": _chat, "responses": _responses, "messages": _messages}.get(path)
+            wire = {"chat/completions": _chat, "responses": _responses, "messages": _messages}.get(
+                path
+            )
             if wire is None:
                 self._head("application/json")
                 self._end('{"input_tokens": 100}')
@@ -89,7 +99,11 @@ def _handler(server: AnsweringServer) -> type[BaseHTTPRequestHandler]:
             if body.get("tools"):
                 server.asked.append(asked)
                 server.before_answer()
-                call = _shell_call(body["tools"], server.commands[number]) if number < len(server.commands) else None
+                call = (
+                    _shell_call(body["tools"], server.commands[number])
+                    if number < len(server.commands)
+                    else None
+                )
             else:
                 text = ("Hello.",)
             self._head("text/event-stream")
@@ -132,7 +146,9 @@ def _shell_call(tools: list[dict[str, Any]], line: str) -> tuple[str, dict[str, 
         if tool.get("name", "").lower() in SHELLS:
             properties = (tool.get("parameters") or tool["input_schema"])["properties"]
             name = next(name for name in ("command", "cmd") if name in properties)
-            return tool["name"], {name: line.split() if properties[name].get("type") == "array" else line}
+            return tool["name"], {
+                name: line.split() if properties[name].get("type") == "array" else line
+            }
     return None
 
 
@@ -158,14 +174,30 @@ def _responses(call: tuple[str, Event] | None, text: Sequence[str], number: int)
     item: Event
     if call is None:
         content = [{"type": "output_text", "text": "".join(text), "annotations": []}]
-        item = {"type": "message", "id": f"m{number}", "role": "assistant", "status": "completed", "content": content}
+        item = {
+            "type": "message",
+            "id": f"m{number}",
+            "role": "assistant",
+            "status": "completed",
+            "content": content,
+        }
     else:
         item = {"type": "function_call", "id": f"f{number}", "call_id": f"call_{number}", "name": call[0],
                 "arguments": json.dumps(call[1]), "status": "completed"}  # fmt: skip
     usage = {"input_tokens": 100, "output_tokens": 5, "total_tokens": 105}
-    answer = {"id": f"r{number}", "object": "response", "status": "in_progress", "model": "bench", "output": []}
+    answer = {
+        "id": f"r{number}",
+        "object": "response",
+        "status": "in_progress",
+        "model": "bench",
+        "output": [],
+    }
     yield {"type": "response.created", "response": answer}
-    yield {"type": "response.output_item.added", "output_index": 0, "item": {**item, "status": "in_progress"}}
+    yield {
+        "type": "response.output_item.added",
+        "output_index": 0,
+        "item": {**item, "status": "in_progress"},
+    }
     for piece in text if call is None else ():
         yield {"type": "response.output_text.delta", "item_id": item["id"], "output_index": 0, "content_index": 0,
                "delta": piece}  # fmt: skip
@@ -190,5 +222,9 @@ def _messages(call: tuple[str, Event] | None, text: Sequence[str], number: int) 
         yield {"type": "content_block_delta", "index": 0, "delta": delta}
     yield {"type": "content_block_stop", "index": 0}
     reason = "end_turn" if call is None else "tool_use"
-    yield {"type": "message_delta", "delta": {"stop_reason": reason, "stop_sequence": None}, "usage": usage}
+    yield {
+        "type": "message_delta",
+        "delta": {"stop_reason": reason, "stop_sequence": None},
+        "usage": usage,
+    }
     yield {"type": "message_stop"}

@@ -23,7 +23,14 @@ from pathlib import Path
 from benchmarks.generate_sessions import generate
 from benchmarks.timing import print_load
 from ouro.errors import SeveralSessions
-from ouro.memory.backend import CompactionRecord, MessageRecord, Record, SessionHeader, TitleRecord, timestamp
+from ouro.memory.backend import (
+    CompactionRecord,
+    MessageRecord,
+    Record,
+    SessionHeader,
+    TitleRecord,
+    timestamp,
+)
 from ouro.memory.manager import MemoryManager
 from ouro.memory.sessions.session_catalog import find_session
 from ouro.memory.yaml_backend import YamlFileMemoryStore
@@ -32,7 +39,10 @@ from ouro.messages import Message, Text, ToolCall, ToolReply, Usage, assistant, 
 MESSAGES = 20_000
 COMPACTED_EVERY = 400
 SHORT, LONG, NEVER_COMPACTED = (f"{number:08}-7e1b-4d0a-9a55-3b8f0c1d2e4f" for number in range(3))
-_LINE = "2026-11-21 20:14:03 INFO worker 7 handled job 4711 of queue mail in 12 ms, nothing left to do\n"
+_LINE = (
+    "2026-11-21 20:14:03 INFO worker 7 handled job 4711 of queue mail in 12 ms, nothing left to"
+    " do\n"
+)
 
 RUNNER = asyncio.Runner()
 """One loop for all measurements: making one costs more than a save."""
@@ -40,7 +50,9 @@ RUNNER = asyncio.Runner()
 
 def main() -> None:
     """Measure, and print tables."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--count", type=int, default=10_000)
     parser.add_argument("--screen", action="store_true")
@@ -73,9 +85,14 @@ def saving(root: Path, runs: int) -> None:
         RUNNER.run(store.load_session(header.id))
         numbers = iter(range(before + 1, 1 << 30))
 
-        def save(store: YamlFileMemoryStore = store, header: SessionHeader = header, numbers=numbers) -> None:
+        def save(
+            store: YamlFileMemoryStore = store, header: SessionHeader = header, numbers=numbers
+        ) -> None:
             RUNNER.run(
-                store.save_message(header.id, MessageRecord(next(numbers), timestamp(), user("the same words " * 20)))
+                store.save_message(
+                    header.id,
+                    MessageRecord(next(numbers), timestamp(), user("the same words " * 20)),
+                )
             )
 
         flush = os.fsync
@@ -87,7 +104,9 @@ def saving(root: Path, runs: int) -> None:
 
 
 def resuming(root: Path, runs: int) -> None:
-    """A session of 20,000 messages: until its end can be shown, until it can be sent; and the memory for it."""
+    """A session of 20,000 messages: until its end can be shown, until it can be sent; and the
+    memory for it.
+    """
     write_sessions(root)
     store = YamlFileMemoryStore(root)
     RUNNER.run(store.list_sessions())  # makes the index
@@ -99,7 +118,9 @@ def resuming(root: Path, runs: int) -> None:
             runs,
         )
         print_row(
-            f"resume until it can be sent: {name}", lambda session_id=session_id: resume(store, session_id, True), runs
+            f"resume until it can be sent: {name}",
+            lambda session_id=session_id: resume(store, session_id, True),
+            runs,
         )
     for session_id, name in names(store):
         command = [sys.executable, "-m", "benchmarks.sessions", "--resume", str(root), session_id]
@@ -109,7 +130,11 @@ def resuming(root: Path, runs: int) -> None:
 
 def names(store: YamlFileMemoryStore) -> Iterator[tuple[str, str]]:
     """The sessions with their descriptions."""
-    for session_id, kind in ((SHORT, ""), (LONG, ", compacted"), (NEVER_COMPACTED, ", never compacted")):
+    for session_id, kind in (
+        (SHORT, ""),
+        (LONG, ", compacted"),
+        (NEVER_COMPACTED, ", never compacted"),
+    ):
         info = RUNNER.run(store.get_session_stats(session_id))
         yield session_id, f"{info.messages:,} messages, {info.size / 1e6:.0f} MB{kind}"
 
@@ -152,7 +177,9 @@ def talking(root: Path) -> None:
 
 
 def print_long_session(root: Path) -> None:
-    """Run 300 turns with four outputs of 16 KB each, compact every 30 of them, and print the memory."""
+    """Run 300 turns with four outputs of 16 KB each, compact every 30 of them, and print the
+    memory.
+    """
 
     async def talk() -> None:
         memory = MemoryManager.start(YamlFileMemoryStore(root), project="/p", model="openai/bench")
@@ -161,18 +188,33 @@ def print_long_session(root: Path) -> None:
             await memory.add(user(f"prompt {turn}: please look into it"))
             for call in range(4):
                 name = f"call_{turn}_{call}"
-                await memory.add(assistant("Let me look.", ToolCall(name, "shell", {"command": "tail worker.log"})))
+                await memory.add(
+                    assistant(
+                        "Let me look.", ToolCall(name, "shell", {"command": "tail worker.log"})
+                    )
+                )
                 await memory.add(tool(ToolReply(name, "shell", f"{turn}.{call}\n{output}")))
             await memory.add(assistant(f"Answer {turn}. " + "It does what it says. " * 20))
             if turn % 30 == 0:
                 entries = memory.transcript.sent_entries()
                 last = entries[-12].number
-                kept = tuple(each.number for each in entries[:-11] if each.message.role == "user")[-20:]
+                kept = tuple(each.number for each in entries[:-11] if each.message.role == "user")[
+                    -20:
+                ]
                 number = memory.next_number
-                await memory.record(CompactionRecord(number, memory.now(), (1, last), kept, "What was said.\n" * 200))
-                held = sum(len(reply.text) for each in memory.messages() for reply in each.parts_of(ToolReply))
+                await memory.record(
+                    CompactionRecord(
+                        number, memory.now(), (1, last), kept, "What was said.\n" * 200
+                    )
+                )
+                held = sum(
+                    len(reply.text)
+                    for each in memory.messages()
+                    for reply in each.parts_of(ToolReply)
+                )
                 what = (
-                    f"after {turn} turns: {len(memory.messages())} messages, {held / 1000:,.0f} KB of outputs in memory"
+                    f"after {turn} turns: {len(memory.messages())} messages, {held / 1000:,.0f} KB"
+                    " of outputs in memory"
                 )
                 print(f"{what:<72} {resident():>9} MiB resident")
         await memory.close()
@@ -200,7 +242,11 @@ def listing(root: Path, count: int, runs: int) -> None:
     print_row(f"list {count:,} sessions", lambda: RUNNER.run(store.list_sessions()), runs)
     print_row(f"find one of {count:,} by words of its title", lambda: find_by_words(store), runs)
     newest = RUNNER.run(store.list_sessions())[0].id
-    print_row("the facts of one session, by its id", lambda: RUNNER.run(store.get_session_stats(newest)), runs)
+    print_row(
+        "the facts of one session, by its id",
+        lambda: RUNNER.run(store.get_session_stats(newest)),
+        runs,
+    )
 
 
 def find_by_words(store: YamlFileMemoryStore) -> None:
@@ -224,23 +270,40 @@ def screen(home: Path, runs: int) -> None:
         for name, arguments in (("no session", []), ("--resume", ["--resume", LONG])):
             times = []
             for _ in range(runs + 1):
-                terminal = Terminal([*program.screen, *arguments], program.full_environment(), program.work)
+                terminal = Terminal(
+                    [*program.screen, *arguments], program.full_environment(), program.work
+                )
                 terminal.send("qzw")
-                times.append(terminal.after(lambda shown: "qzw" in shown and "❯" in shown, 30) or -1.0)
+                times.append(
+                    terminal.after(lambda shown: "qzw" in shown and "❯" in shown, 30) or -1.0
+                )
                 terminal.close()
-            print(f"{'a key is seen on the full screen: ' + name:<72} {statistics.median(times[1:]):>9.0f}")
+            print(
+                f"{'a key is seen on the full screen: ' + name:<72}"
+                f" {statistics.median(times[1:]):>9.0f}"
+            )
 
 
 def write_sessions(root: Path, project: str = "/p") -> None:
     """A short session, one of 20,000 messages with compactions, and one without."""
     store = YamlFileMemoryStore(root)
-    for session_id, count, every in ((SHORT, 10, 0), (NEVER_COMPACTED, MESSAGES, 0), (LONG, MESSAGES, COMPACTED_EVERY)):
+    for session_id, count, every in (
+        (SHORT, 10, 0),
+        (NEVER_COMPACTED, MESSAGES, 0),
+        (LONG, MESSAGES, COMPACTED_EVERY),
+    ):
         records: list[Record] = [TitleRecord(session_id[:8], timestamp()), *messages(count, every)]
-        RUNNER.run(store.import_session(SessionHeader(session_id, project, "openai/bench", timestamp()), records))
+        RUNNER.run(
+            store.import_session(
+                SessionHeader(session_id, project, "openai/bench", timestamp()), records
+            )
+        )
 
 
 def messages(count: int, compacted_every: int) -> Iterator[Record]:
-    """Messages of about five thousand bytes each, with a compaction after every `compacted_every` (0: none)."""
+    """Messages of about five thousand bytes each, with a compaction after every `compacted_every`
+    (0: none).
+    """
     number = last = 0
     output = _LINE * 105
     while number < count:
@@ -261,7 +324,10 @@ def _message(number: int, output: str) -> Message:
     if kind == 1:
         return user(f"prompt {number}: please look into it")
     if kind == 2:
-        return assistant("Let me look.", ToolCall(f"call_{number}", "shell", {"command": "tail -n 105 worker.log"}))
+        return assistant(
+            "Let me look.",
+            ToolCall(f"call_{number}", "shell", {"command": "tail -n 105 worker.log"}),
+        )
     if kind == 3:
         return tool(ToolReply(f"call_{number - 1}", "shell", output))
     text = f"Answer {number}. " + "It does what it says; nothing is left to do. " * 200
@@ -274,7 +340,11 @@ def print_row(name: str, do: Callable[[], object], runs: int) -> None:
     for _ in range(runs):
         began, worked = time.perf_counter(), time.process_time()
         took = do()
-        own = took if isinstance(took, tuple) else (time.perf_counter() - began, time.process_time() - worked)
+        own = (
+            took
+            if isinstance(took, tuple)
+            else (time.perf_counter() - began, time.process_time() - worked)
+        )
         clock.append(1000 * own[0])
         cpu.append(1000 * own[1])
     print(f"{name:<72} {statistics.median(clock):>9.2f} {statistics.median(cpu):>9.2f}", flush=True)

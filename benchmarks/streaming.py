@@ -1,9 +1,11 @@
-"""The transcript while an answer streams in, and with many messages, compared with Textual's Markdown widget.
+"""The transcript while an answer streams in, and with many messages, compared with Textual's
+Markdown widget.
 
 python benchmarks/streaming.py [--seconds 10] [--messages 5000] [--rounds 3]
 
-Each figure is from a separate process that draws to a pseudo-terminal of 120x40; its output is discarded. CPU is that
-of the whole process from exec on. A frame is a time during which the event loop did not answer.
+Each figure is from a separate process that draws to a pseudo-terminal of 120x40; its output is
+discarded. CPU is that of the whole process from exec on. A frame is a time during which the event
+loop did not answer.
 """
 
 from __future__ import annotations
@@ -77,16 +79,18 @@ def sample(size: int = 20_000) -> str:
 def long_code(size: int = 20_000) -> str:
     """One fence with the whole answer."""
     body = "".join(
-        f'def f{n}(x: int) -> str:\n    return str(x * {n}) + "text"  # {n}\n\n\n' for n in range(size // 60)
+        f'def f{n}(x: int) -> str:\n    return str(x * {n}) + "text"  # {n}\n\n\n'
+        for n in range(size // 60)
     )
     return ("```python\n" + body)[: size - 4] + "\n```"
 
 
 def long_list(size: int = 20_000) -> str:
     """One list with the whole answer."""
-    return "".join(f"- item **{n}** with `code` and some words that follow it to the end\n" for n in range(size // 60))[
-        :size
-    ]
+    return "".join(
+        f"- item **{n}** with `code` and some words that follow it to the end\n"
+        for n in range(size // 60)
+    )[:size]
 
 
 SAMPLES = {"mixed": sample, "code": long_code, "list": long_list}
@@ -204,7 +208,11 @@ def many(count: int, report):
             transcript = app.query_one(TranscriptView)
             writer = TranscriptWriter(transcript)
             answer = assistant(SECTION.format(n=3))
-            events = [event for n in range(count // 2) for event in (Prompted(f"Question {n}"), Replied(answer))]
+            events = [
+                event
+                for n in range(count // 2)
+                for event in (Prompted(f"Question {n}"), Replied(answer))
+            ]
 
             async def timed(name, act, times=1):
                 started, cpu = time.perf_counter(), time.process_time()
@@ -279,7 +287,9 @@ def child(path: str, what: str, kind: str, seconds: float, messages: int) -> Non
 
 
 def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     options.add_argument("--seconds", type=float, default=10)
     options.add_argument("--messages", type=int, default=5000)
     options.add_argument("--rounds", type=int, default=3)
@@ -301,19 +311,26 @@ def main() -> None:
         runs = [measure(arguments) for _ in range(flags.rounds)]
         if flags.show_all:
             print(runs)
-        middle = {key: statistics.median(run[key] for run in runs) for key in ("cpu", "wall", "frame", "memory")}
+        middle = {
+            key: statistics.median(run[key] for run in runs)
+            for key in ("cpu", "wall", "frame", "memory")
+        }
         name = {"ours": "ouro's transcript", "textual": "Textual's Markdown widget"}[what]
         print(
-            f"| {name}, {kind} | {middle['cpu']:.1f} | {middle['wall']:.1f} | {middle['frame'] * 1000:.0f} "
-            f"| {middle['memory']:.0f} |",
+            f"| {name}, {kind} | {middle['cpu']:.1f} | {middle['wall']:.1f} |"
+            f" {middle['frame'] * 1000:.0f} | {middle['memory']:.0f} |",
             flush=True,
         )
     if flags.only and flags.only != "many":
         return
-    runs = [measure(["--what", "many", "--messages", str(flags.messages)]) for _ in range(flags.rounds)]
+    runs = [
+        measure(["--what", "many", "--messages", str(flags.messages)]) for _ in range(flags.rounds)
+    ]
     print(f"\n| with {flags.messages} messages | ms | CPU ms |\n|---|---|---|")
     for name in ("mount", "key", "add", "page_up", "resize", "home"):
-        wall, cpu = (statistics.median(run[f"{name}_{unit}"] for run in runs) for unit in ("ms", "cpu_ms"))
+        wall, cpu = (
+            statistics.median(run[f"{name}_{unit}"] for run in runs) for unit in ("ms", "cpu_ms")
+        )
         print(f"| {name.replace('_', ' ')} | {wall:.1f} | {cpu:.1f} |")
     print(f"\nMemory with them: {statistics.median(run['memory'] for run in runs):.0f} MiB")
 

@@ -1,4 +1,6 @@
-"""A program in a real pseudo-terminal, with the times of its output and the memory of its processes."""
+"""A program in a real pseudo-terminal, with the times of its output and the memory of its
+processes.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ class Terminal(terminal.Terminal):
     def after(
         self, seen: Callable[[str], bool], limit: float, every: Callable[[], None] = lambda: None
     ) -> float | None:
-        """Milliseconds from the start until the screen satisfies `seen`; None when it did not in `limit` seconds."""
+        """Milliseconds from the start until the screen satisfies `seen`; None when it did not in
+        `limit` seconds.
+        """
         end = time.monotonic() + limit
         while time.monotonic() < end:
             before = len(self.raw)
@@ -47,7 +51,8 @@ class Terminal(terminal.Terminal):
 def processes_of(home: Path) -> list[int]:
     """All processes with this home, and their descendants.
 
-    The server of codex leaves the tree of its program. The server of vibe overwrites its environment.
+    The server of codex leaves the tree of its program. The server of vibe overwrites its
+    environment.
     """
     found: dict[int, None] = {}
     for path in Path("/proc").glob("[0-9]*/environ"):

@@ -8,7 +8,9 @@ import time
 from collections.abc import Callable
 
 
-def timed(work: Callable[[], object], runs: int, *, warm_up: bool = True) -> tuple[list[float], list[float]]:
+def timed(
+    work: Callable[[], object], runs: int, *, warm_up: bool = True
+) -> tuple[list[float], list[float]]:
     """Milliseconds by the clock and of CPU (with child processes) of each run.
 
     Args:
@@ -30,4 +32,6 @@ def print_load() -> None:
 
 
 def _used_cpu() -> float:
-    return sum(sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(
+        sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    )

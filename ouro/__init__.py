@@ -1,4 +1,6 @@
-"""ouro: a terminal coding agent that remembers. What programs use is imported at first use; see docs/api.md."""
+"""ouro: a terminal coding agent that remembers. What programs use is imported at first use; see
+docs/api.md.
+"""
 
 from typing import TYPE_CHECKING
 

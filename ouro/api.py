@@ -1,4 +1,6 @@
-"""The Python API: sessions of ouro for programs, sync (`Agent`) and async (`AsyncAgent`). See docs/api.md."""
+"""The Python API: sessions of ouro for programs, sync (`Agent`) and async (`AsyncAgent`). See
+docs/api.md.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,15 @@ import inspect
 import threading
 import time
 import weakref
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from concurrent.futures import Future, wait
 from contextlib import aclosing, suppress
 from pathlib import Path
@@ -16,7 +26,12 @@ from typing import Any, Literal, Self, TypedDict, TypeVar, Unpack, cast, get_arg
 from ouro.assemble import opener
 from ouro.errors import AuthenticationFailed, LimitReached, ModelError, OuroError, UsageError
 from ouro.events import Event, PermissionAsked, Permit, PermitChoice, QuestionAsked, Reply
-from ouro.frontends.headless.answer_schema import MAX_ASKED_AGAIN, AnswerMisfit, AnswerSchema, correction_request
+from ouro.frontends.headless.answer_schema import (
+    MAX_ASKED_AGAIN,
+    AnswerMisfit,
+    AnswerSchema,
+    correction_request,
+)
 from ouro.frontends.headless.output import Result
 from ouro.images import make_image
 from ouro.llm import Effort, Model
@@ -30,7 +45,10 @@ from ouro.utils.log import log
 T = TypeVar("T")
 Picture = Image | Path | str | bytes
 """An image: a file, or its bytes (png, jpeg, gif, webp)."""
-REFUSED = "The program that runs ouro allows this call neither by a rule nor by a callback, so it was refused."
+REFUSED = (
+    "The program that runs ouro allows this call neither by a rule nor by a callback, so it was"
+    " refused."
+)
 _WAIT_SECONDS = 0.5
 _POLL_SECONDS = 0.01
 _CLOSED = "The agent is not open."
@@ -54,8 +72,9 @@ class AgentOptions(TypedDict, total=False):
     memory: bool
     """Read and write long-term memory; True by default."""
     trust: bool
-    """Whether files of the folder that ouro would obey (AGENTS.md, .ouro/config.yaml) are read. Without it, TrustNeeded
-    is raised if they are new."""
+    """Whether files of the folder that ouro would obey (AGENTS.md, .ouro/config.yaml) are read.
+    Without it, TrustNeeded is raised if they are new.
+    """
     allow: Sequence[str]
     """Rules that run without asking, such as `shell(pytest *)`."""
     deny: Sequence[str]
@@ -71,7 +90,9 @@ class AgentOptions(TypedDict, total=False):
     """Functions with `@tool`."""
     on_permission: Callable[[PermissionAsked], Permit | bool | Awaitable[Permit | bool]]
     """Decides on calls that neither mode nor rules allow; without it they are refused."""
-    on_question: Callable[[QuestionAsked], str | Sequence[str] | Awaitable[str | Sequence[str] | None] | None]
+    on_question: Callable[
+        [QuestionAsked], str | Sequence[str] | Awaitable[str | Sequence[str] | None] | None
+    ]
     """Answers questions of the agent; without it they stay unanswered."""
     on_background: Callable[[Event], None]
     """Called with events outside of turns, such as a notice of the start or a change of memory."""
@@ -97,7 +118,8 @@ class AsyncAgent:
 
     @property
     def session(self) -> Session:
-        """The underlying session, with everything that the screens use; it may change between versions.
+        """The underlying session, with everything that the screens use; it may change between
+        versions.
 
         Raises:
             UsageError: it is not open.
@@ -119,7 +141,9 @@ class AsyncAgent:
             trust: Literal["unknown", "yes", "no"] = "unknown"
             if (given := options.get("trust")) is not None:
                 trust = "yes" if given else "no"
-            request = OpenRequest(options.get("resume", ""), fork=options.get("fork", False), trust=trust)
+            request = OpenRequest(
+                options.get("resume", ""), fork=options.get("fork", False), trust=trust
+            )
             open_session = await asyncio.to_thread(opener, _session_options(self._cwd, options))
             self._session = await open_session(request)
             self._last_id = self._session.id
@@ -136,20 +160,29 @@ class AsyncAgent:
             await self._background
 
     def send(self, prompt: str, images: Sequence[Picture] = ()) -> AsyncGenerator[Event, None]:
-        """The events of one turn; TurnFinished comes last. Leaving the loop early interrupts the turn.
+        """The events of one turn; TurnFinished comes last. Leaving the loop early interrupts the
+        turn.
 
         Raises:
             UsageError: a turn runs already, the prompt is empty, or an image is none.
         """
         events = self._send(prompt, images, self._stream)
-        if self._stream is None or self._stream() is None:  # otherwise that one may run, and this one will be refused
+        if (
+            self._stream is None or self._stream() is None
+        ):  # otherwise that one may run, and this one will be refused
             self._stream = weakref.ref(events)
         return events
 
     async def _send(
-        self, prompt: str, images: Sequence[Picture], before: weakref.ref[AsyncGenerator[Event, None]] | None
+        self,
+        prompt: str,
+        images: Sequence[Picture],
+        before: weakref.ref[AsyncGenerator[Event, None]] | None,
     ) -> AsyncGenerator[Event, None]:
-        session, pictures = self.session, [await asyncio.to_thread(_image, image) for image in images]
+        session, pictures = (
+            self.session,
+            [await asyncio.to_thread(_image, image) for image in images],
+        )
         if not (prompt.strip() or pictures):
             raise UsageError("The prompt is empty.")
         # asyncio ends the events of a loop that was left early without a notice.
@@ -163,7 +196,9 @@ class AsyncAgent:
                 elif isinstance(event, QuestionAsked):
                     session.answer(event.question_id, await self._reply(event))
 
-    async def run(self, prompt: str, images: Sequence[Picture] = (), *, schema: Any = None) -> Result:
+    async def run(
+        self, prompt: str, images: Sequence[Picture] = (), *, schema: Any = None
+    ) -> Result:
         """The result of one turn, with any outcome.
 
         Args:
@@ -194,10 +229,15 @@ class AsyncAgent:
         """
         result = await self.run(prompt, images, schema=answer)
         if result.outcome != "answered":
-            kinds: dict[str, type[OuroError]] = {"unauthorized": AuthenticationFailed, "limit": LimitReached}
+            kinds: dict[str, type[OuroError]] = {
+                "unauthorized": AuthenticationFailed,
+                "limit": LimitReached,
+            }
             raise kinds.get(result.outcome, ModelError)(result.detail or result.outcome)
         if result.misfit:
-            raise AnswerMisfit(f"The answer does not match {inspect.formatannotation(answer)}: {result.misfit}")
+            raise AnswerMisfit(
+                f"The answer does not match {inspect.formatannotation(answer)}: {result.misfit}"
+            )
         return cast("T", result.data)
 
     def steer(self, text: str) -> None:
@@ -229,15 +269,21 @@ class AsyncAgent:
         if isinstance(decided, bool):
             return Permit("yes" if decided else "no")
         if not isinstance(decided, Permit) or decided.choice not in get_args(PermitChoice):
-            raise UsageError(f"on_permission returned {decided!r}.", "Return True, False or a Permit.")
+            raise UsageError(
+                f"on_permission returned {decided!r}.", "Return True, False or a Permit."
+            )
         return decided
 
     async def _reply(self, question: QuestionAsked) -> Reply:
         on_question = self._options.get("on_question")
         answers = (await _call(on_question, question) if on_question else None) or ()
         given = (answers,) if isinstance(answers, str) else answers
-        if not isinstance(given, list | tuple) or not all(isinstance(answer, str) for answer in given):
-            raise UsageError(f"on_question returned {answers!r}.", "Return a text, a list of texts, or None.")
+        if not isinstance(given, list | tuple) or not all(
+            isinstance(answer, str) for answer in given
+        ):
+            raise UsageError(
+                f"on_question returned {answers!r}.", "Return a text, a list of texts, or None."
+            )
         return Reply(tuple(given))
 
     async def _read_background(self, session: Session) -> None:
@@ -252,7 +298,8 @@ class AsyncAgent:
 
 
 class Agent:
-    """One session of ouro for a program without an event loop. Use it with `with`. Its session runs in a thread.
+    """One session of ouro for a program without an event loop. Use it with `with`. Its session runs
+    in a thread.
 
     The options are those of AsyncAgent, and so are the errors.
     """
@@ -275,7 +322,9 @@ class Agent:
     def open(self) -> Self:
         if self._thread is None:
             ready: Future[None] = Future()
-            self._thread = threading.Thread(target=asyncio.run, args=(self._serve(ready),), name="ouro", daemon=True)
+            self._thread = threading.Thread(
+                target=asyncio.run, args=(self._serve(ready),), name="ouro", daemon=True
+            )
             self._thread.start()
             ready.result()
         try:
@@ -294,7 +343,8 @@ class Agent:
                 self._stop()
 
     def send(self, prompt: str, images: Sequence[Picture] = ()) -> Iterator[Event]:
-        """The events of one turn; TurnFinished comes last. Leaving the loop early interrupts the turn.
+        """The events of one turn; TurnFinished comes last. Leaving the loop early interrupts the
+        turn.
 
         Raises:
             UsageError: a turn runs already, the prompt is empty, or an image is none.
@@ -346,19 +396,25 @@ class Agent:
         self._loop.call_soon_threadsafe(function, *args)
 
     def _wait_for(self, work: Coroutine[Any, Any, T]) -> T:
-        """The result of a coroutine that runs in the thread. Ctrl+C interrupts the turn, and then raises."""
+        """The result of a coroutine that runs in the thread. Ctrl+C interrupts the turn, and then
+        raises.
+        """
         if self._loop is None:
             work.close()
             raise UsageError(_CLOSED, _HOW_TO_OPEN)
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
-            while not wait((future,), _WAIT_SECONDS).done:  # a signal just before a wait does not end the wait
+            while not wait(
+                (future,), _WAIT_SECONDS
+            ).done:  # a signal just before a wait does not end the wait
                 pass
             return future.result()
         except KeyboardInterrupt:
             while not future.done():
                 self.interrupt()  # repeated, because the turn may not have begun yet
-                with suppress(TimeoutError):  # wait for the end of the turn, which saves what was streamed
+                with suppress(
+                    TimeoutError
+                ):  # wait for the end of the turn, which saves what was streamed
                     future.exception(timeout=0.5)
             raise
 
@@ -419,14 +475,18 @@ def _session_options(cwd: Path, options: AgentOptions) -> Options:
         "limits.max_cost": options.get("max_cost"),
     }
     if twice := next((name for name in more if settings.get(name)), None):
-        raise UsageError(f"`{twice}` is set twice: as an option, and in `settings`.", "Remove one of them.")
+        raise UsageError(
+            f"`{twice}` is set twice: as an option, and in `settings`.", "Remove one of them."
+        )
     if ready := None if isinstance(model, str) else model:
         settings["model"] = None
     asked = [*more.get("permissions.ask", ()), *(tool.name for tool in tools if tool.asks)]
     return Options(
         cwd=cwd,
         settings={**settings, **more, "permissions.ask": asked},
-        add_dirs=tuple(Path(folder).expanduser().absolute() for folder in options.get("add_dirs", ())),
+        add_dirs=tuple(
+            Path(folder).expanduser().absolute() for folder in options.get("add_dirs", ())
+        ),
         ephemeral=not options.get("save", True),
         memory=options.get("memory", True),
         ready_model=ready,
@@ -445,7 +505,9 @@ async def _next_event(events: AsyncGenerator[Event, None]) -> Event | None:
 
 
 async def _call(function: Callable[[Any], Any], event: Event) -> Any:
-    """Call a callback of the program: a coroutine here, a function in a thread, because it may wait for input."""
+    """Call a callback of the program: a coroutine here, a function in a thread, because it may wait
+    for input.
+    """
     answer = await asyncio.to_thread(function, event)
     return await answer if inspect.isawaitable(answer) else answer
 

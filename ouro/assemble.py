@@ -1,4 +1,6 @@
-"""Build a Session from the settings: only this module and its helpers construct and connect the concrete objects."""
+"""Build a Session from the settings: only this module and its helpers construct and connect the
+concrete objects.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,13 @@ from ouro.agent.subagents import Subagents
 from ouro.agent.system_prompt import prompt_message
 from ouro.agent.tool_runner import ToolRunner
 from ouro.assemble_extensions import ExtensionBuilder, is_trusted
-from ouro.assemble_memory import MemoryBuilder, background_roles, begins_with, lookup_in, open_memory
+from ouro.assemble_memory import (
+    MemoryBuilder,
+    background_roles,
+    begins_with,
+    lookup_in,
+    open_memory,
+)
 from ouro.assemble_subagents import build_subagents
 from ouro.errors import NoModelError, UsageError
 from ouro.extensions import demand_rules
@@ -37,7 +45,12 @@ from ouro.messages import Message
 from ouro.session import OpenRequest, Session
 from ouro.session.agent_turn import AgentTurn, CommandRunner
 from ouro.session.budget import Budget
-from ouro.session.context_window import ContextWindow, SentContext, find_plan, update_plan_when_loaded
+from ouro.session.context_window import (
+    ContextWindow,
+    SentContext,
+    find_plan,
+    update_plan_when_loaded,
+)
 from ouro.session.resume import Resumed
 from ouro.session.rewind import FileUndo, Rewind, Undoer
 from ouro.session.session_hooks import SessionHooks, ToolEvents
@@ -78,7 +91,9 @@ def opener(options: Options) -> Opener:
             session = await open_session(options, request, store)
         except NoModelError as error:
             choices = (await asyncio.to_thread(Catalog.from_files)).choices
-            error.usable = [model.name for model in await asyncio.to_thread(choices) if model.usable]
+            error.usable = [
+                model.name for model in await asyncio.to_thread(choices) if model.usable
+            ]
             raise
         options = replace(options, trust=False)  # the answer was only about the files at that time
         return session
@@ -86,7 +101,9 @@ def opener(options: Options) -> Opener:
     return open_one
 
 
-async def open_session(options: Options, request: OpenRequest, store: MemoryStore | None = None) -> Session:
+async def open_session(
+    options: Options, request: OpenRequest, store: MemoryStore | None = None
+) -> Session:
     """A new session, or a resumed one.
 
     Raises:
@@ -95,7 +112,9 @@ async def open_session(options: Options, request: OpenRequest, store: MemoryStor
         ConfigError: a settings file is not valid.
         SessionError: the requested session cannot be opened.
     """
-    if other := next((folder for folder in (options.cwd, *options.add_dirs) if not folder.is_dir()), None):
+    if other := next(
+        (folder for folder in (options.cwd, *options.add_dirs) if not folder.is_dir()), None
+    ):
         raise UsageError(f"{other} is not a folder.")
     inputs = await asyncio.to_thread(_read_inputs, options, request)
     mask = safety.SecretMask([*inputs.catalog.key_values(), *safety.secret_values(os.environ)])
@@ -105,14 +124,21 @@ async def open_session(options: Options, request: OpenRequest, store: MemoryStor
     places = () if options.ephemeral else (get_sessions_dir(), get_index_path())
     session_catalog = SessionCatalog(store, str(options.cwd), *places)
     resumed = await session_catalog.find(request.resume) if request.resume else None
-    has_memory, trusted = options.memory and not options.ephemeral, options.cwd if inputs.trusted else None
+    has_memory, trusted = (
+        options.memory and not options.ephemeral,
+        options.cwd if inputs.trusted else None,
+    )
     opening = partial(open_memory, inputs.settings.memory, trusted, mask.kind_of_secret)
     scopes = await asyncio.to_thread(opening) if has_memory else None
     tasks = SessionTasks()
-    transcript = await _transcript(store, inputs, request, resumed, begins_with(scopes.opened if scopes else ()), tasks)
+    transcript = await _transcript(
+        store, inputs, request, resumed, begins_with(scopes.opened if scopes else ()), tasks
+    )
     notices = transcript.notices
     try:
-        builder = SessionBuilder(inputs, store, session_catalog, transcript, resumed, mask, scopes, tasks)
+        builder = SessionBuilder(
+            inputs, store, session_catalog, transcript, resumed, mask, scopes, tasks
+        )
         await asyncio.to_thread(builder.read_files)
         session = builder.build()
     except BaseException:
@@ -156,18 +182,31 @@ async def _transcript(
     if resumed is None:
         model, new_id = inputs.model_name(), request.new_id
         return MemoryManager.start(
-            store, project=project, model=model, commits=commits, on_notice=tasks.warn, session_id=new_id
+            store,
+            project=project,
+            model=model,
+            commits=commits,
+            on_notice=tasks.warn,
+            session_id=new_id,
         )
     if request.read_only:
         inputs.notices.append("Opened read-only: new messages are not saved.")
     if resumed.project != project and not Path(resumed.project).is_dir():
         hint = "" if request.fork else " --fork would make a copy that belongs to this folder."
-        notice = f"{resumed.project}, the folder of this session, does not exist: it continues in {project}.{hint}"
+        notice = (
+            f"{resumed.project}, the folder of this session, does not exist: it continues in"
+            f" {project}.{hint}"
+        )
         inputs.notices.append(notice)
     return await MemoryManager.resume(
-        store, resumed.id, project=project, read_only=request.read_only, fork=request.fork, on_notice=tasks.warn,
+        store,
+        resumed.id,
+        project=project,
+        read_only=request.read_only,
+        fork=request.fork,
+        on_notice=tasks.warn,
         keeps_memory=request.part == "then",
-    )  # fmt: skip
+    )
 
 
 class SessionBuilder(msgspec.Struct, dict=True):
@@ -189,7 +228,9 @@ class SessionBuilder(msgspec.Struct, dict=True):
         self.root = find_root(cwd)
         self.plan = TodoPlan()
         self.environment = Environment(cwd, lambda: self.permissions.mode)
-        self.budget = Budget(self.transcript, self.session_catalog, limits, lambda: self.models.current()[0].spec)
+        self.budget = Budget(
+            self.transcript, self.session_catalog, limits, lambda: self.models.current()[0].spec
+        )
 
     def build(self) -> Session:
         self.plan.items = find_plan(self.transcript)
@@ -222,13 +263,17 @@ class SessionBuilder(msgspec.Struct, dict=True):
         self.memory.start()
         self.extensions.servers.start()
         if self.transcript.pager.is_loading:
-            self.tasks.start("plan", update_plan_when_loaded(self.plan, self.transcript, self.tasks.emit))
+            self.tasks.start(
+                "plan", update_plan_when_loaded(self.plan, self.transcript, self.tasks.emit)
+            )
         self.tasks.start("warm", self._warm())
 
     async def _warm(self) -> None:
         if isinstance(model := self.models.current()[0], Warmable):
             await model.warm()
-        await clean_up_orphans(self.tasks.warn, self.root)  # it reads every process: not while the request is made
+        await clean_up_orphans(
+            self.tasks.warn, self.root
+        )  # it reads every process: not while the request is made
 
     @cached_property
     def models(self) -> ModelSource:
@@ -244,7 +289,14 @@ class SessionBuilder(msgspec.Struct, dict=True):
             return models
 
         effort, roles = inputs.settings.effort, inputs.roles
-        return ModelSource(name, effort, make, lambda: asyncio.to_thread(catalog.choices), roles, self.budget.refuse)
+        return ModelSource(
+            name,
+            effort,
+            make,
+            lambda: asyncio.to_thread(catalog.choices),
+            roles,
+            self.budget.refuse,
+        )
 
     @cached_property
     def workspace(self) -> safety.Workspace:
@@ -253,17 +305,26 @@ class SessionBuilder(msgspec.Struct, dict=True):
     def workspace_in(self, cwd: Path, confinement: safety.Confinement) -> safety.Workspace:
         options, stores = self.inputs.options, [scope.store for scope in self._opened]
         guarded = [
-            safety.GuardedMemory(store.folder, None if store.is_shared else store.repository.state_dir)
+            safety.GuardedMemory(
+                store.folder, None if store.is_shared else store.repository.state_dir
+            )
             for store in stores
         ]
         folders = (*options.add_dirs, self.transcript.outputs)
         return safety.Workspace(
-            cwd, folders, guarded, confines=confinement.is_on_or_disabled, hides=lambda: confinement.is_on
+            cwd,
+            folders,
+            guarded,
+            confines=confinement.is_on_or_disabled,
+            hides=lambda: confinement.is_on,
         )
 
     @cached_property
     def permissions(self) -> safety.Permissions:
-        settings, rules = self.inputs.settings.permissions, safety.RuleStore(get_permissions_path(), self.root)
+        settings, rules = (
+            self.inputs.settings.permissions,
+            safety.RuleStore(get_permissions_path(), self.root),
+        )
         return safety.Permissions(
             self.workspace,
             self._mode(),
@@ -279,7 +340,9 @@ class SessionBuilder(msgspec.Struct, dict=True):
         unreadable = lambda: self.permissions.unreadable_files()  # noqa: E731, PLW0108 - they need this object
         return self.confinement_in(self.inputs.options.cwd, unreadable)
 
-    def confinement_in(self, cwd: Path, unreadable: Callable[[], Sequence[Path]]) -> safety.Confinement:
+    def confinement_in(
+        self, cwd: Path, unreadable: Callable[[], Sequence[Path]]
+    ) -> safety.Confinement:
         return safety.Confinement(
             cwd,
             get_home() / "sandbox",
@@ -296,7 +359,9 @@ class SessionBuilder(msgspec.Struct, dict=True):
         The mode of a resumed session is never wider than that of the project's own settings.
         """
         saved = self.transcript.mode
-        if not self.inputs.options.settings.get("permissions.mode") and saved in get_args(safety.Mode):
+        if not self.inputs.options.settings.get("permissions.mode") and saved in get_args(
+            safety.Mode
+        ):
             return cast("safety.Mode", stricter_mode(saved, self.inputs.places))
         return self.inputs.settings.permissions.mode
 
@@ -304,7 +369,9 @@ class SessionBuilder(msgspec.Struct, dict=True):
         if self.info is None:
             return None
         cwd = self.inputs.options.cwd
-        return Resumed(self.info, cwd, window, self.memory, self.models, self.permissions, self.plan)
+        return Resumed(
+            self.info, cwd, window, self.memory, self.models, self.permissions, self.plan
+        )
 
     @cached_property
     def _jobs(self) -> ShellJobs:
@@ -316,21 +383,36 @@ class SessionBuilder(msgspec.Struct, dict=True):
         return self.shell_in(options.cwd, self._jobs, self.confinement, options.terminals)
 
     def shell_in(
-        self, cwd: Path, jobs: ShellJobs, confinement: safety.Confinement, terminals: Terminals | None = None
+        self,
+        cwd: Path,
+        jobs: ShellJobs,
+        confinement: safety.Confinement,
+        terminals: Terminals | None = None,
     ) -> Shell:
         environment = safety.child_environment(os.environ, secrets=self.inputs.catalog.key_values())
-        return Shell(cwd, jobs, environment, confinement, self.inputs.settings.shell.timeout_seconds, terminals)
+        return Shell(
+            cwd,
+            jobs,
+            environment,
+            confinement,
+            self.inputs.settings.shell.timeout_seconds,
+            terminals,
+        )
 
     @cached_property
     def extensions(self) -> ExtensionBuilder:
         inputs, models, confinement = self.inputs, lambda: self.models, lambda: self.confinement
-        return ExtensionBuilder(inputs, self.root, self.transcript, self.tasks, self.mask, models, confinement)
+        return ExtensionBuilder(
+            inputs, self.root, self.transcript, self.tasks, self.mask, models, confinement
+        )
 
     @cached_property
     def hooks(self) -> SessionHooks:
         hooks, is_resumed = self.extensions.hooks, self.info is not None
         cwd = self.inputs.options.cwd
-        return SessionHooks(hooks, self.transcript, cwd, self.permissions, self.tasks, is_resumed=is_resumed)
+        return SessionHooks(
+            hooks, self.transcript, cwd, self.permissions, self.tasks, is_resumed=is_resumed
+        )
 
     @cached_property
     def subagents(self) -> Subagents:
@@ -341,7 +423,9 @@ class SessionBuilder(msgspec.Struct, dict=True):
         return self.files_seen_in(self.workspace)
 
     def files_seen_in(self, workspace: safety.Workspace) -> FilesSeen:
-        return FilesSeen(workspace, self.mask.kind_of_secret, self.memory.recording, self.inputs.options.editor)
+        return FilesSeen(
+            workspace, self.mask.kind_of_secret, self.memory.recording, self.inputs.options.editor
+        )
 
     @property
     def _opened(self) -> Sequence[long_term.ScopeMemory]:
@@ -373,17 +457,27 @@ class SessionBuilder(msgspec.Struct, dict=True):
     def tools(self) -> ToolRunner:
         """Blocks: reads files of extensions."""
         found = builtin_tools(
-            self._shell, self._jobs, self.plan, self.files_seen, self.search, self.permissions.keeps_back
+            self._shell,
+            self._jobs,
+            self.plan,
+            self.files_seen,
+            self.search,
+            self.permissions.keeps_back,
         )
         tools = {
-            tool.name: tool for tool in (*found, *self.extensions.tools(self.subagents.run), self.subagents.tool())
+            tool.name: tool
+            for tool in (*found, *self.extensions.tools(self.subagents.run), self.subagents.tool())
         }
         for tool in self.inputs.options.tools:
             if tools.setdefault(tool.name, tool) is not tool:
-                raise UsageError(f"There are two tools with the name `{tool.name}`.", "Give yours another name.")
+                raise UsageError(
+                    f"There are two tools with the name `{tool.name}`.", "Give yours another name."
+                )
         ask_user = self.hooks.with_notifications(self.tasks.ask_user)
         hooks = ToolEvents(self.hooks, self.inputs.options.cwd)
-        return ToolRunner(tools, self.permissions, ask_user, self.before_change, self.memory.tool_finished, hooks)
+        return ToolRunner(
+            tools, self.permissions, ask_user, self.before_change, self.memory.tool_finished, hooks
+        )
 
     @cached_property
     def system_prompt(self) -> Message:
@@ -394,7 +488,9 @@ class SessionBuilder(msgspec.Struct, dict=True):
     @cached_property
     def sent_context(self) -> SentContext:
         has_search = self.lookup is not None
-        return SentContext(self.environment, self.extensions.instructions, self.plan, self._jobs, has_search)
+        return SentContext(
+            self.environment, self.extensions.instructions, self.plan, self._jobs, has_search
+        )
 
     @cached_property
     def compactor(self) -> Compactor:
@@ -422,8 +518,12 @@ class SessionBuilder(msgspec.Struct, dict=True):
         settings, transcript = self.inputs.settings.checkpoints, self.transcript
         if not settings.enabled or self.inputs.options.ephemeral:
             return None
-        checkpoints = safety.Checkpoints(self.inputs.options.cwd, get_checkpoints_dir(), transcript.session_id)
-        return FileUndo(checkpoints, transcript, self.tasks, settings.keep_days, settings.max_mb * 1_000_000)
+        checkpoints = safety.Checkpoints(
+            self.inputs.options.cwd, get_checkpoints_dir(), transcript.session_id
+        )
+        return FileUndo(
+            checkpoints, transcript, self.tasks, settings.keep_days, settings.max_mb * 1_000_000
+        )
 
     async def before_change(self) -> None:
         if self.files is not None:
@@ -461,25 +561,39 @@ class SessionBuilder(msgspec.Struct, dict=True):
             subagents=subagents,
             titles=self._titles(),
             attached=partial(read_named_resources, self.extensions.servers),
-            commands=CommandRunner(self.extensions.commands, tools, permissions, models, self.extensions.hooks),
+            commands=CommandRunner(
+                self.extensions.commands, tools, permissions, models, self.extensions.hooks
+            ),
             hooks=self.hooks,
         )
 
     def _background(self, steering: Steering) -> BackgroundWork:
         jobs, permissions = self._jobs, self.permissions
-        return BackgroundWork(self._shell, jobs, self.subagents, permissions, self.tasks, steering, self.transcript)
+        return BackgroundWork(
+            self._shell, jobs, self.subagents, permissions, self.tasks, steering, self.transcript
+        )
 
     def _rewind(self) -> Rewind:
-        plan, transcript, seen, context = self.plan, self.transcript, self.files_seen, self.sent_context
+        plan, transcript, seen, context = (
+            self.plan,
+            self.transcript,
+            self.files_seen,
+            self.sent_context,
+        )
 
         def on_change() -> None:
             plan.items = find_plan(transcript)
             seen.clear()
             context.clear()
 
-        found: dict[RewindScope, Undoer | None] = {"files": self.files, "memory": self.memory.rewind}
+        found: dict[RewindScope, Undoer | None] = {
+            "files": self.files,
+            "memory": self.memory.rewind,
+        }
         undoers = {scope: undoer for scope, undoer in found.items() if undoer is not None}
-        return Rewind(transcript, lambda: self.tasks.running, on_change, undoers, self.memory.settled)
+        return Rewind(
+            transcript, lambda: self.tasks.running, on_change, undoers, self.memory.settled
+        )
 
 
 async def _no_choices() -> tuple[ModelChoice, ...]:

@@ -1,4 +1,6 @@
-"""The extensions of a session, constructed: commands, skills, agents, hooks, instructions and MCP servers."""
+"""The extensions of a session, constructed: commands, skills, agents, hooks, instructions and MCP
+servers.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,14 @@ from ouro.llm import ModelSource
 from ouro.memory.manager import MemoryManager
 from ouro.memory.side_calls import ask_in_background
 from ouro.messages import assistant, system, user
-from ouro.safety import CLAUDE_SETTINGS, Confinement, SecretMask, TrustStore, acting_files, child_environment
+from ouro.safety import (
+    CLAUDE_SETTINGS,
+    Confinement,
+    SecretMask,
+    TrustStore,
+    acting_files,
+    child_environment,
+)
 from ouro.session.session import SessionExtensions
 from ouro.session.session_tasks import SessionTasks
 from ouro.session_options import SessionInputs
@@ -43,7 +52,8 @@ _numbers = itertools.count(1)
 
 
 def is_trusted(store: TrustStore, cwd: Path, answer: Literal["unknown", "yes", "no"]) -> bool:
-    """Whether the files of the project that ouro would obey are trusted; `answer` is the user's answer.
+    """Whether the files of the project that ouro would obey are trusted; `answer` is the user's
+    answer.
 
     Raises:
         TrustNeeded: they are not, and the user was not asked.
@@ -64,9 +74,13 @@ def is_trusted(store: TrustStore, cwd: Path, answer: Literal["unknown", "yes", "
 def find_hooks(
     settings: Settings, root: Path, trusts: Callable[[Path], bool], *, trusted: bool
 ) -> tuple[tuple[extensions.Hook, ...], tuple[str, ...]]:
-    """The hooks of the user, of plugins and, if it is trusted, of the project, and a line for each problem. Blocks."""
+    """The hooks of the user, of plugins and, if it is trusted, of the project, and a line for each
+    problem. Blocks.
+    """
     claude = {Path.home() / CLAUDE_SETTINGS[0]: False} if settings.claude_hooks else {}
-    claude |= {path: True for name in CLAUDE_SETTINGS if (path := root / name).is_file() and trusts(path)}
+    claude |= {
+        path: True for name in CLAUDE_SETTINGS if (path := root / name).is_file() and trusts(path)
+    }
     return extensions.load_hooks(settings.hooks, project_hooks(root) if trusted else (), claude)
 
 
@@ -94,29 +108,45 @@ class ExtensionBuilder(msgspec.Struct, dict=True):
         """Blocks: reads files, as `commands` does."""
         settings, trusts = self.inputs.settings.skills, self._trusts
         save = partial(save_setting, "skills.without")
-        return extensions.Skills(self._files("skills"), settings.without, settings.prompt_tokens, trusts, save)
+        return extensions.Skills(
+            self._files("skills"), settings.without, settings.prompt_tokens, trusts, save
+        )
 
     def tools(self, run_subagent: RunSubagent | None = None) -> list[AnyTool]:
-        """The tools that extensions need; without `run_subagent` every skill is read, also one with `context: fork`."""
+        """The tools that extensions need; without `run_subagent` every skill is read, also one with
+        `context: fork`.
+        """
 
         async def use(args: SkillArgs, ctx: ToolContext) -> ToolResult | str:
-            skill, text = self.skills.offered(args.name), self.skills.read(args.name, args.file, args.arguments)
+            skill, text = (
+                self.skills.offered(args.name),
+                self.skills.read(args.name, args.file, args.arguments),
+            )
             if run_subagent and not args.file and (agent := extensions.agent_of(skill.file)):
                 with self.hooks.added(skill.file.hooks):
-                    return await run_subagent(SubagentArgs(task=skill.name[:100], prompt=text, agent=agent), ctx)
+                    return await run_subagent(
+                        SubagentArgs(task=skill.name[:100], prompt=text, agent=agent), ctx
+                    )
             self.hooks.add(skill.file.hooks)
             return text
 
         skills = [SkillTool(use)] if self.skills.prompt() else []
         outputs = mcp.Outputs(self.transcript.outputs, self.mask.mask)
-        return [*skills, *mcp.mcp_tools(self.servers, outputs, self.inputs.settings.mcp.tool_budget_tokens)]
+        return [
+            *skills,
+            *mcp.mcp_tools(self.servers, outputs, self.inputs.settings.mcp.tool_budget_tokens),
+        ]
 
     @cached_property
     def commands(self) -> extensions.CommandRegistry:
         """Reads the files of the user and, if it is trusted, of the project. Blocks."""
         found = [extensions.command_of(file) for file in self._files("commands")]
         sources = [lambda: found, self.skills.commands, lambda: prompt_commands(self.servers)]
-        own = [_own_command(action, self.inputs.options.cwd) for action in COMMANDS if action.place == "prompt"]
+        own = [
+            _own_command(action, self.inputs.options.cwd)
+            for action in COMMANDS
+            if action.place == "prompt"
+        ]
         registry = extensions.CommandRegistry(sources, COMMAND_NAMES, self._connect, own)
         self.problems += registry.problems()
         return registry
@@ -167,14 +197,25 @@ class ExtensionBuilder(msgspec.Struct, dict=True):
     def hooks(self) -> extensions.Hooks:
         """The hooks of the user and, if it is trusted, of the project, which are confined. Blocks."""
         inputs, confinement = self.inputs, self.confinement()
-        found, problems = find_hooks(inputs.settings, self.root, self._trusts, trusted=inputs.trusted)
+        found, problems = find_hooks(
+            inputs.settings, self.root, self._trusts, trusted=inputs.trusted
+        )
         self.problems += problems
         found += tuple(hook for file in self._agent_files for hook in file.hooks)
-        environment = self.environment | dict.fromkeys(("CLAUDE_PROJECT_DIR", "OURO_PROJECT_DIR"), str(self.root))
+        environment = self.environment | dict.fromkeys(
+            ("CLAUDE_PROJECT_DIR", "OURO_PROJECT_DIR"), str(self.root)
+        )
         confines = confinement.settings.project_hooks
-        confine = (lambda argv: confinement.wrap(argv, "workspace")) if confines else tuple[str, ...]
+        confine = (
+            (lambda argv: confinement.wrap(argv, "workspace")) if confines else tuple[str, ...]
+        )
         hooks = extensions.Hooks(
-            found, extensions.Checks(self.root), inputs.options.cwd, environment, self.tasks.warn, confine
+            found,
+            extensions.Checks(self.root),
+            inputs.options.cwd,
+            environment,
+            self.tasks.warn,
+            confine,
         )
         try:
             hooks.change_checks(lambda _checks: None)
@@ -202,8 +243,12 @@ class ExtensionBuilder(msgspec.Struct, dict=True):
         return "\n\n".join(filter(None, (prompt, self.skills.prompt())))
 
     def found(self) -> SessionExtensions:
-        settings = SettingsSources(self.root if self.inputs.trusted else None, self.inputs.options.settings)
-        return SessionExtensions(self.commands, self.servers, self.skills, self.instructions, settings)
+        settings = SettingsSources(
+            self.root if self.inputs.trusted else None, self.inputs.options.settings
+        )
+        return SessionExtensions(
+            self.commands, self.servers, self.skills, self.instructions, settings
+        )
 
     async def _connect(self, server: str) -> None:
         if server in self.servers.servers:
@@ -216,13 +261,20 @@ class ExtensionBuilder(msgspec.Struct, dict=True):
         if self.inputs.trusted:
             return notices
         count = plural(len(acting_files(self.root, self.inputs.options.cwd)), "file")
-        return [f"The project is not trusted: {count} not obeyed. `ouro doctor` lists them.", *notices]
+        return [
+            f"The project is not trusted: {count} not obeyed. `ouro doctor` lists them.",
+            *notices,
+        ]
 
     async def _answer(self, server: str, kind: str, about: JsonObject) -> JsonObject:
-        """The answer to a question of an MCP server: from the user, or from the model if the user agrees."""
+        """The answer to a question of an MCP server: from the user, or from the model if the user
+        agrees.
+        """
         try:
             return await (
-                self._sample(server, about) if kind == "sample" else mcp.answer_elicitation(server, about, self._ask)
+                self._sample(server, about)
+                if kind == "sample"
+                else mcp.answer_elicitation(server, about, self._ask)
             )
         except OuroError as error:
             return {"refused": str(error)} if kind == "sample" else {"action": "cancel"}
@@ -244,7 +296,10 @@ class ExtensionBuilder(msgspec.Struct, dict=True):
             return {"refused": "The user refused."}
         models = self.models()
         messages = [system(about["system"])] if about["system"] else []
-        messages += [(user if item["role"] == "user" else assistant)(item["text"]) for item in about["messages"]]
+        messages += [
+            (user if item["role"] == "user" else assistant)(item["text"])
+            for item in about["messages"]
+        ]
         text = await ask_in_background(models, self.transcript, "compact", "mcp")(messages)
         return {"text": text, "model": models.current()[0].spec.name}
 
@@ -281,4 +336,6 @@ def _prompt_command(server: mcp.McpServer, prompt: mcp.ServerPrompt) -> extensio
 
     hint = " ".join(f"[{one_line(item.name, 30)}]" for item in prompt.arguments)
     name = f"{server.name}:{one_line(prompt.name, 60)}"
-    return extensions.CustomCommand(name, one_line(prompt.description, 100), hint, f"MCP server {server.name}", text)
+    return extensions.CustomCommand(
+        name, one_line(prompt.description, 100), hint, f"MCP server {server.name}", text
+    )

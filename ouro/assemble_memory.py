@@ -41,27 +41,41 @@ class MemoryBuilder(msgspec.Struct, frozen=True):
     channel: SessionChannel
     finds_secret: Callable[[str], str]
 
-    def build(self, jobs: ShellJobs, confinement: Confinement, *, is_new: bool) -> long_term.SessionMemory:
+    def build(
+        self, jobs: ShellJobs, confinement: Confinement, *, is_new: bool
+    ) -> long_term.SessionMemory:
         """Build the memory of the session; `is_new`: it was not resumed."""
         options, session_id = self.inputs.options, self.memory.session_id
         folder, is_confined = get_history_dir() / "turns", confinement.was_kept_from_memory
-        marks = long_term.TurnMarks(folder, session_id, lambda: any(job.running for job in jobs.list()), is_confined)
+        marks = long_term.TurnMarks(
+            folder, session_id, lambda: any(job.running for job in jobs.list()), is_confined
+        )
         is_written = options.interactive and not self.memory.read_only
         manager = self._manager(self.scopes, marks) if self.scopes else None
         capture = self._capture(manager) if manager and is_written else None
         busy = capture.busy if capture else asyncio.Lock()
         is_saved = not options.ephemeral
-        maintenance = self._maintenance(manager, busy, is_automatic=is_written, is_new=is_new) if is_saved else None
+        maintenance = (
+            self._maintenance(manager, busy, is_automatic=is_written, is_new=is_new)
+            if is_saved
+            else None
+        )
         recall = self._recall() if manager else None
         half_life = self._settings.half_life_days
-        return long_term.SessionMemory(self.memory, manager, self.lookup, recall, capture, maintenance, half_life)
+        return long_term.SessionMemory(
+            self.memory, manager, self.lookup, recall, capture, maintenance, half_life
+        )
 
-    def _manager(self, scopes: long_term.MemoryScopes, marks: long_term.TurnMarks) -> long_term.LongTermMemoryManager:
+    def _manager(
+        self, scopes: long_term.MemoryScopes, marks: long_term.TurnMarks
+    ) -> long_term.LongTermMemoryManager:
         memory, settings = self.memory, self._settings
         threshold = settings.consolidation_threshold
         return long_term.LongTermMemoryManager(
             scopes,
-            long_term.MemoryPrompt(scopes.opened, memory.session_id, memory.began_with, threshold, self._cached_price),
+            long_term.MemoryPrompt(
+                scopes.opened, memory.session_id, memory.began_with, threshold, self._cached_price
+            ),
             self.inputs.options.cwd,
             self.channel,
             long_term.LongTermMemoryConsolidator(
@@ -77,7 +91,9 @@ class MemoryBuilder(msgspec.Struct, frozen=True):
         settings = self._settings
         recall_log = long_term.RecallLog(get_recall_log_path())
         cwd = self.inputs.options.cwd
-        finder = long_term.NoteFinder(self.lookup, self._opened, self._root, cwd, self._mark, settings, recall_log)
+        finder = long_term.NoteFinder(
+            self.lookup, self._opened, self._root, cwd, self._mark, settings, recall_log
+        )
         repo = next((scope for scope in self._opened if scope.scope == "repo"), None)
         commands = None
         if repo is not None and settings.commands and not self.memory.read_only:
@@ -92,10 +108,13 @@ class MemoryBuilder(msgspec.Struct, frozen=True):
         return long_term.HypothesisModel(
             self._ask("retrieve", "recall"),
             lambda: self.models.role("retrieve")[0].spec.window,
-            is_for_auto=not is_small and memory_index.is_embedder_chosen(self._settings.embedding_model, catalog),
+            is_for_auto=not is_small
+            and memory_index.is_embedder_chosen(self._settings.embedding_model, catalog),
         )
 
-    def _capture(self, manager: long_term.LongTermMemoryManager) -> long_term.CaptureObserver | None:
+    def _capture(
+        self, manager: long_term.LongTermMemoryManager
+    ) -> long_term.CaptureObserver | None:
         memory, settings = self.memory, self._settings
         if self.lookup is None or not settings.capture:
             return None
@@ -114,7 +133,9 @@ class MemoryBuilder(msgspec.Struct, frozen=True):
     ) -> long_term.Capture:
         assert self.lookup is not None
         settings, cwd = self._settings, self.inputs.options.cwd
-        notes = long_term.SessionNotes(self._opened, self.lookup, self._root, cwd, settings.half_life_days)
+        notes = long_term.SessionNotes(
+            self._opened, self.lookup, self._root, cwd, settings.half_life_days
+        )
         return long_term.Capture(
             notes,
             ask,
@@ -127,12 +148,19 @@ class MemoryBuilder(msgspec.Struct, frozen=True):
         )
 
     def _maintenance(
-        self, manager: long_term.LongTermMemoryManager | None, busy: asyncio.Lock, *, is_automatic: bool, is_new: bool
+        self,
+        manager: long_term.LongTermMemoryManager | None,
+        busy: asyncio.Lock,
+        *,
+        is_automatic: bool,
+        is_new: bool,
     ) -> long_term.MemoryMaintenance:
         memory = self.memory
 
         def summaries() -> long_term.Summaries:
-            return long_term.Summaries(memory, self.session_catalog, self._ask("compact", "summary", busy), self._mark)
+            return long_term.Summaries(
+                memory, self.session_catalog, self._ask("compact", "summary", busy), self._mark
+            )
 
         return long_term.MemoryMaintenance(
             make_summaries=summaries if self.inputs.settings.sessions.summaries else None,
@@ -164,7 +192,9 @@ class MemoryBuilder(msgspec.Struct, frozen=True):
             self._is_compactor_small,
         )
         repository = repositories.get("repo") or repositories["user"]
-        return consolidator, long_term.Crystallizer(capture, self.session_catalog, repository, self.memory)
+        return consolidator, long_term.Crystallizer(
+            capture, self.session_catalog, repository, self.memory
+        )
 
     def _is_compactor_small(self) -> bool:
         return self.models.role("compact")[0].spec.is_small
@@ -193,7 +223,9 @@ class MemoryBuilder(msgspec.Struct, frozen=True):
 
     @property
     def _mark(self) -> str:
-        return long_term.mark_of(self.memory.began_with.get(long_term.MARK) or self.memory.session_id)
+        return long_term.mark_of(
+            self.memory.began_with.get(long_term.MARK) or self.memory.session_id
+        )
 
     @property
     def _root(self) -> Path:
@@ -201,10 +233,11 @@ class MemoryBuilder(msgspec.Struct, frozen=True):
 
 
 def begins_with(scopes: Sequence[long_term.ScopeMemory]) -> dict[str, str]:
-    """The values for the header of a new session: the memory version of each scope, and the source of the mark.
+    """The values for the header of a new session: the memory version of each scope, and the source
+    of the mark.
 
-    The mark only changes with the core, so that the prompt stays in the provider's cache. Text in memory cannot contain
-    it: it cannot be computed without the secret of the home.
+    The mark only changes with the core, so that the prompt stays in the provider's cache. Text in
+    memory cannot contain it: it cannot be computed without the secret of the home.
     """
     if not scopes:
         return {}
@@ -216,9 +249,15 @@ def begins_with(scopes: Sequence[long_term.ScopeMemory]) -> dict[str, str]:
 def open_memory(
     settings: MemorySettings, trusted: Path | None, finds_secret: Callable[[str], str]
 ) -> long_term.MemoryScopes | None:
-    """The memory of the user, and that of the repository of a trusted folder; None if it is off. Blocks."""
+    """The memory of the user, and that of the repository of a trusted folder; None if it is off.
+    Blocks.
+    """
     root = find_root(trusted) if trusted else None
-    return long_term.open_scopes(long_term.memory_stores(settings, root, finds_secret)) if settings.enabled else None
+    return (
+        long_term.open_scopes(long_term.memory_stores(settings, root, finds_secret))
+        if settings.enabled
+        else None
+    )
 
 
 def lookup_in(
@@ -228,13 +267,19 @@ def lookup_in(
 
     def embedder() -> memory_index.Embedder | None:
         budget = VectorBudget(session_catalog, inputs.settings.limits)
-        return memory_index.choose_embedder(inputs.settings.memory.embedding_model, inputs.catalog, budget)
+        return memory_index.choose_embedder(
+            inputs.settings.memory.embedding_model, inputs.catalog, budget
+        )
 
     return long_term.make_lookup([scope.store for scope in scopes], embedder) if scopes else None
 
 
-def background_roles(settings: Settings, catalog: Catalog, notices: list[str]) -> Mapping[Role, str]:
-    """Role -> full model name, from the settings, else from models.yaml; adds a notice for each unusable model."""
+def background_roles(
+    settings: Settings, catalog: Catalog, notices: list[str]
+) -> Mapping[Role, str]:
+    """Role -> full model name, from the settings, else from models.yaml; adds a notice for each
+    unusable model.
+    """
     roles: dict[Role, str] = {}
     wanted: tuple[tuple[Role, str, str], ...] = (
         ("compact", "", ""),

@@ -67,7 +67,9 @@ def _make_child(
     ask_user: AskUser,
     before_call: BeforeCall,
 ) -> ChildAgent:
-    """Construct what a subagent runs on. Blocks. Raises NoModelError: the model of its kind cannot be used."""
+    """Construct what a subagent runs on. Blocks. Raises NoModelError: the model of its kind cannot
+    be used.
+    """
     inputs = session.inputs
     has_own_folder = cwd != inputs.options.cwd
     confinement = session.confinement
@@ -92,9 +94,18 @@ def _make_child(
     prompt = prompt_message(_make_prompt(spec, instructions, session, has_skills="skill" in tools))
     environment = Environment(cwd, lambda: permissions.mode)
     compactor = Compactor(
-        transcript, models, models, prompt, runner, inputs.settings.compaction, environment.whole, instructions.clear
+        transcript,
+        models,
+        models,
+        prompt,
+        runner,
+        inputs.settings.compaction,
+        environment.whole,
+        instructions.clear,
     )
-    agent = LoopAgent(transcript, models, prompt, runner, compactor, list, instructions.for_paths, before_call)
+    agent = LoopAgent(
+        transcript, models, prompt, runner, compactor, list, instructions.for_paths, before_call
+    )
 
     async def close() -> None:
         await jobs.close()
@@ -102,7 +113,9 @@ def _make_child(
             confinement.close()
 
     async def context(task: str) -> str:
-        return "\n\n".join(filter(None, (await environment.whole(), await session.memory.for_subagent(task))))
+        return "\n\n".join(
+            filter(None, (await environment.whole(), await session.memory.for_subagent(task)))
+        )
 
     async def ended(is_continued: bool) -> str:
         return await session.hooks.turn_ended(is_continued, child_id)
@@ -126,10 +139,14 @@ def _make_prompt(
 ) -> str:
     """Raises ToolError: there is no skill that the kind names."""
     skills = session.extensions.skills
-    prompt = system_prompt(instructions.of_project(), instructions.of_user(), f"{spec.prompt}\n\n{_ALONE}")
+    prompt = system_prompt(
+        instructions.of_project(), instructions.of_user(), f"{spec.prompt}\n\n{_ALONE}"
+    )
     core = manager.format_core() if (manager := session.memory.manager) else ""
     named = [skills.read(name) for name in spec.skills]
-    session.extensions.hooks.add([hook for name in spec.skills for hook in skills.offered(name).file.hooks])
+    session.extensions.hooks.add(
+        [hook for name in spec.skills for hook in skills.offered(name).file.hooks]
+    )
     return "\n\n".join(filter(None, (prompt, skills.prompt() if has_skills else "", *named, core)))
 
 
@@ -138,7 +155,9 @@ def select_tools(spec: AgentSpec, tools: Mapping[str, AnyTool]) -> dict[str, Any
     without = {*_NOT_FOR_CHILDREN, *spec.without}
 
     def has(name: str) -> bool:
-        is_of_server = any(name.startswith(f"{server}__") for server in spec.tools if server.startswith("mcp__"))
+        is_of_server = any(
+            name.startswith(f"{server}__") for server in spec.tools if server.startswith("mcp__")
+        )
         return name not in without and (not spec.tools or name in spec.tools or is_of_server)
 
     return {name: tool for name, tool in tools.items() if has(name)}

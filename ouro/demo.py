@@ -40,7 +40,8 @@ FILES = {
     "README.md": "# shop\n\nWhat a basket costs. Tests: `python3 -m unittest`\n",
     ".gitignore": "__pycache__/\n",
     "shop/__init__.py": '"""A very small shop."""\n',
-    "shop/basket.py": '''"""What a basket costs, in cents."""
+    "shop/basket.py": (
+        '''"""What a basket costs, in cents."""
 
 
 class Basket:
@@ -56,9 +57,11 @@ class Basket:
         """The sum of all lines, less a discount in per cent."""
         total = sum(price for name, price, count in self.lines)
         return total - total * discount // 100
-''',
+'''
+    ),
     "tests/__init__.py": "",
-    "tests/test_basket.py": """import unittest
+    "tests/test_basket.py": (
+        """import unittest
 
 from shop.basket import Basket
 
@@ -81,7 +84,8 @@ class BasketTest(unittest.TestCase):
 
 if __name__ == "__main__":
     unittest.main()
-""",
+"""
+    ),
 }
 WRONG = "sum(price for name, price, count in self.lines)"
 RIGHT = "sum(price * count for name, price, count in self.lines)"
@@ -106,15 +110,17 @@ multiplies by `count`, and all three tests pass.
 That was the real program: its loop, tools, permission question, session and screen. Only the model was recorded.
 
 {NEXT_STEPS}"""
-AND_NOW = "Type `/diff` to see the change, `/exit` to leave. The folder of this demo is removed then."
+AND_NOW = (
+    "Type `/diff` to see the change, `/exit` to leave. The folder of this demo is removed then."
+)
 REFUSED = f"""\
 You said no, so nothing was changed: the tests still fail, and `git status` is clean. That is all there is to it; with
 a real model you could now say what you would rather have.
 
 {NEXT_STEPS}"""
 LOOK = (
-    "**This is a recorded model: nothing leaves this machine.** Everything else that you see is real.\n\n"
-    "I will look at the code and its tests first."
+    "**This is a recorded model: nothing leaves this machine.** Everything else that you see is"
+    " real.\n\nI will look at the code and its tests first."
 )
 LOOK_AT = (
     call("glob", pattern="**/*.py"),
@@ -122,15 +128,18 @@ LOOK_AT = (
     call("read", path="tests/test_basket.py"),
 )
 FAULT = (
-    "Two of three fail: 1650 where 2850 is expected. A basket with **two** cups is charged for **one**: "
-    "`total()` leaves out `count`. I fix that line; ouro asks you before it changes the file."
+    "Two of three fail: 1650 where 2850 is expected. A basket with **two** cups is charged for"
+    " **one**: `total()` leaves out `count`. I fix that line; ouro asks you before it changes the"
+    " file."
 )
 FIX = call("edit", path="shop/basket.py", edits=[{"old_text": WRONG, "new_text": RIGHT}])
 NOTHING_MORE = f"I am a recording, and know only this one repair.\n\n{NEXT_STEPS}"
 
 
 def demo(context: ShellContext, plain: bool, headless: bool) -> int:
-    """Play the demo; returns the exit code. Not a coroutine: a front end has an event loop of its own."""
+    """Play the demo; returns the exit code. Not a coroutine: a front end has an event loop of its
+    own.
+    """
     look = look_in(Path.cwd())  # the screen settings of the user
     with _scratch() as project:
         start_log()
@@ -139,24 +148,39 @@ def demo(context: ShellContext, plain: bool, headless: bool) -> int:
         if plain or not can_draw():
             from ouro.frontends.plain.repl import run_repl
 
-            sys.stdout.write("A demo with a recorded model: nothing leaves this machine. Answer the question with y.\n")
+            sys.stdout.write(
+                "A demo with a recorded model: nothing leaves this machine. Answer the question"
+                " with y.\n"
+            )
             code = asyncio.run(run_repl(_opener(project), OpenRequest(), TASK))
         else:
-            code = run_full_screen(replace(look, cwd=project), lambda: _opener(project), OpenRequest, TASK)
-    sys.stdout.write("The demo's folder is removed. `ouro models --setup` adds a model; `ouro` begins.\n")
+            code = run_full_screen(
+                replace(look, cwd=project), lambda: _opener(project), OpenRequest, TASK
+            )
+    sys.stdout.write(
+        "The demo's folder is removed. `ouro models --setup` adds a model; `ouro` begins.\n"
+    )
     return code
 
 
 @contextmanager
 def _scratch() -> Iterator[Path]:
-    """A project to repair, and an ouro home of its own, so that no file of the user is read or written."""
-    top, home_before = Path(tempfile.mkdtemp(prefix="ouro-demo-")).resolve(), os.environ.get("OURO_HOME")
+    """A project to repair, and an ouro home of its own, so that no file of the user is read or
+    written.
+    """
+    top, home_before = (
+        Path(tempfile.mkdtemp(prefix="ouro-demo-")).resolve(),
+        os.environ.get("OURO_HOME"),
+    )
     os.environ["OURO_HOME"] = str(top / "home")
     try:
         make_project(top / "shop")
         yield top / "shop"
     finally:
-        for number in (signal.SIGHUP, signal.SIGTERM):  # a closing terminal sends more than one signal
+        for number in (
+            signal.SIGHUP,
+            signal.SIGTERM,
+        ):  # a closing terminal sends more than one signal
             signal.signal(number, signal.SIG_IGN)
         if home_before is None:
             del os.environ["OURO_HOME"]
@@ -180,10 +204,14 @@ def _headless(project: Path, *, as_json: bool) -> int:
         sys.stderr.write(f"? {asked.title} — the demo answers: yes\n")
         return Permit("yes")
 
-    sys.stderr.write(f"ouro: a demo with a recorded model: nothing leaves this machine.\n› {TASK}\n")
+    sys.stderr.write(
+        f"ouro: a demo with a recorded model: nothing leaves this machine.\n› {TASK}\n"
+    )
     options = HeadlessOptions(TASK, output="json" if as_json else "text", decide=agree)
     streams = Streams(None, sys.stdout, sys.stderr)
-    return asyncio.run(run_headless(_opener(project, watched=False), OpenRequest(), options, streams))
+    return asyncio.run(
+        run_headless(_opener(project, watched=False), OpenRequest(), options, streams)
+    )
 
 
 def make_project(folder: Path) -> None:
@@ -196,7 +224,14 @@ def make_project(folder: Path) -> None:
     with suppress(GitError):  # the demo needs no git
         git.change("-c", "init.defaultBranch=main", "init", "-q")
         git.change("add", ".")
-        person = ("-c", "user.name=ouro demo", "-c", "user.email=demo@localhost", "-c", "commit.gpgsign=false")
+        person = (
+            "-c",
+            "user.name=ouro demo",
+            "-c",
+            "user.email=demo@localhost",
+            "-c",
+            "commit.gpgsign=false",
+        )
         git.change(*person, "commit", "-q", "-m", "A very small shop")
 
 
@@ -213,12 +248,16 @@ def recorded_model(test_command: str, pace: float, *, watched: bool) -> Scripted
 
     def reply(text: str, *calls: ToolCall, thinking: str = "") -> ScriptedReply:
         before = next(tokens_read)
-        usage = Usage(input=before + 350, cached=before, output=len(text.split()) + 40 * len(calls), cost=0.0)
+        usage = Usage(
+            input=before + 350, cached=before, output=len(text.split()) + 40 * len(calls), cost=0.0
+        )
         return ScriptedReply(text, calls, thinking, usage=usage)
 
     def after_the_fix(messages: Sequence[Message]) -> ScriptedReply:
         results = [result for message in messages for result in message.parts_of(ToolReply)]
-        return reply(REFUSED) if results and results[-1].failed else reply("The tests again:", tests)
+        return (
+            reply(REFUSED) if results and results[-1].failed else reply("The tests again:", tests)
+        )
 
     def at_the_end(messages: Sequence[Message]) -> ScriptedReply:
         if any(message.text == REFUSED for message in messages):
@@ -226,7 +265,11 @@ def recorded_model(test_command: str, pace: float, *, watched: bool) -> Scripted
         return reply(f"{END}\n{AND_NOW}" if watched else END.strip())
 
     script = (
-        reply(LOOK, *LOOK_AT, thinking="I do not know the project yet. The module and its test tell most."),
+        reply(
+            LOOK,
+            *LOOK_AT,
+            thinking="I do not know the project yet. The module and its test tell most.",
+        ),
         reply("Now I run the tests, to see which of them fail.", tests),
         reply(FAULT, FIX, thinking="450 + 1200 = 1650, and 450 + 2 * 1200 = 2850: no count."),
         after_the_fix,

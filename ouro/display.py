@@ -30,7 +30,8 @@ class FileChange(msgspec.Struct, frozen=True):
     after: str | None
     moved_to: str = ""
     first_line: int = 1
-    """The line of the file at which `before` and `after` begin: only a part of a long file is kept."""
+    """The line of the file at which `before` and `after` begin: only a part of a long file is kept.
+    """
 
 
 class Diff(msgspec.Struct, frozen=True, tag_field="kind", tag="diff"):
@@ -43,9 +44,15 @@ class Diff(msgspec.Struct, frozen=True, tag_field="kind", tag="diff"):
         found: list[str] = []
         for change in self.changes:
             before = f"{before_prefix}{change.path}" if change.before is not None else NO_FILE
-            after = f"{after_prefix}{change.moved_to or change.path}" if change.after is not None else NO_FILE
+            after = (
+                f"{after_prefix}{change.moved_to or change.path}"
+                if change.after is not None
+                else NO_FILE
+            )
             is_moved = change.moved_to or NO_FILE in (before, after)
-            found += [*_unified(change, before, after)] or ([f"--- {before}", f"+++ {after}"] if is_moved else [])
+            found += [*_unified(change, before, after)] or (
+                [f"--- {before}", f"+++ {after}"] if is_moved else []
+            )
         return found
 
 
@@ -113,9 +120,16 @@ def _unified(change: FileChange, source: str, target: str) -> Iterator[str]:
     for (at, end, new_at, new_end), group in line_hunks(old, new, _CONTEXT):
         yield from names
         names = []
-        yield f"@@ -{_range(at, end, change.first_line)} +{_range(new_at, new_end, change.first_line)} @@"
+        yield (
+            f"@@ -{_range(at, end, change.first_line)}"
+            f" +{_range(new_at, new_end, change.first_line)} @@"
+        )
         for first, last, new_first, new_last in [*group, (end, end, new_end, new_end)]:
-            for mark, lines in ((" ", old[at:first]), ("-", old[first:last]), ("+", new[new_first:new_last])):
+            for mark, lines in (
+                (" ", old[at:first]),
+                ("-", old[first:last]),
+                ("+", new[new_first:new_last]),
+            ):
                 for line in lines:
                     [text] = line.splitlines()
                     yield mark + text
@@ -125,6 +139,8 @@ def _unified(change: FileChange, source: str, target: str) -> Iterator[str]:
 
 
 def _range(start: int, end: int, first_line: int) -> str:
-    """A range in the notation of `diff -u`: the first line, and the number of lines if it is not one."""
+    """A range in the notation of `diff -u`: the first line, and the number of lines if it is not
+    one.
+    """
     count = end - start
     return f"{start + first_line - (not count)}" + (f",{count}" if count != 1 else "")

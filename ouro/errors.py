@@ -30,7 +30,9 @@ class OuroError(Exception):
         return self.text()
 
     def text(self, prefix: str = "/") -> str:
-        """The message and, on a separate line, the hint with the commands; a command begins with `prefix`."""
+        """The message and, on a separate line, the hint with the commands; a command begins with
+        `prefix`.
+        """
         commands = " or ".join(f"`{prefix}{command}`" for command in self.commands)
         hint = " ".join(filter(None, (self.hint, f"See {commands}." if commands else "")))
         return f"{self.message}\n{hint}" if hint else self.message
@@ -75,8 +77,8 @@ class TrustNeeded(OuroError):
         """`summary`: what the files are, and the programs that they name, in lines."""
         names = ", ".join(str(file) for file in files)
         super().__init__(
-            f"{folder} is not trusted, and holds files that ouro would obey: {names}. "
-            "Look at them, then start ouro there and say yes, or pass --trust; --no-trust works without them."
+            f"{folder} is not trusted, and holds files that ouro would obey: {names}. Look at them,"
+            " then start ouro there and say yes, or pass --trust; --no-trust works without them."
         )
         self.folder = folder
         self.files = tuple(files)
@@ -192,11 +194,17 @@ class EmptyAnswer(TransientModelError):
 
 def reason_of(error: Exception) -> str:
     """Why something failed: ouro's message, otherwise the message of the operating system."""
-    return str(error) if isinstance(error, OuroError) else getattr(error, "strerror", None) or str(error)
+    return (
+        str(error)
+        if isinstance(error, OuroError)
+        else getattr(error, "strerror", None) or str(error)
+    )
 
 
 def plain_error(error: OSError | OuroError) -> OuroError:
-    """The error itself, or why a file could not be read or written, and what to do; then the details are logged."""
+    """The error itself, or why a file could not be read or written, and what to do; then the
+    details are logged.
+    """
     if isinstance(error, OuroError):
         return error
     from ouro.utils.log import log

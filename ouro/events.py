@@ -26,7 +26,10 @@ Outcome = Literal["answered", "cut", "interrupted", "failed", "unauthorized", "l
 
 
 class EventStruct(
-    msgspec.Struct, frozen=True, tag_field="type", tag=lambda name: re.sub("(?<!^)(?=[A-Z])", "_", name).lower()
+    msgspec.Struct,
+    frozen=True,
+    tag_field="type",
+    tag=lambda name: re.sub("(?<!^)(?=[A-Z])", "_", name).lower(),
 ):
     """An event; in JSON its `type` is the name of its class, in small letters with underscores."""
 
@@ -47,15 +50,19 @@ class ThinkingDelta(EventStruct, frozen=True):
 
 
 class Replied(EventStruct, frozen=True):
-    """A model call ended, and its message is in the transcript. If `message.cut` is set, the answer is incomplete."""
+    """A model call ended, and its message is in the transcript. If `message.cut` is set, the answer
+    is incomplete.
+    """
 
     message: Message
 
 
 class ToolStarted(EventStruct, frozen=True):
-    """A tool call begins; `title` describes it in a few words (`read api.py`). If a hook changes it, it is repeated.
+    """A tool call begins; `title` describes it in a few words (`read api.py`). If a hook changes
+    it, it is repeated.
 
-    It may still wait for a permission, and be refused: ToolRunning follows when it runs."""
+    It may still wait for a permission, and be refused: ToolRunning follows when it runs.
+    """
 
     call: ToolCall
     title: str
@@ -91,7 +98,9 @@ class PermissionAsked(EventStruct, frozen=True):
     reason: str
     """The reason for the question."""
     rule: str
-    """The rule that "session" and "always" add, such as `shell(git push *)`; empty if there is none."""
+    """The rule that "session" and "always" add, such as `shell(git push *)`; empty if there is
+    none.
+    """
     of_turn: bool = True
     """If false, a background subagent asks, and the question stays open when a turn ends."""
 
@@ -122,7 +131,9 @@ class TodosChanged(EventStruct, frozen=True):
     todos: tuple[Todo, ...]
 
 
-SubagentState = Literal["running", "thinking", "answering", "waiting", "done", "limit", "failed", "stopped"]
+SubagentState = Literal[
+    "running", "thinking", "answering", "waiting", "done", "limit", "failed", "stopped"
+]
 
 
 class SubagentProgress(EventStruct, frozen=True):
@@ -178,7 +189,9 @@ class Compacting(EventStruct, frozen=True):
     written: int = 0
     """The number of characters so far."""
     part: int = 1
-    """The part that is summarized now: a text longer than the model's window is summarized in parts."""
+    """The part that is summarized now: a text longer than the model's window is summarized in
+    parts.
+    """
     parts: int = 1
 
 
@@ -218,7 +231,9 @@ class RecalledNote(msgspec.Struct, frozen=True):
 
 
 class NotesRecalled(EventStruct, frozen=True):
-    """The receipt of recall: notes that were sent to the model with the last message, or with the results of tools."""
+    """The receipt of recall: notes that were sent to the model with the last message, or with the
+    results of tools.
+    """
 
     items: tuple[RecalledNote, ...]
     way: str
@@ -229,7 +244,17 @@ class NotesRecalled(EventStruct, frozen=True):
 class NoteKept(EventStruct, frozen=True):
     """Capture has changed a note; `session.memory.manager.undo(undo)` undoes it."""
 
-    operation: Literal["add", "supersede", "refine", "contradict", "confirm", "rewrite", "archive", "share", "propose"]
+    operation: Literal[
+        "add",
+        "supersede",
+        "refine",
+        "contradict",
+        "confirm",
+        "rewrite",
+        "archive",
+        "share",
+        "propose",
+    ]
     note_id: str
     text: str
     scope: str
@@ -251,7 +276,9 @@ class CoreChanged(EventStruct, frozen=True):
     undo: str = ""
     """The commit that holds the change."""
     proposal: str = ""
-    """Set if the change waits for approval: `session.memory.manager.accept(proposal)` or `reject(proposal)`."""
+    """Set if the change waits for approval: `session.memory.manager.accept(proposal)` or
+    `reject(proposal)`.
+    """
 
 
 class Notice(EventStruct, frozen=True, tag="said"):
@@ -296,7 +323,9 @@ Event = (
 
 
 PermitChoice = Literal["yes", "always", "no", "session"]
-"""`yes`: once; `always`: saves the offered rule for the folder; `session`: that rule holds until the process ends."""
+"""`yes`: once; `always`: saves the offered rule for the folder; `session`: that rule holds until
+the process ends.
+"""
 
 
 class Permit(msgspec.Struct, frozen=True):
@@ -304,7 +333,8 @@ class Permit(msgspec.Struct, frozen=True):
 
     choice: PermitChoice
     comment: str = ""
-    """A comment that is sent to the model with the answer: the reason, or what to pay attention to."""
+    """A comment that is sent to the model with the answer: the reason, or what to pay attention to.
+    """
 
 
 class Reply(msgspec.Struct, frozen=True):

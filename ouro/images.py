@@ -11,13 +11,19 @@ from ouro.messages import Image
 from ouro.utils.text import byte_size
 
 MAX_SIDE = 1568
-"""Maximum pixels of an image: providers scale larger images down, so they would only make the request longer."""
+"""Maximum pixels of an image: providers scale larger images down, so they would only make the
+request longer.
+"""
 _MAX_BYTES = 3_500_000
 """Maximum bytes of an image; providers accept 5 MB in base64."""
 _MAX_PIXELS = 100_000_000
 MAX_FILE_BYTES = 100_000_000
 """Maximum bytes of a file that is read whole."""
-_TYPES = ((b"\x89PNG\r\n\x1a\n", "image/png"), (b"\xff\xd8\xff", "image/jpeg"), (b"GIF8", "image/gif"))
+_TYPES = (
+    (b"\x89PNG\r\n\x1a\n", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF8", "image/gif"),
+)
 
 
 def image_type(start: bytes) -> str:
@@ -30,7 +36,8 @@ def image_type(start: bytes) -> str:
 def make_image(name: str, data: bytes) -> tuple[Image, str]:
     """An image that a provider accepts, scaled down if necessary, and its size as text.
 
-    With data that is not an image, a provider refuses the request, and each later request of the session.
+    With data that is not an image, a provider refuses the request, and each later request of the
+    session.
 
     Raises:
         ToolError: it is damaged, or far too large.
@@ -38,7 +45,9 @@ def make_image(name: str, data: bytes) -> tuple[Image, str]:
     from PIL import Image as Pillow
     from PIL import UnidentifiedImageError
 
-    Pillow.MAX_IMAGE_PIXELS = None  # Pillow's warning would be printed over the screen; the size is checked below
+    Pillow.MAX_IMAGE_PIXELS = (
+        None  # Pillow's warning would be printed over the screen; the size is checked below
+    )
     media_type = image_type(data)
     try:
         with Pillow.open(io.BytesIO(data)) as opened:
@@ -53,11 +62,16 @@ def make_image(name: str, data: bytes) -> tuple[Image, str]:
             smaller = opened.convert("RGBA" if opened.has_transparency_data else "RGB")
             smaller.thumbnail((MAX_SIDE, MAX_SIDE))
             media_type, scaled = _encode(smaller, photo=media_type in ("image/jpeg", "image/webp"))
-            return Image(media_type, scaled, name), f"{size}, scaled to {smaller.width}×{smaller.height}"
+            return (
+                Image(media_type, scaled, name),
+                f"{size}, scaled to {smaller.width}×{smaller.height}",
+            )
     except ToolError:
         raise
     except UnidentifiedImageError as error:
-        raise ToolError(f"{name} cannot be shown: the picture is damaged, or is not PNG, JPEG, GIF or WebP.") from error
+        raise ToolError(
+            f"{name} cannot be shown: the picture is damaged, or is not PNG, JPEG, GIF or WebP."
+        ) from error
     except Exception as error:  # Pillow raises many kinds of errors for broken data
         raise ToolError(f"{name} cannot be shown: the picture is damaged ({error}).") from error
 

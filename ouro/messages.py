@@ -13,11 +13,14 @@ from ouro.display import Display
 
 Role = Literal["system", "user", "assistant", "tool"]
 SHELL_NOTE = "I ran this in a shell:\n\n$ "
-"""The beginning of a message that holds a shell line of the user and its output: not a message that was typed."""
+"""The beginning of a message that holds a shell line of the user and its output: not a message that
+was typed.
+"""
 PIPED = "On standard input:\n\n"
 """The beginning of a message of which a part was piped in: that part is not the user's text."""
 ATTACHED = "Attached files:\n\n"
-"""The beginning of a message with files that an editor has embedded: they are not the user's text."""
+"""The beginning of a message with files that an editor has embedded: they are not the user's text.
+"""
 
 
 class Text(msgspec.Struct, frozen=True):
@@ -25,13 +28,17 @@ class Text(msgspec.Struct, frozen=True):
 
 
 class Context(msgspec.Struct, frozen=True):
-    """What ouro adds to a user message: date, git state, recalled notes. The model reads it as text."""
+    """What ouro adds to a user message: date, git state, recalled notes. The model reads it as
+    text.
+    """
 
     text: str
 
 
 class Thinking(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The reasoning of a model before its answer; `signature` is data of the provider that is sent back unchanged."""
+    """The reasoning of a model before its answer; `signature` is data of the provider that is sent
+    back unchanged.
+    """
 
     text: str
     signature: str = ""
@@ -64,7 +71,9 @@ class ToolReply(msgspec.Struct, frozen=True):
     failed: bool = False
     images: tuple[Image, ...] = ()
     display: Display | None = None
-    """What the user saw; saved with the session so that it can be shown again, never sent to a model."""
+    """What the user saw; saved with the session so that it can be shown again, never sent to a
+    model.
+    """
 
 
 Part = Text | Context | Thinking | Image | ToolCall | ToolReply
@@ -112,7 +121,9 @@ class Message(msgspec.Struct, frozen=True):
     usage: Usage | None = None
     model: str = ""
     cut: bool = False
-    """Whether the answer was stopped or cut in the middle: it is kept for the user, without its tool calls."""
+    """Whether the answer was stopped or cut in the middle: it is kept for the user, without its
+    tool calls.
+    """
     incomplete: Incomplete = ""
     """Why the provider ended the answer early: it reached max_output, or a filter stopped it."""
 
@@ -133,10 +144,11 @@ T = TypeVar("T")
 
 
 class PerMessage(Generic[T]):
-    """The results of `make` for messages; `make` is called only for messages that were not in the last request.
+    """The results of `make` for messages; `make` is called only for messages that were not in the
+    last request.
 
-    Messages do not change, and a request begins with the messages of the previous one: without this, 500 messages took
-    10 ms each time.
+    Messages do not change, and a request begins with the messages of the previous one: without
+    this, 500 messages took 10 ms each time.
     """
 
     def __init__(self, make: Callable[[Message], T]) -> None:
@@ -147,10 +159,17 @@ class PerMessage(Generic[T]):
     def __call__(self, messages: Iterable[Message]) -> list[T]:
         now = list(messages)
         same = next(compress(count(), map(is_not, self._last, now)), min(len(self._last), len(now)))
-        # The results are kept with their messages, so that no new message can get the id of an old one.
-        known = {id(message): made for message, made in zip(self._last[same:], self._made[same:], strict=True)}
+        # The results are kept with their messages, so that no new message can get the id of an old
+        # one.
+        known = {
+            id(message): made
+            for message, made in zip(self._last[same:], self._made[same:], strict=True)
+        }
         made = self._made[:same]
-        made += [known[id(message)] if id(message) in known else self._make(message) for message in now[same:]]
+        made += [
+            known[id(message)] if id(message) in known else self._make(message)
+            for message in now[same:]
+        ]
         self._last, self._made = now, made
         return made.copy()
 

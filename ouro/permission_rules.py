@@ -1,4 +1,6 @@
-"""Commands on permissions: the rules with their sources and last uses, add one, revoke one, set the mode."""
+"""Commands on permissions: the rules with their sources and last uses, add one, revoke one, set the
+mode.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,10 @@ class ListedRule(msgspec.Struct, frozen=True):
 
 def find_rules(session: Session) -> tuple[ListedRule, ...]:
     """The effective rules, strongest first. Raises ConfigError."""
-    saved, settings = session.permissions.saved, settings_by_place(session.extensions.settings.project)
+    saved, settings = (
+        session.permissions.saved,
+        settings_by_place(session.extensions.settings.project),
+    )
     uses = saved.uses() if saved is not None else {}
     found = []
     for kind, rule in session.permissions.rules:
@@ -61,7 +66,9 @@ async def permissions(context: SessionContext, mode: str) -> Answer | None:
         rules = find_rules(context.session)
         context.show([Title("Rules in force"), *_view(rules)] if rules else _view(rules))
         choices = [Choice(name, name, what) for name, what in MODES.items()]
-        choices += [Choice("revoke", "revoke a rule", "what it allows is asked again")] if rules else []
+        choices += (
+            [Choice("revoke", "revoke a rule", "what it allows is asked again")] if rules else []
+        )
         mode = await context.choose("Mode", choices, context.session.status().mode) or ""
     if mode == "revoke":
         return await revoke(context, "")
@@ -80,7 +87,10 @@ async def _add(kind: Kind, context: ActionContext, rule: str) -> Answer:
     demand_tools(map(str, parse_rules(rule)))  # a rule for `Bash` would have no effect
     async with context.open_session() as session:
         session.permissions.remember(rule, kind)
-        return Answer(msgspec.to_builtins(find_rules(session)), [line(f"Saved for this folder: {kind} {rule}")])
+        return Answer(
+            msgspec.to_builtins(find_rules(session)),
+            [line(f"Saved for this folder: {kind} {rule}")],
+        )
 
 
 allow, ask, deny = partial(_add, "allow"), partial(_add, "ask"), partial(_add, "deny")
@@ -100,11 +110,14 @@ async def revoke(context: ActionContext, rule: str) -> Answer | None:
         for one in found:
             if one.source in ("project", "environment"):
                 raise UsageError(
-                    f"`{one.rule}` is a rule of {_place(one)}.", "Remove it there: ouro does not change it."
+                    f"`{one.rule}` is a rule of {_place(one)}.",
+                    "Remove it there: ouro does not change it.",
                 )
             if one.source == "user":
                 name = f"permissions.{one.kind}"
-                kept = tuple(known for known in settings_by_place()["user"][name].value if known != one.rule)
+                kept = tuple(
+                    known for known in settings_by_place()["user"][name].value if known != one.rule
+                )
                 save_setting(name, kept)
             session.permissions.revoke(one.rule, one.kind)
         return Answer(msgspec.to_builtins(find_rules(session)), [line(f"Revoked: {rule}")])

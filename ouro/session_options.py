@@ -1,4 +1,6 @@
-"""What a session is built from: the options of the command line or a program, with the settings of the folder."""
+"""What a session is built from: the options of the command line or a program, with the settings of
+the folder.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ class Options(msgspec.Struct, frozen=True):
     add_dirs: tuple[Path, ...] = ()
     ephemeral: bool = False
     interactive: bool = False
-    """Whether a user is there: titles and notes are made in the background, if the settings allow it."""
+    """Whether a user is there: titles and notes are made in the background, if the settings allow
+    it.
+    """
     trust: bool = False
     memory: bool = True
     """Whether long-term memory is read and written, if the settings allow it."""
@@ -66,11 +70,15 @@ class SessionInputs(msgspec.Struct):
         if used_before and not options.settings.get("model"):
             if not (reason := catalog.unusable(used_before)):
                 return used_before
-            self.notices.append(f"{used_before}, which this session used, cannot be used now: {reason}.")
+            self.notices.append(
+                f"{used_before}, which this session used, cannot be used now: {reason}."
+            )
         try:
             return catalog.resolve(self.settings.model or catalog.default())
         except NoModelError as error:
             source = explain_settings(self.places)["model"].source
             if source in ("default", "flag"):
                 raise
-            raise NoModelError(f"{error.message} The setting `model` is from {source}.", error.hint) from error
+            raise NoModelError(
+                f"{error.message} The setting `model` is from {source}.", error.hint
+            ) from error

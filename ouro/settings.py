@@ -12,8 +12,12 @@ T = TypeVar("T")
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
 def section(kind: type[T]) -> type[T]:
-    """A frozen dataclass without generated code, which took 0.5 ms per class to compile, before the first frame."""
-    kind.__doc__ = kind.__doc__ or kind.__name__  # otherwise it is made from the signature, which takes 0.1 ms
+    """A frozen dataclass without generated code, which took 0.5 ms per class to compile, before the
+    first frame.
+    """
+    kind.__doc__ = (
+        kind.__doc__ or kind.__name__
+    )  # otherwise it is made from the signature, which takes 0.1 ms
     kind.__init__, kind.__setattr__ = _init, _refuse  # type: ignore[method-assign]
     kind.__eq__, kind.__hash__, kind.__repr__ = _equals, _hash, _repr  # type: ignore[method-assign]
     return dataclass(init=False, repr=False, eq=False)(kind)
@@ -23,7 +27,11 @@ def _init(self: Any, *args: Any, **values: Any) -> None:
     known = fields(self)
     values |= dict(zip((item.name for item in known), args, strict=False))
     for item in known:
-        default = item.default_factory if item.name not in values and callable(item.default_factory) else None
+        default = (
+            item.default_factory
+            if item.name not in values and callable(item.default_factory)
+            else None
+        )
         self.__dict__[item.name] = default() if default else values.pop(item.name, item.default)
     if values:
         raise TypeError(f"{type(self).__name__} has no {', '.join(values)}")
@@ -46,7 +54,17 @@ def _repr(self: Any) -> str:
 
 
 StatusItem = Literal[
-    "model", "mode", "saved", "branch", "context", "tokens", "cost", "memories", "jobs", "queued", "sandbox"
+    "model",
+    "mode",
+    "saved",
+    "branch",
+    "context",
+    "tokens",
+    "cost",
+    "memories",
+    "jobs",
+    "queued",
+    "sandbox",
 ]
 STATUS_ITEMS: tuple[StatusItem, ...] = get_args(StatusItem)
 MODES_BY_WIDTH = ("plan", "ask", "edit", "auto")
@@ -57,7 +75,8 @@ class PermissionSettings:
     mode: Literal["ask", "edit", "plan", "auto"] = "ask"
     """The mode of a new session. A project can only make it narrower."""
     allow: tuple[str, ...] = ()
-    """Rules that run without a question, such as `shell(git status *)`. Rules of all places add up."""
+    """Rules that run without a question, such as `shell(git status *)`. Rules of all places add up.
+    """
     ask: tuple[str, ...] = ()
     """Rules that are always asked."""
     deny: tuple[str, ...] = ()
@@ -87,17 +106,25 @@ class ShellSettings:
 @section
 class SandboxSettings:
     enabled: bool = True
-    """Confine commands that run without asking, with the strongest sandbox that works on this machine."""
+    """Confine commands that run without asking, with the strongest sandbox that works on this
+    machine.
+    """
     network: bool = False
     """Whether they reach the network."""
     hosts: tuple[str, ...] = ()
     """Hosts that they can reach by HTTP and HTTPS, such as `pypi.org`; needs bubblewrap."""
     writable: tuple[str, ...] = ()
-    """Folders outside the workspace that they may change in `edit` and `auto`, such as `~/.cache/uv`."""
+    """Folders outside the workspace that they may change in `edit` and `auto`, such as
+    `~/.cache/uv`.
+    """
     project_hooks: bool = True
-    """Confine hooks of projects and plugins like commands in `edit`; the user's hooks run outside of the sandbox."""
+    """Confine hooks of projects and plugins like commands in `edit`; the user's hooks run outside
+    of the sandbox.
+    """
     max_memory_mb: int = 0
-    """Megabytes of memory that each of their processes may have; 0: three quarters of the machine's."""
+    """Megabytes of memory that each of their processes may have; 0: three quarters of the
+    machine's.
+    """
     max_processes: int = 4_096
     """Maximum processes and threads of a command."""
     max_open_files: int = 16_384
@@ -178,7 +205,9 @@ class SessionSettings:
     encrypt: bool = False
     """Encrypt what is sent to a new remote, with the key in `sessions.key`."""
     keep_days: int | None = None
-    """Days that sessions are kept; unset: permanently. Only `ouro sessions clean` moves older ones to the trash."""
+    """Days that sessions are kept; unset: permanently. Only `ouro sessions clean` moves older ones
+    to the trash.
+    """
 
 
 @section
@@ -189,11 +218,14 @@ class CompactionSettings:
     at: float = 0.8
     """The share of the model's window."""
     reserve: int = 16_000
-    """Tokens of the window that always stay free for the answer; never more than a quarter of the window."""
+    """Tokens of the window that always stay free for the answer; never more than a quarter of the
+    window.
+    """
     keep: int = 20_000
     """Tokens of user messages that stay verbatim; never more than a quarter of the window."""
     review: bool = True
-    """`/compact` shows its summary before it is used, so that the user can use, edit or discard it."""
+    """`/compact` shows its summary before it is used, so that the user can use, edit or discard it.
+    """
 
 
 @section
@@ -213,16 +245,22 @@ class MemorySettings:
     capture: bool = True
     """Make notes of what is said, in the background."""
     commands: bool = True
-    """Record which commands of the agent passed or failed in a project, and send it those relevant to a message."""
+    """Record which commands of the agent passed or failed in a project, and send it those relevant
+    to a message.
+    """
     cadence_turns: int = 5
     """Turns between two captures: 1 to 10."""
     classifier_model: str = ""
-    """The model that decides what becomes a note; empty: `classify` of models.yaml, else the model that compacts."""
+    """The model that decides what becomes a note; empty: `classify` of models.yaml, else the model
+    that compacts.
+    """
     retrieval: Literal["auto", "local", "hyde", "off"] = "auto"
     retrieval_model: str = ""
     """The model for `hyde`; empty: `retrieve` of models.yaml."""
     embedding_model: str = ""
-    """The embedding model; empty: `embed` of models.yaml, else the local one (requirements/vectors.txt)."""
+    """The embedding model; empty: `embed` of models.yaml, else the local one
+    (requirements/vectors.txt).
+    """
     retrieval_top_k: int = 10
     retrieval_hop_depth: int = 1
     """Steps along the edges between notes: 1 to 3."""
@@ -258,7 +296,9 @@ class McpServerSettings:
     command: str = ""
     args: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
-    """Variables of the program, in addition to PATH, HOME and similar ones; `${NAME}` is a variable of ouro."""
+    """Variables of the program, in addition to PATH, HOME and similar ones; `${NAME}` is a variable
+    of ouro.
+    """
     cwd: str = ""
     """The folder of the program; empty: the folder of the session."""
     url: str = ""
@@ -284,7 +324,9 @@ class McpServerSettings:
 class McpSettings:
     servers: Mapping[str, McpServerSettings] = field(default_factory=dict)
     tool_budget_tokens: int = 3_000
-    """Tokens of tool descriptions in each request; the tools of further servers are found with `tool_search`."""
+    """Tokens of tool descriptions in each request; the tools of further servers are found with
+    `tool_search`.
+    """
     remember: tuple[str, ...] = ()
     """Clients of `ouro mcp serve` whose memories need no approval, such as `claude-code`."""
 
@@ -317,6 +359,10 @@ class SettingsSources(NamedTuple):
     """Where settings come from besides the user's file and variables."""
 
     project: Path | None = None
-    """The root of a repository that is trusted; its `.ouro/config.yaml` is read, but cannot permit more."""
+    """The root of a repository that is trusted; its `.ouro/config.yaml` is read, but cannot permit
+    more.
+    """
     flags: Mapping[str, Any] = {}
-    """Settings of the command line or a program, by dotted name (`permissions.mode`); None: not set."""
+    """Settings of the command line or a program, by dotted name (`permissions.mode`); None: not
+    set.
+    """

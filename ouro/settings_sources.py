@@ -1,4 +1,6 @@
-"""Settings: read from the user file, the project file, the environment and the flags; a later source wins."""
+"""Settings: read from the user file, the project file, the environment and the flags; a later
+source wins.
+"""
 
 from __future__ import annotations
 
@@ -31,21 +33,29 @@ from ouro.utils.yaml import (
 
 
 class SourcedValue(NamedTuple):
-    """A value and its source: `default`, `FILE:LINE`, a variable or `flag`. Rules can have several sources."""
+    """A value and its source: `default`, `FILE:LINE`, a variable or `flag`. Rules can have several
+    sources.
+    """
 
     value: Any
     source: str
 
 
 SettingsByPlace = Mapping[str, Mapping[str, SourcedValue]]
-"""The settings of each place by their dotted names; a later place wins, but a project can only restrict."""
+"""The settings of each place by their dotted names; a later place wins, but a project can only
+restrict.
+"""
 
 ADD_UP = {"permissions.allow", "permissions.ask", "permissions.deny"}
 ONLY_LOWER = {"limits.max_turns", "limits.max_cost", "limits.max_cost_day", "limits.max_cost_month"}
 MAY_BE_ZERO = {
-    "compaction.keep", "compaction.reserve", "memory.history_versions", "memory.injection_token_budget",
-    "sandbox.max_memory_mb", "tui.notify_seconds",
-}  # fmt: skip
+    "compaction.keep",
+    "compaction.reserve",
+    "memory.history_versions",
+    "memory.injection_token_budget",
+    "sandbox.max_memory_mb",
+    "tui.notify_seconds",
+}
 RANGES = {
     "compaction.at": (0.1, 0.95),
     "memory.cadence_turns": (1, 10),
@@ -55,16 +65,28 @@ RANGES = {
     "sessions.keep_days": (1, 99_999),  # more days ago is not a valid date
 }
 OPEN_TO_PROJECTS = ONLY_LOWER | {
-    "model", "effort", "permissions.mode", "permissions.ask", "permissions.deny", "shell.timeout_seconds",
-    "mcp.servers", "hooks",
-}  # fmt: skip
+    "model",
+    "effort",
+    "permissions.mode",
+    "permissions.ask",
+    "permissions.deny",
+    "shell.timeout_seconds",
+    "mcp.servers",
+    "hooks",
+}
 LONG_TERM_VARIABLES = {
     "LONG_TERM_MEMORY_ENABLED": "memory.enabled",
     "LONG_TERM_MEMORY_CONSOLIDATION_THRESHOLD": "memory.consolidation_threshold",
 }
 NAMES = {
-    "memory.core": (late_pattern(r"[a-z][a-z0-9-]*\.md"), "Lower case letters, digits and hyphens: `style.md`."),
-    "sandbox.hosts": (late_pattern(r"(\*\.)?[^\s/*]+"), "The name of a host: `pypi.org`, `localhost:5432`."),
+    "memory.core": (
+        late_pattern(r"[a-z][a-z0-9-]*\.md"),
+        "Lower case letters, digits and hyphens: `style.md`.",
+    ),
+    "sandbox.hosts": (
+        late_pattern(r"(\*\.)?[^\s/*]+"),
+        "The name of a host: `pypi.org`, `localhost:5432`.",
+    ),
 }
 """Settings that list names: the form of a name, and what to write."""
 
@@ -84,7 +106,9 @@ def build_settings(given: Mapping[str, SourcedValue]) -> Settings:
 
 
 def explain_settings(places: SettingsByPlace) -> dict[str, SourcedValue]:
-    """Every setting by its dotted name, in the order of the class, with the effective value and its source."""
+    """Every setting by its dotted name, in the order of the class, with the effective value and its
+    source.
+    """
     given = {path: SourcedValue(value, "default") for path, value in _leaf_values(Settings())}
     for place, found in places.items():
         for path, new in found.items():
@@ -93,8 +117,12 @@ def explain_settings(places: SettingsByPlace) -> dict[str, SourcedValue]:
     return given
 
 
-def settings_by_place(project: Path | None = None, flags: Mapping[str, Any] | None = None) -> SettingsByPlace:
-    """What the `user`, the `project`, the `environment` and the `flags` set, in this order. As `load_settings`."""
+def settings_by_place(
+    project: Path | None = None, flags: Mapping[str, Any] | None = None
+) -> SettingsByPlace:
+    """What the `user`, the `project`, the `environment` and the `flags` set, in this order. As
+    `load_settings`.
+    """
     return {
         "user": _from_file(get_config_path()),
         "project": _from_project(project) if project else {},
@@ -135,15 +163,20 @@ def save_setting(path: str, value: str | tuple[str, ...]) -> None:
     file = get_config_path()
     name = tilde(file)
     if path not in ADD_UP and (wins := _from_environment().get(path)):
-        raise ConfigError(f"The variable {wins.source} sets `{path}`, and wins over {name}.", "Unset it first.")
+        raise ConfigError(
+            f"The variable {wins.source} sets `{path}`, and wins over {name}.", "Unset it first."
+        )
     wanted = {key: given.value for key, given in _from_file(file).items()} | {path: value}
     try:
         text = file.read_text(encoding="utf-8") if file.exists() else ""
         line = value if isinstance(value, str) else f"[{', '.join(value)}]"
         new = with_value(text, path.split("."), line, name)
-        if {key: given.value for key, given in _read_leaves(parse_table(new, name), name)} != wanted:
+        if {
+            key: given.value for key, given in _read_leaves(parse_table(new, name), name)
+        } != wanted:
             raise ConfigError(
-                f"{name} has a layout that cannot be changed automatically.", f"Write `{path}: {value}` there."
+                f"{name} has a layout that cannot be changed automatically.",
+                f"Write `{path}: {value}` there.",
             )
         write_private(file, new)
     except OSError as error:
@@ -174,14 +207,16 @@ def _from_project(root: Path) -> dict[str, SourcedValue]:
         return {}  # in the user's own folder both are the same file
     if not path.resolve().is_relative_to(root.resolve()):
         raise ConfigError(
-            f"{tilde(path)} leads out of the project: it is not read.", "Put a regular file in its place."
+            f"{tilde(path)} leads out of the project: it is not read.",
+            "Put a regular file in its place.",
         )
     found = _from_file(path)
     for name, given in found.items():
         if name not in OPEN_TO_PROJECTS or given.value in ("edit", "auto"):
             word = f"`{name}: {given.value}`" if name == "permissions.mode" else f"`{name}`"
             raise ConfigError(
-                f"{given.source}: a project may not set {word}.", f"Set it in {tilde(get_config_path())}."
+                f"{given.source}: a project may not set {word}.",
+                f"Set it in {tilde(get_config_path())}.",
             )
     return found
 
@@ -191,35 +226,52 @@ def _from_file(path: Path) -> dict[str, SourcedValue]:
     return dict(_read_leaves(read_yaml(path, name), name))
 
 
-def _read_leaves(table: YamlTable, name: str, prefix: str = "") -> Iterator[tuple[str, SourcedValue]]:
+def _read_leaves(
+    table: YamlTable, name: str, prefix: str = ""
+) -> Iterator[tuple[str, SourcedValue]]:
     for key, node in table.entries.items():
         path, where = f"{prefix}{key}", f"{name}:{table.key_lines[key]}"
         example = next((known for known in _names() if known.startswith(f"{path}.")), "")
         if path in _names():
-            yield path, SourcedValue(_check_value(path, convert(node, _type_of(path), name, path), where), where)
+            yield (
+                path,
+                SourcedValue(
+                    _check_value(path, convert(node, _type_of(path), name, path), where), where
+                ),
+            )
         elif not example:
             # `permisions` above `mode: ask` is shown with its first key: `permisions.mode`.
             inner = node.entries if isinstance(node, YamlTable) else {}
             raise unknown_key(where, f"{path}.{next(iter(inner))}" if inner else path, _names())
         elif isinstance(node, YamlTable):
             yield from _read_leaves(node, name, f"{path}.")
-        elif not (isinstance(node, Scalar) and node.is_null):  # a section whose lines are all commented out
-            raise ConfigError(f"{where}: `{path}` is a section: set one of its keys, such as `{example}`.")
+        elif not (
+            isinstance(node, Scalar) and node.is_null
+        ):  # a section whose lines are all commented out
+            raise ConfigError(
+                f"{where}: `{path}` is a section: set one of its keys, such as `{example}`."
+            )
 
 
 def _check_value(path: str, value: Any, where: str) -> Any:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if is_number and not (0 < value < math.inf or (value == 0 and path in MAY_BE_ZERO)):
-        wanted = "finite" if value == math.inf else "0 or more" if path in MAY_BE_ZERO else "more than 0"
+        wanted = (
+            "finite" if value == math.inf else "0 or more" if path in MAY_BE_ZERO else "more than 0"
+        )
         raise ConfigError(f"{where}: `{path}` must be {wanted}, not `{value}`.")
     if is_number and path in RANGES and not RANGES[path][0] <= value <= RANGES[path][1]:
         low, high = RANGES[path]
         raise ConfigError(f"{where}: `{path}` must be from {low} to {high}, not `{value}`.")
     for hook in value if path == "hooks" else ():
-        if hook.timeout_seconds <= 0:  # it would fail at each call, and a failed hook refuses nothing
+        if (
+            hook.timeout_seconds <= 0
+        ):  # it would fail at each call, and a failed hook refuses nothing
             raise ConfigError(f"{where}: `timeout_seconds` of a hook must be more than 0.")
         if bool(hook.command) == bool(hook.url):
-            raise ConfigError(f"{where}: a hook for {hook.event} needs `command` or `url`, and not both.")
+            raise ConfigError(
+                f"{where}: a hook for {hook.event} needs `command` or `url`, and not both."
+            )
     for name in value if path in NAMES else ():
         pattern, hint = NAMES[path]
         if not pattern.fullmatch(name):
@@ -254,12 +306,18 @@ def _from_flags(flags: Mapping[str, Any]) -> Iterator[tuple[str, SourcedValue]]:
 
 
 def _variables() -> dict[str, str]:
-    """Variable -> setting. Those of older versions come first, so that `OURO_*` wins if both are set."""
-    return LONG_TERM_VARIABLES | {"OURO_" + path.upper().replace(".", "_"): path for path in _names()}
+    """Variable -> setting. Those of older versions come first, so that `OURO_*` wins if both are
+    set.
+    """
+    return LONG_TERM_VARIABLES | {
+        "OURO_" + path.upper().replace(".", "_"): path for path in _names()
+    }
 
 
 def _node(text: str, to: Any, variable: str) -> Node:
-    """A variable's text: YAML where a list or keys are expected, or a list by commas outside brackets."""
+    """A variable's text: YAML where a list or keys are expected, or a list by commas outside
+    brackets.
+    """
     is_list = str(to).startswith("tuple")
     if str(to).startswith("collections.abc.Mapping") or (is_list and text.startswith(("[", "{"))):
         return parse_yaml(text, variable)
@@ -276,12 +334,18 @@ def _names() -> tuple[str, ...]:
 
 def _leaf_values(section: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
     for name, value in vars(section).items():
-        yield from _leaf_values(value, f"{prefix}{name}.") if is_dataclass(value) else [(prefix + name, value)]
+        yield from (
+            _leaf_values(value, f"{prefix}{name}.")
+            if is_dataclass(value)
+            else [(prefix + name, value)]
+        )
 
 
 @cache
 def _type_of(path: str) -> Any:
-    """The type of a setting. Evaluated late: the types of all sections take 1 ms, and few starts need one."""
+    """The type of a setting. Evaluated late: the types of all sections take 1 ms, and few starts
+    need one.
+    """
     kind: Any = Settings
     for name in path.split("."):
         kind = get_type_hints(kind)[name]

@@ -1,4 +1,5 @@
-"""The pictures of the README and the documentation, from the real program, a scripted model and a scratch home.
+"""The pictures of the README and the documentation, from the real program, a scripted model and a
+scratch home.
 
     .venv/bin/python -m scripts.make_pictures [NAME ...]     writes docs/pictures/NAME.svg, and demo.svg (animated)
 
@@ -63,7 +64,11 @@ FACTS = (
     ("--scope", "repo", "Run the tests with `python -m pytest -q`"),
     ("--scope", "user", "I prefer small commits with an imperative subject"),
 )
-QUESTIONS = ("add a basket with a discount", "which Python versions do we support?", "write the README of the shop")
+QUESTIONS = (
+    "add a basket with a discount",
+    "which Python versions do we support?",
+    "write the README of the shop",
+)
 
 
 def shop(request):
@@ -81,7 +86,10 @@ def shop(request):
         case 2:
             return Reply("", [Call("shell", {"command": SUITE})])
         case _:
-            return "The discount is now a **share of the total**, rounded to whole cents. All tests pass."
+            return (
+                "The discount is now a **share of the total**, rounded to whole cents. All tests"
+                " pass."
+            )
 
 
 def pictures() -> Iterator[tuple[str, str]]:
@@ -107,16 +115,25 @@ def _program(server: ModelServer, scratch: Path) -> OuroProgram:
     (folder / "test_basket.py").write_text(TESTS)
     os.environ["OURO_HOME"] = str(scratch / "home")
     os.environ.setdefault("KF_RULE_CACHE_DIR", str(scratch / "rules"))
-    for arguments in (["init", "-q", "-b", "main"], ["add", "."], ["commit", "-q", "-m", "Begin the shop"]):
+    for arguments in (
+        ["init", "-q", "-b", "main"],
+        ["add", "."],
+        ["commit", "-q", "-m", "Begin the shop"],
+    ):
         identity = ["-c", "user.name=Ada", "-c", "user.email=ada@example.org"]
         subprocess.run(["git", *identity, *arguments], cwd=folder, check=True)
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    return OuroProgram(server, folder, {"PATH": path, "COLORTERM": "truecolor", "HOME": str(scratch)})
+    return OuroProgram(
+        server, folder, {"PATH": path, "COLORTERM": "truecolor", "HOME": str(scratch)}
+    )
 
 
 def _session(ouro: OuroProgram) -> Iterator[tuple[str, str]]:
     terminal = ouro.screen("--allow", f"shell({SUITE})", size=(ROWS, COLUMNS))
-    terminal.say("the discount of the basket is wrong: prices in cents come out as floats. Fix it and run the tests")
+    terminal.say(
+        "the discount of the basket is wrong: prices in cents come out as floats. Fix it and run"
+        " the tests"
+    )
     terminal.until_shows("Allow?", "basket.py")
     _settle(terminal)
     yield "permission", still(terminal)
@@ -155,8 +172,15 @@ def _memory(ouro: OuroProgram) -> Iterator[tuple[str, str]]:
 def demo() -> str:
     """`ouro demo` as a recording: an animated SVG that repeats."""
     with tempfile.TemporaryDirectory() as home:
-        environment = {**os.environ, "OURO_HOME": home, "TERM": "xterm-256color", "COLORTERM": "truecolor"}
-        terminal = OuroTerminal([sys.executable, "-m", "ouro", "demo"], environment, Path.cwd(), (ROWS, COLUMNS))
+        environment = {
+            **os.environ,
+            "OURO_HOME": home,
+            "TERM": "xterm-256color",
+            "COLORTERM": "truecolor",
+        }
+        terminal = OuroTerminal(
+            [sys.executable, "-m", "ouro", "demo"], environment, Path.cwd(), (ROWS, COLUMNS)
+        )
         film, began = [], time.monotonic()
         asked = 0.0
         while time.monotonic() - began < 45:
@@ -196,7 +220,11 @@ def _row(terminal: Terminal, number: int) -> str:
         end = start
         while end < COLUMNS and cells[end][1:] == cells[start][1:]:
             end += 1
-        out.append(_run(cells[start], "".join(cell.data for cell in cells[start:end]), start, end - start, y))
+        out.append(
+            _run(
+                cells[start], "".join(cell.data for cell in cells[start:end]), start, end - start, y
+            )
+        )
         start = end
     return "".join(out)
 
@@ -206,7 +234,9 @@ def _run(style, text: str, column: int, width: int, y: float) -> str:
     if style.reverse:
         fore, back = back, fore
     x = column * CELL
-    box = f'<rect x="{x:.1f}" y="{y:.1f}" width="{width * CELL:.1f}" height="{LINE}" fill="{back}"/>'
+    box = (
+        f'<rect x="{x:.1f}" y="{y:.1f}" width="{width * CELL:.1f}" height="{LINE}" fill="{back}"/>'
+    )
     if not text.strip():
         return box if back != BACKGROUND else ""
     weight = ' font-weight="700"' if style.bold else ""
@@ -215,8 +245,9 @@ def _run(style, text: str, column: int, width: int, y: float) -> str:
     for changing, fixed in CHANGING:
         text = changing.sub(fixed, text)
     words = "".join(  # word by word: viewers drop blanks, and then stretch the rest
-        f'<text x="{x + match.start() * CELL:.1f}" y="{y + 13.5:.1f}" textLength="{len(match[0]) * CELL:.1f}" '
-        f'fill="{fore}"{weight}{slant}{line}>{html.escape(match[0])}</text>'
+        f'<text x="{x + match.start() * CELL:.1f}" y="{y + 13.5:.1f}"'
+        f' textLength="{len(match[0]) * CELL:.1f}"'
+        f' fill="{fore}"{weight}{slant}{line}>{html.escape(match[0])}</text>'
         for match in re.finditer(r"\S+", text)
     )
     return words if back == BACKGROUND else box + words
@@ -241,21 +272,27 @@ def animated(film: list[tuple[float, list[str]]]) -> str:
     out = [f'<rect width="0" height="0">{loop}</rect>']
     for number in range(ROWS):
         changes = [(at, rows[number]) for at, rows in film]
-        kept = [change for index, change in enumerate(changes) if index == 0 or changes[index - 1][1] != change[1]]
+        kept = [
+            change
+            for index, change in enumerate(changes)
+            if index == 0 or changes[index - 1][1] != change[1]
+        ]
         for (at, row), end in zip(kept, [*(at for at, _ in kept[1:]), length], strict=True):
             if row:
                 span = f'begin="film.begin+{at:.2f}s" end="film.begin+{end:.2f}s"'
-                out.append(f'<g display="none"><set attributeName="display" to="inline" {span}/>{row}</g>')
+                out.append(
+                    f'<g display="none"><set attributeName="display" to="inline" {span}/>{row}</g>'
+                )
     return _frame("".join(out))
 
 
 def _frame(inside: str) -> str:
     width, height = COLUMNS * CELL + 24, ROWS * LINE + 24
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}">'
-        f'<rect width="100%" height="100%" rx="8" fill="{BACKGROUND}"/>'
-        '<g transform="translate(12 12)" font-family="ui-monospace,Menlo,Consolas,\'DejaVu Sans Mono\',monospace" '
-        f'font-size="14" xml:space="preserve">{inside}</g></svg>\n'
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}"'
+        f' width="{width:.0f}"><rect width="100%" height="100%" rx="8" fill="{BACKGROUND}"/><g'
+        ' transform="translate(12 12)" font-family="ui-monospace,Menlo,Consolas,\'DejaVu Sans'
+        f' Mono\',monospace" font-size="14" xml:space="preserve">{inside}</g></svg>\n'
     )
 
 

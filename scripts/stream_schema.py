@@ -1,4 +1,5 @@
-"""The JSON schema of `--output stream-json` and `--input stream-json`, made from the events and the input's types.
+"""The JSON schema of `--output stream-json` and `--input stream-json`, made from the events and the
+input's types.
 
     .venv/bin/python -m scripts.stream_schema     writes docs/stream-json.schema.json
 
@@ -102,16 +103,23 @@ def stream_schema() -> dict[str, Any]:
         ResultLine,
     ]
     given = list(get_args(Input))
-    _, definitions = msgspec.json.schema_components([*output, *given], ref_template="#/$defs/{name}")
+    _, definitions = msgspec.json.schema_components(
+        [*output, *given], ref_template="#/$defs/{name}"
+    )
     inputs = _reachable(given)
     for name, definition in definitions.items():
         properties = definition.get("properties", {})
         properties.pop(NOT_WRITTEN.get(name, ""), None)
         if name not in inputs:  # every field is written; further ones may be added
-            definition["required"] = [field for field in properties if field not in OPTIONAL.get(name, ())]
+            definition["required"] = [
+                field for field in properties if field not in OPTIONAL.get(name, ())
+            ]
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "A line of `ouro -p --output stream-json`; `#/$defs/input` is a line of `--input stream-json`",
+        "title": (
+            "A line of `ouro -p --output stream-json`; `#/$defs/input` is a line of `--input"
+            " stream-json`"
+        ),
         "$ref": "#/$defs/output",
         "$defs": {
             "output": {"anyOf": [{"$ref": f"#/$defs/{kind.__name__}"} for kind in output]},

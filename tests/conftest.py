@@ -26,7 +26,9 @@ from ouro.memory.index.embeddings import LocalEmbedder
 from ouro.safety import choose_sandbox
 from ouro.utils import log as ouro_log
 
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy with two threads took twenty times as long on a busy machine
+os.environ.setdefault(
+    "OPENBLAS_NUM_THREADS", "1"
+)  # numpy with two threads took twenty times as long on a busy machine
 sys.dont_write_bytecode = False
 """Keep the bytecode of test modules: compiling them takes five seconds."""
 
@@ -59,10 +61,16 @@ def pytest_collection(session: pytest.Session) -> None:
     """Each worker imports other test modules first, so that each module is compiled only once."""
     gc.disable()
     if worker := getattr(session.config, "workerinput", None):
-        files = [file for folder in session.config.args for file in sorted(Path(folder).rglob("test_*.py"))]
+        files = [
+            file
+            for folder in session.config.args
+            for file in sorted(Path(folder).rglob("test_*.py"))
+        ]
         for file in files[int(worker["workerid"].removeprefix("gw")) :: worker["workercount"]]:
             with contextlib.suppress(Exception):  # reported at collection
-                importlib.import_module(".".join(file.resolve().relative_to(ROOT).with_suffix("").parts))
+                importlib.import_module(
+                    ".".join(file.resolve().relative_to(ROOT).with_suffix("").parts)
+                )
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -86,7 +94,9 @@ def pytest_sessionfinish() -> None:
 
 @pytest.fixture
 def tmp_path(request, tmp_path_factory) -> Path:
-    """A folder for the test. pytest's own lists all folders of earlier tests to find the next number."""
+    """A folder for the test. pytest's own lists all folders of earlier tests to find the next
+    number.
+    """
     name = re.sub(r"\W", "_", request.node.name)[:30]
     folder = tmp_path_factory.getbasetemp() / f"{name}{next(_numbers)}"
     folder.mkdir(mode=0o700)
@@ -103,7 +113,9 @@ def environment_of_all_tests() -> None:
     time.tzset()
     with tempfile.TemporaryDirectory() as folder:
         if choose_sandbox(Path(folder)).sandbox.tier == "none":
-            os.environ["OURO_SANDBOX_ENABLED"] = "false"  # without it `auto` would ask in every test
+            os.environ["OURO_SANDBOX_ENABLED"] = (
+                "false"  # without it `auto` would ask in every test
+            )
 
 
 @pytest.fixture(scope="session")
@@ -132,9 +144,11 @@ def home(tmp_path_factory, monkeypatch, git_template) -> Path:
 
 @pytest.fixture(scope="session", autouse=True)
 def rules_of_all_tests(tmp_path_factory):
-    """One folder for the compiled rules of the secret scanner, in the folder that pytest keeps between runs.
+    """One folder for the compiled rules of the secret scanner, in the folder that pytest keeps
+    between runs.
 
-    Compiling takes seconds, and may end between two tests. Rules of another version are compiled again.
+    Compiling takes seconds, and may end between two tests. Rules of another version are compiled
+    again.
     """
     base = tmp_path_factory.getbasetemp()
     kept = next((each for each in base.parents if each.name.startswith("pytest-of-")), base)
@@ -147,7 +161,9 @@ def rules_of_all_tests(tmp_path_factory):
 
 @pytest.fixture(scope="session", autouse=True)
 def vectors_of_all_tests():
-    """Cache vectors: the local model takes about 30 ms for a text, and most tests use the same ones."""
+    """Cache vectors: the local model takes about 30 ms for a text, and most tests use the same
+    ones.
+    """
     import numpy  # not before the variable above is set
 
     embed, vectors = LocalEmbedder.embed, {}
@@ -182,7 +198,9 @@ def styles_of_all_tests():
 
 @pytest.fixture(scope="session", autouse=True)
 def short_waits_for_screens():
-    """Shorten Textual's waits: two times 20 ms after each key, and longer until its process is idle."""
+    """Shorten Textual's waits: two times 20 ms after each key, and longer until its process is
+    idle.
+    """
     from textual import _wait
 
     with pytest.MonkeyPatch.context() as patch:
@@ -217,7 +235,9 @@ def starts_of_all_tests():
 
 @pytest.fixture(autouse=True)
 def no_log_of_another_test() -> Iterator[None]:
-    """Remove log handlers of a program that ran in this process: they write into the home of its test."""
+    """Remove log handlers of a program that ran in this process: they write into the home of its
+    test.
+    """
     yield
     for handler in ouro_log._own_handlers:
         logging.getLogger().removeHandler(handler)
@@ -230,7 +250,11 @@ def only_loopback():
     connect = socket.socket.connect
 
     def guarded(self, address):
-        if self.family in (socket.AF_INET, socket.AF_INET6) and address[0] not in ("127.0.0.1", "::1", "localhost"):
+        if self.family in (socket.AF_INET, socket.AF_INET6) and address[0] not in (
+            "127.0.0.1",
+            "::1",
+            "localhost",
+        ):
             raise AssertionError(f"a test tried to reach {address}")
         return connect(self, address)
 
@@ -241,7 +265,8 @@ def only_loopback():
 
 @pytest.fixture(scope="session", autouse=True)
 def no_delays():
-    """Retry a failing model without a wait, and show open points of the last session without a delay.
+    """Retry a failing model without a wait, and show open points of the last session without a
+    delay.
 
     The process that makes vectors of the transcript 5 s after a turn does not run.
     """
@@ -273,7 +298,11 @@ def repository_template(tmp_path_factory) -> Path:
     folder.mkdir()
     (folder / "api.py").write_text("import os\n\n\ndef hello(name):\n    return 'hello ' + name\n")
     identity = ["-c", "user.name=Test", "-c", "user.email=test@example.invalid"]
-    for arguments in (["init", "-q", "-b", "main"], ["add", "."], [*identity, "commit", "-q", "-m", "first"]):
+    for arguments in (
+        ["init", "-q", "-b", "main"],
+        ["add", "."],
+        [*identity, "commit", "-q", "-m", "first"],
+    ):
         subprocess.run(["git", *arguments], cwd=folder, check=True)
     for sample in (folder / ".git" / "hooks").glob("*.sample"):
         sample.unlink()
@@ -297,7 +326,9 @@ def model_server():
 
 @pytest.fixture
 def ouro(model_server, repository):
-    """The program in a repository; its model follows the lines of a prompt (see fakes.model_script.agent)."""
+    """The program in a repository; its model follows the lines of a prompt (see
+    fakes.model_script.agent).
+    """
     from fakes.model_server import agent
     from fakes.ouro_program import OuroProgram
 

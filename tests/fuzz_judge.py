@@ -1,9 +1,10 @@
 """A fuzzer of the shell judge against bash: `python -m tests.fuzz_judge --seconds 600 --seed 7`.
 
-Random lines are judged in mode `ask`. Each line that is allowed without a question is run by bash, without ouro's
-sandbox, in a scratch folder. It fails if a file changes, if a program that no allowed line may start creates its mark,
-or if something outside of the workspace is opened. A failing line is shortened and printed. The lines of
-`fixtures/shell_lines_with_effect.txt` are run first: each must have an effect.
+Random lines are judged in mode `ask`. Each line that is allowed without a question is run by bash,
+without ouro's sandbox, in a scratch folder. It fails if a file changes, if a program that no
+allowed line may start creates its mark, or if something outside of the workspace is opened. A
+failing line is shortened and printed. The lines of `fixtures/shell_lines_with_effect.txt` are run
+first: each must have an effect.
 """
 
 from __future__ import annotations
@@ -44,7 +45,9 @@ _KEEPER = [
     "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--unshare-pid", "--unshare-net",
     "--die-with-parent", "--cap-drop", "ALL",
 ]  # fmt: skip
-"""Options of bubblewrap: only the scratch folder can change. Lines with an effect are run by root, too."""
+"""Options of bubblewrap: only the scratch folder can change. Lines with an effect are run by root,
+too.
+"""
 
 FILES = {
     "a.txt": "one\ntwo 2\nthree,3\n", "a2.txt": "one\n2\n", "b.csv": "x,y\n1,2\n", "data.json": '{"a": [1, "b"]}\n',
@@ -116,14 +119,24 @@ UNSEEN = "that need a terminal, a server, another tool or another state of the r
 
 
 def shell_lines(name: str) -> dict[str, list[str]]:
-    """The lines of a file of `fixtures` by cause. There `␊` is a newline, and `⟨9⟩` the character of that number."""
+    """The lines of a file of `fixtures` by cause. There `␊` is a newline, and `⟨9⟩` the character
+    of that number.
+    """
     found: dict[str, list[str]] = {}
     cause: list[str] = []
-    for line in Path(__file__).with_name("fixtures").joinpath(f"{name}.txt").read_text(encoding="utf-8").splitlines():
+    for line in (
+        Path(__file__)
+        .with_name("fixtures")
+        .joinpath(f"{name}.txt")
+        .read_text(encoding="utf-8")
+        .splitlines()
+    ):
         if line.startswith("# "):
             cause = found.setdefault(line[2:], [])
         elif line:
-            cause.append(re.sub("⟨([0-9a-f]+)⟩", lambda code: chr(int(code[1], 16)), line.replace("␊", "\n")))
+            cause.append(
+                re.sub("⟨([0-9a-f]+)⟩", lambda code: chr(int(code[1], 16)), line.replace("␊", "\n"))
+            )
     return found
 
 
@@ -132,18 +145,26 @@ class Judge:
 
     def __init__(self, base: Path, home: Path) -> None:
         self._base, self.root, self._home = base, base / "app", home
-        self._permissions = {mode: Permissions(Workspace(self.root), mode) for mode in ("ask", "plan")}
-        folders = (option for folder in (base, home) for option in ("--bind", str(folder), str(folder)))
+        self._permissions = {
+            mode: Permissions(Workspace(self.root), mode) for mode in ("ask", "plan")
+        }
+        folders = (
+            option for folder in (base, home) for option in ("--bind", str(folder), str(folder))
+        )
         self.keeper = ["bwrap", *_KEEPER, *folders] if shutil.which("bwrap") else []
         """The command that starts a line; empty if bubblewrap does not work."""
-        self._inotify = ctypes.CDLL(None).inotify_init1(_IN_NONBLOCK) if sys.platform == "linux" else -1
+        self._inotify = (
+            ctypes.CDLL(None).inotify_init1(_IN_NONBLOCK) if sys.platform == "linux" else -1
+        )
         self.renew()
         if not self.effect("> made"):
             self.keeper = []
         self.renew()
 
     def allows(self, line: str, mode: str = "ask") -> bool:
-        """Whether a line is allowed. The state of the repository is read once: no allowed line may change it."""
+        """Whether a line is allowed. The state of the repository is read once: no allowed line may
+        change it.
+        """
         with patch.object(git, "_run_git", self._ask_git):
             return isinstance(self._permissions[mode].decide("shell", Effect.RUN, [line]), Allow)
 
@@ -159,7 +180,9 @@ class Judge:
                 ],
                 cwd=self.root, env=self._environment, stdin=subprocess.DEVNULL, stdout=file, stderr=file, check=False,
             )  # fmt: skip
-        if done.returncode in (137, -9) and len(lines) > 1:  # one of them took too long: the rest did not run
+        if (
+            done.returncode in (137, -9) and len(lines) > 1
+        ):  # one of them took too long: the rest did not run
             return next(filter(None, map(self.effect, lines)), "")
         opened, after = self._opened(), self.state()
         changed = sorted(path for path, _ in after.items() ^ self._before.items())
@@ -167,7 +190,11 @@ class Judge:
             return f"changed {', '.join(dict.fromkeys(changed))}"
         if opened:
             return "opened something outside of the workspace"
-        return "printed a file outside of the workspace" if SECRET.encode() in output.read_bytes() else ""
+        return (
+            "printed a file outside of the workspace"
+            if SECRET.encode() in output.read_bytes()
+            else ""
+        )
 
     def is_hole(self, line: str) -> str:
         """The effect of a line if it is allowed; after an effect the scratch folder is new."""
@@ -194,7 +221,9 @@ class Judge:
         """Create a new scratch folder."""
         self._ask_git = cache(git._run_git)
         shutil.rmtree(self._base, ignore_errors=True)
-        texts = {f"app/{name}": text for name, text in FILES.items()} | {"outside/key.txt": f"{SECRET}\n"}
+        texts = {f"app/{name}": text for name, text in FILES.items()} | {
+            "outside/key.txt": f"{SECRET}\n"
+        }
         texts |= {f"stubs/{name}": f"#!/bin/sh\n: > {self._base}/marks/{name}\n" for name in STUBS}
         for name, text in texts.items():
             (self._base / name).parent.mkdir(parents=True, exist_ok=True)
@@ -209,13 +238,26 @@ class Judge:
         (self._home / ".ssh").mkdir(parents=True, exist_ok=True)
         (self._home / ".ssh" / "id_rsa").write_text(f"{SECRET}\n")
         path = f"{self._base}/stubs:{os.environ['PATH']}"
-        self._environment = child_environment({"PATH": path, "HOME": str(self._home), "GIT_CONFIG_NOSYSTEM": "1"})
+        self._environment = child_environment(
+            {"PATH": path, "HOME": str(self._home), "GIT_CONFIG_NOSYSTEM": "1"}
+        )
         for arguments in (["init", "-q"], ["add", "-A"], ["commit", "-q", "-m", "first"]):
-            name = ["-c", "user.name=x", "-c", "user.email=x@example.invalid", "-c", "core.fsync=none"]
-            subprocess.run(["git", *name, *arguments], cwd=self.root, env=self._environment, check=True)
+            name = [
+                "-c",
+                "user.name=x",
+                "-c",
+                "user.email=x@example.invalid",
+                "-c",
+                "core.fsync=none",
+            ]
+            subprocess.run(
+                ["git", *name, *arguments], cwd=self.root, env=self._environment, check=True
+            )
         if self._inotify >= 0:
             for folder in (self._base / "outside", self._home / ".ssh"):
-                ctypes.CDLL(None).inotify_add_watch(self._inotify, os.fsencode(folder), _IN_OPEN | _IN_ACCESS)
+                ctypes.CDLL(None).inotify_add_watch(
+                    self._inotify, os.fsencode(folder), _IN_OPEN | _IN_ACCESS
+                )
         self._before = self.state()
 
     def _opened(self) -> bool:
@@ -237,7 +279,9 @@ class Judge:
                     if is_folder:
                         folders.append(entry.path)
                     # The output of the line; and the index, which git refreshes.
-                    if entry.path != f"{self._base}/output" and not entry.path.endswith("/.git/index"):
+                    if entry.path != f"{self._base}/output" and not entry.path.endswith(
+                        "/.git/index"
+                    ):
                         times = () if is_folder else (status.st_size, status.st_mtime_ns)
                         found[entry.path] = (status.st_mode, status.st_ino, *times)
         return found
@@ -249,8 +293,14 @@ class Lines:
     def __init__(self, seed: str) -> None:
         self._random = random.Random(seed)
         kinds = ("files", "file", "pattern", "script", "changes")
-        found = [(name, row) for name, row in rows().items() if row.operands in kinds and shutil.which(name)]
-        self._rows = dict(found) | {name: row for name, row in rows().items() if row.operands == "text"}
+        found = [
+            (name, row)
+            for name, row in rows().items()
+            if row.operands in kinds and shutil.which(name)
+        ]
+        self._rows = dict(found) | {
+            name: row for name, row in rows().items() if row.operands == "text"
+        }
         self._git_rows = {name[4:]: row for name, row in rows().items() if row.operands == "git"}
 
     def __iter__(self) -> Iterator[str]:
@@ -259,29 +309,53 @@ class Lines:
             for _ in range(self._random.choice((0, 0, 0, 1, 1, 2))):
                 at = self._random.randint(0, len(line))
                 end = at + self._random.choice((0, 0, 0, 1, 2))
-                line = line[:at] + self._random.choice(("", " ")) + self._random.choice(TRICKS) + line[end:]
+                line = (
+                    line[:at]
+                    + self._random.choice(("", " "))
+                    + self._random.choice(TRICKS)
+                    + line[end:]
+                )
             yield line
 
     def _line(self) -> str:
         choose = self._random.choice
         line = self._command() if choose((True, True, False)) else self._block()
         for _ in range(choose((0, 0, 0, 1, 2))):
-            line += choose((" | ", " && ", " || ", "; ", "\n", " > /dev/null; ", " 2>&1 | ")) + self._command()
+            line += (
+                choose((" | ", " && ", " || ", "; ", "\n", " > /dev/null; ", " 2>&1 | "))
+                + self._command()
+            )
         return line
 
     def _block(self) -> str:
-        """A loop, a group, a here-document, or a command that runs another, with a command or two inside."""
+        """A loop, a group, a here-document, or a command that runs another, with a command or two
+        inside.
+        """
         choose = self._random.choice
         name, inside = choose(VARIABLES), f"{self._command()}{choose(('', f'; {self._command()}'))}"
         for _ in range(choose((1, 1, 2))):
-            used = choose([f"${name}", f'"${name}"', f'"x/${name}"', f"${{{name}}}x", "{}", '"$(echo one)"'])
+            used = choose(
+                [f"${name}", f'"${name}"', f'"x/${name}"', f"${{{name}}}x", "{}", '"$(echo one)"']
+            )
             at = choose([at for at, char in enumerate(inside) if char == " "] or [0])
             inside = f"{inside[:at]} {used}{inside[at:]}"
         first = inside.partition(";")[0]
         words = " ".join(self._some([*PATHS, *VALUES, "-o", "mark", "touch", "'a b'"], 4))
         end = choose(("", "", f" < {choose(PATHS)}", f" | {self._command()}", " > /dev/null"))
-        find = " ".join(["find", choose((".", "src", "link", "src/deep", "src/deep")), *self._some(FIND, 2)])
-        names = choose([find, find, "rg -l y src/deep", "rg --files src/deep", "git ls-files", "ls", "cat names"])
+        find = " ".join(
+            ["find", choose((".", "src", "link", "src/deep", "src/deep")), *self._some(FIND, 2)]
+        )
+        names = choose(
+            [
+                find,
+                find,
+                "rg -l y src/deep",
+                "rg --files src/deep",
+                "git ls-files",
+                "ls",
+                "cat names",
+            ]
+        )
         names += choose(("", " | head", " | sort -r", " | grep -v x"))
         separator, read = choose(("; ", "\n")), choose(("read", "IFS= read -r", "read -r"))
         return choose([
@@ -303,11 +377,17 @@ class Lines:
         if roll < 0.15:
             return self._git()
         if roll < 0.22:
-            return " ".join(["find", *self._some([".", "src", "a.txt", "link"], 1), *self._some(FIND, 5)])
+            return " ".join(
+                ["find", *self._some([".", "src", "a.txt", "link"], 1), *self._some(FIND, 5)]
+            )
         if roll < 0.32:
-            return " ".join([choose(("test", "[", "printf", "printf")), *self._some([*TEST, *PRINTF], 4)])
+            return " ".join(
+                [choose(("test", "[", "printf", "printf")), *self._some([*TEST, *PRINTF], 4)]
+            )
         if roll < 0.45:
-            return self._script(*choose((("sed", SED), ("sed -n", SED), ("awk", AWK), ("jq", JQ), ("sed -E", SED))))
+            return self._script(
+                *choose((("sed", SED), ("sed -n", SED), ("awk", AWK), ("jq", JQ), ("sed -E", SED)))
+            )
         name = choose([*self._rows])
         row = self._rows[name]
         words = [name]
@@ -330,9 +410,15 @@ class Lines:
 
     def _git(self) -> str:
         choose = self._random.choice
-        subcommand = choose([*self._git_rows, *(name[4:] for name in LISTS if name.startswith("git "))])
+        subcommand = choose(
+            [*self._git_rows, *(name[4:] for name in LISTS if name.startswith("git "))]
+        )
         row = self._git_rows["log"]
-        words = ["git", *self._some(["--no-pager", "-C src", "-C ..", "-p", "-c core.pager=mark"], 1, 0.1), subcommand]
+        words = [
+            "git",
+            *self._some(["--no-pager", "-C src", "-C ..", "-p", "-c core.pager=mark"], 1, 0.1),
+            subcommand,
+        ]
         for _ in range(choose((0, 1, 1, 2, 3))):
             words.append(choose([
                 f"-{choose([*row.letters])}",
@@ -348,7 +434,10 @@ class Lines:
     def _script(self, command: str, pieces: list[str]) -> str:
         choose = self._random.choice
         scripts = ["".join(self._some(pieces, 6)) for _ in range(choose((1, 1, 1, 2)))]
-        quoted = [shlex.quote(script) if choose((True, True, False)) else f'"{script}"' for script in scripts]
+        quoted = [
+            shlex.quote(script) if choose((True, True, False)) else f'"{script}"'
+            for script in scripts
+        ]
         if command.startswith("sed") and choose((True, False)):
             quoted = [choose(("-e ", "--expression=", "-e")) + script for script in quoted]
         return " ".join([command, *quoted, *self._some(PATHS, 2)])
@@ -365,8 +454,12 @@ def within(seconds: float, lines: Iterable[str]) -> Iterator[str]:
     return itertools.takewhile(lambda _: time.monotonic() < end, lines)
 
 
-def fuzz(judge: Judge, lines: Iterable[str], most_found: int = 1) -> tuple[list[tuple[str, str]], int]:
-    """The shortened lines that were allowed and had an effect, with the effect; and the number of allowed lines."""
+def fuzz(
+    judge: Judge, lines: Iterable[str], most_found: int = 1
+) -> tuple[list[tuple[str, str]], int]:
+    """The shortened lines that were allowed and had an effect, with the effect; and the number of
+    allowed lines.
+    """
     found: list[tuple[str, str]] = []
     batch: list[str] = []
     ran = 0

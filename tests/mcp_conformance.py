@@ -1,4 +1,5 @@
-"""The client scenarios of the MCP conformance suite, with ouro's client: `python -m tests.mcp_conformance`; needs npm.
+"""The client scenarios of the MCP conformance suite, with ouro's client: `python -m
+tests.mcp_conformance`; needs npm.
 
 Exit code 1: a scenario fails that is not in mcp/conformance.yaml, or passes that is there.
 """
@@ -18,7 +19,17 @@ PACKAGES = ("@modelcontextprotocol/conformance@0.2.0-alpha.12", "node@22")
 def main() -> int:
     with tempfile.TemporaryDirectory(prefix="ouro-conformance-") as folder:
         subprocess.run(
-            ["npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", folder, *PACKAGES], check=True
+            [
+                "npm",
+                "install",
+                "--silent",
+                "--no-audit",
+                "--no-fund",
+                "--prefix",
+                folder,
+                *PACKAGES,
+            ],
+            check=True,
         )
         programs = Path(folder, "node_modules", ".bin")
         client = f"{sys.executable} {TESTS / 'fakes' / 'mcp_conformance_client.py'}"
@@ -32,7 +43,9 @@ def main() -> int:
             "--timeout",
             "120000",
         ]
-        return subprocess.run([*suite, "--command", client, "--expected-failures", expected], cwd=folder).returncode
+        return subprocess.run(
+            [*suite, "--command", client, "--expected-failures", expected], cwd=folder
+        ).returncode
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
-"""Removes the defences of docs/threats.md one by one, and expects a failing test: `python -m tests.mutate [CODE …]`.
+"""Removes the defences of docs/threats.md one by one, and expects a failing test: `python -m
+tests.mutate [CODE …]`.
 
-It works on a copy of the tree. A defence whose removal no test detects is a failure, and so is an entry whose text is
-not in its file exactly once.
+It works on a copy of the tree. A defence whose removal no test detects is a failure, and so is an
+entry whose text is not in its file exactly once.
 """
 
 from __future__ import annotations
@@ -20,13 +21,17 @@ from typing import NamedTuple
 
 PROJECT = Path(__file__).parents[1]
 _LIMIT = 150
-"""The minimum of seconds for the tests of one defence; a test that hangs without it has detected its removal."""
+"""The minimum of seconds for the tests of one defence; a test that hangs without it has detected
+its removal.
+"""
 _MAX_SLOWER = 10
 """For loaded machines: tests hang if they take this many times as long as with all defences."""
 
 
 class Defence(NamedTuple):
-    """A line of defence: `old` in `file` becomes `new`, and one of `tests` below tests/faults fails."""
+    """A line of defence: `old` in `file` becomes `new`, and one of `tests` below tests/faults
+    fails.
+    """
 
     code: str
     file: str
@@ -467,11 +472,15 @@ class Copy:
         (packages / "tree.pth").write_text("\n".join([str(self.folder), *own]) + "\n")
 
     def run(self, tests: str, limit: float | None) -> str:
-        """The test that fails, `hangs` after `limit` seconds, or nothing. Raises RuntimeError if tests cannot run."""
+        """The test that fails, `hangs` after `limit` seconds, or nothing. Raises RuntimeError if
+        tests cannot run.
+        """
         words = [f"tests/faults/{word}" if word.endswith(".py") else word for word in tests.split()]
         python = self.folder / ".venv" / "bin" / "python"
         command = [str(python), "-m", "pytest", "-q", "-x", "-p", "no:randomly", *words]
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
+        environment = {
+            name: value for name, value in os.environ.items() if not name.startswith("PYTEST")
+        }
         environment |= {"PYTHONDONTWRITEBYTECODE": "1"}
         process = subprocess.Popen(
             command, cwd=self.folder, env=environment, start_new_session=True, text=True,
@@ -487,7 +496,11 @@ class Copy:
             raise RuntimeError(output[-2000:])
         failed = re.search(r"^(?:FAILED|ERROR) [\w./]*/(\S+)", output, re.MULTILINE)
         # A negative exit code: without the defence it used all memory.
-        return (failed[1][:90] if failed else f"exit code {process.returncode}") if process.returncode else ""
+        return (
+            (failed[1][:90] if failed else f"exit code {process.returncode}")
+            if process.returncode
+            else ""
+        )
 
     def run_without(self, defence: Defence, limit: float) -> str:
         """`run` without the defence."""
@@ -501,13 +514,21 @@ class Copy:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.mutate", description=(__doc__ or "").partition(":")[0])
-    parser.add_argument("codes", nargs="*", metavar="CODE", help="only the defences of these faults, such as X10")
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.mutate", description=(__doc__ or "").partition(":")[0]
+    )
+    parser.add_argument(
+        "codes", nargs="*", metavar="CODE", help="only the defences of these faults, such as X10"
+    )
     parser.add_argument("--list", action="store_true", help="print the table and run nothing")
     options = parser.parse_args()
     chosen = [defence for defence in DEFENCES if not options.codes or defence.code in options.codes]
     if options.list:
-        print("\n".join(f"{item.code:4} {item.file}: {item.old.partition(chr(10))[0]}" for item in chosen))
+        print(
+            "\n".join(
+                f"{item.code:4} {item.file}: {item.old.partition(chr(10))[0]}" for item in chosen
+            )
+        )
         return 0
     failures = list(stale())
     print("\n".join(failures), end="\n" if failures else "")
@@ -526,12 +547,17 @@ def main() -> int:
                     print(f"red with all defences: {failed}", flush=True)
                 limits[defence.tests] = max(_LIMIT, _MAX_SLOWER * (time.monotonic() - began))
                 began = time.monotonic()
-            noticed = defence.tests not in failures and copy.run_without(defence, limits[defence.tests])
+            noticed = defence.tests not in failures and copy.run_without(
+                defence, limits[defence.tests]
+            )
             result = "red" if noticed else "UNNOTICED"
             failures += [] if noticed else [defence.code]
             shown = defence.old.partition("\n")[0][:70]
             took = time.monotonic() - began
-            print(f"{defence.code:4} {result:9} {took:5.1f} s  {defence.file}: {shown}  {noticed}", flush=True)
+            print(
+                f"{defence.code:4} {result:9} {took:5.1f} s  {defence.file}: {shown}  {noticed}",
+                flush=True,
+            )
     return bool(failures)
 
 

@@ -23,12 +23,28 @@ from PIL import Image as Pillow
 
 import ouro
 from ouro import Agent, AsyncAgent, Permit, tool
-from ouro.errors import AuthenticationFailed, LimitReached, ModelError, NoModelError, TrustNeeded, UsageError
-from ouro.events import PermissionAsked, Prompted, QuestionAsked, TextDelta, ToolFinished, TurnFinished
+from ouro.errors import (
+    AuthenticationFailed,
+    LimitReached,
+    ModelError,
+    NoModelError,
+    TrustNeeded,
+    UsageError,
+)
+from ouro.events import (
+    PermissionAsked,
+    Prompted,
+    QuestionAsked,
+    TextDelta,
+    ToolFinished,
+    TurnFinished,
+)
 from ouro.frontends.headless.answer_schema import AnswerMisfit
 from ouro.llm import ScriptedModel, ScriptedReply, call, calls
 
-EXAMPLES = re.findall(r"```python\n(.*?)```", (Path(__file__).parents[1] / "docs/api.md").read_text(), re.DOTALL)
+EXAMPLES = re.findall(
+    r"```python\n(.*?)```", (Path(__file__).parents[1] / "docs/api.md").read_text(), re.DOTALL
+)
 
 
 def answer(request):
@@ -41,8 +57,15 @@ def answer(request):
             return Reply(calls=[Call("write", {"path": "notes.md", "content": "One file.\n"}),
                                 Call("shell", {"command": "git push"})])  # fmt: skip
         case "Order two cups if they cost less than 30 euros.":
-            steps = [Call("price", {"article": "cup", "count": 2}), Call("order", {"article": "cup", "count": 2})]
-            return Reply(calls=[steps[len(results)]]) if len(results) < 2 else f"{results[0]}: {results[1]}"
+            steps = [
+                Call("price", {"article": "cup", "count": 2}),
+                Call("order", {"article": "cup", "count": 2}),
+            ]
+            return (
+                Reply(calls=[steps[len(results)]])
+                if len(results) < 2
+                else f"{results[0]}: {results[1]}"
+            )
         case "Which functions are in api.py?":
             return '[{"name": "hello", "arguments": ["name"]}]'
         case "How many tests are there?":
@@ -102,7 +125,9 @@ def agent_of(repository):
     """Opens agents with a scripted model, without long-term memory."""
 
     def make(*script, kind=Agent, **options):
-        model = script[0] if script and isinstance(script[0], ScriptedModel) else ScriptedModel(script)
+        model = (
+            script[0] if script and isinstance(script[0], ScriptedModel) else ScriptedModel(script)
+        )
         return kind(repository, **{"model": model, "memory": False, **options})
 
     return make
@@ -148,7 +173,9 @@ def test_questions_of_the_agent_are_answered(agent_of):
         ({"on_question": lambda _asked: None}, ""),
     ],
 )
-def test_wrong_return_value_of_a_callback_raises_usage_error(agent_of, repository, options, message):
+def test_wrong_return_value_of_a_callback_raises_usage_error(
+    agent_of, repository, options, message
+):
     with agent_of(WRITE, call("ask_user", question="Which?"), "Done.", **options) as agent:
         if message:
             with pytest.raises(UsageError, match=message):
@@ -167,7 +194,10 @@ def test_an_exception_of_a_callback_is_raised_and_ends_the_turn(agent_of, reposi
             agent.run("go")
         assert not agent.session.running
         assert agent.run("again").text == "Again."
-    with agent_of(WRITE, on_permission=lambda _asked: "yes") as agent, pytest.raises(UsageError, match="'yes'"):
+    with (
+        agent_of(WRITE, on_permission=lambda _asked: "yes") as agent,
+        pytest.raises(UsageError, match="'yes'"),
+    ):
         agent.run("go")
     assert not (repository / "made.txt").exists()
 
@@ -242,7 +272,12 @@ with Agent(".", model=ScriptedModel([ScriptedReply("Half", hold=hold), "Whole."]
 
 def test_ctrl_c_interrupts_the_turn_and_is_raised(repository):
     done = subprocess.run(
-        [sys.executable, "-c", CTRL_C], cwd=repository, capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", CTRL_C],
+        cwd=repository,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
     assert (done.stdout, done.stderr, done.returncode) == ("interrupted False Whole.\n", "", 0)
 
@@ -292,9 +327,15 @@ def test_model_gets_the_type_validation_error_and_retries(agent_of):
 
 
 def test_an_answer_that_never_matches_is_an_error(agent_of):
-    with agent_of("-1", '{"width": -1}', "no") as agent, pytest.raises(AnswerMisfit, match="not JSON"):
+    with (
+        agent_of("-1", '{"width": -1}', "no") as agent,
+        pytest.raises(AnswerMisfit, match="not JSON"),
+    ):
         agent.ask("how wide?", Size)
-    with agent_of("a", "b", "c") as agent, pytest.raises(AnswerMisfit, match=r"does not match list\[int\]:"):
+    with (
+        agent_of("a", "b", "c") as agent,
+        pytest.raises(AnswerMisfit, match=r"does not match list\[int\]:"),
+    ):
         agent.ask("how many?", list[int])
     with agent_of() as agent, pytest.raises(UsageError, match="cannot be the type of an answer"):
         agent.ask("what?", threading.Thread)
@@ -327,7 +368,12 @@ async def fail(code: int) -> dict[str, int]:
 
 
 def results_of(model):
-    return [part.text for message in model.requests[-1].messages if message.role == "tool" for part in message.parts]
+    return [
+        part.text
+        for message in model.requests[-1].messages
+        if message.role == "tool"
+        for part in message.parts
+    ]
 
 
 def test_a_tool_of_a_file_follows_mode_and_rules(agent_of, repository, tmp_path):
@@ -357,33 +403,45 @@ def test_a_tool_that_asks_is_refused_in_every_mode_without_a_callback(agent_of):
     with agent_of(model, tools=[pay], mode="auto", allow=["pay"]) as agent:
         agent.run("go")
     assert "neither by a rule" in results_of(model)[0]
-    with agent_of(call("pay", cents=7), "Done.", tools=[pay], on_permission=lambda _asked: True) as agent:
+    with agent_of(
+        call("pay", cents=7), "Done.", tools=[pay], on_permission=lambda _asked: True
+    ) as agent:
         agent.run("go")
     assert called == [7]
 
 
 def test_model_gets_the_return_value_or_the_exception_of_a_tool(agent_of):
-    model = ScriptedModel([calls(call("fail", code=3), call("fail", code=0), call("fail", code="x")), "Done."])
+    model = ScriptedModel(
+        [calls(call("fail", code=3), call("fail", code=0), call("fail", code="x")), "Done."]
+    )
     with agent_of(model, tools=[fail]) as agent:
         failed = [event.failed for event in agent.send("go") if isinstance(event, ToolFinished)]
     assert results_of(model)[:2] == ["fail failed: LookupError: no such code: 3", '{"code":0}']
     assert "Expected `int`" in results_of(model)[2]
     assert sorted(failed) == [False, True, True]
     [spec] = [spec for spec in model.requests[0].tools if spec.name == "fail"]
-    assert (spec.description, spec.parameters["required"]) == ("Fail, unless the code is 0.", ["code"])
+    assert (spec.description, spec.parameters["required"]) == (
+        "Fail, unless the code is 0.",
+        ["code"],
+    )
 
 
 def test_rules_and_settings_without_an_effect_are_refused(agent_of):
     for options, message in (
         ({"deny": ["Bash(rm *)"]}, "`Bash` in the rule"),
         ({"settings": {"permissions.deny": ["Bash(rm *)"]}}, "`Bash` in the rule"),
-        ({"deny": ["edit"], "settings": {"permissions.deny": ["write"]}}, r"`permissions.deny` is set twice"),
+        (
+            {"deny": ["edit"], "settings": {"permissions.deny": ["write"]}},
+            r"`permissions.deny` is set twice",
+        ),
     ):
         with pytest.raises(UsageError, match=message):
             agent_of(**options).open()
 
 
-@pytest.mark.parametrize("options", [{"add_dirs": "/tmp"}, {"add_dirs": Path("/tmp")}, {"deny": "write"}])
+@pytest.mark.parametrize(
+    "options", [{"add_dirs": "/tmp"}, {"add_dirs": Path("/tmp")}, {"deny": "write"}]
+)
 def test_string_instead_of_a_list_option_is_refused(agent_of, options):
     """The first letter of `/tmp` is `/`."""
     with pytest.raises(UsageError, match="is a list"):
@@ -437,7 +495,10 @@ def test_errors_of_opening_are_raised_and_leave_no_thread(agent_of, repository, 
         Agent(modle="x")
     with pytest.raises(UsageError, match="not open"):
         agent_of().run("x")
-    with pytest.raises(UsageError, match=r"gone\.png cannot be read"), agent_of(trust=True) as agent:
+    with (
+        pytest.raises(UsageError, match=r"gone\.png cannot be read"),
+        agent_of(trust=True) as agent,
+    ):
         agent.run("look", images=["gone.png"])
     assert threading.active_count() == before
 
@@ -467,6 +528,15 @@ def test_agent_does_not_change_the_logging_of_the_host_program(agent_of):
 
 
 def test_the_package_exports_existing_names():
-    names = {"Agent", "AsyncAgent", "AgentOptions", "tool", "Permit", "Reply", "Result", "OuroError"}
+    names = {
+        "Agent",
+        "AsyncAgent",
+        "AgentOptions",
+        "tool",
+        "Permit",
+        "Reply",
+        "Result",
+        "OuroError",
+    }
     assert all(hasattr(ouro, name) for name in names)
     assert not hasattr(ouro, "nothing")

@@ -22,13 +22,22 @@ action = importlib.util.module_from_spec(SPEC)
 sys.modules["ouro_action"] = action
 SPEC.loader.exec_module(action)
 
-PULL = {"number": 7, "title": "Fix it", "body": "It was broken.", "user": {"login": "ada", "type": "User"}}
+PULL = {
+    "number": 7,
+    "title": "Fix it",
+    "body": "It was broken.",
+    "user": {"login": "ada", "type": "User"},
+}
 OPENED = {"action": "opened", "pull_request": PULL}
 ISSUE = {"number": 3, "title": "A question", "body": "Why?"}
 
 
 def comment(body, login="ada", *, issue=ISSUE, kind="User", done="created"):
-    return {"action": done, "issue": issue, "comment": {"body": body, "user": {"login": login, "type": kind}}}
+    return {
+        "action": done,
+        "issue": issue,
+        "comment": {"body": body, "user": {"login": login, "type": kind}},
+    }
 
 
 class Api(ThreadingHTTPServer):
@@ -102,11 +111,17 @@ def run(api, ouro, tmp_path):
 def quick(monkeypatch, tmp_path):
     """A program instead of ouro that records its arguments, and answers."""
     fake = tmp_path / "fake.py"
-    result = {"outcome": "answered", "result": "Fine.", "detail": "", "model": "m", "usage": {"cost": 0.25}}
+    result = {
+        "outcome": "answered",
+        "result": "Fine.",
+        "detail": "",
+        "model": "m",
+        "usage": {"cost": 0.25},
+    }
     fake.write_text(
-        "import json, os, sys\ncalled = json.dumps([sys.argv[1:], sys.stdin.read(), dict(os.environ)])\n"
-        f"open({str(tmp_path / 'called')!r}, 'w').write(called)\n"
-        f"print({json.dumps(json.dumps(result))})\n"
+        "import json, os, sys\ncalled = json.dumps([sys.argv[1:], sys.stdin.read(),"
+        f" dict(os.environ)])\nopen({str(tmp_path / 'called')!r},"
+        f" 'w').write(called)\nprint({json.dumps(json.dumps(result))})\n"
     )
     monkeypatch.setattr(action, "OURO", (sys.executable, str(fake)))
     return lambda: json.loads((tmp_path / "called").read_text())
@@ -138,14 +153,19 @@ def test_action_fails_when_ouro_gives_no_answer(run, api, ouro):
 
 def test_a_comment_is_answered_and_not_read_as_a_flag(run, api, quick):
     pull = {**ISSUE, "pull_request": {}}
-    assert run(comment("/ouro --trust", issue=pull), max_cost="0.5", allow="shell(ls *)\n\nread(x)") == 0
+    assert (
+        run(comment("/ouro --trust", issue=pull), max_cost="0.5", allow="shell(ls *)\n\nread(x)")
+        == 0
+    )
     line, material, environ = quick()
     assert line[0] == "--print=--trust"
     assert line[1:] == ["--output=json", "--mode=plan", "--no-trust", "--ephemeral", "--no-memory", "--max-cost=0.5",
                         "--allow=shell(ls *)", "--allow=read(x)"]  # fmt: skip
     assert "+new" in material
     assert not {"GITHUB_TOKEN", "OURO_CI_TOKEN"} & environ.keys()
-    assert api.sent == [("POST", "/issues/3/comments", "<!-- ouro -->\nFine.\n\n<sub>ouro · m, $0.25</sub>")]
+    assert api.sent == [
+        ("POST", "/issues/3/comments", "<!-- ouro -->\nFine.\n\n<sub>ouro · m, $0.25</sub>")
+    ]
     args = _flags(line)
     assert (args.prompt, args.trust, args.no_trust) == ("--trust", False, True)
 
@@ -192,7 +212,9 @@ def test_a_long_text_is_cut_and_a_refusal_is_reported(run, api, quick, capfd, mo
     assert "[cut here: 1," in quick()[1]
     api.status = 403
     assert run(OPENED) == 1
-    assert "::error::GitHub refused GET /collaborators/ada/permission: 403" in capfd.readouterr().out
+    assert (
+        "::error::GitHub refused GET /collaborators/ada/permission: 403" in capfd.readouterr().out
+    )
 
 
 def test_action_inputs_match_the_script_and_the_docs():

@@ -1,4 +1,6 @@
-"""Flags, and the end of the process: exit handlers run and output is written, without Python's module clean-up."""
+"""Flags, and the end of the process: exit handlers run and output is written, without Python's
+module clean-up.
+"""
 
 import shlex
 import subprocess
@@ -84,7 +86,9 @@ def test_group_without_an_action_lists_its_actions(capsys):
     lines = capsys.readouterr().err.splitlines()
     assert lines[0] == "usage: ouro memory ACTION ..."
     assert "  forget       Stop using the matching entries, after a preview" in lines
-    assert len(lines) == len(dict.fromkeys(lines)) + lines.count("") - 1 <= 50, "nothing is there twice"
+    assert len(lines) == len(dict.fromkeys(lines)) + lines.count("") - 1 <= 50, (
+        "nothing is there twice"
+    )
 
 
 def test_mistyped_word_error_has_two_lines_with_a_suggestion(capsys):
@@ -136,7 +140,9 @@ def test_flags_parsed_without_argparse_equal_those_with_argparse():
     assert vars(_flags(["--plain"])) == {**vars(_flags()), "plain": True}
     assert _flags(["--allow", "a", "--allow", "b"]).allow == ["a", "b"]
     assert _flags().allow == _flags(["hi"]).allow == []
-    assert _flags(["--resume", ""]).resume == _flags(["--resume"]).resume == PICK, "not a new session"
+    assert _flags(["--resume", ""]).resume == _flags(["--resume"]).resume == PICK, (
+        "not a new session"
+    )
 
 
 @pytest.mark.parametrize("flag", ["--model", "--cd", "--add-dir", "--schema"])

@@ -50,7 +50,10 @@ class TestModels:
         assert main(["models", "--json"]) == 0
         told = json.loads(capsys.readouterr().out)
         assert told["default"] == "xai/grok-4.5"
-        assert {row["name"] for row in told["models"] if row["usable"]} >= {"xai/grok-4.7", "xai/grok-4.5"}
+        assert {row["name"] for row in told["models"] if row["usable"]} >= {
+            "xai/grok-4.7",
+            "xai/grok-4.5",
+        }
         assert {row["reason"] for row in told["models"] if row["name"].startswith("openai/")} == {
             "OPENAI_API_KEY is not set"
         }
@@ -60,7 +63,9 @@ class TestModels:
         get_models_path().write_text("models:\n  openai/a:\n    api_kye: sk-secret\n")
         assert main(["models"]) == 2
         told = capsys.readouterr().err
-        assert told.startswith("ouro: ~/.ouro/models.yaml:3: unknown key `models.openai/a.api_kye`. Did you mean")
+        assert told.startswith(
+            "ouro: ~/.ouro/models.yaml:3: unknown key `models.openai/a.api_kye`. Did you mean"
+        )
         assert "sk-secret" not in told
 
     def test_set_up_needs_a_terminal(self, capsys, monkeypatch):
@@ -70,7 +75,11 @@ class TestModels:
 
     def test_set_up_asks_on_the_terminal_and_never_shows_the_key(self, home):
         child = pexpect.spawn(
-            sys.executable, ["-m", "ouro", "models", "--setup"], encoding="utf-8", timeout=60, dimensions=(40, 120)
+            sys.executable,
+            ["-m", "ouro", "models", "--setup"],
+            encoding="utf-8",
+            timeout=60,
+            dimensions=(40, 120),
         )
         child.expect("Where is your model")
         child.expect(r"(\d+) +OpenRouter")
@@ -93,7 +102,8 @@ class TestModels:
             get_models_path()
             .read_text()
             .endswith(
-                "default: openrouter/anthropic/claude-sonnet-5\nmodels:\n  openrouter/*:\n    api_key: sk-or-secret\n"
+                "default: openrouter/anthropic/claude-sonnet-5\nmodels:\n  openrouter/*:\n   "
+                " api_key: sk-or-secret\n"
             )
         )
 
@@ -107,16 +117,24 @@ class TestConfig:
         assert main(["config"]) == 0
         shown = capsys.readouterr().out
         rows = [line.split(maxsplit=2) for line in shown.splitlines()]
-        assert ["tui.theme", "~/.ouro/config.yaml:2", "dark"] in [[cell.strip() for cell in row] for row in rows]
-        assert ["permissions.mode", "OURO_PERMISSIONS_MODE", "plan"] in [[cell.strip() for cell in row] for row in rows]
+        assert ["tui.theme", "~/.ouro/config.yaml:2", "dark"] in [
+            [cell.strip() for cell in row] for row in rows
+        ]
+        assert ["permissions.mode", "OURO_PERMISSIONS_MODE", "plan"] in [
+            [cell.strip() for cell in row] for row in rows
+        ]
         assert "OURO_PERMISION_MODE is set, but there is no such setting." in shown
 
     async def test_config_in_a_session_shows_the_flags_of_that_session(self):
         front_end = FakeFrontEnd()
-        extensions = replace(front_end.session.extensions, settings=SettingsSources(flags={"limits.max_turns": 7}))
+        extensions = replace(
+            front_end.session.extensions, settings=SettingsSources(flags={"limits.max_turns": 7})
+        )
         vars(front_end.session).update(extensions=extensions)
         await dispatch(front_end, "/config")
-        row = next(row for row in front_end.shown[0].splitlines() if row.startswith("limits.max_turns"))
+        row = next(
+            row for row in front_end.shown[0].splitlines() if row.startswith("limits.max_turns")
+        )
         assert row.split() == ["limits.max_turns", "flag", "7"]
 
     def test_speaks_json(self, capsys):
@@ -151,14 +169,23 @@ class TestConfig:
 
         assert list(names(example)) == known
         (home / ".ouro").mkdir()
-        (home / ".ouro" / "config.yaml").write_text(written.replace("history_versions: 2", "history_versions: 0"))
+        (home / ".ouro" / "config.yaml").write_text(
+            written.replace("history_versions: 2", "history_versions: 0")
+        )
         assert main(["config"]) == 0
         shown = [line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines()]
-        rows = {line[0]: line[1].partition("  ")[2].strip() for line in shown if line and "  " in line[1]}
+        rows = {
+            line[0]: line[1].partition("  ")[2].strip()
+            for line in shown
+            if line and "  " in line[1]
+        }
         assert rows["hooks"] == "after-tool: make format"
         assert rows["mcp.servers"] == "github, docs"
         assert (rows["sandbox.max_memory_mb"], rows["memory.history_versions"]) == ("0", "0")
-        assert (rows["memory.repo.enabled"], rows["memory.categories"]) == ("true", "api-quirks: repo")
+        assert (rows["memory.repo.enabled"], rows["memory.categories"]) == (
+            "true",
+            "api-quirks: repo",
+        )
 
 
 class TestDoctor:
@@ -178,13 +205,21 @@ class TestDoctor:
         monkeypatch.setenv("OPENAI_API_KEY", "k")
         (home / ".ouro").mkdir(mode=0o700)
         (home / ".ouro" / "models.yaml").write_text("fallbacks: [gtp-5]\n")
-        ((state, what),) = (finding for finding in self.findings(capsys)["models"] if "gtp-5" in finding[1])
-        assert (state, what.startswith("`fallbacks` of models.yaml: No model `gtp-5`.")) == ("bad", True)
+        ((state, what),) = (
+            finding for finding in self.findings(capsys)["models"] if "gtp-5" in finding[1]
+        )
+        assert (state, what.startswith("`fallbacks` of models.yaml: No model `gtp-5`.")) == (
+            "bad",
+            True,
+        )
 
     def test_rule_without_effect_is_reported(self, capsys, home):
         (home / ".ouro").mkdir(mode=0o700)
         (home / ".ouro" / "config.yaml").write_text("permissions: {deny: ['Bash(rm *)']}\n")
-        wrong = ("bad", "~/.ouro/config.yaml:1: `Bash` in the rule `Bash(rm *)` is not a tool of ouro.")
+        wrong = (
+            "bad",
+            "~/.ouro/config.yaml:1: `Bash` in the rule `Bash(rm *)` is not a tool of ouro.",
+        )
         assert wrong in self.findings(capsys)["settings"]
 
     def test_problems_are_reported_with_what_to_do(self, capsys, home):
@@ -198,7 +233,10 @@ class TestDoctor:
         shown = capsys.readouterr().out
         for part in (
             "BAD   folders: ~/.ouro is open to others.\n      chmod 700 ~/.ouro\n",
-            "BAD   folders: ~/.ouro/models.yaml can be read by others.\n      chmod 600 ~/.ouro/models.yaml\n",
+            (
+                "BAD   folders: ~/.ouro/models.yaml can be read by others.\n      chmod 600"
+                " ~/.ouro/models.yaml\n"
+            ),
             "BAD   settings: ~/.ouro/config.yaml:1: unknown key `thme`.",
             "BAD   models: `default` of models.yaml: No model `nowhere`.",
             "BAD   trust: No folder is trusted: ~/.ouro/trusted.yaml:1: not YAML",
@@ -224,12 +262,15 @@ class TestDoctor:
             ("nowhere", "No model `nowhere`"),
         ):
             models.write_text(
-                f"embed: {name}\nmodels:\n  openai/far: {{api_base: 'http://127.0.0.1:9/v1', api_key: x}}\n"
+                f"embed: {name}\nmodels:\n  openai/far: {{api_base: 'http://127.0.0.1:9/v1',"
+                " api_key: x}\n"
             )
             models.chmod(0o600)
             ((state, what),) = self.findings(capsys)["vectors"]
             assert state == "note"
-            assert what.startswith(f"the embedding model gives none, so memory is searched by words alone: {why}")
+            assert what.startswith(
+                f"the embedding model gives none, so memory is searched by words alone: {why}"
+            )
 
     def test_s14_unwritable_home_is_reported(self, capsys, home, monkeypatch):
         (home / "file").write_text("")
@@ -241,7 +282,9 @@ class TestDoctor:
     def test_untrusted_folder_is_reported(self, capsys, repository, monkeypatch):
         (repository / "AGENTS.md").write_text("x")
         monkeypatch.chdir(repository)
-        assert self.findings(capsys)["trust"] == [("note", f"{repository} is not trusted: AGENTS.md is not obeyed.")]
+        assert self.findings(capsys)["trust"] == [
+            ("note", f"{repository} is not trusted: AGENTS.md is not obeyed.")
+        ]
 
 
 @pytest.mark.parametrize("name", ["models", "config", "doctor"])

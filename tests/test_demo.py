@@ -39,7 +39,9 @@ def scratch(tmp_path):
 
 
 def unittest_in(folder):
-    done = subprocess.run([sys.executable, "-B", "-m", "unittest"], cwd=folder, capture_output=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-B", "-m", "unittest"], cwd=folder, capture_output=True, check=False
+    )
     return done.returncode
 
 
@@ -87,11 +89,15 @@ def test_a_demo_without_git_works_too(scratch, tmp_path):
 def test_a_demo_in_a_git_hook_does_not_change_that_repository(tmp_path, repository, monkeypatch):
     monkeypatch.setenv("GIT_DIR", str(repository / ".git"))
     monkeypatch.setenv("GIT_INDEX_FILE", str(repository / ".git" / "index"))
-    before = {path: path.read_bytes() for path in (repository / ".git").rglob("*") if path.is_file()}
+    before = {
+        path: path.read_bytes() for path in (repository / ".git").rglob("*") if path.is_file()
+    }
     (tmp_path / "shop").mkdir()
     make_project(tmp_path / "shop")
     assert (tmp_path / "shop" / ".git" / "refs" / "heads" / "main").exists()
-    assert {path: path.read_bytes() for path in (repository / ".git").rglob("*") if path.is_file()} == before
+    assert {
+        path: path.read_bytes() for path in (repository / ".git").rglob("*") if path.is_file()
+    } == before
 
 
 def test_the_program_fails_before_and_passes_after_the_repair(tmp_path):
@@ -130,7 +136,9 @@ class TestInATerminal:
         import pyte
 
         environment = {**os.environ, "TMPDIR": str(scratch), "TERM": "xterm-256color"}
-        child = pexpect.spawn(sys.executable, ["-c", AT_ONCE], env=environment, dimensions=(40, 100), timeout=30)
+        child = pexpect.spawn(
+            sys.executable, ["-c", AT_ONCE], env=environment, dimensions=(40, 100), timeout=30
+        )
         child.delaybeforesend = None
         screen = pyte.Screen(100, 40)
         screen.write_process_input = child.send

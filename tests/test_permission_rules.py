@@ -1,4 +1,6 @@
-"""/permissions and `ouro permissions`: each rule with its source and its last use, added and removed."""
+"""/permissions and `ouro permissions`: each rule with its source and its last use, added and
+removed.
+"""
 
 import json
 import re
@@ -20,7 +22,10 @@ def front_end(home, repository) -> FakeFrontEnd:
     saved = RuleStore(get_permissions_path(), repository)
     saved.add("shell(git push *)")
     permissions = Permissions(
-        Workspace(repository), "ask", allow=("shell(make *)", "shell(tox *)", "shell(git push *)", "edit"), saved=saved
+        Workspace(repository),
+        "ask",
+        allow=("shell(make *)", "shell(tox *)", "shell(git push *)", "edit"),
+        saved=saved,
     )
     front_end.session.__dict__ |= {"permissions": permissions, "cwd": repository}
     return front_end
@@ -41,7 +46,10 @@ async def test_rules_are_listed_with_source_and_last_use(front_end):
     assert "saved for this folder" in rows[2]
     assert re.search(r"allowed git push, \d\d:\d\d$", rows[2])
     assert "this session" in rows[3]
-    assert "hunter2" not in shown + get_permissions_path().with_name("permissions_used.jsonl").read_text()
+    assert (
+        "hunter2"
+        not in shown + get_permissions_path().with_name("permissions_used.jsonl").read_text()
+    )
 
 
 async def test_a_rule_of_each_source_can_be_revoked(front_end):
@@ -50,7 +58,11 @@ async def test_a_rule_of_each_source_can_be_revoked(front_end):
     assert front_end.session.permissions.rules == (("allow", "shell(tox *)"),)
     assert isinstance(decide(front_end, "make all"), Ask)
     text = get_config_path().read_text()
-    assert ("shell(make *)" in text, "shell(tox *)" in text, "# mine" in text) == (False, True, True)
+    assert ("shell(make *)" in text, "shell(tox *)" in text, "# mine" in text) == (
+        False,
+        True,
+        True,
+    )
     assert RuleStore(get_permissions_path(), front_end.session.cwd).load() == ()
     await dispatch(front_end, "/permissions revoke shell(nothing)")
     assert front_end.lines[-1][0] == "error"
@@ -108,7 +120,11 @@ async def test_unknown_rule_error_suggests_permissions_list(front_end):
     await dispatch(front_end, "/permissions revoke shell(nothing)")
     (hint,) = re.findall("See `(.*)`", front_end.lines[-1][1])
     await dispatch(front_end, hint)
-    assert (hint, "shell(tox *)" in front_end.shown[-1], front_end.asked) == ("/permissions list", True, [])
+    assert (hint, "shell(tox *)" in front_end.shown[-1], front_end.asked) == (
+        "/permissions list",
+        True,
+        [],
+    )
 
 
 async def test_mode_argument_sets_the_mode(front_end):

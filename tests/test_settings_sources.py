@@ -39,7 +39,9 @@ def test_without_a_file_the_defaults_apply():
 
 
 def test_flags_win_over_environment_over_project_over_user_file(user_file, project, monkeypatch):
-    user_file.write_text("model: user\neffort: high\nshell: {timeout_seconds: 30}\ntui:\n  theme: dark\n")
+    user_file.write_text(
+        "model: user\neffort: high\nshell: {timeout_seconds: 30}\ntui:\n  theme: dark\n"
+    )
     project_file(project, "model: project\neffort: low\nshell: {timeout_seconds: 60}\n")
     monkeypatch.setenv("OURO_MODEL", "environment")
     monkeypatch.setenv("OURO_SHELL_TIMEOUT_SECONDS", "90")
@@ -48,7 +50,8 @@ def test_flags_win_over_environment_over_project_over_user_file(user_file, proje
 
     shown = str(project / ".ouro" / "config.yaml")
     assert {
-        path: given[path] for path in ("model", "effort", "shell.timeout_seconds", "tui.theme", "limits.max_turns")
+        path: given[path]
+        for path in ("model", "effort", "shell.timeout_seconds", "tui.theme", "limits.max_turns")
     } == {
         "model": SourcedValue("flag", "flag"),
         "effort": SourcedValue("low", f"{shown}:2"),
@@ -60,14 +63,16 @@ def test_flags_win_over_environment_over_project_over_user_file(user_file, proje
 
 def test_every_value_type_is_read(user_file):
     user_file.write_text(
-        "permissions:\n  mode: edit\n  allow:\n  - shell(git status *)\n"
-        "limits: {max_turns: 40, max_cost: 2.5}\n"
-        "tui:\n  keys: {interrupt: [ctrl+c, escape]}\n  status: [model, cost]\n  notify_seconds: 0\n"
+        "permissions:\n  mode: edit\n  allow:\n  - shell(git status *)\nlimits: {max_turns: 40,"
+        " max_cost: 2.5}\ntui:\n  keys: {interrupt: [ctrl+c, escape]}\n  status: [model, cost]\n "
+        " notify_seconds: 0\n"
     )
     assert load_settings() == Settings(
         permissions=PermissionSettings("edit", ("shell(git status *)",)),
         limits=LimitSettings(40, 2.5),
-        tui=TuiSettings(keys={"interrupt": ("ctrl+c", "escape")}, status=("model", "cost"), notify_seconds=0),
+        tui=TuiSettings(
+            keys={"interrupt": ("ctrl+c", "escape")}, status=("model", "cost"), notify_seconds=0
+        ),
     )
 
 
@@ -76,9 +81,17 @@ def test_rules_of_all_sources_are_merged_and_none_removed(user_file, project, mo
     project_file(project, "permissions: {deny: ['write(dist/**)'], ask: ['shell(make deploy)']}\n")
     monkeypatch.setenv("OURO_PERMISSIONS_DENY", "shell(git push *), shell(x a, b)")
 
-    permissions = load_settings(project, {"permissions.deny": ("net(*)", "shell(rm *)")}).permissions
+    permissions = load_settings(
+        project, {"permissions.deny": ("net(*)", "shell(rm *)")}
+    ).permissions
 
-    assert permissions.deny == ("shell(rm *)", "write(dist/**)", "shell(git push *)", "shell(x a, b)", "net(*)")
+    assert permissions.deny == (
+        "shell(rm *)",
+        "write(dist/**)",
+        "shell(git push *)",
+        "shell(x a, b)",
+        "net(*)",
+    )
     assert permissions.ask == ("shell(make deploy)",)
 
 
@@ -94,31 +107,58 @@ def test_lists_in_the_environment_may_be_yaml_and_have_quotes(monkeypatch):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("\n\npermisions:\n  mode: ask\n", ":3: unknown key `permisions.mode`. Did you mean `permissions.mode`?"),
-        ("permissions:\n  mod: ask\n", ":2: unknown key `permissions.mod`. Did you mean `permissions.mode`?"),
+        (
+            "\n\npermisions:\n  mode: ask\n",
+            ":3: unknown key `permisions.mode`. Did you mean `permissions.mode`?",
+        ),
+        (
+            "permissions:\n  mod: ask\n",
+            ":2: unknown key `permissions.mod`. Did you mean `permissions.mode`?",
+        ),
         ("theme: dark\n", ":1: unknown key `theme`. Did you mean `tui.theme`?"),
-        ("permissions:\n  mode: yolo\n", ":2: `permissions.mode` must be one of ask, edit, plan, auto, not `yolo`."),
-        ("limits:\n  max_turns: many\n", ":2: `limits.max_turns` must be a whole number, not `many`."),
+        (
+            "permissions:\n  mode: yolo\n",
+            ":2: `permissions.mode` must be one of ask, edit, plan, auto, not `yolo`.",
+        ),
+        (
+            "limits:\n  max_turns: many\n",
+            ":2: `limits.max_turns` must be a whole number, not `many`.",
+        ),
         ("limits:\n  max_turns: '7'\n", ":2: `limits.max_turns` must be a whole number, not `7`."),
         ("limits:\n  max_turns: -1\n", ":2: `limits.max_turns` must be more than 0, not `-1`."),
         ("limits: {max_cost: .nan}\n", ":1: `limits.max_cost` must be a number, not `.nan`."),
         ("tui: dark\n", ":1: `tui` is a section: set one of its keys, such as `tui.theme`."),
         ("tui:\n  keys: {help: f1}\n", ":2: `tui.keys.help` must be a list, not `f1`."),
-        ("tui:\n  theme:\n", ":2: `tui.theme` must be one of auto, dark, light, high-contrast, ansi, not empty."),
+        (
+            "tui:\n  theme:\n",
+            ":2: `tui.theme` must be one of auto, dark, light, high-contrast, ansi, not empty.",
+        ),
         ("model: [a]\n", ":1: `model` must be text, not a list."),
         (
             "hooks:\n  - {event: before-tool, command: x, timeout_seconds: 0}\n",
             ":1: `timeout_seconds` of a hook must be more than 0.",
         ),
-        ("hooks: [{event: turn-end}]\n", ":1: a hook for turn-end needs `command` or `url`, and not both."),
+        (
+            "hooks: [{event: turn-end}]\n",
+            ":1: a hook for turn-end needs `command` or `url`, and not both.",
+        ),
         (
             "hooks: [{event: turn-end, command: x, url: http://127.0.0.1:1}]\n",
             ":1: a hook for turn-end needs `command` or `url`, and not both.",
         ),
-        ("sandbox: {hosts: ['https://pypi.org/']}\n", ":1: `https://pypi.org/` in `sandbox.hosts` is not valid."),
+        (
+            "sandbox: {hosts: ['https://pypi.org/']}\n",
+            ":1: `https://pypi.org/` in `sandbox.hosts` is not valid.",
+        ),
         ("sandbox: {hosts: ['*']}\n", ":1: `*` in `sandbox.hosts` is not valid."),
-        ("memory: {categories: {api: [all]}}\n", ":1: `memory.categories.api` must be one of user, repo, not `all`."),
-        ("sessions: {keep_days: 900000}\n", ":1: `sessions.keep_days` must be from 1 to 99999, not `900000`."),
+        (
+            "memory: {categories: {api: [all]}}\n",
+            ":1: `memory.categories.api` must be one of user, repo, not `all`.",
+        ),
+        (
+            "sessions: {keep_days: 900000}\n",
+            ":1: `sessions.keep_days` must be from 1 to 99999, not `900000`.",
+        ),
     ],
 )
 def test_an_invalid_value_is_an_error_with_file_line_and_valid_values(user_file, text, message):
@@ -160,7 +200,12 @@ def test_a_project_may_not_widen_the_mode(project, mode):
 
 
 @pytest.mark.parametrize(
-    "text", ["permissions: {allow: ['shell(*)']}\n", "tui: {keys: {permit: [n]}}\n", "tui: {theme: dark}\n"]
+    "text",
+    [
+        "permissions: {allow: ['shell(*)']}\n",
+        "tui: {keys: {permit: [n]}}\n",
+        "tui: {theme: dark}\n",
+    ],
 )
 def test_a_project_may_not_allow_anything_or_change_the_screen(project, text):
     project_file(project, text)
@@ -211,7 +256,10 @@ def test_unknown_variables_are_listed(monkeypatch):
         ("", "tui:\n  theme: dark\n"),
         ("model: a", "model: a\ntui:\n  theme: dark\n"),
         ("# look\ntui:\n", "# look\ntui:\n  theme: dark\n"),
-        ("tui:\n    # mine\n    theme: light # no\n\nmodel: a\n", "tui:\n    # mine\n    theme: dark\n\nmodel: a\n"),
+        (
+            "tui:\n    # mine\n    theme: light # no\n\nmodel: a\n",
+            "tui:\n    # mine\n    theme: dark\n\nmodel: a\n",
+        ),
         ("tui:\n    notify_seconds: 3\n", "tui:\n    theme: dark\n    notify_seconds: 3\n"),
     ],
 )
@@ -241,7 +289,9 @@ def test_saving_a_setting_creates_the_file(home):
     assert load_settings().tui.theme == "dark"
 
 
-@pytest.mark.parametrize("text", ["tui: {theme: light}\n", "tui: {notify_seconds: 3}\n", "thme: dark\n"])
+@pytest.mark.parametrize(
+    "text", ["tui: {theme: light}\n", "tui: {notify_seconds: 3}\n", "thme: dark\n"]
+)
 def test_a_file_that_cannot_be_changed_in_place_stays_unchanged(user_file, text):
     user_file.write_text(text)
     with pytest.raises(ConfigError):
@@ -270,9 +320,18 @@ def test_every_setting_is_read_somewhere():
     skipped = {root / "settings.py", root / "config.py"}
     text = "\n".join(path.read_text() for path in root.rglob("*.py") if path not in skipped)
     whole = {"compaction", "limits"}  # the whole section is passed on
-    names = [name.split(".") for name in explain_settings(settings_by_place()) if name.partition(".")[0] not in whole]
-    readers = {(*section, leaf): rf"\b(settings|{'|'.join(section[-1:])})\.{leaf}\b" for *section, leaf in names}
-    assert [".".join(name) for name, pattern in readers.items() if not re.search(pattern, text)] == []
+    names = [
+        name.split(".")
+        for name in explain_settings(settings_by_place())
+        if name.partition(".")[0] not in whole
+    ]
+    readers = {
+        (*section, leaf): rf"\b(settings|{'|'.join(section[-1:])})\.{leaf}\b"
+        for *section, leaf in names
+    }
+    assert [
+        ".".join(name) for name, pattern in readers.items() if not re.search(pattern, text)
+    ] == []
 
 
 def test_settings_section_is_frozen_and_hashable():

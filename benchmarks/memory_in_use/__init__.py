@@ -1,1 +1,3 @@
-"""Is memory used? Stories of several sessions: captured, delivered, applied, contradicted; tokens and seconds."""
+"""Is memory used? Stories of several sessions: captured, delivered, applied, contradicted; tokens
+and seconds.
+"""

@@ -32,13 +32,21 @@ _FOLDER = Path(tempfile.gettempdir()) / "ouro-memory-in-use"
 
 def main() -> None:
     """Run the stories and print a line for each, then the shares."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--model", default="", help="as in models.yaml; without it, a scripted one")
     parser.add_argument("--models-file", type=Path)
-    parser.add_argument("--set", choices=SETS, default="visible", help="visible, or a set on which nothing is tuned")
-    parser.add_argument("--latency", type=float, default=0.0, help="seconds until the scripted one answers")
+    parser.add_argument(
+        "--set", choices=SETS, default="visible", help="visible, or a set on which nothing is tuned"
+    )
+    parser.add_argument(
+        "--latency", type=float, default=0.0, help="seconds until the scripted one answers"
+    )
     parser.add_argument("--story", default="", help="only this one")
-    parser.add_argument("--results", type=Path, help="a JSON line for each story; those in it are not run again")
+    parser.add_argument(
+        "--results", type=Path, help="a JSON line for each story; those in it are not run again"
+    )
     args = parser.parse_args()
     make: Callable[[], Model] = partial(scripted, args.latency)
     if args.model:
@@ -84,12 +92,13 @@ def report(outcomes: Sequence[Outcome], model: str) -> None:
     delivered = [found for found in outcomes if found.delivered]
     seconds = sorted(found.capture_seconds for found in outcomes)
     print(
-        f"{model}, {datetime.now(UTC):%Y-%m-%d}: captured {sum(found.captured for found in outcomes)} of {count},"
-        f" in the right place {sum(found.placed for found in outcomes)},"
-        f" delivered {len(delivered)} of {count}, elsewhere {sum(found.delivered_elsewhere for found in outcomes)},"
-        f" applied {sum(found.applied for found in delivered)} of {len(delivered)} delivered,"
-        f" contradicted {sum(found.contradicted for found in outcomes)},"
-        f" capture p95 {seconds[int(0.95 * (count - 1))]:.1f} s; load {os.getloadavg()[0]:.1f}"
+        f"{model}, {datetime.now(UTC):%Y-%m-%d}: captured"
+        f" {sum(found.captured for found in outcomes)} of {count}, in the right place"
+        f" {sum(found.placed for found in outcomes)}, delivered {len(delivered)} of {count},"
+        f" elsewhere {sum(found.delivered_elsewhere for found in outcomes)}, applied"
+        f" {sum(found.applied for found in delivered)} of {len(delivered)} delivered, contradicted"
+        f" {sum(found.contradicted for found in outcomes)}, capture p95"
+        f" {seconds[int(0.95 * (count - 1))]:.1f} s; load {os.getloadavg()[0]:.1f}"
     )
 
 

@@ -85,7 +85,9 @@ class Recording:
             made._model = self._model.with_schema(schema)
         return made
 
-    async def stream(self, messages: Sequence[Message], tools: Sequence[Any] = ()) -> AsyncGenerator[Chunk, None]:
+    async def stream(
+        self, messages: Sequence[Message], tools: Sequence[Any] = ()
+    ) -> AsyncGenerator[Chunk, None]:
         if messages[0].text.startswith(_PROMPT):
             self._requests[:] = [tuple(messages)]
             if self._answer:
@@ -104,7 +106,12 @@ class Recording:
         """The system prompt and the context of the messages, without the user's own words."""
         last = self._requests[0] if self._requests else ()
         texts = [part.text for message in last for part in message.parts_of(Context)]
-        texts += [before for message in last[-1:] for before, now, _ in [message.text.partition(NOW)] if now]
+        texts += [
+            before
+            for message in last[-1:]
+            for before, now, _ in [message.text.partition(NOW)]
+            if now
+        ]
         whole = "\n".join([*(message.text for message in last if message.role == "system"), *texts])
         return _BEFORE.sub("", whole)
 
@@ -131,8 +138,8 @@ def scripted(latency: float = 0.0) -> Model:
 async def run_story(story: Story, make: Callable[[], Model], folder: Path) -> Outcome:
     """The outcome of a story, in a new repository in `folder`; the home of the process is used.
 
-    The model does the background work and answers the question. Other turns are answered "Ok.", because their answers
-    are not used.
+    The model does the background work and answers the question. Other turns are answered "Ok.",
+    because their answers are not used.
     """
     repository = folder / "project"
     repository.mkdir()
@@ -140,7 +147,9 @@ async def run_story(story: Story, make: Callable[[], Model], folder: Path) -> Ou
     subprocess.run("git init -q && git add -A", shell=True, cwd=repository, check=True)
     get_home().mkdir(mode=0o700, exist_ok=True)
     (get_home() / "config.yaml").write_text(_SETTINGS)
-    (get_home() / "mark.key").write_bytes(bytes(32))  # the same prompt each time, so that a server has it in its cache
+    (get_home() / "mark.key").write_bytes(
+        bytes(32)
+    )  # the same prompt each time, so that a server has it in its cache
     played = [await play_turn(repository, make(), said, "Ok.") for said in story.said]
     kept = played[-1].entries
     found = [entry for entry in kept if re.search(story.wanted, entry.text)]
@@ -179,7 +188,11 @@ async def play_turn(repository: Path, model: Model, text: str, answer: str = "")
     """One turn of a new session, up to the end of capture."""
     recording = Recording(model, answer)
     options = Options(
-        repository, ready_model=recording, trust=True, interactive=True, settings={"permissions.mode": "auto"}
+        repository,
+        ready_model=recording,
+        trust=True,
+        interactive=True,
+        settings={"permissions.mode": "auto"},
     )
     session: Session = await opener(options)(OpenRequest())
     events: list[Event] = []
@@ -191,7 +204,9 @@ async def play_turn(repository: Path, model: Model, text: str, answer: str = "")
     while any(task.get_name() == "capture" for task in asyncio.all_tasks()):
         await asyncio.sleep(0.01)
     seconds = time.monotonic() - ended
-    recalled = [item for event in events if isinstance(event, NotesRecalled) for item in event.items]
+    recalled = [
+        item for event in events if isinstance(event, NotesRecalled) for item in event.items
+    ]
     replies = [event.message.text for event in events if isinstance(event, Replied)]
     usage = [event.context for event in events if isinstance(event, UsageUpdated)]
     core = session.memory.require().receipt().lines

@@ -1,4 +1,6 @@
-"""Compactor: makes the request smaller, before the window is full, when it is full, and on `/compact`; the probe."""
+"""Compactor: makes the request smaller, before the window is full, when it is full, and on
+`/compact`; the probe.
+"""
 
 from __future__ import annotations
 
@@ -77,7 +79,9 @@ class Compactor(msgspec.Struct, eq=False):
     environment: Callable[[], Awaitable[str]]
     """Returns what is added to the model's summary: the plan, the environment, jobs."""
     on_compacted: Callable[[], None]
-    """Called after older messages left the request: context that is sent only once must be sent again."""
+    """Called after older messages left the request: context that is sent only once must be sent
+    again.
+    """
     before_summary: Callable[[CompactionTrigger], Awaitable[str]] = no_text
     """Returns what the summary must keep, in addition to what the user names."""
     not_before: int = 0
@@ -110,7 +114,9 @@ class Compactor(msgspec.Struct, eq=False):
         """About how many tokens the request would have, with a summary of medium length."""
         sent = self.memory.context()
         summary = "x" * int(longest_summary(self.window) * CHARACTERS_A_TOKEN / 2)
-        return scale_tokens(self.memory.tokens, sent, plan.will_be_sent(summary, frozenset()), self.memory.constant)
+        return scale_tokens(
+            self.memory.tokens, sent, plan.will_be_sent(summary, frozenset()), self.memory.constant
+        )
 
     def plan(self, trigger: CompactionTrigger = "manual") -> CompactionPlan | None:
         """What a compaction would do now; None if there is nothing to compact."""
@@ -125,13 +131,19 @@ class Compactor(msgspec.Struct, eq=False):
         )
 
     def size_with(self, message: Message) -> int:
-        """Tokens of the request with a long message that alone would cause a compaction; 0 if it causes none."""
+        """Tokens of the request with a long message that alone would cause a compaction; 0 if it
+        causes none.
+        """
         size, now = estimate_messages([message]), self.memory.tokens
         is_cause = size > self.limit * LONG_MESSAGE and now <= self.limit < now + size
-        return now + size if self.settings.auto and is_cause and self.plan("auto") is not None else 0
+        return (
+            now + size if self.settings.auto and is_cause and self.plan("auto") is not None else 0
+        )
 
     async def make_room(self, emit: Emit, coming: int = 0) -> None:
-        """Before a model call: compact if the request, with `coming` tokens, reaches the share of the window."""
+        """Before a model call: compact if the request, with `coming` tokens, reaches the share of
+        the window.
+        """
         tokens = self.memory.tokens + coming
         if self.settings.auto and tokens > self.limit and tokens >= self.not_before:
             await self._compact_or_drop("auto", emit)
@@ -142,7 +154,8 @@ class Compactor(msgspec.Struct, eq=False):
         self.not_before = int((self.memory.tokens + coming) * GROWTH_BEFORE_RETRY)
 
     async def recover(self, refusal: ContextTooLong, emit: Emit) -> None:
-        """After the provider refused a request as too long: compact, or drop outputs if automatic compaction is off.
+        """After the provider refused a request as too long: compact, or drop outputs if automatic
+        compaction is off.
 
         Raises ContextTooLong if nothing could be made smaller.
         """
@@ -154,7 +167,9 @@ class Compactor(msgspec.Struct, eq=False):
         if self.memory.context() == before:
             raise ContextTooLong(refusal.message, refusal.hint or TOO_LONG) from refusal
 
-    async def compact(self, focus: str, emit: Emit, review: Review = _accept, *, probe: bool = False) -> None:
+    async def compact(
+        self, focus: str, emit: Emit, review: Review = _accept, *, probe: bool = False
+    ) -> None:
         """Compact because the user asked.
 
         Args:
@@ -192,15 +207,23 @@ class Compactor(msgspec.Struct, eq=False):
             await self._drop(trigger, emit)
 
     async def _summarise(
-        self, plan: CompactionPlan, trigger: CompactionTrigger, focus: str, emit: Emit, review: Review = _accept
+        self,
+        plan: CompactionPlan,
+        trigger: CompactionTrigger,
+        focus: str,
+        emit: Emit,
+        review: Review = _accept,
     ) -> bool:
-        """Compact with a summary; returns whether it was done. Raises ModelError if there is no summary.
+        """Compact with a summary; returns whether it was done. Raises ModelError if there is no
+        summary.
 
         Nothing changes before the record is saved.
         """
         focus = "\n".join(filter(None, (focus, await self.before_summary(trigger))))
         models = self.summarisers()
-        summariser = Summariser(models, self.system_prompt, self.tools.specs(models[0].spec), focus, emit)
+        summariser = Summariser(
+            models, self.system_prompt, self.tools.specs(models[0].spec), focus, emit
+        )
         record = None
         try:
             model = models[0].spec
@@ -214,12 +237,20 @@ class Compactor(msgspec.Struct, eq=False):
                 emit(Notice("Nothing was compacted: the summary was discarded."))
                 return False
             is_edited = summariser.text != written
-            record = await self._summary_record(plan, trigger, focus, summariser) if is_edited else fitting
+            record = (
+                await self._summary_record(plan, trigger, focus, summariser)
+                if is_edited
+                else fitting
+            )
         finally:
             if record is None:
                 self.memory.note_cost("compaction", summariser.model, summariser.usage)
         if record is None:
-            emit(Notice("Nothing was compacted: the summary would not have made the request smaller."))
+            emit(
+                Notice(
+                    "Nothing was compacted: the summary would not have made the request smaller."
+                )
+            )
             return False
         await self.save(record, emit)
         if lost := plan.lost(self.memory.context()):
@@ -236,7 +267,9 @@ class Compactor(msgspec.Struct, eq=False):
         tail = make_sendable([entry.message for entry in plan.tail])
         results = (result.call_id for message in tail for result in message.parts_of(ToolReply))
         dropped = tuple(call_id for call_id in results if call_id in self.memory.transcript.dropped)
-        after = scale_tokens(tokens, sent, plan.will_be_sent(body, frozenset(dropped)), self.memory.constant)
+        after = scale_tokens(
+            tokens, sent, plan.will_be_sent(body, frozenset(dropped)), self.memory.constant
+        )
         if after >= tokens * (1 if trigger == "manual" else MIN_GAIN):
             return None
         return replace(
@@ -299,7 +332,9 @@ class Compactor(msgspec.Struct, eq=False):
         """Tokens of the request; the larger of two figures if the provider has just refused it."""
         if trigger != "window":
             return self.memory.tokens
-        return max(self.memory.tokens, self.memory.constant + estimate_messages(self.memory.context()))
+        return max(
+            self.memory.tokens, self.memory.constant + estimate_messages(self.memory.context())
+        )
 
 
 def compaction_record(memory: MemoryManager, trigger: CompactionTrigger) -> CompactionRecord:
@@ -328,7 +363,9 @@ def compaction_event(record: CompactionRecord) -> Event:
             f"{before:,} → {after:,} tokens: {covered} earlier messages are not sent any more. "
             "The session keeps them, and they can be searched."
         )
-    return Compacted(before, after, covered, kept, len(record.dropped), record.summary, record.usage)
+    return Compacted(
+        before, after, covered, kept, len(record.dropped), record.summary, record.usage
+    )
 
 
 ATTEMPTS = 3
@@ -347,10 +384,17 @@ def longest_summary(window: int) -> int:
 
 
 class Summariser:
-    """Asks `models`, the fallbacks after the first, for one summary of a conversation, and shows the progress."""
+    """Asks `models`, the fallbacks after the first, for one summary of a conversation, and shows
+    the progress.
+    """
 
     def __init__(
-        self, models: Sequence[Model], system_prompt: Message, tools: Sequence[ToolSpec], focus: str, emit: Emit
+        self,
+        models: Sequence[Model],
+        system_prompt: Message,
+        tools: Sequence[ToolSpec],
+        focus: str,
+        emit: Emit,
     ) -> None:
         self.text, self.model = "", ""
         self.usage: Usage | None = None
@@ -368,8 +412,13 @@ class Summariser:
         Raises ModelError if there is no summary; the message says why.
         """
         if tokens + REQUEST_TOKENS + self._longest <= window:
-            # The request for a summary begins with the same bytes that the provider has in its cache.
-            messages = [self._system_prompt, *sent, ask_for_summary(self._focus, word_limit(self._longest))]
+            # The request for a summary begins with the same bytes that the provider has in its
+            # cache.
+            messages = [
+                self._system_prompt,
+                *sent,
+                ask_for_summary(self._focus, word_limit(self._longest)),
+            ]
             try:
                 return await self._ask(messages, self._tools, Compacting())
             except ContextTooLong:
@@ -380,14 +429,18 @@ class Summariser:
             parts = split_messages(sent, part_limit(window))
             try:
                 for number, part in enumerate(parts, 1):
-                    messages = ask_for_part(part, number, len(parts), self.text, self._focus, word_limit(longest))
+                    messages = ask_for_part(
+                        part, number, len(parts), self.text, self._focus, word_limit(longest)
+                    )
                     await self._ask(messages, (), Compacting(0, number, len(parts)))
                 return None
             except ContextTooLong:
                 window //= 2
         raise ContextTooLong("The model does not accept even a part of the session.")
 
-    async def _ask(self, messages: Sequence[Message], tools: Sequence[ToolSpec], progress: Compacting) -> None:
+    async def _ask(
+        self, messages: Sequence[Message], tools: Sequence[ToolSpec], progress: Compacting
+    ) -> None:
         written = 0
 
         def on_chunk(chunk: Chunk) -> None:
@@ -403,12 +456,16 @@ class Summariser:
             self._emit(retry)
 
         self._emit(progress)
-        reply = await ModelCall(self._models, messages, tools, attempts=ATTEMPTS).run(on_chunk, on_retry)
+        reply = await ModelCall(self._models, messages, tools, attempts=ATTEMPTS).run(
+            on_chunk, on_retry
+        )
         usage = reply.usage or Usage(estimate_messages(messages), output=estimate_messages([reply]))
         self.usage = (self.usage or Usage()) + usage
         self.model = reply.model
         if not is_summary(reply.text):
-            answer = f": it answered “{' '.join(reply.text.split())[:80]}”" if reply.text.strip() else ""
+            answer = (
+                f": it answered “{' '.join(reply.text.split())[:80]}”" if reply.text.strip() else ""
+            )
             raise ModelError(f"{reply.model} wrote no summary{answer}.")
         self.text = cut_summary(reply.text, int(self._longest * CHARACTERS_A_TOKEN))
 
@@ -435,9 +492,15 @@ class ProbeQuestion(msgspec.Struct, frozen=True):
     answer: str
 
 
-async def write_questions(plan: CompactionPlan, ask: Callable[[str], Awaitable[str]]) -> list[ProbeQuestion]:
-    """Let the model write questions about what is cut, while the messages are still sent. Raises ModelError."""
-    cut = _normalize(" ".join(_text(part) for entry in plan.covered for part in entry.message.parts))
+async def write_questions(
+    plan: CompactionPlan, ask: Callable[[str], Awaitable[str]]
+) -> list[ProbeQuestion]:
+    """Let the model write questions about what is cut, while the messages are still sent. Raises
+    ModelError.
+    """
+    cut = _normalize(
+        " ".join(_text(part) for entry in plan.covered for part in entry.message.parts)
+    )
     questions: list[ProbeQuestion] = []
     for line in (await ask(_ASK.format(count=QUESTIONS))).splitlines():
         with suppress(msgspec.DecodeError):
@@ -449,8 +512,12 @@ async def write_questions(plan: CompactionPlan, ask: Callable[[str], Awaitable[s
     return questions[:QUESTIONS]
 
 
-async def report_lost(questions: Sequence[ProbeQuestion], ask: Callable[[str], Awaitable[str]]) -> str:
-    """Ask the model the questions after the compaction; returns lines about what it knows and what was lost."""
+async def report_lost(
+    questions: Sequence[ProbeQuestion], ask: Callable[[str], Awaitable[str]]
+) -> str:
+    """Ask the model the questions after the compaction; returns lines about what it knows and what
+    was lost.
+    """
     if not questions:
         return "Probe: the model wrote no question whose answer is in the messages."
     listed = "\n".join(f"{number}. {asked.question}" for number, asked in enumerate(questions, 1))
@@ -460,7 +527,11 @@ async def report_lost(questions: Sequence[ProbeQuestion], ask: Callable[[str], A
         return f"Probe: the questions were not answered: {error.message}"
     found = re.findall(r"^[^\w\n]*(\d+)[.:)]?\W(.*)$", answer, re.MULTILINE)
     said = {int(number): _normalize(text) for number, text in found}
-    lost = [asked for at, asked in enumerate(questions, 1) if _normalize(asked.answer) not in said.get(at, "")]
+    lost = [
+        asked
+        for at, asked in enumerate(questions, 1)
+        if _normalize(asked.answer) not in said.get(at, "")
+    ]
     lines = [f"Probe: {len(questions) - len(lost)} of {len(questions)} questions answered."]
     lines += [f"Lost: {one_line(asked.question)} — {one_line(asked.answer)}" for asked in lost]
     return "\n".join(lines)

@@ -1,4 +1,6 @@
-"""Environment: the text for the model about where it works (date, git state, mode); files named in messages."""
+"""Environment: the text for the model about where it works (date, git state, mode); files named in
+messages.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,10 @@ _ENDING = late_pattern(
 MODE_NOTES = {
     "ask": "ask (the user is asked before files are changed and commands are run)",
     "edit": "edit (files in the working folder may be changed without asking)",
-    "plan": "plan (nothing may be changed: read, think, and answer with a plan that the user can approve)",
+    "plan": (
+        "plan (nothing may be changed: read, think, and answer with a plan that the user can"
+        " approve)"
+    ),
     "auto": "auto (work without asking; the user trusts you to be careful)",
 }
 
@@ -51,11 +56,14 @@ class Environment:
         return (await self._describe({}))[0]
 
     def missing_files(self, text: str) -> list[str]:
-        """The files that a message names with `@` and that do not exist. `@app.get` and `@types/node` are none."""
+        """The files that a message names with `@` and that do not exist. `@app.get` and
+        `@types/node` are none.
+        """
         return [
             name
             for name, path in self._find_paths(text).items()
-            if (_ENDING.fullmatch(path.suffix) or ("/" in name and path.parent.is_dir())) and not os.path.lexists(path)
+            if (_ENDING.fullmatch(path.suffix) or ("/" in name and path.parent.is_dir()))
+            and not os.path.lexists(path)
         ]
 
     def images(self, text: str) -> tuple[tuple[Image, ...], tuple[str, ...]]:
@@ -69,7 +77,11 @@ class Environment:
             try:
                 images.append(read_image(path, name))
             except (OSError, ToolError) as error:
-                why = f"{name} cannot be read: {error.strerror}." if isinstance(error, OSError) else str(error)
+                why = (
+                    f"{name} cannot be read: {error.strerror}."
+                    if isinstance(error, OSError)
+                    else str(error)
+                )
                 problems.append(f"{why} The message was sent without it.")
         return tuple(images), tuple(problems)
 
@@ -83,7 +95,9 @@ class Environment:
         self._sent = {}
 
     async def _describe(self, sent: Mapping[str, str]) -> tuple[str, Mapping[str, str]]:
-        """The text for the model about what differs from what was sent, and the complete present state."""
+        """The text for the model about what differs from what was sent, and the complete present
+        state.
+        """
         now = {
             "Working folder": str(self.cwd),
             "Platform": f"{platform.system()} {platform.release()}, {platform.machine()}",
@@ -94,16 +108,22 @@ class Environment:
         lines = []
         for name, value in now.items():
             if sent.get(name) != value:  # git runs only if its state is sent
-                lines.append(await _git_state(self.cwd, value) if name == "Git branch" else f"{name}: {value}")
-        text = clean("\n".join(lines)).replace("</environment", "< /environment")  # a branch name is untrusted text
+                lines.append(
+                    await _git_state(self.cwd, value)
+                    if name == "Git branch"
+                    else f"{name}: {value}"
+                )
+        text = clean("\n".join(lines)).replace(
+            "</environment", "< /environment"
+        )  # a branch name is untrusted text
         return f"<environment>\n{text}\n</environment>" if lines else "", now
 
 
 async def _git_state(cwd: Path, branch: str) -> str:
     """The branch and the number of changed files.
 
-    File names and commit subjects are text from outside, which the model could take for the user's. If the model needs
-    them, it runs git, and the output counts as data.
+    File names and commit subjects are text from outside, which the model could take for the user's.
+    If the model needs them, it runs git, and the output counts as data.
     """
     if not branch:
         return "Not a git repository."

@@ -12,7 +12,14 @@ import msgspec
 from ouro.agent.compactor import TOO_LONG, Compactor, no_text
 from ouro.agent.tool_runner import ToolBatch, ToolRunner
 from ouro.display import Question
-from ouro.errors import AuthenticationFailed, ContextTooLong, LimitReached, ModelError, PromptRefused, SaveFailed
+from ouro.errors import (
+    AuthenticationFailed,
+    ContextTooLong,
+    LimitReached,
+    ModelError,
+    PromptRefused,
+    SaveFailed,
+)
 from ouro.events import (
     Emit,
     Notice,
@@ -36,7 +43,11 @@ WARN_AFTER = 3
 STOP_AFTER = 6
 _MAX_ROUND = 4
 CONTINUE, AGAIN, STOP = "Continue", "Try again", "Stop here"
-SUMMARIZE, SEND_ALL, KEEP_BACK = "Summarize the earlier messages first", "Send everything", "Do not send it"
+SUMMARIZE, SEND_ALL, KEEP_BACK = (
+    "Summarize the earlier messages first",
+    "Send everything",
+    "Do not send it",
+)
 GO_ON = "Continue exactly where your answer was cut off. Do not repeat any of it."
 MAX_CONTINUED = 5
 """How often hooks can make the agent continue in one turn."""
@@ -61,16 +72,21 @@ class Prompt(msgspec.Struct, frozen=True):
 
 
 class Repetition:
-    """Notices that a model repeats a call, or a round of up to _MAX_ROUND calls, and gets the same results."""
+    """Notices that a model repeats a call, or a round of up to _MAX_ROUND calls, and gets the same
+    results.
+    """
 
     def __init__(self) -> None:
         self._batches: deque[str] = deque(maxlen=_MAX_ROUND)
         """The last batches, newest first."""
         self._repeated = [0] * _MAX_ROUND
-        """By length of the round: the number of consecutive batches that equal the batch one round before."""
+        """By length of the round: the number of consecutive batches that equal the batch one round
+        before.
+        """
 
     def observe(self, calls: Sequence[ToolCall], results: Sequence[ToolReply]) -> str:
-        """Count one batch of calls; return a warning for the model if it repeats itself, else an empty text.
+        """Count one batch of calls; return a warning for the model if it repeats itself, else an
+        empty text.
 
         Raises LimitReached after STOP_AFTER repetitions of a round.
         """
@@ -80,7 +96,9 @@ class Repetition:
         for index, earlier in enumerate(self._batches):
             self._repeated[index] = self._repeated[index] + 1 if batch == earlier else 0
         self._batches.appendleft(batch)
-        times, length = max((1 + count // size, -size) for size, count in enumerate(self._repeated, 1))
+        times, length = max(
+            (1 + count // size, -size) for size, count in enumerate(self._repeated, 1)
+        )
         what, got = ("call", "result") if length == -1 else (f"{-length} calls in turn", "results")
         if times >= STOP_AFTER:
             raise LimitReached(
@@ -88,7 +106,9 @@ class Repetition:
                 "Tell it what to do differently.",
             )
         if times >= WARN_AFTER:
-            return f"You made this same {what} {times} times with the same {got}. Do something else."
+            return (
+                f"You made this same {what} {times} times with the same {got}. Do something else."
+            )
         return ""
 
 
@@ -101,7 +121,9 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
     tools: ToolRunner
     compactor: Compactor
     steering: Callable[[], Sequence[Prompt]]
-    """Returns the next user message that arrived during the turn: one by one, so that an interrupt loses none."""
+    """Returns the next user message that arrived during the turn: one by one, so that an interrupt
+    loses none.
+    """
     instructions_for: Callable[[Sequence[str]], str]
     """Returns the project instructions for paths that the model uses for the first time."""
     before_call: BeforeCall
@@ -111,8 +133,8 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
     async def run(self, prompt: Prompt, emit: Emit) -> TurnFinished:
         """Run one turn; emit what happens, return how it ended.
 
-        If it is cancelled, it saves what was streamed, and adds a result to every tool call, so that the transcript is
-        valid for providers.
+        If it is cancelled, it saves what was streamed, and adds a result to every tool call, so
+        that the transcript is valid for providers.
         """
         try:
             incomplete = await self._turn(prompt, emit)
@@ -127,8 +149,11 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
         finally:
             await self._answer_open_calls(emit)
 
-    async def run_checked(self, prompt: Prompt, emit: Emit, refusal: Callable[[bool], Awaitable[str]]) -> TurnFinished:
-        """Run a turn, and continue up to MAX_CONTINUED times while `refusal` says that the work is not done.
+    async def run_checked(
+        self, prompt: Prompt, emit: Emit, refusal: Callable[[bool], Awaitable[str]]
+    ) -> TurnFinished:
+        """Run a turn, and continue up to MAX_CONTINUED times while `refusal` says that the work is
+        not done.
 
         Args:
             refusal: returns why the work is not done, or an empty text. Its argument: whether it has refused before.
@@ -143,13 +168,19 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
         return finished
 
     async def admit(self, prompt: Prompt, emit: Emit) -> None:
-        """Ask the user before a long message causes a compaction. Raises PromptRefused if it must not be sent."""
+        """Ask the user before a long message causes a compaction. Raises PromptRefused if it must
+        not be sent.
+        """
         message = user(prompt.text, prompt.images, prompt.context)
         size, window = self.compactor.size_with(message), self.compactor.window
         if not size:
             return
-        text = f"With this message the request has about {size:,} tokens, and the window {window:,}."
-        question = Question(text, (SUMMARIZE, SEND_ALL, KEEP_BACK) if size < window else (SUMMARIZE, KEEP_BACK))
+        text = (
+            f"With this message the request has about {size:,} tokens, and the window {window:,}."
+        )
+        question = Question(
+            text, (SUMMARIZE, SEND_ALL, KEEP_BACK) if size < window else (SUMMARIZE, KEEP_BACK)
+        )
         reply = await self.tools.ask_user(QuestionAsked("long-message", question), emit)
         answers = reply.answers if isinstance(reply, Reply) else ()
         if KEEP_BACK in answers:
@@ -161,7 +192,9 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
             await self.compactor.make_room(emit, coming)
 
     async def _turn(self, prompt: Prompt, emit: Emit) -> str:
-        """Run the turn to its last answer; returns why that answer is incomplete, empty if it is complete."""
+        """Run the turn to its last answer; returns why that answer is incomplete, empty if it is
+        complete.
+        """
         await self._add_prompt(prompt, emit)
         calls_made, repetition = 0, Repetition()
         while True:
@@ -185,7 +218,8 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
     async def _asks_to_continue(self, answer: Message, calls_made: int, emit: Emit) -> bool:
         """Ask whether to continue an incomplete answer; if so, the next model call does.
 
-        An answer that a filter stopped is discarded and requested again, because the filter would also stop the rest.
+        An answer that a filter stopped is discarded and requested again, because the filter would
+        also stop the rest.
         """
         if not answer.incomplete:
             return False
@@ -198,13 +232,17 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
             await self._add_prompt(Prompt(GO_ON), emit)
         else:
             transcript = self.memory.transcript
-            await self.memory.record(RewindRecord(transcript.number_before(transcript.last_number), self.memory.now()))
+            await self.memory.record(
+                RewindRecord(transcript.number_before(transcript.last_number), self.memory.now())
+            )
         return True
 
     def _why_incomplete(self, answer: Message) -> str:
         match answer.incomplete:
             case "length":
-                spec = next((model.spec for model in self.models() if model.spec.name == answer.model), None)
+                spec = next(
+                    (model.spec for model in self.models() if model.spec.name == answer.model), None
+                )
                 limit = f" ({spec.max_output:,} tokens)" if spec else ""
                 return f"The answer was cut: it reached max_output{limit}."
             case "filtered":
@@ -220,7 +258,9 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
         emit(Prompted(prompt.text, prompt.images))
 
     async def _ask(self, emit: Emit) -> None:
-        """Call the model; again with a smaller request if the provider says that the window is full."""
+        """Call the model; again with a smaller request if the provider says that the window is
+        full.
+        """
         try:
             await self._ask_once(emit)
         except ContextTooLong as refusal:
@@ -260,7 +300,9 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
         window = next(model.spec.window for model in models if model.spec.name == reply.model)
         emit(UsageUpdated(self.memory.usage, self.memory.tokens, window))
 
-    async def _run_tools(self, calls: Sequence[ToolCall], repetition: Repetition, emit: Emit) -> None:
+    async def _run_tools(
+        self, calls: Sequence[ToolCall], repetition: Repetition, emit: Emit
+    ) -> None:
         batch = self._make_batch(calls, emit)
         try:
             await batch.run()

@@ -1,4 +1,6 @@
-"""The system prompt: ouro's own text, the instructions of the user and of the project, and long-term memory."""
+"""The system prompt: ouro's own text, the instructions of the user and of the project, and
+long-term memory.
+"""
 
 from __future__ import annotations
 
@@ -23,13 +25,17 @@ MEMORY = "<long_term_memory_management>"
 
 
 def system_prompt(project: Sequence[str], user: Sequence[str] = (), own: str = "") -> str:
-    """The system prompt: the same bytes for the same project, so that providers can cache it. `own`: of a subagent.
+    """The system prompt: the same bytes for the same project, so that providers can cache it.
+    `own`: of a subagent.
 
-    What changes daily or with each turn (date, branch, mode) is sent with the user's messages instead.
+    What changes daily or with each turn (date, branch, mode) is sent with the user's messages
+    instead.
     """
     own = own or Path(__file__).with_suffix(".md").read_text(encoding="utf-8").strip()
     sections = ((USER, user), (PROJECT, project))
-    return "\n\n".join([own, *(text for title, texts in sections if texts for text in (title, *texts))])
+    return "\n\n".join(
+        [own, *(text for title, texts in sections if texts for text in (title, *texts))]
+    )
 
 
 def prompt_message(prompt: str, memory: str = "") -> Message:
@@ -40,6 +46,9 @@ def prompt_message(prompt: str, memory: str = "") -> Message:
 def prompt_parts(prompt: str) -> list[tuple[str, str]]:
     """The sections of a system prompt: name and text."""
     marks = ((USER, "your instructions"), (PROJECT, "project instructions"), (MEMORY, "memory"))
-    starts = [(0, "system prompt"), *sorted((prompt.find(mark), name) for mark, name in marks if mark in prompt)]
+    starts = [
+        (0, "system prompt"),
+        *sorted((prompt.find(mark), name) for mark, name in marks if mark in prompt),
+    ]
     ends = [start for start, _ in starts[1:]] + [len(prompt)]
     return [(name, prompt[start:end]) for (start, name), end in zip(starts, ends, strict=True)]

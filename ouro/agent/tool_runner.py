@@ -48,9 +48,13 @@ class RefusedError(ToolError):
 
 
 class ToolHooks(Protocol):
-    async def before(self, call: ToolCall, effect: Effect, targets: Sequence[str]) -> HookOutcome: ...
+    async def before(
+        self, call: ToolCall, effect: Effect, targets: Sequence[str]
+    ) -> HookOutcome: ...
 
-    async def after(self, call: ToolCall, effect: Effect, targets: Sequence[str], result: ToolResult) -> str:
+    async def after(
+        self, call: ToolCall, effect: Effect, targets: Sequence[str], result: ToolResult
+    ) -> str:
         """Return the text to add to the result."""
         ...
 
@@ -64,11 +68,15 @@ class ToolRunner(msgspec.Struct, frozen=True):
     before_change: Callable[[], Awaitable[None]]
     """Awaited before a tool runs that may change files."""
     after_tool: Callable[[str], Awaitable[None]] | None
-    """Awaited with the name of a tool that has run, before its result is shown; for one tool at a time."""
+    """Awaited with the name of a tool that has run, before its result is shown; for one tool at a
+    time.
+    """
     hooks: ToolHooks | None = None
 
     def specs(self, model: ModelSpec) -> tuple[ToolSpec, ...]:
-        """The tools as the model sees them, in a fixed order, with the edit tool that it was trained on."""
+        """The tools as the model sees them, in a fixed order, with the edit tool that it was
+        trained on.
+        """
         other = "edit" if model.patches else "apply_patch"
         return tuple(tool.spec() for name, tool in self.tools.items() if name != other)
 
@@ -86,12 +94,16 @@ class ToolRunner(msgspec.Struct, frozen=True):
             raise ToolError(f"There is no tool `{call.name}`. There are: {', '.join(self.tools)}.")
         if call.malformed:
             kind = f"a JSON object of at most {MAX_DEPTH} levels"
-            raise ToolError(f"The arguments were not {kind}, so nothing was run: {call.malformed[:200]!r}")
+            raise ToolError(
+                f"The arguments were not {kind}, so nothing was run: {call.malformed[:200]!r}"
+            )
         return tool.resolve(parse_arguments(tool, call.arguments))
 
     def files_in(self, messages: Sequence[Message]) -> Iterator[str]:
         """The files that the calls in `messages` changed or read, in order, as list items."""
-        results = {result.call_id: result for message in messages for result in message.parts_of(ToolReply)}
+        results = {
+            result.call_id: result for message in messages for result in message.parts_of(ToolReply)
+        }
         for call in (call for message in messages for call in message.tool_calls):
             result = results.get(call.id)
             if result is None or result.failed:
@@ -116,7 +128,9 @@ class ToolBatch:
         emit: Emit,
         save: Callable[[ToolReply], Awaitable[None]] | None = None,
     ) -> None:
-        """`save` stores each result when its call ends, before it is shown: a kill loses no result of another call."""
+        """`save` stores each result when its call ends, before it is shown: a kill loses no result
+        of another call.
+        """
         self._runner = runner
         self._calls = calls
         self._emit = emit
@@ -131,7 +145,9 @@ class ToolBatch:
 
     def results(self) -> tuple[ToolReply, ...]:
         """One result for each call, in order; for an unfinished call its output so far."""
-        return tuple(self._results.get(call.id) or self._interrupted_result(call) for call in self._calls)
+        return tuple(
+            self._results.get(call.id) or self._interrupted_result(call) for call in self._calls
+        )
 
     def touched_paths(self) -> tuple[str, ...]:
         """The paths that the calls have read or written."""
@@ -190,7 +206,9 @@ class ToolBatch:
             if tool.effect in (Effect.WRITE, Effect.RUN, Effect.MCP) and limits != "read":
                 await self._runner.before_change()
             self._emit(ToolRunning(call.id))
-            self._began[call.id] = time.monotonic()  # the user's time to answer does not count as the tool's time
+            self._began[call.id] = (
+                time.monotonic()
+            )  # the user's time to answer does not count as the tool's time
             result = await tool.run(args, self._context(call, limits))
             added = [hooked.context]
             if hooks:
@@ -204,17 +222,23 @@ class ToolBatch:
         notes += [f"A hook adds: {text}" for text in added if text]
         return replace(result, text="\n\n".join(filter(None, (result.text, *notes))))
 
-    async def _permit(self, call: ToolCall, tool: AnyTool, args: Any, hooked: HookOutcome) -> tuple[str, Limits]:
-        """Return once the call may run, with the user's comment on it and what a command may change.
+    async def _permit(
+        self, call: ToolCall, tool: AnyTool, args: Any, hooked: HookOutcome
+    ) -> tuple[str, Limits]:
+        """Return once the call may run, with the user's comment on it and what a command may
+        change.
 
         Raises:
             RefusedError: it may not run.
         """
         decision, comment = self._decide(tool, args, hooked), ""
         if isinstance(decision, Ask):
-            async with self._asking:  # one question at a time: the answer "always" to the first may answer the second
+            async with (
+                self._asking
+            ):  # one question at a time: the answer "always" to the first may answer the second
                 decision, answered = self._decide(tool, args, hooked), None
-                # Ask again if the question changed while it was open: a path may lead to another place now.
+                # Ask again if the question changed while it was open: a path may lead to another
+                # place now.
                 while isinstance(decision, Ask) and decision != answered:
                     comment = await self._ask_permission(call, tool, args, decision)
                     decision, answered = self._decide(tool, args, hooked), decision
@@ -226,7 +250,9 @@ class ToolBatch:
         return comment, own.limits if isinstance(own, Allow) else "off"
 
     def _decide(self, tool: AnyTool, args: Any, hooked: HookOutcome) -> Decision:
-        """Decide by rules and mode. A hook can add a question, or answer one that `always` could answer."""
+        """Decide by rules and mode. A hook can add a question, or answer one that `always` could
+        answer.
+        """
         decision = self._runner.permissions.decide(
             tool.name, tool.effect, tool.targets(args), outside=tool.runs_outside(args)
         )
@@ -238,7 +264,9 @@ class ToolBatch:
 
     async def _ask_permission(self, call: ToolCall, tool: AnyTool, args: Any, ask: Ask) -> str:
         display = await tool.preview(args)
-        question = PermissionAsked(self._question_id(call), call, tool.title(args), display, ask.reason, ask.rule)
+        question = PermissionAsked(
+            self._question_id(call), call, tool.title(args), display, ask.reason, ask.rule
+        )
         permit = await self._runner.ask_user(question, self._emit)
         if not isinstance(permit, Permit):
             raise RefusedError(REFUSED)
@@ -253,7 +281,9 @@ class ToolBatch:
 
     def _context(self, call: ToolCall, limits: Limits) -> ToolContext:
         async def ask(question: Question) -> tuple[str, ...]:
-            answer = await self._runner.ask_user(QuestionAsked(self._question_id(call), question), self._emit)
+            answer = await self._runner.ask_user(
+                QuestionAsked(self._question_id(call), question), self._emit
+            )
             return answer.answers if isinstance(answer, Reply) else ()
 
         def report(text: str) -> None:

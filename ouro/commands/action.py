@@ -50,13 +50,17 @@ def arg(*names: str, **options: Any) -> Argument:
 
 
 def text(name: str, **options: Any) -> Argument:
-    """A text: the rest of a slash command without quoting; on the command line its words, joined. Empty by default."""
+    """A text: the rest of a slash command without quoting; on the command line its words, joined.
+    Empty by default.
+    """
     options = {"nargs": "*", "default": "", "action": _JoinWords, **options}
     return Argument((name,), options, is_text=True)
 
 
 class _JoinWords(ArgparseAction):
-    def __call__(self, _parser: object, namespace: object, values: Any, _option: str | None = None) -> None:
+    def __call__(
+        self, _parser: object, namespace: object, values: Any, _option: str | None = None
+    ) -> None:
         setattr(namespace, self.dest, values if isinstance(values, str) else " ".join(values))
 
 
@@ -66,13 +70,17 @@ class Action(msgspec.Struct, frozen=True):
     name: str
     """The name with its group in front: `memory show`."""
     target: str
-    """Module in `ouro.commands` and function: `memory_notes.show`; `ouro.demo.demo` for one in another package."""
+    """Module in `ouro.commands` and function: `memory_notes.show`; `ouro.demo.demo` for one in
+    another package.
+    """
     help: str
     arguments: tuple[Argument, ...] = ()
     examples: tuple[str, ...] = ()
     """Examples, as typed after `/` or `ouro`."""
     place: Literal["session", "shell", "both", "prompt"] = "session"
-    """`prompt`: a slash command that takes the folder instead of a context, and returns the message for the agent."""
+    """`prompt`: a slash command that takes the folder instead of a context, and returns the message
+    for the agent.
+    """
     shown_arguments: str = ""
     """The arguments of the slash command, as shown in help, if they are more than one."""
     aliases: tuple[str, ...] = ()
@@ -84,7 +92,9 @@ class Action(msgspec.Struct, frozen=True):
 
     @property
     def function(self) -> Callable[..., Any]:
-        """The function; it takes an ActionContext and the arguments, and returns an Answer, or None if it shows all."""
+        """The function; it takes an ActionContext and the arguments, and returns an Answer, or None
+        if it shows all.
+        """
         module, _, name = self.target.rpartition(".")
         path = module if module.startswith("ouro.") else f"ouro.commands.{module}"
         function: Callable[..., Any] = getattr(importlib.import_module(path), name)
@@ -134,7 +144,9 @@ class MemoryAccess(msgspec.Struct, frozen=True):
     """Scope -> the version at the start of the session; empty outside of a session."""
 
 
-async def confirm(context: ActionContext, question: str, yes: str, *, assume_yes: bool = False) -> bool:
+async def confirm(
+    context: ActionContext, question: str, yes: str, *, assume_yes: bool = False
+) -> bool:
     """Whether the user agrees; `assume_yes` skips the question."""
     if assume_yes:
         return True
@@ -145,11 +157,15 @@ def undo_hint(context: ActionContext, *commits: str) -> View:
     """How to undo each commit. In a session, the event of the change shows this."""
     if context.session is not None:
         return []
-    return [line("Undo: ", CommandText(f"memory undo {commit[:7]}")) for commit in commits if commit]
+    return [
+        line("Undo: ", CommandText(f"memory undo {commit[:7]}")) for commit in commits if commit
+    ]
 
 
 def places_in(numbers: str, count: int) -> list[int]:
-    """The indexes in a list of `count` for `2 5-9` or `1,3`, from 0. Raises UsageError: a number is not in the list."""
+    """The indexes in a list of `count` for `2 5-9` or `1,3`, from 0. Raises UsageError: a number is
+    not in the list.
+    """
     places: dict[int, None] = {}
     for word in numbers.replace(",", " ").split():
         first, _, last = word.partition("-")

@@ -36,7 +36,9 @@ async def clear(context: SessionContext) -> None:
 
 
 async def resume(context: SessionContext, session: str) -> None:
-    request = OpenRequest(session) if session else await context.front_end.pick_session(context.catalog)
+    request = (
+        OpenRequest(session) if session else await context.front_end.pick_session(context.catalog)
+    )
     if request is not None:
         await context.front_end.open(request)
 
@@ -52,18 +54,27 @@ async def rename(context: SessionContext, title: str) -> Answer:
 
 
 async def exit_(context: SessionContext) -> None:
-    running = [task for task in context.session.background.list() if task.is_running and task.outlives_turn]
+    running = [
+        task for task in context.session.background.list() if task.is_running and task.outlives_turn
+    ]
     if running:
         titles = ", ".join(one_line(task.title)[:40] for task in running[:3])
         choices = [Choice("leave", "end them and leave"), Choice("stay", "stay")]
-        title = f"{plural(len(running), 'background task')} still {'runs' if len(running) == 1 else 'run'}: {titles}"
+        title = (
+            f"{plural(len(running), 'background task')} still"
+            f" {'runs' if len(running) == 1 else 'run'}: {titles}"
+        )
         if await context.choose(title, choices) != "leave":
             return
     context.front_end.leave()
 
 
 async def copy(context: SessionContext) -> Answer:
-    answers = [event.message.text for event in context.session.scrollback.shown() if isinstance(event, Replied)]
+    answers = [
+        event.message.text
+        for event in context.session.scrollback.shown()
+        if isinstance(event, Replied)
+    ]
     last = next((text for text in reversed(answers) if text.strip()), "")
     if not last:
         raise UsageError("There is no answer to copy yet.")
@@ -84,7 +95,9 @@ async def export(context: SessionContext, file: str) -> Answer:
     path = session.cwd / Path(named).expanduser()
 
     whole = await session.transcript.whole()
-    await asyncio.to_thread(lambda: write_document(path, document(whole, format_of(path)), force=force))
+    await asyncio.to_thread(
+        lambda: write_document(path, document(whole, format_of(path)), force=force)
+    )
     return Answer(str(path), [line(f"Written to {path}.")])
 
 
@@ -122,20 +135,31 @@ async def agents(context: SessionContext, name: str) -> Answer:
         own_name, _, task = info.title.partition(": ")
         cost = "" if info.cost is None else f", {dollars(info.cost)}"
         own.append((own_name, f"{escape(task)} — {plural(info.messages, 'message')}{cost}"))
-    shown = f"\n\n**Subagents of this session**\n\n{facts(*own)}\n\n{code('/agents ID')} shows one." if own else ""
-    return Answer({"kinds": kinds, "subagents": own}, [Markdown(f"**Kinds of subagents**\n\n{facts(*kinds)}{shown}")])
+    shown = (
+        f"\n\n**Subagents of this session**\n\n{facts(*own)}\n\n{code('/agents ID')} shows one."
+        if own
+        else ""
+    )
+    return Answer(
+        {"kinds": kinds, "subagents": own},
+        [Markdown(f"**Kinds of subagents**\n\n{facts(*kinds)}{shown}")],
+    )
 
 
 def _transcript(whole: WholeSession) -> Iterator[str]:
     messages = [record.message for record in whole.records() if isinstance(record, MessageRecord)]
-    replies = {reply.call_id: reply for message in messages for reply in message.parts_of(ToolReply)}
+    replies = {
+        reply.call_id: reply for message in messages for reply in message.parts_of(ToolReply)
+    }
     for message in messages:
         if message.role != "tool" and (text := clean(message.text).strip()):
             yield f"**Task**: {escape(text)}" if message.role == "user" else escape(text)
         lines = []
         for call in message.tool_calls:
             reply = replies.get(call.id)
-            about = next((str(value) for value in call.arguments.values() if isinstance(value, str)), "")
+            about = next(
+                (str(value) for value in call.arguments.values() if isinstance(value, str)), ""
+            )
             summary = reply.display.summary if reply and reply.display else ""
             sign = "✗" if reply is None or reply.failed else "✓"
             shown = code(one_line(f"{call.name} {about}", 100))

@@ -1,4 +1,6 @@
-"""Commands on instructions, skills and plugins: list, switch, add, update, remove; draft a skill from the session."""
+"""Commands on instructions, skills and plugins: list, switch, add, update, remove; draft a skill
+from the session.
+"""
 
 from __future__ import annotations
 
@@ -63,10 +65,15 @@ async def instructions(context: SessionContext) -> Answer:
     files = found.report()
     if not files:
         return Answer([], [line("No instructions are loaded. /init writes an AGENTS.md.")])
-    rows = [(CodeSpan(tilde(item.path)), item.reason, item.state, plural(item.tokens, "token")) for item in files]
+    rows = [
+        (CodeSpan(tilde(item.path)), item.reason, item.state, plural(item.tokens, "token"))
+        for item in files
+    ]
     sent = sum(item.tokens for item in files if item.state == "sent")
     problems = [line(problem, level="warning") for problem in found.problems]
-    return Answer(files, [Title(f"Instructions: about {plural(sent, 'token')} sent"), *table(rows), *problems])
+    return Answer(
+        files, [Title(f"Instructions: about {plural(sent, 'token')} sent"), *table(rows), *problems]
+    )
 
 
 async def skills(context: SessionContext, switch: str | None, name: str) -> Answer:
@@ -75,10 +82,19 @@ async def skills(context: SessionContext, switch: str | None, name: str) -> Answ
         if not name:
             raise UsageError(f"Usage: /skills {switch} NAME. /skills lists the names.")
         found.switch(name, on=switch == "on")
-        return Answer(name, [line(f"{name} is {switch}. The list in the prompt changes with the next session.")])
+        return Answer(
+            name,
+            [line(f"{name} is {switch}. The list in the prompt changes with the next session.")],
+        )
     if not found.all():
         return Answer(
-            [], [line(f"There are no skills. Put one in {tilde(get_home())}/skills/NAME/SKILL.md, or use /skill save.")]
+            [],
+            [
+                line(
+                    f"There are no skills. Put one in {tilde(get_home())}/skills/NAME/SKILL.md, or"
+                    " use /skill save."
+                )
+            ],
         )
     rows = []
     for skill in found.all():
@@ -86,7 +102,9 @@ async def skills(context: SessionContext, switch: str | None, name: str) -> Answ
         listed, used = skill.tokens
         cost = f"{plural(listed, 'token')}, {used:,} when used"
         description = cut(skill.file.description, 80)
-        rows.append((CodeSpan(f"/{skill.name}"), state, cost, CodeSpan(tilde(skill.folder)), description))
+        rows.append(
+            (CodeSpan(f"/{skill.name}"), state, cost, CodeSpan(tilde(skill.folder)), description)
+        )
     total = sum(skill.tokens[0] for skill in found.all())
     return Answer(
         [skill.name for skill in found.all()],
@@ -99,19 +117,27 @@ async def skill(context: SessionContext, what: str) -> None:
     if verb != "save":
         raise UsageError("Usage: /skill save [what]. /skills lists the skills.")
     session = context.session
-    folders = {"user": get_home() / "skills", "project": find_root(session.cwd) / ".ouro" / "skills"}
+    folders = {
+        "user": get_home() / "skills",
+        "project": find_root(session.cwd) / ".ouro" / "skills",
+    }
     context.say("The model writes a draft …")
     digest = cut_middle("\n".join(_digest_lines(session.transcript.messages())), MAX_DIGEST)
     if not digest:
         raise UsageError("There are no messages yet to make a skill of.")
     about = f"\n\nThe user wants the skill to be about: {wish.strip()}" if wish.strip() else ""
     asked = [system(INSTRUCTIONS), user(f"<session>\n{digest}\n</session>{about}")]
-    answer = await ask_and_record(session.model_source.current(), session.transcript, "skill", asked)
+    answer = await ask_and_record(
+        session.model_source.current(), session.transcript, "skill", asked
+    )
     _name, draft = _parse_skill(session, answer)
     draft, chosen = await review_draft(
         context.front_end,
         "Save this skill?",
-        [Choice(place, f"Save it for {label}", tilde(folders[place])) for place, label in PLACES.items()],
+        [
+            Choice(place, f"Save it for {label}", tilde(folders[place]))
+            for place, label in PLACES.items()
+        ],
         draft,
         lambda text: block(_parse_skill(session, text)[1], "markdown"),
     )
@@ -137,9 +163,13 @@ def _parse_skill(session: Session, text: str) -> tuple[str, str]:
     meta, body = split_front_matter(text)
     name = str(meta.get("name", ""))
     if not _NAME.fullmatch(name) or not meta.get("description") or not body.strip():
-        raise UsageError("The draft is not a skill: it needs a name, a description and a text. Try again.")
+        raise UsageError(
+            "The draft is not a skill: it needs a name, a description and a text. Try again."
+        )
     if kind := session.permissions.finds_secret(text):
-        raise UsageError(f"The draft holds {kind}: it is not saved. Say what to leave out: /skill save …")
+        raise UsageError(
+            f"The draft holds {kind}: it is not saved. Say what to leave out: /skill save …"
+        )
     return name, f"{text.strip()}\n"
 
 
@@ -152,13 +182,18 @@ def _digest_lines(messages: Iterable[Message]) -> Iterator[str]:
         for call in message.tool_calls:
             yield f"Call {call.name}: {one_line(str(dict(call.arguments)), MAX_RESULT)}"
         for reply in message.parts_of(ToolReply):
-            yield f"{'Failed' if reply.failed else 'Result'} of {reply.name}: {one_line(reply.text, MAX_RESULT)}"
+            yield (
+                f"{'Failed' if reply.failed else 'Result'} of {reply.name}:"
+                f" {one_line(reply.text, MAX_RESULT)}"
+            )
 
 
 async def add_plugin(context: ShellContext, source: str, path: str, ref: str, yes: bool) -> Answer:
     with extensions.fetched(source, ref, path) as (name, folder, plugin):
         if name in extensions.installed_plugins():
-            raise UsageError(f"The plugin {name} is installed.", f"Update it: ouro plugin update {name}")
+            raise UsageError(
+                f"The plugin {name} is installed.", f"Update it: ouro plugin update {name}"
+            )
         return await _install(context, name, folder, plugin, assume_yes=yes)
 
 
@@ -177,14 +212,20 @@ async def update_plugin(context: ShellContext, name: str, yes: bool) -> Answer:
         plugin = found[wanted]
         with extensions.fetched(plugin.source, plugin.ref, plugin.path) as (_name, folder, new):
             current = extensions.plugin_folder(wanted)
-            changes = extensions.changed_files(current, folder) if current.is_dir() else ["all files are gone"]
+            changes = (
+                extensions.changed_files(current, folder)
+                if current.is_dir()
+                else ["all files are gone"]
+            )
             for change in changes:
                 context.say(f"  {change}")
             done[wanted] = "is up to date"
             if changes:
                 answer = await _install(context, wanted, folder, new, assume_yes=yes)
                 done[wanted] = "updated" if answer.value["installed"] else "left as it is"
-    return Answer(done, [line(f"{plugin}: {what}") for plugin, what in done.items()] or [line(_NO_PLUGINS)])
+    return Answer(
+        done, [line(f"{plugin}: {what}") for plugin, what in done.items()] or [line(_NO_PLUGINS)]
+    )
 
 
 async def remove_plugin(context: ShellContext, name: str, yes: bool) -> Answer:
@@ -204,7 +245,9 @@ async def _install(
     for item in brings:
         context.say(f"  {item}")
     value = {"name": name, "commit": plugin.commit, "brings": brings, "installed": False}
-    if not await confirm(context, f"Trust {name}, and install it?", "Install", assume_yes=assume_yes):
+    if not await confirm(
+        context, f"Trust {name}, and install it?", "Install", assume_yes=assume_yes
+    ):
         return Answer(value, [line("Nothing was installed.")])
     extensions.install(name, folder, plugin)
     return Answer({**value, "installed": True}, [line(f"Installed {name}: new sessions use it.")])

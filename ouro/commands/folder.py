@@ -30,7 +30,9 @@ if TYPE_CHECKING:
 
 
 _VECTOR_SECONDS = 2.0
-"""Seconds for vectors after a change of memory; a session makes more in the background (10,000 take minutes)."""
+"""Seconds for vectors after a change of memory; a session makes more in the background (10,000 take
+minutes).
+"""
 
 
 class FolderSettings(NamedTuple):
@@ -62,7 +64,8 @@ class Folder:
 
     @contextmanager
     def memory(self) -> Iterator[tuple[MemoryEditor, Sequence[GitMemoryStore]]]:
-        """The scopes in use, and the stores of all scopes that the settings allow; vectors are made afterwards.
+        """The scopes in use, and the stores of all scopes that the settings allow; vectors are made
+        afterwards.
 
         Raises:
             UsageError: memory is off.
@@ -70,7 +73,9 @@ class Folder:
         root, is_trusted, settings = self._here
         if not settings.memory.enabled:
             raise UsageError("Memory is off.", "Reason: `memory.enabled` in the settings.")
-        stores = long_term.memory_stores(settings.memory, root if is_trusted else None, self._secret_in)
+        stores = long_term.memory_stores(
+            settings.memory, root if is_trusted else None, self._secret_in
+        )
         if settings.memory.repo.enabled and not is_trusted:
             self._warn_untrusted(root)
         scopes = long_term.open_scopes(stores)
@@ -81,11 +86,13 @@ class Folder:
             yield long_term.MemoryEditor(scopes.opened, lambda: index, worktree=root), stores
             if [store.places() for store in stores] != before:
                 changed = index.follow(memory_index.Sources.of_notes(stores))
-                # Sessions make the vectors of older notes in the background: a command does not wait for them.
+                # Sessions make the vectors of older notes in the background: a command does not
+                # wait for them.
                 self.make_vectors(index, seconds=_VECTOR_SECONDS, most=changed)
 
     def servers(self) -> tuple[McpServers, Confinement]:
-        """The MCP servers of this folder, and the confinement for them; servers of the project only if it is trusted.
+        """The MCP servers of this folder, and the confinement for them; servers of the project only
+        if it is trusted.
 
         They ask no questions. The caller must close both.
 
@@ -105,12 +112,22 @@ class Folder:
         keys = Catalog.from_files().key_values()
         environment = child_environment(os.environ, secrets=keys)
         memory = (get_memory_dir(), long_term.repo_folder(root))
-        confinement = Confinement(Path.cwd(), get_home() / "sandbox", settings.sandbox, memory=memory)
+        confinement = Confinement(
+            Path.cwd(), get_home() / "sandbox", settings.sandbox, memory=memory
+        )
 
         def confine(argv: Sequence[str]) -> Sequence[str]:
             return confinement.wrap(argv, "workspace")
 
-        host = Host(Path.cwd(), environment, keys, lambda _text, _level: None, _refuse, has_user=False, confine=confine)
+        host = Host(
+            Path.cwd(),
+            environment,
+            keys,
+            lambda _text, _level: None,
+            _refuse,
+            has_user=False,
+            confine=confine,
+        )
         return McpServers(registry, host), confinement
 
     def index(self) -> closing[Index]:
@@ -118,7 +135,9 @@ class Folder:
         return closing(memory_index.Index(get_index_path()))
 
     def sources(self, index: Index) -> Sources:
-        """Sessions, the user's memory, and that of each trusted repository: of this folder, and those of sessions."""
+        """Sessions, the user's memory, and that of each trusted repository: of this folder, and
+        those of sessions.
+        """
         projects = [Path(project) for project in index.session_projects()]
         roots = [find_root(folder) for folder in (Path.cwd(), *projects) if folder.is_dir()]
         known = map(Path, memory_index.Graph(index).projects())
@@ -132,16 +151,22 @@ class Folder:
             else:
                 self._warn_untrusted(Path(project))
         own = memory_index.MemoryFolder("user", "", get_memory_dir(), core)
-        return memory_index.Sources(get_sessions_dir(), (own, *sorted(folders, key=lambda folder: folder.project)))
+        return memory_index.Sources(
+            get_sessions_dir(), (own, *sorted(folders, key=lambda folder: folder.project))
+        )
 
     @contextmanager
-    def search(self, progress: Progress | None = None, *, words_only: bool = False) -> Iterator[Search]:
+    def search(
+        self, progress: Progress | None = None, *, words_only: bool = False
+    ) -> Iterator[Search]:
         """A search over the current files; with vectors if an embedding model is configured."""
         with self.index() as index:
             index.follow(self.sources(index), progress)
             embedder = None if words_only else self._embedder()
             with closing(embedder) if embedder else nullcontext():
-                yield memory_index.Search(index, memory_index.Vectors(index, embedder) if embedder else None)
+                yield memory_index.Search(
+                    index, memory_index.Vectors(index, embedder) if embedder else None
+                )
 
     def make_vectors(
         self,
@@ -164,7 +189,10 @@ class Folder:
     def _warn_untrusted(self, project: Path) -> None:
         if project not in self._untrusted:
             self._untrusted.add(project)
-            warn(f"{tilde(project)} is not trusted: its memory is not read. Start `ouro` there once to trust it.")
+            warn(
+                f"{tilde(project)} is not trusted: its memory is not read. Start `ouro` there once"
+                " to trust it."
+            )
 
     @cached_property
     def mask(self) -> SecretMask:
@@ -181,7 +209,9 @@ class Folder:
 
         catalog = SessionCatalog(YamlFileMemoryStore(get_sessions_dir()), str(Path.cwd()))
         budget = VectorBudget(catalog, self.settings.limits)
-        return memory_index.choose_embedder(self.settings.memory.embedding_model, Catalog.from_files(), budget)
+        return memory_index.choose_embedder(
+            self.settings.memory.embedding_model, Catalog.from_files(), budget
+        )
 
 
 async def _refuse(_server: str, _kind: str, _about: dict[str, Any]) -> dict[str, Any]:

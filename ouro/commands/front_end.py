@@ -40,7 +40,9 @@ class FrontEnd(Protocol):
         return ()
 
     async def use_theme(self, name: str) -> None:  # noqa: ARG002 (for screens)
-        """Use a theme, and save it; without a name let the user pick one. Raises UsageError if it does not exist."""
+        """Use a theme, and save it; without a name let the user pick one. Raises UsageError if it
+        does not exist.
+        """
         raise UsageError("Here the colours are those of your terminal.")
 
     def show(self, markdown: str) -> None:
@@ -70,7 +72,9 @@ class FrontEnd(Protocol):
     def show_again(self, draft: str = "", images: Sequence[Image] = ()) -> None:
         """Show the transcript again, after it changed, with a draft in the prompt."""
 
-    async def pick_session(self, session_catalog: SessionCatalog, only: Collection[str] = ()) -> OpenRequest | None:
+    async def pick_session(
+        self, session_catalog: SessionCatalog, only: Collection[str] = ()
+    ) -> OpenRequest | None:
         """Let the user pick one of the sessions in `only`; None if they cancel."""
 
     async def open(self, request: OpenRequest) -> None:
@@ -80,7 +84,9 @@ class FrontEnd(Protocol):
         """Scroll to the message of that number."""
 
     async def edit(self, text: str) -> str:  # noqa: ARG002 (for screens)
-        """Edit a text in the user's editor and return it. Raises UsageError: no editor can be opened here."""
+        """Edit a text in the user's editor and return it. Raises UsageError: no editor can be
+        opened here.
+        """
         raise UsageError(
             "This front end cannot open an editor.",
             "Edit the file itself: ouro reads it again with your next message.",
@@ -90,10 +96,13 @@ class FrontEnd(Protocol):
         """Send a message to the agent as if the user had typed it."""
 
     async def run(self, events: AsyncGenerator[Event, None]) -> None:
-        """Show events like a turn, which the user can interrupt. Raises UsageError if something is running."""
+        """Show events like a turn, which the user can interrupt. Raises UsageError if something is
+        running.
+        """
 
     async def browse(self, page: Page) -> bool:  # noqa: ARG002 (for screens)
-        """Open a tab of the memory browser (`notes` …), or `context`: the list of what is sent, to drop and restore.
+        """Open a tab of the memory browser (`notes` …), or `context`: the list of what is sent, to
+        drop and restore.
 
         Returns whether there is a screen for it.
         """
@@ -110,9 +119,14 @@ class FrontEnd(Protocol):
 
 
 async def review_draft(
-    front_end: FrontEnd, question: str, choices: Sequence[Choice], draft: str, shown: Callable[[str], str]
+    front_end: FrontEnd,
+    question: str,
+    choices: Sequence[Choice],
+    draft: str,
+    shown: Callable[[str], str],
 ) -> tuple[str, str]:
-    """Show a draft of a model, let the user edit it as often as they want, and ask what to do with it.
+    """Show a draft of a model, let the user edit it as often as they want, and ask what to do with
+    it.
 
     Args:
         shown: returns the draft as Markdown. Raises UsageError if it is not valid; then the previous draft stays.
@@ -120,7 +134,11 @@ async def review_draft(
     Returns:
         The draft, and the value of the choice; empty if the user discards the draft.
     """
-    choices = [*choices, Choice("edit", "Edit it first"), Choice("", "Discard it", "nothing changes")]
+    choices = [
+        *choices,
+        Choice("edit", "Edit it first"),
+        Choice("", "Discard it", "nothing changes"),
+    ]
     while True:
         front_end.show(shown(draft))
         chosen = await front_end.choose(question, choices) or ""
@@ -137,4 +155,6 @@ async def review_draft(
 def choice_line(choice: Choice, current: str) -> str:
     """A choice on one line, for front ends without a screen."""
     detail = f" — {choice.detail}" if choice.detail else ""
-    return one_line(f"{choice.label}{' (in use)' if current and choice.value == current else ''}{detail}")
+    return one_line(
+        f"{choice.label}{' (in use)' if current and choice.value == current else ''}{detail}"
+    )

@@ -1,4 +1,6 @@
-"""Hooks: list them with their last runs, and try one. Checks: corrections of the user that a program enforces."""
+"""Hooks: list them with their last runs, and try one. Checks: corrections of the user that a
+program enforces.
+"""
 
 from __future__ import annotations
 
@@ -80,10 +82,19 @@ async def hooks(context: ActionContext) -> Answer:
             used = f"ran {plural(len(results), 'time')}"
         what = f"{hook.event}{f' ({hook.matcher})' if hook.matcher else ''}"
         rows.append((what, CodeSpan(hook.label), hook.place, used))
-        data.append({
-            "event": hook.event, "matcher": hook.matcher, "command": hook.command, "url": hook.url,
-            "timeout_seconds": hook.seconds, "file": hook.place, "runs": len(results), "refused": refused, "check": own,
-        })  # fmt: skip
+        data.append(
+            {
+                "event": hook.event,
+                "matcher": hook.matcher,
+                "command": hook.command,
+                "url": hook.url,
+                "timeout_seconds": hook.seconds,
+                "file": hook.place,
+                "runs": len(results),
+                "refused": refused,
+                "check": own,
+            }
+        )
     view: View = table(rows) or [line(NONE)]
     if runs:
         view += [Title("Last runs"), *table(map(_run_row, runs[-SHOWN_RUNS:]))]
@@ -104,7 +115,14 @@ async def test(context: ActionContext, event: str, tool: str, input_json: str) -
         data: dict[str, Any] = {"session_id": session.id, "cwd": str(session.cwd)}
         if event in ("before-tool", "after-tool"):
             known = session.turn.commands.tools.tools.get(tool)
-            target = next((str(given[key]) for key in ("file_path", "path", "command", "url") if given.get(key)), "")
+            target = next(
+                (
+                    str(given[key])
+                    for key in ("file_path", "path", "command", "url")
+                    if given.get(key)
+                ),
+                "",
+            )
             effect = known.effect if known else "none"
             data |= tool_data(tool, effect, given, (target,) if target else (), session.cwd)
             if event == "after-tool":
@@ -115,7 +133,9 @@ async def test(context: ActionContext, event: str, tool: str, input_json: str) -
         outcome = await runner.run(event, data, names if "tool" in event else ())
         runs = tuple(runner.runs)[before:]
     if not runs:
-        return Answer([], [line(f"No hook runs at {event}{f' of {tool}' if 'tool' in event else ''}.")], 1)
+        return Answer(
+            [], [line(f"No hook runs at {event}{f' of {tool}' if 'tool' in event else ''}.")], 1
+        )
     view: View = [item for run in runs for item in _run_details(run)]
     view.append(line(f"Together: {outcome.verdict or 'nothing decided'}. {outcome.reason}".strip()))
     return Answer([_data(run) for run in runs], view, int(any(run.failure for run in runs)))
@@ -131,19 +151,31 @@ async def check(context: SessionContext, correction: str) -> None:
     if correction == "remove":
         raise UsageError("Usage: /check remove N. /hooks lists the checks.")
     if verb.startswith("mem_"):
-        correction = (await context.memory(lambda memory: long_term.find_entry(memory.editor, correction))).text
+        correction = (
+            await context.memory(lambda memory: long_term.find_entry(memory.editor, correction))
+        ).text
     context.say("The model writes a draft …")
-    calls = (one_line(f"{call.name} {json.dumps(dict(call.arguments))}", 300) for call in _last_calls(session))
+    calls = (
+        one_line(f"{call.name} {json.dumps(dict(call.arguments))}", 300)
+        for call in _last_calls(session)
+    )
     shown = "\n".join(calls) or "none"
-    asked = f"The correction: {correction}\n\nCalls of the agent, as data:\n<calls>\n{shown}\n</calls>"
+    asked = (
+        f"The correction: {correction}\n\nCalls of the agent, as data:\n<calls>\n{shown}\n</calls>"
+    )
     reader = "jq" if shutil.which("jq") else "python3 -c"
     messages = [system(INSTRUCTIONS.replace("{reader}", reader)), user(asked)]
-    answer = await ask_and_record(session.model_source.current(), session.transcript, "check", messages)
+    answer = await ask_and_record(
+        session.model_source.current(), session.transcript, "check", messages
+    )
     draft = _text_of(_parse_check(answer, correction))
     draft, chosen = await review_draft(
         context.front_end,
         "Make this a check?",
-        [Choice("project", "Enforce it in this project"), Choice("everywhere", "Enforce it in all projects")],
+        [
+            Choice("project", "Enforce it in this project"),
+            Choice("everywhere", "Enforce it in all projects"),
+        ],
         draft,
         lambda text: as_markdown(_draft_view(session, _parse_check(text, correction))),
     )
@@ -152,7 +184,10 @@ async def check(context: SessionContext, correction: str) -> None:
         return
     add = methodcaller("add", _parse_check(draft, correction), chosen == "everywhere")
     saved: Check = await asyncio.to_thread(hooks.change_checks, add)
-    context.say(f"Check {saved.number} holds from now on. /hooks counts what it refuses; /check remove ends it.")
+    context.say(
+        f"Check {saved.number} holds from now on. /hooks counts what it refuses; /check remove"
+        " ends it."
+    )
 
 
 def _parse_check(text: str, correction: str) -> Check:
@@ -161,15 +196,21 @@ def _parse_check(text: str, correction: str) -> Check:
     with suppress(ValueError, RecursionError):
         given = json.loads(text[text.find("{") : text.rfind("}") + 1])
     if reason := given.get("none"):
-        raise UsageError(f"The model says that no program can check this: {one_line(str(reason), 300)}")
+        raise UsageError(
+            f"The model says that no program can check this: {one_line(str(reason), 300)}"
+        )
     try:
         check = msgspec.convert({**given, "text": one_line(clean(correction), 300)}, Check)
         if check.rule:
             parse_rule(check.rule)
     except (msgspec.ValidationError, ConfigError) as error:
-        raise UsageError(f"The draft is not a check: {error}.", f"It was: {one_line(text, 200)}") from error
+        raise UsageError(
+            f"The draft is not a check: {error}.", f"It was: {one_line(text, 200)}"
+        ) from error
     if bool(check.rule) == bool(check.command):
-        raise UsageError("The draft needs a `rule` or a `command`, not both.", f"It was: {one_line(text, 200)}")
+        raise UsageError(
+            "The draft needs a `rule` or a `command`, not both.", f"It was: {one_line(text, 200)}"
+        )
     return check
 
 
@@ -182,21 +223,36 @@ def _text_of(check: Check) -> str:
 def _draft_view(session: Session, check: Check) -> View:
     view: View = [line(f"From: {check.text}"), Quote(_text_of(check))]
     calls = _last_calls(session)
-    refused = [title for call in calls if (title := _refused_title(session, check.rule, call))] if check.rule else []
+    refused = (
+        [title for call in calls if (title := _refused_title(session, check.rule, call))]
+        if check.rule
+        else []
+    )
     if refused:
         some = ", ".join(one_line(title, 80) for title in refused[:5])
-        view.append(line(f"It would have refused {len(refused)} of the last {len(calls)} calls: {some}"))
+        view.append(
+            line(f"It would have refused {len(refused)} of the last {len(calls)} calls: {some}")
+        )
     elif check.rule:
-        view.append(line(f"It would have refused none of the last {plural(len(calls), 'call')} of this session."))
+        view.append(
+            line(
+                f"It would have refused none of the last {plural(len(calls), 'call')} of this"
+                " session."
+            )
+        )
     return view
 
 
 def _last_calls(session: Session) -> list[ToolCall]:
-    return [call for message in session.transcript.messages() for call in message.tool_calls][-MAX_CALLS:]
+    return [call for message in session.transcript.messages() for call in message.tool_calls][
+        -MAX_CALLS:
+    ]
 
 
 def _refused_title(session: Session, rule: str, call: ToolCall) -> str:
-    """The title of the call if the rule refuses it; empty if it does not, or cannot be read any more."""
+    """The title of the call if the rule refuses it; empty if it does not, or cannot be read any
+    more.
+    """
     try:
         tool, args = session.turn.commands.tools.parse(call)
     except ToolError:
@@ -212,18 +268,33 @@ def checks_of(session: Session) -> list[Check]:
 
 def _run_row(run: HookRun) -> tuple[str, ...]:
     at = datetime.fromtimestamp(run.at).astimezone().strftime("%H:%M:%S")
-    said = run.failure or ": ".join(filter(None, (run.outcome.verdict, one_line(run.outcome.reason)))) or "done"
+    said = (
+        run.failure
+        or ": ".join(filter(None, (run.outcome.verdict, one_line(run.outcome.reason))))
+        or "done"
+    )
     return at, run.hook.event, CodeSpan(run.hook.label), f"{run.seconds:.2f} s", said
 
 
 def _run_details(run: HookRun) -> View:
     code = run.answer.exit_code
-    head = f"{run.hook.place}, {run.seconds:.2f} s, {'no exit code' if code is None else f'exit code {code}'}"
+    head = (
+        f"{run.hook.place}, {run.seconds:.2f} s,"
+        f" {'no exit code' if code is None else f'exit code {code}'}"
+    )
     texts = [text for text in (run.answer.out, run.answer.error) if text]
-    said = run.failure or (f"It says {run.outcome.verdict}: {run.outcome.reason}" if run.outcome.verdict else "")
+    said = run.failure or (
+        f"It says {run.outcome.verdict}: {run.outcome.reason}" if run.outcome.verdict else ""
+    )
     adds = f"It adds: {run.outcome.context}" if run.outcome.context else ""
-    lines = [line(text, level="warning" if run.failure else "info") for text in (said, adds) if text]
-    return [line(CodeSpan(run.hook.label), f" ({head})"), *(Quote(cut(text, 4_000)) for text in texts), *lines]
+    lines = [
+        line(text, level="warning" if run.failure else "info") for text in (said, adds) if text
+    ]
+    return [
+        line(CodeSpan(run.hook.label), f" ({head})"),
+        *(Quote(cut(text, 4_000)) for text in texts),
+        *lines,
+    ]
 
 
 def _data(run: HookRun) -> dict[str, Any]:

@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 
 _SECTIONS = {
     "Session": "resume clear fork rewind undo redo rename compact context pin copy export exit",
-    "Work": "model think plan permissions init review diff todos tasks btw mcp skills skill agents hooks check",
+    "Work": (
+        "model think plan permissions init review diff todos tasks btw mcp skills skill agents"
+        " hooks check"
+    ),
     "Memory": "memory remember forget",
 }
 _OTHER = "ouro"
@@ -38,17 +41,27 @@ def help_text(session: Session | None, keys: KeySections) -> str:
     section_of = {name: title for title, names in _SECTIONS.items() for name in names.split()}
     sections: dict[str, list[tuple[str, str]]] = {title: [] for title in (*_SECTIONS, _OTHER)}
     for command in COMMANDS:
-        sections[section_of.get(command.name, _OTHER)].append((f"/{command.name}", escape(command.help)))
-    sections["Your commands"] = [(f"/{command.name}", escape(command.help)) for command in custom_commands(session)]
+        sections[section_of.get(command.name, _OTHER)].append(
+            (f"/{command.name}", escape(command.help))
+        )
+    sections["Your commands"] = [
+        (f"/{command.name}", escape(command.help)) for command in custom_commands(session)
+    ]
     parts = [_table(title, rows) for title, rows in sections.items() if rows]
     parts.append(f"{code('/help memory')} shows more of one, with an example.")
-    parts += [_table(title, rows) for title, rows in (("At the start of a message", TRIGGERS), *keys) if rows]
+    parts += [
+        _table(title, rows)
+        for title, rows in (("At the start of a message", TRIGGERS), *keys)
+        if rows
+    ]
     return "\n\n".join(parts)
 
 
 def _table(title: str, rows: Iterable[tuple[str, str]]) -> str:
     cells = ((code(name).replace("|", r"\|"), what) for name, what in rows)
-    return "\n".join((f"| {title} | |", "|---|---|", *(f"| {name} | {what} |" for name, what in cells)))
+    return "\n".join(
+        (f"| {title} | |", "|---|---|", *(f"| {name} | {what} |" for name, what in cells))
+    )
 
 
 async def show_help(context: SessionContext, command: str) -> Answer:
@@ -60,7 +73,11 @@ async def show_help(context: SessionContext, command: str) -> Answer:
 def _command_text(session: Session, word: str) -> str:
     if command := find_command(word):
         example = f"\n\nFor example: {code(f'/{command.examples[0]}')}" if command.examples else ""
-        aliases = f" Also: {', '.join(code(f'/{name}') for name in command.aliases)}" if command.aliases else ""
+        aliases = (
+            f" Also: {', '.join(code(f'/{name}') for name in command.aliases)}"
+            if command.aliases
+            else ""
+        )
         rows = {f"/{action.name}": escape(action.help) for action in actions_of(command).values()}
         actions = f"\n\n{_table('Actions', rows.items())}" if rows else ""
         return f"{code(command.usage)} {command.help}.{aliases}{example}{actions}"
@@ -93,12 +110,16 @@ async def theme(context: SessionContext, name: str) -> None:
 
 async def feedback(context: SessionContext) -> Answer:
     known = (
-        f"ouro {__version__}, Python {platform.python_version()}, {platform.system()} {platform.release()}",
+        (
+            f"ouro {__version__}, Python {platform.python_version()}, {platform.system()}"
+            f" {platform.release()}"
+        ),
         f"terminal {os.environ.get('TERM_PROGRAM') or os.environ.get('TERM', 'unknown')}",
         f"model {context.session.status().model}",
     )
     text = (
-        "ouro sends nothing automatically. A report helps most with what you did, what you expected, what came, "
-        f"these lines, and the end of {code(str(get_log_path()))}:\n\n{block(chr(10).join(known))}"
+        "ouro sends nothing automatically. A report helps most with what you did, what you"
+        " expected, what came, these lines, and the end of"
+        f" {code(str(get_log_path()))}:\n\n{block(chr(10).join(known))}"
     )
     return Answer(known, [Markdown(text)])

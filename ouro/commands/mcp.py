@@ -30,18 +30,36 @@ async def list_servers(context: ActionContext) -> Answer:
         for server in servers.servers.values():
             tools = server.known_tools
             tokens = sum(mcp.tokens_of(tool.spec(server.name)) for tool in tools)
-            rows.append((
-                CodeSpan(server.name), _state(context, server), _where(server.settings),
-                f"{plural(len(tools), 'tool')}, about {plural(tokens, 'token')}" if tools else "",
-                f"{server.listing.latency * 1000:.0f} ms" if server.state == "ready" else "",
-            ))  # fmt: skip
-            value.append({
-                "name": server.name, "state": _state(context, server), "problem": server.problem,
-                "where": _where(server.settings), "tools": len(tools), "tokens": tokens,
-            })  # fmt: skip
+            rows.append(
+                (
+                    CodeSpan(server.name),
+                    _state(context, server),
+                    _where(server.settings),
+                    (
+                        f"{plural(len(tools), 'tool')}, about {plural(tokens, 'token')}"
+                        if tools
+                        else ""
+                    ),
+                    f"{server.listing.latency * 1000:.0f} ms" if server.state == "ready" else "",
+                )
+            )
+            value.append(
+                {
+                    "name": server.name,
+                    "state": _state(context, server),
+                    "problem": server.problem,
+                    "where": _where(server.settings),
+                    "tools": len(tools),
+                    "tokens": tokens,
+                }
+            )
         if not rows:
             return Answer([], [line(f"There are no MCP servers. {ADD_ONE}")])
-        problems = [line(f"{server.name}: {server.problem}") for server in servers.servers.values() if server.problem]
+        problems = [
+            line(f"{server.name}: {server.problem}")
+            for server in servers.servers.values()
+            if server.problem
+        ]
         return Answer(value, [*table(rows), *problems])
 
 
@@ -77,7 +95,9 @@ async def approve(context: ActionContext, server: str, yes: bool) -> Answer:
         found = await servers.ready(_find_server(servers, server).name)
         changed = found.unapproved()
         if not changed:
-            return Answer([], [line(f"{server} has changed nothing since its tools were approved.")])
+            return Answer(
+                [], [line(f"{server} has changed nothing since its tools were approved.")]
+            )
         known = found.approved or {}
         for tool in changed:
             word = "changed" if tool.name in known else "new"
@@ -87,7 +107,10 @@ async def approve(context: ActionContext, server: str, yes: bool) -> Answer:
         if not await confirm(context, question, "Yes, use them", assume_yes=yes):
             return Answer([], [line("They are not used.")])
         found.approve(changed)
-        return Answer([tool.name for tool in changed], [line(f"Approved {plural(len(changed), 'tool')} of {server}.")])
+        return Answer(
+            [tool.name for tool in changed],
+            [line(f"Approved {plural(len(changed), 'tool')} of {server}.")],
+        )
 
 
 async def add(_context: ShellContext, name: str, command: list[str], **options: Any) -> Answer:
@@ -105,12 +128,19 @@ async def add(_context: ShellContext, name: str, command: list[str], **options: 
     mcp.check_server(name, server)
     unused = ("sse", "header") if command else ("env",)
     if other := next((flag for flag in unused if options[flag]), None):
-        raise UsageError(f"--{other} has no effect for {'a command' if command else 'an address'}.", "Leave it out.")
+        raise UsageError(
+            f"--{other} has no effect for {'a command' if command else 'an address'}.",
+            "Leave it out.",
+        )
     known, _off = mcp.read_registry()
     if name in known and not options["force"]:
         raise UsageError(f"There is an MCP server {name} already.", "Overwrite it with --force.")
-    mcp.change_registry(lambda registry: registry["mcpServers"].update({name: mcp.to_entry(server)}))
-    return Answer(name, [line(f"Added {name}: {_where(server)}. Try it: ", CommandText(f"mcp test {name}"))])
+    mcp.change_registry(
+        lambda registry: registry["mcpServers"].update({name: mcp.to_entry(server)})
+    )
+    return Answer(
+        name, [line(f"Added {name}: {_where(server)}. Try it: ", CommandText(f"mcp test {name}"))]
+    )
 
 
 async def remove(_context: ShellContext, name: str) -> Answer:
@@ -123,20 +153,29 @@ async def remove(_context: ShellContext, name: str) -> Answer:
 
 
 async def import_servers(context: ShellContext, every: bool) -> Answer:
-    found, problems = await asyncio.to_thread(mcp.foreign_servers, find_root(context.cwd), Path.home())
+    found, problems = await asyncio.to_thread(
+        mcp.foreign_servers, find_root(context.cwd), Path.home()
+    )
     for problem in problems:
         context.say(problem, "warning")
     known, _off = mcp.read_registry()
     new = {name: place for name, place in found.items() if name not in known}
     if not new:
-        return Answer([], [line(f"Nothing to import: {plural(len(found), 'server')} found, all known.")])
+        return Answer(
+            [], [line(f"Nothing to import: {plural(len(found), 'server')} found, all known.")]
+        )
     chosen: list[str] = list(new)
     if not every:
-        choices = [Choice(name, f"{name}: {_where(server)}", source) for name, (server, source) in new.items()]
+        choices = [
+            Choice(name, f"{name}: {_where(server)}", source)
+            for name, (server, source) in new.items()
+        ]
         chosen = list(await context.choose_many("Which servers?", choices))
     entries = {name: mcp.to_entry(new[name][0]) for name in chosen}
     mcp.change_registry(lambda registry: registry["mcpServers"].update(entries))
-    return Answer(chosen, [line(f"Imported {plural(len(chosen), 'server')}: {', '.join(chosen) or 'none'}.")])
+    return Answer(
+        chosen, [line(f"Imported {plural(len(chosen), 'server')}: {', '.join(chosen) or 'none'}.")]
+    )
 
 
 async def login(context: ShellContext, server: str) -> Answer:
@@ -158,7 +197,9 @@ async def logout(context: ShellContext, server: str) -> Answer:
     async with context.servers() as servers:
         found = _find_server(servers, server)
         had = await asyncio.to_thread(mcp.Tokens(found.settings.url).delete)
-        return Answer(had, [line(f"Logged out of {server}." if had else f"There was no login to {server}.")])
+        return Answer(
+            had, [line(f"Logged out of {server}." if had else f"There was no login to {server}.")]
+        )
 
 
 async def _switch(on: bool, context: ActionContext, what: str) -> Answer:
@@ -171,12 +212,17 @@ async def _switch(on: bool, context: ActionContext, what: str) -> Answer:
     async with context.servers() as servers:
         found = _find_server(servers, name)
         if tool and tool not in {known.name for known in found.known_tools}:
-            raise UsageError(f"{name} has no tool `{one_line(tool, 60)}`.", commands=(f"mcp show {name}",))
+            raise UsageError(
+                f"{name} has no tool `{one_line(tool, 60)}`.", commands=(f"mcp show {name}",)
+            )
         mcp.change_registry(change)
         if context.session is not None:
             await servers.switch(what, on=on)
     word = "on" if on else "off"
-    return Answer(what, [line(f"{what} is {word}. The list of tools in requests changes with the next session.")])
+    return Answer(
+        what,
+        [line(f"{what} is {word}. The list of tools in requests changes with the next session.")],
+    )
 
 
 turn_on, turn_off = partial(_switch, True), partial(_switch, False)
@@ -189,14 +235,25 @@ def _describe_server(context: ActionContext, server: mcp.McpServer) -> Answer:
     for tool in tools:
         tokens = mcp.tokens_of(tool.spec(server.name))
         is_off = server.is_off(tool.name)
-        known = {"off": is_off, "changed": tool.name in unapproved, "read-only": tool.read_only,
-                 "destructive": tool.destructive, "wrong schema": tool.problem}  # fmt: skip
+        known = {
+            "off": is_off,
+            "changed": tool.name in unapproved,
+            "read-only": tool.read_only,
+            "destructive": tool.destructive,
+            "wrong schema": tool.problem,
+        }
         marks = [word for word, is_so in known.items() if is_so]
-        rows.append((
-            CodeSpan(one_line(tool.name, 60)), f"{tokens:,} tokens", ", ".join(marks),
-            one_line(tool.text, _MAX_DESCRIPTION),
-        ))  # fmt: skip
-        value.append({"name": tool.name, "tokens": tokens, "marks": marks, "description": tool.text})
+        rows.append(
+            (
+                CodeSpan(one_line(tool.name, 60)),
+                f"{tokens:,} tokens",
+                ", ".join(marks),
+                one_line(tool.text, _MAX_DESCRIPTION),
+            )
+        )
+        value.append(
+            {"name": tool.name, "tokens": tokens, "marks": marks, "description": tool.text}
+        )
     head = f"{server.name}: {_state(context, server)}, {_where(server.settings)}"
     protocol = f"protocol {listing.protocol}" if listing.protocol else ""
     about = ", ".join(filter(None, (one_line(listing.version, 60), protocol)))
@@ -204,9 +261,21 @@ def _describe_server(context: ActionContext, server: mcp.McpServer) -> Answer:
     instructions = f"It says: {one_line(listing.instructions, 400)}" if listing.instructions else ""
     view += [line(text) for text in (about, server.problem, instructions) if text]
     view += table(rows)
-    others = {"Resources": [item.uri for item in listing.resources], "Prompts": [item.name for item in listing.prompts]}
-    view += [line(f"{what}: {one_line(', '.join(names), 400)}") for what, names in others.items() if names]
-    state = {"name": server.name, "state": server.state, "version": listing.version, "protocol": listing.protocol}
+    others = {
+        "Resources": [item.uri for item in listing.resources],
+        "Prompts": [item.name for item in listing.prompts],
+    }
+    view += [
+        line(f"{what}: {one_line(', '.join(names), 400)}")
+        for what, names in others.items()
+        if names
+    ]
+    state = {
+        "name": server.name,
+        "state": server.state,
+        "version": listing.version,
+        "protocol": listing.protocol,
+    }
     return Answer({**state, "problem": server.problem, "tools": value}, view)
 
 
@@ -219,7 +288,9 @@ def _find_server(servers: mcp.McpServers, name: str) -> mcp.McpServer:
 
 
 def _state(context: ActionContext, server: mcp.McpServer) -> str:
-    """The state of a server; on the command line only `on` or `off`, because no server is connected."""
+    """The state of a server; on the command line only `on` or `off`, because no server is
+    connected.
+    """
     names = {"login": "needs a login", "waiting": "starting"}
     if context.session is None and server.state in ("waiting", "starting"):
         return "on"

@@ -1,4 +1,6 @@
-"""`ouro mcp serve`: ouro's memory for other agents, as an MCP server on stdio. It runs in a separate process."""
+"""`ouro mcp serve`: ouro's memory for other agents, as an MCP server on stdio. It runs in a
+separate process.
+"""
 
 from __future__ import annotations
 
@@ -39,8 +41,8 @@ async def serve(context: ShellContext) -> None:
 class MemoryServer(MCPServer):
     """Serves the user's memory, and that of the repository if it is trusted.
 
-    Each method reads the present files, because ouro sessions may be open at the same time. An error is sent to the
-    client as an answer, and the server continues.
+    Each method reads the present files, because ouro sessions may be open at the same time. An
+    error is sent to the client as an answer, and the server continues.
     """
 
     def __init__(self, context: ShellContext) -> None:
@@ -55,7 +57,9 @@ class MemoryServer(MCPServer):
         self._context = context
         for tool in (self.memory_search, self.memory_read, self.memory_remember):
             self.add_tool(tool, structured_output=False)
-        self.resource("memory://{+entry}", name="memory", mime_type="text/markdown")(self.memory_read)
+        self.resource("memory://{+entry}", name="memory", mime_type="text/markdown")(
+            self.memory_read
+        )
 
     async def list_resources(self) -> list[ListedResource]:
         def work(memory: MemoryAccess) -> list[tuple[str, str]]:
@@ -71,7 +75,9 @@ class MemoryServer(MCPServer):
 
         found, hidden = await self._context.memory(work), await self._unapproved()
         return [
-            ListedResource(uri=f"memory://{name}", name=name, description=title, mime_type="text/markdown")
+            ListedResource(
+                uri=f"memory://{name}", name=name, description=title, mime_type="text/markdown"
+            )
             for name, title in found
             if name not in hidden
         ]
@@ -90,37 +96,64 @@ class MemoryServer(MCPServer):
 
     async def memory_read(
         self,
-        entry: Annotated[str, Field(description="An id from memory_search, or a core file such as user/facts.md.")],
+        entry: Annotated[
+            str,
+            Field(description="An id from memory_search, or a core file such as user/facts.md."),
+        ],
     ) -> str:
         """Read a note with its history, a core file, or, with an empty entry, all of core memory."""
         with _errors_for_the_client():
             answer = await memory_notes.show(self._context, entry)
             names = _names_in(answer.value)
-            hidden = names & await self._unapproved()  # after the text was read: it may change meanwhile
+            hidden = (
+                names & await self._unapproved()
+            )  # after the text was read: it may change meanwhile
             if hidden and entry:
-                raise UsageError(f"{entry} has a change that is not approved yet.", "The user approves it in ouro.")
+                raise UsageError(
+                    f"{entry} has a change that is not approved yet.",
+                    "The user approves it in ouro.",
+                )
             if hidden:
-                shown = {name: await memory_notes.show(self._context, name) for name in sorted(names - hidden)}
-                return clean("\n\n".join(f"{name}\n{as_text(file.view)}" for name, file in shown.items()))
+                shown = {
+                    name: await memory_notes.show(self._context, name)
+                    for name in sorted(names - hidden)
+                }
+                return clean(
+                    "\n\n".join(f"{name}\n{as_text(file.view)}" for name, file in shown.items())
+                )
         return clean(as_text(answer.view))
 
     async def _unapproved(self) -> set[str]:
         """The core files, and the ids of the notes, with a change that the user has not approved."""
 
         def work(memory: MemoryAccess) -> set[str]:
-            core = {f"{scope.scope}/{name}" for scope in memory.editor.scopes for name in scope.untrusted}
-            return core | {note.id for note in long_term.note_entries(memory.editor) if "unconfirmed" in note.badges}
+            core = {
+                f"{scope.scope}/{name}"
+                for scope in memory.editor.scopes
+                for name in scope.untrusted
+            }
+            return core | {
+                note.id
+                for note in long_term.note_entries(memory.editor)
+                if "unconfirmed" in note.badges
+            }
 
         return await self._context.memory(work)
 
     async def memory_remember(
         self,
-        text: Annotated[str, Field(min_length=1, description="One fact, preference or decision, in a sentence.")],
+        text: Annotated[
+            str, Field(min_length=1, description="One fact, preference or decision, in a sentence.")
+        ],
         context: Context,
     ) -> str:
-        """Ask for something to be remembered. The user approves it in ouro, unless they allow this program."""
+        """Ask for something to be remembered. The user approves it in ouro, unless they allow this
+        program.
+        """
         params = context.session.client_params
-        client = one_line(params.client_info.name, MAX_CLIENT) if params else "unknown"  # the name the client reports
+        client = (
+            one_line(params.client_info.name, MAX_CLIENT) if params else "unknown"
+        )  # the name the client reports
         is_allowed = client in self._context.folder.settings.mcp.remember
 
         def work(memory: MemoryAccess) -> long_term.ProposedText:
@@ -129,7 +162,9 @@ class MemoryServer(MCPServer):
         with _errors_for_the_client():
             done = await self._context.memory(work)
         return {
-            "pending": f"Waiting for approval in ouro: {done.place} (`ouro memory accept {done.id}`).",
+            "pending": (
+                f"Waiting for approval in ouro: {done.place} (`ouro memory accept {done.id}`)."
+            ),
             "kept": f"Remembered in {done.place}.",
             "known": f"Already remembered: {done.place}.",
         }[done.state]
@@ -149,11 +184,16 @@ def _names_in(found: Any) -> set[str]:
         entries = (found.entry, *found.chain)
         named = {name for entry in entries for name in (entry.id, f"{entry.scope}/{entry.file}")}
         return named | {link.note_id for link in found.links}
-    return {f"{file['scope']}/{file['name']}" for file in (found if isinstance(found, list) else [found])}
+    return {
+        f"{file['scope']}/{file['name']}"
+        for file in (found if isinstance(found, list) else [found])
+    }
 
 
 def _quoted(number: int, hit: dict[str, object]) -> str:
-    """A hit as quoted data, with id and source: every line is marked, so that the model does not read instructions."""
+    """A hit as quoted data, with id and source: every line is marked, so that the model does not
+    read instructions.
+    """
     text = clean(str(hit["text"]))[:MAX_TEXT]
     lines = [f"   > {line}" for line in text.splitlines()]
     badges = hit["badges"]

@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING
 
 from ouro.commands.action import ActionContext, Answer, MemoryAccess, confirm, undo_hint
 from ouro.commands.memory_transfer import diff_with_agent
-from ouro.commands.render import CodeSpan, CommandText, Quote, Title, View, changed_lines, columns, line, table
+from ouro.commands.render import (
+    CodeSpan,
+    CommandText,
+    Quote,
+    Title,
+    View,
+    changed_lines,
+    columns,
+    line,
+    table,
+)
 from ouro.display import Choice
 from ouro.errors import SessionNotFound, UsageError
 from ouro.memory import long_term
@@ -28,20 +38,31 @@ _WRITERS = {"agent": "the agent", "person": "you", "consolidation": "a model"}
 async def log(context: ActionContext, file: str, limit: int) -> Answer:
     found = await context.memory(lambda memory: memory.timeline.log(limit, file))
     rows = [
-        (CodeSpan(entry.commit.id[:7]), entry.scope, *_origin(entry.commit), one_line(entry.commit.subject, 200))
+        (
+            CodeSpan(entry.commit.id[:7]),
+            entry.scope,
+            *_origin(entry.commit),
+            one_line(entry.commit.subject, 200),
+        )
         for entry in found
     ]
     empty = line(f"There are no commits{f' of {file}' if file else ''} yet.", level="error")
     return Answer(found, table(rows) or [empty], 0 if found else 1)
 
 
-async def diff(context: ActionContext, commits: Sequence[str], since: str, agent: str = "") -> Answer:
+async def diff(
+    context: ActionContext, commits: Sequence[str], since: str, agent: str = ""
+) -> Answer:
     if agent:
         return await diff_with_agent(context, agent)
     if commits[:1] == ["since"]:
         commits, since = [], " ".join(commits[1:])
     if len(commits) > 2:
-        raise UsageError(f"{plural(len(commits), 'commit')} are too many.", "Name one or two.", ["memory diff 3f2a91c"])
+        raise UsageError(
+            f"{plural(len(commits), 'commit')} are too many.",
+            "Name one or two.",
+            ["memory diff 3f2a91c"],
+        )
 
     def work(memory: MemoryAccess) -> Sequence[MemoryDiff]:
         if since:
@@ -69,11 +90,18 @@ async def blame(context: ActionContext, file: str, number: int) -> Answer | None
     def work(memory: MemoryAccess) -> Answer | Commit:
         found = memory.timeline.blame(file)
         if not number:
-            rows = [(f"{row.number:>4}", row.commit.id[:7], *_origin(row.commit), row.text) for row in found.lines]
+            rows = [
+                (f"{row.number:>4}", row.commit.id[:7], *_origin(row.commit), row.text)
+                for row in found.lines
+            ]
             how = line("The turn that a line came from: ", CommandText(f"memory blame {file} LINE"))
-            return Answer(found, [Title(f"{found.scope}/{found.name}"), Quote("\n".join(columns(rows))), how])
+            return Answer(
+                found, [Title(f"{found.scope}/{found.name}"), Quote("\n".join(columns(rows))), how]
+            )
         if not 0 < number <= len(found.lines):
-            raise UsageError(f"There is no line {number}: {found.name} has {plural(len(found.lines), 'line')}.")
+            raise UsageError(
+                f"There is no line {number}: {found.name} has {plural(len(found.lines), 'line')}."
+            )
         return memory.timeline.origin_of(file, found.lines[number - 1])
 
     result = await context.memory(work)
@@ -95,25 +123,36 @@ async def evidence(context: ActionContext, what: str) -> Answer | None:
 
 async def why(context: ActionContext, turn: int, session: str) -> Answer | None:
     catalog = context.catalog
-    session_id = context.session.id if context.session and not session else (await catalog.find(session or "latest")).id
+    session_id = (
+        context.session.id
+        if context.session and not session
+        else (await catalog.find(session or "latest")).id
+    )
     try:
         found = await catalog.turn(session_id, turn)
     except SessionNotFound as error:
-        raise UsageError("There is no turn in this session yet.", commands=["memory why --session latest"]) from error
+        raise UsageError(
+            "There is no turn in this session yet.", commands=["memory why --session latest"]
+        ) from error
 
     def work(memory: MemoryAccess) -> tuple[dict[str, int], Mapping[str, str]]:
         texts = memory.editor.notebook.texts([item.id for item in found.recalled])
         return _core_tokens(memory.timeline, found.began_with), texts
 
     core, texts = await context.memory(work)
-    answer = Answer({"turn": found, "core": core, "notes": texts}, _reasons_view(found, core, texts))
+    answer = Answer(
+        {"turn": found, "core": core, "notes": texts}, _reasons_view(found, core, texts)
+    )
     return await _offer_to_open(context, found, answer) if turn else answer
 
 
 async def undo(context: ActionContext, words: Sequence[str], hunk: int, yes: bool) -> Answer:
     rest = [word for word in words if word not in ("hunk", "yes")]
     if len(rest) > 2 or not all(word.isdigit() for word in rest[1:]):
-        raise UsageError(f"`{' '.join(words)}` is not a commit and a hunk.", commands=["memory undo 3f2a91c hunk 2"])
+        raise UsageError(
+            f"`{' '.join(words)}` is not a commit and a hunk.",
+            commands=["memory undo 3f2a91c hunk 2"],
+        )
     commit, hunk = rest[0] if rest else "last", int(rest[1]) if rest[1:] else hunk
     planned = await context.memory(lambda memory: memory.timeline.plan_undo(commit, hunk))
     if not planned.edits:
@@ -127,26 +166,39 @@ async def undo(context: ActionContext, words: Sequence[str], hunk: int, yes: boo
 
     def work(memory: MemoryAccess) -> Answer:
         done = memory.editor.undo(planned.commit.id, hunk)
-        what = f"Undone{f': hunk {hunk} of' if hunk else ':'} {long_term.describe_commits(done.commits)}"
-        return Answer(done, [line(what), *_conflict_lines(done.conflicts), *undo_hint(context, done.commit)])
+        what = (
+            f"Undone{f': hunk {hunk} of' if hunk else ':'}"
+            f" {long_term.describe_commits(done.commits)}"
+        )
+        return Answer(
+            done, [line(what), *_conflict_lines(done.conflicts), *undo_hint(context, done.commit)]
+        )
 
     return await context.memory(work)
 
 
 async def show_at(context: ActionContext, when: Sequence[str]) -> Answer:
-    """Memory as it was on a date: all of it, one file or note (`show`), or what has some words (`search`)."""
+    """Memory as it was on a date: all of it, one file or note (`show`), or what has some words
+    (`search`).
+    """
     words = " ".join(when).split()
     is_long = words[0].isdigit() and len(words) > 1  # `3 days ago`
     size = (3 if words[2:3] == ["ago"] else 2) if is_long else 1
     date, rest = " ".join(words[:size]), words[size:]
     if rest[:1] == ["search"]:
-        hits = await context.memory(lambda memory: memory.timeline.search_at(date, " ".join(rest[1:])))
-        rows = [(CodeSpan(f"{hit.scope}/{hit.name}"), one_line(hit.text, _MAX_WORDS)) for hit in hits]
+        hits = await context.memory(
+            lambda memory: memory.timeline.search_at(date, " ".join(rest[1:]))
+        )
+        rows = [
+            (CodeSpan(f"{hit.scope}/{hit.name}"), one_line(hit.text, _MAX_WORDS)) for hit in hits
+        ]
         return Answer(hits, table(rows) or [line("No matches.")], 0 if hits else 1)
     file = " ".join(rest[1:] if rest[:1] == ["show"] else rest)
     found = await context.memory(lambda memory: memory.timeline.as_of(date, file))
     if not found:
-        return Answer(found, [line(f"{file or 'Memory'} did not exist yet: {date}.", level="error")], 1)
+        return Answer(
+            found, [line(f"{file or 'Memory'} did not exist yet: {date}.", level="error")], 1
+        )
     view: View = []
     for scope in dict.fromkeys(old.scope for old in found):
         own = [old for old in found if old.scope == scope]
@@ -156,7 +208,10 @@ async def show_at(context: ActionContext, when: Sequence[str]) -> Answer:
         for old in own:
             if old not in notes:
                 view += [line(CodeSpan(old.name)), Quote(old.text, "markdown")]
-        view += table((CodeSpan(old.name.removesuffix(".md")), one_line(old.note_text, _MAX_WORDS)) for old in notes)
+        view += table(
+            (CodeSpan(old.name.removesuffix(".md")), one_line(old.note_text, _MAX_WORDS))
+            for old in notes
+        )
     return Answer(found, view)
 
 
@@ -168,14 +223,21 @@ async def _show_turn(context: ActionContext, commit: Commit) -> Answer | None:
     catalog = context.catalog
     found = await catalog.turn(source.session, source.turn, source.message)
     at, title = local_time(found.at), found.title or found.session_id[:8]
-    view: View = [line(f"Turn {found.turn} (message {found.number}) of ", CodeSpan(title), f", {at}")]
+    view: View = [
+        line(f"Turn {found.turn} (message {found.number}) of ", CodeSpan(title), f", {at}")
+    ]
     if found.is_left:
         view.append(line("It is on a branch that a rewind left.", level="warning"))
-    view += [line(f"{'You' if role == 'user' else 'ouro'}: {one_line(text, _MAX_WORDS)}") for role, text in found.words]
+    view += [
+        line(f"{'You' if role == 'user' else 'ouro'}: {one_line(text, _MAX_WORDS)}")
+        for role, text in found.words
+    ]
     return await _offer_to_open(context, found, Answer(found, [*view, *_opening(found)]))
 
 
-async def _offer_to_open(context: ActionContext, found: TurnEvidence, answer: Answer) -> Answer | None:
+async def _offer_to_open(
+    context: ActionContext, found: TurnEvidence, answer: Answer
+) -> Answer | None:
     """In a session: show the answer, then offer to go to the turn."""
     if context.session is None:
         return answer
@@ -183,11 +245,16 @@ async def _offer_to_open(context: ActionContext, found: TurnEvidence, answer: An
     is_here = found.session_id == context.session.id
     label = "Go to it in this session" if is_here else "Open that session, read-only"
     choices = [Choice("no", "Stay here"), Choice("open", label)]
-    if await context.choose(f"Turn {found.turn} of {found.title or found.session_id[:8]}", choices) == "open":
+    if (
+        await context.choose(f"Turn {found.turn} of {found.title or found.session_id[:8]}", choices)
+        == "open"
+    ):
         if is_here:
             await context.front_end.go_to(found.number)
         else:
-            await context.front_end.open(OpenRequest(found.session_id, read_only=True, message=found.number))
+            await context.front_end.open(
+                OpenRequest(found.session_id, read_only=True, message=found.number)
+            )
     return None
 
 
@@ -196,7 +263,9 @@ def _opening(found: TurnEvidence) -> View:
 
 
 def _core_tokens(timeline: Timeline, versions: Mapping[str, str]) -> dict[str, int]:
-    """The core files at the start of a session, with their tokens; a version without a commit is left out."""
+    """The core files at the start of a session, with their tokens; a version without a commit is
+    left out.
+    """
     from ouro.memory.tokens import estimate
 
     found: dict[str, int] = {}
@@ -212,17 +281,25 @@ def _core_tokens(timeline: Timeline, versions: Mapping[str, str]) -> dict[str, i
 
 def _reasons_view(found: TurnEvidence, core: Mapping[str, int], texts: Mapping[str, str]) -> View:
     loaded = [item for item in found.recalled if item.state == "loaded"]
-    rows: list[tuple[str, ...]] = [("core", name, f"{count:,} tokens") for name, count in core.items()]
+    rows: list[tuple[str, ...]] = [
+        ("core", name, f"{count:,} tokens") for name, count in core.items()
+    ]
     rows += [("changed", row) for row in found.told if row[:1] in "+-"]
     notes = [
-        (item.state, f"{item.tokens} tokens", one_line(texts.get(item.id, "no longer there"), _MAX_WORDS),
-         f"{item.id[:12]}: {item.reason}")
+        (
+            item.state,
+            f"{item.tokens} tokens",
+            one_line(texts.get(item.id, "no longer there"), _MAX_WORDS),
+            f"{item.id[:12]}: {item.reason}",
+        )
         for item in found.recalled
-    ]  # fmt: skip
+    ]
     way = f" ({found.way})" if found.way else ""
     tokens = sum(item.tokens for item in loaded)
     return [
-        Title(f"Turn {found.turn}: {one_line(found.words[0][1] if found.words else '', _MAX_WORDS)}"),
+        Title(
+            f"Turn {found.turn}: {one_line(found.words[0][1] if found.words else '', _MAX_WORDS)}"
+        ),
         *table(rows),
         line(f"Recalled for this message{way}: {plural(len(loaded), 'note')}, {tokens:,} tokens"),
         *table(notes),
@@ -231,21 +308,32 @@ def _reasons_view(found: TurnEvidence, core: Mapping[str, int], texts: Mapping[s
 
 
 def _plan_view(part: long_term.UndoPlan) -> View:
-    edits = ((f"{edit.name}:", *changed_lines(edit.before or "", edit.after or "")) for edit in part.edits)
+    edits = (
+        (f"{edit.name}:", *changed_lines(edit.before or "", edit.after or ""))
+        for edit in part.edits
+    )
     rows = [row for lines in edits for row in lines]
-    title = Title(f"Undo {part.commit.id[:7]} ({part.scope}): {long_term.describe_commits(part.commits)}")
+    title = Title(
+        f"Undo {part.commit.id[:7]} ({part.scope}): {long_term.describe_commits(part.commits)}"
+    )
     return [title, _diff_quote(rows), *_conflict_lines(part.conflicts)]
 
 
 def _diff_quote(rows: Sequence[str]) -> Quote:
     more = len(rows) - _MAX_LINES
-    return Quote("\n".join([*rows[:_MAX_LINES], f"… {more} more lines"] if more > 0 else rows), "diff")
+    return Quote(
+        "\n".join([*rows[:_MAX_LINES], f"… {more} more lines"] if more > 0 else rows), "diff"
+    )
 
 
 def _conflict_lines(hunks: Sequence[DiffHunk]) -> View:
     """The hunks that an undo does not change."""
     names = ", ".join(f"{hunk.number} ({hunk.name})" for hunk in hunks)
-    return [line(f"Not undone, because its lines changed since: hunk {names}.", level="warning")] if hunks else []
+    return (
+        [line(f"Not undone, because its lines changed since: hunk {names}.", level="warning")]
+        if hunks
+        else []
+    )
 
 
 def writer(commit: Commit) -> str:

@@ -33,7 +33,9 @@ _MARKS = {"ok": "ok", "warning": "!", "problem": "✗"}
 async def check(context: ShellContext) -> Answer:
     settings = context.folder.settings.memory
     with context.folder.memory() as (editor, stores):
-        found = long_term.diagnose(editor, settings.consolidation_threshold, tuple(settings.categories))
+        found = long_term.diagnose(
+            editor, settings.consolidation_threshold, tuple(settings.categories)
+        )
         off = [store.scope for store in stores if store.scope not in editor.names]
     rows: list[tuple[str, ...]] = []
     for finding in found:
@@ -44,9 +46,13 @@ async def check(context: ShellContext) -> Answer:
     return Answer({"findings": found, "off": off}, table(rows), exit_code)
 
 
-async def consolidate(context: ActionContext, what: str, core: bool, notes: bool, yes: bool) -> Answer | None:
+async def consolidate(
+    context: ActionContext, what: str, core: bool, notes: bool, yes: bool
+) -> Answer | None:
     if what not in ("", "notes", "core", "user", "repo"):
-        raise UsageError(f"`{what}` cannot be consolidated.", "Name `notes`, `core`, `user` or `repo`.")
+        raise UsageError(
+            f"`{what}` cannot be consolidated.", "Name `notes`, `core`, `user` or `repo`."
+        )
     async with context.open_session() as session:
         maintenance = await _maintenance(context, session)
         outcomes: dict[str, str] = {}
@@ -66,20 +72,34 @@ async def consolidate(context: ActionContext, what: str, core: bool, notes: bool
     return None if context.session else Answer(value, [])
 
 
-async def crystallize(context: ActionContext, age: str, days: int, every: bool, yes: bool) -> Answer | None:
+async def crystallize(
+    context: ActionContext, age: str, days: int, every: bool, yes: bool
+) -> Answer | None:
     if age not in ("", "all") and not (age.isdecimal() and len(age) <= len(str(MAX_COUNT))):
-        raise UsageError(f"`{age}` is not an age in days, or `all`.", commands=["memory crystallize 30"])
+        raise UsageError(
+            f"`{age}` is not an age in days, or `all`.", commands=["memory crystallize 30"]
+        )
     async with context.open_session() as session:
         maintenance = await _maintenance(context, session)
-        found, plan = await maintenance.find_sessions(0 if every or age == "all" else int(age or days))
+        found, plan = await maintenance.find_sessions(
+            0 if every or age == "all" else int(age or days)
+        )
         skipped = [old for old in found if old.skipped]
         steps: list[CrystallizedPart] = []
         is_unread = len(found) > len(skipped)
         if is_unread and await confirm(context, plan, "Read them", assume_yes=yes):
-            await _show_lines(context, maintenance, plan if yes else "", maintenance.crystallize(found, steps))
+            await _show_lines(
+                context, maintenance, plan if yes else "", maintenance.crystallize(found, steps)
+            )
         left_out = [{"session": old.info.id, "why": old.skipped} for old in skipped]
-        value = {"read": list(map(_step_data, steps)), "skipped": left_out, "usage": maintenance.usage()}
-        return Answer(value, [] if is_unread else [line("Every old session here was already read.")])
+        value = {
+            "read": list(map(_step_data, steps)),
+            "skipped": left_out,
+            "usage": maintenance.usage(),
+        }
+        return Answer(
+            value, [] if is_unread else [line("Every old session here was already read.")]
+        )
 
 
 async def reindex(context: ShellContext) -> Answer:
@@ -87,14 +107,21 @@ async def reindex(context: ShellContext) -> Answer:
         count = index.rebuild(context.folder.sources(index), context.index_progress())
         context.folder.make_vectors(index, ("notes", "messages"))
         state = index.state()
-    counts = ", ".join(plural(state.rows[name], name[:-1]) for name in ("sessions", "messages", "notes"))
-    return Answer({"files": count, **asdict(state)}, [line(f"Read {plural(count, 'file')}: {counts}.")])
+    counts = ", ".join(
+        plural(state.rows[name], name[:-1]) for name in ("sessions", "messages", "notes")
+    )
+    return Answer(
+        {"files": count, **asdict(state)}, [line(f"Read {plural(count, 'file')}: {counts}.")]
+    )
 
 
 async def index_state(context: ShellContext) -> Answer:
     with context.folder.index() as index:
         state = index.state()
-    head = f"{state.path}, {state.size:,} bytes. It is made from sessions and memory: you may delete it at any time."
+    head = (
+        f"{state.path}, {state.size:,} bytes. It is made from sessions and memory: you may delete"
+        " it at any time."
+    )
     rows = table((name, f"{count:,}") for name, count in state.rows.items())
     return Answer(state, [line(head), *rows])
 
@@ -117,7 +144,10 @@ async def measure(
     value = {**asdict(measured), "without_a_turn": missing}
     exit_code = int(measured.recall["10"] < at_least)
     if not measured.questions:
-        what = f"No note has a known turn, so there is nothing to search for ({plural(missing, 'note')} without one)."
+        what = (
+            "No note has a known turn, so there is nothing to search for"
+            f" ({plural(missing, 'note')} without one)."
+        )
         return Answer(value, [line(what)], exit_code)
     rows = [
         *((f"Recall@{count}", f"{share:.3f}") for count, share in measured.recall.items()),
@@ -125,27 +155,40 @@ async def measure(
         ("p50", f"{measured.p50_ms:.1f} ms"),
         ("p95", f"{measured.p95_ms:.1f} ms"),
     ]
-    head = f"{plural(measured.questions, 'note')}, each searched for by the words of the turn that taught it:"
+    head = (
+        f"{plural(measured.questions, 'note')}, each searched for by the words of the turn that"
+        " taught it:"
+    )
     missed = table(("missed", note, one_line(texts[note], 120)) for note in measured.missed)
-    rest = [line(f"Not searched for, as their turns are not on disk: {plural(missing, 'note')}.")] if missing else []
+    rest = (
+        [line(f"Not searched for, as their turns are not on disk: {plural(missing, 'note')}.")]
+        if missing
+        else []
+    )
     return Answer(value, [line(head), *table(rows), *missed, *rest], exit_code)
 
 
 def _measure_files(docs: str, queries: str, limit: int, work: str, words_only: bool) -> None:
-    """Search the documents of one file for the queries of another: one JSON line a query, best hits first."""
+    """Search the documents of one file for the queries of another: one JSON line a query, best hits
+    first.
+    """
     if not (docs and queries):
         raise UsageError("--docs and --queries need each other.")
     documents = memory_index.read_lines(Path(docs), memory_index.Document)
     questions = memory_index.read_lines(Path(queries), memory_index.BenchmarkQuestion)
     embedder = None if words_only else memory_index.local_embedder()
     with tempfile.TemporaryDirectory(prefix="ouro-test-") as folder:
-        for answer in memory_index.answers(documents, questions, limit, Path(work or folder), embedder):
+        for answer in memory_index.answers(
+            documents, questions, limit, Path(work or folder), embedder
+        ):
             sys.stdout.write(msgspec.json.encode(answer).decode() + "\n")
 
 
 def _recall_in(search: Search, project: str) -> long_term.Recall:
     """The recall of a session in that repository, without its token budget: only the order counts."""
-    settings = MemorySettings(retrieval_top_k=memory_index.MAX_HITS, injection_token_budget=sys.maxsize)
+    settings = MemorySettings(
+        retrieval_top_k=memory_index.MAX_HITS, injection_token_budget=sys.maxsize
+    )
     stores = long_term.memory_stores(settings, Path(project) if project else None, str)
     notebook = long_term.Notebook({store.scope: store for store in stores})
     return long_term.Recall(search, notebook, "memory", settings)
@@ -154,24 +197,33 @@ def _recall_in(search: Search, project: str) -> long_term.Recall:
 async def _maintenance(context: ActionContext, session: Session) -> MemoryMaintenance:
     """The background maintenance of memory, if memory is on and the budget allows it."""
     if session.memory.maintenance is None:
-        raise UsageError("Memory is off here.", "Reason: `memory.enabled`, --no-memory or --ephemeral.")
+        raise UsageError(
+            "Memory is off here.", "Reason: `memory.enabled`, --no-memory or --ephemeral."
+        )
     if warning := await session.budget.check(0):  # every model call below checks the limits
         context.say(warning, "warning")
     return session.memory.maintenance
 
 
-async def _merge_notes(context: ActionContext, maintenance: MemoryMaintenance, yes: bool) -> list[Merge]:
+async def _merge_notes(
+    context: ActionContext, maintenance: MemoryMaintenance, yes: bool
+) -> list[Merge]:
     found, plan = await maintenance.find_notes()
     merges: list[Merge] = []
     if not found:
         context.say("No notes say the same.")
     elif await confirm(context, plan, "Merge them", assume_yes=yes):
-        await _show_lines(context, maintenance, plan if yes else "", maintenance.merge_notes(found, merges))
+        await _show_lines(
+            context, maintenance, plan if yes else "", maintenance.merge_notes(found, merges)
+        )
     return merges
 
 
 async def _show_lines(
-    context: ActionContext, maintenance: MemoryMaintenance, plan: str, lines: AsyncGenerator[str, None]
+    context: ActionContext,
+    maintenance: MemoryMaintenance,
+    plan: str,
+    lines: AsyncGenerator[str, None],
 ) -> None:
     """Do the work and show its lines: as a turn, if there is a session."""
     if context.session is not None:
@@ -187,7 +239,12 @@ async def _show_lines(
 def _merge_data(merge: Merge) -> dict[str, Any]:
     written = merge.written
     into, commit = (written.note.id, written.commit) if written else (None, "")
-    return {"notes": [note.id for note in merge.notes], "into": into, "commit": commit, "why": merge.reason}
+    return {
+        "notes": [note.id for note in merge.notes],
+        "into": into,
+        "commit": commit,
+        "why": merge.reason,
+    }
 
 
 def _step_data(step: CrystallizedPart) -> dict[str, Any]:
@@ -196,7 +253,12 @@ def _step_data(step: CrystallizedPart) -> dict[str, Any]:
         "session": step.session.info.id,
         "part": step.part,
         "kept": [
-            {"id": item.note.id, "text": item.note.text, "change": item.change, "commit": item.commit}
+            {
+                "id": item.note.id,
+                "text": item.note.text,
+                "change": item.change,
+                "commit": item.commit,
+            }
             for item in captured.written
         ],
         "proposed": [{"id": item.id, "text": item.text} for item in captured.proposed],

@@ -1,4 +1,6 @@
-"""Notes and core files: list, show, search, remember, edit, confirm, archive, restore, accept, reject, forget."""
+"""Notes and core files: list, show, search, remember, edit, confirm, archive, restore, accept,
+reject, forget.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,14 @@ from ouro.display import Choice
 from ouro.errors import UsageError
 from ouro.memory import long_term
 from ouro.utils.git import find_root
-from ouro.utils.runtime import get_history_dir, get_home, get_index_path, get_recall_log_path, get_sessions_dir, tilde
+from ouro.utils.runtime import (
+    get_history_dir,
+    get_home,
+    get_index_path,
+    get_recall_log_path,
+    get_sessions_dir,
+    tilde,
+)
 from ouro.utils.text import join_names, local_time, one_line, plural
 
 if TYPE_CHECKING:
@@ -36,8 +45,8 @@ _MAX_LISTED = 50
 """Maximum entries of a list in a session; the command line shows all."""
 _BACKUP = Path("~") / "ouro-before-forgetting.tar"
 _IN_SESSION = (
-    "This session still has the text in memory, and its file is open. Leave it (`/exit`), then finish with "
-    "`ouro memory forget --everywhere --secret`."
+    "This session still has the text in memory, and its file is open. Leave it (`/exit`), then"
+    " finish with `ouro memory forget --everywhere --secret`."
 )
 
 
@@ -50,19 +59,37 @@ async def files(context: ActionContext) -> Answer:
     def work(memory: MemoryAccess) -> Answer:
         value, view = [], View()
         for scope in memory.editor.scopes:
-            texts = [(f"{name}.md", memory.editor.text(scope.scope, f"{name}.md")) for name in scope.store.core]
-            counts = [(name, sum(bool(row.strip()) for row in text.splitlines())) for name, text in texts if text]
+            texts = [
+                (f"{name}.md", memory.editor.text(scope.scope, f"{name}.md"))
+                for name in scope.store.core
+            ]
+            counts = [
+                (name, sum(bool(row.strip()) for row in text.splitlines()))
+                for name, text in texts
+                if text
+            ]
             rows = table((CodeSpan(name), plural(count, "line")) for name, count in counts)
-            value.append({"scope": scope.scope, "folder": str(scope.store.folder), "lines": dict(counts)})
+            value.append(
+                {"scope": scope.scope, "folder": str(scope.store.folder), "lines": dict(counts)}
+            )
             view += [Title(tilde(scope.store.folder)), *(rows or [line("The core is empty.")])]
-        return Answer(value, [*(view or [line("No memory is in use here.")]), *_pending_view(_pending(memory.editor))])
+        return Answer(
+            value,
+            [
+                *(view or [line("No memory is in use here.")]),
+                *_pending_view(_pending(memory.editor)),
+            ],
+        )
 
     return await context.memory(work)
 
 
 async def list_entries(context: ActionContext, what: Sequence[str], limit: int) -> Answer:
     entries, pending = await context.memory(
-        lambda memory: (long_term.list_entries(memory.editor, " ".join(what)), _pending(memory.editor))
+        lambda memory: (
+            long_term.list_entries(memory.editor, " ".join(what)),
+            _pending(memory.editor),
+        )
     )
     shown = limit or (_MAX_LISTED if context.session else len(entries))
     return Answer(entries[:shown], [*_entries_view(entries, shown), *_pending_view(pending)])
@@ -71,7 +98,10 @@ async def list_entries(context: ActionContext, what: Sequence[str], limit: int) 
 async def lessons(context: ActionContext) -> Answer:
     found = await context.memory(lambda memory: long_term.find_lessons(memory.editor))
     see = line("The turn that a lesson came from: ", CommandText("memory evidence ID"))
-    return Answer(found, [*_entries_view(found, _MAX_LISTED), see] if found else [line("There are no lessons yet.")])
+    return Answer(
+        found,
+        [*_entries_view(found, _MAX_LISTED), see] if found else [line("There are no lessons yet.")],
+    )
 
 
 async def show(context: ActionContext, entry: str) -> Answer:
@@ -80,9 +110,13 @@ async def show(context: ActionContext, entry: str) -> Answer:
         scope, _, name = entry.rpartition("/")
         if name or not entry:
             names = [file for file in editor.core if file.startswith(name.removesuffix(".md"))]
-            places = [(own, f"{file}.md") for own in editor.names if scope in ("", own) for file in names]
+            places = [
+                (own, f"{file}.md") for own in editor.names if scope in ("", own) for file in names
+            ]
             if names or not entry:
-                return _core_files(editor, places, only_text=context.session is None and bool(entry))
+                return _core_files(
+                    editor, places, only_text=context.session is None and bool(entry)
+                )
         found = long_term.details_of(editor, entry, memory.half_life_days)
         return Answer(found, _details_view(found))
 
@@ -100,13 +134,20 @@ async def search(context: ActionContext, words: str, limit: int, **flags: str) -
         wanted = await asyncio.to_thread(long_term.filter_of, filters, sessions, context.cwd, index)
         hits = [hit for hit in await find(text, limit, wanted) if not long_term.is_weak(hit)]
         try:
-            untrusted = await context.memory(lambda memory: long_term.untrusted_files(memory.editor.scopes))
+            untrusted = await context.memory(
+                lambda memory: long_term.untrusted_files(memory.editor.scopes)
+            )
         except UsageError:  # memory is off, so only sessions are searched
             untrusted = frozenset()
-        found = await asyncio.to_thread(long_term.with_badges, index, hits, find_root(context.cwd), untrusted)
+        found = await asyncio.to_thread(
+            long_term.with_badges, index, hits, find_root(context.cwd), untrusted
+        )
     value, view = [], View()
     for hit, marks in found:
-        source, opening = long_term.source_of(hit), long_term.opening_of(hit, in_session=context.session is not None)
+        source, opening = (
+            long_term.source_of(hit),
+            long_term.opening_of(hit, in_session=context.session is not None),
+        )
         value.append({**asdict(hit), "badges": marks, "source": source, "open": opening})
         first = (f"{hit.score:5.2f}", one_line(hit.text, 300))
         view += table([first, ("", " · ".join((source, *marks))), ("", CodeSpan(opening))])
@@ -128,13 +169,21 @@ async def stats(context: ActionContext) -> Answer:
         ("Tokens in each prompt", found.prompt_tokens),
         ("Bytes", found.sizes),
         ("Recalled most often", found.recalled),
-        ("Used most often", {note: int(used[note]) for note in found.recalled if used.get(note, 0) >= 1}),
+        (
+            "Used most often",
+            {note: int(used[note]) for note in found.recalled if used.get(note, 0) >= 1},
+        ),
     )
-    rows = ((title, ", ".join(f"{name} {count:,}" for name, count in counts.items())) for title, counts in groups)
+    rows = (
+        (title, ", ".join(f"{name} {count:,}" for name, count in counts.items()))
+        for title, counts in groups
+    )
     view: View = [*table((f"{title}:", counts) for title, counts in rows if counts)]
     if found.last_recalled:
         view.append(line(f"Last recalled: {local_time(found.last_recalled)}"))
-    rest = f"{found.archived} archived, {found.replaced} replaced, {found.contradicted} contradicted"
+    rest = (
+        f"{found.archived} archived, {found.replaced} replaced, {found.contradicted} contradicted"
+    )
     return Answer(found, [*view, line(rest)])
 
 
@@ -145,7 +194,13 @@ async def commands(context: ActionContext) -> Answer:
 
     found = await context.memory(work)
     rows = [
-        (CodeSpan(name), record.result, f"{record.seconds:g} s", local_time(record.at), record.branch)
+        (
+            CodeSpan(name),
+            record.result,
+            f"{record.seconds:g} s",
+            local_time(record.at),
+            record.branch,
+        )
         for name, record in reversed(found.items())
     ]
     return Answer(found, table(rows) or [line("No commands were recorded in this project.")])
@@ -155,7 +210,9 @@ async def remember(context: ActionContext, text: str, scope: Scope | None) -> An
     words = sys.stdin.read() if text == "-" and not context.session else text
     if scope is None and context.can_ask and text != "-":
         scope = await _ask_scope(context, words)
-    done = await context.memory(lambda memory: long_term.remember_text(memory.editor, words, scope), reports=False)
+    done = await context.memory(
+        lambda memory: long_term.remember_text(memory.editor, words, scope), reports=False
+    )
     entry = done.entry
     is_core = entry.kind == "core"
     place = f"{entry.scope}/{entry.file}" if is_core else f"{entry.scope} note {entry.id[:12]}"
@@ -172,22 +229,32 @@ async def remember(context: ActionContext, text: str, scope: Scope | None) -> An
 
 async def _ask_scope(context: ActionContext, words: str) -> Scope | None:
     """The scope that the user chooses; None if the words show whether they hold elsewhere."""
-    placement = await context.memory(lambda memory: long_term.place(words, memory.editor.names), reports=False)
+    placement = await context.memory(
+        lambda memory: long_term.place(words, memory.editor.names), reports=False
+    )
     if placement.is_sure:
         return None
     chosen = await context.choose(f"Where does this hold?\n{one_line(words, 100)}", _WHERE)
     if chosen is None:
-        raise UsageError("Nothing was remembered.", "Without a question: /remember repo TEXT, or /remember user TEXT.")
+        raise UsageError(
+            "Nothing was remembered.",
+            "Without a question: /remember repo TEXT, or /remember user TEXT.",
+        )
     return "repo" if chosen == "repo" else "user"
 
 
 async def edit(context: ActionContext, entry: str) -> Answer:
-    opened = await context.memory(lambda memory: long_term.open_file(memory.editor, entry or "preferences"))
+    opened = await context.memory(
+        lambda memory: long_term.open_file(memory.editor, entry or "preferences")
+    )
     after = await context.edit(opened.text, opened.name.replace("/", "-"))
     done = await context.memory(lambda memory: long_term.save_file(memory.editor, opened, after))
     changed = [] if context.session else [line(f"Changed {opened.scope}/{opened.name}.")]
     view = changed if done.changed else [line("Nothing was changed.")]
-    view += [line(f"{opened.name} is saved as you wrote it, but {what}.", level="warning") for what in done.problems]
+    view += [
+        line(f"{opened.name} is saved as you wrote it, but {what}.", level="warning")
+        for what in done.problems
+    ]
     return Answer(done, [*view, *undo_hint(context, done.undo)])
 
 
@@ -198,7 +265,12 @@ async def receipt(context: SessionContext) -> Answer:
     view: View = [Title(f"What memory put into the prompt: {core_total(found)}")]
     for scope, file in dict.fromkeys((row.scope, row.file) for row in found.lines):
         rows = [
-            (row.state, f"{row.tokens} tokens", " ".join(row.text.lstrip("-*#+ ").split()) or "the file", row.reason)
+            (
+                row.state,
+                f"{row.tokens} tokens",
+                " ".join(row.text.lstrip("-*#+ ").split()) or "the file",
+                row.reason,
+            )
             for row in found.lines
             if (row.scope, row.file) == (scope, file)
         ]
@@ -208,10 +280,18 @@ async def receipt(context: SessionContext) -> Answer:
     if found.changes:
         view += [Title("Changed since"), *table((change,) for change in found.changes)]
     if checks := checks_of(context.session):
-        counts = ((f"check {item.number}", item.text, f"refused {plural(item.fired, 'time')}") for item in checks)
+        counts = (
+            (f"check {item.number}", item.text, f"refused {plural(item.fired, 'time')}")
+            for item in checks
+        )
         view += [Title("Corrections that are enforced"), *table(counts)]
     if found.waiting:
-        view.append(line(f"Waiting for approval: {', '.join(found.waiting)}. ", CommandText("memory accept ID")))
+        view.append(
+            line(
+                f"Waiting for approval: {', '.join(found.waiting)}. ",
+                CommandText("memory accept ID"),
+            )
+        )
     return Answer(found, [*view, *_recalled_view(context.session.memory.recalled)])
 
 
@@ -242,16 +322,25 @@ def _pending_view(found: Sequence[Proposal]) -> View:
         sources = f"; read before: {', '.join(proposal.sources)}" if proposal.sources else ""
         place = f"{proposal.scope}/{join_names([edit.name for edit in proposal.edits])}"
         rows.append((CodeSpan(proposal.id), place, f"{proposal.reason}{sources}"))
-    how = line("Approve or drop one: ", CommandText("memory accept ID"), " or ", CommandText("memory reject ID"))
+    how = line(
+        "Approve or drop one: ",
+        CommandText("memory accept ID"),
+        " or ",
+        CommandText("memory reject ID"),
+    )
     return [Title("Waiting for approval"), *table(rows), how] if rows else []
 
 
 def _details_view(found: long_term.EntryDetails) -> View:
     entry = found.entry
-    source = " · ".join(filter(None, (entry.scope, entry.category, long_term.describe_source(entry))))
+    source = " · ".join(
+        filter(None, (entry.scope, entry.category, long_term.describe_source(entry)))
+    )
     view: View = [line(CodeSpan(entry.id), " · ", source), line(tilde(Path(found.path)))]
     if found.stale:
-        view.append(line(f"May be out of date: {', '.join(found.stale)} changed since.", level="warning"))
+        view.append(
+            line(f"May be out of date: {', '.join(found.stale)} changed since.", level="warning")
+        )
     view.append(Quote(entry.text, "markdown"))
     if len(found.chain) > 1:
         view += [Title("Versions"), *table(map(entry_row, found.chain), is_numbered=True)]
@@ -265,9 +354,13 @@ def note_fields(found: long_term.EntryDetails) -> list[tuple[str, str]]:
     """Name and value of the fields of a note, without its text, its source and related notes."""
     assert found.note is not None
     note = found.note.note
-    rows = [("confidence", f"{found.confidence:.2f}, confirmed {note.confirmed_at[:10] or 'never'}")]
+    rows = [
+        ("confidence", f"{found.confidence:.2f}, confirmed {note.confirmed_at[:10] or 'never'}")
+    ]
     rows += [("names", CodeSpan(", ".join(note.entities)))] if note.entities else []
-    rows += [(relation.rel, f"{relation.source} → {relation.target}") for relation in note.relations]
+    rows += [
+        (relation.rel, f"{relation.source} → {relation.target}") for relation in note.relations
+    ]
     rows += [("written by", note.trigger)]
     rows += [(name, str(value)) for name, value in note.extra.items()]
     return [*rows, *(("cannot be read", problem) for problem in found.note.problems)]
@@ -289,7 +382,11 @@ def _recalled_view(found: NotesRecalled) -> View:
 def recall_total(found: NotesRecalled) -> str:
     """What was sent of memory with the last message."""
     loaded = [item for item in found.items if item.state == "loaded"]
-    total = f"{plural(len(loaded), 'note')}, {sum(item.tokens for item in loaded):,} tokens" if loaded else "no notes"
+    total = (
+        f"{plural(len(loaded), 'note')}, {sum(item.tokens for item in loaded):,} tokens"
+        if loaded
+        else "no notes"
+    )
     took = [f"{found.milliseconds:.0f} ms"] if found.milliseconds else []
     return " · ".join(filter(None, [total, found.way, *took]))
 
@@ -300,7 +397,9 @@ def core_total(found: MemoryReceipt) -> str:
     return f"{found.tokens:,} tokens a request{price}"
 
 
-def _core_files(editor: MemoryEditor, places: Sequence[tuple[Scope, str]], *, only_text: bool) -> Answer:
+def _core_files(
+    editor: MemoryEditor, places: Sequence[tuple[Scope, str]], *, only_text: bool
+) -> Answer:
     """The core files of these places that are not empty, or else all of them."""
     found = [(scope, name, editor.text(scope, name)) for scope, name in places]
     shown = [file for file in found if file[2]] or found
@@ -310,7 +409,9 @@ def _core_files(editor: MemoryEditor, places: Sequence[tuple[Scope, str]], *, on
         path = tilde(Path(editor.scope(scope).store.folder, name))
         title = [] if only_text else [Title(path)]
         view += [*title, Quote(text, "markdown")] if text else [line(f"{path} is empty.")]
-    return Answer(value[0] if len(value) == 1 else value, view or [line("No memory is in use here.")])
+    return Answer(
+        value[0] if len(value) == 1 else value, view or [line("No memory is in use here.")]
+    )
 
 
 async def _change_note(done: str, context: ActionContext, note: str) -> Answer:
@@ -318,17 +419,25 @@ async def _change_note(done: str, context: ActionContext, note: str) -> Answer:
         entry = long_term.find_entry(memory.editor, note)
         if entry.kind == "core":
             commands = [f"memory edit {entry.scope}/{entry.file}", f"memory forget {entry.id}"]
-            raise UsageError(f"{entry.id} is a core line, not a note.", "A core line is always in use.", commands)
+            raise UsageError(
+                f"{entry.id} is a core line, not a note.", "A core line is always in use.", commands
+            )
         if done == "restored" and not entry.archived:
-            raise UsageError(f"{entry.id} is not in the archive.", "`confirm` records that it still holds.")
+            raise UsageError(
+                f"{entry.id} is not in the archive.", "`confirm` records that it still holds."
+            )
         if done == "archived" and entry.archived:
             raise UsageError(f"{entry.id} is in the archive already.")
         book = memory.editor.notebook
         undo = (
-            book.archive([entry.id], "person")[0] if done == "archived" else book.confirm(entry.id, "person")
+            book.archive([entry.id], "person")[0]
+            if done == "archived"
+            else book.confirm(entry.id, "person")
         ).commit
         what = line(f"{entry.id[:12]} is {done}: {one_line(entry.text, 80)}")
-        return Answer({"id": entry.id, "scope": entry.scope, "undo": undo}, [what, *undo_hint(context, undo)])
+        return Answer(
+            {"id": entry.id, "scope": entry.scope, "undo": undo}, [what, *undo_hint(context, undo)]
+        )
 
     return await context.memory(work)
 
@@ -358,7 +467,9 @@ async def _answer_proposal(is_accepted: bool, context: ActionContext, proposal: 
         ids = ", ".join(found.id for found in pending)
         several = f"{plural(len(matching), 'change')} are pending: name one."
         raise UsageError(
-            several if matching else f"No pending change is `{proposal}`.", f"Pending: {ids}.", ["memory list"]
+            several if matching else f"No pending change is `{proposal}`.",
+            f"Pending: {ids}.",
+            ["memory list"],
         )
     found = matching[0]
     await context.answer_proposal(found.id, accept=is_accepted)
@@ -366,7 +477,9 @@ async def _answer_proposal(is_accepted: bool, context: ActionContext, proposal: 
     view = [line("Accepted: it is remembered now." if is_accepted else rejected)]
     if is_accepted and context.session:
         view = []  # an event shows the change
-    return Answer({"id": found.id, "scope": found.scope, "files": [edit.name for edit in found.edits]}, view)
+    return Answer(
+        {"id": found.id, "scope": found.scope, "files": [edit.name for edit in found.edits]}, view
+    )
 
 
 accept, reject = partial(_answer_proposal, True), partial(_answer_proposal, False)
@@ -376,7 +489,9 @@ def _pending(editor: MemoryEditor) -> list[Proposal]:
     return [proposal for scope in editor.scopes for proposal in scope.proposals()]
 
 
-async def forget(context: ActionContext, text: str, pick: str, yes: bool, everywhere: bool, **how: Any) -> Answer:
+async def forget(
+    context: ActionContext, text: str, pick: str, yes: bool, everywhere: bool, **how: Any
+) -> Answer:
     if everywhere:
         return await _forget_everywhere(context, text, yes=yes, **how)
     if any(how.values()):
@@ -388,10 +503,18 @@ async def forget(context: ActionContext, text: str, pick: str, yes: bool, everyw
     value: dict[str, Any] = {"fits": found, "forgotten": [entry.id for entry in chosen], "undo": {}}
     if not chosen:
         return Answer(value, [line("Nothing was forgotten." if found else "No matches.")], 1)
-    done = await context.memory(lambda memory: long_term.forget_entries(memory.editor, chosen), reports=False)
+    done = await context.memory(
+        lambda memory: long_term.forget_entries(memory.editor, chosen), reports=False
+    )
     value["undo"] = {change.scope: change.undo for change in done}
-    what = line(f"Forgot {plural(len(chosen), 'entry', 'entries')}. The git history keeps the text.")
-    undo = [line("Undo: ", CommandText(f"memory undo {change.undo[:7]}")) for change in done if change.undo]
+    what = line(
+        f"Forgot {plural(len(chosen), 'entry', 'entries')}. The git history keeps the text."
+    )
+    undo = [
+        line("Undo: ", CommandText(f"memory undo {change.undo[:7]}"))
+        for change in done
+        if change.undo
+    ]
     return Answer(value, [what, *undo])
 
 
@@ -409,7 +532,9 @@ async def _choose_entries(
         Choice(str(number), one_line(entry.text, 100), f"{entry.scope}/{entry.file}")
         for number, entry in enumerate(found, 1)
     ]
-    return [found[int(number) - 1] for number in await context.choose_many("Forget which?", choices)]
+    return [
+        found[int(number) - 1] for number in await context.choose_many("Forget which?", choices)
+    ]
 
 
 async def _forget_everywhere(
@@ -426,7 +551,9 @@ async def _forget_everywhere(
         searched = table((place.place,) for place in found.places)
         view = [line("The text was found nowhere. Searched:"), *searched, *_not_searched(found)]
         return Answer({"found": found, "done": False}, view, 1)
-    rows: list[tuple[str, ...]] = [(f"{place.count:>6,}", place.place) for place in found.places if place.count]
+    rows: list[tuple[str, ...]] = [
+        (f"{place.count:>6,}", place.place) for place in found.places if place.count
+    ]
     rows += [("session", CodeSpan(name)) for name in found.sessions]
     context.show([Title("Where the text is"), *table(rows)])
     if found.count >= long_term.MANY_PLACES and not secret:
@@ -438,7 +565,11 @@ async def _forget_everywhere(
         agreed = await action.confirm(context, question, "Forget it", assume_yes=yes)
     else:
         choices = [
-            Choice("backup", "Forget, after a backup", f"{tilde(target)} still holds the text: remove it later"),
+            Choice(
+                "backup",
+                "Forget, after a backup",
+                f"{tilde(target)} still holds the text: remove it later",
+            ),
             Choice("now", "Forget, without a backup"),
             Choice("no", "Change nothing"),
         ]
@@ -446,11 +577,21 @@ async def _forget_everywhere(
         agreed, backup = picked in ("backup", "now"), str(target) if picked == "backup" else ""
     if not agreed:
         return Answer({"found": found, "done": False}, [line("Nothing was changed.")], 1)
-    saved = str(await asyncio.to_thread(long_term.back_up_home, home, target, context.progress)) if backup else ""
+    saved = (
+        str(await asyncio.to_thread(long_term.back_up_home, home, target, context.progress))
+        if backup
+        else ""
+    )
     done = await asyncio.shield(asyncio.to_thread(job.forget, context.progress))
     await context.update_index()
     context.progress("")
-    value = {"found": found, "left": done.left, "unsearched": done.unsearched, "backup": saved, "done": not done.left}
+    value = {
+        "found": found,
+        "left": done.left,
+        "unsearched": done.unsearched,
+        "backup": saved,
+        "done": not done.left,
+    }
     view = [
         Title(f"Forgotten in {done.count:,} places"),
         line(f"Where a text is needed, it is now {job.placeholder}."),
@@ -464,17 +605,26 @@ async def _forget_everywhere(
     elif not secret:
         view.append(line("Your shell may have saved the command line in its history file."))
     if saved:
-        view.append(line(f"The backup {tilde(Path(saved))} still holds the text: remove it when you are sure."))
+        view.append(
+            line(
+                f"The backup {tilde(Path(saved))} still holds the text: remove it when you are"
+                " sure."
+            )
+        )
     return Answer(value, view, 1 if done.left else 0)
 
 
 async def _text_to_forget(context: ActionContext, words: str, *, secret: bool) -> str:
     if not secret:
         if not words.strip():
-            raise UsageError("Name the text to forget.", "With --secret it is asked for and not shown.")
+            raise UsageError(
+                "Name the text to forget.", "With --secret it is asked for and not shown."
+            )
         return words
     if words:
-        raise UsageError("With --secret do not pass the text: the command line stays in your shell's history.")
+        raise UsageError(
+            "With --secret do not pass the text: the command line stays in your shell's history."
+        )
     if not sys.stdin.isatty():
         return sys.stdin.readline().rstrip("\r\n")
     return await context.ask("Text to forget (not shown)", secret=True)

@@ -46,7 +46,9 @@ async def _write(path: Path | None, text: str, force: bool) -> Answer | None:
         return None
     await asyncio.to_thread(write_document, path, [text], force=force)
     size = len(text.encode())
-    return Answer({"file": str(path), "bytes": size}, [line(f"Wrote {tilde(path)}, {size:,} bytes.")])
+    return Answer(
+        {"file": str(path), "bytes": size}, [line(f"Wrote {tilde(path)}, {size:,} bytes.")]
+    )
 
 
 async def _export_to(context: ActionContext, agent: str) -> Answer:
@@ -56,7 +58,9 @@ async def _export_to(context: ActionContext, agent: str) -> Answer:
     )
     view = [line(f"Wrote {tilde(path)}.") for path in written]
     if root and not await asyncio.to_thread(long_term.is_memory_trusted, root, context.cwd):
-        view.append(line("At its next start here ouro asks whether you trust what it has not read before."))
+        view.append(
+            line("At its next start here ouro asks whether you trust what it has not read before.")
+        )
     return Answer([str(path) for path in written], view or [line("Nothing changed.")])
 
 
@@ -66,12 +70,24 @@ async def diff_with_agent(context: ActionContext, agent: str) -> Answer:
     name = agent.capitalize()
     ours = table((CodeSpan(entry.id), one_line(entry.text)) for entry in found.ours)
     theirs = table((part.origin, one_line(part.text)) for part in found.theirs)
-    same = f"{plural(found.shared, 'entry', 'entries')} in both; {plural(len(found.files), 'file')} of {name} read."
+    same = (
+        f"{plural(found.shared, 'entry', 'entries')} in both; {plural(len(found.files), 'file')} of"
+        f" {name} read."
+    )
     view: View = [
         *([Title(f"Only ouro remembers ({len(found.ours)})"), *ours] if ours else []),
         *([Title(f"Only {name} remembers ({len(found.theirs)})"), *theirs] if theirs else []),
         line(same),
-        *([line("Import them: ", CommandText(f"memory import {shlex.join(map(str, found.files))}"))] if theirs else []),
+        *(
+            [
+                line(
+                    "Import them: ",
+                    CommandText(f"memory import {shlex.join(map(str, found.files))}"),
+                )
+            ]
+            if theirs
+            else []
+        ),
         *([line("Give it the core: ", CommandText(f"memory export --to {agent}"))] if ours else []),
     ]
     return Answer(found, view)
@@ -89,9 +105,20 @@ async def import_(
     context.show(_plan_view(found, count if dry_run else 0 if yes else _MAX_ENTRIES))
     is_sure = bool(count) and not dry_run and (yes or context.can_ask)
     if is_sure:
-        is_sure = await confirm(context, "Import it?", f"Import {plural(count, 'entry', 'entries')}", assume_yes=yes)
-    done = await context.memory(lambda memory: long_term.apply_import(memory.editor, found)) if is_sure else None
-    value = {"counts": found.counts, "doubles": found.doubles, "refused": found.refused, "done": done}
+        is_sure = await confirm(
+            context, "Import it?", f"Import {plural(count, 'entry', 'entries')}", assume_yes=yes
+        )
+    done = (
+        await context.memory(lambda memory: long_term.apply_import(memory.editor, found))
+        if is_sure
+        else None
+    )
+    value = {
+        "counts": found.counts,
+        "doubles": found.doubles,
+        "refused": found.refused,
+        "done": done,
+    }
     if dry_run:
         value["entries"] = [{"place": place, "text": text} for place, text in found.texts]
     if done is None:
@@ -100,7 +127,10 @@ async def import_(
         what = line(f"Imported {plural(done.entries, 'entry', 'entries')}.")
         return Answer(value, [what, *undo_hint(context, *done.undo.values())])
     # In a session an event asks for approval.
-    ids = [line("Waiting for approval: ", CommandText(f"memory accept {proposal}")) for proposal in done.proposals]
+    ids = [
+        line("Waiting for approval: ", CommandText(f"memory accept {proposal}"))
+        for proposal in done.proposals
+    ]
     return Answer(value, [] if context.session else ids)
 
 
@@ -113,19 +143,29 @@ async def promote(context: ActionContext, entry: str, owner: str, days: int) -> 
     return Answer(done, view)
 
 
-async def sync(context: ActionContext, words: Sequence[str], scope: Scope | None, remote: str) -> Answer | None:
+async def sync(
+    context: ActionContext, words: Sequence[str], scope: Scope | None, remote: str
+) -> Answer | None:
     rest = list(words)
     if rest[:1] in (["user"], ["repo"]):
         scope = "repo" if rest.pop(0) == "repo" else "user"
     if len(rest) > 1:
-        raise UsageError(f"`{' '.join(words)}` is not a scope and an address.", commands=["memory sync repo URL"])
+        raise UsageError(
+            f"`{' '.join(words)}` is not a scope and an address.", commands=["memory sync repo URL"]
+        )
     report = await context.sync_memory(scope or "user", rest[0] if rest else remote)
-    return None if report is None else Answer(report, [line(text) for text in long_term.sync_summary(report)])
+    return (
+        None
+        if report is None
+        else Answer(report, [line(text) for text in long_term.sync_summary(report)])
+    )
 
 
 async def graph(context: ShellContext, output: str, force: bool) -> Answer | None:
     with context.folder.memory() as (editor, _stores):
-        picture = long_term.picture_of(long_term.note_entries(editor, stale=True), long_term.all_notes(editor))
+        picture = long_term.picture_of(
+            long_term.note_entries(editor, stale=True), long_term.all_notes(editor)
+        )
     if context.as_json:
         return Answer(picture, [])
     path = context.cwd / Path(output).expanduser() if output else None
@@ -134,12 +174,18 @@ async def graph(context: ShellContext, output: str, force: bool) -> Answer | Non
 
 def _plan_view(found: long_term.Import, shown: int) -> View:
     """What an import would add (with the first `shown` entries), and what it leaves out."""
-    rows: list[tuple[str, ...]] = [(f"{count:>6,}", CodeSpan(place)) for place, count in found.counts.items()]
+    rows: list[tuple[str, ...]] = [
+        (f"{count:>6,}", CodeSpan(place)) for place, count in found.counts.items()
+    ]
     rows += [(f"{found.doubles:>6,}", "already remembered")] if found.doubles or not rows else []
     entries = table((CodeSpan(place), one_line(text)) for place, text in found.texts[:shown])
     if 0 < shown < len(found.texts):
-        entries.append(line(f"… and {len(found.texts) - shown} more. All of them: ", CodeSpan("--dry-run")))
-    refused: list[tuple[str, ...]] = [("not imported", part.name, part.reason) for part in found.refused[:_MAX_REFUSED]]
+        entries.append(
+            line(f"… and {len(found.texts) - shown} more. All of them: ", CodeSpan("--dry-run"))
+        )
+    refused: list[tuple[str, ...]] = [
+        ("not imported", part.name, part.reason) for part in found.refused[:_MAX_REFUSED]
+    ]
     if len(found.refused) > _MAX_REFUSED:
         refused.append(("not imported", f"{len(found.refused) - _MAX_REFUSED} more", ""))
     wait = "is in a repository that you do not trust: all of it waits for your approval."

@@ -1,4 +1,6 @@
-"""Models: list them, with the reason if one is not usable; use another one, set its effort, or set one up."""
+"""Models: list them, with the reason if one is not usable; use another one, set its effort, or set
+one up.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ async def model(context: SessionContext, name: str) -> Answer | None:
     if not name:
         found = sorted(await session.models(), key=lambda choice: not choice.usable)
         choices = [
-            Choice(choice.name, choice.name, "" if choice.usable else choice.reason or "cannot be used")
+            Choice(
+                choice.name, choice.name, "" if choice.usable else choice.reason or "cannot be used"
+            )
             for choice in found
         ]
         name = await context.choose("Which model?", choices, session.status().model) or ""
@@ -51,7 +55,9 @@ async def think(context: SessionContext, effort: str) -> Answer | None:
     choices = [Choice(level, level) for level in EFFORTS]
     chosen = effort or "high"  # raises an error with advice if the model does not think
     if not effort and status.can_think:
-        chosen = await context.choose("How long should the model think?", choices, status.effort) or ""
+        chosen = (
+            await context.choose("How long should the model think?", choices, status.effort) or ""
+        )
     if not chosen:
         return None
     level = next((level for level in EFFORTS if level == chosen), None)
@@ -84,25 +90,48 @@ async def models(context: ShellContext, setup: bool) -> Answer:
         data.append(
             {
                 **{name: getattr(choice, name) for name in ("name", "usable", "reason", "origin")},
-                **{name: getattr(spec, name) for name in ("window", "max_output", "images", "thinking")},
-                "prices": {"input": prices.input, "output": prices.output, "cached": prices.cached} if prices else None,
+                **{
+                    name: getattr(spec, name)
+                    for name in ("window", "max_output", "images", "thinking")
+                },
+                "prices": (
+                    {"input": prices.input, "output": prices.output, "cached": prices.cached}
+                    if prices
+                    else None
+                ),
             }
         )
         price = f"${prices.input:g}/${prices.output:g}" if prices else "price unknown"
         figures = f"{spec.window // 1000:>5}k  {price:<13}"
         if choice.usable:
-            usable.append((" *" if choice.name == default else "  ", choice.name, figures, choice.origin))
+            usable.append(
+                (" *" if choice.name == default else "  ", choice.name, figures, choice.origin)
+            )
         else:
             unusable.append(("  ", choice.name, choice.reason))
     if usable:
-        view.append(line("Usable, with window, price of a million tokens in and out, and source (* is the default):"))
+        view.append(
+            line(
+                "Usable, with window, price of a million tokens in and out, and source (* is the"
+                " default):"
+            )
+        )
     else:
-        view.append(line("No model can be used. Set one up: `ouro models --setup`. Try ouro without one: `ouro demo`."))
+        view.append(
+            line(
+                "No model can be used. Set one up: `ouro models --setup`. Try ouro without one:"
+                " `ouro demo`."
+            )
+        )
     view += table(usable)
     if unusable:
         view += [line(), line("Not usable:"), *table(unusable)]
     if silent := catalog.silent_servers():
-        view += [line(), line("No answer on this machine at:"), *table(("  ", title, url) for title, url in silent)]
+        view += [
+            line(),
+            line("No answer on this machine at:"),
+            *table(("  ", title, url) for title, url in silent),
+        ]
     exit_code = 0 if usable else NoModelError.exit_code
     return Answer({"default": default or None, "models": data}, view, exit_code)
 
@@ -116,11 +145,14 @@ class Asker(Protocol):
         """Let the user pick one; None if they cancel."""
 
     async def ask(self, title: str, *, secret: bool = False, draft: str = "") -> str:
-        """Ask for a line of text; may be empty. A secret is not shown while typed; a screen starts with `draft`."""
+        """Ask for a line of text; may be empty. A secret is not shown while typed; a screen starts
+        with `draft`.
+        """
 
 
 async def set_up(asker: Asker) -> str:
-    """Let the user choose a model and write it to models.yaml; returns its name, empty if they cancel.
+    """Let the user choose a model and write it to models.yaml; returns its name, empty if they
+    cancel.
 
     Declining a question leads back to the list of places; declining that cancels.
 
@@ -131,7 +163,11 @@ async def set_up(asker: Asker) -> str:
     servers = await asyncio.to_thread(catalog.servers)
     local = {provider.name: provider for provider, server in servers.items() if server.models}
     places = [
-        Choice(name, provider.title, f"on this machine, {plural(len(servers[provider].models), 'model')}")
+        Choice(
+            name,
+            provider.title,
+            f"on this machine, {plural(len(servers[provider].models), 'model')}",
+        )
         for name, provider in local.items()
     ]
     for provider in llm.HOSTED:
@@ -163,7 +199,11 @@ async def _hosted_model(asker: Asker, provider: llm.Provider) -> str:
     name = await asker.choose(
         f"Which {provider.title} model?", [Choice(name, name, _price_text(name)) for name in names]
     )
-    return _save_model(asker, f"{provider.name}/*" if entry.api_key else "", entry, name) if name else ""
+    return (
+        _save_model(asker, f"{provider.name}/*" if entry.api_key else "", entry, name)
+        if name
+        else ""
+    )
 
 
 async def _other_server(asker: Asker) -> str:
@@ -178,19 +218,30 @@ async def _other_server(asker: Asker) -> str:
             if not key:
                 return ""
             answer = await asyncio.to_thread(llm.list_models_at, address, key)
-        if not answer.problem or await asker.choose(f"{answer.url}: {answer.problem}.", _UNANSWERED) == "keep":
+        if (
+            not answer.problem
+            or await asker.choose(f"{answer.url}: {answer.problem}.", _UNANSWERED) == "keep"
+        ):
             return await _model_at(asker, answer, key=key)
         problem = f"{answer.url}: {answer.problem}.\n"
     return ""
 
 
-async def _model_at(asker: Asker, server: llm.ServerModels, *, key: str = "", local: llm.Provider | None = None) -> str:
+async def _model_at(
+    asker: Asker, server: llm.ServerModels, *, key: str = "", local: llm.Provider | None = None
+) -> str:
     if server.models:
         choices = [
-            Choice(name, name if local else name.partition("/")[2], f"{window:,} tokens" if window else "")
+            Choice(
+                name,
+                name if local else name.partition("/")[2],
+                f"{window:,} tokens" if window else "",
+            )
             for name, window in server.models.items()
         ]
-        name = await asker.choose(f"Which model of {local.title if local else server.url}?", choices)
+        name = await asker.choose(
+            f"Which model of {local.title if local else server.url}?", choices
+        )
     else:
         named = (await asker.ask("The name of the model there")).strip()
         name = f"openai/{named}" if named else None
@@ -198,14 +249,21 @@ async def _model_at(asker: Asker, server: llm.ServerModels, *, key: str = "", lo
         return ""
     window = server.models.get(name)
     if local and window is None:
-        asker.say(f"{local.title} does not report its context window: 32k is assumed. {_WINDOW_HINT}")
+        asker.say(
+            f"{local.title} does not report its context window: 32k is assumed. {_WINDOW_HINT}"
+        )
     return _save_model(
-        asker, name, llm.ModelEntry(api_base="" if local else server.url, api_key=key, window=window), name
+        asker,
+        name,
+        llm.ModelEntry(api_base="" if local else server.url, api_key=key, window=window),
+        name,
     )
 
 
 async def _ask_key(asker: Asker, title: str) -> str:
-    return "".join((await asker.ask(title, secret=True)).split())  # a pasted key may contain newlines
+    return "".join(
+        (await asker.ask(title, secret=True)).split()
+    )  # a pasted key may contain newlines
 
 
 def _save_model(asker: Asker, entry_name: str, entry: llm.ModelEntry, default: str) -> str:
@@ -220,4 +278,8 @@ def _variable_with_key(provider: llm.Provider) -> str:
 
 def _price_text(name: str) -> str:
     spec = llm.KNOWN.get(name.lower())
-    return f"${spec.prices.input:g} in, ${spec.prices.output:g} out a million tokens" if spec and spec.prices else ""
+    return (
+        f"${spec.prices.input:g} in, ${spec.prices.output:g} out a million tokens"
+        if spec and spec.prices
+        else ""
+    )

@@ -93,7 +93,9 @@ def as_markdown(view: View) -> str:
                     if items and not row[0]:
                         items[-1] += f"\\\n  {_markdown_row(row)}"
                     else:
-                        items.append(f"{f'{len(items) + 1}.' if is_numbered else '-'} {_markdown_row(row)}")
+                        items.append(
+                            f"{f'{len(items) + 1}.' if is_numbered else '-'} {_markdown_row(row)}"
+                        )
                 parts.append("\n".join(items))
             case Quote(text, language):
                 parts.append(block(text, language))
@@ -112,8 +114,12 @@ def as_text(view: View, prefix: str = "ouro ") -> str:
             case Title(text):
                 lines += [*([""] if lines else []), text]
             case RowTable(rows, is_numbered):
-                numbers = [(f"{number}.",) if is_numbered else () for number in range(1, len(rows) + 1)]
-                lines += columns([(*number, *row) for number, row in zip(numbers, rows, strict=True)], prefix)
+                numbers = [
+                    (f"{number}.",) if is_numbered else () for number in range(1, len(rows) + 1)
+                ]
+                lines += columns(
+                    [(*number, *row) for number, row in zip(numbers, rows, strict=True)], prefix
+                )
             case Quote(text):
                 lines += text.rstrip("\n").split("\n")
     return "\n".join(map(clean, lines))
@@ -124,7 +130,9 @@ def as_json(value: Any) -> str:
 
 
 def print_document(pieces: Iterable[str]) -> None:
-    """Write a document to stdout: unchanged into a pipe or file, without terminal control on a terminal."""
+    """Write a document to stdout: unchanged into a pipe or file, without terminal control on a
+    terminal.
+    """
     sys.stdout.writelines(map(clean, pieces) if sys.stdout.isatty() else pieces)
 
 
@@ -133,11 +141,15 @@ def columns(rows: Sequence[Sequence[str]], prefix: str = "ouro ") -> list[str]:
     shown = [[_text_span(cell, prefix) for cell in row] for row in rows]
     count = max(map(len, shown), default=1)
     widths = [
-        max((_width(row[place]) for row in shown if len(row) > place + 1), default=0) for place in range(count - 1)
+        max((_width(row[place]) for row in shown if len(row) > place + 1), default=0)
+        for place in range(count - 1)
     ]
     lines = []
     for row in shown:
-        padded = [cell + " " * (width - _width(cell)) for cell, width in zip(row[:-1], widths, strict=False)]
+        padded = [
+            cell + " " * (width - _width(cell))
+            for cell, width in zip(row[:-1], widths, strict=False)
+        ]
         lines.append("  ".join([*padded, row[-1]]).rstrip())
     return lines
 
@@ -160,7 +172,10 @@ def _markdown_span(span: str) -> str:
         return code(f"/{span}")
     if isinstance(span, CodeSpan):
         return code(span)
-    edges = (span[: len(span) - len(span.lstrip())], span[len(span.rstrip()) :] if span.strip() else "")
+    edges = (
+        span[: len(span) - len(span.lstrip())],
+        span[len(span.rstrip()) :] if span.strip() else "",
+    )
     return f"{edges[0]}{escape(span.strip())}{edges[1]}"
 
 
@@ -198,5 +213,7 @@ def escape(text: str) -> str:
 
 def changed_lines(before: str, after: str) -> list[str]:
     """The lines that differ, with `-` or `+` in front."""
-    lines = list(difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=0))[2:]
+    lines = list(difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=0))[
+        2:
+    ]
     return [line for line in lines if not line.startswith("@@")]

@@ -42,7 +42,9 @@ async def review(cwd: Path, what: str) -> str:
     if name.isdecimal():
         what, how = f"pull request {name}", f"`gh pr view {name}`, `gh pr diff {name}`"
     elif what and not what.startswith("-"):
-        is_base = await asyncio.to_thread(git.ask, "rev-parse", "--verify", "--quiet", f"{what}^{{commit}}")
+        is_base = await asyncio.to_thread(
+            git.ask, "rev-parse", "--verify", "--quiet", f"{what}^{{commit}}"
+        )
         how = f"`git diff {what}...HEAD`" if is_base else "find it first"
         what = f"what this branch changes since `{what}`" if is_base else what
     what = what or UNCOMMITTED
@@ -54,9 +56,13 @@ def _prompt(name: str) -> str:
 
 
 async def diff(context: SessionContext, back: str) -> None:
-    """The changes since the last commit; with a number, since before that many messages, with hunk ids for `/undo`."""
+    """The changes since the last commit; with a number, since before that many messages, with hunk
+    ids for `/undo`.
+    """
     if back and not back.isdigit():
-        raise UsageError(f"`{back}` is not a number of messages: `/diff 1` shows what the last one changed.")
+        raise UsageError(
+            f"`{back}` is not a number of messages: `/diff 1` shows what the last one changed."
+        )
     if back:
         text, since = await context.session.rewind.diff(int(back)), "then"
     else:

@@ -22,7 +22,10 @@ if TYPE_CHECKING:
     from ouro.commands.shell import ShellContext
     from ouro.commands.slash import SessionContext
 
-NOT_LISTED = "Branches that begin before the messages that are sent now are in the session's file, but not listed here."
+NOT_LISTED = (
+    "Branches that begin before the messages that are sent now are in the session's file, but not"
+    " listed here."
+)
 _SCOPES: tuple[RewindScope, ...] = ("conversation", "files", "memory")
 LISTED = 20
 """Maximum messages in a printed list; older ones can be named by their number."""
@@ -53,7 +56,9 @@ async def undo(context: SessionContext, what: str) -> None:
     if not set(words) <= set(_SCOPES):
         path, _, hunk = words[0].partition("#")
         if len(words) > 2 or (words[1:] and not words[1].isdigit()):
-            raise UsageError(f"Usage: /undo [{' '.join(_SCOPES)}] or /undo FILE[#HUNK] [messages back]")
+            raise UsageError(
+                f"Usage: /undo [{' '.join(_SCOPES)}] or /undo FILE[#HUNK] [messages back]"
+            )
         for line in await rewind.undo_file(path, hunk, int(words[1]) if words[1:] else 1):
             front_end.say(line)
         return
@@ -66,7 +71,9 @@ async def redo(context: SessionContext, what: str) -> None:
     words = what.split()
     if not set(words) <= set(_SCOPES):
         raise UsageError(f"Usage: /redo [{' '.join(_SCOPES)}]")
-    choice: RewindChoice | None = RewindChoice("redo", 0, tuple(name for name in _SCOPES if name in words))
+    choice: RewindChoice | None = RewindChoice(
+        "redo", 0, tuple(name for name in _SCOPES if name in words)
+    )
     if not words and (offered := await context.session.rewind.can_redo()):
         choice = await context.front_end.choose_rewind(redo=offered)
     if choice:
@@ -80,7 +87,11 @@ async def fork(context: SessionContext, title: str) -> None:
 async def list_checkpoints(_context: ShellContext) -> Answer:
     found = await asyncio.to_thread(stored_checkpoints, get_checkpoints_dir())
     rows = [
-        (f"{datetime.fromtimestamp(one.last).astimezone():%Y-%m-%d %H:%M}", byte_size(one.bytes), one.workspace)
+        (
+            f"{datetime.fromtimestamp(one.last).astimezone():%Y-%m-%d %H:%M}",
+            byte_size(one.bytes),
+            one.workspace,
+        )
         for one in found
     ]
     value = [{"workspace": one.workspace, "bytes": one.bytes, "last": one.last} for one in found]
@@ -93,9 +104,15 @@ async def clean_old_checkpoints(context: ShellContext, days: int | None) -> Answ
     if days < 0:
         raise UsageError(f"--days is {days}: it cannot be less than 0.")
     limit = settings.max_mb * 1_000_000
-    freed = await asyncio.to_thread(clean_checkpoints, get_checkpoints_dir(), days=days, max_bytes=limit)
+    freed = await asyncio.to_thread(
+        clean_checkpoints, get_checkpoints_dir(), days=days, max_bytes=limit
+    )
     which = f"those older than {plural(days, 'day')}, and the oldest above {settings.max_mb:,} MB"
-    text = f"Deleted {byte_size(freed)} of checkpoints: {which}." if freed else f"No checkpoints to delete: {which}."
+    text = (
+        f"Deleted {byte_size(freed)} of checkpoints: {which}."
+        if freed
+        else f"No checkpoints to delete: {which}."
+    )
     return Answer({"days": days, "freed": freed}, [line(text)])
 
 
@@ -104,7 +121,9 @@ async def carry_out(front_end: FrontEnd, choice: RewindChoice) -> None:
     conversation = "conversation" in choice.scopes
     match choice.kind:
         case "rewind":
-            _show_rewound(front_end, await rewind.rewind(choice.number, choice.scopes), conversation)
+            _show_rewound(
+                front_end, await rewind.rewind(choice.number, choice.scopes), conversation
+            )
         case "visit":
             lines = await rewind.visit(choice.number, choice.scopes)
             front_end.show_again()
@@ -116,13 +135,20 @@ async def carry_out(front_end: FrontEnd, choice: RewindChoice) -> None:
                 front_end.show_again()
             front_end.say(" ".join(["Redone.", *lines]))
         case "fork":
-            point = next((candidate for candidate in rewind.points() if candidate.number == choice.number), None)
+            point = next(
+                (candidate for candidate in rewind.points() if candidate.number == choice.number),
+                None,
+            )
             await _open_copy(front_end, await rewind.fork(choice.number), point)
 
 
 def last_message(front_end: FrontEnd) -> RewindChoice:
-    """The undo of the last message with its files; without tick boxes, other scopes are named by words."""
-    return RewindChoice("rewind", front_end.session.rewind.points()[-1].number, ("conversation", "files"))
+    """The undo of the last message with its files; without tick boxes, other scopes are named by
+    words.
+    """
+    return RewindChoice(
+        "rewind", front_end.session.rewind.points()[-1].number, ("conversation", "files")
+    )
 
 
 async def choose_from_list(front_end: FrontEnd) -> RewindChoice | None:
@@ -136,7 +162,9 @@ async def choose_from_list(front_end: FrontEnd) -> RewindChoice | None:
     choices += [Choice(value, *branch_label(branch)) for value, branch in branches.items()]
     if rewind.lacks_branches:
         front_end.say(NOT_LISTED)
-    chosen = await front_end.choose("Go back before which message? The last one comes first.", choices)
+    chosen = await front_end.choose(
+        "Go back before which message? The last one comes first.", choices
+    )
     if chosen is None:
         return None
     if chosen in branches:
@@ -148,8 +176,12 @@ async def choose_from_list(front_end: FrontEnd) -> RewindChoice | None:
     for count in range(1, len(undoable) + 1):
         for scopes in combinations(undoable, count):
             scopes_text, what = " and ".join(scopes), ", ".join(undoable[scope] for scope in scopes)
-            by_value[f"back, {scopes_text}"] = RewindChoice("rewind", number, ("conversation", *scopes))
-            labels.append(Choice(f"back, {scopes_text}", f"go back, and undo in {scopes_text}", what))
+            by_value[f"back, {scopes_text}"] = RewindChoice(
+                "rewind", number, ("conversation", *scopes)
+            )
+            labels.append(
+                Choice(f"back, {scopes_text}", f"go back, and undo in {scopes_text}", what)
+            )
             by_value[scopes_text] = RewindChoice("rewind", number, scopes)
             labels.append(Choice(scopes_text, f"only undo in {scopes_text}", what))
     labels.append(Choice("fork", "continue there in a copy", "this session stays as it is"))

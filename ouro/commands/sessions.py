@@ -14,11 +14,27 @@ from msgspec.structs import asdict
 
 from ouro.commands.action import Answer, confirm
 from ouro.commands.export import date_and_time, document, format_of
-from ouro.commands.render import CodeSpan, CommandText, Quote, Title, View, line, print_document, table
+from ouro.commands.render import (
+    CodeSpan,
+    CommandText,
+    Quote,
+    Title,
+    View,
+    line,
+    print_document,
+    table,
+)
 from ouro.display import Choice
 from ouro.errors import SessionError, SessionInUse, UsageError
 from ouro.importers.builder import PROGRAM_NAMES, Program
-from ouro.importers.importer import Importer, ImportLedger, ImportResult, ImportSource, find_sources, usual_places
+from ouro.importers.importer import (
+    Importer,
+    ImportLedger,
+    ImportResult,
+    ImportSource,
+    find_sources,
+    usual_places,
+)
 from ouro.memory.backend import SessionInfo
 from ouro.memory.sessions.session_catalog import find_session
 from ouro.memory.transcript import make_title
@@ -44,14 +60,24 @@ async def list_sessions(context: ShellContext, words: Sequence[str], every: bool
     if words:
         found = await catalog.matching(found, " ".join(words))
     view: View = table(
-        (CodeSpan(info.short_id), date_and_time(info.updated_at), f"{plural(info.messages, 'message'):>14}",
-         f"{dollars(info.cost):>8}", *([info.project] if every else []), info.title)
+        (
+            CodeSpan(info.short_id),
+            date_and_time(info.updated_at),
+            f"{plural(info.messages, 'message'):>14}",
+            f"{dollars(info.cost):>8}",
+            *([info.project] if every else []),
+            info.title,
+        )
         for info in found
-    )  # fmt: skip
+    )
     if not view and words:
         view = [line("No matches in titles or messages.")]
     elif not view:
-        others = [f" {len(everywhere):,} of other folders: ", CommandText("sessions list --all")] if everywhere else []
+        others = (
+            [f" {len(everywhere):,} of other folders: ", CommandText("sessions list --all")]
+            if everywhere
+            else []
+        )
         view = [line(f"No session{'' if every else ' of this folder'} yet.", *others)]
     return Answer([_data(info) for info in found], view)
 
@@ -70,7 +96,10 @@ async def show(context: ShellContext, session: str) -> Answer:
         ("cost", dollars(info.cost)),
         ("file", f"{get_sessions_dir() / info.folder / 'session.yaml'} ({info.size:,} bytes)"),
     ]
-    view: View = [*table(row for row in rows if row[1]), *(line(f"! {notice}") for notice in excerpt.notices)]
+    view: View = [
+        *table(row for row in rows if row[1]),
+        *(line(f"! {notice}") for notice in excerpt.notices),
+    ]
     answers = [text for role, text in excerpt.last if role == "assistant"]
     for title, text in (
         ("summary:", excerpt.summary),
@@ -97,7 +126,9 @@ async def export(
     if agent and to:
         raise UsageError(f"--to {agent} has a format of its own.", "Leave out --format.")
     if agent:
-        from ouro.commands.export.for_agents import session_for_agent  # imported late: only this command needs it
+        from ouro.commands.export.for_agents import (
+            session_for_agent,
+        )  # imported late: only this command needs it
 
         found = session_for_agent(await context.store.read_whole(info.id), agent)
         path = path or found.path
@@ -106,7 +137,10 @@ async def export(
         ledger = ImportLedger()  # while it has no new messages there, it is not imported again
         ledger.note(path.absolute(), info.id)
         ledger.save()
-        view = [line(f"Wrote {tilde(path)}."), line("Continue there, in the same folder: ", CodeSpan(found.command))]
+        view = [
+            line(f"Wrote {tilde(path)}."),
+            line("Continue there, in the same folder: ", CodeSpan(found.command)),
+        ]
         return Answer({"file": str(path), "format": agent, "command": found.command}, view)
     chosen = to or (format_of(path) if path else "json" if context.as_json else "markdown")
     pieces = document(await context.store.read_whole(info.id), chosen)
@@ -117,7 +151,9 @@ async def export(
     return Answer({"file": output, "format": chosen}, [line(f"Wrote {output}.")])
 
 
-async def import_sessions(context: ShellContext, paths: Sequence[Path], program: Program | None, every: bool) -> Answer:
+async def import_sessions(
+    context: ShellContext, paths: Sequence[Path], program: Program | None, every: bool
+) -> Answer:
     places = [path.expanduser().absolute() for path in paths] or usual_places(os.environ)
     sources = find_sources(places, program)
     if not sources:
@@ -125,19 +161,28 @@ async def import_sessions(context: ShellContext, paths: Sequence[Path], program:
         return Answer({"imported": []}, [line("No sessions were found there." if paths else usual)])
     offered = [_source_row(source) for source in sources[:_MAX_OFFERED]]
     if not (paths or every) and not context.can_ask:
-        more = [line(f"… and {len(sources) - _MAX_OFFERED:,} older ones")] if len(sources) > _MAX_OFFERED else []
+        more = (
+            [line(f"… and {len(sources) - _MAX_OFFERED:,} older ones")]
+            if len(sources) > _MAX_OFFERED
+            else []
+        )
         view = [*table(offered), *more, line("Import all with --all, or some by their paths.")]
         return Answer({"found": [_source_data(source) for source in sources]}, view)
     chosen = sources
     if not (paths or every):
         choices = [Choice(str(place), "  ".join(row)) for place, row in enumerate(offered)]
-        chosen = [sources[int(place)] for place in await context.choose_many("Import which?", choices)]
+        chosen = [
+            sources[int(place)] for place in await context.choose_many("Import which?", choices)
+        ]
     done: list[ImportResult] = []
     try:
         if chosen:
             await _import_all(context, chosen, done)
     except (KeyboardInterrupt, asyncio.CancelledError):
-        rest = line(f"Interrupted: {plural(len(chosen) - len(done), 'session')} left. The same command continues.")
+        rest = line(
+            f"Interrupted: {plural(len(chosen) - len(done), 'session')} left. The same command"
+            " continues."
+        )
         context.print_answer(Answer(_import_data(done, len(chosen)), [*_import_view(done), rest]))
         raise
     failed = any(result.outcome == "failed" for result in done)
@@ -157,7 +202,10 @@ async def rename(context: ShellContext, session: str, title: str) -> Answer:
 async def remove(context: ShellContext, sessions: Sequence[str], yes: bool, purge: bool) -> Answer:
     deleted = await context.store.list_deleted() if purge else []
     everything = [*await context.catalog.sessions(), *deleted]
-    found = [find_session(everything, query, context.catalog.project) for query in dict.fromkeys(sessions)]
+    found = [
+        find_session(everything, query, context.catalog.project)
+        for query in dict.fromkeys(sessions)
+    ]
     removed = []
     for info in found:
         verb, end = ("Delete", "? This cannot be undone.") if purge else ("Move to the trash:", "?")
@@ -169,11 +217,16 @@ async def remove(context: ShellContext, sessions: Sequence[str], yes: bool, purg
         if purge:
             await context.store.purge_session(info.id)
         removed.append(info)
-    view = [line(f"{'Deleted' if purge else 'Moved to the trash:'} {info.short_id} {info.title}") for info in removed]
+    view = [
+        line(f"{'Deleted' if purge else 'Moved to the trash:'} {info.short_id} {info.title}")
+        for info in removed
+    ]
     if removed and not purge:
         view.append(line("Restore: ", CommandText(f"sessions restore {removed[-1].short_id}")))
     return Answer(
-        {"removed": [info.id for info in removed], "for_good": purge}, view, int(yes and len(removed) < len(found))
+        {"removed": [info.id for info in removed], "for_good": purge},
+        view,
+        int(yes and len(removed) < len(found)),
     )
 
 
@@ -190,9 +243,13 @@ async def _is_moved_to_trash(context: ShellContext, info: SessionInfo) -> bool:
 async def restore(context: ShellContext, session: str) -> Answer:
     deleted = await context.store.list_deleted()
     if not session:
-        value = [{"id": info.id, "title": info.title, "updated_at": info.updated_at} for info in deleted]
+        value = [
+            {"id": info.id, "title": info.title, "updated_at": info.updated_at} for info in deleted
+        ]
         return Answer(value, _listed(deleted) or [line("The trash is empty.")])
-    info = find_session(deleted, session, context.catalog.project, hint="`ouro sessions restore` lists the trash.")
+    info = find_session(
+        deleted, session, context.catalog.project, hint="`ouro sessions restore` lists the trash."
+    )
     await context.store.restore_session(info.id)
     return Answer({"restored": info.id}, [line(f"Restored {info.short_id} {info.title}.")])
 
@@ -201,7 +258,11 @@ async def clean_up(context: ShellContext, days: int | None, yes: bool) -> Answer
     days = context.folder.settings.sessions.keep_days if days is None else days
     if days is None:
         raise UsageError("`sessions.keep_days` is not set: sessions are kept.", "Pass --days 90.")
-    before = (datetime.now(UTC) - timedelta(days=days)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    before = (
+        (datetime.now(UTC) - timedelta(days=days))
+        .isoformat(timespec="milliseconds")
+        .replace("+00:00", "Z")
+    )
     old = [info for info in await context.catalog.sessions() if info.updated_at < before]
     is_sure = bool(old) and (yes or context.can_ask)
     if old and not yes:
@@ -215,7 +276,9 @@ async def clean_up(context: ShellContext, days: int | None, yes: bool) -> Answer
     if not old:
         result = line(f"Every session was used in the last {plural(days, 'day')}.")
     elif not is_sure:
-        result = line("Nothing was moved." if context.can_ask else "Nothing was moved: pass --yes to confirm.")
+        result = line(
+            "Nothing was moved." if context.can_ask else "Nothing was moved: pass --yes to confirm."
+        )
     else:
         moved_count = f"Moved {plural(len(moved), 'session')} to the trash. Restore one: "
         result = line(moved_count, CommandText("sessions restore ID"))
@@ -223,8 +286,13 @@ async def clean_up(context: ShellContext, days: int | None, yes: bool) -> Answer
 
 
 async def sync(context: ShellContext, remote: str, encrypt: bool) -> Answer:
-    """Synchronize all sessions with a git remote: only when the user asks for it, never in the background."""
-    from ouro.memory.session_remote import SessionRemote, last_remote  # imported late: only this command needs it
+    """Synchronize all sessions with a git remote: only when the user asks for it, never in the
+    background.
+    """
+    from ouro.memory.session_remote import (
+        SessionRemote,
+        last_remote,
+    )  # imported late: only this command needs it
     from ouro.memory.session_sync import SessionSync, SessionSyncReport
 
     settings, home = context.folder.settings, get_home()
@@ -232,8 +300,14 @@ async def sync(context: ShellContext, remote: str, encrypt: bool) -> Answer:
     address = remote or settings.sessions.remote or last or settings.memory.remote
     if not address:
         hint = "Name your own git repository, or set `sessions.remote`."
-        raise UsageError("The sessions have no remote yet.", hint, ["sessions sync git@example.org:me/sessions.git"])
-    projects = dict.fromkeys([context.cwd, *(Path(info.project) for info in await context.store.list_sessions())])
+        raise UsageError(
+            "The sessions have no remote yet.",
+            hint,
+            ["sessions sync git@example.org:me/sessions.git"],
+        )
+    projects = dict.fromkeys(
+        [context.cwd, *(Path(info.project) for info in await context.store.list_sessions())]
+    )
     folders = [folder for folder in projects if folder.is_dir()]
 
     def work() -> SessionSyncReport:
@@ -243,40 +317,60 @@ async def sync(context: ShellContext, remote: str, encrypt: bool) -> Answer:
 
     report = await asyncio.to_thread(work)
     lines = [
-        f"{plural(len(report.sent), 'session')} sent ({byte_size(report.bytes_sent)}), {len(report.received)} received."
+        f"{plural(len(report.sent), 'session')} sent ({byte_size(report.bytes_sent)}),"
+        f" {len(report.received)} received."
     ]
-    lines += [f"{fork[:8]} is a fork with the local messages: others were added elsewhere." for fork in report.forks]
-    lines += [f"{skipped[:8]} was left out: it is open or cannot be read." for skipped in report.skipped]
+    lines += [
+        f"{fork[:8]} is a fork with the local messages: others were added elsewhere."
+        for fork in report.forks
+    ]
+    lines += [
+        f"{skipped[:8]} was left out: it is open or cannot be read." for skipped in report.skipped
+    ]
     return Answer(report, [line(text) for text in lines])
 
 
 async def repair(context: ShellContext, session: str) -> Answer:
-    chosen = [await context.catalog.find(session)] if session else await context.store.list_sessions()
+    chosen = (
+        [await context.catalog.find(session)] if session else await context.store.list_sessions()
+    )
     done: dict[str, Sequence[str]] = {}
     left_out: list[str] = []
     for info in chosen:
         try:
             done[info.id] = await context.store.repair_session(info.id)
-        except SessionError as error:  # open in another process, or from a newer ouro: the others are still repaired
+        except (
+            SessionError
+        ) as error:  # open in another process, or from a newer ouro: the others are still repaired
             done[info.id] = [f"Left out: {error.message}"]
             left_out.append(info.id)
     count = await context.store.rebuild_index()
     repaired = {key: list(lines) for key, lines in done.items() if lines and key not in left_out}
     rows = [(session_id[:8], text) for session_id, lines in done.items() for text in lines]
     sound = sum(not lines for lines in done.values())
-    rest = f"{sound} of {len(done)} had no damage. The index was rebuilt: {plural(count, 'session')}."
+    rest = (
+        f"{sound} of {len(done)} had no damage. The index was rebuilt: {plural(count, 'session')}."
+    )
     value = {"repaired": repaired, "left_out": left_out, "sessions": count}
     return Answer(value, [*table(rows), line(rest)], int(bool(left_out)))
 
 
 def _data(info: SessionInfo) -> dict[str, Any]:
-    spent = [{"day": use.day, "model": use.model, "calls": use.calls, **asdict(use.usage)} for use in info.spent]
+    spent = [
+        {"day": use.day, "model": use.model, "calls": use.calls, **asdict(use.usage)}
+        for use in info.spent
+    ]
     return {**asdict(info), "cost": info.cost, "spent": spent}
 
 
 def _listed(sessions: Sequence[SessionInfo]) -> View:
-    more = [line(f"… and {len(sessions) - _MAX_LISTED} more")] if len(sessions) > _MAX_LISTED else []
-    return [*table((info.short_id, _figures(info), info.title) for info in sessions[:_MAX_LISTED]), *more]
+    more = (
+        [line(f"… and {len(sessions) - _MAX_LISTED} more")] if len(sessions) > _MAX_LISTED else []
+    )
+    return [
+        *table((info.short_id, _figures(info), info.title) for info in sessions[:_MAX_LISTED]),
+        *more,
+    ]
 
 
 def _figures(info: SessionInfo) -> str:
@@ -284,7 +378,9 @@ def _figures(info: SessionInfo) -> str:
     return " · ".join(filter(None, [date_and_time(info.updated_at), *size, dollars(info.cost)]))
 
 
-async def _import_all(context: ShellContext, sources: Sequence[ImportSource], done: list[ImportResult]) -> None:
+async def _import_all(
+    context: ShellContext, sources: Sequence[ImportSource], done: list[ImportResult]
+) -> None:
     ledger = ImportLedger()
     store = YamlFileMemoryStore(get_sessions_dir(), context.folder.mask.mask)
     importer = Importer(store, ledger, {info.id for info in await store.list_sessions()})
@@ -306,24 +402,40 @@ def _source_row(source: ImportSource) -> tuple[str, ...]:
 def _import_view(done: Sequence[ImportResult]) -> View:
     changed = [result for result in done if result.outcome in ("new", "more")]
     rows = [
-        (result.session_id[:8], f"{plural(result.messages, 'message')}{'' if result.outcome == 'new' else ' more'}",
-         result.title, result.reason)
+        (
+            result.session_id[:8],
+            f"{plural(result.messages, 'message')}{'' if result.outcome == 'new' else ' more'}",
+            result.title,
+            result.reason,
+        )
         for result in changed[:_MAX_RESULTS]
-    ]  # fmt: skip
-    more = [line(f"… and {len(changed) - _MAX_RESULTS:,} more")] if len(changed) > _MAX_RESULTS else []
-    failed = [line(f"! {result.reason}", level="warning") for result in done if result.outcome == "failed"]
+    ]
+    more = (
+        [line(f"… and {len(changed) - _MAX_RESULTS:,} more")] if len(changed) > _MAX_RESULTS else []
+    )
+    failed = [
+        line(f"! {result.reason}", level="warning") for result in done if result.outcome == "failed"
+    ]
     return [*table(rows), *more, *failed, line(_import_summary(done))]
 
 
 def _import_summary(done: Sequence[ImportResult]) -> str:
     outcomes = Counter[str](result.outcome for result in done)
-    names = {"more": "continued", "known": "already imported", "empty": "without messages", "failed": "failed"}
+    names = {
+        "more": "continued",
+        "known": "already imported",
+        "empty": "without messages",
+        "failed": "failed",
+    }
     counts = [f"{outcomes['new']:,} new"]
     counts += [f"{outcomes[key]:,} {name}" for key, name in names.items() if outcomes[key]]
     left_out = sum((Counter(result.left_out) for result in done), Counter[str]())
     text = f"Sessions: {', '.join(counts)}."
     if left_out:
-        text += f" Left out: {', '.join(f'{what} ({count:,})' for what, count in left_out.most_common(8))}."
+        text += (
+            " Left out:"
+            f" {', '.join(f'{what} ({count:,})' for what, count in left_out.most_common(8))}."
+        )
     if outcomes["new"] or outcomes["more"]:
         text += " List them: `ouro sessions list --all`."
     return text
@@ -331,7 +443,11 @@ def _import_summary(done: Sequence[ImportResult]) -> str:
 
 def _source_data(source: ImportSource) -> dict[str, Any]:
     names = ("size", "changed_at", "project", "first_words")
-    return {"path": str(source.path), "from": source.program, **{name: getattr(source, name) for name in names}}
+    return {
+        "path": str(source.path),
+        "from": source.program,
+        **{name: getattr(source, name) for name in names},
+    }
 
 
 def _import_data(done: Sequence[ImportResult], wanted: int) -> dict[str, Any]:

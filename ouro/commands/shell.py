@@ -54,10 +54,15 @@ def run(group: str, words: Sequence[str], folder: Folder, open_session: OpenSess
         OuroError: it failed.
     """
     command: dict[str, Sequence[str]] = {}
-    if [group, *words[:1]] == ["mcp", "add"] and "--" in words:  # argparse does not accept a list of words after flags
+    if [group, *words[:1]] == [
+        "mcp",
+        "add",
+    ] and "--" in words:  # argparse does not accept a list of words after flags
         place = list(words).index("--")
         words, command = words[:place], {"command": words[place + 1 :]}
-    actions = {name: action for action in ACTIONS for name in action.names if name.split()[0] == group}
+    actions = {
+        name: action for action in ACTIONS for name in action.names if name.split()[0] == group
+    }
     word = next(iter(words), "")
     action = actions.get(group) or actions.get(f"{group} {word}")
     if action is None:
@@ -92,13 +97,18 @@ def add_arguments(parser: argparse.ArgumentParser, group: str) -> None:
         return
     parser.usage = f"ouro {group} ACTION ..."
     parser.formatter_class = _ActionsHelp
-    lines = columns([(f"  {action.name.removeprefix(group)[1:]}", action.help) for action in actions])
+    lines = columns(
+        [(f"  {action.name.removeprefix(group)[1:]}", action.help) for action in actions]
+    )
     parser.description = "\n".join(["actions:", *lines])
     parser.epilog = f"`ouro {group} ACTION --help` shows the arguments of one, with an example."
     children = parser.add_subparsers(dest="action", metavar="ACTION", prog=f"ouro {group}")
     for action in actions:
         name, *others = (name.removeprefix(f"{group} ") for name in action.names)
-        _declare(children.add_parser(name, aliases=others, help=action.help, formatter_class=_Help), action)
+        _declare(
+            children.add_parser(name, aliases=others, help=action.help, formatter_class=_Help),
+            action,
+        )
 
 
 _Help = argparse.RawDescriptionHelpFormatter
@@ -176,7 +186,9 @@ class ShellContext:
 
         def show(done: int, whole: int) -> None:
             if not self.as_json and (done == whole or time.monotonic() - began > _PROGRESS_AFTER):
-                self.progress("" if done == whole else f"Indexing: {done:,} of {plural(whole, 'file')}")
+                self.progress(
+                    "" if done == whole else f"Indexing: {done:,} of {plural(whole, 'file')}"
+                )
 
         return show
 
@@ -190,8 +202,12 @@ class ShellContext:
 
     async def choose_many(self, title: str, choices: Sequence[Choice]) -> Sequence[str]:
         if not self.can_ask:
-            raise UsageError("stdin is not a terminal: name what you mean, or pass --all (see --help).", title)
-        return self._numbers(title, choices, "Numbers such as `1,3` or `2-5`, `all`, or Enter for none: ")
+            raise UsageError(
+                "stdin is not a terminal: name what you mean, or pass --all (see --help).", title
+            )
+        return self._numbers(
+            title, choices, "Numbers such as `1,3` or `2-5`, `all`, or Enter for none: "
+        )
 
     async def ask(self, title: str, *, secret: bool = False, draft: str = "") -> str:  # noqa: ARG002 (for screens)
         """A stripped line; empty at the end of input."""
@@ -202,7 +218,12 @@ class ShellContext:
     async def edit(self, text: str, name: str) -> str:
         return await edit_text(name, text)
 
-    async def memory(self, work: Callable[[MemoryAccess], _Result], *, reports: bool = True) -> _Result:  # noqa: ARG002
+    async def memory(
+        self,
+        work: Callable[[MemoryAccess], _Result],
+        *,
+        reports: bool = True,  # noqa: ARG002
+    ) -> _Result:
         with self.folder.memory() as (editor, stores):
             half_life = self.folder.settings.memory.half_life_days
             return work(MemoryAccess(editor, long_term.Timeline(stores), half_life))
@@ -218,7 +239,9 @@ class ShellContext:
         with self.folder.memory() as (_editor, stores):
             found = next((store for store in stores if store.scope == "repo"), None)
         if found is None:
-            raise UsageError("This repository has no memory here.", "It needs `memory.repo.enabled`, and trust.")
+            raise UsageError(
+                "This repository has no memory here.", "It needs `memory.repo.enabled`, and trust."
+            )
         long_term.switch(found, on=on)
         return found.folder
 
@@ -254,7 +277,9 @@ class ShellContext:
 
     @cached_property
     def catalog(self) -> SessionCatalog:
-        return SessionCatalog(self.store, str(self.cwd.resolve()), get_sessions_dir(), get_index_path())
+        return SessionCatalog(
+            self.store, str(self.cwd.resolve()), get_sessions_dir(), get_index_path()
+        )
 
     @asynccontextmanager
     async def servers(self) -> AsyncIterator[McpServers]:
@@ -267,7 +292,12 @@ class ShellContext:
             confinement.close()
 
     def _numbers(self, title: str, choices: Sequence[Choice], question: str) -> Sequence[str]:
-        lines = columns([(f"{number:>3}", choice.label, choice.detail) for number, choice in enumerate(choices, 1)])
+        lines = columns(
+            [
+                (f"{number:>3}", choice.label, choice.detail)
+                for number, choice in enumerate(choices, 1)
+            ]
+        )
         sys.stdout.write("\n".join(map(clean, (title, *lines))) + "\n")
         while answer := self._answer(question).lower():
             if answer == "all":

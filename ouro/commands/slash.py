@@ -31,14 +31,15 @@ if TYPE_CHECKING:
 _Result = TypeVar("_Result")
 _WORD = re.compile(r"/(\w[\w:-]*)(?:\s+(.*))?\Z", re.DOTALL)
 _REMEMBER = re.compile(r"#(?![#!\d])\s*(\S[^\n]*)\Z")
-"""Matches one line after one `#`. `#12 is broken`, `## A heading` and several lines are messages."""
+"""Matches one line after one `#`. `#12 is broken`, `## A heading` and several lines are messages.
+"""
 
 
 async def dispatch(front_end: FrontEnd, text: str) -> bool:
     """Run the command in `text`; False if it is not a command and should be sent as a message.
 
-    A path (`/usr/bin`, `/tmp`) is not a command. A command that is a prompt is sent: the session runs it. An unknown
-    command shows similar ones. `#text` is `/remember text`.
+    A path (`/usr/bin`, `/tmp`) is not a command. A command that is a prompt is sent: the session
+    runs it. An unknown command shows similar ones. `#text` is `/remember text`.
     """
     if line := _REMEMBER.match(text.rstrip()):
         text = f"/remember {line[1]}"
@@ -68,15 +69,21 @@ async def dispatch(front_end: FrontEnd, text: str) -> bool:
 
 
 async def run_command(front_end: FrontEnd, command: Action, argument: str) -> None:
-    """Run a slash command with its typed argument, or the action that its first word names. Raises OuroError."""
+    """Run a slash command with its typed argument, or the action that its first word names. Raises
+    OuroError.
+    """
     actions = actions_of(command)
     word, _, rest = argument.partition(" ")
     if word in actions:
         command, argument = actions[word], rest.strip()
     elif actions and word and not command.arguments:
-        raise UsageError(f"/{command.name} has no action `{word}`.", f"There are: {', '.join(sorted(actions))}.")
+        raise UsageError(
+            f"/{command.name} has no action `{word}`.", f"There are: {', '.join(sorted(actions))}."
+        )
     if command.between_turns and front_end.session.running:
-        raise UsageError(f"/{command.name} cannot run while the agent works: interrupt it, or wait.")
+        raise UsageError(
+            f"/{command.name} cannot run while the agent works: interrupt it, or wait."
+        )
     context = SessionContext(front_end)
     answer: Answer | None = await command.function(context, **parse_line(command, argument))
     if answer is not None:
@@ -88,7 +95,9 @@ def parse_line(action: Action, argument: str) -> dict[str, Any]:
     parser = _LineParser(prog=f"/{action.name}", add_help=False)
     for declared in action.arguments:
         parser.add_argument(*declared.names, **declared.options)
-    parser.examples = [example for example in action.examples if "--json" not in example]  # these belong to a shell
+    parser.examples = [
+        example for example in action.examples if "--json" not in example
+    ]  # these belong to a shell
     if argument and not action.arguments:
         raise UsageError(f"/{action.name} takes no argument.", commands=parser.examples)
     if any(declared.is_text for declared in action.arguments):
@@ -102,7 +111,12 @@ def parse_line(action: Action, argument: str) -> dict[str, Any]:
 
 def _flags_and_text(action: Action, argument: str) -> list[str]:
     """The words before the text, and the text as one word."""
-    flags = {name: declared.options for declared in action.arguments for name in declared.names if name.startswith("-")}
+    flags = {
+        name: declared.options
+        for declared in action.arguments
+        for name in declared.names
+        if name.startswith("-")
+    }
     words, text = [], argument
     while text.partition(" ")[0] in flags:
         word, _, text = text.partition(" ")
@@ -120,7 +134,9 @@ class _LineParser(ArgumentParser):
     examples: Sequence[str] = ()
 
     def error(self, message: str) -> NoReturn:
-        problem = f"{self.prog}: {message}.".replace(": the following arguments are required:", " needs an argument:")
+        problem = f"{self.prog}: {message}.".replace(
+            ": the following arguments are required:", " needs an argument:"
+        )
         raise UsageError(problem, commands=self.examples)
 
 
@@ -168,13 +184,17 @@ class SessionContext:
     async def edit(self, text: str, _name: str) -> str:
         return await self.front_end.edit(text)
 
-    async def memory(self, work: Callable[[MemoryAccess], _Result], *, reports: bool = True) -> _Result:
+    async def memory(
+        self, work: Callable[[MemoryAccess], _Result], *, reports: bool = True
+    ) -> _Result:
         manager = self.manager
         await manager.settled()
 
         def act(editor: Any) -> _Result:
             half_life = self.session.memory.half_life_days
-            return work(MemoryAccess(editor, manager.timeline(), half_life, manager.receipt().versions))
+            return work(
+                MemoryAccess(editor, manager.timeline(), half_life, manager.receipt().versions)
+            )
 
         return await self.session.memory.with_editor(act, quiet=not reports)
 

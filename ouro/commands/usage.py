@@ -34,7 +34,10 @@ async def usage(context: ActionContext) -> Answer:
         "day": today(),
         **{
             period.name: {
-                "models": [{"model": use.model, "calls": use.calls, **asdict(use.usage)} for use in period.models],
+                "models": [
+                    {"model": use.model, "calls": use.calls, **asdict(use.usage)}
+                    for use in period.models
+                ],
                 "total": asdict(period.total),
                 "every_price_is_known": period.is_priced,
             }
@@ -52,7 +55,8 @@ async def usage(context: ActionContext) -> Answer:
     ]
     if context.session is not None:
         data["beside"] = [
-            {"purpose": purpose, "calls": calls, **asdict(used)} for purpose, calls, used in report.side_calls
+            {"purpose": purpose, "calls": calls, **asdict(used)}
+            for purpose, calls, used in report.side_calls
         ]
     shares = [_share(plural(len(agents), "subagent"), used_by_agents)] if agents else []
     shares += [
@@ -72,7 +76,9 @@ def _tables(periods: Sequence[UsagePeriod]) -> list[str]:
     """A table for each period; an unknown price is marked as unknown, never shown as free."""
     tables = [[(_NAMES[period.name], *_HEADS), *_rows(period)] for period in periods]
     columns = range(1 + len(_HEADS))
-    first, *widths = [max(len(row[column]) for rows in tables for row in rows) for column in columns]
+    first, *widths = [
+        max(len(row[column]) for rows in tables for row in rows) for column in columns
+    ]
     lines: list[str] = []
     for period, rows in zip(periods, tables, strict=True):
         for name, *numbers in rows if period.models else ():
@@ -87,7 +93,9 @@ def _tables(periods: Sequence[UsagePeriod]) -> list[str]:
 def _rows(period: UsagePeriod) -> list[tuple[str, ...]]:
     rows = [_row(use) for use in period.models]
     if len(rows) > 1:
-        *cells, cost = _row(ModelUse("together", period.total, sum(use.calls for use in period.models)))
+        *cells, cost = _row(
+            ModelUse("together", period.total, sum(use.calls for use in period.models))
+        )
         is_partly_known = not period.is_priced and period.total.cost is not None
         rows.append((*cells, f"{cost} + {_UNKNOWN}" if is_partly_known else cost))
     return rows

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 BAR = 24
 LISTED = 30
-"""Maximum length of the lists of messages to pin and of items; other messages can be named by number."""
+"""Maximum length of the lists of messages to pin and of items; other messages can be named by
+number.
+"""
 
 
 async def compact(context: SessionContext, probe: bool, keep: str) -> None:
@@ -28,7 +30,9 @@ async def compact(context: SessionContext, probe: bool, keep: str) -> None:
     async def review(summary: str) -> str:
         question = "Use this summary instead of the older messages?"
         choices = [Choice("use", "Use it")]
-        text, chosen = await review_draft(front_end, question, choices, summary, "**Summary**\n\n{}".format)
+        text, chosen = await review_draft(
+            front_end, question, choices, summary, "**Summary**\n\n{}".format
+        )
         return text if chosen else ""
 
     await front_end.run(context.session.window.compact(keep, review, probe=probe))
@@ -37,7 +41,9 @@ async def compact(context: SessionContext, probe: bool, keep: str) -> None:
 async def btw(context: SessionContext, question: str) -> Answer | None:
     window = context.session.window
     if context.session.running:
-        context.say("Asked outside of the conversation. The answer follows, and the turn continues.")
+        context.say(
+            "Asked outside of the conversation. The answer follows, and the turn continues."
+        )
         answer = await window.ask_aside(question)
         return Answer(answer, [Markdown(f"**/btw {escape(question)}**\n\n{answer}")])
     await context.front_end.run(window.aside(question, context.front_end.show))
@@ -54,7 +60,10 @@ async def pin(context: SessionContext, message: str) -> Answer | None:
     elif message.isdecimal():
         number = int(message)
     elif message:
-        raise UsageError(f"`{clean(message)}` is not a message number.", "Use /pin to choose one, or `/pin last`.")
+        raise UsageError(
+            f"`{clean(message)}` is not a message number.",
+            "Use /pin to choose one, or `/pin last`.",
+        )
     else:
         choices = []
         for item in messages[: -LISTED - 1 : -1]:
@@ -77,7 +86,9 @@ async def show_context(context: SessionContext, what: str) -> Answer | None:
     if what:
         places = places_in(numbers, len(items))
         if verb not in ("drop", "restore", "pin") or not places:
-            raise UsageError("Usage: /context [drop|restore|pin N]", commands=["context", "context drop 1 3-5"])
+            raise UsageError(
+                "Usage: /context [drop|restore|pin N]", commands=["context", "context drop 1 3-5"]
+            )
         done = await change_items(window, [items[place] for place in places], verb)
         context.front_end.redraw()
         return Answer(done, [line(done)])
@@ -85,13 +96,19 @@ async def show_context(context: SessionContext, what: str) -> Answer | None:
     if not await context.front_end.browse("context") and items:
         head = "**Largest items**: `/context drop 1 3`, `/context restore 1`, `/context pin 2`"
         rows = [f"{number:>3}. {item_line(item)}" for number, item in enumerate(items[:LISTED], 1)]
-        more = [line(f"{len(items) - LISTED} smaller items are not listed.")] if len(items) > LISTED else []
+        more = (
+            [line(f"{len(items) - LISTED} smaller items are not listed.")]
+            if len(items) > LISTED
+            else []
+        )
         context.show([Markdown(head), Quote("\n".join(rows)), *more])
     return None
 
 
 def largest_items(window: ContextWindow) -> list[ContextItem]:
-    """The messages, tool outputs and notes of the request, the largest first; dropped ones keep their place."""
+    """The messages, tool outputs and notes of the request, the largest first; dropped ones keep
+    their place.
+    """
     return sorted(window.items(), key=lambda item: -item.tokens)
 
 
@@ -101,19 +118,26 @@ def item_line(item: ContextItem) -> str:
 
 
 async def change_items(window: ContextWindow, items: Sequence[ContextItem], verb: str) -> str:
-    """Drop, restore or pin items; returns a message for the user. Pinning a pinned message unpins it."""
+    """Drop, restore or pin items; returns a message for the user. Pinning a pinned message unpins
+    it.
+    """
     if verb == "pin":
         for item in items:
             await window.pin(item.number, not item.is_pinned)
         pinned = sum(not item.is_pinned for item in items)
         counts = [(pinned, "pinned"), (len(items) - pinned, "unpinned")]
-        return ", ".join(f"{plural(count, 'message')} {done}" for count, done in counts if count) + "."
+        return (
+            ", ".join(f"{plural(count, 'message')} {done}" for count, done in counts if count) + "."
+        )
     restore = verb == "restore"
     if all(item.is_dropped != restore for item in items):
         return "That is sent already." if restore else "That is dropped already."
     before, after = await window.drop([item.id for item in items], restore=restore)
     done = "Restored" if restore else "Dropped"
-    return f"{done}: {before:,} → {after:,} tokens. The next request is not in the provider's cache from there on."
+    return (
+        f"{done}: {before:,} → {after:,} tokens. The next request is not in the provider's cache"
+        " from there on."
+    )
 
 
 def _report_text(report: WindowReport) -> str:
@@ -123,17 +147,24 @@ def _report_text(report: WindowReport) -> str:
     lines = []
     for name, size in zip(names, sizes, strict=True):
         share = size / max(1, report.window)
-        lines.append(f"{name:<{width}}  {size:>9,}  {share:>4.0%}  {'█' * min(BAR, round(BAR * share))}")
+        lines.append(
+            f"{name:<{width}}  {size:>9,}  {share:>4.0%}  {'█' * min(BAR, round(BAR * share))}"
+        )
     percent = round(100 * report.tokens / max(1, report.window))
     head = f"**Context**: {report.tokens:,} of {report.window:,} tokens ({percent} %)"
     advice = [f"The largest single thing is {escape(report.largest)}."] if report.largest else []
     if (outlook := report.outlook) is not None:
-        done = f"would summarize {plural(outlook.covered, 'message')}, keep {outlook.kept} of them word for word"
+        done = (
+            f"would summarize {plural(outlook.covered, 'message')}, keep {outlook.kept} of them"
+            " word for word"
+        )
         advice.append(f"A compaction now {done}, and leave about {outlook.tokens:,} tokens.")
     else:
         advice.append("There is nothing to compact yet.")
     if report.limit:
-        advice.append(f"Automatic compaction starts at {report.limit:,} tokens; `/compact` does it now.")
+        advice.append(
+            f"Automatic compaction starts at {report.limit:,} tokens; `/compact` does it now."
+        )
     else:
         advice.append("Automatic compaction is off (`compaction.auto`); `/compact` does it now.")
     return "\n\n".join([head, block("\n".join(lines)), " ".join(advice)])

@@ -42,7 +42,13 @@ if TYPE_CHECKING:
         remove,
     )
     from ouro.extensions.skills import Skills
-    from ouro.extensions.tool_names import MODES, demand_rules, demand_tools, names_elsewhere, own_rule
+    from ouro.extensions.tool_names import (
+        MODES,
+        demand_rules,
+        demand_tools,
+        names_elsewhere,
+        own_rule,
+    )
     from ouro.extensions.trust_summary import describe_files
 
 __getattr__ = lazy_exports(__name__)

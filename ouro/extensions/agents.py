@@ -1,4 +1,6 @@
-"""Kinds of subagents: those of ouro, and the files in `agents/` of the user, the project and plugins."""
+"""Kinds of subagents: those of ouro, and the files in `agents/` of the user, the project and
+plugins.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,8 @@ _NOT_USED = ("mcpServers", "memory")
 
 
 def load_agents(files: Iterable[ExtensionFile]) -> tuple[tuple[AgentSpec, ...], tuple[str, ...]]:
-    """ouro's kinds and those in the files, and a line for each file or entry that is not used. Blocks.
+    """ouro's kinds and those in the files, and a line for each file or entry that is not used.
+    Blocks.
 
     A file with the name of a built-in kind replaces it if it is the user's own; a project cannot.
     """
@@ -36,7 +39,9 @@ def load_agents(files: Iterable[ExtensionFile]) -> tuple[tuple[AgentSpec, ...], 
     problems: list[str] = []
     for file in (*own.values(), *files):
         if file.name in own and file.source in ("project", "plugin"):
-            problems.append(f"{tilde(file.path)} is not used: `{file.name}` is a kind of ouro's own. Rename it.")
+            problems.append(
+                f"{tilde(file.path)} is not used: `{file.name}` is a kind of ouro's own. Rename it."
+            )
             continue
         try:
             found[file.name], ignored = _parse_spec(file)
@@ -48,7 +53,9 @@ def load_agents(files: Iterable[ExtensionFile]) -> tuple[tuple[AgentSpec, ...], 
 
 
 def _parse_spec(file: ExtensionFile) -> tuple[AgentSpec, list[str]]:
-    """The kind in a file, and the parts of it that ouro does not use. Raises ValueError if it cannot be used."""
+    """The kind in a file, and the parts of it that ouro does not use. Raises ValueError if it
+    cannot be used.
+    """
     meta = file.meta
     ignored = [f"ouro does not use `{key}`." for key in _NOT_USED if meta.get(key)]
     if not file.body:

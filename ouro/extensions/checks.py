@@ -1,4 +1,6 @@
-"""Checks: corrections of the user that are enforced by a permission rule or a hook, with a count of refusals."""
+"""Checks: corrections of the user that are enforced by a permission rule or a hook, with a count of
+refusals.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,8 @@ class Check(msgspec.Struct, frozen=True):
 
 
 class Checks:
-    """The checks of all projects, in `~/.ouro/checks.json`, and those that hold here. Every method blocks.
+    """The checks of all projects, in `~/.ouro/checks.json`, and those that hold here. Every method
+    blocks.
 
     Args:
         root: the root of the project.
@@ -44,19 +47,26 @@ class Checks:
         self._project = str(root.resolve())
 
     def here(self) -> list[Check]:
-        """The checks that apply in this project, oldest first. Raises ConfigError: the file cannot be read."""
+        """The checks that apply in this project, oldest first. Raises ConfigError: the file cannot
+        be read.
+        """
         return [check for check in self._read() if check.project in ("", self._project)]
 
     def add(self, check: Check, everywhere: bool) -> Check:
         """Save a check; returns it with its number. Raises ConfigError, OSError."""
-        at, project = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"), "" if everywhere else self._project
+        at, project = (
+            datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "" if everywhere else self._project,
+        )
         with self._changed() as checks:
             number = max((known.number for known in checks), default=0) + 1
             checks.append(replace(check, number=number, project=project, added_at=at))
         return checks[-1]
 
     def remove(self, number: int) -> None:
-        """Remove a check. Raises UsageError if there is none of that number here; ConfigError, OSError."""
+        """Remove a check. Raises UsageError if there is none of that number here; ConfigError,
+        OSError.
+        """
         known = [check.number for check in self.here()]
         if number not in known:
             listed = ", ".join(map(str, known)) or "none"
@@ -67,7 +77,9 @@ class Checks:
     def count(self, number: int) -> None:
         """Record that a check has refused something. Raises ConfigError, OSError."""
         with self._changed() as checks:
-            checks[:] = [replace(check, fired=check.fired + (check.number == number)) for check in checks]
+            checks[:] = [
+                replace(check, fired=check.fired + (check.number == number)) for check in checks
+            ]
 
     @contextmanager
     def _changed(self) -> Iterator[list[Check]]:
@@ -85,4 +97,6 @@ class Checks:
         except FileNotFoundError:
             return []
         except (OSError, msgspec.DecodeError) as error:
-            raise ConfigError(f"{tilde(self.path)} cannot be read, so no check is in use: {error}.") from error
+            raise ConfigError(
+                f"{tilde(self.path)} cannot be read, so no check is in use: {error}."
+            ) from error

@@ -19,7 +19,8 @@ from ouro.utils.runtime import tilde
 from ouro.utils.yaml import words_in
 
 _INSERT = late_pattern(
-    r"^```!\n(.*?)\n```$|!`([^`\n]+)`|(?<![\w@./`])@((?:~/)?[\w./$+-]*[\w/$])", re.DOTALL | re.MULTILINE
+    r"^```!\n(.*?)\n```$|!`([^`\n]+)`|(?<![\w@./`])@((?:~/)?[\w./$+-]*[\w/$])",
+    re.DOTALL | re.MULTILINE,
 )
 _ARGUMENT = late_pattern(r"\$(ARGUMENTS\[\d+\]|\d(?!\d)|[A-Za-z_]\w*)")
 _FROM_ZERO = late_pattern(r"\$(?:0(?!\d)|ARGUMENTS\[)")
@@ -47,7 +48,8 @@ class CommandPrompt(msgspec.Struct, frozen=True):
     model: str = ""
     mode: str = ""
     allow: tuple[str, ...] = ()
-    """Permission rules; empty if the command is not the user's own: a project cannot permit more."""
+    """Permission rules; empty if the command is not the user's own: a project cannot permit more.
+    """
     is_own: bool = True
     """Whether the user wrote the command; a project's command can only make the mode narrower."""
     agent: str = ""
@@ -108,8 +110,14 @@ class CommandRegistry:
 
     def find(self, name: str) -> CustomCommand | None:
         """The command with this name; a command that is off only if no other has the name."""
-        candidates = [*self._own, *self.commands(), *(command for command in self._all() if command.is_off)]
-        return next((command for command in candidates if command.name.casefold() == name.casefold()), None)
+        candidates = [
+            *self._own,
+            *self.commands(),
+            *(command for command in self._all() if command.is_off),
+        ]
+        return next(
+            (command for command in candidates if command.name.casefold() == name.casefold()), None
+        )
 
     def called_by(self, text: str) -> tuple[CustomCommand, str] | None:
         """The command that a typed `/name …` calls, and its arguments; None if it calls none."""
@@ -118,7 +126,9 @@ class CommandRegistry:
         return (command, (typed[2] or "").strip()) if typed and command else None
 
     async def find_connected(self, text: str) -> tuple[CustomCommand, str] | None:
-        """As `called_by`; waits for a server that is not connected yet. Raises OuroError if it cannot be used."""
+        """As `called_by`; waits for a server that is not connected yet. Raises OuroError if it
+        cannot be used.
+        """
         called, typed = self.called_by(text), _TYPED.match(text)
         if called is None and typed and ":" in typed[1] and self._connect:
             await self._connect(typed[1].partition(":")[0])
@@ -132,10 +142,17 @@ class CommandRegistry:
             return ""
         if typed[1].casefold() in self._reserved:
             return f"/{typed[1]} is for sessions on the screen."
-        word, names = typed[1].casefold(), [*self._reserved, *(command.name for command in self.commands())]
+        word, names = (
+            typed[1].casefold(),
+            [*self._reserved, *(command.name for command in self.commands())],
+        )
         starting = [name for name in names if name.startswith(word)]
         near = starting[:3] or difflib.get_close_matches(word, names, n=3, cutoff=0.5)
-        hint = f"Did you mean {' or '.join(f'/{name}' for name in near)}?" if near else "/help lists them all."
+        hint = (
+            f"Did you mean {' or '.join(f'/{name}' for name in near)}?"
+            if near
+            else "/help lists them all."
+        )
         return f"There is no command /{word}. {hint}"
 
     def problems(self) -> list[str]:
@@ -147,10 +164,13 @@ class CommandRegistry:
             if command.is_off:
                 continue
             if name in self._reserved:
-                lines.append(f"{command.place} is not used: /{command.name} is a command of ouro. Rename it.")
+                lines.append(
+                    f"{command.place} is not used: /{command.name} is a command of ouro. Rename it."
+                )
             elif (other := first.setdefault(name, command)) is not command:
                 lines.append(
-                    f"Two are named /{command.name}: {other.place} is used, {command.place} is not. Rename one."
+                    f"Two are named /{command.name}: {other.place} is used, {command.place} is not."
+                    " Rename one."
                 )
         return lines
 
@@ -166,16 +186,24 @@ def command_of(file: ExtensionFile) -> CustomCommand:
     async def prompt(arguments: str) -> CommandPrompt:
         return prompt_of(file, arguments)
 
-    return CustomCommand(file.name, file.description or first_line[:100], hint, tilde(file.path), prompt)
+    return CustomCommand(
+        file.name, file.description or first_line[:100], hint, tilde(file.path), prompt
+    )
 
 
 def prompt_of(file: ExtensionFile, arguments: str) -> CommandPrompt:
-    """The prompt in a file, with the arguments filled in, or at the end if it has no place for them."""
+    """The prompt in a file, with the arguments filled in, or at the end if it has no place for
+    them.
+    """
     is_own = file.source == "user"
     rules = [own_rule(word) for word in _allowed_tools(file)] if is_own else []
     model = str(file.meta.get("model", ""))
     return CommandPrompt(
-        tuple(_pieces(file.body, arguments, " ".join(words_in(file.meta.get("arguments", ""))).split())),
+        tuple(
+            _pieces(
+                file.body, arguments, " ".join(words_in(file.meta.get("arguments", ""))).split()
+            )
+        ),
         "" if model == "inherit" else model,
         str(file.meta.get("mode", "")),
         tuple(filter(None, rules)),
@@ -192,13 +220,16 @@ def agent_of(file: ExtensionFile) -> str:
 
 def _allowed_tools(file: ExtensionFile) -> list[str]:
     tools = file.meta.get("allowed-tools", "")
-    if isinstance(tools, str) and "," not in tools:  # Skills separate tools by blanks: `Read Bash(git diff:*)`.
+    if (
+        isinstance(tools, str) and "," not in tools
+    ):  # Skills separate tools by blanks: `Read Bash(git diff:*)`.
         return re.findall(r"[\w.*-]+(?:\([^()]*\))?", tools)
     return words_in(tools)
 
 
 def _pieces(body: str, typed: str, names: Sequence[str]) -> Iterator[str | Insert]:
-    """The text with arguments filled in for `$ARGUMENTS`, `$1`, `$name` and, for a typed `NAME=value`, `$NAME`.
+    """The text with arguments filled in for `$ARGUMENTS`, `$1`, `$name` and, for a typed
+    `NAME=value`, `$NAME`.
 
     Inserts are found before arguments are filled in, so that an argument cannot add one.
     """
@@ -209,7 +240,12 @@ def _pieces(body: str, typed: str, names: Sequence[str]) -> Iterator[str | Inser
     named = {match[1]: match[2] for word in words if (match := _NAMED.fullmatch(word))}
     placed = [word for word in words if not _NAMED.fullmatch(word)]
     first = 0 if _FROM_ZERO.search(body) else 1
-    values = {"ARGUMENTS": typed, **dict.fromkeys(names, ""), **dict(zip(names, placed, strict=False)), **named}
+    values = {
+        "ARGUMENTS": typed,
+        **dict.fromkeys(names, ""),
+        **dict(zip(names, placed, strict=False)),
+        **named,
+    }
     values |= {str(at): word for at, word in enumerate(placed, first)}
     values |= {f"ARGUMENTS[{at}]": word for at, word in enumerate(placed)}
     is_used = False
@@ -228,7 +264,11 @@ def _pieces(body: str, typed: str, names: Sequence[str]) -> Iterator[str | Inser
     at = 0
     for match in _INSERT.finditer(body):
         yield filled(body[at : match.start()])
-        yield Insert("file", filled(match[3])) if match[3] else Insert("shell", filled(match[1] or match[2]))
+        yield (
+            Insert("file", filled(match[3]))
+            if match[3]
+            else Insert("shell", filled(match[1] or match[2]))
+        )
         at = match.end()
     yield filled(body[at:])
     if typed and not is_used:

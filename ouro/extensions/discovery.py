@@ -1,4 +1,6 @@
-"""Discovery: the extension files of a kind in the folders of the user, of the project, and of plugins."""
+"""Discovery: the extension files of a kind in the folders of the user, of the project, and of
+plugins.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ _FORMAT = "Put `---`, `description: …`, `---` at its begin."
 
 class ExtensionFile(msgspec.Struct, frozen=True):
     name: str
-    """The name by which it is called: `review`; `git:commit` for `git/commit.md` in a folder of commands."""
+    """The name by which it is called: `review`; `git:commit` for `git/commit.md` in a folder of
+    commands.
+    """
     path: Path
     meta: Mapping[str, Any]
     """The front matter; see `split_front_matter`."""
@@ -54,8 +58,9 @@ def find_files(kind: FileKind, root: Path, trusted: bool) -> tuple[list[Extensio
         root: the root of the project.
         trusted: whether the user trusts the project's files; if not, none of them is read.
 
-    If two files have the same name, the first counts: the user's before the project's. Files of a plugin have its name
-    as a prefix: `review:pdf`. Files with the same content, as in folders for several programs, count as one.
+    If two files have the same name, the first counts: the user's before the project's. Files of a
+    plugin have its name as a prefix: `review:pdf`. Files with the same content, as in folders for
+    several programs, count as one.
     """
     found: dict[str, ExtensionFile] = {}
     problems: list[str] = []
@@ -69,25 +74,41 @@ def find_files(kind: FileKind, root: Path, trusted: bool) -> tuple[list[Extensio
             continue
         first = found.setdefault(file.name.casefold(), file)
         if (first.meta, first.body) != (file.meta, file.body):
-            what = f"Two {kind} are named {file.name}: {tilde(first.path)} is used, {tilde(path)} is not."
+            what = (
+                f"Two {kind} are named {file.name}: {tilde(first.path)} is used, {tilde(path)} is"
+                " not."
+            )
             problems.append(f"{what} Rename one.")
     return sorted(found.values(), key=lambda file: file.name.casefold()), problems
 
 
-def _places(kind: FileKind, root: Path, trusted: bool, problems: list[str]) -> Iterator[tuple[Path, Path, Source]]:
+def _places(
+    kind: FileKind, root: Path, trusted: bool, problems: list[str]
+) -> Iterator[tuple[Path, Path, Source]]:
     """Each file, the folder that its name is relative to, and its source."""
 
     def with_limit(folder: Path, files: list[Path]) -> list[Path]:
         if len(files) == MAX_FILES:
-            problems.append(f"{tilde(folder)} holds more than {MAX_FILES:,} files: the rest is not used.")
+            problems.append(
+                f"{tilde(folder)} holds more than {MAX_FILES:,} files: the rest is not used."
+            )
         return files
 
     names = EXTENSION_FOLDERS[kind]  # `~/.ouro/commands`, `~/.claude/commands`, …
     for name in names:
-        folder = get_home() / name.removeprefix(".ouro/") if name.startswith(".ouro/") else Path.home() / name
-        yield from ((path, folder, "user") for path in with_limit(folder, files_below(folder, kind)))
+        folder = (
+            get_home() / name.removeprefix(".ouro/")
+            if name.startswith(".ouro/")
+            else Path.home() / name
+        )
+        yield from (
+            (path, folder, "user") for path in with_limit(folder, files_below(folder, kind))
+        )
     for plugin in map(Path.resolve, plugin_folders(problems).values()):
-        yield from ((path, plugin / kind, "plugin") for path in files_below(plugin / kind, kind, inside=plugin))
+        yield from (
+            (path, plugin / kind, "plugin")
+            for path in files_below(plugin / kind, kind, inside=plugin)
+        )
     if trusted:
         files = extension_files(root, kind)
         for folder in (root.resolve() / name for name in names):
@@ -95,7 +116,9 @@ def _places(kind: FileKind, root: Path, trusted: bool, problems: list[str]) -> I
             yield from ((path, folder, "project") for path in with_limit(folder, here))
 
 
-def _read(kind: FileKind, path: Path, folder: Path, source: Source, problems: list[str]) -> ExtensionFile:
+def _read(
+    kind: FileKind, path: Path, folder: Path, source: Source, problems: list[str]
+) -> ExtensionFile:
     """Raises ValueError if the file cannot be used, with the reason and the remedy."""
     try:
         with open_regular(path) as file:
@@ -106,7 +129,9 @@ def _read(kind: FileKind, path: Path, folder: Path, source: Source, problems: li
     except UnicodeDecodeError as error:
         raise ValueError(f"it is not UTF-8 text (byte {error.start}).") from error
     if len(data) > MAX_BYTES:
-        raise ValueError(f"it is larger than {MAX_BYTES:,} bytes. Move what is long to a file that it names.")
+        raise ValueError(
+            f"it is larger than {MAX_BYTES:,} bytes. Move what is long to a file that it names."
+        )
     meta, body = split_front_matter(clean(text))
     if kind != "commands" and not meta.get("description"):
         raise ValueError(f"it has no description. {_FORMAT}")
@@ -118,10 +143,17 @@ def _read(kind: FileKind, path: Path, folder: Path, source: Source, problems: li
         body = body.replace("${CLAUDE_SKILL_DIR}", str(path.parent))
     hooks = meta.get("hooks") or {}
     if not isinstance(hooks, dict):
-        problems.append(f"{tilde(path)}: its `hooks` cannot be read, and do not run. Is the front matter YAML?")
-    found = list(events_hooks(dictionary(hooks), tilde(path), source != "user", problems, str(plugin or "")))
+        problems.append(
+            f"{tilde(path)}: its `hooks` cannot be read, and do not run. Is the front matter YAML?"
+        )
+    found = list(
+        events_hooks(dictionary(hooks), tilde(path), source != "user", problems, str(plugin or ""))
+    )
     if kind == "agents":
-        found = [replace(hook, agent=name, event=_OF_AGENTS.get(hook.event, hook.event)) for hook in found]
+        found = [
+            replace(hook, agent=name, event=_OF_AGENTS.get(hook.event, hook.event))
+            for hook in found
+        ]
     return ExtensionFile(name, path, meta, body.strip(), source, tuple(found))
 
 

@@ -19,14 +19,18 @@ from ouro.utils.text import clean
 MAX_OUTPUT = 64_000
 """Maximum bytes that are kept of each stream; the rest is read and dropped (E5)."""
 _LAST_OUTPUT = 0.5
-"""Seconds for the rest of the output after the command has ended: another process may hold the pipe open."""
+"""Seconds for the rest of the output after the command has ended: another process may hold the pipe
+open.
+"""
 _MOMENT = 0.05
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 class HookAnswer(msgspec.Struct, frozen=True):
     exit_code: int | None
-    """The exit code. None: it was ended at its timeout, or could not be run. For HTTP: 0 for a status of 2xx."""
+    """The exit code. None: it was ended at its timeout, or could not be run. For HTTP: 0 for a
+    status of 2xx.
+    """
     out: str
     error: str
     """The standard error, or why there is no answer."""
@@ -41,7 +45,13 @@ async def run_command(
             given.write(data)
             given.seek(0)
             process = await asyncio.create_subprocess_exec(
-                *argv, cwd=cwd, env=dict(environment), stdin=given, stdout=PIPE, stderr=PIPE, start_new_session=True
+                *argv,
+                cwd=cwd,
+                env=dict(environment),
+                stdin=given,
+                stdout=PIPE,
+                stderr=PIPE,
+                start_new_session=True,
             )
     except OSError as error:
         return HookAnswer(None, "", f"bash cannot be started: {error.strerror}")
@@ -56,7 +66,9 @@ async def run_command(
     in_time = True
     try:
         async with asyncio.timeout(seconds):
-            while process.returncode is None:  # `wait` also waits for processes that have inherited the pipes
+            while (
+                process.returncode is None
+            ):  # `wait` also waits for processes that have inherited the pipes
                 await asyncio.wait({ended}, timeout=_MOMENT)
     except TimeoutError:
         in_time = False

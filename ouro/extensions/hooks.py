@@ -1,4 +1,6 @@
-"""Hooks: commands that run at events of a session; they decide, add context or change the input of a tool."""
+"""Hooks: commands that run at events of a session; they decide, add context or change the input of
+a tool.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,13 @@ MAX_TEXT = 20_000
 MAX_RUNS = 200
 DEFAULT_SECONDS = 60
 _STRENGTH: tuple[Verdict, ...] = ("", "allow", "ask", "deny")
-_VERDICTS: Mapping[str, Verdict] = {"approve": "allow", "block": "deny", "allow": "allow", "ask": "ask", "deny": "deny"}
+_VERDICTS: Mapping[str, Verdict] = {
+    "approve": "allow",
+    "block": "deny",
+    "allow": "allow",
+    "ask": "ask",
+    "deny": "deny",
+}
 
 
 class Hook(msgspec.Struct, frozen=True):
@@ -74,14 +82,19 @@ class Hook(msgspec.Struct, frozen=True):
     plugin: str = ""
     """The folder of the plugin that it comes from."""
     agent: str = ""
-    """The kind of subagent that it is for, from its file; empty: all, and the agent of the session."""
+    """The kind of subagent that it is for, from its file; empty: all, and the agent of the session.
+    """
 
     @property
     def label(self) -> str:
-        return one_line(self.command or self.url or f"refuses {self.check.rule if self.check else ''}", 80)
+        return one_line(
+            self.command or self.url or f"refuses {self.check.rule if self.check else ''}", 80
+        )
 
     def matches(self, names: Sequence[str], agent: str) -> bool:
-        """Whether it applies to one of these names (without names: always) and to the subagent with that id."""
+        """Whether it applies to one of these names (without names: always) and to the subagent with
+        that id.
+        """
         if self.agent not in ("", kind_of(agent)):
             return False
         if self.matcher in ("", "*") or not names:
@@ -108,9 +121,12 @@ class HookRun(msgspec.Struct, frozen=True):
 
 
 def load_hooks(
-    users: Sequence[HookSettings], projects: Sequence[HookSettings], claude_files: Mapping[Path, bool]
+    users: Sequence[HookSettings],
+    projects: Sequence[HookSettings],
+    claude_files: Mapping[Path, bool],
 ) -> tuple[tuple[Hook, ...], tuple[str, ...]]:
-    """The hooks by priority, including those of plugins, and a line for each entry that is not used.
+    """The hooks by priority, including those of plugins, and a line for each entry that is not
+    used.
 
     Blocks.
 
@@ -121,7 +137,15 @@ def load_hooks(
     problems: list[str] = []
     settings = ((tilde(get_config_path()), False, users), (".ouro/config.yaml", True, projects))
     found = [
-        Hook(own.event, own.command, own.url, own.matcher, float(own.timeout_seconds), place, is_project)
+        Hook(
+            own.event,
+            own.command,
+            own.url,
+            own.matcher,
+            float(own.timeout_seconds),
+            place,
+            is_project,
+        )
         for place, is_project, hooks in settings
         for own in hooks
     ]
@@ -146,7 +170,10 @@ def kind_of(agent: str) -> str:
 
 def _check_hook(hook: Hook) -> Iterator[str]:
     if hook.url and not is_loopback(hook.url):
-        yield f"{hook.place}: the hook {hook.url} is not on this machine (http://127.0.0.1): it is not called."
+        yield (
+            f"{hook.place}: the hook {hook.url} is not on this machine (http://127.0.0.1): it is"
+            " not called."
+        )
     try:
         re.compile(hook.matcher if hook.matcher != "*" else "")
     except re.error as error:
@@ -156,7 +183,9 @@ def _check_hook(hook: Hook) -> Iterator[str]:
 def events_hooks(
     events: Mapping[str, Any], place: str, is_project: bool, problems: list[str], plugin: str = ""
 ) -> Iterator[Hook]:
-    """The hooks in an object with Claude Code's format; each hook that is not used adds a line to `problems`."""
+    """The hooks in an object with Claude Code's format; each hook that is not used adds a line to
+    `problems`.
+    """
     for name, groups in events.items():
         event = CLAUDE_EVENTS.get(name) or next((own for own in EVENTS if own == name), None)
         if event is None:
@@ -167,11 +196,16 @@ def events_hooks(
                 kind, url = entry.get("type", "command"), str(entry.get("url") or "")
                 command = _command_line(entry)
                 if kind not in ("command", "http") or not (command or url):
-                    what = f"a hook of type {kind} for {name} does not run: ouro has commands and HTTP."
+                    what = (
+                        f"a hook of type {kind} for {name} does not run: ouro has commands and"
+                        " HTTP."
+                    )
                     problems.append(f"{place}: {what}")
                     continue
                 if ignored := sorted(set(entry) - _KNOWN_KEYS):
-                    problems.append(f"{place}: `{', '.join(ignored)}` of a hook for {name} has no effect here.")
+                    problems.append(
+                        f"{place}: `{', '.join(ignored)}` of a hook for {name} has no effect here."
+                    )
                 seconds = _parse_seconds(entry.get("timeout"))
                 matcher = str(group.get("matcher") or "")
                 hook = Hook(event, command, url, matcher, seconds, place, is_project, plugin=plugin)
@@ -188,7 +222,9 @@ def _parse_seconds(value: Any) -> float:
 
 
 def _command_line(entry: Mapping[str, Any]) -> str:
-    """The command as a bash line. With `args` it is quoted, and only `${CLAUDE_PROJECT_DIR}` is expanded."""
+    """The command as a bash line. With `args` it is quoted, and only `${CLAUDE_PROJECT_DIR}` is
+    expanded.
+    """
     command, arguments = str(entry.get("command") or ""), entry.get("args")
     if not command or not isinstance(arguments, list):
         return command
@@ -199,7 +235,16 @@ def _command_line(entry: Mapping[str, Any]) -> str:
 def _enforce(check: Check) -> Hook:
     """The hook that enforces a check. It never permits anything."""
     place = f"check {check.number}: {check.text}"
-    return Hook(check.event, check.command, "", check.matcher, DEFAULT_SECONDS, place, is_project=True, check=check)
+    return Hook(
+        check.event,
+        check.command,
+        "",
+        check.matcher,
+        DEFAULT_SECONDS,
+        place,
+        is_project=True,
+        check=check,
+    )
 
 
 def forbids(rule: str, tool: str, effect: str, targets: Sequence[str], cwd: Path) -> bool:
@@ -235,9 +280,14 @@ class Hooks:
         self._failed: set[Hook] = set()
 
     def change_checks(self, change: Callable[[Checks], T]) -> T:
-        """Change the checks, then enforce the saved ones. Blocks. Raises ConfigError, and as `change` does."""
+        """Change the checks, then enforce the saved ones. Blocks. Raises ConfigError, and as
+        `change` does.
+        """
         changed = change(self.checks)
-        self.hooks = (*(hook for hook in self.hooks if not hook.check), *map(_enforce, self.checks.here()))
+        self.hooks = (
+            *(hook for hook in self.hooks if not hook.check),
+            *map(_enforce, self.checks.here()),
+        )
         return changed
 
     def add(self, hooks: Sequence[Hook]) -> None:
@@ -257,7 +307,11 @@ class Hooks:
         return any(hook.event == event for hook in self.hooks)
 
     async def run(
-        self, event: HookEvent, data: Mapping[str, Any], names: Sequence[str] = (), most: float | None = None
+        self,
+        event: HookEvent,
+        data: Mapping[str, Any],
+        names: Sequence[str] = (),
+        most: float | None = None,
     ) -> HookOutcome:
         """Run the hooks of an event in parallel, each once.
 
@@ -267,13 +321,19 @@ class Hooks:
             most: a limit in seconds for all of them, if it is shorter than their own.
         """
         agent = str(data.get("agent", ""))
-        wanted = dict.fromkeys(hook for hook in self.hooks if hook.event == event and hook.matches(names, agent))
+        wanted = dict.fromkeys(
+            hook for hook in self.hooks if hook.event == event and hook.matches(names, agent)
+        )
         if not wanted:
             return HookOutcome()
         given = {**data, "hook_event_name": _NAMES[event], "event": event}
-        return merge_outcomes(await asyncio.gather(*(self._run_one(hook, given, most) for hook in wanted)))
+        return merge_outcomes(
+            await asyncio.gather(*(self._run_one(hook, given, most) for hook in wanted))
+        )
 
-    async def _run_one(self, hook: Hook, given: Mapping[str, Any], most: float | None) -> HookOutcome:
+    async def _run_one(
+        self, hook: Hook, given: Mapping[str, Any], most: float | None
+    ) -> HookOutcome:
         at, began = time.time(), time.monotonic()
         answer = await self._answer(hook, given, min(hook.seconds, most or hook.seconds))
         outcome, failure = read_answer(hook, answer)
@@ -283,10 +343,20 @@ class Hooks:
         elif hook.check and hook.check.rule and not failure:
             return outcome  # a rule is compared with every call
         self.runs.append(HookRun(hook, at, took, answer, outcome, failure))
-        log.info("hook %s %r: %s in %.2f s", hook.event, hook.label, failure or outcome.verdict or "done", took)
-        if failure and hook not in self._failed:  # only once for each hook, because it may fail at every call
+        log.info(
+            "hook %s %r: %s in %.2f s",
+            hook.event,
+            hook.label,
+            failure or outcome.verdict or "done",
+            took,
+        )
+        if (
+            failure and hook not in self._failed
+        ):  # only once for each hook, because it may fail at every call
             self._failed.add(hook)
-            self._on_failure(f"The hook `{hook.label}` ({hook.event}, {hook.place}) failed: {failure}")
+            self._on_failure(
+                f"The hook `{hook.label}` ({hook.event}, {hook.place}) failed: {failure}"
+            )
         return outcome
 
     def _count(self, number: int) -> None:
@@ -298,10 +368,15 @@ class Hooks:
     async def _answer(self, hook: Hook, given: Mapping[str, Any], seconds: float) -> HookAnswer:
         if hook.check and hook.check.rule:
             try:
-                is_refused = forbids(hook.check.rule, given["tool"], given["effect"], given["targets"], self._cwd)
+                is_refused = forbids(
+                    hook.check.rule, given["tool"], given["effect"], given["targets"], self._cwd
+                )
             except ConfigError as error:
                 return HookAnswer(None, "", error.message)
-            reason = f"The user has corrected this before: {hook.check.text} (Do not retry it in another form.)"
+            reason = (
+                f"The user has corrected this before: {hook.check.text} (Do not retry it in another"
+                " form.)"
+            )
             return HookAnswer(BLOCKS, "", reason) if is_refused else HookAnswer(0, "", "")
         data = json.dumps(given, default=str).encode()
         if hook.command:
@@ -316,10 +391,14 @@ class Hooks:
 
 
 def merge_outcomes(outcomes: Sequence[HookOutcome]) -> HookOutcome:
-    """Merge outcomes: the strictest verdict with its reasons, all contexts, the last change of the input."""
+    """Merge outcomes: the strictest verdict with its reasons, all contexts, the last change of the
+    input.
+    """
     found: list[Verdict] = [outcome.verdict for outcome in outcomes]
     verdict = max(found, key=_STRENGTH.index)
-    reasons = [outcome.reason for outcome in outcomes if outcome.verdict == verdict and outcome.reason]
+    reasons = [
+        outcome.reason for outcome in outcomes if outcome.verdict == verdict and outcome.reason
+    ]
     changes = [outcome.input for outcome in outcomes if outcome.input is not None]
     return HookOutcome(
         verdict,
@@ -346,7 +425,10 @@ def read_answer(hook: Hook, answer: HookAnswer) -> tuple[HookOutcome, str]:
         said = json.loads(answer.out)
         return _parse_outcome(hook, said), ""
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
-        return HookOutcome(), f"its output is not JSON that ouro understands ({error}): {one_line(answer.out, 120)}"
+        return (
+            HookOutcome(),
+            f"its output is not JSON that ouro understands ({error}): {one_line(answer.out, 120)}",
+        )
 
 
 def _parse_outcome(hook: Hook, said: Mapping[str, Any]) -> HookOutcome:
@@ -357,7 +439,10 @@ def _parse_outcome(hook: Hook, said: Mapping[str, Any]) -> HookOutcome:
     verdict: Verdict = _VERDICTS.get(word, "")
     reason = own.get("permissionDecisionReason") or said.get("reason") or ""
     if said.get("continue") is False:  # at the end of a turn a refusal makes the agent continue
-        verdict, reason = "" if hook.event in ("turn-end", "subagent-end") else "deny", said.get("stopReason") or reason
+        verdict, reason = (
+            "" if hook.event in ("turn-end", "subagent-end") else "deny",
+            said.get("stopReason") or reason,
+        )
     if verdict == "allow" and hook.is_project:
         verdict = ""  # a project permits nothing (R2)
     changed = own.get("updatedInput") or said.get("input")
@@ -376,12 +461,20 @@ def _parse_outcome(hook: Hook, said: Mapping[str, Any]) -> HookOutcome:
 def tool_data(
     tool: str, effect: str, arguments: Mapping[str, Any], targets: Sequence[str], cwd: Path
 ) -> dict[str, Any]:
-    """The fields about a tool call: tool and arguments with the names of Claude Code and with ouro's own."""
+    """The fields about a tool call: tool and arguments with the names of Claude Code and with
+    ouro's own.
+    """
     names = {"tool_name": names_elsewhere(tool)[0], "tool": tool, "effect": str(effect)}
-    return {**names, "tool_input": _claude_arguments(tool, arguments, targets, cwd), "targets": list(targets)}
+    return {
+        **names,
+        "tool_input": _claude_arguments(tool, arguments, targets, cwd),
+        "targets": list(targets),
+    }
 
 
-def _claude_arguments(tool: str, arguments: Mapping[str, Any], targets: Sequence[str], cwd: Path) -> dict[str, Any]:
+def _claude_arguments(
+    tool: str, arguments: Mapping[str, Any], targets: Sequence[str], cwd: Path
+) -> dict[str, Any]:
     """The arguments with the fields of Claude Code; the texts of several edits are joined."""
     theirs: dict[str, Any] = {}
     if targets and tool in ("read", "write", "edit", "apply_patch"):
@@ -398,9 +491,15 @@ def _claude_arguments(tool: str, arguments: Mapping[str, Any], targets: Sequence
 
 
 def own_arguments(
-    tool: str, arguments: Mapping[str, Any], changed: Mapping[str, Any], targets: Sequence[str], cwd: Path
+    tool: str,
+    arguments: Mapping[str, Any],
+    changed: Mapping[str, Any],
+    targets: Sequence[str],
+    cwd: Path,
 ) -> dict[str, Any]:
-    """The arguments of a call with the changes of a hook, which uses the names of the tool or of Claude Code."""
+    """The arguments of a call with the changes of a hook, which uses the names of the tool or of
+    Claude Code.
+    """
     given = _claude_arguments(tool, arguments, targets, cwd)
     new = {key: value for key, value in changed.items() if key not in given or value != given[key]}
     if "path" in arguments and "file_path" in new:

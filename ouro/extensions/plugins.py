@@ -1,4 +1,6 @@
-"""Plugins: folders of commands, skills, agents, hooks and MCP servers, copied from a folder or a git repository."""
+"""Plugins: folders of commands, skills, agents, hooks and MCP servers, copied from a folder or a
+git repository.
+"""
 
 from __future__ import annotations
 
@@ -29,9 +31,16 @@ MARKETPLACE = Path(".claude-plugin") / "marketplace.json"
 TABLES = {"hooks": Path("hooks") / "hooks.json", "mcpServers": Path(".mcp.json")}
 """The default file for each table; the manifest may name others."""
 _NOT_USED = (
-    "lspServers", ".lsp.json", "outputStyles", "output-styles", "monitors", "bin", "settings.json", "userConfig",
+    "lspServers",
+    ".lsp.json",
+    "outputStyles",
+    "output-styles",
+    "monitors",
+    "bin",
+    "settings.json",
+    "userConfig",
     "dependencies",
-)  # fmt: skip
+)
 """Files and manifest keys of a plugin that ouro ignores."""
 _IGNORES = "not used by ouro: "
 MAX_FILES = 5_000
@@ -72,7 +81,9 @@ def installed_plugins() -> dict[str, Plugin]:
     except FileNotFoundError:
         return {}
     except (OSError, msgspec.MsgspecError) as error:
-        raise ConfigError(f"{tilde(_index())} cannot be read: {error}. No plugin is used.") from error
+        raise ConfigError(
+            f"{tilde(_index())} cannot be read: {error}. No plugin is used."
+        ) from error
 
 
 def plugin_folder(name: str) -> Path:
@@ -80,7 +91,9 @@ def plugin_folder(name: str) -> Path:
 
 
 def plugin_folders(problems: list[str]) -> dict[str, Path]:
-    """The folder of each installed plugin; if the list cannot be read, none, and a line in `problems`."""
+    """The folder of each installed plugin; if the list cannot be read, none, and a line in
+    `problems`.
+    """
     try:
         return {name: plugin_folder(name) for name in installed_plugins()}
     except ConfigError as error:
@@ -89,7 +102,9 @@ def plugin_folders(problems: list[str]) -> dict[str, Path]:
 
 
 def plugin_tables(key: str, problems: list[str]) -> dict[str, dict[str, Any]]:
-    """`hooks` or `mcpServers` of each installed plugin; unreadable ones add a line to `problems`. Blocks."""
+    """`hooks` or `mcpServers` of each installed plugin; unreadable ones add a line to `problems`.
+    Blocks.
+    """
     found: dict[str, dict[str, Any]] = {}
     for name, folder in plugin_folders(problems).items():
         try:
@@ -100,7 +115,8 @@ def plugin_tables(key: str, problems: list[str]) -> dict[str, dict[str, Any]]:
 
 
 def _table(folder: Path, key: str) -> dict[str, Any]:
-    """A table from its file and from the manifest (inline or in other files); `${CLAUDE_PLUGIN_ROOT}` is filled in.
+    """A table from its file and from the manifest (inline or in other files);
+    `${CLAUDE_PLUGIN_ROOT}` is filled in.
 
     Raises:
         ConfigError: one of the files is not valid, or does not exist.
@@ -108,11 +124,16 @@ def _table(folder: Path, key: str) -> dict[str, Any]:
     named = _json(folder / MANIFEST, folder).get(key, [])
     sources = named if isinstance(named, list) else [named]
     names = [name for name in sources if isinstance(name, str) and Path(name) != TABLES[key]]
-    tables = [_json(path, folder) for path in (folder / TABLES[key], *(_resolve_named(folder, name) for name in names))]
+    tables = [
+        _json(path, folder)
+        for path in (folder / TABLES[key], *(_resolve_named(folder, name) for name in names))
+    ]
     found: dict[str, Any] = {}
     for table in (*tables, *dictionaries(sources)):
         for name, value in dictionary(table.get(key, table)).items():
-            found[name] = [*dictionaries(found.get(name)), *value] if isinstance(value, list) else value
+            found[name] = (
+                [*dictionaries(found.get(name)), *value] if isinstance(value, list) else value
+            )
     return found
 
 
@@ -149,8 +170,14 @@ def fetched(source: str, ref: str = "", path: str = "") -> Iterator[tuple[str, P
             raise UsageError(f"There is no folder `{path}` in {source}.")
         manifest = _json(folder / MANIFEST, folder)
         if not manifest and (market := _json(folder / MARKETPLACE, folder)):
-            raise UsageError(f"{source} is a marketplace. Add one of its plugins with --path: {_list_plugins(market)}.")
-        name = str(manifest.get("name") or (folder.name if path else re.split(r"[/:]", source.rstrip("/"))[-1]))
+            raise UsageError(
+                f"{source} is a marketplace. Add one of its plugins with --path:"
+                f" {_list_plugins(market)}."
+            )
+        name = str(
+            manifest.get("name")
+            or (folder.name if path else re.split(r"[/:]", source.rstrip("/"))[-1])
+        )
         name = name.removesuffix(".git")
         if not _NAME.fullmatch(name):
             raise UsageError(f"`{one_line(name, 60)}` is not a name for a plugin: {source}")
@@ -158,7 +185,10 @@ def fetched(source: str, ref: str = "", path: str = "") -> Iterator[tuple[str, P
         _gather(folder, manifest)
         _check(folder)
         if all(line.startswith(_IGNORES) for line in describe_plugin(folder)):
-            raise UsageError(f"{source} is not a plugin: it has no commands, skills, agents, hooks or MCP servers.")
+            raise UsageError(
+                f"{source} is not a plugin: it has no commands, skills, agents, hooks or MCP"
+                " servers."
+            )
         version = one_line(str(manifest.get("version", "")), 40)
         yield name, folder, Plugin(source, path, ref, commit, version)
 
@@ -188,7 +218,8 @@ def remove(name: str) -> None:
 
 
 def describe_plugin(folder: Path) -> Iterator[str]:
-    """The contents of a plugin, as lines: its files by kind, each program that it would run or reach, and unused parts.
+    """The contents of a plugin, as lines: its files by kind, each program that it would run or
+    reach, and unused parts.
 
     Raises:
         ConfigError: its hooks or servers are not valid JSON.
@@ -205,7 +236,9 @@ def describe_plugin(folder: Path) -> Iterator[str]:
             yield f"{kind}: {names}"
     for key in TABLES:
         table = _table(folder, key)
-        shown = json.dumps({key: table}).replace(json.dumps(str(folder))[1:-1], "${CLAUDE_PLUGIN_ROOT}")
+        shown = json.dumps({key: table}).replace(
+            json.dumps(str(folder))[1:-1], "${CLAUDE_PLUGIN_ROOT}"
+        )
         yield from programs_in(shown, f"{key}.json")
     manifest = _json(folder / MANIFEST, folder)
     if others := [name for name in _NOT_USED if name in manifest or (folder / name).exists()]:
@@ -214,11 +247,15 @@ def describe_plugin(folder: Path) -> Iterator[str]:
 
 def changed_files(before: Path, after: Path) -> list[str]:
     """The files that differ between two folders of a plugin, and how."""
-    old, new = ({str(path.relative_to(base)): path for path in _all_files(base)} for base in (before, after))
+    old, new = (
+        {str(path.relative_to(base)): path for path in _all_files(base)} for base in (before, after)
+    )
     lines = [f"added {name}" for name in sorted(new.keys() - old.keys())]
     lines += [f"removed {name}" for name in sorted(old.keys() - new.keys())]
     both = sorted(old.keys() & new.keys())
-    return lines + [f"changed {name}" for name in both if old[name].read_bytes() != new[name].read_bytes()]
+    return lines + [
+        f"changed {name}" for name in both if old[name].read_bytes() != new[name].read_bytes()
+    ]
 
 
 def _fetch(source: str, ref: str, folder: Path) -> tuple[str, str]:
@@ -232,14 +269,26 @@ def _fetch(source: str, ref: str, folder: Path) -> tuple[str, str]:
     try:
         return source, fetch_tree(source, ref or "HEAD", folder, _FETCH_TIMEOUT)
     except GitError as error:
-        what = f"commit {ref[:12]}" if _COMMIT.fullmatch(ref) else f"`{ref}`" if ref else "its newest commit"
+        what = (
+            f"commit {ref[:12]}"
+            if _COMMIT.fullmatch(ref)
+            else f"`{ref}`"
+            if ref
+            else "its newest commit"
+        )
         reason = one_line(clean(str(error)), 300)
-        hint = "Add the plugin again without --ref for its newest commit." if ref else "Look at the address."
+        hint = (
+            "Add the plugin again without --ref for its newest commit."
+            if ref
+            else "Look at the address."
+        )
         raise UsageError(f"{source}: {what} cannot be fetched: {reason}", hint) from error
 
 
 def _gather(folder: Path, manifest: Mapping[str, Any]) -> None:
-    """Copy commands, skills and agents from the places in the manifest to the usual folders; links are not copied."""
+    """Copy commands, skills and agents from the places in the manifest to the usual folders; links
+    are not copied.
+    """
 
     def links(parent: str, names: list[str]) -> list[str]:
         return [name for name in names if (Path(parent) / name).is_symlink()]
@@ -253,12 +302,19 @@ def _gather(folder: Path, manifest: Mapping[str, Any]) -> None:
             try:
                 if path.is_dir():
                     is_one = kind == "skills" and (path / "SKILL.md").exists()
-                    shutil.copytree(path, target / path.name if is_one else target, ignore=links, dirs_exist_ok=True)
+                    shutil.copytree(
+                        path,
+                        target / path.name if is_one else target,
+                        ignore=links,
+                        dirs_exist_ok=True,
+                    )
                 else:
                     target.mkdir(exist_ok=True)
                     shutil.copy2(path, target / path.name)
             except (OSError, shutil.Error) as error:
-                raise ConfigError(f"`{one_line(name, 80)}` of the plugin cannot be copied: {error}") from error
+                raise ConfigError(
+                    f"`{one_line(name, 80)}` of the plugin cannot be copied: {error}"
+                ) from error
 
 
 def _check(folder: Path) -> None:
@@ -270,7 +326,9 @@ def _check(folder: Path) -> None:
             continue
         count, size = count + 1, size + (path.stat().st_size if path.exists() else 0)
         if count > MAX_FILES or size > MAX_BYTES:
-            raise UsageError(f"The plugin has more than {MAX_FILES:,} files or {MAX_BYTES // 1_000_000} MB.")
+            raise UsageError(
+                f"The plugin has more than {MAX_FILES:,} files or {MAX_BYTES // 1_000_000} MB."
+            )
 
 
 def _all_files(folder: Path) -> Iterator[Path]:
@@ -300,4 +358,6 @@ def _json(path: Path, folder: Path) -> dict[str, Any]:
 
 
 def _save(plugins: Mapping[str, Plugin]) -> None:
-    write_private(_index(), msgspec.json.format(msgspec.json.encode(dict(sorted(plugins.items()))), indent=2))
+    write_private(
+        _index(), msgspec.json.format(msgspec.json.encode(dict(sorted(plugins.items()))), indent=2)
+    )

@@ -1,4 +1,6 @@
-"""Skills (agentskills.io): instructions for a kind of task, listed in the system prompt and read when used."""
+"""Skills (agentskills.io): instructions for a kind of task, listed in the system prompt and read
+when used.
+"""
 
 from __future__ import annotations
 
@@ -45,12 +47,16 @@ class Skill(msgspec.Struct, frozen=True):
     @property
     def is_offered(self) -> bool:
         """Whether the model may use it without being asked by the user."""
-        return self.is_on and str(self.file.meta.get("disable-model-invocation", "")).lower() != "true"
+        return (
+            self.is_on and str(self.file.meta.get("disable-model-invocation", "")).lower() != "true"
+        )
 
     @property
     def tokens(self) -> tuple[int, int]:
         """About how many tokens it needs in each request, and how many more if it is used."""
-        return estimate(_line(self, MAX_DESCRIPTION)) if self.is_offered else 0, estimate(self.file.body)
+        return estimate(_line(self, MAX_DESCRIPTION)) if self.is_offered else 0, estimate(
+            self.file.body
+        )
 
 
 class Skills:
@@ -114,10 +120,22 @@ class Skills:
         skill = self.offered(name)
         if file and file != "SKILL.md":
             return self._read_extra_file(skill, file)
-        files = [str(path.relative_to(skill.folder)) for path in self._other_files(skill) if path.name != "SKILL.md"]
+        files = [
+            str(path.relative_to(skill.folder))
+            for path in self._other_files(skill)
+            if path.name != "SKILL.md"
+        ]
         more = f", and {len(files) - MAX_LISTED} more" if len(files) > MAX_LISTED else ""
-        beside = f"\n\nFiles beside it, for `file`: {', '.join(files[:MAX_LISTED])}{more}." if files else ""
-        scripts = f" A script is run with `shell`, by its full path below {skill.folder}." if files else ""
+        beside = (
+            f"\n\nFiles beside it, for `file`: {', '.join(files[:MAX_LISTED])}{more}."
+            if files
+            else ""
+        )
+        scripts = (
+            f" A script is run with `shell`, by its full path below {skill.folder}."
+            if files
+            else ""
+        )
         body = skill.file.body
         if arguments:
             pieces = prompt_of(skill.file, arguments).pieces
@@ -148,7 +166,10 @@ class Skills:
     def _read_extra_file(self, skill: Skill, name: str) -> str:
         path = skill.folder / name
         if path not in self._other_files(skill):
-            raise ToolError(f"There is no file `{name}` beside the skill {skill.name}, or the user does not trust it.")
+            raise ToolError(
+                f"There is no file `{name}` beside the skill {skill.name}, or the user does not"
+                " trust it."
+            )
         try:
             with open_regular(path) as file:
                 text = file.read(MAX_FILE + 1).decode("utf-8")
@@ -163,7 +184,10 @@ class Skills:
 def _command(skill: Skill) -> CustomCommand:
     command, reason = command_of(skill.file), ""
     if str(skill.file.meta.get("user-invocable", "")).lower() == "false":
-        reason = f"Only the model uses the skill {skill.name}: user-invocable is false in {command.place}."
+        reason = (
+            f"Only the model uses the skill {skill.name}: user-invocable is false in"
+            f" {command.place}."
+        )
     elif not skill.is_on:
         reason = f"The skill {skill.name} is switched off. Switch it on: /skills on {skill.name}"
 

@@ -1,4 +1,6 @@
-"""Tools, rules and modes as the files of Claude Code name them: `Bash(git diff:*)` is `shell(git diff *)`."""
+"""Tools, rules and modes as the files of Claude Code name them: `Bash(git diff:*)` is `shell(git
+diff *)`.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +13,11 @@ from ouro.safety import Mode, parse_rule
 from ouro.settings_sources import ADD_UP, SettingsByPlace
 
 MODES: Mapping[Mode, str] = {
-    "plan": "plan", "ask": "default", "edit": "acceptEdits", "auto": "bypassPermissions"
-}  # fmt: skip
+    "plan": "plan",
+    "ask": "default",
+    "edit": "acceptEdits",
+    "auto": "bypassPermissions",
+}
 """ouro's mode -> Claude Code's mode."""
 _RULE = re.compile(r"(\w[\w.*-]*)(?:\((.*)\))?", re.DOTALL)
 NAMES_ELSEWHERE: dict[str, tuple[str, ...]] = {
@@ -33,16 +38,25 @@ NAMES_ELSEWHERE: dict[str, tuple[str, ...]] = {
     "web_search": ("WebSearch",),
     **{name: (name,) for name in ("memory_search", "tool_search", "mcp_call", "mcp_read")},
 }
-"""ouro's name -> names in other programs, Claude Code's first. Tools of MCP servers have the same name everywhere."""
+"""ouro's name -> names in other programs, Claude Code's first. Tools of MCP servers have the same
+name everywhere.
+"""
 _OTHER_HEADS = ("run", "net", "mcp")
 """Effects that a permission rule can name instead of a tool."""
 _CHANGING = ("write", "edit", "apply_patch")
-_RULES = {other: "write" if tool in _CHANGING else tool for tool, others in NAMES_ELSEWHERE.items() for other in others}
-"""Name in another program -> name in a rule of ouro; `write` means every tool that changes files."""
+_RULES = {
+    other: "write" if tool in _CHANGING else tool
+    for tool, others in NAMES_ELSEWHERE.items()
+    for other in others
+}
+"""Name in another program -> name in a rule of ouro; `write` means every tool that changes files.
+"""
 
 
 def own_rule(name: str) -> str:
-    """ouro's permission rule for one tool of a list; a name of ouro's stays unchanged. Empty: it is not a rule."""
+    """ouro's permission rule for one tool of a list; a name of ouro's stays unchanged. Empty: it is
+    not a rule.
+    """
     found = _RULE.fullmatch(name.strip())
     if found is None:
         return ""
@@ -56,17 +70,23 @@ def own_rule(name: str) -> str:
 
 
 def names_elsewhere(tool: str) -> tuple[str, ...]:
-    """The names of one of ouro's tools in other programs, Claude Code's first; its own name if they have none."""
+    """The names of one of ouro's tools in other programs, Claude Code's first; its own name if they
+    have none.
+    """
     return NAMES_ELSEWHERE.get(tool, (tool,))
 
 
 def own_names(name: str) -> tuple[str, ...]:
-    """ouro's tools for a name, also one of another program's; empty if there are none. `mcp__…` stays."""
+    """ouro's tools for a name, also one of another program's; empty if there are none. `mcp__…`
+    stays.
+    """
     if name in NAMES_ELSEWHERE or name.startswith("mcp__"):
         return (name,)
     wanted = name.casefold()
     return tuple(
-        tool for tool, names in NAMES_ELSEWHERE.items() if wanted in {known.casefold() for known in (tool, *names)}
+        tool
+        for tool, names in NAMES_ELSEWHERE.items()
+        if wanted in {known.casefold() for known in (tool, *names)}
     )
 
 
@@ -74,11 +94,14 @@ def demand_rules(places: SettingsByPlace, more: Iterable[str] = ()) -> None:
     """As `demand_tools`, for the rules in the settings, by place; the message names file and line."""
     for place, found in places.items():
         for name in sorted(ADD_UP & found.keys()):
-            demand_tools(found[name].value, more, "" if place == "flags" else f"{found[name].source}: ")
+            demand_tools(
+                found[name].value, more, "" if place == "flags" else f"{found[name].source}: "
+            )
 
 
 def demand_tools(rules: Iterable[str], more: Iterable[str] = (), where: str = "") -> None:
-    """Raises OuroError if a rule names neither a tool (of ouro or `more`) nor an effect: it would have no effect.
+    """Raises OuroError if a rule names neither a tool (of ouro or `more`) nor an effect: it would
+    have no effect.
 
     `where` is the beginning of the message.
     """
@@ -88,12 +111,18 @@ def demand_tools(rules: Iterable[str], more: Iterable[str] = (), where: str = ""
         if "*" in head or head in known:
             continue
         names = [f"`{own_rule(rule)}`"] if own_names(head) else get_close_matches(head, known, 3)
-        hint = f"Did you mean {' or '.join(names)}?" if names else f"There are: {', '.join((*NAMES_ELSEWHERE, 'mcp'))}."
+        hint = (
+            f"Did you mean {' or '.join(names)}?"
+            if names
+            else f"There are: {', '.join((*NAMES_ELSEWHERE, 'mcp'))}."
+        )
         raise UsageError(f"{where}`{head}` in the rule `{rule}` is not a tool of ouro.", hint)
 
 
 def own_tools(names: Iterable[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """ouro's tools for these names, each once, and the names without one. `Bash(git *)` counts as `Bash`."""
+    """ouro's tools for these names, each once, and the names without one. `Bash(git *)` counts as
+    `Bash`.
+    """
     found: dict[str, None] = {}
     unknown: list[str] = []
     for name in names:

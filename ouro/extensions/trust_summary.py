@@ -16,7 +16,9 @@ from ouro.utils.text import clean, cut, escaped
 from ouro.utils.yaml import parse_table, plain_values, split_front_matter
 
 MAX_WIDTH = 400
-"""Maximum characters of a line that names files; a program is shown with up to `MAX_PROGRAM` characters."""
+"""Maximum characters of a line that names files; a program is shown with up to `MAX_PROGRAM`
+characters.
+"""
 MAX_PROGRAM = 2_000
 _MAX_READ = 1_000_000
 _SCRIPTED = ("hooks", "mcp", "mcpServers")
@@ -43,13 +45,23 @@ def describe_files(root: Path, files: Sequence[Path]) -> list[str]:
 
 
 def programs_in(text: str, name: str) -> Iterator[str]:
-    """`hooks.PreToolUse: ./check.sh` for each hook and MCP server in a file of settings, or in front matter."""
+    """`hooks.PreToolUse: ./check.sh` for each hook and MCP server in a file of settings, or in
+    front matter.
+    """
     try:
         if name.endswith(".md"):
             values: Any = {"hooks": split_front_matter(clean(text))[0].get("hooks")}
         else:
-            values = plain_values(parse_table(text, name)) if name.endswith(".yaml") else json.loads(text)
-        yield from [line for section in _SCRIPTED for line in _programs(dictionary(values).get(section), section)]
+            values = (
+                plain_values(parse_table(text, name))
+                if name.endswith(".yaml")
+                else json.loads(text)
+            )
+        yield from [
+            line
+            for section in _SCRIPTED
+            for line in _programs(dictionary(values).get(section), section)
+        ]
     except (ConfigError, ValueError, RecursionError):
         yield "something that cannot be read"
 
@@ -66,9 +78,16 @@ def _programs(value: Any, place: str) -> Iterator[str]:
             value.get("args", []),
             [f"{name}={text}" for name, text in dictionary(value.get("env")).items()],
         )
-        words = [str(word) for part in parts for word in (part if isinstance(part, list) else [part])]
+        words = [
+            str(word) for part in parts for word in (part if isinstance(part, list) else [part])
+        ]
         yield f"{escaped(place)}: {cut(escaped(' '.join(words)), MAX_PROGRAM)}"
-    for key, item in value.items():  # also below a program: a group of hooks may have a `command` that nothing runs
+    for (
+        key,
+        item,
+    ) in (
+        value.items()
+    ):  # also below a program: a group of hooks may have a `command` that nothing runs
         yield from _programs(item, place if key == "hooks" else f"{place}.{key}")
 
 

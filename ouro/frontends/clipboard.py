@@ -1,4 +1,6 @@
-"""The clipboard: copy text to it, and read the image on it. An image whose path is pasted, as when it is dropped."""
+"""The clipboard: copy text to it, and read the image on it. An image whose path is pasted, as when
+it is dropped.
+"""
 
 from __future__ import annotations
 
@@ -27,14 +29,20 @@ _TIMEOUT = 1.0
 
 
 def copy_with_program(text: str) -> str:
-    """Copy with the first program that takes the text; returns `with wl-copy`, or empty if none does. Blocks."""
+    """Copy with the first program that takes the text; returns `with wl-copy`, or empty if none
+    does. Blocks.
+    """
     for program, *arguments in _programs():
         if shutil.which(program):
             try:
                 subprocess.run(
-                    [program, *arguments], input=text.encode(), timeout=_TIMEOUT, check=True,
-                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                )  # fmt: skip
+                    [program, *arguments],
+                    input=text.encode(),
+                    timeout=_TIMEOUT,
+                    check=True,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                )
             except (OSError, subprocess.SubprocessError):
                 continue
             return f"with {program}"
@@ -73,14 +81,22 @@ async def clipboard_image() -> Image | None:
     try:
         return await asyncio.wait_for(asyncio.wrap_future(result), CLIPBOARD_TIMEOUT)
     except TimeoutError as error:
-        raise UsageError(f"The clipboard did not answer within {CLIPBOARD_TIMEOUT:.0f} s.") from error
+        raise UsageError(
+            f"The clipboard did not answer within {CLIPBOARD_TIMEOUT:.0f} s."
+        ) from error
 
 
 def dropped_image(pasted: str) -> Image | None:
-    """The image whose path is pasted (terminals do this when a file is dropped); None for any other text."""
+    """The image whose path is pasted (terminals do this when a file is dropped); None for any other
+    text.
+    """
     from ouro.images import read_image
 
-    text = unquote(pasted.strip().removeprefix("file://")) if pasted.startswith("file://") else pasted.strip()
+    text = (
+        unquote(pasted.strip().removeprefix("file://"))
+        if pasted.startswith("file://")
+        else pasted.strip()
+    )
     if not _IMAGE_PATH.fullmatch(text):
         return None
     try:
@@ -107,7 +123,9 @@ def _grab_png() -> Image | None:
         data = io.BytesIO()
         grabbed.save(data, "PNG")
     except NotImplementedError as error:
-        raise UsageError("Ctrl+V needs wl-clipboard or xclip here. Or paste the path of an image.") from error
+        raise UsageError(
+            "Ctrl+V needs wl-clipboard or xclip here. Or paste the path of an image."
+        ) from error
     except (OSError, Pillow.DecompressionBombError) as error:
         reason = next(iter(str(error).splitlines()), type(error).__name__).rstrip(".")
         raise UsageError(f"The clipboard cannot be read: {reason}.") from error

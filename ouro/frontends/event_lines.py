@@ -20,7 +20,11 @@ _KEPT = {
     "share": "Shared with all branches",
     "propose": "Waiting for approval",
 }
-_ORIGINS = {"outside": " outside of ouro", "consolidation": ", merged by a model", "sync": " by a sync"}
+_ORIGINS = {
+    "outside": " outside of ouro",
+    "consolidation": ", merged by a model",
+    "sync": " by a sync",
+}
 
 _ENDINGS: Mapping[str, tuple[str, Level]] = {
     "cut": ("The answer is incomplete", "warning"),
@@ -33,7 +37,9 @@ _ENDINGS: Mapping[str, tuple[str, Level]] = {
 
 
 def notice_of(event: Event) -> tuple[str, Level] | None:
-    """The notice for an event and its level; None if the event is shown in another form, or not at all."""
+    """The notice for an event and its level; None if the event is shown in another form, or not at
+    all.
+    """
     match event:
         case events.Notice(text, level):
             return text, level
@@ -41,12 +47,19 @@ def notice_of(event: Event) -> tuple[str, Level] | None:
             return retry_line(event, event.wait), "warning"
         case events.TurnFinished() if event.outcome != "answered":
             ending, level = _ENDINGS[event.outcome]
-            if event.outcome == "limit" and event.detail:  # the detail already begins with `Stopped: …`
+            if (
+                event.outcome == "limit" and event.detail
+            ):  # the detail already begins with `Stopped: …`
                 return event.detail, level
             return (f"{ending}: {event.detail}" if event.detail else f"{ending}."), level
         case events.Compacted():
-            return f"Compacted: {describe_compaction(event)}. The session file keeps everything.", "info"
-        case events.NotesRecalled() if loaded := sum(item.state == "loaded" for item in event.items):
+            return (
+                f"Compacted: {describe_compaction(event)}. The session file keeps everything.",
+                "info",
+            )
+        case events.NotesRecalled() if loaded := sum(
+            item.state == "loaded" for item in event.items
+        ):
             return plural(loaded, "memory", "memories"), "info"
         case events.NoteKept():
             waits = " · /memory list" if event.operation == "propose" else ""
@@ -83,7 +96,11 @@ class NoticePrinter(ABC):
             case events.ToolStarted():
                 self._titles[event.call.id] = event.title
             case events.SubagentProgress():
-                if event.activity and event.activity != self._activities.get(event.id) and not event.is_over:
+                if (
+                    event.activity
+                    and event.activity != self._activities.get(event.id)
+                    and not event.is_over
+                ):
                     self.say(f"{event.id}: {one_line(event.activity)}")
                 self._activities[event.id] = event.activity
             case _:
@@ -93,7 +110,10 @@ class NoticePrinter(ABC):
     def _finish_call(self, event: events.ToolFinished) -> tuple[str, str]:
         """The title and the result of a call that ended; its title is forgotten."""
         seconds = f"  {event.seconds:.0f} s" if event.seconds >= 2 else ""
-        return one_line(self._titles.pop(event.call_id, event.name)), f"{one_line(event.display.summary)}{seconds}"
+        return (
+            one_line(self._titles.pop(event.call_id, event.name)),
+            f"{one_line(event.display.summary)}{seconds}",
+        )
 
 
 def describe_compaction(event: events.Compacted) -> str:
@@ -105,7 +125,10 @@ def describe_compaction(event: events.Compacted) -> str:
 def compaction_receipt(event: events.Compacted) -> str:
     used, saved = event.usage, event.before - event.after
     lines = [
-        f"- {event.before:,} tokens before, {event.after:,} after: {saved / max(1, event.before):.0%} less",
+        (
+            f"- {event.before:,} tokens before, {event.after:,} after:"
+            f" {saved / max(1, event.before):.0%} less"
+        ),
         f"- {event.covered} messages were summarized; {event.kept} are still sent word for word",
     ]
     if event.dropped:

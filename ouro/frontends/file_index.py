@@ -16,7 +16,8 @@ MAX_AGE = 20.0
 
 
 class FileIndex:
-    """File names in one string, so that each typed key is searched by the C string search, not by a Python loop.
+    """File names in one string, so that each typed key is searched by the C string search, not by a
+    Python loop.
 
     rapidfuzz scores every name, which takes too long for a typed key.
     """
@@ -33,9 +34,16 @@ class FileIndex:
         if not letters:
             return list(self.names[:limit])
         literal = re.escape(letters)
-        scattered = "".join(f"[^{re.escape(letter)}\n]*{re.escape(letter)}" for letter in letters[1:])
+        scattered = "".join(
+            f"[^{re.escape(letter)}\n]*{re.escape(letter)}" for letter in letters[1:]
+        )
         found: dict[str, None] = {}
-        for pattern in (f"[/\n]{literal}[^/\n]*(?=\n)", f"[/\n]{literal}", literal, re.escape(letters[0]) + scattered):
+        for pattern in (
+            f"[/\n]{literal}[^/\n]*(?=\n)",
+            f"[/\n]{literal}",
+            literal,
+            re.escape(letters[0]) + scattered,
+        ):
             found |= dict.fromkeys(self._find(pattern))
             if len(found) >= limit * 4:
                 break
@@ -50,7 +58,13 @@ class FileIndex:
 def _rank(name: str, letters: str) -> tuple[bool, bool, bool, int, str]:
     lowered = name.lower()
     last = lowered.rstrip("/").rpartition("/")[2]
-    return (not last.startswith(letters), letters not in last, letters not in lowered, len(name), name)
+    return (
+        not last.startswith(letters),
+        letters not in last,
+        letters not in lowered,
+        len(name),
+        name,
+    )
 
 
 def mention(name: str) -> str:

@@ -16,7 +16,8 @@ _KEPT_BYTES = 2_000_000
 class PromptHistory:
     """The history file, shared by all sessions that are open.
 
-    A line is one entry, with `\\n` and `\\\\` for a new line and a backslash. Text after a leading space is not saved.
+    A line is one entry, with `\\n` and `\\\\` for a new line and a backslash. Text after a leading
+    space is not saved.
     """
 
     def __init__(self, path: Path) -> None:
@@ -24,7 +25,9 @@ class PromptHistory:
         self._own: list[str] = []
 
     def entries(self) -> list[str]:
-        """All entries without duplicates, oldest first, this process's last; an unreadable file counts as empty."""
+        """All entries without duplicates, oldest first, this process's last; an unreadable file
+        counts as empty.
+        """
         try:
             with self._path.open("rb") as file:
                 file.seek(max(0, os.fstat(file.fileno()).st_size - _KEPT_BYTES))

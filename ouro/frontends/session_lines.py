@@ -10,10 +10,19 @@ from ouro.session.opening import Part
 from ouro.utils.text import byte_size, clean, dollars, one_line, plural
 
 if TYPE_CHECKING:
-    from ouro.session import RepositoryChanges, ResumeCard, SessionExcerpt, SessionHit, SessionInfo, Status
+    from ouro.session import (
+        RepositoryChanges,
+        ResumeCard,
+        SessionExcerpt,
+        SessionHit,
+        SessionInfo,
+        Status,
+    )
 
 _UNITS = ((60, 60, "min"), (3600, 24, "h"), (86400, 14, "d"))
-"""For each unit: its seconds, the number of units from which on the next unit is used, and its name."""
+"""For each unit: its seconds, the number of units from which on the next unit is used, and its
+name.
+"""
 LEFT_BRANCH = "This message is on a branch that was left by a rewind."
 _WHO = {"user": "you", "assistant": "ouro"}
 
@@ -41,19 +50,28 @@ def format_tokens(number: int) -> str:
 
 
 def status_items(status: Status) -> dict[str, str]:
-    """The texts of the status line by their names in `tui.status`; empty if there is nothing to show."""
+    """The texts of the status line by their names in `tui.status`; empty if there is nothing to
+    show.
+    """
     usage, share = status.usage, status.context / status.window if status.window else 0.0
     cached = f" ({format_tokens(usage.cached)} cached)" if usage.cached else ""
     spent = usage.input or usage.output
     return {
-        "model": clean(status.model.rpartition("/")[2]) + ("" if status.effort == "off" else f" ({status.effort})"),
+        "model": (
+            clean(status.model.rpartition("/")[2])
+            + ("" if status.effort == "off" else f" ({status.effort})")
+        ),
         "mode": status.mode,
         "saved": "" if status.is_saved else "not saved",
         "branch": one_line(status.branch, 30),
-        "context": f"{'! ' if share >= 0.8 else ''}{share:.0%} of {format_tokens(status.window)}"
-        if status.window
-        else "",
-        "tokens": f"↑{format_tokens(usage.input)}{cached} ↓{format_tokens(usage.output)}" if spent else "",
+        "context": (
+            f"{'! ' if share >= 0.8 else ''}{share:.0%} of {format_tokens(status.window)}"
+            if status.window
+            else ""
+        ),
+        "tokens": (
+            f"↑{format_tokens(usage.input)}{cached} ↓{format_tokens(usage.output)}" if spent else ""
+        ),
         "cost": dollars(usage.cost, "cost unknown") if spent else "",
         "memories": plural(status.memories, "memory", "memories") if status.memories else "",
         "jobs": plural(status.jobs, "job") if status.jobs else "",
@@ -66,12 +84,18 @@ def title_of(info: SessionInfo) -> str:
 
 
 def format_figures(info: SessionInfo, now: datetime) -> str:
-    parts = [format_age(info.updated_at, now), plural(info.messages, "message"), byte_size(info.size)]
+    parts = [
+        format_age(info.updated_at, now),
+        plural(info.messages, "message"),
+        byte_size(info.size),
+    ]
     return " · ".join(filter(None, [*parts, dollars(info.cost), "copy" if info.fork_of else ""]))
 
 
 def preview_lines(preview: SessionExcerpt, width: int) -> list[tuple[str, str]]:
-    """Speaker and text of the summary and of the first and last messages, cut to about four lines of `width`."""
+    """Speaker and text of the summary and of the first and last messages, cut to about four lines
+    of `width`.
+    """
     lines = [("", " ".join(clean(preview.summary).split()))] if preview.summary else []
     if preview.first:
         lines.append(("you", one_line(preview.first, 4 * width)))
@@ -91,7 +115,14 @@ def card_lines(card: ResumeCard, now: datetime) -> list[tuple[str, str]]:
         ("first call", _first_call(card)),
         ("repository", _repository(card.repository)),
         ("memory", _memory(card)),
-        ("folder", f"was in {clean(card.info.project)}, now in {clean(card.folder)}" if card.folder else ""),
+        (
+            "folder",
+            (
+                f"was in {clean(card.info.project)}, now in {clean(card.folder)}"
+                if card.folder
+                else ""
+            ),
+        ),
         ("mode", _mode(card)),
         ("open", _unfinished(card)),
     ]
@@ -158,13 +189,20 @@ def _memory(card: ResumeCard) -> str:
         return "as it was" if card.memory.is_held else ""
     of = ", ".join(f"{scope} {count}" for scope, count in changes.items())
     count = plural(sum(changes.values()), "change")
-    return f"as it was, without {count} since ({of})" if card.memory.is_held else f"{count} of memory since ({of})"
+    return (
+        f"as it was, without {count} since ({of})"
+        if card.memory.is_held
+        else f"{count} of memory since ({of})"
+    )
 
 
 def _unfinished(card: ResumeCard) -> str:
     parts = ["the last turn has no answer"] if card.in_the_middle else []
     if card.todos:
-        parts.append(f"{plural(len(card.todos), 'todo')} open: {' '.join(clean(card.todos[0].text).split())[:60]}")
+        parts.append(
+            f"{plural(len(card.todos), 'todo')} open:"
+            f" {' '.join(clean(card.todos[0].text).split())[:60]}"
+        )
     return ", ".join(parts)
 
 
@@ -188,7 +226,10 @@ class SessionMatches:
     """Narrows a list of sessions down, in its order. Holds no widget and reads no disk."""
 
     def __init__(
-        self, sessions: Sequence[SessionInfo], is_here: Callable[[str], bool], only: Collection[str] = ()
+        self,
+        sessions: Sequence[SessionInfo],
+        is_here: Callable[[str], bool],
+        only: Collection[str] = (),
     ) -> None:
         self._is_here = is_here
         self._only = frozenset(only)
@@ -211,7 +252,9 @@ class SessionMatches:
         self._enter(self.scope)
 
     def next_scope(self) -> None:
-        """Switch the scope: the given sessions, this project, all projects, and again from the first."""
+        """Switch the scope: the given sessions, this project, all projects, and again from the
+        first.
+        """
         scopes = [THESE, PROJECT, ALL] if self._only else [PROJECT, ALL]
         self._enter(scopes[(scopes.index(self.scope) + 1) % len(scopes)])
 
@@ -227,7 +270,9 @@ class SessionMatches:
         self._hits.setdefault(hit.session_id, hit.snippet)
 
     def matches(self) -> list[SessionMatch]:
-        """The matching sessions: by title or id, then by messages, each last used first; then by similarity."""
+        """The matching sessions: by title or id, then by messages, each last used first; then by
+        similarity.
+        """
         if not self._words:
             return [SessionMatch(info) for info in self.in_scope]
         found = self._named()
@@ -239,12 +284,20 @@ class SessionMatches:
         return [SessionMatch(info, self._hits.get(info.id, "")) for info in infos]
 
     def _named(self) -> list[int]:
-        """The places of the sessions whose id starts with the only word, else of those with all words in the title."""
-        named = [place for place, title in enumerate(self._titles) if all(word in title for word in self._words)]
+        """The places of the sessions whose id starts with the only word, else of those with all
+        words in the title.
+        """
+        named = [
+            place
+            for place, title in enumerate(self._titles)
+            if all(word in title for word in self._words)
+        ]
         if len(self._words) > 1:
             return named
         start = self._words[0]
-        return [place for place, info in enumerate(self.in_scope) if info.id.startswith(start)] or named
+        return [
+            place for place, info in enumerate(self.in_scope) if info.id.startswith(start)
+        ] or named
 
     def _enter(self, scope: Scope) -> None:
         self.scope = scope
@@ -258,10 +311,17 @@ class SessionMatches:
 
 
 def find_similar(query: str, titles: Sequence[str]) -> list[int]:
-    """The places of the most similar titles, best first. The first call imports rapidfuzz: run it in a thread."""
+    """The places of the most similar titles, best first. The first call imports rapidfuzz: run it
+    in a thread.
+    """
     from rapidfuzz import fuzz, process
 
     best = process.extract(
-        query, titles, scorer=fuzz.partial_ratio, processor=None, score_cutoff=MIN_SIMILARITY, limit=MAX_SIMILAR
+        query,
+        titles,
+        scorer=fuzz.partial_ratio,
+        processor=None,
+        score_cutoff=MIN_SIMILARITY,
+        limit=MAX_SIMILAR,
     )
     return [place for _title, _score, place in best]

@@ -1,4 +1,6 @@
-"""What the importers share: untrusted values of JSON lines, and TranscriptBuilder for the records of a session."""
+"""What the importers share: untrusted values of JSON lines, and TranscriptBuilder for the records
+of a session.
+"""
 
 from __future__ import annotations
 
@@ -41,15 +43,22 @@ TOO_LONG = "lines that are too long"
 
 
 def open_regular(path: Path) -> BinaryIO:
-    """Open a regular file for reading, never a pipe or a device, which could block. Raises SessionError."""
+    """Open a regular file for reading, never a pipe or a device, which could block. Raises
+    SessionError.
+    """
     try:
         return files.open_regular(path)
     except (OSError, ValueError) as error:
-        raise SessionError(f"{path} cannot be opened: {getattr(error, 'strerror', None) or error}.") from error
+        raise SessionError(
+            f"{path} cannot be opened: {getattr(error, 'strerror', None) or error}."
+        ) from error
 
 
-def json_lines(path: Path, left_out: Counter[str], most: int | None = None) -> Iterator[dict[str, Any]]:
-    """Yield the objects in a file of JSON lines; other lines are counted in `left_out`. Raises as `open_regular`.
+def json_lines(
+    path: Path, left_out: Counter[str], most: int | None = None
+) -> Iterator[dict[str, Any]]:
+    """Yield the objects in a file of JSON lines; other lines are counted in `left_out`. Raises as
+    `open_regular`.
 
     `most`: bytes after which to stop; None: read all.
     """
@@ -62,7 +71,8 @@ def json_lines(path: Path, left_out: Counter[str], most: int | None = None) -> I
                 continue
             value = None
             with suppress(ValueError, RecursionError):
-                # Not strict UTF-8: because of half a character at the end of a cut line the rest must not be lost.
+                # Not strict UTF-8: because of half a character at the end of a cut line the rest
+                # must not be lost.
                 value = json.loads(line.decode("utf-8", "replace"))
             if isinstance(value, dict):
                 yield value
@@ -127,7 +137,12 @@ def add_milliseconds(at: str, milliseconds: int) -> str:
 def project_folder(value: Any) -> str:
     """A foreign project folder; empty if it is not valid."""
     text = clean(value) if isinstance(value, str) else ""
-    is_one = text.startswith("/") and "\n" not in text and ".." not in text.split("/") and len(text) < 4096
+    is_one = (
+        text.startswith("/")
+        and "\n" not in text
+        and ".." not in text.split("/")
+        and len(text) < 4096
+    )
     return (text.rstrip("/") or "/") if is_one else ""
 
 
@@ -136,7 +151,9 @@ def short_text(value: Any, most: int = 200) -> str:
 
 
 def cut_text(text: str) -> str:
-    return cut_middle(text, MAX_TEXT, f"\n[… {len(text) - MAX_TEXT:,} characters were not taken over …]\n")
+    return cut_middle(
+        text, MAX_TEXT, f"\n[… {len(text) - MAX_TEXT:,} characters were not taken over …]\n"
+    )
 
 
 def count_of(value: Any) -> int:
@@ -155,7 +172,11 @@ def decode_image(media_type: Any, data: Any) -> Image | Text:
         raw = base64.b64decode(data, validate=True)
     except ValueError:
         raw = b""
-    return Image(found, raw) if (found := image_type(raw)) else Text(f"[a picture ({kind}) that is not kept]")
+    return (
+        Image(found, raw)
+        if (found := image_type(raw))
+        else Text(f"[a picture ({kind}) that is not kept]")
+    )
 
 
 def image_from_url(url: Any) -> Image | Text:
@@ -165,7 +186,11 @@ def image_from_url(url: Any) -> Image | Text:
     return Text(f"[a picture at {short_text(url, 120) or 'an unknown place'}]")
 
 
-_STATES: Mapping[str, TodoState] = {"completed": "done", "done": "done", "in_progress": "in_progress"}
+_STATES: Mapping[str, TodoState] = {
+    "completed": "done",
+    "done": "done",
+    "in_progress": "in_progress",
+}
 
 
 class TranscriptBuilder:
@@ -230,7 +255,9 @@ class TranscriptBuilder:
     ) -> ToolReply:
         """The result of a call that was added, with a display."""
         call = self.calls.get(call_id, ToolCall(call_id, name, {}))
-        return ToolReply(call_id, call.name, text, failed, images, display_for(call, text, exit_code))
+        return ToolReply(
+            call_id, call.name, text, failed, images, display_for(call, text, exit_code)
+        )
 
     def rewind(self, to: int, at: str) -> None:
         """Continue the session after message `to`; 0: from its start."""
@@ -250,7 +277,15 @@ class TranscriptBuilder:
             covers = (self.branch[0], self.branch[-1])
             still = tuple(number for number in kept if number in self._places)
             self.records.append(
-                CompactionRecord(next(self._numbers), self._time(at), covers, still, summary, trigger, tokens=tokens)
+                CompactionRecord(
+                    next(self._numbers),
+                    self._time(at),
+                    covers,
+                    still,
+                    summary,
+                    trigger,
+                    tokens=tokens,
+                )
             )
 
     def set_title(self, title: str) -> None:
@@ -266,11 +301,19 @@ class TranscriptBuilder:
         origin = {"from": program, "id": short_text(original), "file": str(path)}
         origin |= {"branch": self.git_branch} if self.git_branch else {}
         header = SessionHeader(
-            session_id_for(program, original), self.project, self._first_model, created, origin=origin
+            session_id_for(program, original),
+            self.project,
+            self._first_model,
+            created,
+            origin=origin,
         )
         messages = (record.message for record in self.records if isinstance(record, MessageRecord))
-        titles = [title for item in messages if item.role == "user" and (title := make_title(item.text))]
-        default = next((title for title in titles if not title.startswith("/")), titles[0] if titles else "")
+        titles = [
+            title for item in messages if item.role == "user" and (title := make_title(item.text))
+        ]
+        default = next(
+            (title for title in titles if not title.startswith("/")), titles[0] if titles else ""
+        )
         if title := self._title or default:
             self.records.append(TitleRecord(title, self.last_at))
         return ForeignSession(header, tuple(self.records), +self.left_out)
@@ -302,7 +345,9 @@ def texts_and_images(content: Any) -> list[Text | Image]:
 def parse_call(call_id: str, name: str, given: Any) -> ToolCall:
     """A call whose arguments are JSON text, or an object already."""
     try:
-        arguments = arguments_object(json.loads(given or "{}") if isinstance(given, str | None) else given)
+        arguments = arguments_object(
+            json.loads(given or "{}") if isinstance(given, str | None) else given
+        )
     except (ValueError, RecursionError):
         arguments = None
     if arguments is not None:
@@ -317,8 +362,13 @@ def display_for(call: ToolCall, text: str, exit_code: int | None = None) -> Disp
     if changes := _changes(arguments):
         return Display(first or "changed", Diff(changes))
     items = dictionaries(arguments.get("todos") or arguments.get("plan"))
-    steps = [(item.get("content") or item.get("step"), _STATES.get(str(item.get("status")))) for item in items]
-    if todos := tuple(Todo(step, state or "pending") for step, state in steps if isinstance(step, str)):
+    steps = [
+        (item.get("content") or item.get("step"), _STATES.get(str(item.get("status"))))
+        for item in items
+    ]
+    if todos := tuple(
+        Todo(step, state or "pending") for step, state in steps if isinstance(step, str)
+    ):
         return Display(f"{len(todos)} todos", Todos(todos))
     patch = arguments.get("input")
     if isinstance(patch, str) and patch.lstrip().startswith("*** Begin Patch"):
@@ -339,7 +389,11 @@ def _changes(arguments: Mapping[str, Any]) -> tuple[FileChange, ...]:
     edits = arguments.get("edits")
     pairs = dictionaries(edits) if isinstance(edits, list) else [arguments]
     found = [(item.get("old_string"), item.get("new_string")) for item in pairs]
-    changes = [FileChange(path, old, new) for old, new in found if isinstance(old, str) and isinstance(new, str)]
+    changes = [
+        FileChange(path, old, new)
+        for old, new in found
+        if isinstance(old, str) and isinstance(new, str)
+    ]
     if not changes and isinstance(content := arguments.get("content"), str):
         changes = [FileChange(path, None, content)]
     return tuple(changes)

@@ -1,7 +1,8 @@
 """Claude Code's session files: JSON lines that form a tree by `uuid` and `parentUuid`.
 
-A file only grows, and is read in its order: a prompt of the user whose parent is not the last message is a rewind.
-Entries of subagents (`isSidechain`) belong to other transcripts and are left out.
+A file only grows, and is read in its order: a prompt of the user whose parent is not the last
+message is a rewind. Entries of subagents (`isSidechain`) belong to other transcripts and are left
+out.
 """
 
 from __future__ import annotations
@@ -31,17 +32,37 @@ from ouro.utils.json_types import dictionaries, dictionary, string
 
 SUB_AGENTS = "messages of sub-agents"
 _WITHOUT_WORDS = {
-    "agent-color", "agent-name", "agent-setting", "ai-title", "attachment", "content-replacement", "custom-title",
-    "file-history-delta", "file-history-snapshot", "last-prompt", "mode", "permission-mode", "pr-link", "progress",
-    "queue-operation", "started", "result", "summary", "system", "tag", "task-summary", "worktree-state",
-}  # fmt: skip
+    "agent-color",
+    "agent-name",
+    "agent-setting",
+    "ai-title",
+    "attachment",
+    "content-replacement",
+    "custom-title",
+    "file-history-delta",
+    "file-history-snapshot",
+    "last-prompt",
+    "mode",
+    "permission-mode",
+    "pr-link",
+    "progress",
+    "queue-operation",
+    "started",
+    "result",
+    "summary",
+    "system",
+    "tag",
+    "task-summary",
+    "worktree-state",
+}
 """Kinds of entries that are not messages; other unknown kinds are counted as left out."""
 _COMMAND = re.compile(r"\s*<command-(?:name|message)>")
 _COMMAND_NAME = re.compile(r"<command-name>(.*?)</command-name>", re.DOTALL)
 _COMMAND_ARGS = re.compile(r"<command-args>(.*?)</command-args>", re.DOTALL)
 _BASH_INPUT = re.compile(r"\s*<bash-input>(.*?)</bash-input>\s*\Z", re.DOTALL)
 _MACHINE_TEXT = re.compile(
-    r"\s*(?:<(?:local-command-|bash-std|system-reminder|task-notification|user-memory-input)|Caveat: |\[Request interr)"
+    r"\s*(?:<(?:local-command-|bash-std|system-reminder|task-notification|user-memory-input)|Caveat:"
+    r" |\[Request interr)"
 )
 
 
@@ -99,9 +120,12 @@ class _EntryReader:
             self._places[uuid] = number or self._places.get(str(entry.get("parentUuid")), last)
 
     def finish(self, path: Path) -> ForeignSession:
-        # A file also has summaries of other sessions; its own summary refers to an entry in the file.
+        # A file also has summaries of other sessions; its own summary refers to an entry in the
+        # file.
         summaries = [text for leaf, text in self._summaries.items() if leaf in self._places]
-        self.builder.set_title(self._given_title or self._found_title or (summaries[-1] if summaries else ""))
+        self.builder.set_title(
+            self._given_title or self._found_title or (summaries[-1] if summaries else "")
+        )
         return self.builder.finish("claude-code", self._session_id or path.stem, path)
 
     def _take_user(self, entry: Mapping[str, Any], message: Mapping[str, Any], at: str) -> int:
@@ -112,20 +136,29 @@ class _EntryReader:
             tokens = (count_of(metadata.get("preTokens")), count_of(metadata.get("postTokens")))
             kept: list[int] = []
             if isinstance(segment := metadata.get("preservedSegment"), dict):
-                first, last = (self._places.get(str(segment.get(key)), 0) for key in ("headUuid", "tailUuid"))
+                first, last = (
+                    self._places.get(str(segment.get(key)), 0) for key in ("headUuid", "tailUuid")
+                )
                 kept = [number for number in self.builder.branch if 0 < first <= number <= last]
             summary = "\n\n".join(part.text for part in parts if isinstance(part, Text | Context))
             self.builder.compact(summary, at, trigger, tokens, kept)
             return 0
-        results = [block for block in _blocks(message.get("content")) if block.get("type") == "tool_result"]
+        results = [
+            block for block in _blocks(message.get("content")) if block.get("type") == "tool_result"
+        ]
         number = 0
         if results:
             number = self.builder.add(Message("tool", tuple(map(self._reply, results))), at)
         if any(isinstance(part, Text | Image) for part in parts):
             parent = entry.get("parentUuid", "")
-            # A parent that is damaged or in another file: the session continues from the last message.
+            # A parent that is damaged or in another file: the session continues from the last
+            # message.
             to = 0 if parent is None else self._places.get(str(parent))
-            if not results and to is not None and any(prompt > to for prompt in self.builder.prompts):
+            if (
+                not results
+                and to is not None
+                and any(prompt > to for prompt in self.builder.prompts)
+            ):
                 self.builder.rewind(to, at)
             number = self.builder.add_prompt(parts, at)
         elif parts:
@@ -145,8 +178,11 @@ class _EntryReader:
         model = short_text(message.get("model"), 120)
         is_own = model == "<synthetic>" or entry.get("isApiErrorMessage") is True
         named = "" if is_own or not model else model if "/" in model else f"anthropic/{model}"
-        # Messages that the program writes as the model (errors) are for the user, and never sent to a model.
-        number = builder.add(Message("assistant", parts, None if is_own else usage, named, is_own), at)
+        # Messages that the program writes as the model (errors) are for the user, and never sent to
+        # a model.
+        number = builder.add(
+            Message("assistant", parts, None if is_own else usage, named, is_own), at
+        )
         self._last_answer = (answer_id, number)
         return number
 
@@ -158,11 +194,15 @@ class _EntryReader:
         text = cut_text("\n".join(item.text for item in found if isinstance(item, Text)))
         images = tuple(item for item in found if isinstance(item, Image))
         failed = block.get("is_error") is True
-        return self.builder.reply(short_text(block.get("tool_use_id")), text, failed=failed, images=images)
+        return self.builder.reply(
+            short_text(block.get("tool_use_id")), text, failed=failed, images=images
+        )
 
 
 def _blocks(content: Any) -> list[dict[str, Any]]:
-    return [{"type": "text", "text": content}] if isinstance(content, str) else dictionaries(content)
+    return (
+        [{"type": "text", "text": content}] if isinstance(content, str) else dictionaries(content)
+    )
 
 
 def _user_parts(content: Any, *, is_context: bool = False) -> Iterable[Part]:
@@ -197,7 +237,9 @@ def _answer_parts(content: Any) -> Iterable[Part]:
             case {"type": "redacted_thinking", "data": str(data)}:
                 yield Thinking("", data, redacted=True)
             case {"type": "tool_use", "name": str(name)}:
-                yield ToolCall(short_text(block.get("id")), short_text(name), dictionary(block.get("input")))
+                yield ToolCall(
+                    short_text(block.get("id")), short_text(name), dictionary(block.get("input"))
+                )
             case _:
                 pass
 
@@ -214,7 +256,14 @@ def _image(block: Mapping[str, Any]) -> Image | Text:
 def _usage(usage: Any, cost: Any) -> Usage | None:
     if not isinstance(usage, dict):
         return None
-    cached, written = count_of(usage.get("cache_read_input_tokens")), count_of(usage.get("cache_creation_input_tokens"))
-    price = float(cost) if isinstance(cost, int | float) and not isinstance(cost, bool) and 0 <= cost < 1e6 else None
+    cached, written = (
+        count_of(usage.get("cache_read_input_tokens")),
+        count_of(usage.get("cache_creation_input_tokens")),
+    )
+    price = (
+        float(cost)
+        if isinstance(cost, int | float) and not isinstance(cost, bool) and 0 <= cost < 1e6
+        else None
+    )
     read = count_of(usage.get("input_tokens")) + cached + written
     return Usage(read, cached, written, count_of(usage.get("output_tokens")), price)

@@ -1,7 +1,9 @@
-"""Codex's rollout files: JSON lines, each `{timestamp, type, payload}`; the oldest files have only payloads.
+"""Codex's rollout files: JSON lines, each `{timestamp, type, payload}`; the oldest files have only
+payloads.
 
-The items of an answer (thinking, text, calls) come one by one; consecutive items are one message. Events repeat the
-items for a screen, so only what no item has is read from events: usage, rewinds, titles.
+The items of an answer (thinking, text, calls) come one by one; consecutive items are one message.
+Events repeat the items for a screen, so only what no item has is read from events: usage, rewinds,
+titles.
 """
 
 from __future__ import annotations
@@ -33,17 +35,32 @@ from ouro.messages import Image, Message, Part, Text, Thinking, ToolCall, Usage
 from ouro.utils.json_types import dictionaries, dictionary
 
 _SURROUNDINGS = re.compile(
-    r"\s*<(?:user_instructions|environment_context|permissions instructions|collaboration_mode|skills_instructions"
+    r"\s*<(?:user_instructions|environment_context|permissions"
+    r" instructions|collaboration_mode|skills_instructions"
     r"|apps_instructions|plugins_instructions|turn_aborted|subagent_notification|INSTRUCTIONS)"
     r"|\s*# AGENTS\.md instructions|\s*<skill>|\s*</?image\b[^>]*>\s*\Z"
 )
 """Text that the program added before the user's text, about its own sandbox and tools."""
 _SHELL_LINE = re.compile(r"\s*<user_shell_command>\s*<command>(.*?)</command>(.*)\Z", re.DOTALL)
 _ITEMS = {
-    "message", "reasoning", "function_call", "function_call_output", "custom_tool_call", "custom_tool_call_output",
-    "local_shell_call", "web_search_call", "tool_search_call", "tool_search_output",
-}  # fmt: skip
-_WITHOUT_WORDS = {"ghost_snapshot", "compaction", "compaction_summary", "context_compaction", "compaction_trigger"}
+    "message",
+    "reasoning",
+    "function_call",
+    "function_call_output",
+    "custom_tool_call",
+    "custom_tool_call_output",
+    "local_shell_call",
+    "web_search_call",
+    "tool_search_call",
+    "tool_search_output",
+}
+_WITHOUT_WORDS = {
+    "ghost_snapshot",
+    "compaction",
+    "compaction_summary",
+    "context_compaction",
+    "compaction_trigger",
+}
 _EXIT_CODE = re.compile(r"(?:Exit code: |Process exited with code )(\d{1,3})\b")
 
 
@@ -62,7 +79,9 @@ def _speaker(line: Mapping[str, Any]) -> str:
     item = _item(line)
     if item.get("type") != "message":
         return ""
-    texts = [value.text for value in texts_and_images(item.get("content")) if isinstance(value, Text)]
+    texts = [
+        value.text for value in texts_and_images(item.get("content")) if isinstance(value, Text)
+    ]
     return str(item.get("role")) if any(not _SURROUNDINGS.match(text) for text in texts) else ""
 
 
@@ -70,7 +89,11 @@ def _item(line: Mapping[str, Any]) -> Mapping[str, Any]:
     """The response item or message of a line, or empty."""
     if line.get("type") == "response_item":
         return dictionary(line.get("payload"))
-    return line if "payload" not in line and short_text(line.get("type")) in _ITEMS | _WITHOUT_WORDS else {}
+    return (
+        line
+        if "payload" not in line and short_text(line.get("type")) in _ITEMS | _WITHOUT_WORDS
+        else {}
+    )
 
 
 class _LineReader:
@@ -89,7 +112,9 @@ class _LineReader:
     def take(self, line: dict[str, Any]) -> None:
         builder = self.builder
         # The oldest layout has no times: one millisecond between messages keeps their order.
-        self._at = parse_time(line.get("timestamp")) or add_milliseconds(self._at, len(builder.records) > self._written)
+        self._at = parse_time(line.get("timestamp")) or add_milliseconds(
+            self._at, len(builder.records) > self._written
+        )
         self._written = len(builder.records)
         payload, kind = line.get("payload"), line.get("type")
         if item := _item(line):
@@ -108,7 +133,9 @@ class _LineReader:
             self._take_event(payload)
         elif kind == "compacted":
             summary = payload.get("message")
-            if isinstance(summary, str) and summary.strip():  # otherwise it is encrypted for the provider
+            if (
+                isinstance(summary, str) and summary.strip()
+            ):  # otherwise it is encrypted for the provider
                 self._answer = 0
                 builder.compact(summary, self._at)
         else:
@@ -133,11 +160,19 @@ class _LineReader:
                 if item.get("role") == "assistant":
                     self._answered(*parts)
                 elif item.get("role") == "user":
-                    own = [part for part in parts if not (isinstance(part, Text) and _SURROUNDINGS.match(part.text))]
+                    own = [
+                        part
+                        for part in parts
+                        if not (isinstance(part, Text) and _SURROUNDINGS.match(part.text))
+                    ]
                     self._take_user(own)
             case "reasoning":
                 pieces = [*dictionaries(item.get("summary")), *dictionaries(item.get("content"))]
-                texts = [text for piece in pieces if isinstance(text := piece.get("text"), str) and text.strip()]
+                texts = [
+                    text
+                    for piece in pieces
+                    if isinstance(text := piece.get("text"), str) and text.strip()
+                ]
                 if texts:
                     self._answered(Thinking(cut_text("\n\n".join(texts))))
             case "function_call" | "custom_tool_call" | "local_shell_call":
@@ -152,7 +187,13 @@ class _LineReader:
                 text, images, failed = _output(item.get("output"))
                 found = _EXIT_CODE.search(text[:400])
                 code = int(found[1]) if found else None
-                self._reply(short_text(item.get("call_id")), text, failed=failed, images=images, exit_code=code)
+                self._reply(
+                    short_text(item.get("call_id")),
+                    text,
+                    failed=failed,
+                    images=images,
+                    exit_code=code,
+                )
             case kind if kind not in _WITHOUT_WORDS and kind != "tool_search_output":
                 self.builder.left_out[f"`{short_text(kind, 40) or 'nameless'}` items"] += 1
 
@@ -161,7 +202,9 @@ class _LineReader:
         for part in parts:
             if isinstance(part, Text) and (found := _SHELL_LINE.match(part.text)):
                 output = re.sub(r"</?(?:result|user_shell_command)>", "", found[2]).strip()
-                said.append(Text(f"I ran this in a shell:\n\n$ {found[1].strip()}\n{output}".strip()))
+                said.append(
+                    Text(f"I ran this in a shell:\n\n$ {found[1].strip()}\n{output}".strip())
+                )
             else:
                 said.append(part)
         if said:
@@ -174,8 +217,14 @@ class _LineReader:
         if self._answer:
             self.builder.extend(self._answer, parts)
             return
-        model = self._model if "/" in self._model or not self._model else f"{self._provider or 'openai'}/{self._model}"
-        self._answer = self._last_answer = self.builder.add(Message("assistant", parts, None, model), self._at)
+        model = (
+            self._model
+            if "/" in self._model or not self._model
+            else f"{self._provider or 'openai'}/{self._model}"
+        )
+        self._answer = self._last_answer = self.builder.add(
+            Message("assistant", parts, None, model), self._at
+        )
 
     def _reply(self, call_id: str, text: str, **details: Any) -> None:
         self._answer = 0
@@ -185,13 +234,19 @@ class _LineReader:
         match event.get("type"):
             case "token_count":
                 info = dictionary(event.get("info"))
-                if not info or not self._last_answer or info.get("total_token_usage") == self._counted:
+                if (
+                    not info
+                    or not self._last_answer
+                    or info.get("total_token_usage") == self._counted
+                ):
                     return
                 self._counted = info.get("total_token_usage")
                 if isinstance(last := info.get("last_token_usage"), dict):
                     names = ("input_tokens", "cached_input_tokens", "", "output_tokens")
                     message = self.builder.message(self._last_answer)
-                    usage = (message.usage or Usage()) + Usage(*(count_of(last.get(name)) for name in names))
+                    usage = (message.usage or Usage()) + Usage(
+                        *(count_of(last.get(name)) for name in names)
+                    )
                     self.builder.replace_message(self._last_answer, replace(message, usage=usage))
             case "thread_rolled_back":
                 turns, prompts = count_of(event.get("num_turns")), self.builder.prompts
@@ -199,14 +254,20 @@ class _LineReader:
                     self._answer = 0
                     first = prompts[-turns:][0]
                     line = self.builder.branch
-                    self.builder.rewind(max((number for number in line if number < first), default=0), self._at)
+                    self.builder.rewind(
+                        max((number for number in line if number < first), default=0), self._at
+                    )
             case "thread_name_updated":
                 self.builder.set_title(short_text(event.get("thread_name")))
-            case "user_message" if "user" in self._from_events and isinstance(event.get("message"), str):
+            case "user_message" if "user" in self._from_events and isinstance(
+                event.get("message"), str
+            ):
                 images = event.get("images")
                 images = map(image_from_url, images) if isinstance(images, list) else ()
                 self._take_user([Text(cut_text(event["message"])), *images])
-            case "agent_message" if "assistant" in self._from_events and isinstance(event.get("message"), str):
+            case "agent_message" if "assistant" in self._from_events and isinstance(
+                event.get("message"), str
+            ):
                 self._answered(Text(cut_text(event["message"])))
 
 

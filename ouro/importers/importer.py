@@ -1,4 +1,6 @@
-"""Find session files of other programs, and import them. Unchanged files are not imported again (ImportLedger)."""
+"""Find session files of other programs, and import them. Unchanged files are not imported again
+(ImportLedger).
+"""
 
 from __future__ import annotations
 
@@ -69,29 +71,44 @@ def usual_places(environ: Mapping[str, str]) -> list[Path]:
     home = Path(environ.get("HOME") or "~").expanduser()
     claude = Path(environ.get("CLAUDE_CONFIG_DIR") or home / ".claude")
     codex = Path(environ.get("CODEX_HOME") or home / ".codex")
-    places = (claude / "projects", codex / "sessions", codex / "archived_sessions", home / ".aloop" / "sessions")
+    places = (
+        claude / "projects",
+        codex / "sessions",
+        codex / "archived_sessions",
+        home / ".aloop" / "sessions",
+    )
     return [place for place in places if place.is_dir()]
 
 
 def find_sources(paths: Iterable[Path], program: Program | None = None) -> list[ImportSource]:
-    """The sessions in files and below folders, newest first. Raises UsageError if a path does not exist.
+    """The sessions in files and below folders, newest first. Raises UsageError if a path does not
+    exist.
 
     `program`: the program that wrote them; None: recognized by their beginning.
     """
     found: list[ImportSource] = []
     for path in paths:
         if path.is_dir():
-            for place, folders, names in os.walk(path):  # links are not followed: they could form a loop
+            for place, folders, names in os.walk(
+                path
+            ):  # links are not followed: they could form a loop
                 folders.sort()
-                files = (Path(place, name) for name in sorted(names) if name.endswith(_ENDINGS) and name[0] != ".")
-                found += [source for file in files if (source := _source(file, program)) is not None]
+                files = (
+                    Path(place, name)
+                    for name in sorted(names)
+                    if name.endswith(_ENDINGS) and name[0] != "."
+                )
+                found += [
+                    source for file in files if (source := _source(file, program)) is not None
+                ]
         elif not path.exists():
             raise UsageError(f"{path} is not there.")
         elif (source := _source(path, program)) is not None:
             found.append(source)
         else:
             raise UsageError(
-                f"{path} is not a known kind of session.", "`--from claude-code|codex|ouro-old|json` says whose it is."
+                f"{path} is not a known kind of session.",
+                "`--from claude-code|codex|ouro-old|json` says whose it is.",
             )
     return sorted(found, key=lambda item: item.changed_at, reverse=True)
 
@@ -113,9 +130,13 @@ def _source(path: Path, program: Program | None) -> ImportSource | None:
 
 def _guess(path: Path, head: list[dict[str, object]]) -> Program | None:
     if path.suffix == ".yaml":
-        lines = read_start(path, _PEEK_BEGINNING).splitlines() if path.name == "session.yaml" else []
+        lines = (
+            read_start(path, _PEEK_BEGINNING).splitlines() if path.name == "session.yaml" else []
+        )
         has_id = any(line.startswith("id:") for line in lines)
-        return "ouro-old" if has_id and not any(line.startswith("---") for line in lines[:3]) else None
+        return (
+            "ouro-old" if has_id and not any(line.startswith("---") for line in lines[:3]) else None
+        )
     if path.suffix == ".json":
         start = read_start(path, _PEEK_BEGINNING).partition('"session"')[2]
         first = None
@@ -127,7 +148,11 @@ def _guess(path: Path, head: list[dict[str, object]]) -> Program | None:
             return "codex"
         if "type" not in line and "id" in line and "timestamp" in line:
             return "codex"
-        if "sessionId" in line and line.get("type") in ("user", "assistant") and line.get("isSidechain") is not True:
+        if (
+            "sessionId" in line
+            and line.get("type") in ("user", "assistant")
+            and line.get("isSidechain") is not True
+        ):
             return "claude-code"
     return None
 
@@ -138,12 +163,19 @@ def _words(line: Mapping[str, object]) -> str:
     if said.get("role") != "user" or line.get("isMeta") is True:
         return ""
     content = said.get("content")
-    found = (short_text(block.get("text"), 70) for block in dictionaries(content) or [{"text": content}])
-    return next((text for text in found if text and not text.startswith(("<", "# AGENTS.md", "Caveat:"))), "")
+    found = (
+        short_text(block.get("text"), 70) for block in dictionaries(content) or [{"text": content}]
+    )
+    return next(
+        (text for text in found if text and not text.startswith(("<", "# AGENTS.md", "Caveat:"))),
+        "",
+    )
 
 
 class ImportLedger:
-    """The imported files and their state. It may be deleted: then all is read again, but nothing is added twice."""
+    """The imported files and their state. It may be deleted: then all is read again, but nothing is
+    added twice.
+    """
 
     def __init__(self) -> None:
         self._path = path = get_home() / "cache" / "imports.json"
@@ -151,7 +183,9 @@ class ImportLedger:
         """Path -> size, time of the last change, and the id of the session."""
 
     def session_of(self, path: Path, sessions: Container[str]) -> str:
-        """The session into which a file was imported; empty if one of them has changed or is missing."""
+        """The session into which a file was imported; empty if one of them has changed or is
+        missing.
+        """
         size, changed, session_id = self._lines.get(str(path), (0, 0, ""))
         return session_id if session_id in sessions and (size, changed) == _state(path) else ""
 
@@ -212,7 +246,9 @@ class Importer(msgspec.Struct, frozen=True, eq=False):
     async def _take(self, source: ImportSource, session: ForeignSession) -> ImportResult:
         records, header = session.records, session.header
         count = sum(isinstance(record, MessageRecord) for record in records)
-        title = next((record.title for record in reversed(records) if isinstance(record, TitleRecord)), "")
+        title = next(
+            (record.title for record in reversed(records) if isinstance(record, TitleRecord)), ""
+        )
         done = ImportResult(source, "new", header.id, title, count, session.left_out)
         if not count:
             return replace(done, outcome="empty")
@@ -220,24 +256,32 @@ class Importer(msgspec.Struct, frozen=True, eq=False):
             known = (await self.store.read_whole(header.id)).header
             is_same = (known.created_at, known.project) == (header.created_at, header.project)
             if (origin := _origin(known)) or _origin(header):
-                is_same = all(origin.get(name) == header.origin.get(name) for name in ("from", "id"))
+                is_same = all(
+                    origin.get(name) == header.origin.get(name) for name in ("from", "id")
+                )
             if not is_same:
                 header = replace(header, id=session_id_for(source.program, f"another {header.id}"))
                 done = replace(done, session_id=header.id)
         if header.id in self.known:
             return await self._add(done, header, records)
         if not header.origin:  # an export may be of another user: no memory is made from it
-            header = replace(header, origin={"from": "json", "id": header.id, "file": str(source.path)})
+            header = replace(
+                header, origin={"from": "json", "id": header.id, "file": str(source.path)}
+            )
         await self.store.import_session(header, records)
         self.known.add(header.id)
         return done
 
-    async def _add(self, done: ImportResult, header: SessionHeader, records: tuple[Record, ...]) -> ImportResult:
+    async def _add(
+        self, done: ImportResult, header: SessionHeader, records: tuple[Record, ...]
+    ) -> ImportResult:
         if not _origin(header):
             return replace(done, outcome="known", messages=0)
         whole = await self.store.read_whole(header.id)
         program = header.origin.get("from", "")
-        new, has_parted = await asyncio.to_thread(lambda: _find_new(whole.records(), records, program))
+        new, has_parted = await asyncio.to_thread(
+            lambda: _find_new(whole.records(), records, program)
+        )
         added = sum(isinstance(item, MessageRecord) for item in new) - has_parted
         if added <= 0:
             return replace(done, outcome="known", messages=0)
@@ -252,20 +296,29 @@ class Importer(msgspec.Struct, frozen=True, eq=False):
                     await self.store.save_memory(header.id, record)
         finally:
             await self.store.close_session(header.id)
-        remark = "It was continued in both places: messages from there were added after the messages from here."
+        remark = (
+            "It was continued in both places: messages from there were added after the messages"
+            " from here."
+        )
         return replace(done, outcome="more", messages=added, reason=remark if has_parted else "")
 
 
 def _origin(header: SessionHeader) -> Mapping[str, str]:
-    """The session of another program that a session was imported from; empty for ouro's own, also from an export."""
+    """The session of another program that a session was imported from; empty for ouro's own, also
+    from an export.
+    """
     return {} if header.origin.get("from") == "json" else header.origin
 
 
-def _find_new(imported: Iterable[Record], source: Iterable[Record], program: str) -> tuple[list[Record], bool]:
-    """What a source has in addition to the session imported from it, and whether that session has additions too.
+def _find_new(
+    imported: Iterable[Record], source: Iterable[Record], program: str
+) -> tuple[list[Record], bool]:
+    """What a source has in addition to the session imported from it, and whether that session has
+    additions too.
 
-    A message is recognized by its time, its role and the call it begins with; not by its text, because secrets in it
-    may have been masked. Changes that would hide messages that were added here are left out.
+    A message is recognized by its time, its role and the call it begins with; not by its text,
+    because secrets in it may have been masked. Changes that would hide messages that were added
+    here are left out.
     """
     there, here = list(_keyed(source)), dict[_Key, Record]()
     last_at, last = "", 0
@@ -287,7 +340,9 @@ def _find_new(imported: Iterable[Record], source: Iterable[Record], program: str
         match record:
             case MessageRecord():
                 known = here.get(key)
-                is_same = isinstance(known, MessageRecord) and len(known.message.parts) == len(record.message.parts)
+                is_same = isinstance(known, MessageRecord) and len(known.message.parts) == len(
+                    record.message.parts
+                )
                 if isinstance(known, MessageRecord) and (is_same or has_parted):
                     numbers[record.number] = before = known.number
                     continue
@@ -321,7 +376,13 @@ def _keyed(records: Iterable[Record]) -> Iterator[tuple[_Key, Record]]:
         kind, number = type(record).__name__, 0
         if isinstance(record, MessageRecord):
             first = next(iter(record.message.parts), None)
-            call = first.id if isinstance(first, ToolCall) else first.call_id if isinstance(first, ToolReply) else ""
+            call = (
+                first.id
+                if isinstance(first, ToolCall)
+                else first.call_id
+                if isinstance(first, ToolReply)
+                else ""
+            )
             kind, number = f"{record.message.role} {call}".rstrip(), record.number
         name = (kind, record.at)
         is_again = number and back is not None and last.get(name, 0) > back

@@ -1,4 +1,6 @@
-"""ouro's own files: its JSON export, and the YAML documents of its predecessor, which has OpenAI's messages."""
+"""ouro's own files: its JSON export, and the YAML documents of its predecessor, which has OpenAI's
+messages.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ _MAX_EXPORT, _MAX_OLDER = 1 << 30, 256 << 20
 
 
 def read_export(path: Path) -> ForeignSession:
-    """The session in an export. Raises SessionError if the file cannot be read, is not an export, or is too new."""
+    """The session in an export. Raises SessionError if the file cannot be read, is not an export,
+    or is too new.
+    """
     text = _content(path, _MAX_EXPORT)
     try:
         document = json.loads(text)
@@ -43,7 +47,9 @@ def read_export(path: Path) -> ForeignSession:
     except (ValueError, RecursionError) as error:
         raise SessionError(f"{path} is not an export of ouro: {str(error)[:200]}.") from error
     if header.format > FORMAT:
-        raise SessionError(f"{path} was exported by a newer ouro (format {header.format}).", "Update ouro.")
+        raise SessionError(
+            f"{path} was exported by a newer ouro (format {header.format}).", "Update ouro."
+        )
     if header.id != session_id_for("json", header.id) or not parse_time(header.created_at):
         raise SessionError(f"{path} is not an export of ouro: its id or date is not valid.")
     left_out: Counter[str] = Counter()
@@ -55,13 +61,16 @@ def read_export(path: Path) -> ForeignSession:
         except (UnknownRecordError, BadRecordError, RecursionError):
             left_out[DAMAGED_RECORDS] += 1
             continue
-        if not isinstance(record, ModeRecord):  # the file of another user must not turn off the questions
+        if not isinstance(
+            record, ModeRecord
+        ):  # the file of another user must not turn off the questions
             records.append(record)
     return ForeignSession(header, tuple(records), +left_out)
 
 
 def read_older_ouro(path: Path) -> ForeignSession:
-    """The session in a `session.yaml` of the older layout, without its system messages: ouro has its own.
+    """The session in a `session.yaml` of the older layout, without its system messages: ouro has
+    its own.
 
     Raises SessionError if the file cannot be read, or is not such a session.
     """
@@ -77,7 +86,9 @@ def read_older_ouro(path: Path) -> ForeignSession:
         message = _message(data, builder) if isinstance(data, dict) else None
         if message is not None:
             # Messages have no times: one millisecond between them keeps their order.
-            builder.add(message, parse_time(data.get("timestamp"), add_milliseconds(builder.created, place)))
+            builder.add(
+                message, parse_time(data.get("timestamp"), add_milliseconds(builder.created, place))
+            )
         elif not (isinstance(data, dict) and data.get("role") == "system"):
             builder.left_out[DAMAGED] += 1
     builder.set_title(short_text(document.get("title")))
@@ -97,13 +108,21 @@ def _message(data: Mapping[str, Any], builder: TranscriptBuilder) -> Message | N
     match data.get("role"):
         case "user":
             parts = tuple(texts_and_images(content))
-            results = [block for block in dictionaries(content) if block.get("type") == "tool_result"]
-            replies = tuple(_reply(block.get("tool_use_id"), block.get("content"), builder) for block in results)
-            return Message("tool", replies) if replies else Message("user", parts) if parts else None
+            results = [
+                block for block in dictionaries(content) if block.get("type") == "tool_result"
+            ]
+            replies = tuple(
+                _reply(block.get("tool_use_id"), block.get("content"), builder) for block in results
+            )
+            return (
+                Message("tool", replies) if replies else Message("user", parts) if parts else None
+            )
         case "assistant":
             return _answer(data)
         case "tool":
-            return Message("tool", (_reply(data.get("tool_call_id"), content, builder, data.get("name")),))
+            return Message(
+                "tool", (_reply(data.get("tool_call_id"), content, builder, data.get("name")),)
+            )
         case _:
             return None
 
@@ -133,4 +152,8 @@ def _answer(data: Mapping[str, Any]) -> Message | None:
         written = count_of(usage.get("output_tokens")) or count_of(usage.get("completion_tokens"))
         cached = count_of(usage.get("cache_read_tokens"))
         used = Usage(read, cached, count_of(usage.get("cache_creation_tokens")), written)
-    return Message("assistant", tuple(parts), used, short_text(data.get("model"), 120)) if parts else None
+    return (
+        Message("assistant", tuple(parts), used, short_text(data.get("model"), 120))
+        if parts
+        else None
+    )

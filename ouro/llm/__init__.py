@@ -30,7 +30,13 @@ if TYPE_CHECKING:
         constrain,
     )
     from ouro.llm.model_call import CUT_SHORT, PATIENT_ATTEMPTS, ModelCall, ReplyBuilder
-    from ouro.llm.models_file import HEADER, ModelEntry, ModelsFile, read_models_file, write_models_file
+    from ouro.llm.models_file import (
+        HEADER,
+        ModelEntry,
+        ModelsFile,
+        read_models_file,
+        write_models_file,
+    )
     from ouro.llm.provider_errors import describe_connection_error
     from ouro.llm.providers import HOSTED, KNOWN, PROVIDERS, Provider, ServerModels, list_models_at
     from ouro.llm.scripted_model import ScriptedModel, ScriptedReply, call, calls

@@ -1,4 +1,6 @@
-"""The wire to Anthropic's messages API: request format with cache marks, and the parser of its stream."""
+"""The wire to Anthropic's messages API: request format with cache marks, and the parser of its
+stream.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,17 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
-from ouro.llm.model import CallChunk, Chunk, Effort, Endpoint, ModelSpec, Reason, ThinkingChunk, ToolSpec, UsageChunk
+from ouro.llm.model import (
+    CallChunk,
+    Chunk,
+    Effort,
+    Endpoint,
+    ModelSpec,
+    Reason,
+    ThinkingChunk,
+    ToolSpec,
+    UsageChunk,
+)
 from ouro.llm.portable import (
     arguments_of,
     base64_of,
@@ -24,7 +36,9 @@ from ouro.utils.json_types import count, dictionary, string, text_or_json
 MAX_ID = 64
 CACHE_MARK = {"type": "ephemeral"}
 MARKED_MESSAGES = 2
-"""Cache marks are set at the newest message, and at the one that was newest when the cache was last written."""
+"""Cache marks are set at the newest message, and at the one that was newest when the cache was last
+written.
+"""
 
 
 def _text(text: str) -> dict[str, Any]:
@@ -38,7 +52,9 @@ def thinking_block(part: Thinking) -> dict[str, Any]:
 
 
 def signed_thinking(message: Message, model: str) -> list[dict[str, Any]]:
-    """The thinking of this model with its signatures; a signature of another model is not valid for it."""
+    """The thinking of this model with its signatures; a signature of another model is not valid for
+    it.
+    """
     if message.cut or message.model != model:
         return []
     return [thinking_block(part) for part in message.parts_of(Thinking) if part.signature]
@@ -72,7 +88,9 @@ class AnthropicChunks(ChunkReader):
             case "content_block_start" | "content_block_delta":
                 index = count(event.get("index"))
                 self._index = self._index if index is None else index
-                yield from self._block(dictionary(event.get("content_block")) or dictionary(event.get("delta")))
+                yield from self._block(
+                    dictionary(event.get("content_block")) or dictionary(event.get("delta"))
+                )
             case "message_delta":
                 if reason := dictionary(event.get("delta")).get("stop_reason"):
                     self.reason = REASONS.get(str(reason), "stop")
@@ -81,7 +99,9 @@ class AnthropicChunks(ChunkReader):
     def _block(self, block: dict[str, Any]) -> Iterator[Chunk]:
         match block.get("type"):
             case "tool_use":
-                yield CallChunk(self._index, text_or_json(block.get("id")), string(block.get("name")))
+                yield CallChunk(
+                    self._index, text_or_json(block.get("id")), string(block.get("name"))
+                )
             case "input_json_delta":
                 yield CallChunk(self._index, arguments=text_or_json(block.get("partial_json")))
             case "redacted_thinking":
@@ -95,17 +115,23 @@ class AnthropicChunks(ChunkReader):
         """Update the usage: the second report adds to the first, or corrects it."""
         if not usage:
             return
-        figures = usage if isinstance(usage, dict) else {COUNTS[0]: usage}  # a boolean is not a count
+        figures = (
+            usage if isinstance(usage, dict) else {COUNTS[0]: usage}
+        )  # a boolean is not a count
         self._counts |= {name: figure for name, figure in figures.items() if figure is not None}
         found = [count(self._counts.get(name, 0)) for name in COUNTS]
         plain, cached, written, output = found
         tokens = None if None in found else (plain or 0) + (cached or 0) + (written or 0)
-        yield UsageChunk(None if tokens is None else make_usage(self._spec, tokens, cached, written, output))
+        yield UsageChunk(
+            None if tokens is None else make_usage(self._spec, tokens, cached, written, output)
+        )
 
 
 VERSION = "2023-06-01"
 INTERLEAVED = "interleaved-thinking-2025-05-14"
-"""Enables thinking between tool calls for models with a thinking budget; newer models do not need it."""
+"""Enables thinking between tool calls for models with a thinking budget; newer models do not need
+it.
+"""
 BUDGETS = {"low": 4_000, "medium": 10_000, "high": 32_000}
 MIN_BUDGET = 1_024
 FIRST_ADAPTIVE = (4, 6)
@@ -115,7 +141,9 @@ Style = Literal["adaptive", "budget", "none"]
 class AnthropicWire(Wire):
     def __init__(self, spec: ModelSpec, endpoint: Endpoint, *, effort: Effort = "off") -> None:
         super().__init__(spec, endpoint, effort=effort)
-        self._styles: list[Style] = _thinking_styles(self._model) if effort != "off" and spec.thinking else ["none"]
+        self._styles: list[Style] = (
+            _thinking_styles(self._model) if effort != "off" and spec.thinking else ["none"]
+        )
         self._sends_thinking = True
         self._contents = PerMessage(self._content)
 
@@ -127,11 +155,22 @@ class AnthropicWire(Wire):
     ) -> tuple[str, dict[str, str], dict[str, Any]]:
         body: dict[str, Any] = {"model": self._model, "max_tokens": self.spec.max_output}
         if tools and self.spec.tools:
-            body["tools"] = mark_for_cache([
-                {"name": tool.name, "description": tool.description, "input_schema": dict(tool.parameters)}
-                for tool in tools
-            ])  # fmt: skip
-        if prompt := [_text(text) for message in messages if message.role == "system" for text in texts_of(message)]:
+            body["tools"] = mark_for_cache(
+                [
+                    {
+                        "name": tool.name,
+                        "description": tool.description,
+                        "input_schema": dict(tool.parameters),
+                    }
+                    for tool in tools
+                ]
+            )
+        if prompt := [
+            _text(text)
+            for message in messages
+            if message.role == "system"
+            for text in texts_of(message)
+        ]:
             body["system"] = mark_for_cache(prompt)
         body["messages"] = self._messages(messages)
         body |= self._thinking(messages)
@@ -141,7 +180,9 @@ class AnthropicWire(Wire):
             headers["x-api-key"] = self._endpoint.api_key
         if body.get("thinking", {}).get("type") == "enabled":
             headers["anthropic-beta"] = INTERLEAVED
-        path = "/messages" if self._endpoint.base_url.rstrip("/").endswith("/v1") else "/v1/messages"
+        path = (
+            "/messages" if self._endpoint.base_url.rstrip("/").endswith("/v1") else "/v1/messages"
+        )
         return path, headers, body
 
     def _thinking(self, messages: Sequence[Message]) -> dict[str, Any]:
@@ -150,13 +191,22 @@ class AnthropicWire(Wire):
             thinking = {"type": "adaptive", "display": "summarized"}
             return {"thinking": thinking, "output_config": {"effort": self._effort}}
         budget = min(BUDGETS.get(self._effort, 0), self.spec.max_output // 2)
-        if style == "none" or budget < MIN_BUDGET or self._has_open_calls_without_thinking(messages):
+        if (
+            style == "none"
+            or budget < MIN_BUDGET
+            or self._has_open_calls_without_thinking(messages)
+        ):
             return {}
         return {"thinking": {"type": "enabled", "budget_tokens": budget}}
 
     def _has_open_calls_without_thinking(self, messages: Sequence[Message]) -> bool:
-        """Whether the newest calls were made without thinking: a budget is then refused until they have results."""
-        newest = next((message for message in reversed(messages) if message.role in ("assistant", "user")), None)
+        """Whether the newest calls were made without thinking: a budget is then refused until they
+        have results.
+        """
+        newest = next(
+            (message for message in reversed(messages) if message.role in ("assistant", "user")),
+            None,
+        )
         if newest is None or newest.role == "user" or not newest.tool_calls:
             return False
         is_signed = self._sends_thinking and signed_thinking(newest, self.spec.name)
@@ -166,14 +216,18 @@ class AnthropicWire(Wire):
         if "signature" in refusal and self._sends_thinking:
             self._sends_thinking = False
             self._contents = PerMessage(self._content)
-        elif len(self._styles) > 1 and re.search(r"thinking|adaptive|budget_tokens|output_config|effort", refusal):
+        elif len(self._styles) > 1 and re.search(
+            r"thinking|adaptive|budget_tokens|output_config|effort", refusal
+        ):
             del self._styles[0]
         else:
             return False
         return True
 
     def _messages(self, messages: Sequence[Message]) -> list[dict[str, Any]]:
-        """All messages except the system prompt. The same messages give the same bytes, except for the cache marks."""
+        """All messages except the system prompt. The same messages give the same bytes, except for
+        the cache marks.
+        """
         said = [message for message in messages if message.role != "system"]
         sent: list[dict[str, Any]] = [
             {"role": "assistant" if message.role == "assistant" else "user", "content": content}
@@ -207,13 +261,19 @@ class AnthropicWire(Wire):
                 blocks.append(thinking_block(part))
             elif isinstance(part, ToolCall) and calls:
                 call_id, called = portable_id(part.id, MAX_ID), portable_name(part.name)
-                blocks.append({"type": "tool_use", "id": call_id, "name": called, "input": arguments_of(part)})
+                blocks.append(
+                    {"type": "tool_use", "id": call_id, "name": called, "input": arguments_of(part)}
+                )
         return blocks if any(block["type"] in ("text", "tool_use") for block in blocks) else []
 
     def _result(self, reply: ToolReply) -> dict[str, Any]:
         images = reply.images if self.spec.images else ()
         content = [_text(reply_text(reply, self.spec.images)), *map(self._image, images)]
-        sent = {"type": "tool_result", "tool_use_id": portable_id(reply.call_id, MAX_ID), "content": content}
+        sent = {
+            "type": "tool_result",
+            "tool_use_id": portable_id(reply.call_id, MAX_ID),
+            "content": content,
+        }
         return {**sent, "is_error": True} if reply.failed else sent
 
     def _image(self, image: Image) -> dict[str, Any]:
@@ -224,7 +284,9 @@ class AnthropicWire(Wire):
 
 
 def _thinking_styles(model: str) -> list[Style]:
-    """The ways to request thinking, the most likely first; models since Claude 4.6 choose their own budget."""
+    """The ways to request thinking, the most likely first; models since Claude 4.6 choose their own
+    budget.
+    """
     version = re.search(r"claude-[a-z]+-(\d+)(?:[-.](\d{1,2})(?!\d))?", model)
     is_new = version is not None and (int(version[1]), int(version[2] or 0)) >= FIRST_ADAPTIVE
     return ["adaptive", "budget", "none"] if is_new else ["budget", "adaptive", "none"]

@@ -47,7 +47,9 @@ COMMAND_TIMEOUT = 30.0
 class Catalog:
     """All models that this user has, by their litellm names."""
 
-    def __init__(self, file: ModelsFile | None = None, environ: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, file: ModelsFile | None = None, environ: Mapping[str, str] | None = None
+    ) -> None:
         self._file = file or ModelsFile()
         self._environ = os.environ if environ is None else environ
         self._fetched_keys: dict[str, str] = {}
@@ -64,7 +66,8 @@ class Catalog:
         return catalog
 
     def default(self) -> str:
-        """The model to start with: named in models.yaml, the first usable there, one with a key, one on this machine.
+        """The model to start with: named in models.yaml, the first usable there, one with a key,
+        one on this machine.
 
         Local servers are asked only if nothing else is configured.
 
@@ -80,12 +83,15 @@ class Catalog:
             return found
         raise NoModelError(
             "No model is set up.",
-            "`ouro models --setup` sets one up; or set a key such as ANTHROPIC_API_KEY or OPENAI_API_KEY, or start "
-            "Ollama, LM Studio, llama.cpp or vLLM on this machine. `ouro demo` shows ouro without a model.",
+            "`ouro models --setup` sets one up; or set a key such as ANTHROPIC_API_KEY or"
+            " OPENAI_API_KEY, or start Ollama, LM Studio, llama.cpp or vLLM on this machine. `ouro"
+            " demo` shows ouro without a model.",
         )
 
     def role(self, role: Role) -> str:
-        """The full name of the model of a role in models.yaml; empty if it names none. Raises as `resolve`."""
+        """The full name of the model of a role in models.yaml; empty if it names none. Raises as
+        `resolve`.
+        """
         named = getattr(self._file, role)
         return self.resolve(named) if named else ""
 
@@ -112,12 +118,15 @@ class Catalog:
         return tuple((provider.title, base_url(provider, self._environ)) for provider in silent)
 
     def resolve(self, name: str) -> str:
-        """The full name of the model that `name` means: `sonnet`, `gpt-5`, `anthropic/claude-sonnet-5`.
+        """The full name of the model that `name` means: `sonnet`, `gpt-5`,
+        `anthropic/claude-sonnet-5`.
 
         Raises:
             NoModelError: no model or several match; the hint lists the nearest.
         """
-        if name in self._names_in_file() or (provider_of(name) and name.partition("/")[2] not in {"", "*"}):
+        if name in self._names_in_file() or (
+            provider_of(name) and name.partition("/")[2] not in {"", "*"}
+        ):
             return name
         own = [self._names_in_file(), self._known_models_with_key()]
         if found := find_model(name, own):
@@ -140,7 +149,9 @@ class Catalog:
             raise NoModelError(f"`{key}` of models.yaml: {error.message}", error.hint) from error
 
     def spec(self, name: str) -> ModelSpec:
-        """The facts about a model: from models.yaml, else its server, else the built-in table. Raises as `resolve`."""
+        """The facts about a model: from models.yaml, else its server, else the built-in table.
+        Raises as `resolve`.
+        """
         name = self.resolve(name)
         entry = self._entry(name)
         spec = entry.apply_to(find_known_spec(name) or self._guess_spec(name))
@@ -162,7 +173,11 @@ class Catalog:
         name = self.resolve(name)
         fallbacks = self._entry(name).fallbacks or self._file.fallbacks
         named = [self._resolve_in_file(fallback, "fallbacks") for fallback in fallbacks]
-        return [fallback for fallback in dict.fromkeys(named) if fallback != name and not self.unusable(fallback)]
+        return [
+            fallback
+            for fallback in dict.fromkeys(named)
+            if fallback != name and not self.unusable(fallback)
+        ]
 
     def unusable(self, name: str) -> str:
         """Why a model (full name) is not usable; empty if it is."""
@@ -173,8 +188,15 @@ class Catalog:
             return f"`{url}` is not an address of a server"
         if self._wire(name) == "litellm" and find_spec("litellm") is None:
             return "needs the package litellm, which is not installed"
-        is_listed = provider and provider.local and name not in self._file.models and is_for_chat(name)
-        if provider and is_listed and self._servers is not None and name not in self._local_models():
+        is_listed = (
+            provider and provider.local and name not in self._file.models and is_for_chat(name)
+        )
+        if (
+            provider
+            and is_listed
+            and self._servers is not None
+            and name not in self._local_models()
+        ):
             return f"{provider.title} does not offer it"
         return ""
 
@@ -185,8 +207,13 @@ class Catalog:
             NoModelError: its key is missing or could not be fetched.
         """
         if reason := self.unusable(name):
-            hint = f"Set it, or write a key for this model into {tilde(get_models_path())} (`ouro models --setup`)."
-            raise NoModelError(f"{name} cannot be used: {reason}.", hint if reason.endswith("not set") else "")
+            hint = (
+                f"Set it, or write a key for this model into {tilde(get_models_path())} (`ouro"
+                " models --setup`)."
+            )
+            raise NoModelError(
+                f"{name} cannot be used: {reason}.", hint if reason.endswith("not set") else ""
+            )
         provider, wire, url = provider_of(name), self._wire(name), self._url(name)
         if wire == "litellm" and provider and not provider.local and url == provider.base_url:
             url = ""  # litellm knows the URL
@@ -194,7 +221,9 @@ class Catalog:
         return wire, Endpoint(url.rstrip("/"), key, key_source=source)
 
     def make(self, name: str, effort: Effort = "off") -> Model:
-        """Construct a model. Opens no connection, imports no litellm. Raises as `resolve` and `route`."""
+        """Construct a model. Opens no connection, imports no litellm. Raises as `resolve` and
+        `route`.
+        """
         name = self.resolve(name)
         (wire, endpoint), spec = self.route(name), self.spec(name)
         if wire == "anthropic":
@@ -210,7 +239,9 @@ class Catalog:
         return LiteLLMModel(spec, endpoint, effort=effort)
 
     def embeddings(self, name: str) -> EmbeddingModel:
-        """Construct an embedding model. Opens no connection, starts no process. Raises as `resolve` and `route`."""
+        """Construct an embedding model. Opens no connection, starts no process. Raises as `resolve`
+        and `route`.
+        """
         name = self.resolve(name)
         (wire, endpoint), spec = self.route(name), self.spec(name)
         if wire == "openai":
@@ -259,11 +290,20 @@ class Catalog:
 
     def _known_models_with_key(self) -> list[str]:
         usable = self._providers_with_key()
-        known = [spec.name for provider in usable for spec in KNOWN.values() if provider_of(spec.name) == provider]
+        known = [
+            spec.name
+            for provider in usable
+            for spec in KNOWN.values()
+            if provider_of(spec.name) == provider
+        ]
         return list(dict.fromkeys([*known, *(provider.first_model for provider in usable)]))
 
     def _local_models(self) -> Mapping[str, int | None]:
-        return {name: window for server in self.servers().values() for name, window in server.models.items()}
+        return {
+            name: window
+            for server in self.servers().values()
+            for name, window in server.models.items()
+        }
 
     def _origin(self, name: str) -> str:
         if name in self._file.models:
@@ -273,7 +313,9 @@ class Catalog:
             return "models.yaml"
         if provider is None or provider.local:
             return base_url(provider, self._environ) if provider else ""
-        return next((variable for variable in provider.key_variables if self._environ.get(variable)), "")
+        return next(
+            (variable for variable in provider.key_variables if self._environ.get(variable)), ""
+        )
 
     def _find_key(self, name: str) -> tuple[str, str]:
         """The key for a model, and its source; empty if there is none or none is needed.
@@ -296,14 +338,21 @@ class Catalog:
         return "", ""
 
     def _missing_key(self, name: str) -> str:
-        """Why there is no key, without running a key command; empty if one is set or none is needed."""
+        """Why there is no key, without running a key command; empty if one is set or none is
+        needed.
+        """
         variables = self._key_variables(name)
-        return f"{variables[0]} is not set" if variables and not any(map(self._variable, variables)) else ""
+        return (
+            f"{variables[0]} is not set"
+            if variables and not any(map(self._variable, variables))
+            else ""
+        )
 
     def _key_variables(self, name: str) -> tuple[str, ...]:
         """The variables that may hold the key; empty if models.yaml has the key, or none is needed.
 
-        An entry with its own `api_base` never gets the provider's key, because it belongs to another server.
+        An entry with its own `api_base` never gets the provider's key, because it belongs to
+        another server.
         """
         entry, provider = self._entry(name), provider_of(name)
         if entry.api_key or entry.api_key_command:
@@ -321,16 +370,26 @@ def _run_key_command(name: str, command: str) -> str:
     hint = "See models.yaml."
     try:
         done = subprocess.run(
-            shlex.split(command), capture_output=True, timeout=COMMAND_TIMEOUT, stdin=subprocess.DEVNULL, check=False
+            shlex.split(command),
+            capture_output=True,
+            timeout=COMMAND_TIMEOUT,
+            stdin=subprocess.DEVNULL,
+            check=False,
         )
     except (OSError, ValueError) as error:
-        raise NoModelError(f"The key for {name} could not be fetched: `{command}`: {error}.", hint) from error
+        raise NoModelError(
+            f"The key for {name} could not be fetched: `{command}`: {error}.", hint
+        ) from error
     except subprocess.TimeoutExpired as error:
-        raise NoModelError(f"`{command}` printed no key for {name} within {COMMAND_TIMEOUT:.0f} s.", hint) from error
+        raise NoModelError(
+            f"`{command}` printed no key for {name} within {COMMAND_TIMEOUT:.0f} s.", hint
+        ) from error
     key = done.stdout.decode(errors="replace").strip()
     if done.returncode or not key:
         reason = done.stderr.decode(errors="replace").strip()[:200] or "no output"
-        raise NoModelError(f"`{command}` printed no key for {name} (exit code {done.returncode}): {reason}", hint)
+        raise NoModelError(
+            f"`{command}` printed no key for {name} (exit code {done.returncode}): {reason}", hint
+        )
     return key.splitlines()[0].strip()
 
 
@@ -367,7 +426,8 @@ class ModelSource:
     def role(self, role: Role) -> Sequence[Model]:
         """The models of a role, made at first use; the session closes them.
 
-        `classify` falls back to `compact`, and `compact` to the models of the session; `retrieve` to none.
+        `classify` falls back to `compact`, and `compact` to the models of the session; `retrieve`
+        to none.
 
         Raises:
             LimitReached: the budget allows no further call.
@@ -380,7 +440,8 @@ class ModelSource:
         return bool(self._roles.get(role))
 
     def change(self, name: str, effort: Effort) -> None:
-        """Use another model from the next request on. An earlier model may still be answering: `release` closes it.
+        """Use another model from the next request on. An earlier model may still be answering:
+        `release` closes it.
 
         Raises:
             NoModelError: the model is unknown or has no key; the current one stays.
@@ -395,7 +456,10 @@ class ModelSource:
             await model.close()
 
     async def close(self) -> None:
-        self._before += [*self._models, *(model for models in self._made.values() for model in models)]
+        self._before += [
+            *self._models,
+            *(model for models in self._made.values() for model in models),
+        ]
         self._made.clear()
         await self.release()
 
@@ -410,7 +474,9 @@ class ModelSource:
         return ()
 
     def named(self, name: str) -> Sequence[Model]:
-        """A model and its fallbacks by full name, made at first use; the session closes them. Raises NoModelError."""
+        """A model and its fallbacks by full name, made at first use; the session closes them.
+        Raises NoModelError.
+        """
         if name == self._models[0].spec.name:
             return self._models  # the provider has the messages of the session in its cache
         if name not in self._made:

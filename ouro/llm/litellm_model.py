@@ -1,4 +1,6 @@
-"""LiteLLMModel and LiteLLMEmbeddings: all other providers, through litellm in one process that all models share."""
+"""LiteLLMModel and LiteLLMEmbeddings: all other providers, through litellm in one process that all
+models share.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ class LiteLLMModel:
         """Start litellm in the background, so that the first request waits less for it."""
         share_process(self)
 
-    async def stream(self, messages: Sequence[Message], tools: Sequence[ToolSpec] = ()) -> AsyncGenerator[Chunk, None]:
+    async def stream(
+        self, messages: Sequence[Message], tools: Sequence[ToolSpec] = ()
+    ) -> AsyncGenerator[Chunk, None]:
         reader = _LiteLLMChunks(self.spec)
         events = stream_events(self, "ask", self._request(messages, tools), self._endpoint)
         async with aclosing(read_chunks(events, reader, self._endpoint.timeouts.content)) as chunks:
@@ -49,7 +53,10 @@ class LiteLLMModel:
 
     def _request(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> JsonObject:
         request = _call_arguments(self._model, self._endpoint)
-        request |= {"messages": join_all_surrogates(self._messages(messages)), "max_tokens": self.spec.max_output}
+        request |= {
+            "messages": join_all_surrogates(self._messages(messages)),
+            "max_tokens": self.spec.max_output,
+        }
         if tools and self.spec.tools:
             request["tools"] = format_tools(tools)
         if self._effort != "off" and self.spec.thinking:
@@ -98,27 +105,40 @@ class LiteLLMEmbeddings:
 
 def _litellm_name(name: str) -> str:
     provider = provider_of(name)
-    return f"{provider.litellm_prefix}/{name.partition('/')[2]}" if provider and provider.litellm_prefix else name
+    return (
+        f"{provider.litellm_prefix}/{name.partition('/')[2]}"
+        if provider and provider.litellm_prefix
+        else name
+    )
 
 
 def _call_arguments(model: str, endpoint: Endpoint) -> JsonObject:
     """The arguments of each call of litellm; URL and key are left out if litellm knows them."""
     given = {"api_key": endpoint.api_key, "api_base": endpoint.base_url}
     known = {name: value for name, value in given.items() if value}
-    return {"model": model, "first": endpoint.timeouts.first, "connect": endpoint.timeouts.connect, **known}
+    return {
+        "model": model,
+        "first": endpoint.timeouts.first,
+        "connect": endpoint.timeouts.connect,
+        **known,
+    }
 
 
 def _make_error(error: JsonObject, endpoint: Endpoint, model: str) -> ModelError:
     """The ModelError for a failure that the process reported; the key is removed."""
     head, _, rest = error["message"].partition(" - ")
-    message = rest.strip() if rest and "litellm." in head else error["message"]  # without litellm's class names
+    message = (
+        rest.strip() if rest and "litellm." in head else error["message"]
+    )  # without litellm's class names
     message = redact(message, endpoint.api_key)
     if error["kind"] == TOO_LONG:
         return ContextTooLong(message)
     if error["begun"]:
         return StreamCut(f"The provider ended the answer with an error: {message}")
     if error["status"] is None:
-        return ModelUnavailable(f"{endpoint.address or model} cannot be reached: {message or 'no answer came'}.")
+        return ModelUnavailable(
+            f"{endpoint.address or model} cannot be reached: {message or 'no answer came'}."
+        )
     return error_from_status(error["status"], message, error["headers"], endpoint)
 
 
@@ -143,8 +163,11 @@ def _mark_message(message: JsonObject) -> JsonObject:
     return {**message, "content": mark_for_cache(content)}
 
 
-async def stream_events(user: object, name: str, request: JsonObject, endpoint: Endpoint) -> AsyncGenerator[Any, None]:
-    """The events that the litellm process streams for a request; closing the generator cancels the request.
+async def stream_events(
+    user: object, name: str, request: JsonObject, endpoint: Endpoint
+) -> AsyncGenerator[Any, None]:
+    """The events that the litellm process streams for a request; closing the generator cancels the
+    request.
 
     Args:
         name: `ask` for text, `embed` for vectors.
@@ -157,7 +180,9 @@ async def stream_events(user: object, name: str, request: JsonObject, endpoint: 
     """
     timeouts = endpoint.timeouts
     try:
-        async with aclosing(share_process(user).ask(name, request, first=timeouts.first, idle=timeouts.idle)) as lines:
+        async with aclosing(
+            share_process(user).ask(name, request, first=timeouts.first, idle=timeouts.idle)
+        ) as lines:
             async for line in lines:
                 if "error" in line:
                     raise _make_error(line["error"], endpoint, request["model"])

@@ -1,5 +1,5 @@
-"""litellm in a separate process (`utils/worker.py`): `ask` takes the arguments of litellm.acompletion, `embed` those
-of litellm.aembedding.
+"""litellm in a separate process (`utils/worker.py`): `ask` takes the arguments of
+litellm.acompletion, `embed` those of litellm.aembedding.
 
 Events are those that chat completions stream; vectors come as one event, in OpenAI's format.
 """
@@ -26,7 +26,8 @@ DELTA = {"content", "reasoning_content", "thinking_blocks", "tool_calls", "refus
 def load_litellm() -> Any:
     """Import litellm without look-ups, `.env`, callbacks, retries and redirects.
 
-    The price map is the packaged one. Without these settings, a `.env` above litellm's folder would be read.
+    The price map is the packaged one. Without these settings, a `.env` above litellm's folder would
+    be read.
     """
     os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
     os.environ["LITELLM_MODE"] = "PRODUCTION"
@@ -71,14 +72,20 @@ def _set_timeout(ask: dict[str, Any]) -> dict[str, Any]:
 
 
 def _to_event(chunk: Any, stream: Any) -> dict[str, Any]:
-    """A chunk as plain data, without a finish reason that litellm added and the provider did not send."""
+    """A chunk as plain data, without a finish reason that litellm added and the provider did not
+    send.
+    """
     data = chunk.model_dump(exclude_none=True)
-    ended = getattr(stream, "received_finish_reason", "stop") or getattr(stream, "intermittent_finish_reason", None)
+    ended = getattr(stream, "received_finish_reason", "stop") or getattr(
+        stream, "intermittent_finish_reason", None
+    )
     choices = []
     for choice in data.get("choices") or ():
         delta = choice.get("delta") or {}
         finish = choice.get("finish_reason") if ended else None
-        choices.append({"delta": {key: delta[key] for key in DELTA & delta.keys()}, "finish_reason": finish})
+        choices.append(
+            {"delta": {key: delta[key] for key in DELTA & delta.keys()}, "finish_reason": finish}
+        )
     return {"choices": choices, "usage": data.get("usage")}
 
 
@@ -89,8 +96,14 @@ def _error_fields(error: BaseException) -> dict[str, Any]:
     from ouro.llm.provider_errors import causes_of, describe_connection_error
 
     causes = causes_of(error)
-    unreached = [describe_connection_error(cause) for cause in causes if isinstance(cause, httpx.TransportError)]
-    statuses = [status for cause in causes if isinstance(status := getattr(cause, "status_code", None), int)]
+    unreached = [
+        describe_connection_error(cause)
+        for cause in causes
+        if isinstance(cause, httpx.TransportError)
+    ]
+    statuses = [
+        status for cause in causes if isinstance(status := getattr(cause, "status_code", None), int)
+    ]
     headers: dict[str, str] = {}
     for cause in causes:
         found = getattr(getattr(cause, "response", None), "headers", None) or {}

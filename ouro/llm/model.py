@@ -20,7 +20,9 @@ Reason = Literal["stop", "tools", "length", "filtered"]
 
 
 MAX_CHARACTERS = 4_000_000
-"""Maximum characters of one answer with thinking and arguments: about a million tokens, more than any model writes."""
+"""Maximum characters of one answer with thinking and arguments: about a million tokens, more than
+any model writes.
+"""
 TOO_LARGE = f"The answer was stopped: it is longer than {MAX_CHARACTERS:,} characters."
 
 
@@ -47,8 +49,9 @@ _PARAMETERS = late_pattern(r"(?<![\d.])(\d{1,3}(?:\.\d+)?)b\b")
 MAX_SMALL = 14.0
 """A model with at most so many billion parameters gets background work in small steps."""
 MAX_DESCRIBED = 3.0
-"""With at most so many billion parameters `text_tools: auto` means `on`: qwen2.5-coder 1.5B solved none of ten tasks
-with tools in the request, and six with described tools (benchmarks.local_model)."""
+"""With at most so many billion parameters `text_tools: auto` means `on`: qwen2.5-coder 1.5B solved
+none of ten tasks with tools in the request, and six with described tools (benchmarks.local_model).
+"""
 
 
 class ModelSpec(msgspec.Struct, frozen=True):
@@ -62,10 +65,13 @@ class ModelSpec(msgspec.Struct, frozen=True):
     tools: bool = True
     thinking: bool = False
     patches: bool = False
-    """Whether it was trained on the `*** Begin Patch` format: it gets `apply_patch` instead of `edit`."""
+    """Whether it was trained on the `*** Begin Patch` format: it gets `apply_patch` instead of
+    `edit`.
+    """
     text_tools: Literal["auto", "on", "off"] = "auto"
-    """`auto` and `on` run the tool calls in the text of an answer. `on`, and `auto` for a very small model, also
-    describe the tools in the prompt."""
+    """`auto` and `on` run the tool calls in the text of an answer. `on`, and `auto` for a very
+    small model, also describe the tools in the prompt.
+    """
 
     @property
     def is_small(self) -> bool:
@@ -74,8 +80,12 @@ class ModelSpec(msgspec.Struct, frozen=True):
 
     @property
     def describes_tools(self) -> bool:
-        """Whether the tools are described in the prompt, and answers are constrained to the schema of a call."""
-        return self.text_tools == "on" or (self.text_tools == "auto" and self._has_at_most(MAX_DESCRIBED))
+        """Whether the tools are described in the prompt, and answers are constrained to the schema
+        of a call.
+        """
+        return self.text_tools == "on" or (
+            self.text_tools == "auto" and self._has_at_most(MAX_DESCRIBED)
+        )
 
     def _has_at_most(self, billions: float) -> bool:
         found = _PARAMETERS.search(self.name.lower())
@@ -113,7 +123,9 @@ class ThinkingChunk(msgspec.Struct, frozen=True):
 
 
 class CallChunk(msgspec.Struct, frozen=True):
-    """A piece of a tool call. `index` distinguishes parallel calls; arguments come as pieces of JSON text."""
+    """A piece of a tool call. `index` distinguishes parallel calls; arguments come as pieces of
+    JSON text.
+    """
 
     index: int
     id: str = ""
@@ -122,7 +134,9 @@ class CallChunk(msgspec.Struct, frozen=True):
 
 
 class UsageChunk(msgspec.Struct, frozen=True):
-    """The usage of the call so far; the last chunk counts. None: the provider's figures cannot be right."""
+    """The usage of the call so far; the last chunk counts. None: the provider's figures cannot be
+    right.
+    """
 
     usage: Usage | None
 
@@ -146,7 +160,9 @@ class Model(Protocol):
     @property
     def spec(self) -> ModelSpec: ...
 
-    def stream(self, messages: Sequence[Message], tools: Sequence[ToolSpec] = ()) -> AsyncGenerator[Chunk, None]:
+    def stream(
+        self, messages: Sequence[Message], tools: Sequence[ToolSpec] = ()
+    ) -> AsyncGenerator[Chunk, None]:
         """Send the request and stream the answer.
 
         Makes one attempt (`reply.py` repeats). Closing the generator cancels the request at once.
@@ -171,8 +187,8 @@ class Constrainable(Protocol):
     """A model whose answers can be constrained to a JSON schema."""
 
     def with_schema(self, schema: Mapping[str, Any]) -> Model:
-        """The same model, on the same connection, at temperature 0; its answers follow `schema` if the server supports
-        that.
+        """The same model, on the same connection, at temperature 0; its answers follow `schema` if
+        the server supports that.
 
         Args:
             schema: empty for free text. A text in it needs a `maxLength`, as a small model may repeat itself.
@@ -195,7 +211,9 @@ class EmbeddingModel(Protocol):
     """Turns texts into vectors. Blocks: call it from a thread."""
 
     def embed(self, texts: Sequence[str]) -> Embedded:
-        """A vector for each text, in their order. Raises ModelError if it does not answer with vectors."""
+        """A vector for each text, in their order. Raises ModelError if it does not answer with
+        vectors.
+        """
 
     def close(self) -> None: ...
 
@@ -207,7 +225,9 @@ class Timeouts(msgspec.Struct, frozen=True):
     idle: float = 90
     """Seconds between two bytes of an answer."""
     content: float = 600
-    """Seconds without text, thinking or a call, even with other data: a reasoning model can be silent for minutes."""
+    """Seconds without text, thinking or a call, even with other data: a reasoning model can be
+    silent for minutes.
+    """
 
 
 LOCAL_TIMEOUTS = Timeouts(first=900, content=1800)
@@ -221,7 +241,8 @@ class Endpoint(msgspec.Struct, frozen=True):
     """`https://api.openai.com/v1`; empty if litellm knows the address itself."""
     api_key: str = ""
     key_source: str = ""
-    """The source of the key (`OPENAI_API_KEY`, `models.yaml`), for the error if it is not accepted."""
+    """The source of the key (`OPENAI_API_KEY`, `models.yaml`), for the error if it is not accepted.
+    """
     limits: Timeouts | None = None
     """None: the defaults for a local or a remote server."""
 
@@ -251,4 +272,6 @@ class Endpoint(msgspec.Struct, frozen=True):
 
     def for_vectors(self) -> Endpoint:
         """The endpoint with a shorter timeout for embeddings: the user waits for them."""
-        return replace(self, limits=replace(self.timeouts, first=min(self.timeouts.first, VECTORS_SECONDS)))
+        return replace(
+            self, limits=replace(self.timeouts, first=min(self.timeouts.first, VECTORS_SECONDS))
+        )

@@ -1,4 +1,6 @@
-"""One answer of a model: requested with retries and fallbacks by ModelCall, built from chunks by ReplyBuilder."""
+"""One answer of a model: requested with retries and fallbacks by ModelCall, built from chunks by
+ReplyBuilder.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ from ouro.messages import Incomplete, Message, Part, Text, Thinking, ToolCall, U
 ATTEMPTS = 5
 """The number of attempts for background work, and for a model that has a fallback."""
 PATIENT_ATTEMPTS = 11
-"""The number of attempts for the last model of a turn: in two to five minutes a restart or a short outage ends."""
+"""The number of attempts for the last model of a turn: in two to five minutes a restart or a short
+outage ends.
+"""
 FIRST_WAIT = 1.0
 MAX_WAIT = 60.0
 """Seconds; a longer wait is not made, but reported."""
@@ -64,7 +68,9 @@ def _new_id() -> str:
 
 
 class ReplyBuilder:
-    def __init__(self, model: str = "", taken: Iterable[str] = (), new_id: Callable[[], str] = _new_id) -> None:
+    def __init__(
+        self, model: str = "", taken: Iterable[str] = (), new_id: Callable[[], str] = _new_id
+    ) -> None:
         """`taken` are the ids of calls that are already in the transcript."""
         self._model = model
         self._taken = frozenset(taken)
@@ -84,7 +90,9 @@ class ReplyBuilder:
                 self._grow(self._open("text"), text)
             case ThinkingChunk(text, signature, redacted):
                 if redacted:
-                    self._blocks.append(_Block("thinking", signature=signature, redacted=True, closed=True))
+                    self._blocks.append(
+                        _Block("thinking", signature=signature, redacted=True, closed=True)
+                    )
                 elif text or signature:
                     block = self._open("thinking")
                     self._grow(block, text)
@@ -109,7 +117,14 @@ class ReplyBuilder:
                 parts.append(Thinking(block.text, block.signature, block.redacted))
             elif block.kind == "text" and block.text.strip():
                 parts.append(Text(block.text))
-        return Message("assistant", tuple(parts), self._usage, self._model, cut, _INCOMPLETE.get(self.reason, ""))
+        return Message(
+            "assistant",
+            tuple(parts),
+            self._usage,
+            self._model,
+            cut,
+            _INCOMPLETE.get(self.reason, ""),
+        )
 
     def finish(self) -> Message:
         """The whole answer.
@@ -121,10 +136,15 @@ class ReplyBuilder:
         """
         if self.reason is None:
             raise StreamCut("The provider closed the stream before the answer was complete.")
-        if self._calls or any(block.kind == "text" and block.text.strip() for block in self._blocks):
+        if self._calls or any(
+            block.kind == "text" and block.text.strip() for block in self._blocks
+        ):
             return self.message()
         if self.reason == "length":
-            hint = "Choose less effort (`/effort`), or set a larger `max_output` for it in models.yaml."
+            hint = (
+                "Choose less effort (`/effort`), or set a larger `max_output` for it in"
+                " models.yaml."
+            )
             raise RequestRefused("The model reached max_output before producing any text.", hint)
         if self.reason == "filtered":
             hint = "Rephrase the message, or use another model."
@@ -151,7 +171,9 @@ class ReplyBuilder:
             self._blocks.append(block)
             self._call_count += 1
             if self._call_count > MAX_CALLS:
-                raise ModelError(f"The answer was stopped: it asks for more than {MAX_CALLS} tool calls at once.")
+                raise ModelError(
+                    f"The answer was stopped: it asks for more than {MAX_CALLS} tool calls at once."
+                )
         block.id = block.id or chunk.id
         block.name = block.name or chunk.name
         self._grow(block, chunk.arguments)
@@ -186,7 +208,8 @@ class ModelCall:
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
         self._models = [
-            TextToolsModel(model) if tools and model.spec.text_tools != "off" else model for model in models
+            TextToolsModel(model) if tools and model.spec.text_tools != "off" else model
+            for model in models
         ]
         self._messages = messages
         self._tools = tools
@@ -204,7 +227,8 @@ class ModelCall:
         on_chunk: Callable[[Chunk], None] | None = None,
         on_retry: Callable[[Retrying], Awaitable[None]] | None = None,
     ) -> Message:
-        """Return the whole answer. When `on_retry` is called, `partial` still returns the text of the failed attempt.
+        """Return the whole answer. When `on_retry` is called, `partial` still returns the text of
+        the failed attempt.
 
         Raises:
             TransientModelError: the last attempt of the last model failed.
@@ -213,7 +237,9 @@ class ModelCall:
         failure: TransientModelError | None = None
         wait = 0.0
         for model in self._models:
-            attempts = self._attempts if model is self._models[-1] else min(self._attempts, ATTEMPTS)
+            attempts = (
+                self._attempts if model is self._models[-1] else min(self._attempts, ATTEMPTS)
+            )
             for number in range(1, attempts + 1):
                 if failure is not None:
                     wait = wait if number > 1 else 0.0
@@ -249,13 +275,20 @@ def _wait_seconds(failure: TransientModelError, number: int) -> float:
     return longest * random.uniform(0.5, 1)  # noqa: S311 (no secret depends on it)
 
 
-def _describe_attempts(failure: TransientModelError, model: str, number: int) -> TransientModelError:
+def _describe_attempts(
+    failure: TransientModelError, model: str, number: int
+) -> TransientModelError:
     """The error with the number of attempts or the requested wait."""
     wait = failure.retry_after
     if wait is not None and wait > MAX_WAIT:
-        message = f"{failure.message} {model} asks to wait {wait:.0f} s; ouro waits at most {MAX_WAIT:.0f} s."
+        message = (
+            f"{failure.message} {model} asks to wait {wait:.0f} s; ouro waits at most"
+            f" {MAX_WAIT:.0f} s."
+        )
         hint = "Try again later, or choose another model: `/model`."
     else:
-        message = f"{failure.message} ({number} attempts, {model})" if number > 1 else failure.message
+        message = (
+            f"{failure.message} ({number} attempts, {model})" if number > 1 else failure.message
+        )
         hint = failure.hint
     return type(failure)(message, hint, wait)

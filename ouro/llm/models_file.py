@@ -46,14 +46,22 @@ class ModelEntry(msgspec.Struct, frozen=True):
     __repr__ = object.__repr__  # a traceback may be logged, and must not contain the key
 
     def merge_over(self, common: ModelEntry) -> ModelEntry:
-        """This entry, completed from `common`. A key of `common` is never sent to an `api_base` of this entry."""
-        said = {name: value for name in self.__struct_fields__ if (value := getattr(self, name)) not in (None, "", ())}
+        """This entry, completed from `common`. A key of `common` is never sent to an `api_base` of
+        this entry.
+        """
+        said = {
+            name: value
+            for name in self.__struct_fields__
+            if (value := getattr(self, name)) not in (None, "", ())
+        }
         if any(way in said for way in KEY_WAYS) or self.api_base not in ("", common.api_base):
             common = replace(common, api_key="", api_key_env="", api_key_command="")
         return replace(common, **said)
 
     def apply_to(self, spec: ModelSpec) -> ModelSpec:
-        said = {name: value for name, value in asdict(self).items() if name in spec.__struct_fields__}
+        said = {
+            name: value for name, value in asdict(self).items() if name in spec.__struct_fields__
+        }
         return replace(spec, **{name: value for name, value in said.items() if value is not None})
 
 
@@ -65,7 +73,9 @@ class ModelsFile(msgspec.Struct, frozen=True):
     classify: str = ""
     """The model that decides what becomes a note; empty: the model that compacts."""
     retrieve: str = ""
-    """The model that writes a hypothetical note for recall (HyDE); empty: recall does not use a model."""
+    """The model that writes a hypothetical note for recall (HyDE); empty: recall does not use a
+    model.
+    """
     embed: str = ""
     """The model that turns texts into vectors; empty: the local one, if it is installed."""
     fallbacks: tuple[str, ...] = ()
@@ -92,7 +102,9 @@ def read_models_file(path: Path) -> ModelsFile:
         if len(ways) > 1:
             raise ConfigError(f"{where} has {' and '.join(f'`{way}`' for way in ways)}: keep one.")
         if entry.api_base and not is_address(entry.api_base):
-            raise ConfigError(f"{where}: `api_base` must be like http://HOST:PORT/v1, not `{entry.api_base}`.")
+            raise ConfigError(
+                f"{where}: `api_base` must be like http://HOST:PORT/v1, not `{entry.api_base}`."
+            )
         for key in ("window", "max_output"):
             size = getattr(entry, key)
             if size is not None and size <= 0:
@@ -103,7 +115,9 @@ def read_models_file(path: Path) -> ModelsFile:
 
 
 def make_private(path: Path) -> str:
-    """Make models.yaml private (0600), since it holds keys; returns a notice if other users could read it."""
+    """Make models.yaml private (0600), since it holds keys; returns a notice if other users could
+    read it.
+    """
     try:
         if not path.stat().st_mode & 0o077:
             return ""
@@ -112,12 +126,16 @@ def make_private(path: Path) -> str:
     try:
         path.chmod(0o600)
     except OSError:
-        return f"{tilde(path)} can be read by others on this machine. It holds keys: run `chmod 600 {tilde(path)}`."
+        return (
+            f"{tilde(path)} can be read by others on this machine. It holds keys: run `chmod 600"
+            f" {tilde(path)}`."
+        )
     return f"{tilde(path)} could be read by others on this machine; its permissions are now 0600."
 
 
 def write_models_file(name: str, entry: ModelEntry, default: str = "") -> Path:
-    """Write a model (or `provider/*`) into models.yaml (0600), completely or not at all; everything else stays.
+    """Write a model (or `provider/*`) into models.yaml (0600), completely or not at all; everything
+    else stays.
 
     Args:
         name: the litellm name, or `anthropic/*` for all models of a provider; empty: only the default is set.
@@ -137,11 +155,16 @@ def write_models_file(name: str, entry: ModelEntry, default: str = "") -> Path:
             models = {**found, name: replace(found.get(name, ModelEntry()), **changed)}
             wanted = replace(wanted, models=models)
             for key, value in reversed(changed.items()):  # each is inserted at the beginning
-                text = with_value(text, ("models", name, key), as_scalar(value) if value else "", shown)
+                text = with_value(
+                    text, ("models", name, key), as_scalar(value) if value else "", shown
+                )
             if not any(changed.values()) and name not in found:
                 text = with_value(text, ("models", name), "{}", shown)
         if default:
-            text, wanted = with_value(text, ("default",), as_scalar(default), shown), replace(wanted, default=default)
+            text, wanted = (
+                with_value(text, ("default",), as_scalar(default), shown),
+                replace(wanted, default=default),
+            )
         # Parsed before it is written, so that an unusual layout loses no entry.
         with suppress(ConfigError):  # the line numbers of the new text have no meaning for the user
             if read_section(parse_table(text, shown), ModelsFile, shown) == wanted:
@@ -149,4 +172,7 @@ def write_models_file(name: str, entry: ModelEntry, default: str = "") -> Path:
                 return path
     except OSError as error:
         raise ConfigError(f"{shown} cannot be written: {error.strerror}.") from error
-    raise ConfigError(f"{shown} has a layout that cannot be changed automatically.", "Add the model with an editor.")
+    raise ConfigError(
+        f"{shown} has a layout that cannot be changed automatically.",
+        "Add the model with an editor.",
+    )

@@ -12,7 +12,17 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ouro.errors import ModelError
-from ouro.llm.model import CallChunk, Chunk, Effort, Embedded, Endpoint, ModelSpec, Reason, ToolSpec, UsageChunk
+from ouro.llm.model import (
+    CallChunk,
+    Chunk,
+    Effort,
+    Embedded,
+    Endpoint,
+    ModelSpec,
+    Reason,
+    ToolSpec,
+    UsageChunk,
+)
 from ouro.llm.portable import (
     arguments_of,
     base64_of,
@@ -41,11 +51,15 @@ if TYPE_CHECKING:
     import httpx
 
 SEAL = "__thought__"
-"""Separates a call's id from the signature that Gemini requires with the call; litellm uses the same."""
+"""Separates a call's id from the signature that Gemini requires with the call; litellm uses the
+same.
+"""
 
 
 class OpenAIFormat:
-    def __init__(self, spec: ModelSpec, *, returns_thinking: bool = False, longest_id: int = 40) -> None:
+    def __init__(
+        self, spec: ModelSpec, *, returns_thinking: bool = False, longest_id: int = 40
+    ) -> None:
         self._spec = spec
         self._returns_thinking = returns_thinking
         self._longest_id = longest_id
@@ -70,7 +84,9 @@ class OpenAIFormat:
         words = texts_of(message)
         if not images or not self._spec.images:
             return "\n\n".join([*words, *map(describe_hidden, images)])
-        return [{"type": "text", "text": text} for text in words] + [_image(image) for image in images]
+        return [{"type": "text", "text": text} for text in words] + [
+            _image(image) for image in images
+        ]
 
     def _assistant(self, message: Message) -> Iterator[dict[str, Any]]:
         calls = calls_of(message)
@@ -86,7 +102,10 @@ class OpenAIFormat:
         yield sent
 
     def _call(self, call: ToolCall) -> dict[str, Any]:
-        function = {"name": portable_name(call.name), "arguments": json.dumps(arguments_of(call), ensure_ascii=False)}
+        function = {
+            "name": portable_name(call.name),
+            "arguments": json.dumps(arguments_of(call), ensure_ascii=False),
+        }
         sent: dict[str, Any] = {"id": self._id(call.id), "type": "function", "function": function}
         _, seal, signature = call.id.partition(SEAL)
         if seal and self._longest_id:
@@ -102,10 +121,17 @@ class OpenAIFormat:
         for reply in replies:
             content = reply_text(reply, self._spec.images)
             yield {"role": "tool", "tool_call_id": self._id(reply.call_id), "content": content}
-        seen = [(reply, image) for reply in replies for image in reply.images] if self._spec.images else []
+        seen = (
+            [(reply, image) for reply in replies for image in reply.images]
+            if self._spec.images
+            else []
+        )
         if seen:
             # Only a user message may hold images, and it may not come between tool results.
-            names = ", ".join(f"{reply.name} ({image.name})" if image.name else reply.name for reply, image in seen)
+            names = ", ".join(
+                f"{reply.name} ({image.name})" if image.name else reply.name
+                for reply, image in seen
+            )
             text = {"type": "text", "text": f"Pictures from the tool results above: {names}"}
             yield {"role": "user", "content": [text, *(_image(image) for _, image in seen)]}
 
@@ -114,14 +140,21 @@ def format_tools(tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
     return [
         {
             "type": "function",
-            "function": {"name": tool.name, "description": tool.description, "parameters": dict(tool.parameters)},
+            "function": {
+                "name": tool.name,
+                "description": tool.description,
+                "parameters": dict(tool.parameters),
+            },
         }
         for tool in tools
     ]
 
 
 def _image(image: Image) -> dict[str, Any]:
-    return {"type": "image_url", "image_url": {"url": f"data:{image.media_type};base64,{base64_of(image)}"}}
+    return {
+        "type": "image_url",
+        "image_url": {"url": f"data:{image.media_type};base64,{base64_of(image)}"},
+    }
 
 
 REASONS: dict[str, Reason] = {
@@ -140,7 +173,9 @@ class OpenAIChunks(ChunkReader):
 
     def read(self, event: dict[str, Any]) -> Iterator[Chunk]:
         for choice in dictionaries(event.get("choices")):
-            yield from self._delta(dictionary(choice.get("delta")) or dictionary(choice.get("message")))
+            yield from self._delta(
+                dictionary(choice.get("delta")) or dictionary(choice.get("message"))
+            )
             finish = choice.get("finish_reason")
             # Some relays send "error" if the provider behind them ended the answer early.
             if finish and finish != "error":
@@ -169,11 +204,17 @@ class OpenAIChunks(ChunkReader):
 
 def _texts(content: object) -> Sequence[object]:
     """The texts of a delta's content; some servers send a list of parts."""
-    return [part.get("text") for part in dictionaries(content)] if isinstance(content, list) else [content]
+    return (
+        [part.get("text") for part in dictionaries(content)]
+        if isinstance(content, list)
+        else [content]
+    )
 
 
 def parse_usage(usage: dict[str, Any], spec: ModelSpec) -> Usage | None:
-    """Tokens and cost; the server's own price counts if the table has none. None if a figure is impossible."""
+    """Tokens and cost; the server's own price counts if the table has none. None if a figure is
+    impossible.
+    """
     details = dictionary(usage.get("prompt_tokens_details"))
     return make_usage(
         spec,
@@ -204,8 +245,9 @@ class OpenAIWire(Wire):
         self._limit_name = "max_completion_tokens" if newest else "max_tokens"
 
     def with_schema(self, schema: Mapping[str, Any]) -> OpenAIWire:
-        """The same model, on the same connection, at temperature 0, with `response_format`, unless the server refuses
-        it."""
+        """The same model, on the same connection, at temperature 0, with `response_format`, unless
+        the server refuses it.
+        """
         made = copy.copy(self)
         made._schema, made._is_exact = schema, True
         return made
@@ -238,11 +280,18 @@ class OpenAIWire(Wire):
             self._usage_asked = False
         elif self._schema and re.search(r"response_format|json_schema", refusal):
             self._schema = None
-        elif re.search(r"\bmax_tokens\b.*max_completion_tokens", refusal) and self._limit_name == "max_tokens":
+        elif (
+            re.search(r"\bmax_tokens\b.*max_completion_tokens", refusal)
+            and self._limit_name == "max_tokens"
+        ):
             self._limit_name = "max_completion_tokens"
         elif self._limit_name != "max_tokens" and "max_completion_tokens" in refusal:
             self._limit_name = "max_tokens"
-        elif re.search(r"reasoning[_ .]?effort", refusal, re.IGNORECASE) and self.spec.thinking and self._efforts[0]:
+        elif (
+            re.search(r"reasoning[_ .]?effort", refusal, re.IGNORECASE)
+            and self.spec.thinking
+            and self._efforts[0]
+        ):
             del self._efforts[0]
         else:
             return False
@@ -260,7 +309,9 @@ class _VectorList(msgspec.Struct, frozen=True):
 
 
 def parse_vectors(answer: Any, count: int, spec: ModelSpec, server: str) -> Embedded:
-    """The vectors of `count` texts from an answer in OpenAI's format. Raises ModelError if it holds something else."""
+    """The vectors of `count` texts from an answer in OpenAI's format. Raises ModelError if it holds
+    something else.
+    """
     try:
         parsed = msgspec.convert(answer, _VectorList)
     except msgspec.ValidationError as error:
@@ -269,7 +320,9 @@ def parse_vectors(answer: Any, count: int, spec: ModelSpec, server: str) -> Embe
     sizes = {len(item.embedding) for item in found}
     if len(found) != count or len(sizes) > 1 or 0 in sizes:
         raise ModelError(f"{server} returned {len(found)} vectors for {count} texts.")
-    return Embedded([item.embedding for item in found], parse_usage(parsed.usage or {}, spec) or Usage())
+    return Embedded(
+        [item.embedding for item in found], parse_usage(parsed.usage or {}, spec) or Usage()
+    )
 
 
 class EmbeddingWire:
@@ -284,18 +337,26 @@ class EmbeddingWire:
         key = {"Authorization": f"Bearer {endpoint.api_key}"} if endpoint.api_key else {}
         headers = {"Content-Type": "application/json", **key}
         url = endpoint.base_url.rstrip("/") + "/embeddings"
-        asked = {"model": self._spec.name.partition("/")[2], "input": list(texts), "encoding_format": "float"}
+        asked = {
+            "model": self._spec.name.partition("/")[2],
+            "input": list(texts),
+            "encoding_format": "float",
+        }
         with self._making:
             self._client = self._client or new_client("Client", endpoint)
         with (
             translate_http_errors(endpoint),
-            self._client.stream("POST", url, content=msgspec.json.encode(asked), headers=headers) as response,
+            self._client.stream(
+                "POST", url, content=msgspec.json.encode(asked), headers=headers
+            ) as response,
         ):
             decoded = make_decoder(response, endpoint)
             for piece in (piece for data in response.iter_raw() for piece in decoded(data)):
                 body += piece
                 if len(body) > MAX_ANSWER:
-                    raise ModelError(f"The answer was stopped: it is longer than {MAX_ANSWER // 1_000_000} MB.")
+                    raise ModelError(
+                        f"The answer was stopped: it is longer than {MAX_ANSWER // 1_000_000} MB."
+                    )
         if not response.is_success:
             shown = body[:MAX_ERROR_BODY].decode("utf-8", "replace")
             raise error_from_status(response.status_code, shown, response.headers, endpoint)

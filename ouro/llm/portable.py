@@ -42,7 +42,11 @@ def arguments_of(call: ToolCall) -> dict[str, Any]:
 
 def texts_of(message: Message) -> list[str]:
     """The non-blank texts of a message, including the context that ouro adds."""
-    return [part.text for part in message.parts if isinstance(part, Text | Context) and part.text.strip()]
+    return [
+        part.text
+        for part in message.parts
+        if isinstance(part, Text | Context) and part.text.strip()
+    ]
 
 
 def calls_of(message: Message) -> tuple[ToolCall, ...]:
@@ -80,7 +84,9 @@ def encode_json(value: Any) -> bytes:
 
 
 def parse_object(text: str) -> dict[str, Any] | None:
-    """The JSON object that a model wrote; newlines in strings are allowed. {} for empty text, else None."""
+    """The JSON object that a model wrote; newlines in strings are allowed. {} for empty text, else
+    None.
+    """
     if not text.strip():
         return {}
     try:
@@ -98,11 +104,15 @@ def join_all_surrogates(value: Any) -> Any:
         return join_surrogates(value)
     if isinstance(value, Mapping):
         return {join_all_surrogates(key): join_all_surrogates(item) for key, item in value.items()}
-    return [join_all_surrogates(item) for item in value] if isinstance(value, list | tuple) else value
+    return (
+        [join_all_surrogates(item) for item in value] if isinstance(value, list | tuple) else value
+    )
 
 
 class SurrogateJoiner:
-    """Joins surrogates in streamed text: a high surrogate at the end of a piece waits for the next piece."""
+    """Joins surrogates in streamed text: a high surrogate at the end of a piece waits for the next
+    piece.
+    """
 
     def __init__(self) -> None:
         self._held = ""

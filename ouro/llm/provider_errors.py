@@ -12,7 +12,14 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-from ouro.errors import AuthenticationFailed, ContextTooLong, ModelError, ModelUnavailable, RateLimited, RequestRefused
+from ouro.errors import (
+    AuthenticationFailed,
+    ContextTooLong,
+    ModelError,
+    ModelUnavailable,
+    RateLimited,
+    RequestRefused,
+)
 from ouro.llm.model import Endpoint
 from ouro.utils.late_pattern import late_pattern
 
@@ -20,12 +27,17 @@ MAX_MESSAGE = 600
 """Characters of a provider's message that are shown."""
 
 _TOO_LONG = late_pattern(
-    r"context[_ ]length|context[_ ]window|context[_ ]size|maximum context|context limit|prompt is too long"
-    r"|prompt too long|input is too long|maximum prompt length|reduce the length|too many (input )?tokens"
-    r"|token count .{0,80}exceeds|exceeds? .{0,40}(maximum|max) .{0,20}tokens|request_too_large|range of input length",
+    r"context[_ ]length|context[_ ]window|context[_ ]size|maximum context|context limit|prompt is"
+    r" too long"
+    r"|prompt too long|input is too long|maximum prompt length|reduce the length|too many (input"
+    r" )?tokens"
+    r"|token count .{0,80}exceeds|exceeds? .{0,40}(maximum|max)"
+    r" .{0,20}tokens|request_too_large|range of input length",
     re.IGNORECASE,
 )
-_NO_MONEY = late_pattern(r"insufficient_quota|exceeded your current quota|credit balance|billing", re.IGNORECASE)
+_NO_MONEY = late_pattern(
+    r"insufficient_quota|exceeded your current quota|credit balance|billing", re.IGNORECASE
+)
 _KEY_SHAPES = late_pattern(
     r"(?i:bearer\s+)[^\s\"',}]+"
     r"|\b(?:sk|pk|rk|gsk|xai|hf|r8|nvapi|AIza|AKIA|ghp|glpat|key|api|tok|csk|fw|tgp)[-_]?[A-Za-z0-9*_\-.]{12,}"
@@ -42,7 +54,9 @@ def redact(text: str, *keys: str) -> str:
     return _KEY_SHAPES.sub("[key]", text)
 
 
-def error_from_status(status: int, body: str, headers: Mapping[str, str], endpoint: Endpoint) -> ModelError:
+def error_from_status(
+    status: int, body: str, headers: Mapping[str, str], endpoint: Endpoint
+) -> ModelError:
     """The error for an HTTP answer that is not a success; `headers` have names in lower case."""
     words, code = _parse_error(body)
     server = endpoint.address or "The provider"
@@ -51,22 +65,32 @@ def error_from_status(status: int, body: str, headers: Mapping[str, str], endpoi
     if status in (401, 403):
         hint = f"The key is from {endpoint.key_source or 'the settings'}. Correct it there."
         if not endpoint.api_key:
-            hint = "No key was given. Set one in the environment or in models.yaml; see `ouro models`."
-        return AuthenticationFailed(f"{server} does not accept the key ({status}). {said}".strip(), hint)
+            hint = (
+                "No key was given. Set one in the environment or in models.yaml; see `ouro models`."
+            )
+        return AuthenticationFailed(
+            f"{server} does not accept the key ({status}). {said}".strip(), hint
+        )
     if 300 <= status < 400:
         where = redact(headers.get("location", "nowhere"), endpoint.api_key)
         return RequestRefused(
-            f"{server} redirects to {where}; ouro does not follow redirects.", "Correct the address in models.yaml."
+            f"{server} redirects to {where}; ouro does not follow redirects.",
+            "Correct the address in models.yaml.",
         )
     if status == 413 or (status in (400, 422, 500) and _TOO_LONG.search(f"{code} {words}")):
         return ContextTooLong(message)
     if status == 402 or (status in (400, 429) and _NO_MONEY.search(f"{code} {words}")):
-        return RequestRefused(message, "The account has no credit left: see the provider's billing page.")
+        return RequestRefused(
+            message, "The account has no credit left: see the provider's billing page."
+        )
     if status == 429:
         return RateLimited(message, retry_after=retry_after(headers))
     if status in (408, 409, 425) or status >= 500:
         return ModelUnavailable(message, retry_after=retry_after(headers))
-    hint = f"Check the model name and the address {endpoint.base_url}. `ouro models` lists usable models."
+    hint = (
+        f"Check the model name and the address {endpoint.base_url}. `ouro models` lists usable"
+        " models."
+    )
     return RequestRefused(message, hint if status == 404 else "")
 
 
@@ -93,7 +117,9 @@ def describe_connection_error(error: BaseException) -> str:
     numbers = [cause.errno for cause in causes if isinstance(cause, OSError) and cause.errno]
     if numbers:
         return os.strerror(numbers[-1]).lower()
-    return "the server closed it" if _CLOSED.search(" ".join(map(str, causes))) else "no answer came"
+    return (
+        "the server closed it" if _CLOSED.search(" ".join(map(str, causes))) else "no answer came"
+    )
 
 
 _REASONS: Mapping[type[BaseException], str] = {
@@ -112,8 +138,17 @@ def causes_of(error: BaseException) -> list[BaseException]:
     found = [error]
     for cause in found:
         inner = cause.exceptions if isinstance(cause, BaseExceptionGroup) else ()
-        more = (cause.__cause__, cause.__context__, *inner, getattr(cause, "original_exception", None))
-        found += [one for one in more if isinstance(one, BaseException) and not any(one is other for other in found)]
+        more = (
+            cause.__cause__,
+            cause.__context__,
+            *inner,
+            getattr(cause, "original_exception", None),
+        )
+        found += [
+            one
+            for one in more
+            if isinstance(one, BaseException) and not any(one is other for other in found)
+        ]
     return found
 
 
@@ -146,7 +181,9 @@ def _parse_error(body: str) -> tuple[str, str]:
     metadata = error.get("metadata")
     if isinstance(metadata, dict) and metadata.get("raw"):
         words = f"{words} ({metadata['raw']})"
-    return str(words or json.dumps(error)), str(error.get("code") or error.get("type") or error.get("status") or "")
+    return str(words or json.dumps(error)), str(
+        error.get("code") or error.get("type") or error.get("status") or ""
+    )
 
 
 def _strip_tags(page: str) -> str:

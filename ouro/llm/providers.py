@@ -1,4 +1,6 @@
-"""Providers: URL, key variable and protocol of each, the models known of them, and the servers on this machine."""
+"""Providers: URL, key variable and protocol of each, the models known of them, and the servers on
+this machine.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,9 @@ class Provider(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return f"{self.name}/{self.flagship}"
 
 
-_ALL = msgspec.json.decode(Path(__file__).with_suffix(".json").read_bytes(), type=tuple[Provider, ...])
+_ALL = msgspec.json.decode(
+    Path(__file__).with_suffix(".json").read_bytes(), type=tuple[Provider, ...]
+)
 HOSTED = tuple(provider for provider in _ALL if not provider.local)
 LOCAL = tuple(provider for provider in _ALL if provider.local)
 PROVIDERS = {provider.name: provider for provider in _ALL}
@@ -69,7 +73,13 @@ def provider_of(name: str) -> Provider | None:
 
 def is_litellm_provider(name: str) -> bool:
     """Whether the pinned litellm has a provider of this name; looked up without importing it."""
-    return name in Path(__file__).with_name("litellm_providers.txt").read_text(encoding="utf-8").splitlines()
+    return (
+        name
+        in Path(__file__)
+        .with_name("litellm_providers.txt")
+        .read_text(encoding="utf-8")
+        .splitlines()
+    )
 
 
 class ServerModels(msgspec.Struct, frozen=True):
@@ -77,7 +87,9 @@ class ServerModels(msgspec.Struct, frozen=True):
 
     url: str
     models: Mapping[str, int | None] = {}
-    """litellm name (`ollama_chat/qwen3-coder:30b`) -> window in tokens; None if the server does not report it."""
+    """litellm name (`ollama_chat/qwen3-coder:30b`) -> window in tokens; None if the server does not
+    report it.
+    """
     problem: str = ""
     """Why it lists none: `nothing answers (Connection refused)`."""
     needs_key: bool = False
@@ -85,7 +97,9 @@ class ServerModels(msgspec.Struct, frozen=True):
 
 
 def is_address(url: str) -> bool:
-    """Whether `url` can be the address of a server: `http://HOST…` or `https://HOST…`, with a valid port."""
+    """Whether `url` can be the address of a server: `http://HOST…` or `https://HOST…`, with a valid
+    port.
+    """
     try:
         parts = urlsplit(url)
         return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
@@ -95,14 +109,25 @@ def is_address(url: str) -> bool:
 
 def base_url(provider: Provider, environ: Mapping[str, str]) -> str:
     """The URL of a provider: its default, or the value of its environment variable."""
-    moved = next((environ[name].strip() for name in provider.base_variables if environ.get(name, "").strip()), "")
+    moved = next(
+        (
+            environ[name].strip()
+            for name in provider.base_variables
+            if environ.get(name, "").strip()
+        ),
+        "",
+    )
     if not moved:
         return provider.base_url
     return _local_url(moved, provider) if provider.local else moved.rstrip("/")
 
 
-def find_local_servers(environ: Mapping[str, str], timeout: float = TIMEOUT) -> dict[Provider, ServerModels]:
-    """Ask all default ports in parallel; returns the servers that answered within `timeout` seconds."""
+def find_local_servers(
+    environ: Mapping[str, str], timeout: float = TIMEOUT
+) -> dict[Provider, ServerModels]:
+    """Ask all default ports in parallel; returns the servers that answered within `timeout`
+    seconds.
+    """
     deadline = time.monotonic() + timeout
     found: dict[Provider, ServerModels] = {}
 
@@ -113,7 +138,8 @@ def find_local_servers(environ: Mapping[str, str], timeout: float = TIMEOUT) -> 
 
     # Daemon threads: a server that never ends its answer must not block the exit of the program.
     threads = [
-        threading.Thread(target=ask, args=(provider, base_url(provider, environ)), daemon=True) for provider in LOCAL
+        threading.Thread(target=ask, args=(provider, base_url(provider, environ)), daemon=True)
+        for provider in LOCAL
     ]
     for thread in threads:
         thread.start()
@@ -124,7 +150,8 @@ def find_local_servers(environ: Mapping[str, str], timeout: float = TIMEOUT) -> 
 
 
 def list_models_at(address: str, key: str = "") -> ServerModels:
-    """The models (`openai/…`) of the OpenAI-compatible server at an address, as users type it. Blocks.
+    """The models (`openai/…`) of the OpenAI-compatible server at an address, as users type it.
+    Blocks.
 
     A missing `http://` or `https://` and a missing `/v1` are added.
     """
@@ -137,7 +164,9 @@ def list_models_at(address: str, key: str = "") -> ServerModels:
         if models is not None:
             return ServerModels(url, models, "" if models else "it lists no models")
         needs_key = problem in ("HTTP 401", "HTTP 403")
-        answers.append(ServerModels(url, {}, problem or "the answer is not a list of models", needs_key))
+        answers.append(
+            ServerModels(url, {}, problem or "the answer is not a list of models", needs_key)
+        )
         if needs_key or (problem and not problem.startswith("HTTP")):
             break
     return next((answer for answer in answers if answer.needs_key), answers[0])
@@ -156,7 +185,9 @@ def _add_scheme(address: str) -> str:
 
 
 def _local_url(given: str, provider: Provider) -> str:
-    """A URL from the possible forms of OLLAMA_HOST: `0.0.0.0`, `:11500`, `gpu-box:11434`, a whole URL."""
+    """A URL from the possible forms of OLLAMA_HOST: `0.0.0.0`, `:11500`, `gpu-box:11434`, a whole
+    URL.
+    """
     try:
         parts = urlsplit(given if "://" in given else f"http://{given}")
         host, port = parts.hostname or "127.0.0.1", parts.port
@@ -184,7 +215,9 @@ def _fetch(url: str, timeout: float, key: str = "") -> tuple[Any, str]:
             connection.request("GET", parts.path, headers=headers)
             answer = connection.getresponse()
             data = answer.read(MAX_ANSWER)
-            return (json.loads(data), "") if answer.status == 200 else (None, f"HTTP {answer.status}")
+            return (
+                (json.loads(data), "") if answer.status == 200 else (None, f"HTTP {answer.status}")
+            )
         finally:
             connection.close()
     except OSError as error:
@@ -219,7 +252,11 @@ NEEDS_LITELLM = late_pattern(r"openai/(gpt-[\d.]+-(codex|pro)|o[13]-pro|.*deep-r
 def find_known_spec(name: str) -> ModelSpec | None:
     """The entry of a model with exactly this name, ignoring dates and `openrouter/`."""
     tail = name.removeprefix("openrouter/")
-    for candidate in (tail, VERSION_TAIL.sub("", tail), VERSION_TAIL.sub("", tail).replace(".", "-")):
+    for candidate in (
+        tail,
+        VERSION_TAIL.sub("", tail),
+        VERSION_TAIL.sub("", tail).replace(".", "-"),
+    ):
         if found := KNOWN.get(candidate.lower()):
             return replace(found, name=name)
     return None
@@ -242,8 +279,8 @@ _ROWS = Path(__file__).with_name("known_models.txt").read_text(encoding="utf-8")
 TABLE = tuple(_parse_row(row) for row in _ROWS if not row.startswith("#"))
 """Provider -> models: the recommended model first, then newest first.
 
-If a provider charges more beyond a length, the window ends there, so that no session silently costs twice as much.
-`window:` in models.yaml overrides that.
+If a provider charges more beyond a length, the window ends there, so that no session silently costs
+twice as much. `window:` in models.yaml overrides that.
 """
 KNOWN = {spec.name.lower(): spec for spec in TABLE}
 
@@ -260,7 +297,14 @@ def find_model(word: str, groups: Iterable[Sequence[str]]) -> str | None:
     part = re.compile(rf"(?<![a-z0-9]){re.escape(wanted)}(?![a-z/])")
     ways: tuple[Callable[[str], object], ...] = (
         lambda name: wanted == name,
-        lambda name: wanted in {(tail := _without_provider(name)), tail.partition(":")[0], tail.rpartition("/")[2]},
+        lambda name: (
+            wanted
+            in {
+                (tail := _without_provider(name)),
+                tail.partition(":")[0],
+                tail.rpartition("/")[2],
+            }
+        ),
         lambda name: part.search(_without_provider(name)),
     )
     groups = [list(group) for group in groups]
@@ -269,14 +313,19 @@ def find_model(word: str, groups: Iterable[Sequence[str]]) -> str | None:
             matches = [name for name in group if fits(name.lower())]
             if len({name.partition("/")[0] for name in matches}) > 1:
                 shown = ", ".join(f"`{name}`" for name in matches[:4])
-                raise NoModelError(f"`{word}` matches several models: {shown}.", "Write the name with its provider.")
+                raise NoModelError(
+                    f"`{word}` matches several models: {shown}.",
+                    "Write the name with its provider.",
+                )
             if matches:
                 return matches[0]
     return None
 
 
 def find_nearest(word: str, names: Sequence[str]) -> list[str]:
-    """Up to three of the names: those of the provider that the word names, else those with similar spelling."""
+    """Up to three of the names: those of the provider that the word names, else those with similar
+    spelling.
+    """
     import difflib
 
     providers = {name.partition("/")[0] for name in names}

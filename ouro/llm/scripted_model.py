@@ -11,14 +11,26 @@ from typing import Any
 import msgspec
 
 from ouro.errors import ModelError, OuroError, RequestRefused
-from ouro.llm.model import CallChunk, Chunk, EndChunk, ModelSpec, Reason, TextChunk, ThinkingChunk, ToolSpec, UsageChunk
+from ouro.llm.model import (
+    CallChunk,
+    Chunk,
+    EndChunk,
+    ModelSpec,
+    Reason,
+    TextChunk,
+    ThinkingChunk,
+    ToolSpec,
+    UsageChunk,
+)
 from ouro.messages import Message, ToolCall, Usage
 
 PIECE = re.compile(r"\S+\s*|\s+")
 MAX_PIECES = 500
 """The maximum pieces of a text; a longer text has several words in a piece."""
 ARGUMENT_PIECE = 24
-"""Characters of a call's arguments per chunk: few, so that they come in several chunks as from a provider."""
+"""Characters of a call's arguments per chunk: few, so that they come in several chunks as from a
+provider.
+"""
 SCRIPTED = ModelSpec("scripted")
 SMALL_USAGE = Usage(input=100, output=10)
 
@@ -42,7 +54,13 @@ class ScriptedReply(msgspec.Struct, frozen=True):
     """Awaited between text and calls: stops a reply in the middle until the test continues."""
 
 
-Step = ScriptedReply | ToolCall | OuroError | str | Callable[[Sequence[Message]], "ScriptedReply | ToolCall | str"]
+Step = (
+    ScriptedReply
+    | ToolCall
+    | OuroError
+    | str
+    | Callable[[Sequence[Message]], "ScriptedReply | ToolCall | str"]
+)
 """A reply; only a call or text; an error to raise; or a function from the messages to a reply."""
 
 
@@ -52,7 +70,8 @@ class ScriptedRequest(msgspec.Struct, frozen=True):
 
 
 class ScriptedModel:
-    """A model that streams the replies of its script, one for each request; `requests` holds the requests.
+    """A model that streams the replies of its script, one for each request; `requests` holds the
+    requests.
 
     Args:
         script: the replies, in order.
@@ -60,7 +79,9 @@ class ScriptedModel:
         pace: seconds between two words.
     """
 
-    def __init__(self, script: Iterable[Step], *, spec: ModelSpec = SCRIPTED, pace: float = 0.0) -> None:
+    def __init__(
+        self, script: Iterable[Step], *, spec: ModelSpec = SCRIPTED, pace: float = 0.0
+    ) -> None:
         self.spec = spec
         self.requests: list[ScriptedRequest] = []
         self.closed = False
@@ -68,7 +89,9 @@ class ScriptedModel:
         self._pace = pace
         self._calls = 0
 
-    async def stream(self, messages: Sequence[Message], tools: Sequence[ToolSpec] = ()) -> AsyncGenerator[Chunk, None]:
+    async def stream(
+        self, messages: Sequence[Message], tools: Sequence[ToolSpec] = ()
+    ) -> AsyncGenerator[Chunk, None]:
         self.requests.append(ScriptedRequest(tuple(messages), tuple(tools)))
         reply = self._next(messages)
         words: list[Chunk] = [ThinkingChunk(piece) for piece in _pieces(reply.thinking)]

@@ -1,10 +1,11 @@
-"""The steps of a very small model: requests that ask one thing at a time, and calls that need no model.
+"""The steps of a very small model: requests that ask one thing at a time, and calls that need no
+model.
 
-A model of 1.5 billion parameters writes a file well when it is asked for that file alone, and badly as a string in a
-JSON object. After a long session it repeats the command that failed. So it only names the file to change; a separate
-request asks for the new text, from which the `edit` is made. After a failed command a request asks which file has the
-fault; after the change the command is run again. All steps are ordinary tool calls; the next step follows from the
-messages.
+A model of 1.5 billion parameters writes a file well when it is asked for that file alone, and badly
+as a string in a JSON object. After a long session it repeats the command that failed. So it only
+names the file to change; a separate request asks for the new text, from which the `edit` is made.
+After a failed command a request asks which file has the fault; after the change the command is run
+again. All steps are ordinary tool calls; the next step follows from the messages.
 """
 
 from __future__ import annotations
@@ -27,7 +28,12 @@ from ouro.utils.text import cut_middle
 CHANGE = ToolSpec(
     "change",
     "Change a file that exists: you are asked for its new text next.",
-    {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"], "additionalProperties": False},
+    {
+        "type": "object",
+        "properties": {"path": {"type": "string"}},
+        "required": ["path"],
+        "additionalProperties": False,
+    },
 )
 _TO_CHANGE, _CHANGED, _FAULT, _AGAIN = "tochange_", "changed_", "fault_", "again_"
 """Prefixes of the ids of calls that are steps."""
@@ -41,17 +47,23 @@ _MAX_LINES = 400
 _MAX_TASK, _MAX_OUTPUT = 2_000, 3_000
 """Maximum characters of the task and of the output in a request."""
 _WANTS_CHANGE = late_pattern(
-    r"\b(?:mend|fix|repair|correct|solve|debug|make|change|implement|improve|get .{0,40}\b(?:work|pass)\w*)\b",
+    r"\b(?:mend|fix|repair|correct|solve|debug|make|change|implement|improve|get"
+    r" .{0,40}\b(?:work|pass)\w*)\b",
     re.IGNORECASE,
 )
 NOW = "Now I ask: "
 """Comes between the memory and the question."""
 _WHO = "You are ouro, a coding agent in the user's terminal."
 _REMEMBERED = late_pattern(r"^\| (?:\[mem_\w+\] \([^)\n]*\) )?(.*\S.*)$", re.MULTILINE)
-"""Matches a line of memory in the system prompt or a recalled note; the group is without id and source."""
-_INSTRUCTIONS = late_pattern(r"^<instructions [^\n]*>\n(.*?)^</instructions>", re.DOTALL | re.MULTILINE)
+"""Matches a line of memory in the system prompt or a recalled note; the group is without id and
+source.
+"""
+_INSTRUCTIONS = late_pattern(
+    r"^<instructions [^\n]*>\n(.*?)^</instructions>", re.DOTALL | re.MULTILINE
+)
 _NO_TOOLS = late_pattern(
-    r"(?:(?:^|[.,;:!?(–—-])[ \t]*no|\buse no|\bwithout(?: using)?(?: any)?|\b(?:do not|don['’]t) use(?: any)?)"
+    r"(?:(?:^|[.,;:!?(–—-])[ \t]*no|\buse no|\bwithout(?: using)?(?: any)?|\b(?:do not|don['’]t)"
+    r" use(?: any)?)"
     r" tools?(?=\s*(?:[.,;:!?)]|$))",
     re.IGNORECASE | re.MULTILINE,
 )
@@ -60,10 +72,12 @@ _FAILED = late_pattern(r"^\[exit code (?!12[67]\b)\d", re.MULTILINE)
 """The command ran and failed. Do not match 126 and 127: the command itself was wrong."""
 _MISSING = late_pattern(r"does not exist\b")
 _TEST = late_pattern(
-    r"(?:^|/)(?:tests?|spec|__tests__)/|(?:^|/)(?:test_|conftest)|[._-](?:test|spec)s?\.\w+$", re.IGNORECASE
+    r"(?:^|/)(?:tests?|spec|__tests__)/|(?:^|/)(?:test_|conftest)|[._-](?:test|spec)s?\.\w+$",
+    re.IGNORECASE,
 )
 _ELIDED = late_pattern(
-    r"\W*(?:\.\.\.|…|(?:the )?rest of|(?:existing|remaining|other) (?:code|\w+ unchanged))", re.IGNORECASE
+    r"\W*(?:\.\.\.|…|(?:the )?rest of|(?:existing|remaining|other) (?:code|\w+ unchanged))",
+    re.IGNORECASE,
 )
 """Matches a placeholder line for lines that the model left out."""
 _MIN_LEFT = 0.5
@@ -73,7 +87,9 @@ _FENCE = late_pattern(r"^```[^\n`]*\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 
 class StepRequest(msgspec.Struct, frozen=True):
-    """A request about one step. `call` makes the tool call from the answer; None: the answer cannot be used."""
+    """A request about one step. `call` makes the tool call from the answer; None: the answer cannot
+    be used.
+    """
 
     text: str
     schema: Mapping[str, Any]
@@ -81,8 +97,12 @@ class StepRequest(msgspec.Struct, frozen=True):
     call: Callable[[str], ToolCall | None]
 
 
-def next_step(messages: Sequence[Message], tools: Sequence[ToolSpec]) -> ToolCall | StepRequest | None:
-    """The next step of the turn: a call that needs no model, a separate request, or None: ask for the next tool."""
+def next_step(
+    messages: Sequence[Message], tools: Sequence[ToolSpec]
+) -> ToolCall | StepRequest | None:
+    """The next step of the turn: a call that needs no model, a separate request, or None: ask for
+    the next tool.
+    """
     turn = _Turn.of(messages)
     if turn is None or not {tool.name for tool in tools} >= _NEEDED:
         return None
@@ -99,15 +119,20 @@ def next_step(messages: Sequence[Message], tools: Sequence[ToolSpec]) -> ToolCal
 
 
 def answer_without_tools(messages: Sequence[Message]) -> list[Message]:
-    """The messages for an answer without tools: the prompt has only the instructions; memory is next to the question.
+    """The messages for an answer without tools: the prompt has only the instructions; memory is
+    next to the question.
 
     In the whole prompt a very small model overlooks both.
     """
     whole = "\n\n".join(message.text for message in messages if message.role == "system")
-    closed, end, _rest = whole.rpartition("\n</instructions>")  # in the rest, each open tag would be read to the end
+    closed, end, _rest = whole.rpartition(
+        "\n</instructions>"
+    )  # in the rest, each open tag would be read to the end
     prompt = "\n\n".join([_WHO, *(found[1] for found in _INSTRUCTIONS.finditer(closed + end))])
     talk = [
-        replace(message, parts=tuple(part for part in message.parts if not isinstance(part, Context)))
+        replace(
+            message, parts=tuple(part for part in message.parts if not isinstance(part, Context))
+        )
         for message in messages
         if message.role != "system"
     ]
@@ -115,13 +140,17 @@ def answer_without_tools(messages: Sequence[Message]) -> list[Message]:
     known = "\n".join([whole, *(part.text for part in asked.parts_of(Context))])
     lines = "\n".join(found[1] for found in _REMEMBERED.finditer(known))
     if lines and asked.role == "user":
-        text = f"I have told you before:\n{lines}\n\n{NOW}{asked.text}\n\nAnswer by what I have told you."
+        text = (
+            f"I have told you before:\n{lines}\n\n{NOW}{asked.text}\n\nAnswer by what I have told"
+            " you."
+        )
         talk[-1] = replace(asked, parts=(Text(text), *asked.parts_of(Image)))
     return [system(prompt), *talk]
 
 
 def small_tools(messages: Sequence[Message], tools: Sequence[ToolSpec]) -> list[ToolSpec]:
-    """The tools for a very small model: `change` instead of `edit`, unless `change` has just failed.
+    """The tools for a very small model: `change` instead of `edit`, unless `change` has just
+    failed.
 
     Empty if the user wants no tools: such a model would call them nevertheless.
     """
@@ -130,7 +159,9 @@ def small_tools(messages: Sequence[Message], tools: Sequence[ToolSpec]) -> list[
         return []
     turn = _Turn.of(messages)
     offered = [tool for tool in tools if tool.name not in _NOT_OFFERED]
-    if not {tool.name for tool in tools} >= _NEEDED or (turn and turn.last[0].id.startswith(_TO_CHANGE)):
+    if not {tool.name for tool in tools} >= _NEEDED or (
+        turn and turn.last[0].id.startswith(_TO_CHANGE)
+    ):
         return offered
     return [CHANGE if tool.name == "edit" else tool for tool in offered]
 
@@ -150,13 +181,17 @@ def hide_steps(messages: Sequence[Message]) -> list[Message]:
     """
     shown: list[Message] = []
     for message in messages:
-        ids = [part.id for part in message.tool_calls] + [part.call_id for part in message.parts_of(ToolReply)]
+        ids = [part.id for part in message.tool_calls] + [
+            part.call_id for part in message.parts_of(ToolReply)
+        ]
         if len(ids) == 1 and ids[0].startswith((_TO_CHANGE, _FAULT)):
             continue
         parts: list[Part] = []
         for part in message.parts:
             if isinstance(part, ToolCall) and part.id.startswith(_CHANGED):
-                parts.append(replace(part, name="change", arguments={"path": part.arguments.get("path", "")}))
+                parts.append(
+                    replace(part, name="change", arguments={"path": part.arguments.get("path", "")})
+                )
             elif isinstance(part, ToolReply) and part.call_id.startswith(_CHANGED):
                 parts.append(replace(part, name="change"))
             else:
@@ -173,7 +208,9 @@ class _Turn(msgspec.Struct, frozen=True):
     @classmethod
     def of(cls, messages: Sequence[Message]) -> _Turn | None:
         """The turn whose last message is the result of one call; None for any other turn."""
-        start = next((at for at in reversed(range(len(messages))) if messages[at].role == "user"), 0)
+        start = next(
+            (at for at in reversed(range(len(messages))) if messages[at].role == "user"), 0
+        )
         calls = {call.id: call for message in messages[start:] for call in message.tool_calls}
         replies = [reply for message in messages[start:] for reply in message.parts_of(ToolReply)]
         done = [(calls[reply.call_id], reply) for reply in replies if reply.call_id in calls]
@@ -189,13 +226,19 @@ class _Turn(msgspec.Struct, frozen=True):
     def failure(self) -> tuple[ToolCall, ToolReply] | None:
         """The last command, if it ran and failed."""
         commands = [pair for pair in self.done if pair[0].name == "shell"]
-        return commands[-1] if commands and commands[-1][1].failed and _FAILED.search(commands[-1][1].text) else None
+        return (
+            commands[-1]
+            if commands and commands[-1][1].failed and _FAILED.search(commands[-1][1].text)
+            else None
+        )
 
     @property
     def read(self) -> set[str]:
         """The files that were read."""
         return {
-            str(call.arguments.get("path")) for call, reply in self.done if call.name == "read" and not reply.failed
+            str(call.arguments.get("path"))
+            for call, reply in self.done
+            if call.name == "read" and not reply.failed
         }
 
     @property
@@ -210,18 +253,26 @@ class _Turn(msgspec.Struct, frozen=True):
         possible = [
             name
             for name in files
-            if not name.startswith("[") and (not _TEST.search(name) or PurePosixPath(name).name in self.task)
+            if not name.startswith("[")
+            and (not _TEST.search(name) or PurePosixPath(name).name in self.task)
         ]
         if not possible:
             return None
         # If there are too many, prefer those whose stem is in the output or the task.
         named = f"{output}\n{self.task}"
-        shown = sorted(possible, key=lambda name: PurePosixPath(name).stem not in named)[:_MAX_FILES]
-        schema = {"type": "object", "properties": {"path": {"enum": [*shown, "none"]}}, "required": ["path"]}
+        shown = sorted(possible, key=lambda name: PurePosixPath(name).stem not in named)[
+            :_MAX_FILES
+        ]
+        schema = {
+            "type": "object",
+            "properties": {"path": {"enum": [*shown, "none"]}},
+            "required": ["path"],
+        }
         listed = "\n".join(sorted(shown))
         asked = (
-            f"The task: {cut_middle(self.task, _MAX_TASK)}\n{self._quote_failure()}\nThe files:\n{listed}\n\n"
-            'Which file must be changed? Answer with JSON: {"path": "…"}; "none" if it is none of them.'
+            f"The task: {cut_middle(self.task, _MAX_TASK)}\n{self._quote_failure()}\nThe"
+            f' files:\n{listed}\n\nWhich file must be changed? Answer with JSON: {{"path": "…"}};'
+            ' "none" if it is none of them.'
         )
 
         def read_chosen_file(answer: str) -> ToolCall | None:
@@ -234,7 +285,9 @@ class _Turn(msgspec.Struct, frozen=True):
         return StepRequest(asked, {**schema, "additionalProperties": False}, read_chosen_file)
 
     def ask_for_text(self, path: str, reply: ToolReply) -> StepRequest | None:
-        """Ask for the new text of a file, given what `read` returned; None: the file cannot be changed this way."""
+        """Ask for the new text of a file, given what `read` returned; None: the file cannot be
+        changed this way.
+        """
         if reply.failed and not _MISSING.search(reply.text):
             return None  # it was refused, or cannot be read
         old = [] if reply.failed else _read_lines(reply.text)
@@ -253,11 +306,16 @@ class _Turn(msgspec.Struct, frozen=True):
         if self.failure is None:
             return ""
         call, reply = self.failure
-        return f"\nOutput of `{call.arguments.get('command', '')}`:\n{cut_middle(reply.text, _MAX_OUTPUT)}\n"
+        return (
+            "\nOutput of"
+            f" `{call.arguments.get('command', '')}`:\n{cut_middle(reply.text, _MAX_OUTPUT)}\n"
+        )
 
 
 def _read_lines(text: str) -> list[str] | None:
-    """The lines of a file, from the result of `read`; None if it is not the whole file, or not text."""
+    """The lines of a file, from the result of `read`; None if it is not the whole file, or not
+    text.
+    """
     if text == "[The file is empty.]":
         return []
     found = [_LINE.fullmatch(line) for line in text.split("\n")]
@@ -265,7 +323,9 @@ def _read_lines(text: str) -> list[str] | None:
 
 
 def _make_change(path: str, old: list[str], answer: str) -> ToolCall | None:
-    """The call that gives a file the text of the code block in an answer; None if that is not the whole file."""
+    """The call that gives a file the text of the code block in an answer; None if that is not the
+    whole file.
+    """
     block = _FENCE.search(answer)
     if block is None:
         return None
@@ -280,16 +340,23 @@ def _make_change(path: str, old: list[str], answer: str) -> ToolCall | None:
     start = next((at for at in range(both) if old[at] != new[at]), both)
     same = next((at for at in range(both - start) if old[-1 - at] != new[-1 - at]), both - start)
     while True:
-        before, after = "\n".join(old[start : len(old) - same]), "\n".join(new[start : len(new) - same])
+        before, after = (
+            "\n".join(old[start : len(old) - same]),
+            "\n".join(new[start : len(new) - same]),
+        )
         is_unique = before.strip() and "\n".join(old).count(before) == 1
         if (is_unique and len(new) - same > start) or (start == 0 and same == 0):
             break
         start, same = max(0, start - 1), max(0, same - 1)
-    return ToolCall(_id(_CHANGED), "edit", {"path": path, "edits": [{"old_text": before, "new_text": after}]})
+    return ToolCall(
+        _id(_CHANGED), "edit", {"path": path, "edits": [{"old_text": before, "new_text": after}]}
+    )
 
 
 def is_step(call: ToolCall) -> bool:
-    """Whether the call may come from a request about one step, which had nothing else of the session."""
+    """Whether the call may come from a request about one step, which had nothing else of the
+    session.
+    """
     return call.id.startswith((_TO_CHANGE, _CHANGED, _FAULT, _AGAIN))
 
 

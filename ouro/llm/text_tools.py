@@ -1,8 +1,9 @@
-"""TextToolsModel: finds tool calls in the text of an answer, and describes the tools to very small models.
+"""TextToolsModel: finds tool calls in the text of an answer, and describes the tools to very small
+models.
 
-Forms of a call: a JSON object `{"name": …, "arguments": {…}}`, plain or fenced; `<tool_call>…</tool_call>` (Hermes,
-Qwen); `<tools>…</tools>` (small Qwen models write this instead); `<function=NAME>…</function>` and `<|python_tag|>…`
-(Llama); `[TOOL_CALLS] […]` (Mistral).
+Forms of a call: a JSON object `{"name": …, "arguments": {…}}`, plain or fenced;
+`<tool_call>…</tool_call>` (Hermes, Qwen); `<tools>…</tools>` (small Qwen models write this
+instead); `<function=NAME>…</function>` and `<|python_tag|>…` (Llama); `[TOOL_CALLS] […]` (Mistral).
 """
 
 from __future__ import annotations
@@ -31,21 +32,38 @@ from ouro.llm.model import (
     UsageChunk,
     constrain,
 )
-from ouro.llm.small_steps import StepRequest, answer_without_tools, begin_change, hide_steps, next_step, small_tools
+from ouro.llm.small_steps import (
+    StepRequest,
+    answer_without_tools,
+    begin_change,
+    hide_steps,
+    next_step,
+    small_tools,
+)
 from ouro.messages import Context, Message, Text, ToolCall, ToolReply, Usage, user
 from ouro.utils.late_pattern import late_pattern
 
 _OPENERS = (
-    '{"name"', '{"tool"', '{"tool_name"', '{"function"', '{"action"', '[{"name"', "<tool_call>", "<tools>",
-    "<function=", "<|python_tag|>", "[TOOL_CALLS]",
-)  # fmt: skip
+    '{"name"',
+    '{"tool"',
+    '{"tool_name"',
+    '{"function"',
+    '{"action"',
+    '[{"name"',
+    "<tool_call>",
+    "<tools>",
+    "<function=",
+    "<|python_tag|>",
+    "[TOOL_CALLS]",
+)
 """Beginnings of a call, without white space; a fence may come before."""
 _FENCES = ("", "```", "```json", "```tool_call", "```xml")
 _BEGINNINGS = tuple(fence + opener for fence in _FENCES for opener in _OPENERS)
 _MAX_BEGINNING = 200
 """Characters at the beginning of a line that decide whether it may be a call."""
 _LANGUAGE = late_pattern(r"\A\w*")
-# These match at each beginning of a call, to its end or that of the text: 50 KB of beginnings took 0.7 s otherwise.
+# These match at each beginning of a call, to its end or that of the text: 50 KB of beginnings took
+# 0.7 s otherwise.
 _TAGGED = late_pattern(r"<tool(?:_call|s)>(.*?)(?:</tool(?:_call|s)>|\Z)", re.DOTALL)
 _FUNCTION = late_pattern(r"<function=([\w.-]+)>\s*(\{.*?)(?:</function>|\Z)", re.DOTALL)
 _MARKED = late_pattern(r"(?:<\|python_tag\|>|\[TOOL_CALLS\])\s*(.*)\Z", re.DOTALL)
@@ -53,9 +71,14 @@ _MAX_LINES_TRIED = 1_000
 _NAMES = ("name", "tool", "tool_name", "function", "action")
 _ARGUMENTS = ("arguments", "parameters", "args", "input", "action_input")
 _TYPES: Mapping[str, tuple[type, ...]] = {
-    "string": (str,), "integer": (int,), "number": (int, float), "boolean": (bool,), "array": (list,),
-    "object": (dict,), "null": (type(None),),
-}  # fmt: skip
+    "string": (str,),
+    "integer": (int,),
+    "number": (int, float),
+    "boolean": (bool,),
+    "array": (list,),
+    "object": (dict,),
+    "null": (type(None),),
+}
 _ANSWER_OPENER = late_pattern(
     r'\s*(?:```\w*\s*)?\{\s*"name"\s*:\s*"answer"\s*,\s*"arguments"\s*:\s*\{\s*"text"\s*:\s*"'
 )
@@ -64,7 +87,9 @@ _STRING = late_pattern(
 )
 """Matches a JSON string up to its end, or to an incomplete escape."""
 _REPEATED, _TIMES, _MIN_WORDS = 60, 4, 5
-"""An answer repeats itself if it ends with `_TIMES` copies of a text with so many characters and words."""
+"""An answer repeats itself if it ends with `_TIMES` copies of a text with so many characters and
+words.
+"""
 _MAX_COMPARED = 20_000
 """Characters at the end of an answer in which a copy is searched for."""
 _HOW = """\
@@ -79,8 +104,14 @@ _NEXT = "\n\nIf the task is done, use `answer` now with the result, otherwise th
 """Follows each result: without it small models repeat their last call."""
 ANSWER = ToolSpec(
     "answer",
-    "Answer the user: a question that needs no tool at once, a task when the tools above have done it.",
-    {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"], "additionalProperties": False},
+    "Answer the user: a question that needs no tool at once, a task when the tools above have"
+    " done it.",
+    {
+        "type": "object",
+        "properties": {"text": {"type": "string"}},
+        "required": ["text"],
+        "additionalProperties": False,
+    },
 )
 """The tool by which a model answers the user if the tools are described in the prompt.
 
@@ -90,21 +121,25 @@ Small models choose between tools more reliably than between a tool and an answe
 class TextToolsModel:
     """A model for one answer: streams the tool calls in its text as tool calls.
 
-    A very small model is given the tools in the prompt, and asked one step at a time (`small_steps.py`).
+    A very small model is given the tools in the prompt, and asked one step at a time
+    (`small_steps.py`).
     """
 
     def __init__(self, model: Model) -> None:
         self.spec = model.spec
         self._model = model
         self._has_failed_step = False
-        """Whether the answer to a step cannot be used: another attempt would get the same answer."""
+        """Whether the answer to a step cannot be used: another attempt would get the same answer.
+        """
         self._step_usage: Usage | None = None
         """The usage of that answer."""
 
     async def close(self) -> None:
         await self._model.close()
 
-    async def stream(self, messages: Sequence[Message], tools: Sequence[ToolSpec] = ()) -> AsyncGenerator[Chunk, None]:
+    async def stream(
+        self, messages: Sequence[Message], tools: Sequence[ToolSpec] = ()
+    ) -> AsyncGenerator[Chunk, None]:
         if not self.spec.describes_tools:
             source = self._model.stream(messages, tools)
         elif call := await self._step(messages, tools):
@@ -128,7 +163,9 @@ class TextToolsModel:
             if self._has_failed_step:
                 return []
             answer = ""
-            async with aclosing(constrain(self._model, step.schema).stream([user(step.text)])) as chunks:
+            async with aclosing(
+                constrain(self._model, step.schema).stream([user(step.text)])
+            ) as chunks:
                 async for chunk in chunks:
                     if isinstance(chunk, TextChunk):
                         answer += chunk.text
@@ -142,7 +179,10 @@ class TextToolsModel:
         return [_call_chunk(0, step), UsageChunk(usage), EndChunk("tools")]
 
     async def _with_calls(
-        self, source: AsyncGenerator[Chunk, None], messages: Sequence[Message], tools: Sequence[ToolSpec]
+        self,
+        source: AsyncGenerator[Chunk, None],
+        messages: Sequence[Message],
+        tools: Sequence[ToolSpec],
     ) -> AsyncGenerator[Chunk, None]:
         """The chunks of an answer; text that may become a call is held back until its end."""
         is_described = self.spec.describes_tools
@@ -159,7 +199,10 @@ class TextToolsModel:
                         shown, has_answer = new, has_answer or bool(new)
                     yield TextChunk(shown)
                     is_call = bool(tools) and not has_answer
-                    if not is_described or (start := _cut_repetition(text, is_call=is_call)) is None:
+                    if (
+                        not is_described
+                        or (start := _cut_repetition(text, is_call=is_call)) is None
+                    ):
                         continue
                     has_answer = True
                     yield RevisedText(AnswerReader().read(start) or start)
@@ -168,7 +211,11 @@ class TextToolsModel:
                     chunk = UsageChunk(self._step_usage + usage)
                 case ThinkingChunk() | CallChunk():
                     yield TextChunk(gate.end())
-                    text, reader, tools = "", AnswerReader(), () if isinstance(received, CallChunk) else tools
+                    text, reader, tools = (
+                        "",
+                        AnswerReader(),
+                        () if isinstance(received, CallChunk) else tools,
+                    )
             if isinstance(chunk, EndChunk) and not has_answer:
                 before, calls = find_calls(text, tools, messages)
                 yield RevisedText(before) if calls else TextChunk(gate.end())
@@ -183,10 +230,14 @@ def _call_chunk(index: int, call: ToolCall) -> CallChunk:
     return CallChunk(index, call.id, call.name, json.dumps(dict(call.arguments)))
 
 
-def find_calls(text: str, tools: Sequence[ToolSpec], sent: Sequence[Message]) -> tuple[str, list[ToolCall]]:
-    """The text before the calls that an answer consists of or ends with, and these calls, without ids.
+def find_calls(
+    text: str, tools: Sequence[ToolSpec], sent: Sequence[Message]
+) -> tuple[str, list[ToolCall]]:
+    """The text before the calls that an answer consists of or ends with, and these calls, without
+    ids.
 
-    Returns no calls if one of them does not fit a tool, or is quoted from a message of the user or a tool result.
+    Returns no calls if one of them does not fit a tool, or is quoted from a message of the user or
+    a tool result.
     """
     before, written = _split(text.strip())
     calls = [call for value in written if (call := _parse_call(value, tools))]
@@ -206,7 +257,9 @@ class AnswerReader:
         """The end of what was read; 0: no call of `answer` has begun."""
 
     def read(self, text: str) -> str | None:
-        """What is new in `text`, which has grown since the last call; None if it is no call of `answer`."""
+        """What is new in `text`, which has grown since the last call; None if it is no call of
+        `answer`.
+        """
         if not self._end:
             opener = _ANSWER_OPENER.match(text, 0, _MAX_BEGINNING)
             if opener is None:
@@ -222,15 +275,19 @@ class AnswerReader:
 def _cut_repetition(text: str, *, is_call: bool) -> str | None:
     """The text up to where it begins to repeat itself; None if it does not.
 
-    A small model at temperature 0 repeats two sentences until `max_output`. In a call that holds a file this is
-    allowed.
+    A small model at temperature 0 repeats two sentences until `max_output`. In a call that holds a
+    file this is allowed.
     """
     if is_call and text[:_MAX_BEGINNING].lstrip().startswith("{"):
         return None
     tail = text[-_REPEATED:]
     before = text.rfind(tail, max(0, len(text) - _MAX_COMPARED), -1)
     period = len(text) - _REPEATED - before
-    if before < 0 or len(set(tail.split())) < _MIN_WORDS or not text.endswith(text[-period:] * _TIMES):
+    if (
+        before < 0
+        or len(set(tail.split())) < _MIN_WORDS
+        or not text.endswith(text[-period:] * _TIMES)
+    ):
         return None
     first = len(text) - period
     while first > 0 and text[first - 1] == text[first - 1 + period]:
@@ -250,11 +307,14 @@ def describe_tools(messages: Sequence[Message], tools: Sequence[ToolSpec]) -> li
     sent: list[Message] = []
     for message in messages:
         if message.role == "system":
-            # The tools come before memory, the last part, which changes more often: a server has the rest in its cache.
+            # The tools come before memory, the last part, which changes more often: a server has
+            # the rest in its cache.
             sent.append(Message("system", (*message.parts[:1], *described, *message.parts[1:])))
             described = ()
         elif message.role == "tool":
-            results = "\n".join(f"Result of {reply.name}:\n{reply.text}" for reply in message.parts_of(ToolReply))
+            results = "\n".join(
+                f"Result of {reply.name}:\n{reply.text}" for reply in message.parts_of(ToolReply)
+            )
             sent.append(Message("user", (Text(results + (_NEXT if tools else "")),)))
         elif message.role == "assistant":
             calls = "\n".join(_call_text(part.name, part.arguments) for part in message.tool_calls)
@@ -267,7 +327,10 @@ def describe_tools(messages: Sequence[Message], tools: Sequence[ToolSpec]) -> li
 
 def call_schema(tools: Sequence[ToolSpec]) -> dict[str, Any]:
     """The JSON schema of an answer that consists of one call, of a tool or of `answer`."""
-    fields = [{"name": {"const": tool.name}, "arguments": tool.parameters} for tool in _with_answer_tool(tools)]
+    fields = [
+        {"name": {"const": tool.name}, "arguments": tool.parameters}
+        for tool in _with_answer_tool(tools)
+    ]
     closed = {"type": "object", "required": ["name", "arguments"], "additionalProperties": False}
     return {"anyOf": [{**closed, "properties": properties} for properties in fields]}
 
@@ -303,15 +366,21 @@ class CallGate:
 
 def _may_begin_call(text: str) -> bool:
     start = "".join(text[:_MAX_BEGINNING].split())
-    return bool(start) and (start.startswith(_BEGINNINGS) or any(opener.startswith(start) for opener in _BEGINNINGS))
+    return bool(start) and (
+        start.startswith(_BEGINNINGS) or any(opener.startswith(start) for opener in _BEGINNINGS)
+    )
 
 
 def _split(text: str) -> tuple[str, list[Any]]:
     """The text before the calls, and the JSON values of these."""
     if found := list(_TAGGED.finditer(text)):
-        return text[: found[0].start()].rstrip(), [value for one in found for value in _parse_values(one[1])]
+        return text[: found[0].start()].rstrip(), [
+            value for one in found for value in _parse_values(one[1])
+        ]
     if found := list(_FUNCTION.finditer(text)):
-        return text[: found[0].start()].rstrip(), [{"name": one[1], "arguments": one[2]} for one in found]
+        return text[: found[0].start()].rstrip(), [
+            {"name": one[1], "arguments": one[2]} for one in found
+        ]
     if marked := _MARKED.search(text):
         return text[: marked.start()].rstrip(), _parse_values(marked[1])
     # No pattern: one that finds the block took 3 s where an answer holds 1,500 empty lines.
@@ -343,12 +412,18 @@ def _parse_call(value: Any, tools: Sequence[ToolSpec]) -> ToolCall | None:
     if isinstance(arguments, str):
         arguments = next(iter(_parse_values(arguments)), None)
     tool = next((tool for tool in tools if tool.name == name), None)
-    return ToolCall("", name, arguments) if tool and isinstance(arguments, dict) and _fits(arguments, tool) else None
+    return (
+        ToolCall("", name, arguments)
+        if tool and isinstance(arguments, dict) and _fits(arguments, tool)
+        else None
+    )
 
 
 def _fits(arguments: Mapping[str, Any], tool: ToolSpec) -> bool:
     known = tool.parameters.get("properties", {})
-    if not known.keys() >= arguments.keys() or not arguments.keys() >= set(tool.parameters.get("required", ())):
+    if not known.keys() >= arguments.keys() or not arguments.keys() >= set(
+        tool.parameters.get("required", ())
+    ):
         return False
     for name, value in arguments.items():  # the outermost type: the tool itself checks the rest
         kinds = _kinds(known[name])
@@ -379,7 +454,8 @@ def _squeeze(text: str) -> str:
 
 
 def _with_answer_tool(tools: Sequence[ToolSpec]) -> Iterator[ToolSpec]:
-    """The tools and `answer`, without optional arguments, because small models fill them in even if that is wrong.
+    """The tools and `answer`, without optional arguments, because small models fill them in even if
+    that is wrong.
 
     The shell can do what these arguments do, such as `offset` of `read` for a long file.
     """
@@ -397,7 +473,9 @@ def _describe_tool(tool: ToolSpec) -> str:
 def _describe_fields(schema: Mapping[str, Any]) -> str:
     required = set(schema.get("required", ()))
     named = schema.get("properties", {}).items()
-    return ", ".join(f"{name}{'' if name in required else '?'}: {_describe_type(field)}" for name, field in named)
+    return ", ".join(
+        f"{name}{'' if name in required else '?'}: {_describe_type(field)}" for name, field in named
+    )
 
 
 def _describe_type(schema: Mapping[str, Any]) -> str:

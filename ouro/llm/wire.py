@@ -1,4 +1,6 @@
-"""The common part of the wires: a model behind HTTP that adapts to refusals, its stream, and the HTTP client."""
+"""The common part of the wires: a model behind HTTP that adapts to refusals, its stream, and the
+HTTP client.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,13 @@ from ouro.llm.model import (
     UsageChunk,
 )
 from ouro.llm.portable import SurrogateJoiner, encode_json
-from ouro.llm.provider_errors import causes_of, describe_connection_error, error_from_status, error_from_stream, redact
+from ouro.llm.provider_errors import (
+    causes_of,
+    describe_connection_error,
+    error_from_status,
+    error_from_stream,
+    redact,
+)
 from ouro.messages import Message, Usage
 from ouro.utils.json_types import amount, count
 
@@ -47,12 +55,18 @@ MAX_PIECE = 1 << 16
 """Bytes that are decompressed at once."""
 MAX_LINE = 16_000_000
 """Maximum characters of a line: a line without an end must not fill the memory."""
-STREAM_TYPES = ("text/event-stream", "text/plain", "application/octet-stream", "application/x-ndjson")
+STREAM_TYPES = (
+    "text/event-stream",
+    "text/plain",
+    "application/octet-stream",
+    "application/x-ndjson",
+)
 DONE = "[DONE]"
 LAST = "message_stop"
 """The type of the last event of Anthropic's protocol."""
 USAGE_TIMEOUT = 2.0
-"""Seconds to wait for the usage after a complete answer: some servers never close the connection."""
+"""Seconds to wait for the usage after a complete answer: some servers never close the connection.
+"""
 END_TIMEOUT = 0.1
 """Seconds to read the rest of the body after the last event."""
 
@@ -88,7 +102,8 @@ class ChunkReader(ABC):
 
 
 def make_usage(spec: ModelSpec, *figures: object, cost: object = None) -> Usage | None:
-    """The usage from a provider's figures (input, cached, cache_written, output); None if one of them is impossible.
+    """The usage from a provider's figures (input, cached, cache_written, output); None if one of
+    them is impossible.
 
     The prices of the model count; if they are unknown, the provider's own `cost`.
     """
@@ -103,7 +118,8 @@ def make_usage(spec: ModelSpec, *figures: object, cost: object = None) -> Usage 
 async def read_chunks(
     events: AsyncGenerator[dict[str, Any], None], reader: ChunkReader, silence: float
 ) -> AsyncGenerator[Chunk, None]:
-    """The chunks of an answer. Raises StreamCut after `silence` seconds without text, thinking or a call.
+    """The chunks of an answer. Raises StreamCut after `silence` seconds without text, thinking or a
+    call.
 
     Comments and pings keep a connection open, but do not count as an answer.
     """
@@ -119,13 +135,17 @@ async def read_chunks(
                 try:
                     found = list(reader.read(event))
                 except RecursionError as error:
-                    raise StreamCut("The answer cannot be read: an event is nested too deep.") from error
+                    raise StreamCut(
+                        "The answer cannot be read: an event is nested too deep."
+                    ) from error
                 for chunk in found:
                     if not isinstance(chunk, UsageChunk):
                         deadline = clock() + silence
                     yield chunk
     except TimeoutError as error:
-        raise StreamCut(f"The model sent no text, thinking or tool call for {silence:g} s.") from error
+        raise StreamCut(
+            f"The model sent no text, thinking or tool call for {silence:g} s."
+        ) from error
     for chunk in reader.end():
         yield chunk
 
@@ -140,27 +160,35 @@ class Wire(ABC):
         self._model = spec.name.partition("/")[2] or spec.name
         """Its name on the wire."""
         self._clients: list[httpx.AsyncClient] = []
-        """No client or one, which keeps its connections between requests; a list that copies of a model share."""
+        """No client or one, which keeps its connections between requests; a list that copies of a
+        model share.
+        """
         self._making = asyncio.Lock()
 
     async def warm(self) -> None:
         """Make the client before the first request, in a thread: it takes 0.1 s."""
         async with self._making:  # a first request that arrives meanwhile waits for this client
             if not self._clients:
-                self._clients.append(await asyncio.to_thread(new_client, "AsyncClient", self._endpoint))
+                self._clients.append(
+                    await asyncio.to_thread(new_client, "AsyncClient", self._endpoint)
+                )
 
     async def close(self) -> None:
         while self._clients:
             await self._clients.pop().aclose()
 
-    async def stream(self, messages: Sequence[Message], tools: Sequence[ToolSpec] = ()) -> AsyncGenerator[Chunk, None]:
+    async def stream(
+        self, messages: Sequence[Message], tools: Sequence[ToolSpec] = ()
+    ) -> AsyncGenerator[Chunk, None]:
         begun, adaptations = False, 0
         while True:
             reader = self._reader()
             path, headers, body = self._request(messages, tools)
             try:
                 events = self._post(path, headers, body, reader)
-                async with aclosing(read_chunks(events, reader, self._endpoint.timeouts.content)) as chunks:
+                async with aclosing(
+                    read_chunks(events, reader, self._endpoint.timeouts.content)
+                ) as chunks:
                     async for chunk in chunks:
                         begun = True
                         yield chunk
@@ -181,7 +209,9 @@ class Wire(ABC):
 
     @abstractmethod
     def _adapt(self, refusal: str) -> bool:
-        """Change the request feature that the server has just refused; returns False if there was another reason."""
+        """Change the request feature that the server has just refused; returns False if there was
+        another reason.
+        """
 
     async def _post(
         self, path: str, headers: Mapping[str, str], body: Any, reader: ChunkReader
@@ -214,23 +244,32 @@ class Wire(ABC):
                     async for _ in events:
                         pass
 
-    async def _read_events(self, path: str, headers: Mapping[str, str], body: Any) -> AsyncGenerator[ServerEvent, None]:
+    async def _read_events(
+        self, path: str, headers: Mapping[str, str], body: Any
+    ) -> AsyncGenerator[ServerEvent, None]:
         await self.warm()
         [client] = self._clients
         url = self._endpoint.base_url.rstrip("/") + path
         headers = {"Content-Type": "application/json", "Accept": "text/event-stream", **headers}
         with translate_http_errors(self._endpoint):
-            async with client.stream("POST", url, content=encode_json(body), headers=headers) as response:
+            async with client.stream(
+                "POST", url, content=encode_json(body), headers=headers
+            ) as response:
                 if not response.is_success:
                     head = await self._read_head(response)
-                    raise error_from_status(response.status_code, head, response.headers, self._endpoint)
+                    raise error_from_status(
+                        response.status_code, head, response.headers, self._endpoint
+                    )
                 await self._check_kind(response)
                 decoder, size = EventDecoder(), 0
                 async with aclosing(self._read_pieces(response)) as pieces:
                     async for data in pieces:
                         size += len(data)
                         if size > MAX_ANSWER:
-                            raise ModelError(f"The answer was stopped: it is longer than {MAX_ANSWER // 1_000_000} MB.")
+                            raise ModelError(
+                                "The answer was stopped: it is longer than"
+                                f" {MAX_ANSWER // 1_000_000} MB."
+                            )
                         for event in decoder.feed(data):
                             yield event
                 for event in decoder.end():
@@ -245,7 +284,9 @@ class Wire(ABC):
                 async with asyncio.timeout(limit):
                     data = await anext(pieces, None)
             except TimeoutError as error:
-                raise StreamCut(f"{self._endpoint.address} sent no data for {limit:g} s.") from error
+                raise StreamCut(
+                    f"{self._endpoint.address} sent no data for {limit:g} s."
+                ) from error
             if data is None:
                 return
             limit = self._endpoint.timeouts.idle
@@ -279,26 +320,36 @@ class Wire(ABC):
         return body[:MAX_ERROR_BODY].decode("utf-8", "replace")
 
 
-def make_decoder(response: httpx.Response, endpoint: Endpoint) -> Callable[[bytes], Iterator[bytes]]:
-    """Make a decoder of an answer's bytes, piece by piece: httpx would decode 60 KB of gzip to 60 MB at once.
+def make_decoder(
+    response: httpx.Response, endpoint: Endpoint
+) -> Callable[[bytes], Iterator[bytes]]:
+    """Make a decoder of an answer's bytes, piece by piece: httpx would decode 60 KB of gzip to 60
+    MB at once.
 
-    Raises ModelUnavailable for an encoding that was not requested; the decoder raises StreamCut for damaged bytes.
+    Raises ModelUnavailable for an encoding that was not requested; the decoder raises StreamCut for
+    damaged bytes.
     """
     encoding = response.headers.get("content-encoding", "").strip().lower()
     if encoding in ("", "identity"):
         return lambda data: iter((data,))
     if encoding not in ("gzip", "x-gzip", "deflate"):
-        raise ModelUnavailable(f"{endpoint.address} sent the encoding {encoding[:40]!r}, which was not requested.")
+        raise ModelUnavailable(
+            f"{endpoint.address} sent the encoding {encoding[:40]!r}, which was not requested."
+        )
     import zlib
 
-    inflater = zlib.decompressobj(wbits=zlib.MAX_WBITS | 32)  # detects which of the two headers there is
+    inflater = zlib.decompressobj(
+        wbits=zlib.MAX_WBITS | 32
+    )  # detects which of the two headers there is
 
     def decoded(data: bytes) -> Iterator[bytes]:
         while data:
             try:
                 piece = inflater.decompress(data, MAX_PIECE)
             except zlib.error as error:
-                raise StreamCut(f"The answer cannot be read: {endpoint.address} sent invalid {encoding}.") from error
+                raise StreamCut(
+                    f"The answer cannot be read: {endpoint.address} sent invalid {encoding}."
+                ) from error
             data = inflater.unconsumed_tail
             if not piece:
                 return
@@ -318,14 +369,18 @@ class EventDecoder:
     """Decodes bytes into events; ignores comments, ids and retry times."""
 
     def __init__(self) -> None:
-        self._decoder = io.IncrementalNewlineDecoder(codecs.getincrementaldecoder("utf-8-sig")(), translate=True)
+        self._decoder = io.IncrementalNewlineDecoder(
+            codecs.getincrementaldecoder("utf-8-sig")(), translate=True
+        )
         self._rest = io.StringIO()
         """The beginning of an incomplete line."""
         self._event = ""
         self._data: list[str] = []
 
     def feed(self, data: bytes) -> Iterator[ServerEvent]:
-        """The events that these bytes complete. Raises StreamCut if the bytes are not UTF-8, or a line has no end."""
+        """The events that these bytes complete. Raises StreamCut if the bytes are not UTF-8, or a
+        line has no end.
+        """
         try:
             *lines, rest = self._decoder.decode(data).split("\n")
         except UnicodeDecodeError as error:
@@ -335,7 +390,9 @@ class EventDecoder:
             self._rest = io.StringIO()
         self._rest.write(rest)
         if self._rest.tell() > MAX_LINE:
-            raise StreamCut(f"The answer cannot be read: a line has more than {MAX_LINE:,} characters.")
+            raise StreamCut(
+                f"The answer cannot be read: a line has more than {MAX_LINE:,} characters."
+            )
         for line in lines:
             name, _, value = line.partition(":")
             if name == "data":
@@ -349,7 +406,9 @@ class EventDecoder:
                     yield ServerEvent(event, "\n".join(texts))
 
     def end(self) -> Iterator[ServerEvent]:
-        """The incomplete event at the end of the stream: not every server sends the last empty line."""
+        """The incomplete event at the end of the stream: not every server sends the last empty
+        line.
+        """
         yield from self.feed(b"\n\n")
 
 
@@ -375,7 +434,9 @@ def translate_http_errors(endpoint: Endpoint) -> Iterator[None]:
     try:
         yield
     except httpx.ConnectTimeout as error:
-        raise ModelUnavailable(f"{host} cannot be reached: no connection within {timeouts.connect:g} s.") from error
+        raise ModelUnavailable(
+            f"{host} cannot be reached: no connection within {timeouts.connect:g} s."
+        ) from error
     except httpx.TimeoutException as error:
         raise ModelUnavailable(f"{host} did not answer within {timeouts.first:g} s.") from error
     except httpx.ConnectError as error:
@@ -385,27 +446,43 @@ def translate_http_errors(endpoint: Endpoint) -> Iterator[None]:
         hint = "Is the server running?" if endpoint.is_local else f"Are you online?{proxy}"
         kind: type[ModelError] = ModelUnavailable
         if any(
-            isinstance(cause, ssl.SSLError) and not isinstance(cause, ssl.SSLEOFError) for cause in causes_of(error)
+            isinstance(cause, ssl.SSLError) and not isinstance(cause, ssl.SSLEOFError)
+            for cause in causes_of(error)
         ):
             kind, hint = (
                 RequestRefused,
                 "Use http:// for a server without TLS; see SSL_CERT_FILE.",
             )
-        raise kind(f"{host} cannot be reached: {describe_connection_error(error)}.", hint) from error
+        raise kind(
+            f"{host} cannot be reached: {describe_connection_error(error)}.", hint
+        ) from error
     except (httpx.NetworkError, httpx.RemoteProtocolError) as error:
-        raise StreamCut(f"The connection to {host} was lost: {describe_connection_error(error)}.") from error
+        raise StreamCut(
+            f"The connection to {host} was lost: {describe_connection_error(error)}."
+        ) from error
     except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
         message = f"{endpoint.base_url!r} is not an address of a server."
-        raise RequestRefused(message, "Correct `api_base` in models.yaml: http://HOST:PORT/v1.") from error
+        raise RequestRefused(
+            message, "Correct `api_base` in models.yaml: http://HOST:PORT/v1."
+        ) from error
     except httpx.ProxyError as error:
-        raise ModelUnavailable(f"The proxy in front of {host} does not answer.", "See HTTPS_PROXY.") from error
+        raise ModelUnavailable(
+            f"The proxy in front of {host} does not answer.", "See HTTPS_PROXY."
+        ) from error
     except (httpx.HTTPError, ValueError) as error:
-        message = f"The request to {host} cannot be made: the key has a character that HTTP does not allow."
-        raise RequestRefused(message, f"Correct it: it is from {endpoint.key_source or 'the settings'}.") from error
+        message = (
+            f"The request to {host} cannot be made: the key has a character that HTTP does not"
+            " allow."
+        )
+        raise RequestRefused(
+            message, f"Correct it: it is from {endpoint.key_source or 'the settings'}."
+        ) from error
 
 
 def new_client(kind: Literal["AsyncClient", "Client"], endpoint: Endpoint) -> Any:
-    """A client of httpx. Raises RequestRefused: the proxy or the certificates of the environment cannot be used."""
+    """A client of httpx. Raises RequestRefused: the proxy or the certificates of the environment
+    cannot be used.
+    """
     httpx = load_httpx()
     try:
         return getattr(httpx, kind)(
@@ -427,8 +504,14 @@ def new_client(kind: Literal["AsyncClient", "Client"], endpoint: Endpoint) -> An
 
 
 def load_httpx() -> Any:
-    """httpx, without its command line (it would import click and rich), and without HTTP/2 (not used here)."""
-    hidden = [name for name in ("httpx._main", "h2") if name not in sys.modules and "httpx" not in sys.modules]
+    """httpx, without its command line (it would import click and rich), and without HTTP/2 (not
+    used here).
+    """
+    hidden = [
+        name
+        for name in ("httpx._main", "h2")
+        if name not in sys.modules and "httpx" not in sys.modules
+    ]
     sys.modules.update(dict.fromkeys(hidden))  # type: ignore[arg-type]
     try:
         import httpcore

@@ -1,4 +1,6 @@
-"""Which MCP servers there are: in the settings, ~/.ouro/mcp.json, plugins, a trusted folder, other programs."""
+"""Which MCP servers there are: in the settings, ~/.ouro/mcp.json, plugins, a trusted folder, other
+programs.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ _ENVIRONMENT = late_pattern(
     r"HOME|LOGNAME|PATH|SHELL|TERM|USER|LANG|LC_\w+|TZ|TMPDIR|XDG_\w+|(?:HTTPS?|NO|ALL)_PROXY|SSL_CERT_\w+|NODE_EXTRA_CA_CERTS",
     re.IGNORECASE,
 )
-"""The variables that are passed to a server: those of the SDK, and those for locale, folders and proxies."""
+"""The variables that are passed to a server: those of the SDK, and those for locale, folders and
+proxies.
+"""
 
 
 class Registry(msgspec.Struct, frozen=True):
@@ -49,9 +53,12 @@ def registry_path() -> Path:
 
 
 def find_servers(
-    settings: Mapping[str, McpServerSettings], trusted_root: Path | None, plugins: Mapping[str, Any] | None = None
+    settings: Mapping[str, McpServerSettings],
+    trusted_root: Path | None,
+    plugins: Mapping[str, Any] | None = None,
 ) -> Registry:
-    """All servers. If several have the same name, the settings win, then `ouro mcp add`, plugins, the project.
+    """All servers. If several have the same name, the settings win, then `ouro mcp add`, plugins,
+    the project.
 
     Entries that cannot be used become notices; the others are used.
 
@@ -60,14 +67,19 @@ def find_servers(
     """
     own, off = read_registry()
     notices: list[str] = []
-    sources: list[tuple[str, Any]] = [(tilde(get_config_path()), settings), (tilde(registry_path()), own)]
+    sources: list[tuple[str, Any]] = [
+        (tilde(get_config_path()), settings),
+        (tilde(registry_path()), own),
+    ]
     sources += ((f"the plugin {plugin}", entries) for plugin, entries in (plugins or {}).items())
     if trusted_root is not None:
         sources.append((tilde(trusted_root / PROJECT_FILE), trusted_root / PROJECT_FILE))
     servers: dict[str, McpServerSettings] = {}
     for place, source in sources:
         try:
-            entries = read_json(source).get("mcpServers", {}) if isinstance(source, Path) else source
+            entries = (
+                read_json(source).get("mcpServers", {}) if isinstance(source, Path) else source
+            )
             found, problems = usable_servers(entries, place)
         except ConfigError as error:
             notices.append(f"{error.message} None of its MCP servers is used.")
@@ -75,7 +87,9 @@ def find_servers(
         notices += problems
         for name, server in found.items():
             if servers.setdefault(name, server) != server:
-                notices.append(f"MCP server {name}: another definition is used, not that in {place}.")
+                notices.append(
+                    f"MCP server {name}: another definition is used, not that in {place}."
+                )
     return Registry(servers, off, tuple(notices))
 
 
@@ -133,13 +147,19 @@ def _parse_server(entry: Any, where: str) -> McpServerSettings:
 def check_server(name: str, server: McpServerSettings) -> None:
     """Check the name and the definition of a server. Raises ConfigError."""
     if not _NAME.fullmatch(name):
-        raise ConfigError(f"`{name[:40]}` is not a name: use up to 32 letters, digits, `-` and single `_`.")
+        raise ConfigError(
+            f"`{name[:40]}` is not a name: use up to 32 letters, digits, `-` and single `_`."
+        )
     if bool(server.command) == bool(server.url):
         raise ConfigError(f"{name} needs `command` or `url`, and not both.")
     if server.timeout_seconds <= 0:
-        raise ConfigError(f"The `timeout_seconds` of {name} must be more than 0, not {server.timeout_seconds}.")
+        raise ConfigError(
+            f"The `timeout_seconds` of {name} must be more than 0, not {server.timeout_seconds}."
+        )
     if server.url and not server.url.startswith(("http://", "https://", "${")):
-        raise ConfigError(f"The `url` of {name} begins with http:// or https://, not `{server.url[:40]}`.")
+        raise ConfigError(
+            f"The `url` of {name} begins with http:// or https://, not `{server.url[:40]}`."
+        )
 
 
 def to_entry(server: McpServerSettings) -> dict[str, Any]:
@@ -149,7 +169,9 @@ def to_entry(server: McpServerSettings) -> dict[str, Any]:
     changed = {key: value for key, value in entry.items() if value != getattr(default, key)}
     if changed.pop("transport", "") == "sse":
         changed["type"] = "sse"
-    return {key: list(value) if isinstance(value, tuple) else value for key, value in changed.items()}
+    return {
+        key: list(value) if isinstance(value, tuple) else value for key, value in changed.items()
+    }
 
 
 def expand_variables(
@@ -170,7 +192,9 @@ def expand_variables(
         if found is None:
             raise ConfigError(f"The variable {name} is not set.", "Set it before you start ouro.")
         if any(key in found for key in keys):
-            raise ConfigError(f"The variable {name} holds the key of a model provider, which no server gets.")
+            raise ConfigError(
+                f"The variable {name} holds the key of a model provider, which no server gets."
+            )
         return found
 
     def filled(given: Any) -> Any:
@@ -184,20 +208,31 @@ def expand_variables(
 
 
 def server_environment(child: Mapping[str, str], server: McpServerSettings) -> dict[str, str]:
-    """The environment of a server: a few variables of `child`, which has no keys, and those of its settings."""
-    return {name: text for name, text in child.items() if _ENVIRONMENT.fullmatch(name)} | dict(server.env)
+    """The environment of a server: a few variables of `child`, which has no keys, and those of its
+    settings.
+    """
+    return {name: text for name, text in child.items() if _ENVIRONMENT.fullmatch(name)} | dict(
+        server.env
+    )
 
 
 def approval_key(name: str, server: McpServerSettings, cwd: Path) -> str:
-    """The name of the file with its approvals. With another program or address it is another server."""
+    """The name of the file with its approvals. With another program or address it is another
+    server.
+    """
     words = (server.command, *server.args)
-    local = [str(cwd)] if any((cwd / word).exists() for word in words if word and not os.path.isabs(word)) else []  # noqa: PTH117
+    local = (
+        [str(cwd)]
+        if any((cwd / word).exists() for word in words if word and not os.path.isabs(word))  # noqa: PTH117
+        else []
+    )
     about = json.dumps([*words, server.url, server.cwd, *local])
     return f"{name}-{hashlib.sha256(about.encode()).hexdigest()[:12]}"
 
 
 def foreign_servers(root: Path, home: Path) -> tuple[dict[str, FoundServer], list[str]]:
-    """The servers in `~/.claude.json` (of the user and of this project), `.mcp.json` and Codex's `config.toml`.
+    """The servers in `~/.claude.json` (of the user and of this project), `.mcp.json` and Codex's
+    `config.toml`.
 
     Returns:
         The servers by name (the first of each name), and problems as lines.
@@ -234,7 +269,10 @@ def _read_codex(path: Path, _root: Path) -> Iterator[Any]:
         return
     except (OSError, ValueError) as error:
         raise ConfigError(f"{tilde(path)} cannot be read: {error}.") from error
-    yield {name: _convert_codex_entry(entry) for name, entry in dictionary(table.get("mcp_servers")).items()}
+    yield {
+        name: _convert_codex_entry(entry)
+        for name, entry in dictionary(table.get("mcp_servers")).items()
+    }
 
 
 def _convert_codex_entry(entry: Any) -> Any:

@@ -1,4 +1,6 @@
-"""Connection: one MCP server in the worker. Connects, lists, calls; questions and reports of the server are events."""
+"""Connection: one MCP server in the worker. Connects, lists, calls; questions and reports of the
+server are events.
+"""
 
 from __future__ import annotations
 
@@ -83,7 +85,9 @@ class Connection:
         """Whether a request was cancelled before its answer: the server may hang."""
 
     async def run(self) -> None:
-        """Connect, and emit events until the server ends or this is cancelled. Raises the error that ended it."""
+        """Connect, and emit events until the server ends or this is cancelled. Raises the error
+        that ended it.
+        """
         asks = self._request["asks"]
         try:
             async with (
@@ -116,7 +120,9 @@ class Connection:
             raise ServerEnded("It is not connected.")
         return self._client
 
-    async def handle(self, name: str, request: JsonObject, emit: Callable[[JsonObject], None]) -> None:
+    async def handle(
+        self, name: str, request: JsonObject, emit: Callable[[JsonObject], None]
+    ) -> None:
         """Carry out a request to the open server; `answer` is for a question that was an event."""
         match name:
             case "answer":
@@ -129,12 +135,18 @@ class Connection:
                 resource = await self._send(lambda: self.client.read_resource(request["uri"]))
                 emit({"result": contents(resource.contents)})
             case "prompt":
-                prompt = await self._send(lambda: self.client.get_prompt(request["name"], request["arguments"]))
+                prompt = await self._send(
+                    lambda: self.client.get_prompt(request["name"], request["arguments"])
+                )
                 texts = [block_text(message.content) for message in prompt.messages]
                 emit({"result": {"text": "\n\n".join(filter(None, texts))[:MAX_TEXT]}})
 
-    async def _call(self, tool: str, arguments: JsonObject, emit: Callable[[JsonObject], None]) -> None:
-        """Send the progress of a tool call, then its result: the structured content if there is no other."""
+    async def _call(
+        self, tool: str, arguments: JsonObject, emit: Callable[[JsonObject], None]
+    ) -> None:
+        """Send the progress of a tool call, then its result: the structured content if there is no
+        other.
+        """
         reported = 0.0
         withheld: list[JsonObject] = []
 
@@ -147,17 +159,22 @@ class Connection:
                 emit(withheld.pop())
 
         try:
-            result = await self._send(lambda: self.client.call_tool(tool, arguments, progress_callback=on_progress))
+            result = await self._send(
+                lambda: self.client.call_tool(tool, arguments, progress_callback=on_progress)
+            )
         finally:
             for event in withheld:
                 emit(event)
         found = contents(result.content)
         if not (found["text"] or found["images"]) and result.structured_content is not None:
-            found["text"] = json.dumps(result.structured_content, ensure_ascii=False, indent=1)[:MAX_TEXT]
+            found["text"] = json.dumps(result.structured_content, ensure_ascii=False, indent=1)[
+                :MAX_TEXT
+            ]
         emit({"result": {**found, "failed": result.is_error}})
 
     async def _send(self, request: Callable[[], Awaitable[_Result]]) -> _Result:
-        """Send a request and return the answer. A server that may hang is pinged first, so that no other request waits.
+        """Send a request and return the answer. A server that may hang is pinged first, so that no
+        other request waits.
 
         Raises:
             LookupError: the server has ended, and can be started again.
@@ -192,7 +209,11 @@ class Connection:
                 with suppress(MCPError):  # an error counts as an answer
                     version = self.client.protocol_version
                     # The protocol of 2026 does not have a ping.
-                    await (self.client.session.send_discover(version) if version > "2026" else self.client.send_ping())
+                    await (
+                        self.client.session.send_discover(version)
+                        if version > "2026"
+                        else self.client.send_ping()
+                    )
         except TimeoutError:
             reason = "it does not answer since a call was cancelled"
             if not self._request["command"]:
@@ -221,7 +242,9 @@ class Connection:
         async with AsyncExitStack() as stack:
             transport: AbstractAsyncContextManager[Any]
             if command := request["command"]:
-                transport = stdio_transport(command, request["environment"], request["cwd"], self._emit, self._end)
+                transport = stdio_transport(
+                    command, request["environment"], request["cwd"], self._emit, self._end
+                )
             else:
                 provider = await login_provider(request, self._emit, self._on_refused)
                 timeout = http_timeout(request["timeout"])
@@ -235,7 +258,9 @@ class Connection:
                         httpx_client_factory=make_client,
                     )
                 else:
-                    client = await stack.enter_async_context(make_client(request["headers"], timeout, provider))
+                    client = await stack.enter_async_context(
+                        make_client(request["headers"], timeout, provider)
+                    )
                     transport = streamable_http_client(request["url"], http_client=client)
             incoming, outgoing = await stack.enter_async_context(transport)
             yield _ValidLists(incoming, self._drop_invalid), outgoing
@@ -248,7 +273,9 @@ class Connection:
 
     def _is_valid(self, field: str, item: Any, result: JsonObject) -> bool:
         try:
-            validate_server_result(_LISTS[field], self.client.protocol_version, {**result, field: [item]})
+            validate_server_result(
+                _LISTS[field], self.client.protocol_version, {**result, field: [item]}
+            )
         except ValidationError as error:
             wrong = next((one for one in error.errors() if one["loc"][:1] == (field,)), None)
             if wrong is None:
@@ -262,7 +289,9 @@ class Connection:
         return True
 
     async def _listen(self, client: Client) -> None:
-        """Subscribe to changed lists of servers of the 2026 protocol; older servers notify without it."""
+        """Subscribe to changed lists of servers of the 2026 protocol; older servers notify without
+        it.
+        """
         for _ in range(3):
             try:
                 async with client.listen(
@@ -296,9 +325,16 @@ class Connection:
             "latency": latency,
             "left_out": list(self._left_out),
             "tools": [_describe_tool(tool) for tool in tools],
-            "resources": [{"uri": str(item.uri), "name": item.name} for item in resources]
-            + [{"uri": item.uri_template, "name": item.name, "is_template": True} for item in templates],
-            "prompts": [prompt.model_dump(include=_PROMPT_FIELDS, exclude_none=True) for prompt in prompts],
+            "resources": (
+                [{"uri": str(item.uri), "name": item.name} for item in resources]
+                + [
+                    {"uri": item.uri_template, "name": item.name, "is_template": True}
+                    for item in templates
+                ]
+            ),
+            "prompts": [
+                prompt.model_dump(include=_PROMPT_FIELDS, exclude_none=True) for prompt in prompts
+            ],
         }
 
     async def _on_message(self, message: Any) -> None:
@@ -312,7 +348,10 @@ class Connection:
 
     async def _on_roots(self, context: ClientRequestContext) -> types.ListRootsResult:
         return types.ListRootsResult(
-            roots=[types.Root(uri=root, name=root.rpartition("/")[2]) for root in self._request["roots"]]
+            roots=[
+                types.Root(uri=root, name=root.rpartition("/")[2])
+                for root in self._request["roots"]
+            ]
         )
 
     async def _on_elicit(self, context: ClientRequestContext, params: Any) -> types.ElicitResult:
@@ -351,7 +390,9 @@ class Connection:
     def _end_error(self) -> Exception:
         if self._is_refused:
             name = self._request["name"]
-            return LoginNeeded(f"Run `ouro mcp login {name}`, and `/mcp on {name}` in open sessions.")
+            return LoginNeeded(
+                f"Run `ouro mcp login {name}`, and `/mcp on {name}` in open sessions."
+            )
         return ServerEnded(self._end_reason)
 
     def _log(self, text: str) -> None:
@@ -361,7 +402,9 @@ class Connection:
 class _ValidLists(ObjectReceiveStream[Any]):
     """A stream of server messages that passes each result through `check`."""
 
-    def __init__(self, incoming: ObjectReceiveStream[Any], check: Callable[[JsonObject], None]) -> None:
+    def __init__(
+        self, incoming: ObjectReceiveStream[Any], check: Callable[[JsonObject], None]
+    ) -> None:
         self._incoming = incoming
         self._check = check
 
@@ -421,14 +464,21 @@ def contents(blocks: Sequence[Any]) -> JsonObject:
     size = 0
     for block in blocks:
         data, media_type = _data_of(block)
-        if data and media_type.startswith("image/") and len(images) < MAX_IMAGES and len(data) <= MAX_IMAGE:
+        if (
+            data
+            and media_type.startswith("image/")
+            and len(images) < MAX_IMAGES
+            and len(data) <= MAX_IMAGE
+        ):
             images.append({"media_type": media_type, "data": data})
             continue
         text = block_text(block)
         texts.append(text[: MAX_TEXT - size])
         size += len(text)
         if size > MAX_TEXT:
-            texts.append(f"[the rest of the result, more than {MAX_TEXT:,} characters, was dropped]")
+            texts.append(
+                f"[the rest of the result, more than {MAX_TEXT:,} characters, was dropped]"
+            )
             break
     return {"text": "\n\n".join(texts), "images": images}
 

@@ -1,4 +1,6 @@
-"""What an MCP server offers, as values: tools, resources, prompts; and which tool definitions are approved (E1)."""
+"""What an MCP server offers, as values: tools, resources, prompts; and which tool definitions are
+approved (E1).
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ MAX_NAME = 64
 """Maximum characters of a tool name that all providers accept."""
 MAX_DESCRIPTION = 2_000
 MAX_SCHEMA = 20_000
-"""Maximum characters of a schema in the request; tools with longer ones are found only by `tool_search`."""
+"""Maximum characters of a schema in the request; tools with longer ones are found only by
+`tool_search`.
+"""
 _PROPERTY = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
 
 
@@ -32,7 +36,9 @@ class ToolDefinition(msgspec.Struct, frozen=True, dict=True):
     schema: Mapping[str, Any]
     title: str = ""
     read_only: bool = False
-    """A claim of the server, like `destructive`: it is shown to the user, but no decision depends on it."""
+    """A claim of the server, like `destructive`: it is shown to the user, but no decision depends
+    on it.
+    """
     destructive: bool = False
     problem: str = ""
     """Why its schema cannot be used."""
@@ -55,7 +61,9 @@ class ToolDefinition(msgspec.Struct, frozen=True, dict=True):
         return cut(clean(self.description or self.title), MAX_DESCRIPTION)
 
     def fits_request(self) -> bool:
-        """Whether every provider accepts the schema; otherwise a provider refuses the whole request."""
+        """Whether every provider accepts the schema; otherwise a provider refuses the whole
+        request.
+        """
         schema, properties = self.schema, self.schema.get("properties", {})
         return (
             not self.problem
@@ -104,7 +112,9 @@ def _approvals(key: str) -> Path:
 
 
 def load_approved(key: str) -> dict[str, ToolDefinition] | None:
-    """The approved tools of a server by name; empty if the file is broken, None if it was never connected."""
+    """The approved tools of a server by name; empty if the file is broken, None if it was never
+    connected.
+    """
     try:
         tools = msgspec.json.decode(_approvals(key).read_bytes(), type=tuple[ToolDefinition, ...])
     except FileNotFoundError:
@@ -125,7 +135,11 @@ def find_changed_tools(
     approved: Mapping[str, ToolDefinition], tools: Iterable[ToolDefinition]
 ) -> tuple[ToolDefinition, ...]:
     """The `tools` that are new, or differ from what was approved."""
-    return tuple(tool for tool in tools if tool.name not in approved or approved[tool.name].digest != tool.digest)
+    return tuple(
+        tool
+        for tool in tools
+        if tool.name not in approved or approved[tool.name].digest != tool.digest
+    )
 
 
 def describe_change(before: ToolDefinition | None, after: ToolDefinition) -> str:
@@ -133,9 +147,16 @@ def describe_change(before: ToolDefinition | None, after: ToolDefinition) -> str
     import difflib
 
     old, new = (_lines(before) if before else []), _lines(after)
-    return "\n".join(difflib.unified_diff(old, new, "approved", "now", lineterm="", n=1)) if before else "\n".join(new)
+    return (
+        "\n".join(difflib.unified_diff(old, new, "approved", "now", lineterm="", n=1))
+        if before
+        else "\n".join(new)
+    )
 
 
 def _lines(tool: ToolDefinition) -> list[str]:
     schema = json.dumps(tool.schema, indent=1, ensure_ascii=True)
-    return [*tool.description.encode("unicode_escape").decode().replace("\\n", "\n").splitlines(), *schema.splitlines()]
+    return [
+        *tool.description.encode("unicode_escape").decode().replace("\\n", "\n").splitlines(),
+        *schema.splitlines(),
+    ]

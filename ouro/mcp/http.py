@@ -9,7 +9,12 @@ from urllib.parse import parse_qs, parse_qsl, urlencode, urlsplit
 
 import httpx2
 from mcp.client.auth import OAuthClientProvider
-from mcp.shared.auth import AuthorizationCodeResult, OAuthClientInformationFull, OAuthClientMetadata, OAuthToken
+from mcp.shared.auth import (
+    AuthorizationCodeResult,
+    OAuthClientInformationFull,
+    OAuthClientMetadata,
+    OAuthToken,
+)
 from pydantic import AnyUrl, BaseModel
 
 from ouro.mcp.tokens import Tokens
@@ -49,12 +54,16 @@ def http_client(
             if response.headers.get("content-encoding", "identity") != "identity":
                 raise httpx2.DecodingError("the answer is compressed, which was not asked for")
             response.stream = _Limited(response.stream)
-        if response.is_error and response.status_code != httpx2.codes.METHOD_NOT_ALLOWED:  # no stream, by the protocol
+        if (
+            response.is_error and response.status_code != httpx2.codes.METHOD_NOT_ALLOWED
+        ):  # no stream, by the protocol
             path, method = response.url.path, response.request.method
             log(f"{method} {path} was answered by {response.status_code} {response.reason_phrase}")
 
     headers = {**(headers or {}), "Accept-Encoding": "identity"}  # 32 MB of gzip may be 32 GB
-    return httpx2.AsyncClient(headers=headers, timeout=timeout, auth=auth, event_hooks={"response": [look_at]})
+    return httpx2.AsyncClient(
+        headers=headers, timeout=timeout, auth=auth, event_hooks={"response": [look_at]}
+    )
 
 
 class _Limited(httpx2.AsyncByteStream):
@@ -92,7 +101,9 @@ async def login_provider(
     registered = None
     if client["id"]:
         registered = OAuthClientInformationFull(
-            client_id=client["id"], client_secret=client["secret"] or None, token_endpoint_auth_method=method
+            client_id=client["id"],
+            client_secret=client["secret"] or None,
+            token_endpoint_auth_method=method,
         )
     storage = _Storage(tokens, registered, hidden)
     if not is_interactive and await storage.get_tokens() is None:
@@ -102,14 +113,18 @@ async def login_provider(
         await redirect.start()
 
     async def refuse(url: str) -> None:
-        await asyncio.to_thread(tokens.save, "scope", parse_qs(urlsplit(url).query).get("scope", [""])[0])
+        await asyncio.to_thread(
+            tokens.save, "scope", parse_qs(urlsplit(url).query).get("scope", [""])[0]
+        )
         on_refused()
         raise LoginNeeded("The login has expired, or lacks rights.")
 
     return OAuthClientProvider(
         url,
         OAuthClientMetadata(
-            client_name="ouro", redirect_uris=[AnyUrl(redirect.uri)], token_endpoint_auth_method=method
+            client_name="ouro",
+            redirect_uris=[AnyUrl(redirect.uri)],
+            token_endpoint_auth_method=method,
         ),
         storage,
         redirect.show if is_interactive else refuse,
@@ -123,7 +138,9 @@ class _Redirect:
     def __init__(self, emit: Callable[[JsonObject], None], scope: str) -> None:
         self._emit = emit
         self._scope = scope
-        self._result: asyncio.Future[AuthorizationCodeResult] = asyncio.get_running_loop().create_future()
+        self._result: asyncio.Future[AuthorizationCodeResult] = (
+            asyncio.get_running_loop().create_future()
+        )
         self._server: asyncio.Server | None = None
         self.uri = "http://127.0.0.1/callback"
 
@@ -153,7 +170,9 @@ class _Redirect:
             parts = urlsplit(line[1] if len(line) > 1 else "")
             query = {name: values[0] for name, values in parse_qs(parts.query).items()}
             is_ours = parts.path == "/callback" and ("code" in query or "error" in query)
-            text = (DONE if "code" in query else "The login was refused.") if is_ours else "Not found."
+            text = (
+                (DONE if "code" in query else "The login was refused.") if is_ours else "Not found."
+            )
             status = "200 OK" if is_ours else "404 Not Found"
             writer.write(
                 f"HTTP/1.1 {status}\r\nContent-Type: text/plain\r\nContent-Length: {len(text)}\r\n"
@@ -163,10 +182,14 @@ class _Redirect:
             if is_ours and not self._result.done():
                 if "code" in query:
                     self._result.set_result(
-                        AuthorizationCodeResult(code=query["code"], state=query.get("state"), iss=query.get("iss"))
+                        AuthorizationCodeResult(
+                            code=query["code"], state=query.get("state"), iss=query.get("iss")
+                        )
                     )
                 else:
-                    self._result.set_exception(LoginNeeded(f"The login was refused: {query['error'][:200]}"))
+                    self._result.set_exception(
+                        LoginNeeded(f"The login was refused: {query['error'][:200]}")
+                    )
         finally:
             writer.close()
 
@@ -179,7 +202,9 @@ class _Storage:
         hidden: stored values to ignore until they are replaced: `tokens`, `client`.
     """
 
-    def __init__(self, tokens: Tokens, registered: OAuthClientInformationFull | None, hidden: set[str]) -> None:
+    def __init__(
+        self, tokens: Tokens, registered: OAuthClientInformationFull | None, hidden: set[str]
+    ) -> None:
         self._tokens = tokens
         self._registered = registered
         self._hidden = hidden
@@ -194,14 +219,20 @@ class _Storage:
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
         found = await self._load("client")
-        return self._registered or (OAuthClientInformationFull.model_validate(found) if found else None)
+        return self._registered or (
+            OAuthClientInformationFull.model_validate(found) if found else None
+        )
 
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
         await self._save("client", client_info)
 
     async def _load(self, name: str) -> Any:
-        return None if name in self._hidden else (await asyncio.to_thread(self._tokens.load)).get(name)
+        return (
+            None if name in self._hidden else (await asyncio.to_thread(self._tokens.load)).get(name)
+        )
 
     async def _save(self, name: str, value: BaseModel) -> None:
-        await asyncio.to_thread(self._tokens.save, name, value.model_dump(mode="json", exclude_none=True))
+        await asyncio.to_thread(
+            self._tokens.save, name, value.model_dump(mode="json", exclude_none=True)
+        )
         self._hidden.discard(name)

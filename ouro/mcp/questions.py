@@ -25,12 +25,20 @@ async def answer_elicitation(server: str, about: JsonObject, ask: AskUser) -> Js
     intro = f"The MCP server {server} asks: {message}"
     if about.get("mode") == "url":
         url = one_line(str(about.get("url", "")), 1_000)
-        question = Question(f"{intro}\nIt wants you to open an address in your browser. Do you?", _YES_NO, details=url)
+        question = Question(
+            f"{intro}\nIt wants you to open an address in your browser. Do you?",
+            _YES_NO,
+            details=url,
+        )
         return {"action": "accept" if await ask(question) == ("yes",) else "decline"}
     schema = dictionary(about.get("requestedSchema"))
     fields = dict(list(dictionary(schema.get("properties")).items())[:MAX_FIELDS])
     if not fields:
-        return {"action": "accept", "content": {}} if await ask(Question(intro, _YES_NO)) == ("yes",) else _DECLINED
+        return (
+            {"action": "accept", "content": {}}
+            if await ask(Question(intro, _YES_NO)) == ("yes",)
+            else _DECLINED
+        )
     required = schema.get("required")
     content: dict[str, Any] = {}
     for name, field in fields.items():
@@ -49,11 +57,19 @@ _DECLINED: JsonObject = {"action": "decline"}
 async def _ask_field(intro: str, name: str, field: JsonObject, ask: AskUser) -> Any:
     """Ask for one field until the answer is valid; without an answer returns its default, or None."""
     kind = field.get("type", "string")
-    label = one_line(f"{field.get('title') or name}: {field.get('description', '')}".rstrip(": "), 300)
-    choices = _choices(field) or _choices(dictionary(field.get("items"))) or (_YES_NO if kind == "boolean" else ())
+    label = one_line(
+        f"{field.get('title') or name}: {field.get('description', '')}".rstrip(": "), 300
+    )
+    choices = (
+        _choices(field)
+        or _choices(dictionary(field.get("items")))
+        or (_YES_NO if kind == "boolean" else ())
+    )
     problem = ""
     while True:
-        answers = await ask(Question(f"{intro}\n{problem}{label}", choices, several=kind == "array"))
+        answers = await ask(
+            Question(f"{intro}\n{problem}{label}", choices, several=kind == "array")
+        )
         if not answers:
             return field.get("default")
         try:
@@ -65,7 +81,11 @@ async def _ask_field(intro: str, name: str, field: JsonObject, ask: AskUser) -> 
 def _choices(field: JsonObject) -> tuple[str, ...]:
     options = dictionaries(field.get("oneOf")) or dictionaries(field.get("anyOf"))
     listed = field.get("enum")
-    found = listed if isinstance(listed, list) and listed else [option.get("const") for option in options]
+    found = (
+        listed
+        if isinstance(listed, list) and listed
+        else [option.get("const") for option in options]
+    )
     return tuple(str(value) for value in found if value is not None)
 
 
@@ -97,7 +117,10 @@ def parse_prompt_arguments(prompt: ServerPrompt, typed: str) -> dict[str, str]:
         words = typed.split()
     names = [argument.name for argument in prompt.arguments]
     values = {
-        name: value for word in words for name, is_named, value in [word.partition("=")] if is_named and name in names
+        name: value
+        for word in words
+        for name, is_named, value in [word.partition("=")]
+        if is_named and name in names
     }
     free = [word for word in words if word.partition("=")[0] not in values]
     open_names = [name for name in names if name not in values]

@@ -17,7 +17,13 @@ import msgspec
 from ouro.errors import OuroError, ToolError
 from ouro.events import Level
 from ouro.mcp.configuration import Registry, approval_key, expand_variables, server_environment
-from ouro.mcp.definition import ServerListing, ToolDefinition, find_changed_tools, load_approved, save_approved
+from ouro.mcp.definition import (
+    ServerListing,
+    ToolDefinition,
+    find_changed_tools,
+    load_approved,
+    save_approved,
+)
 from ouro.messages import Image
 from ouro.settings import McpServerSettings
 from ouro.utils.log import log
@@ -33,7 +39,8 @@ LOGIN_SECONDS = 300
 MAX_STARTING = 3
 """Servers that start at the same time: more would slow down the first request."""
 START_DELAY = 0.5
-"""Seconds before the servers start, so that they do not slow down the first request of a session."""
+"""Seconds before the servers start, so that they do not slow down the first request of a session.
+"""
 PING_SECONDS = 5.0
 State = Literal["off", "waiting", "starting", "ready", "failed", "login"]
 
@@ -86,7 +93,9 @@ class _Worker:
         return self._process
 
     async def events(self, name: str, request: JsonObject) -> AsyncGenerator[JsonObject, None]:
-        """The events that the worker sends for a request. Raises WorkerStopped, and ServerFailed or a subclass."""
+        """The events that the worker sends for a request. Raises WorkerStopped, and ServerFailed or
+        a subclass.
+        """
         async with aclosing(self.process.ask(name, request)) as lines:
             async for line in lines:
                 if error := line.get("error"):
@@ -113,7 +122,9 @@ class _Worker:
 class McpServer:
     """One server: its settings, its state, what it offers, and the calls to it."""
 
-    def __init__(self, name: str, settings: McpServerSettings, host: Host, worker: _Worker, off: set[str]) -> None:
+    def __init__(
+        self, name: str, settings: McpServerSettings, host: Host, worker: _Worker, off: set[str]
+    ) -> None:
         """`off`: the servers and tools that are switched off: `github`, `github.delete_repo`."""
         self.name = name
         self.settings = settings
@@ -155,18 +166,24 @@ class McpServer:
     @property
     def known_tools(self) -> tuple[ToolDefinition, ...]:
         """The tools that it offers; before it is connected, the approved tools."""
-        return self.tools or tuple(tool for tool in (self.approved or {}).values() if self.offers(tool.name))
+        return self.tools or tuple(
+            tool for tool in (self.approved or {}).values() if self.offers(tool.name)
+        )
 
     def unapproved(self) -> tuple[ToolDefinition, ...]:
         """Tools that the server has added or changed since they were approved."""
         return find_changed_tools(self.approved or {}, self.tools)
 
     def approve(self, tools: Sequence[ToolDefinition]) -> None:
-        """Approve these definitions. Raises OSError if they could not be saved: they hold for this session."""
+        """Approve these definitions. Raises OSError if they could not be saved: they hold for this
+        session.
+        """
         self.approved = {**(self.approved or {}), **{tool.name: tool for tool in tools}}
         save_approved(self._key, tools)
 
-    async def call(self, tool: str, arguments: JsonObject, report: Callable[[str], None]) -> McpResult:
+    async def call(
+        self, tool: str, arguments: JsonObject, report: Callable[[str], None]
+    ) -> McpResult:
         """Call a tool. Cancelling it cancels the call in the server.
 
         Raises:
@@ -184,7 +201,8 @@ class McpServer:
         return await self._ask("prompt", {"name": name, "arguments": dict(arguments)})
 
     async def ready(self) -> None:
-        """Wait until it is connected. A server that waits for its start is started, a failed one up to 3 times.
+        """Wait until it is connected. A server that waits for its start is started, a failed one up
+        to 3 times.
 
         Raises:
             ToolError: it is off, or cannot be reached.
@@ -217,13 +235,18 @@ class McpServer:
             self.start()
 
     async def login(self, on_address: Callable[[str], None]) -> None:
-        """Log in with OAuth; `on_address` receives the address for the browser. The server is connected afterwards.
+        """Log in with OAuth; `on_address` receives the address for the browser. The server is
+        connected afterwards.
 
         Raises:
             ServerFailed: it does not want a login, or the login failed.
         """
         await self.stop()
-        request = {**await asyncio.to_thread(self._open_request), "login": True, "timeout": LOGIN_SECONDS}
+        request = {
+            **await asyncio.to_thread(self._open_request),
+            "login": True,
+            "timeout": LOGIN_SECONDS,
+        }
         try:
             async with aclosing(self._worker.events("open", request)) as events:
                 async for event in events:
@@ -234,7 +257,9 @@ class McpServer:
                     else:
                         self._on_event(event)
         except ServerFailed as error:
-            raise type(error)(f"The login to {self.name} failed: {self._describe(error)}") from error
+            raise type(error)(
+                f"The login to {self.name} failed: {self._describe(error)}"
+            ) from error
         self.start()  # uses the tokens, as in any session
         await self.has_started.wait()
 
@@ -281,19 +306,24 @@ class McpServer:
         self.state, self.listing, self.problem = "ready", listing, ""
         if is_first and listing.left_out:
             what = one_line("; ".join(listing.left_out), 400)
-            self._host.notify(f"MCP server {self.name}: not used, because it is not valid: {what}", "warning")
+            self._host.notify(
+                f"MCP server {self.name}: not used, because it is not valid: {what}", "warning"
+            )
         if self.approved is None:
             with suppress(OSError):
                 self.approve(self.tools)
         elif changed := [tool.name for tool in self.unapproved()]:
             names = one_line(", ".join(changed), 200)
             self._host.notify(
-                f"MCP server {self.name} has added or changed {plural(len(changed), 'tool')} since you approved its "
-                f"tools: {names}. They are not used before you approve them: /mcp approve {self.name}",
+                f"MCP server {self.name} has added or changed {plural(len(changed), 'tool')} since"
+                f" you approved its tools: {names}. They are not used before you approve them: /mcp"
+                f" approve {self.name}",
                 "warning",
             )
         for name in (tool.name for tool in self.tools if is_first and tool.problem):
-            self.log.append(f"tool {one_line(name, 80)}: not used in requests, its schema is not valid")
+            self.log.append(
+                f"tool {one_line(name, 80)}: not used in requests, its schema is not valid"
+            )
         self.has_started.set()
 
     def _on_event(self, event: JsonObject) -> None:
@@ -329,10 +359,14 @@ class McpServer:
         if isinstance(error, WorkerStopped) and self.group:
             send_signal(self.group, signal.SIGKILL, group=True)  # the worker can no longer end it
         if self.state == "login":
-            self._host.notify(f"MCP server {self.name} needs a login: ouro mcp login {self.name}", "info")
+            self._host.notify(
+                f"MCP server {self.name} needs a login: ouro mcp login {self.name}", "info"
+            )
         else:
             what = "" if was_ready else " did not start"
-            self._host.notify(f"MCP server {self.name}{what}: {self.problem} (/mcp log {self.name})", "warning")
+            self._host.notify(
+                f"MCP server {self.name}{what}: {self.problem} (/mcp log {self.name})", "warning"
+            )
 
     def _describe(self, error: OuroError) -> str:
         """Why it cannot be reached: its address, the error, and the last line of its log."""
@@ -353,14 +387,18 @@ class McpServer:
             await self.ready()
             return await self._ask_once(name, request, report)
 
-    async def _ask_once(self, name: str, request: JsonObject, report: Callable[[str], None]) -> McpResult:
+    async def _ask_once(
+        self, name: str, request: JsonObject, report: Callable[[str], None]
+    ) -> McpResult:
         limit = self.settings.timeout_seconds
         event: JsonObject = {}
         try:
             async with asyncio.timeout(limit) as clock:
                 self._clocks.add(clock)
                 try:
-                    async with aclosing(self._worker.events(name, {"server": self.name, **request})) as events:
+                    async with aclosing(
+                        self._worker.events(name, {"server": self.name, **request})
+                    ) as events:
                         async for event in events:
                             if "progress" in event:
                                 report(one_line(event["progress"], 300))
@@ -369,7 +407,9 @@ class McpServer:
                     self._clocks.discard(clock)
         except TimeoutError as error:
             await self._worker.end_if_hung()
-            raise ServerFailed(f"{self.name} did not answer for {limit} s; the call was cancelled.") from error
+            raise ServerFailed(
+                f"{self.name} did not answer for {limit} s; the call was cancelled."
+            ) from error
         return _parse_result(event.get("result", {}))
 
 
@@ -384,12 +424,15 @@ class McpServers:
         self.off = set(registry.off)
         self.worker = _Worker()
         self.servers = {
-            name: McpServer(name, settings, host, self.worker, self.off) for name, settings in registry.servers.items()
+            name: McpServer(name, settings, host, self.worker, self.off)
+            for name, settings in registry.servers.items()
         }
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """Start all servers that are on, after a delay; a server that is needed earlier is started at that time."""
+        """Start all servers that are on, after a delay; a server that is needed earlier is started
+        at that time.
+        """
         self._timer = asyncio.get_running_loop().call_later(START_DELAY, self._start_waiting)
 
     async def switch(self, name: str, *, on: bool) -> None:
@@ -399,7 +442,9 @@ class McpServers:
             await server.switch(on=on)
 
     async def ready(self, name: str) -> McpServer:
-        """The server with this name, connected. Raises ToolError as `McpServer.ready`, and if there is none."""
+        """The server with this name, connected. Raises ToolError as `McpServer.ready`, and if there
+        is none.
+        """
         server = self.servers.get(name)
         if server is None:
             known = ", ".join(self.servers) or "none"
@@ -434,5 +479,7 @@ def _parse_result(result: JsonObject) -> McpResult:
     images = []
     for image in result.get("images", ()):
         with suppress(ValueError):
-            images.append(Image(image["media_type"], base64.b64decode(image["data"], validate=True), "image"))
+            images.append(
+                Image(image["media_type"], base64.b64decode(image["data"], validate=True), "image")
+            )
     return McpResult(result.get("text", ""), tuple(images), bool(result.get("failed")))

@@ -1,4 +1,6 @@
-"""A stdio server as a child process: with its own process group, a limit for each line, and its stderr."""
+"""A stdio server as a child process: with its own process group, a limit for each line, and its
+stderr.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ from ouro.utils.runtime import send_signal
 from ouro.utils.worker import JsonObject
 
 MAX_LINE = 32 * 1024 * 1024
-"""Maximum bytes of a message. The transport of the SDK has no limit, and copies its buffer for each piece."""
+"""Maximum bytes of a message. The transport of the SDK has no limit, and copies its buffer for each
+piece.
+"""
 MAX_GARBAGE = 1_000
 """After so many lines on stdout that are not messages, the server is ended."""
 GRACE = 2.0
@@ -51,9 +55,13 @@ async def stdio_transport(
         ServerEnded: the command does not exist.
         OSError: it cannot be started.
     """
-    program = str(Path(cwd) / command[0]) if os.sep in command[0] else command[0]  # looked up as the child does
+    program = (
+        str(Path(cwd) / command[0]) if os.sep in command[0] else command[0]
+    )  # looked up as the child does
     if shutil.which(program, path=environment.get("PATH")) is None:
-        raise ServerEnded(f"The command {command[0]} was not found. Install it, or give its whole path.")
+        raise ServerEnded(
+            f"The command {command[0]} was not found. Install it, or give its whole path."
+        )
     process = await asyncio.create_subprocess_exec(
         *command,
         stdin=asyncio.subprocess.PIPE,
@@ -93,7 +101,10 @@ async def stdio_transport(
 
 
 async def _read(
-    process: asyncio.subprocess.Process, to_client: Any, on_log: Callable[[str], None], on_end: Callable[[str], None]
+    process: asyncio.subprocess.Process,
+    to_client: Any,
+    on_log: Callable[[str], None],
+    on_end: Callable[[str], None],
 ) -> None:
     assert process.stdout is not None
     garbage, reason = 0, ""
@@ -115,7 +126,11 @@ async def _read(
     except asyncio.IncompleteReadError:
         with suppress(TimeoutError):
             await asyncio.wait_for(process.wait(), GRACE)
-        reason = f"it ended with exit code {process.returncode}" if process.returncode is not None else "it ended"
+        reason = (
+            f"it ended with exit code {process.returncode}"
+            if process.returncode is not None
+            else "it ended"
+        )
     except asyncio.LimitOverrunError:
         reason = f"it sent a message of more than {MAX_LINE // 1024 // 1024} MB"
     except (anyio.ClosedResourceError, anyio.BrokenResourceError):

@@ -1,4 +1,6 @@
-"""Tokens: the OAuth tokens of one server, in the keyring of the system, else in a file that only the user can read."""
+"""Tokens: the OAuth tokens of one server, in the keyring of the system, else in a file that only
+the user can read.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +19,15 @@ SERVICE = "ouro-mcp"
 
 
 class Tokens:
-    """The tokens of the server at `url`: a token is sent only to the server that issued it. Every method blocks."""
+    """The tokens of the server at `url`: a token is sent only to the server that issued it. Every
+    method blocks.
+    """
 
     def __init__(self, url: str) -> None:
         self._key = url
-        self._path: Path = get_home() / "mcp" / "tokens" / f"{hashlib.sha256(url.encode()).hexdigest()[:24]}.json"
+        self._path: Path = (
+            get_home() / "mcp" / "tokens" / f"{hashlib.sha256(url.encode()).hexdigest()[:24]}.json"
+        )
 
     def load(self) -> dict[str, Any]:
         ring = _keyring()
@@ -42,7 +48,11 @@ class Tokens:
     def delete(self) -> bool:
         """Delete the tokens; returns whether there were any."""
         had = bool(self.load())
-        if had and (ring := _keyring()) is not None and ring.get_password(SERVICE, self._key) is not None:
+        if (
+            had
+            and (ring := _keyring()) is not None
+            and ring.get_password(SERVICE, self._key) is not None
+        ):
             ring.delete_password(SERVICE, self._key)
         self._path.unlink(missing_ok=True)
         return had

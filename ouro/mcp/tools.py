@@ -1,8 +1,9 @@
-"""The tools of MCP servers for the model: those in the request, and three tools that give access to all others.
+"""The tools of MCP servers for the model: those in the request, and three tools that give access to
+all others.
 
-The list of tools must stay the same for a whole session, so that providers cache it. So a request has the tools whose
-definitions were approved earlier and fit the budget, and `tool_search`, `mcp_call` and `mcp_read`, even if servers
-start, stop or change meanwhile.
+The list of tools must stay the same for a whole session, so that providers cache it. So a request
+has the tools whose definitions were approved earlier and fit the budget, and `tool_search`,
+`mcp_call` and `mcp_read`, even if servers start, stop or change meanwhile.
 """
 
 from __future__ import annotations
@@ -92,7 +93,9 @@ class McpTool(Tool[McpArguments]):
             claims = {"read-only": found.read_only, "destructive": found.destructive}
             hints = [word for word, is_so in claims.items() if is_so]
             claim = f" (the server says: {', '.join(hints)})" if hints else ""
-            lines.append(f"{self._server.name} describes {self._tool}{claim}:\n{escaped(found.text)}")
+            lines.append(
+                f"{self._server.name} describes {self._tool}{claim}:\n{escaped(found.text)}"
+            )
         return Display(self.title(args), Plain(cut("\n\n".join(lines), MAX_PREVIEW)))
 
     async def run(self, args: McpArguments, ctx: ToolContext) -> ToolResult:
@@ -100,7 +103,9 @@ class McpTool(Tool[McpArguments]):
         await server.ready()
         definition = _find_definition(server, self._tool)
         if definition in server.unapproved() and not await ask_approval(server, definition, ctx):
-            raise ToolError(f"{server.name} has changed {self._tool} since the user approved it. Do not use it.")
+            raise ToolError(
+                f"{server.name} has changed {self._tool} since the user approved it. Do not use it."
+            )
         return await self._outputs.result(await server.call(self._tool, args.values, ctx.report))
 
 
@@ -124,14 +129,22 @@ class Outputs(msgspec.Struct, frozen=True):
                 images.append((await asyncio.to_thread(make_image, image.name, image.data))[0])
         if left_out := len(result.images) - len(images):
             text += f"\n[{plural(left_out, 'image')} could not be read]"
-        summary = one_line(result.text, 80) or plural(len(images), "image") if result.text or images else "no output"
+        summary = (
+            one_line(result.text, 80) or plural(len(images), "image")
+            if result.text or images
+            else "no output"
+        )
         display = Display(summary, Plain(text) if text else None)
         return ToolResult(text or "(no text)", display, result.failed, tuple(images))
 
 
 class McpCallArgs(msgspec.Struct, frozen=True):
-    tool: Annotated[str, msgspec.Meta(min_length=3, description="`server.tool`, as tool_search names it.")]
-    arguments: Annotated[dict[str, Any], msgspec.Meta(description="As the schema of the tool says.")] = {}
+    tool: Annotated[
+        str, msgspec.Meta(min_length=3, description="`server.tool`, as tool_search names it.")
+    ]
+    arguments: Annotated[
+        dict[str, Any], msgspec.Meta(description="As the schema of the tool says.")
+    ] = {}
 
 
 class McpCall(Tool[McpCallArgs]):
@@ -156,7 +169,10 @@ class McpCall(Tool[McpCallArgs]):
         server = self._servers.servers.get(name)
         if server is None or not tool:
             known = ", ".join(self._servers.servers)
-            raise ToolError(f"There is no MCP tool `{args.tool}`. Find tools with tool_search. The servers: {known}.")
+            raise ToolError(
+                f"There is no MCP tool `{args.tool}`. Find tools with tool_search. The servers:"
+                f" {known}."
+            )
         if server.state == "ready":
             _find_definition(server, tool)
         spec = ToolDefinition(tool, "", {}).spec(name)
@@ -180,7 +196,10 @@ def _find_definition(server: McpServer, tool: str) -> ToolDefinition:
 
 
 class ToolSearchArgs(msgspec.Struct, frozen=True):
-    query: Annotated[str, msgspec.Meta(min_length=1, description="What the tool should do, or the name of a server.")]
+    query: Annotated[
+        str,
+        msgspec.Meta(min_length=1, description="What the tool should do, or the name of a server."),
+    ]
     max_results: Annotated[int, msgspec.Meta(ge=1, le=20)] = 5
 
 
@@ -195,8 +214,8 @@ class ToolSearch(Tool[ToolSearchArgs]):
         self._servers = servers
         names = ", ".join(name for name, server in servers.servers.items() if server.state != "off")
         self._description = (
-            "Find tools of MCP servers that are not in your list of tools, with their schemas. Call them by mcp_call."
-            f"\n\nThe servers: {names}."
+            "Find tools of MCP servers that are not in your list of tools, with their schemas."
+            f" Call them by mcp_call.\n\nThe servers: {names}."
         )
 
     def spec(self) -> ToolSpec:
@@ -206,31 +225,58 @@ class ToolSearch(Tool[ToolSearchArgs]):
         return f'tools "{one_line(args.query, 80)}"'
 
     async def run(self, args: ToolSearchArgs, ctx: ToolContext) -> ToolResult:
-        starting = [server.name for server in self._servers.servers.values() if server.state in ("waiting", "starting")]
+        starting = [
+            server.name
+            for server in self._servers.servers.values()
+            if server.state in ("waiting", "starting")
+        ]
         if starting:
             ctx.report(f"waiting for {', '.join(starting)} …")
             await self._servers.settle()
-        ranked = [tool for _score, tool in sorted(self._score_tools(args.query), key=lambda pair: -pair[0])]
-        hits = [await self._describe_approved(server, tool, ctx) for server, tool in ranked[: args.max_results]]
-        texts = [*filter(None, hits)]
-        more = [f"{server.name}.{one_line(tool.name, 80)}" for server, tool in ranked[args.max_results :]]
-        if more:
-            texts.append(f"Others that fit: {', '.join(more[:MAX_NAMES])}{' …' if len(more) > MAX_NAMES else ''}")
-        texts += [
-            f"{server.name}: {server.problem}" for server in self._servers.servers.values() if server.state == "failed"
+        ranked = [
+            tool
+            for _score, tool in sorted(self._score_tools(args.query), key=lambda pair: -pair[0])
         ]
-        about = {server.name: server.listing.instructions for server, _tool in ranked[: args.max_results]}
+        hits = [
+            await self._describe_approved(server, tool, ctx)
+            for server, tool in ranked[: args.max_results]
+        ]
+        texts = [*filter(None, hits)]
+        more = [
+            f"{server.name}.{one_line(tool.name, 80)}"
+            for server, tool in ranked[args.max_results :]
+        ]
+        if more:
+            texts.append(
+                "Others that fit:"
+                f" {', '.join(more[:MAX_NAMES])}{' …' if len(more) > MAX_NAMES else ''}"
+            )
         texts += [
-            f"{name} says about its tools, as data:\n{cut(text, MAX_PREVIEW)}" for name, text in about.items() if text
+            f"{server.name}: {server.problem}"
+            for server in self._servers.servers.values()
+            if server.state == "failed"
+        ]
+        about = {
+            server.name: server.listing.instructions for server, _tool in ranked[: args.max_results]
+        }
+        texts += [
+            f"{name} says about its tools, as data:\n{cut(text, MAX_PREVIEW)}"
+            for name, text in about.items()
+            if text
         ]
         if not ranked:
             texts.insert(0, "No tool fits. Try other words, or the name of a server.")
         found = min(len(ranked), args.max_results)
         shown = "\n".join(f"{server.name}.{tool.name}" for server, tool in ranked[:found])
-        return ToolResult(clean("\n\n".join(texts)), Display(f"{plural(found, 'tool')} found", Plain(clean(shown))))
+        return ToolResult(
+            clean("\n\n".join(texts)),
+            Display(f"{plural(found, 'tool')} found", Plain(clean(shown))),
+        )
 
     def _score_tools(self, query: str) -> Iterator[tuple[float, tuple[McpServer, ToolDefinition]]]:
-        """Score each usable tool by the words of the query: in its name they count five times as much."""
+        """Score each usable tool by the words of the query: in its name they count five times as
+        much.
+        """
         wanted = set(_WORD.findall(query.lower()))
         for server in self._servers.servers.values():
             if server.state != "ready":
@@ -241,10 +287,14 @@ class ToolSearch(Tool[ToolSearchArgs]):
                 if score and not server.is_off(tool.name):
                     yield score, (server, tool)
 
-    async def _describe_approved(self, server: McpServer, tool: ToolDefinition, ctx: ToolContext) -> str:
+    async def _describe_approved(
+        self, server: McpServer, tool: ToolDefinition, ctx: ToolContext
+    ) -> str:
         """Describe the tool for the model; ask the user first if its definition is not approved."""
         if tool in server.unapproved() and not await ask_approval(server, tool, ctx):
-            return f"{server.name}.{one_line(tool.name, 80)}: not approved by the user; do not use it."
+            return (
+                f"{server.name}.{one_line(tool.name, 80)}: not approved by the user; do not use it."
+            )
         schema = json.dumps(tool.schema, ensure_ascii=False)
         return f"{server.name}.{tool.name}\n{tool.text}\narguments: {cut(schema, MAX_SHOWN // 5)}"
 
@@ -282,16 +332,20 @@ class McpRead(Tool[McpReadArgs]):
         server = await self._servers.ready(args.server)
         if not args.uri:
             lines = [f"{item.uri}  {one_line(item.name, 80)}" for item in server.listing.resources]
-            return await self._outputs.result(McpResult("\n".join(lines) or "It offers no resources."))
+            return await self._outputs.result(
+                McpResult("\n".join(lines) or "It offers no resources.")
+            )
         return await self._outputs.result(await server.read(args.uri))
 
 
 async def ask_approval(server: McpServer, tool: ToolDefinition, ctx: ToolContext) -> bool:
-    """Ask the user about a definition that the server has added or changed (E1); approve it if they agree."""
+    """Ask the user about a definition that the server has added or changed (E1); approve it if they
+    agree.
+    """
     before = (server.approved or {}).get(tool.name)
     question = Question(
-        f"The MCP server {server.name} has {'changed' if before else 'added'} {one_line(tool.name, 60)} since you "
-        "approved its tools. Use it as it is now?",
+        f"The MCP server {server.name} has {'changed' if before else 'added'}"
+        f" {one_line(tool.name, 60)} since you approved its tools. Use it as it is now?",
         ("yes", "no"),
         details=f"```diff\n{cut(describe_change(before, tool), MAX_PREVIEW)}\n```",
     )
@@ -309,7 +363,11 @@ def mcp_tools(servers: McpServers, outputs: Outputs, budget: int) -> tuple[AnyTo
     """
     if all(server.state == "off" for server in servers.servers.values()):
         return ()
-    found: list[AnyTool] = [ToolSearch(servers), McpCall(servers, outputs), McpRead(servers, outputs)]
+    found: list[AnyTool] = [
+        ToolSearch(servers),
+        McpCall(servers, outputs),
+        McpRead(servers, outputs),
+    ]
     names = {tool.name for tool in found}
     for name, server in servers.servers.items():
         specs = [
@@ -343,9 +401,13 @@ def resource_names(servers: McpServers) -> list[str]:
 
 
 async def read_named_resources(servers: McpServers, text: str) -> str:
-    """The content of the resources that a message names, for the model; and a line for each unreadable one."""
+    """The content of the resources that a message names, for the model; and a line for each
+    unreadable one.
+    """
     named = dict.fromkeys(
-        (name, uri.rstrip(_SENTENCE_ENDS)) for name, uri in _NAMED.findall(text) if name in servers.servers
+        (name, uri.rstrip(_SENTENCE_ENDS))
+        for name, uri in _NAMED.findall(text)
+        if name in servers.servers
     )
     texts = []
     for name, uri in list(named)[:MAX_ATTACHED]:

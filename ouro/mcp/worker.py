@@ -1,7 +1,8 @@
 """The MCP SDK in a separate process (`utils/worker.py`), for all servers of a session.
 
-`open` sends the events of a server until it is cancelled, which disconnects: `ready` with its lists, `log`, `ask`
-(answered by `answer`), `login`. `call`, `read` and `prompt` need an open server. `ping` ends at once.
+`open` sends the events of a server until it is cancelled, which disconnects: `ready` with its
+lists, `log`, `ask` (answered by `answer`), `login`. `call`, `read` and `prompt` need an open
+server. `ping` ends at once.
 """
 
 from __future__ import annotations
@@ -17,12 +18,16 @@ from ouro.utils.worker import Handler, JsonObject, run_worker
 _DUMP = re.compile(r": \d+ validation errors? for union\[JSONRPC.*", re.DOTALL)
 """pydantic's error for an answer that is not an MCP message: a paragraph for each field."""
 NICE = 10
-"""A lower priority for the worker (from the import of the SDK on) and its servers: the first request is urgent."""
+"""A lower priority for the worker (from the import of the SDK on) and its servers: the first
+request is urgent.
+"""
 
 
 def main() -> None:
     os.nice(NICE)
-    logging.getLogger().addHandler(logging.NullHandler())  # the SDK logs each bad message with its traceback
+    logging.getLogger().addHandler(
+        logging.NullHandler()
+    )  # the SDK logs each bad message with its traceback
     run_worker(_load, _error_fields, _on_end)
 
 
@@ -62,7 +67,9 @@ def _error_fields(error: BaseException) -> dict[str, Any]:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     kind = type(error).__name__
-    text = describe_connection_error(error) if isinstance(error, httpx2.NetworkError) else str(error)
+    text = (
+        describe_connection_error(error) if isinstance(error, httpx2.NetworkError) else str(error)
+    )
     message = text or {"TimeoutError": "It did not answer in time."}.get(kind, kind)
     message = _DUMP.sub(": the answer is not a message of MCP.", message)
     return {"kind": kind, "message": message[:2_000]}

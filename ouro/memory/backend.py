@@ -15,12 +15,16 @@ from ouro.messages import Message, Usage
 FORMAT = 1
 """The version of the session files that this ouro writes."""
 CompactionTrigger = Literal["auto", "manual", "window"]
-"""`auto`: the share of the window was reached. `manual`: the user asked. `window`: the provider reported a full one."""
+"""`auto`: the share of the window was reached. `manual`: the user asked. `window`: the provider
+reported a full one.
+"""
 RewindScope = Literal["conversation", "files", "memory"]
 
 
 class Undoable(msgspec.Struct, frozen=True):
-    """What turns did outside of the transcript, and how a rewind undoes it; or the same for the undo of a rewind."""
+    """What turns did outside of the transcript, and how a rewind undoes it; or the same for the
+    undo of a rewind.
+    """
 
     what: str
     """A description in a few words: `2 changes`."""
@@ -38,7 +42,9 @@ class SessionHeader(msgspec.Struct, frozen=True):
     memory: Mapping[str, str] = msgspec.field(default_factory=dict)
     """Scope -> the commit of long-term memory at the start of the session."""
     origin: Mapping[str, str] = msgspec.field(default_factory=dict)
-    """For an imported session: `from` (the program), its `id` and `file` there, `branch`; otherwise empty."""
+    """For an imported session: `from` (the program), its `id` and `file` there, `branch`; otherwise
+    empty.
+    """
 
 
 class MessageRecord(msgspec.Struct, frozen=True):
@@ -66,7 +72,9 @@ class ModeRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     at: str
 
 
-class CompactionRecord(msgspec.Struct, frozen=True, omit_defaults=True, rename={"number": "compaction"}):
+class CompactionRecord(
+    msgspec.Struct, frozen=True, omit_defaults=True, rename={"number": "compaction"}
+):
     """After this record a summary is sent instead of the messages it covers.
 
     It is a checkpoint: earlier records are read only for kept messages and for scrolling.
@@ -130,7 +138,8 @@ class PinRecord(msgspec.Struct, frozen=True, omit_defaults=True, rename={"messag
 class DropRecord(msgspec.Struct, frozen=True, omit_defaults=True, rename={"number": "drop"}):
     """The user took items out of what is sent, or restored them. The session keeps them.
 
-    An item is the number of a message, `12:mem_3f6c1e` (a note sent with message 12), or `call:ID` (a tool output).
+    An item is the number of a message, `12:mem_3f6c1e` (a note sent with message 12), or `call:ID`
+    (a tool output).
     """
 
     number: int
@@ -152,7 +161,9 @@ class RecalledItem(msgspec.Struct, frozen=True):
     tokens: int = 0
 
 
-class RecalledRecord(msgspec.Struct, frozen=True, omit_defaults=True, rename={"message": "recalled"}):
+class RecalledRecord(
+    msgspec.Struct, frozen=True, omit_defaults=True, rename={"message": "recalled"}
+):
     """The receipt of recall: what was considered for the message of that number."""
 
     message: int
@@ -172,7 +183,9 @@ class CostRecord(msgspec.Struct, frozen=True, omit_defaults=True, rename={"purpo
     usage: Usage
 
 
-class CapturedRecord(msgspec.Struct, frozen=True, omit_defaults=True, rename={"message": "captured"}):
+class CapturedRecord(
+    msgspec.Struct, frozen=True, omit_defaults=True, rename={"message": "captured"}
+):
     """Capture has read the session up to the message of that number."""
 
     message: int
@@ -205,7 +218,9 @@ ChangeRecord = (
 Record = MessageRecord | ChangeRecord
 NumberedRecord = MessageRecord | CompactionRecord | DropRecord
 """The records to which a rewind can go."""
-CHANGES: Mapping[str, type[ChangeRecord]] = {kind.__struct_encode_fields__[0]: kind for kind in get_args(ChangeRecord)}
+CHANGES: Mapping[str, type[ChangeRecord]] = {
+    kind.__struct_encode_fields__[0]: kind for kind in get_args(ChangeRecord)
+}
 """The record types by their first key in the file."""
 Reach = Literal["screen", "context", "whole"]
 """The part of a session to read: the end for the screen, what is sent to a model, or everything."""
@@ -250,7 +265,9 @@ class SessionInfo(msgspec.Struct, frozen=True):
 
     @property
     def is_copied_by_hand(self) -> bool:
-        """Whether its file has the id of another session. Such a copy is identified by the name of its folder."""
+        """Whether its file has the id of another session. Such a copy is identified by the name of
+        its folder.
+        """
         return self.id == self.folder
 
     @property
@@ -279,13 +296,15 @@ class LoadedSession(msgspec.Struct, frozen=True):
 class WholeSession(msgspec.Struct, frozen=True):
     header: SessionHeader
     records: Callable[[], Iterator[Record]]
-    """Every record, oldest first, with rewound and compacted ones. Can be called repeatedly; blocks on the disk."""
+    """Every record, oldest first, with rewound and compacted ones. Can be called repeatedly; blocks
+    on the disk.
+    """
 
 
 class MemoryStore(ABC):
-    """Stores sessions. A session is open, and this store its only writer, from `create_session` or `load_session` to
-    `close_session`. A failed write raises SaveFailed (SessionLost if the file is no longer the same file), an unknown
-    id SessionNotFound.
+    """Stores sessions. A session is open, and this store its only writer, from `create_session` or
+    `load_session` to `close_session`. A failed write raises SaveFailed (SessionLost if the file is
+    no longer the same file), an unknown id SessionNotFound.
     """
 
     is_on_disk = True
@@ -296,22 +315,30 @@ class MemoryStore(ABC):
 
     @abstractmethod
     async def save_message(self, session_id: str, record: MessageRecord) -> None:
-        """Append a message. It is on disk when this returns. What was saved before stays, even if this raises."""
+        """Append a message. It is on disk when this returns. What was saved before stays, even if
+        this raises.
+        """
 
     @abstractmethod
     async def save_memory(self, session_id: str, record: ChangeRecord) -> None:
-        """Append a record that is not a message (a compaction, a title, a rewind …), in the same way."""
+        """Append a record that is not a message (a compaction, a title, a rewind …), in the same
+        way.
+        """
 
     @abstractmethod
     async def write_again(self, header: SessionHeader, records: Sequence[Record]) -> str:
-        """Write an open session again after a save raised SessionLost. `records`: the saved records that are in memory.
+        """Write an open session again after a save raised SessionLost. `records`: the saved records
+        that are in memory.
 
         Returns a notice: what happened, and where the other file was moved.
         """
 
     @abstractmethod
-    async def load_session(self, session_id: str, *, read_only: bool = False, reach: Reach = "whole") -> LoadedSession:
-        """Load the session of this full id, at least as far back as `reach`, and open it unless `read_only`.
+    async def load_session(
+        self, session_id: str, *, read_only: bool = False, reach: Reach = "whole"
+    ) -> LoadedSession:
+        """Load the session of this full id, at least as far back as `reach`, and open it unless
+        `read_only`.
 
         Raises:
             SessionInUse: another process, or another session of this one, has it open.
@@ -319,8 +346,12 @@ class MemoryStore(ABC):
         """
 
     @abstractmethod
-    async def list_sessions(self, project: str | None = None, progress: Progress | None = None) -> list[SessionInfo]:
-        """All sessions, or those of one project folder; last used first. `progress` is called during a long read."""
+    async def list_sessions(
+        self, project: str | None = None, progress: Progress | None = None
+    ) -> list[SessionInfo]:
+        """All sessions, or those of one project folder; last used first. `progress` is called
+        during a long read.
+        """
 
     @abstractmethod
     async def delete_session(self, session_id: str) -> None:
@@ -339,7 +370,9 @@ class MemoryStore(ABC):
         """Create a session from these records, or nothing; it is not open afterwards."""
 
     @abstractmethod
-    async def fork_session(self, source_id: str, number: int | None, header: SessionHeader, title: str = "") -> None:
+    async def fork_session(
+        self, source_id: str, number: int | None, header: SessionHeader, title: str = ""
+    ) -> None:
         """Create a copy of a session, which may be open; the copy is not open afterwards.
 
         Args:
@@ -349,11 +382,19 @@ class MemoryStore(ABC):
 
     @abstractmethod
     async def read_whole(self, session_id: str) -> WholeSession:
-        """A session from its first record to its last, without opening it. Unreadable records are skipped."""
+        """A session from its first record to its last, without opening it. Unreadable records are
+        skipped.
+        """
 
-    async def load_before(self, session_id: str, place: int, count: int) -> tuple[tuple[Record, ...], int]:  # noqa: ARG002
-        """The `count` messages of the transcript before `place`, the markers between them, and the position of the
-        first (0: nothing precedes it); none in a store that always loads a whole session. Raises SessionDamaged.
+    async def load_before(
+        self,
+        session_id: str,  # noqa: ARG002
+        place: int,  # noqa: ARG002
+        count: int,  # noqa: ARG002
+    ) -> tuple[tuple[Record, ...], int]:
+        """The `count` messages of the transcript before `place`, the markers between them, and the
+        position of the first (0: nothing precedes it); none in a store that always loads a whole
+        session. Raises SessionDamaged.
         """
         return (), 0
 
@@ -391,6 +432,8 @@ class MemoryStore(ABC):
 
 
 def timestamp(not_before: str = "") -> str:
-    """The current UTC time in milliseconds; never before `not_before`, even if the clock was set back."""
+    """The current UTC time in milliseconds; never before `not_before`, even if the clock was set
+    back.
+    """
     now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     return max(now, not_before)

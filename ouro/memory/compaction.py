@@ -42,7 +42,9 @@ class CompactionPlan(msgspec.Struct, frozen=True):
     """The entries that stay unchanged."""
 
     def lost(self, sent: Sequence[Message]) -> tuple[int, ...]:
-        """The messages that should stay word for word but are not in `sent`: the check after a compaction."""
+        """The messages that should stay word for word but are not in `sent`: the check after a
+        compaction.
+        """
         covered = [entry for entry in self.covered if entry.number in self.kept]
         return tuple(entry.number for entry in covered if strip_message(entry.message) not in sent)
 
@@ -84,7 +86,8 @@ def plan_compaction(
 
 def is_own_words(message: Message) -> bool:
     return message.role == "user" and any(
-        isinstance(part, Image) or (isinstance(part, Text) and part.text.strip()) for part in message.parts
+        isinstance(part, Image) or (isinstance(part, Text) and part.text.strip())
+        for part in message.parts
     )
 
 
@@ -95,7 +98,9 @@ def quote_messages(entries: Iterable[MessageRecord]) -> str:
         text = entry.message.text
         if (left_out := len(text) - head - tail) > 0:
             text = f"{text[:head]}\n[… {left_out:,} characters are left out …]\n{text[-tail:]}"
-        quotes.append(f"Message {entry.number}:\n" + "\n".join(f"> {line}" for line in text.splitlines()))
+        quotes.append(
+            f"Message {entry.number}:\n" + "\n".join(f"> {line}" for line in text.splitlines())
+        )
     return "\n\n".join(quotes)
 
 
@@ -106,7 +111,9 @@ def parse_files(summary: str) -> list[str]:
 
 
 def format_files(lines: Iterable[str]) -> str:
-    """The newest of these lines without duplicates, as a section of a summary; empty if there are none."""
+    """The newest of these lines without duplicates, as a section of a summary; empty if there are
+    none.
+    """
     newest = list(dict.fromkeys(reversed(list(lines))))[:MAX_FILES]
     return "\n".join([FILES, *reversed(newest)]) if newest else ""
 
@@ -116,14 +123,24 @@ def format_pictures(plan: CompactionPlan) -> str:
     lines: list[str] = []
     for entry in plan.covered:
         if entry.number not in plan.kept:
-            in_replies = (image for reply in entry.message.parts_of(ToolReply) for image in reply.images)
+            in_replies = (
+                image for reply in entry.message.parts_of(ToolReply) for image in reply.images
+            )
             images = (*entry.message.parts_of(Image), *in_replies)
-            lines += [f"- {image.name or image.media_type}, message {entry.number}" for image in images]
+            lines += [
+                f"- {image.name or image.media_type}, message {entry.number}" for image in images
+            ]
     more = [f"- and {len(lines) - MAX_FILES} more"] if len(lines) > MAX_FILES else []
-    return "\n".join(["## Pictures that are not sent any more", *lines[:MAX_FILES], *more]) if lines else ""
+    return (
+        "\n".join(["## Pictures that are not sent any more", *lines[:MAX_FILES], *more])
+        if lines
+        else ""
+    )
 
 
-def scale_tokens(before: int, sent: Sequence[Message], will_be_sent: Sequence[Message], constant: int) -> int:
+def scale_tokens(
+    before: int, sent: Sequence[Message], will_be_sent: Sequence[Message], constant: int
+) -> int:
     """Tokens of the next request after a change: `before`, scaled by the ratio of the estimates.
 
     `constant` is the estimate of what goes with every request: the system prompt and the tools.
@@ -164,7 +181,9 @@ def _starts(sent: Sequence[MessageRecord]) -> Iterator[int]:
 def _choose_kept(
     covered: Sequence[MessageRecord], pins: Collection[int], room: int
 ) -> tuple[tuple[int, ...], tuple[MessageRecord, ...]]:
-    """The messages to keep word for word while they fit: the first, pinned ones, then user messages, newest first."""
+    """The messages to keep word for word while they fit: the first, pinned ones, then user
+    messages, newest first.
+    """
     own = [entry for entry in covered if is_own_words(entry.message)]
     pinned = [entry for entry in covered if entry.number in pins]
     kept: list[int] = []
@@ -251,10 +270,14 @@ def cut_summary(text: str, longest: int) -> str:
 
 
 def split_messages(messages: Sequence[Message], characters: int) -> list[str]:
-    """Messages as lines of JSON, in parts of so many characters. With over MAX_STEPS parts the middle is left out."""
+    """Messages as lines of JSON, in parts of so many characters. With over MAX_STEPS parts the
+    middle is left out.
+    """
     pieces: list[str] = []
     for line in _lines(messages):
-        for piece in (line[start : start + characters] for start in range(0, len(line), characters)):
+        for piece in (
+            line[start : start + characters] for start in range(0, len(line), characters)
+        ):
             if pieces and len(pieces[-1]) + len(piece) < characters:
                 pieces[-1] += f"\n{piece}"
             else:
@@ -266,10 +289,14 @@ def split_messages(messages: Sequence[Message], characters: int) -> list[str]:
     return pieces
 
 
-def ask_for_part(part: str, number: int, count: int, summary: str, focus: str, words: int) -> list[Message]:
+def ask_for_part(
+    part: str, number: int, count: int, summary: str, focus: str, words: int
+) -> list[Message]:
     mark = f"=== {os.urandom(8).hex()} ==="  # no author of text in the session could know it
     before = f"Continue this summary of the earlier parts:\n\n{summary}\n" if summary else ""
-    text = MATERIAL.format(ask=_ask(focus, words), number=number, count=count, before=before, mark=mark, part=part)
+    text = MATERIAL.format(
+        ask=_ask(focus, words), number=number, count=count, before=before, mark=mark, part=part
+    )
     return [system(STEP), Message("user", (Context(text),))]
 
 
@@ -278,7 +305,9 @@ def word_limit(tokens: int) -> int:
 
 
 def part_limit(tokens: int) -> int:
-    """The characters of a part that leaves room in a window of `tokens` for the request, the summary and the answer."""
+    """The characters of a part that leaves room in a window of `tokens` for the request, the
+    summary and the answer.
+    """
     return max(2_000, int(tokens * CHARACTERS_A_TOKEN * 0.4))
 
 
@@ -294,8 +323,13 @@ def _lines(messages: Sequence[Message]) -> Iterator[str]:
             if text := "\n\n".join(part.text for part in message.parts if isinstance(part, kind)):
                 shown[name] = text
         if message.tool_calls:
-            calls = ((call.name, json.dumps(dict(call.arguments), ensure_ascii=False)) for call in message.tool_calls)
-            shown["calls"] = [{"tool": name, "arguments": _cut(arguments)} for name, arguments in calls]
+            calls = (
+                (call.name, json.dumps(dict(call.arguments), ensure_ascii=False))
+                for call in message.tool_calls
+            )
+            shown["calls"] = [
+                {"tool": name, "arguments": _cut(arguments)} for name, arguments in calls
+            ]
         if replies := message.parts_of(ToolReply):
             shown["outputs"] = [{"of": reply.name, "text": _cut(reply.text)} for reply in replies]
         if images := message.parts_of(Image):

@@ -58,14 +58,20 @@ class DictMemoryStore(MemoryStore):
             raise SaveFailed(f"Session {header.id} exists already.")
         self._sessions[header.id] = _StoredSession(header, list(records))
 
-    async def fork_session(self, source_id: str, number: int | None, header: SessionHeader, title: str = "") -> None:
+    async def fork_session(
+        self, source_id: str, number: int | None, header: SessionHeader, title: str = ""
+    ) -> None:
         copied = self._find(source_id).records
         if number is not None:
-            numbers = [record.number if isinstance(record, NumberedRecord) else 0 for record in copied]
+            numbers = [
+                record.number if isinstance(record, NumberedRecord) else 0 for record in copied
+            ]
             if number and number not in numbers:
                 raise SessionNotFound(f"Session `{source_id[:8]}` has no message {number}.")
             copied = copied[: numbers.index(number) + 1 if number else 0]
-        last = max((record.number for record in copied if isinstance(record, MessageRecord)), default=0)
+        last = max(
+            (record.number for record in copied if isinstance(record, MessageRecord)), default=0
+        )
         now = timestamp()
         titles = [TitleRecord(title, now)] if title else []
         await self.import_session(header, (*copied, ForkRecord(source_id, last, now), *titles))
@@ -80,7 +86,13 @@ class DictMemoryStore(MemoryStore):
         self._sessions[header.id].records[:] = records
         return ""
 
-    async def load_session(self, session_id: str, *, read_only: bool = False, reach: Reach = "whole") -> LoadedSession:  # noqa: ARG002
+    async def load_session(
+        self,
+        session_id: str,
+        *,
+        read_only: bool = False,
+        reach: Reach = "whole",  # noqa: ARG002
+    ) -> LoadedSession:
         session = self._find(session_id)
         if not read_only:
             _refuse_if_open(session)
@@ -91,8 +103,16 @@ class DictMemoryStore(MemoryStore):
         session = self._find(session_id)
         return WholeSession(session.header, lambda: iter(session.records))
 
-    async def list_sessions(self, project: str | None = None, progress: Progress | None = None) -> list[SessionInfo]:  # noqa: ARG002
-        return [info for info in self._listed(deleted=False) if project is None or info.project == project]
+    async def list_sessions(
+        self,
+        project: str | None = None,
+        progress: Progress | None = None,  # noqa: ARG002
+    ) -> list[SessionInfo]:
+        return [
+            info
+            for info in self._listed(deleted=False)
+            if project is None or info.project == project
+        ]
 
     async def get_session_stats(self, session_id: str) -> SessionInfo:
         return _info(self._find(session_id))
@@ -140,13 +160,21 @@ class DictMemoryStore(MemoryStore):
         return session
 
     def _listed(self, *, deleted: bool) -> list[SessionInfo]:
-        found = [_info(session) for session in self._sessions.values() if session.is_deleted == deleted]
-        return sorted((info for info in found if info.messages), key=lambda info: info.updated_at, reverse=True)
+        found = [
+            _info(session) for session in self._sessions.values() if session.is_deleted == deleted
+        ]
+        return sorted(
+            (info for info in found if info.messages),
+            key=lambda info: info.updated_at,
+            reverse=True,
+        )
 
 
 def _refuse_if_open(session: _StoredSession) -> None:
     if session.is_open:
-        raise SessionInUse("This session is already open in this ouro.", "Continue there, or close it first.")
+        raise SessionInUse(
+            "This session is already open in this ouro.", "Continue there, or close it first."
+        )
 
 
 def _info(session: _StoredSession) -> SessionInfo:

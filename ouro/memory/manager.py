@@ -65,7 +65,9 @@ class MemoryManager:
         self.notices: tuple[str, ...] = loaded.notices if loaded else ()
         self.read_only = loaded.read_only if loaded else False
         self.is_private = False
-        """Whether long-term memory is off: no memory may be made from messages that are added from now on."""
+        """Whether long-term memory is off: no memory may be made from messages that are added from
+        now on.
+        """
         self.transcript = Transcript()
         self.transcript.last_at = header.created_at
         self.constant = 0
@@ -78,7 +80,8 @@ class MemoryManager:
         self._is_created = loaded is not None
         """The session is in the store; else it is created there with its first message."""
         self._unsaved: deque[Record] = deque()
-        """What is not on disk yet, oldest first; what could not be saved stays for the next save."""
+        """What is not on disk yet, oldest first; what could not be saved stays for the next save.
+        """
         self._only_here: list[Record] = []
         """All that was added to a read-only session: it is never on disk."""
         self._one_save = asyncio.Lock()
@@ -102,7 +105,9 @@ class MemoryManager:
         on_notice: Callable[[str], None] = lambda _notice: None,
         session_id: str = "",
     ) -> MemoryManager:
-        """A new session. Nothing is written before the first message. `commits`: of long-term memory, by scope."""
+        """A new session. Nothing is written before the first message. `commits`: of long-term
+        memory, by scope.
+        """
         return cls(store, _new_header(project, model, commits, session_id), on_notice=on_notice)
 
     @classmethod
@@ -117,7 +122,8 @@ class MemoryManager:
         keeps_memory: bool = False,
         on_notice: Callable[[str], None] = lambda _notice: None,
     ) -> MemoryManager:
-        """Resume the session of this full id. A copy made by hand is opened as a fork. Raises SessionError.
+        """Resume the session of this full id. A copy made by hand is opened as a fork. Raises
+        SessionError.
 
         Args:
             read_only: the session may be open elsewhere; nothing is saved.
@@ -167,7 +173,9 @@ class MemoryManager:
 
     @property
     def tokens(self) -> int:
-        """Tokens of the next request: the provider's last figure, plus an estimate of newer messages."""
+        """Tokens of the next request: the provider's last figure, plus an estimate of newer
+        messages.
+        """
         return self.transcript.count_tokens(self.constant)
 
     @property
@@ -180,14 +188,19 @@ class MemoryManager:
 
     def messages(self) -> tuple[Message, ...]:
         """The messages in memory, without older messages that a compaction keeps."""
-        return tuple([entry.message for entry in self.transcript.entries])  # a list: a generator takes twice the time
+        return tuple(
+            [entry.message for entry in self.transcript.entries]
+        )  # a list: a generator takes twice the time
 
     def context(self) -> list[Message]:
-        """The messages to send to the model, always valid for a provider; a summary replaces compacted messages."""
+        """The messages to send to the model, always valid for a provider; a summary replaces
+        compacted messages.
+        """
         return self._sendable(self.transcript.sent())
 
     async def add(self, message: Message) -> None:
-        """Append a message. It is on disk when this returns; a cancelled caller does not stop the save.
+        """Append a message. It is on disk when this returns; a cancelled caller does not stop the
+        save.
 
         Raises SaveFailed if it is not on disk: it is saved with the next message.
         """
@@ -198,7 +211,8 @@ class MemoryManager:
         await self._save()
 
     async def record(self, change: ChangeRecord) -> None:
-        """Append a record that is not a message (a compaction, a rewind, a title …). Raises as `add`.
+        """Append a record that is not a message (a compaction, a rewind, a title …). Raises as
+        `add`.
 
         A rewind that is not on disk when this returns changes nothing, and is not saved later.
         """
@@ -225,15 +239,19 @@ class MemoryManager:
         is_known = self.transcript.is_loaded(change.to)
         await asyncio.shield(self._begin(save_and_take))
         if not is_known or self.pager.is_gapped or not self.transcript.is_complete:
-            # The file of a read-only session does not say where it was rewound to: all of it is read.
+            # The file of a read-only session does not say where it was rewound to: all of it is
+            # read.
             self.pager.load_context(self._fold_again, "whole" if self.read_only else "context")
             await self.pager.finish_loading()
 
     def note(self, change: ChangeRecord) -> None:
-        """Append a record that is not a message. It is saved in the background, at the latest with the next message."""
+        """Append a record that is not a message. It is saved in the background, at the latest with
+        the next message.
+        """
         self._take(change)
         if not self.pager.is_loading:
-            # Before the first message there is no file yet: earlier costs are counted outside of the sessions.
+            # Before the first message there is no file yet: earlier costs are counted outside of
+            # the sessions.
             self._begin(self._write if self._has_messages() else self._count_costs)
 
     def note_cost(self, purpose: str, model: str, usage: Usage | None) -> None:
@@ -277,7 +295,9 @@ class MemoryManager:
             if self._unsaved and self._has_messages():
                 await self._save()
         finally:
-            await asyncio.gather(*self._saves, return_exceptions=True)  # each save logs its own failure
+            await asyncio.gather(
+                *self._saves, return_exceptions=True
+            )  # each save logs its own failure
             await self._store.close_session(self.session_id)
 
     def _notify(self, text: str) -> None:
@@ -292,7 +312,9 @@ class MemoryManager:
         transcript, at = self.transcript, self.now()
         records: list[Record] = []
         for item in (*transcript.kept_entries, *transcript.shown_items()):
-            is_left_out = isinstance(item, MessageRecord) and (not item.at or item.number in numbers)
+            is_left_out = isinstance(item, MessageRecord) and (
+                not item.at or item.number in numbers
+            )
             if not (isinstance(item, RewindRecord) or is_left_out or id(item) in unsaved):
                 records.append(item)
         records += (PinRecord(number, at) for number in sorted(transcript.pins))
@@ -314,11 +336,15 @@ class MemoryManager:
             self._only_here.append(record)
 
     async def _save(self) -> None:
-        """Save the queue, even if the caller is cancelled. Raises SaveFailed; unsaved records stay in the queue."""
+        """Save the queue, even if the caller is cancelled. Raises SaveFailed; unsaved records stay
+        in the queue.
+        """
         await asyncio.shield(self._begin(self._write))
 
     def _has_messages(self) -> bool:
-        return self._is_created or any(isinstance(record, MessageRecord) for record in self._unsaved)
+        return self._is_created or any(
+            isinstance(record, MessageRecord) for record in self._unsaved
+        )
 
     def _begin(self, write: Callable[[], Awaitable[None]]) -> asyncio.Task[None]:
         async def locked() -> None:
@@ -387,4 +413,6 @@ class MemoryManager:
 def _new_header(
     project: str, model: str, commits: Mapping[str, str] | None = None, session_id: str = ""
 ) -> SessionHeader:
-    return SessionHeader(session_id or str(uuid.uuid4()), project, model, timestamp(), memory=commits or {})
+    return SessionHeader(
+        session_id or str(uuid.uuid4()), project, model, timestamp(), memory=commits or {}
+    )

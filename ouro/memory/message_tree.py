@@ -41,7 +41,9 @@ class CurrentBranch(msgspec.Struct, frozen=True):
     last_prompt: int
 
     def followed_by(self, entry: MessageRecord) -> CurrentBranch:
-        """Add a message. The value is not computed again: in a long session that took 2 ms for each tool call."""
+        """Add a message. The value is not computed again: in a long session that took 2 ms for each
+        tool call.
+        """
         turns, last = self.turns, self.last_prompt
         if begins_turn(entry.message):
             turns, last = turns + 1, entry.number
@@ -65,7 +67,9 @@ class MessageTree:
         self._before_next = 0 if is_whole else _UNKNOWN
         """With an empty branch, the number before the next item. That item may not be loaded."""
         self.unloaded: set[int] = set()
-        """The numbers that a rewind named while they were not loaded: no other item may get one of them."""
+        """The numbers that a rewind named while they were not loaded: no other item may get one of
+        them.
+        """
 
     @property
     def current(self) -> CurrentBranch:
@@ -77,10 +81,16 @@ class MessageTree:
                 if isinstance(item, CompactionRecord):
                     dropped.update(f"{OUTPUT}{call}" for call in item.dropped)
                 elif isinstance(item, DropRecord):
-                    dropped = dropped.difference(item.items) if item.restored else dropped.union(item.items)
+                    dropped = (
+                        dropped.difference(item.items)
+                        if item.restored
+                        else dropped.union(item.items)
+                    )
             prompts = [entry.number for entry in entries if begins_turn(entry.message)]
             last_prompt = prompts[-1] if prompts else 0
-            self._current = CurrentBranch(entries, compactions, frozenset(dropped), len(prompts), last_prompt)
+            self._current = CurrentBranch(
+                entries, compactions, frozenset(dropped), len(prompts), last_prompt
+            )
         return self._current
 
     @property
@@ -128,7 +138,9 @@ class MessageTree:
 
     def prepend_items(self, items: Sequence[NumberedRecord], *, is_whole: bool) -> None:
         before = 0 if is_whole else _UNKNOWN
-        first = next((number for number, node in self._nodes.items() if node.before == _UNKNOWN), None)
+        first = next(
+            (number for number, node in self._nodes.items() if node.before == _UNKNOWN), None
+        )
         for item in items:
             self._nodes[item.number] = _Node(item, before)
             before = item.number
@@ -155,11 +167,22 @@ class MessageTree:
         self._nodes = kept
 
     def insert_answers(self, answers: Mapping[int, MessageRecord]) -> None:
-        """Insert tool results that are in no record after the messages of these numbers, with the same numbers."""
-        self._put([value for item in self.items for value in (item, answers.get(item.number)) if value is not None])
+        """Insert tool results that are in no record after the messages of these numbers, with the
+        same numbers.
+        """
+        self._put(
+            [
+                value
+                for item in self.items
+                for value in (item, answers.get(item.number))
+                if value is not None
+            ]
+        )
 
     def go_to(self, number: int) -> None:
-        """Continue after that number, on any branch (0: from the start); if it is not loaded, the branch is empty."""
+        """Continue after that number, on any branch (0: from the start); if it is not loaded, the
+        branch is empty.
+        """
         path, since = self._path(number, self._places)
         self._before_next = since
         if since > 0 and since not in self._nodes:
@@ -174,16 +197,22 @@ class MessageTree:
             self.items.append(item)
 
     def nearest(self, number: int) -> int:
-        """That number; if it is missing, the next lower one (0: the start), unless that is not loaded."""
+        """That number; if it is missing, the next lower one (0: the start), unless that is not
+        loaded.
+        """
         if number == 0 or number in self._nodes:
             return number
         befores = {node.before for node in self._nodes.values()} or {self._before_next}
         is_rooted = befores <= self._nodes.keys() | {0}
-        return max((item for item in self._nodes if item < number), default=0 if is_rooted else number)
+        return max(
+            (item for item in self._nodes if item < number), default=0 if is_rooted else number
+        )
 
     def entries_to(self, number: int) -> tuple[MessageRecord, ...]:
         """The loaded messages that `go_to` that number restores, oldest first."""
-        return tuple(item for item in self._path(number, self._places)[0] if isinstance(item, MessageRecord))
+        return tuple(
+            item for item in self._path(number, self._places)[0] if isinstance(item, MessageRecord)
+        )
 
     @property
     def branches(self) -> tuple[TranscriptBranch, ...]:
@@ -195,7 +224,10 @@ class MessageTree:
             path, since = self._path(number, current)
             if entries := tuple(item for item in path if isinstance(item, MessageRecord)):
                 found.append((current.get(since, -1), TranscriptBranch(max(since, 0), entries)))
-        return tuple(branch for _, branch in sorted(found, key=lambda item: (item[0], item[1].entries[0].number)))
+        return tuple(
+            branch
+            for _, branch in sorted(found, key=lambda item: (item[0], item[1].entries[0].number))
+        )
 
     def _put(self, items: list[NumberedRecord]) -> None:
         self.items = items
@@ -203,7 +235,9 @@ class MessageTree:
         self._places = {item.number: place for place, item in enumerate(items)}
 
     def _path(self, number: int, until: Collection[int]) -> tuple[list[NumberedRecord], int]:
-        """The items up to that number, oldest first, and the number before them: 0, or the first number in `until`."""
+        """The items up to that number, oldest first, and the number before them: 0, or the first
+        number in `until`.
+        """
         path: list[NumberedRecord] = []
         while number in self._nodes and number not in until:
             node = self._nodes[number]

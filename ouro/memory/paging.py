@@ -25,15 +25,21 @@ class TranscriptPager(msgspec.Struct, eq=False):
     transcript: Callable[[], Transcript]
     notify: Callable[[str], None]
     is_gapped: bool = False
-    """Whether messages of long branches are not loaded: after a rewind the session has to be read again."""
+    """Whether messages of long branches are not loaded: after a rewind the session has to be read
+    again.
+    """
     _place: int = 0
     _shown_from: int = 0
-    """The number of the first shown message, which may no longer be in memory; 0: everything is shown."""
+    """The number of the first shown message, which may no longer be in memory; 0: everything is
+    shown.
+    """
     _loading: asyncio.Task[str] | None = None
 
     @property
     def is_loading(self) -> bool:
-        """Whether a part of the messages to send is not in memory yet: `finish_loading` waits for it."""
+        """Whether a part of the messages to send is not in memory yet: `finish_loading` waits for
+        it.
+        """
         return self._loading is not None
 
     @property
@@ -42,13 +48,17 @@ class TranscriptPager(msgspec.Struct, eq=False):
 
     @property
     def has_hidden(self) -> bool:
-        return self._shown_from != 0 and (self.has_earlier or self._first_shown(self.transcript().shown_items()) > 0)
+        return self._shown_from != 0 and (
+            self.has_earlier or self._first_shown(self.transcript().shown_items()) > 0
+        )
 
     def set_place(self, loaded: LoadedSession) -> None:
         self._place, self.is_gapped = loaded.place, loaded.is_gapped
 
     def shown(self) -> tuple[ShownItem, ...]:
-        """The items that a new screen shows: the end of the transcript, and what `show_more` added, if in memory."""
+        """The items that a new screen shows: the end of the transcript, and what `show_more` added,
+        if in memory.
+        """
         transcript = self.transcript()
         items = transcript.shown_items()
         shown = items[self._first_shown(items) :]
@@ -82,7 +92,9 @@ class TranscriptPager(msgspec.Struct, eq=False):
         return tuple(items[begin:end])
 
     async def load_earlier(self, count: int) -> tuple[MessageRecord, ...]:
-        """Load the `count` messages before those in memory; fewer at the start. Raises SessionError."""
+        """Load the `count` messages before those in memory; fewer at the start. Raises
+        SessionError.
+        """
         await self.finish_loading()
         while self.has_earlier:
             place = self._place
@@ -93,20 +105,28 @@ class TranscriptPager(msgspec.Struct, eq=False):
         return ()
 
     def release(self) -> None:
-        """Remove messages from memory that are neither sent nor near the end. `show_more` reads them again."""
+        """Remove messages from memory that are neither sent nor near the end. `show_more` reads
+        them again.
+        """
         if self.is_loading:
             return
         transcript = self.transcript()
         first = transcript.first_needed(MIN_SHOWN)
         place = self.store.place_of(self.session_id, first.number) if first is not None else None
-        if first is not None and place is not None:  # without a position it is not on disk, or its offset is unknown
+        if (
+            first is not None and place is not None
+        ):  # without a position it is not on disk, or its offset is unknown
             transcript.release_before(first)
             self._place = place
 
     def hide_before(self, number: int) -> bool:
-        """Let the screen drop what precedes that message, if memory has dropped it too. Returns whether it may."""
+        """Let the screen drop what precedes that message, if memory has dropped it too. Returns
+        whether it may.
+        """
         items = self.transcript().shown_items()
-        is_in_memory = any(isinstance(item, MessageRecord) and item.number == self._shown_from for item in items)
+        is_in_memory = any(
+            isinstance(item, MessageRecord) and item.number == self._shown_from for item in items
+        )
         if is_in_memory or (self._shown_from == 0 and not self.has_earlier):
             return False
         self._shown_from = number
@@ -126,7 +146,9 @@ class TranscriptPager(msgspec.Struct, eq=False):
         self._loading = asyncio.create_task(self._load(take, reach))
 
     async def finish_loading(self) -> None:
-        """Wait until everything that is sent is in memory. A screen needs less, so a resume does not wait for this."""
+        """Wait until everything that is sent is in memory. A screen needs less, so a resume does
+        not wait for this.
+        """
         if self._loading is None:
             return
         notice = await asyncio.shield(self._loading)
@@ -135,7 +157,9 @@ class TranscriptPager(msgspec.Struct, eq=False):
             self.notify(notice)
 
     def _first_shown(self, items: Sequence[ShownItem]) -> int:
-        entries = ((place, item) for place, item in enumerate(items) if isinstance(item, MessageRecord))
+        entries = (
+            (place, item) for place, item in enumerate(items) if isinstance(item, MessageRecord)
+        )
         return next((place for place, entry in entries if entry.number == self._shown_from), 0)
 
     async def _load(self, take: Callable[[LoadedSession], None], reach: Reach) -> str:

@@ -1,4 +1,6 @@
-"""The fields of records in plain data, and their checks: a record is not lost because of one wrong value."""
+"""The fields of records in plain data, and their checks: a record is not lost because of one wrong
+value.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,9 @@ class CallFields(msgspec.Struct, omit_defaults=True):
 
 
 class BodyFields(msgspec.Struct, omit_defaults=True):
-    """The body below a result's summary; without `text` it is the result's text, or its first `lines`."""
+    """The body below a result's summary; without `text` it is the result's text, or its first
+    `lines`.
+    """
 
     kind: Literal["plain", "command", "picture", "todos"]
     language: str = ""
@@ -49,7 +53,8 @@ class BodyFields(msgspec.Struct, omit_defaults=True):
     exit_code: int | None = None
     text: str | None = None
     file: str = ""
-    """The file with the text, below the session's folder, if the text is too long for the record."""
+    """The file with the text, below the session's folder, if the text is too long for the record.
+    """
     lines: int | None = None
     name: str = ""
     media_type: str = ""
@@ -90,11 +95,13 @@ class MessageFields(msgspec.Struct, omit_defaults=True):
     usage: Usage | None = None
 
 
-def read_fields(data: dict[str, Any], kind: type[S], numbers: Iterable[str]) -> tuple[S, tuple[str, ...]]:
+def read_fields(
+    data: dict[str, Any], kind: type[S], numbers: Iterable[str]
+) -> tuple[S, tuple[str, ...]]:
     """The fields of a record, and the names of those that were repaired.
 
-    An unreadable value is converted if its meaning is clear (`7` for a text, `12.0` for a count), otherwise it is
-    left out. Older versions wrote what a provider sent without a check.
+    An unreadable value is converted if its meaning is clear (`7` for a text, `12.0` for a count),
+    otherwise it is left out. Older versions wrote what a provider sent without a check.
 
     Args:
         kind: the class of the fields.
@@ -105,7 +112,10 @@ def read_fields(data: dict[str, Any], kind: type[S], numbers: Iterable[str]) -> 
     """
     first, repaired = "", dict[str, None]()
     for _ in range(_MAX_REPAIRS):
-        problem, path = "an impossible number", _find_impossible({name: data.get(name) for name in numbers})
+        problem, path = (
+            "an impossible number",
+            _find_impossible({name: data.get(name) for name in numbers}),
+        )
         if path is None:
             try:
                 return msgspec.convert(data, kind), tuple(repaired)
@@ -121,16 +131,27 @@ def read_fields(data: dict[str, Any], kind: type[S], numbers: Iterable[str]) -> 
 
 
 def _path_in(problem: str) -> Path:
-    """The path of a value that msgspec refuses; the path of its mapping if msgspec does not name the key (`...`)."""
+    """The path of a value that msgspec refuses; the path of its mapping if msgspec does not name
+    the key (`...`).
+    """
     found = _AT.search(problem)
     steps = _STEP.findall(found[1]) if found else []
-    return tuple(name or int(place) for name, place in takewhile(lambda step: step[1] != "...", steps))
+    return tuple(
+        name or int(place) for name, place in takewhile(lambda step: step[1] != "...", steps)
+    )
 
 
 def _find_impossible(value: Any, path: Path = ()) -> Path | None:
     if isinstance(value, dict | list):
         items = value.items() if isinstance(value, dict) else enumerate(value)
-        return next((found for key, item in items if (found := _find_impossible(item, (*path, key))) is not None), None)
+        return next(
+            (
+                found
+                for key, item in items
+                if (found := _find_impossible(item, (*path, key))) is not None
+            ),
+            None,
+        )
     if isinstance(value, int | float) and not 0 <= value < _MAX_NUMBER:  # NaN too
         return path
     return None

@@ -32,19 +32,27 @@ from ouro.safety import is_secret_name
 from ouro.utils.json_types import arguments_object
 
 BYTES_BACK = "bytes_back"
-"""In a compaction: the distance in bytes to each message that it keeps. A hint for the reader, by the store."""
+"""In a compaction: the distance in bytes to each message that it keeps. A hint for the reader, by
+the store.
+"""
 OUTPUTS = "outputs"
 """The folder, in that of a session, for its images and long outputs."""
 MAX_INLINE = 16 << 10
-"""An output of at most so many bytes is written into the record; a longer one is put in the outputs folder."""
+"""An output of at most so many bytes is written into the record; a longer one is put in the outputs
+folder.
+"""
 Mask = Callable[[str], str]
 Keep = Callable[[str, bytes], object]
-"""Stores the bytes of an image or of a long text under a name, the path relative to the session's folder."""
+"""Stores the bytes of an image or of a long text under a name, the path relative to the session's
+folder.
+"""
 Fetch = Callable[[str], bytes]
 """Returns the bytes of an image or output in the outputs folder; raises OSError."""
 
 _PARTS_IN_ORDER = (Context, Thinking, Text, Image, ToolCall, ToolReply)
-"""Parts in this order, with at most one text, are written by kind; otherwise each part names its kind."""
+"""Parts in this order, with at most one text, are written by kind; otherwise each part names its
+kind.
+"""
 _FIELDS = {"image": "images", "call": "tool_calls", "reply": "replies"}
 """Kind of a part -> its field in a message; for other kinds the field has the name of the kind."""
 
@@ -54,7 +62,8 @@ class ReadRecord(msgspec.Struct, frozen=True):
     unknown: tuple[str, ...]
     """The names of fields that this version of ouro does not know."""
     repaired: tuple[str, ...]
-    """The names of fields that were converted or left out in part, because they could not be read."""
+    """The names of fields that were converted or left out in part, because they could not be read.
+    """
 
 
 class UnknownRecordError(ValueError):
@@ -74,7 +83,9 @@ def header_from(data: Any) -> SessionHeader:
     if not isinstance(session, dict) or "format" not in session:
         raise BadRecordError("the first record is not a `session:` header")
     if not isinstance(session["format"], int):
-        raise BadRecordError(f"format {str(session['format'])[:20]!r} is unknown: was it written by a newer ouro?")
+        raise BadRecordError(
+            f"format {str(session['format'])[:20]!r} is unknown: was it written by a newer ouro?"
+        )
     return read_fields({"project": "", "model": "", **data, **session}, SessionHeader, ())[0]
 
 
@@ -102,7 +113,9 @@ def record_from(data: Any, fetch: Fetch) -> ReadRecord:
         change, repaired = read_fields({"at": "", **data}, kind, data.keys() - {BYTES_BACK})
         if isinstance(change, CompactionRecord) and change.covers[0] > change.covers[1]:
             raise BadRecordError("it covers an impossible range")
-        return ReadRecord(change, tuple(data.keys() - {*kind.__struct_encode_fields__, BYTES_BACK}), repaired)
+        return ReadRecord(
+            change, tuple(data.keys() - {*kind.__struct_encode_fields__, BYTES_BACK}), repaired
+        )
     if "message" in data or "role" in data:
         return _message(data, fetch)
     if "session" in data:
@@ -111,7 +124,9 @@ def record_from(data: Any, fetch: Fetch) -> ReadRecord:
 
 
 def bytes_back_in(data: Any) -> tuple[int, ...]:
-    """The distance in bytes from a compaction back to each message that it keeps; empty if that is not recorded."""
+    """The distance in bytes from a compaction back to each message that it keeps; empty if that is
+    not recorded.
+    """
     found = data.get(BYTES_BACK, ()) if isinstance(data, dict) else ()
     return tuple(item for item in found if isinstance(item, int)) if isinstance(found, list) else ()
 
@@ -143,7 +158,9 @@ def record_from_export(data: Any) -> Record:
     """The record that `record_to_export` made data from. Raises as `record_from`."""
     images: dict[str, bytes] = {}
     for item in _mappings(data):
-        if isinstance(encoded := item.get("data"), str) and isinstance(name := item.get("file"), str):
+        if isinstance(encoded := item.get("data"), str) and isinstance(
+            name := item.get("file"), str
+        ):
             with suppress(ValueError):  # the message then shows that the image is missing
                 images[name] = base64.b64decode(encoded, validate=True)
 
@@ -167,9 +184,14 @@ def _message(data: dict[str, Any], fetch: Fetch) -> ReadRecord:
     fields, repaired = read_fields(data, MessageFields, ("message", "usage"))
     found = list(_parts(fields, fetch))
     for part in fields.parts:  # each names its kind
-        named = {_FIELDS.get(kind, kind): value if kind == "text" else [value] for kind, value in part.items()}
+        named = {
+            _FIELDS.get(kind, kind): value if kind == "text" else [value]
+            for kind, value in part.items()
+        }
         try:
-            parts = list(_parts(read_fields({"role": fields.role, **named}, MessageFields, ())[0], fetch))
+            parts = list(
+                _parts(read_fields({"role": fields.role, **named}, MessageFields, ())[0], fetch)
+            )
         except BadRecordError:
             parts = []
         found += parts
@@ -177,9 +199,13 @@ def _message(data: dict[str, Any], fetch: Fetch) -> ReadRecord:
             repaired += ("parts",)
     if repaired and not found:
         raise BadRecordError(f"nothing in it can be read: `{repaired[0]}` is of a wrong type")
-    message = Message(fields.role, tuple(found), fields.usage, fields.model, fields.cut, fields.incomplete)
+    message = Message(
+        fields.role, tuple(found), fields.usage, fields.model, fields.cut, fields.incomplete
+    )
     record = MessageRecord(fields.message, fields.at, message, fields.private)
-    return ReadRecord(record, tuple(data.keys() - set(MessageFields.__struct_encode_fields__)), repaired)
+    return ReadRecord(
+        record, tuple(data.keys() - set(MessageFields.__struct_encode_fields__)), repaired
+    )
 
 
 def _parts(data: MessageFields, fetch: Fetch) -> Iterable[Part]:
@@ -253,7 +279,9 @@ class _Writer(msgspec.Struct, frozen=True):
     def message(self, record: MessageRecord) -> dict[str, Any]:
         message = record.message
         assert message.role != "system"  # ouro saves no system messages
-        fields = MessageFields(message.role, message.model, message.cut, message.incomplete, record.private)
+        fields = MessageFields(
+            message.role, message.model, message.cut, message.incomplete, record.private
+        )
         parts = [self._part(part) for part in message.parts]
         ranks = [_PARTS_IN_ORDER.index(type(part)) for part in message.parts]
         if ranks != sorted(ranks) or ranks.count(_PARTS_IN_ORDER.index(Text)) > 1:
@@ -266,9 +294,17 @@ class _Writer(msgspec.Struct, frozen=True):
                     getattr(fields, _FIELDS.get(kind, kind)).append(value)
         data = {"message": record.number, "at": record.at, **msgspec.to_builtins(fields)}
         if usage := message.usage:
-            counts = {"input": usage.input, "cached": usage.cached, "cache_written": usage.cache_written}
-            data["usage"] = {name: count for name, count in counts.items() if count or name == "input"}
-            data["usage"] |= {"output": usage.output} | ({} if usage.cost is None else {"cost": usage.cost})
+            counts = {
+                "input": usage.input,
+                "cached": usage.cached,
+                "cache_written": usage.cache_written,
+            }
+            data["usage"] = {
+                name: count for name, count in counts.items() if count or name == "input"
+            }
+            data["usage"] |= {"output": usage.output} | (
+                {} if usage.cost is None else {"cost": usage.cost}
+            )
         return data
 
     def _part(self, part: Part) -> tuple[str, Any]:
@@ -276,8 +312,8 @@ class _Writer(msgspec.Struct, frozen=True):
             case Text(text):
                 return "text", self.mask(text)
             case Context(text) if text.startswith("<environment>"):
-                # Each value is masked separately: after its name, a long folder with a digit looks like a secret, and
-                # the scanner would be loaded in each session in that folder.
+                # Each value is masked separately: after its name, a long folder with a digit looks
+                # like a secret, and the scanner would be loaded in each session in that folder.
                 return "context", "".join(map(self.mask, re.split(r"(: |\n)", text)))
             case Context(text):
                 return "context", self.mask(text)
@@ -292,7 +328,9 @@ class _Writer(msgspec.Struct, frozen=True):
 
     def _image(self, image: Image) -> ImageFields:
         ending = re.sub(r"[^a-z0-9]", "", image.media_type.rpartition("/")[2].lower())[:8] or "bin"
-        return ImageFields(self._stored(image.data, ending), image.media_type, self.mask(image.name))
+        return ImageFields(
+            self._stored(image.data, ending), image.media_type, self.mask(image.name)
+        )
 
     def _call(self, call: ToolCall) -> CallFields:
         malformed = self.mask(call.malformed)
@@ -300,17 +338,23 @@ class _Writer(msgspec.Struct, frozen=True):
             arguments = _mask_all(call.arguments, self.mask)
             if _is_writable(arguments):
                 return CallFields(call.id, call.name, arguments, malformed=malformed)
-            return CallFields(call.id, call.name, arguments_json=json.dumps(arguments), malformed=malformed)
+            return CallFields(
+                call.id, call.name, arguments_json=json.dumps(arguments), malformed=malformed
+            )
         except RecursionError:
             return CallFields(call.id, call.name, {}, malformed="[nested too deep to be kept]")
 
     def _reply(self, reply: ToolReply) -> ReplyFields:
         text = self.mask(reply.text)
         images = [self._image(image) for image in reply.images]
-        fields = ReplyFields(reply.call_id, reply.name, failed=reply.failed, images=images, **self._text_fields(text))
+        fields = ReplyFields(
+            reply.call_id, reply.name, failed=reply.failed, images=images, **self._text_fields(text)
+        )
         if reply.display is not None:
             fields.summary = self.mask(reply.display.summary)
-            fields.body = None if reply.display.body is None else self._body(reply.display.body, text)
+            fields.body = (
+                None if reply.display.body is None else self._body(reply.display.body, text)
+            )
         return fields
 
     def _body(self, body: DisplayBody, output: str) -> BodyFields:
@@ -322,14 +366,22 @@ class _Writer(msgspec.Struct, frozen=True):
                 return BodyFields("plain", "diff", text=self.mask(text))
             case CommandOutput(command, text, exit_code):
                 shown = self._shown_fields(text, output)
-                return BodyFields("command", command=self.mask(command), exit_code=exit_code, **shown)
+                return BodyFields(
+                    "command", command=self.mask(command), exit_code=exit_code, **shown
+                )
             case Picture(name, media_type, size):
-                return BodyFields("picture", name=self.mask(name), media_type=media_type, bytes=size)
+                return BodyFields(
+                    "picture", name=self.mask(name), media_type=media_type, bytes=size
+                )
             case Todos(items):
-                return BodyFields("todos", items=[(item.state, self.mask(item.text)) for item in items])
+                return BodyFields(
+                    "todos", items=[(item.state, self.mask(item.text)) for item in items]
+                )
 
     def _shown_fields(self, text: str, output: str) -> dict[str, Any]:
-        """Empty if the body is the result's text, a line count if it is its beginning: no output is saved twice."""
+        """Empty if the body is the result's text, a line count if it is its beginning: no output is
+        saved twice.
+        """
         shown = self.mask(text)
         if shown == output:
             return {}
@@ -366,7 +418,9 @@ def _mask_all(value: Any, mask: Mask, name: str = "") -> Any:
 def _is_writable(value: Any, depth: int = 0) -> bool:
     """Whether a reader accepts the value: not too deep, valid keys, finite numbers."""
     if isinstance(value, dict):
-        return depth < 32 and all(len(key) <= 200 and _is_writable(item, depth + 1) for key, item in value.items())
+        return depth < 32 and all(
+            len(key) <= 200 and _is_writable(item, depth + 1) for key, item in value.items()
+        )
     if isinstance(value, list):
         return depth < 32 and all(_is_writable(item, depth + 1) for item in value)
     if isinstance(value, float):

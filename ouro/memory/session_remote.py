@@ -14,7 +14,12 @@ from pathlib import Path
 import msgspec
 
 from ouro.errors import MemoryUnusable, SessionError, UsageError
-from ouro.memory.long_term.git.process import import_stream, last_line, remote_failure, without_password
+from ouro.memory.long_term.git.process import (
+    import_stream,
+    last_line,
+    remote_failure,
+    without_password,
+)
 from ouro.memory.long_term.git.repository import GitRepository
 from ouro.utils.files import write_private
 
@@ -25,13 +30,25 @@ _LAST_REMOTE = "remote"
 _TIMEOUT = 3_600.0
 """Seconds for a fetch or a push: the first one may be a gigabyte."""
 _WHOLE = 1 << 16
-"""From so many bytes on git stores a blob without delta compression, which took most of the time without effect."""
+"""From so many bytes on git stores a blob without delta compression, which took most of the time
+without effect.
+"""
 _IMPORT = ("--done", "--date-format=raw", f"--big-file-threshold={_WHOLE}")
-_PUSH = ("-c", "pack.window=0", "-c", f"core.bigFileThreshold={_WHOLE}", "push", "--quiet", "--no-verify")
+_PUSH = (
+    "-c",
+    "pack.window=0",
+    "-c",
+    f"core.bigFileThreshold={_WHOLE}",
+    "push",
+    "--quiet",
+    "--no-verify",
+)
 _OUTRUN = ("fetch first", "non-fast-forward", "cannot lock ref")
 """Texts in git's output if another machine has pushed meanwhile."""
 _SEALED = "sealed"
-"""The record of which remote is sealed: if such a remote is not sealed any more, nothing is sent to it."""
+"""The record of which remote is sealed: if such a remote is not sealed any more, nothing is sent to
+it.
+"""
 _KEY, _NONCE = 32, 12
 _MAX_READ = 1 << 30
 """Maximum bytes of the records, or the outputs, of a session."""
@@ -48,11 +65,15 @@ class _Format(msgspec.Struct):
 
 
 class SessionRemote:
-    """A copy of the branch in `folder`, and its remote; `key_file` has the key, if blobs are sealed. It blocks."""
+    """A copy of the branch in `folder`, and its remote; `key_file` has the key, if blobs are
+    sealed. It blocks.
+    """
 
     def __init__(self, folder: Path, key_file: Path, address: str) -> None:
         if not address or address.startswith("-"):
-            raise UsageError(f"`{address}` is not a remote.", "Name your own git repository: a URL or a folder.")
+            raise UsageError(
+                f"`{address}` is not a remote.", "Name your own git repository: a URL or a folder."
+            )
         self.repository = GitRepository(folder)
         self.repository.create()
         self.tip = ""
@@ -74,26 +95,42 @@ class SessionRemote:
             self._key = b""
             if encrypt or self._is_sealed:
                 if not self._key_file.exists():
-                    write_private(self._key_file, base64.urlsafe_b64encode(os.urandom(_KEY)).decode() + "\n")
+                    write_private(
+                        self._key_file, base64.urlsafe_b64encode(os.urandom(_KEY)).decode() + "\n"
+                    )
                 self._key = self._read_key()
             return {}
         flags = ("--quiet", "--no-tags", "--no-write-fetch-head", "--force")
-        self._remote("-c", "fetch.fsckObjects=true", "fetch", *flags, "--", self._address, f"{BRANCH}:{BRANCH}")
+        self._remote(
+            "-c",
+            "fetch.fsckObjects=true",
+            "fetch",
+            *flags,
+            "--",
+            self._address,
+            f"{BRANCH}:{BRANCH}",
+        )
         found = self.repository.list_files("-r", self.tip)
         self._take_key(found, encrypt=encrypt)
         self.repository.write_record(_LAST_REMOTE, self._address)
         return found
 
     def read(self, blobs: Mapping[str, str]) -> dict[str, bytes]:
-        """Path -> decrypted content. Raises UsageError if another program changed one, SessionError: too large."""
+        """Path -> decrypted content. Raises UsageError if another program changed one,
+        SessionError: too large.
+        """
         ids = list(blobs.values())
         if sum(self.repository.sizes(ids)) > _MAX_READ:
-            raise SessionError(f"A session of the remote has over {_MAX_READ >> 20:,} MB: {next(iter(blobs))}.")
+            raise SessionError(
+                f"A session of the remote has over {_MAX_READ >> 20:,} MB: {next(iter(blobs))}."
+            )
         found = self.repository.objects(ids)
         return {path: self.unseal(path, data) for path, (_, data) in zip(blobs, found, strict=True)}
 
     def commit(self, changes: Mapping[str, bytes | None], message: str) -> str:
-        """Commit sealed blobs (None: remove one) on top of the tip; the branch here does not move yet."""
+        """Commit sealed blobs (None: remove one) on top of the tip; the branch here does not move
+        yet.
+        """
         if not self.tip:
             about = _Format(sealed=bool(self._key), check=self.seal(_FORMAT_FILE, _CHECK))
             changes = {**changes, _FORMAT_FILE: msgspec.json.encode(about)}
@@ -122,7 +159,9 @@ class SessionRemote:
         return True
 
     def seal(self, path: str, data: bytes) -> bytes:
-        """The bytes of a blob: as they are, or compressed and encrypted (AES-256-GCM, bound to its place)."""
+        """The bytes of a blob: as they are, or compressed and encrypted (AES-256-GCM, bound to its
+        place).
+        """
         if not self._key:
             return data
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # needed only with a key
@@ -139,8 +178,13 @@ class SessionRemote:
         try:
             packed = AESGCM(self._key).decrypt(data[:_NONCE], data[_NONCE:], _place(path))
         except (InvalidTag, ValueError) as error:
-            hint = f"It is another key, or the remote was changed. Copy {self._key_file.name} from the other machine."
-            raise UsageError(f"`{path}` of the remote cannot be opened with {self._key_file}.", hint) from error
+            hint = (
+                f"It is another key, or the remote was changed. Copy {self._key_file.name} from the"
+                " other machine."
+            )
+            raise UsageError(
+                f"`{path}` of the remote cannot be opened with {self._key_file}.", hint
+            ) from error
         unpacking = zlib.decompressobj()
         found = unpacking.decompress(packed, _MAX_BLOB)
         if unpacking.unconsumed_tail:
@@ -151,19 +195,29 @@ class SessionRemote:
         self._key = b""
         format_file = {path: blob for path, blob in found.items() if path == _FORMAT_FILE}
         try:
-            about = msgspec.json.decode(self.read(format_file).get(_FORMAT_FILE, b"{}"), type=_Format)
+            about = msgspec.json.decode(
+                self.read(format_file).get(_FORMAT_FILE, b"{}"), type=_Format
+            )
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             hint = "Use the repository of your sessions, or a new, empty one."
-            raise UsageError(f"`{_FORMAT_FILE}` of the remote cannot be read: {error}.", hint) from error
+            raise UsageError(
+                f"`{_FORMAT_FILE}` of the remote cannot be read: {error}.", hint
+            ) from error
         if about.format != FORMAT:
-            raise UsageError("The sessions at the remote were written by a newer ouro.", "Update ouro.")
+            raise UsageError(
+                "The sessions at the remote were written by a newer ouro.", "Update ouro."
+            )
         if not about.sealed:
             if encrypt or self._is_sealed:
-                raise UsageError("The sessions at the remote are not encrypted.", "Use a new, empty repository.")
+                raise UsageError(
+                    "The sessions at the remote are not encrypted.", "Use a new, empty repository."
+                )
             return
         if not self._key_file.exists():
             hint = f"Copy {self._key_file.name} from the other machine to {self._key_file}."
-            raise UsageError("The sessions at the remote are encrypted, and the key is not here.", hint)
+            raise UsageError(
+                "The sessions at the remote are encrypted, and the key is not here.", hint
+            )
         self._key = self._read_key()
         self.unseal(_FORMAT_FILE, about.check)
         self.repository.write_record(_SEALED, self._address)
@@ -174,7 +228,9 @@ class SessionRemote:
         except ValueError:
             key = b""
         if len(key) != _KEY:
-            raise UsageError(f"{self._key_file} is not a key.", "Copy it again from the other machine.")
+            raise UsageError(
+                f"{self._key_file} is not a key.", "Copy it again from the other machine."
+            )
         return key
 
     @property
@@ -204,5 +260,7 @@ def chunk_name(number: int, data: bytes) -> str:
 
 
 def _place(path: str) -> bytes:
-    """The path that a blob is bound to, without the hash in a chunk's name, which is made from the sealed bytes."""
+    """The path that a blob is bound to, without the hash in a chunk's name, which is made from the
+    sealed bytes.
+    """
     return path.rpartition("-")[0].encode() if "/chunks/" in path else path.encode()

@@ -96,7 +96,9 @@ class _Local(msgspec.Struct, frozen=True):
 
     @classmethod
     def read(cls, folder: Path, parent: str = "") -> _Local | None:
-        """The session in a folder; None for a copy made by hand, or a session of a newer version of ouro."""
+        """The session in a folder; None for a copy made by hand, or a session of a newer version of
+        ouro.
+        """
         try:
             mark = _read_mark(folder)
             with open_private(folder, FILE_NAME, os.O_RDONLY) as descriptor:
@@ -126,7 +128,9 @@ class _Theirs(msgspec.Struct):
 
 
 class _Outgoing(msgspec.Struct, frozen=True):
-    """What is new in a session here: changes of the branch (None: remove), and the state after they are pushed."""
+    """What is new in a session here: changes of the branch (None: remove), and the state after they
+    are pushed.
+    """
 
     session: _Local
     changes: dict[str, bytes | None]
@@ -139,7 +143,9 @@ class SessionSync:
     `projects`: folders of this machine; a session of the same repository belongs to one of them.
     """
 
-    def __init__(self, root: Path, remote: SessionRemote, projects: Sequence[Path], progress: Progress) -> None:
+    def __init__(
+        self, root: Path, remote: SessionRemote, projects: Sequence[Path], progress: Progress
+    ) -> None:
         self._root = root
         self._remote = remote
         self._projects = projects
@@ -155,7 +161,9 @@ class SessionSync:
         self._bytes = 0
 
     def run(self, *, encrypt: bool) -> SessionSyncReport:
-        """Fetch, merge and push. Raises as `SessionRemote.fetch`, and SessionError: other machines keep pushing."""
+        """Fetch, merge and push. Raises as `SessionRemote.fetch`, and SessionError: other machines
+        keep pushing.
+        """
         with self._remote.repository.alone("sync"):
             for _ in range(_TRIES):
                 self._progress("asking the remote")
@@ -170,14 +178,22 @@ class SessionSync:
     def _merged(self, theirs: dict[str, _Theirs]) -> Iterator[_Outgoing]:
         """Take what is new at the remote; yields what is new here."""
         here = self._here = self._local()
-        new = [theirs[name] for name in sorted(theirs.keys() - here.keys() - self._state.sessions.keys())]
-        for other in sorted(new, key=lambda session: bool(session.parent)):  # subagents after their sessions
+        new = [
+            theirs[name]
+            for name in sorted(theirs.keys() - here.keys() - self._state.sessions.keys())
+        ]
+        for other in sorted(
+            new, key=lambda session: bool(session.parent)
+        ):  # subagents after their sessions
             if not other.parent or other.parent in here:
                 root = here[other.parent].folder / SUBAGENTS if other.parent else self._root
                 self._try(other, partial(self._create, other, root))
         before = dict(here)
         for session_id, local in before.items():
-            other, base = theirs.get(session_id, _Theirs(session_id)), self._state.sessions.get(session_id)
+            other, base = (
+                theirs.get(session_id, _Theirs(session_id)),
+                self._state.sessions.get(session_id),
+            )
             changed_here = base is None or base.mark != local.mark
             changed_there = base is None or base.chunks != other.names
             if not other.header:
@@ -189,7 +205,9 @@ class SessionSync:
         for session_id in here.keys() - before.keys():
             yield self._outgoing(here[session_id], _Theirs(session_id), here[session_id].body())
 
-    def _compared(self, local: _Local, other: _Theirs, *, is_changed_there: bool) -> Iterator[_Outgoing]:
+    def _compared(
+        self, local: _Local, other: _Theirs, *, is_changed_there: bool
+    ) -> Iterator[_Outgoing]:
         """Yield what to send of a session that changed here; take what was added at the remote."""
         body, theirs = local.body(), self._body(other)
         if body == theirs:
@@ -203,8 +221,12 @@ class SessionSync:
         else:
             self._try(local, partial(self._fork, local, other, body))
 
-    def _outgoing(self, local: _Local, other: _Theirs, body: bytes, sent: int | None = None) -> _Outgoing:
-        """The records after the first `sent` bytes as new chunks; None: all, which replace the chunks there."""
+    def _outgoing(
+        self, local: _Local, other: _Theirs, body: bytes, sent: int | None = None
+    ) -> _Outgoing:
+        """The records after the first `sent` bytes as new chunks; None: all, which replace the
+        chunks there.
+        """
         parent, names = f"{local.parent}/{SUBAGENTS}/" if local.parent else "", list(other.names)
         place = f"s/{parent}{local.id}"
         changes: dict[str, bytes | None] = {}
@@ -212,8 +234,13 @@ class SessionSync:
             names, changes = [], dict.fromkeys(other.chunks)
             header = read_header(local.folder)
             root = find_root(Path(header.project))
-            about = {"repository": _find_address(root), "inside": os.path.relpath(header.project, root)}
-            text = json.dumps({**header_data(header), **about}, ensure_ascii=False).encode("utf-8", "replace")
+            about = {
+                "repository": _find_address(root),
+                "inside": os.path.relpath(header.project, root),
+            }
+            text = json.dumps({**header_data(header), **about}, ensure_ascii=False).encode(
+                "utf-8", "replace"
+            )
             changes[f"{place}/header"] = self._remote.seal(f"{place}/header", text)
         for number, begin in enumerate(range(sent or 0, len(body), CHUNK), len(names)):
             data = self._remote.seal(f"{place}/chunks/{number:06d}-", body[begin : begin + CHUNK])
@@ -264,25 +291,34 @@ class SessionSync:
             self._remote.repository.save_state(_STATE, self._state)
 
     def _create(self, other: _Theirs, root: Path) -> None:
-        folder = self._write_new(root, self._header(other), self._body(other), self._remote.read(other.outputs))
+        folder = self._write_new(
+            root, self._header(other), self._body(other), self._remote.read(other.outputs)
+        )
         self._note(other, folder, other.parent)
 
     def _take(self, local: _Local, other: _Theirs) -> None:
-        """Replace the records with those of the remote, which begin with the local ones or were edited."""
+        """Replace the records with those of the remote, which begin with the local ones or were
+        edited.
+        """
         body, outputs = self._body(other), self._remote.read(other.outputs)
-        # Read before: where a disk has no locks, a message may be saved between the check and the write.
+        # Read before: where a disk has no locks, a message may be saved between the check and the
+        # write.
         with closing(SessionLock(local.folder)):
             if _read_mark(local.folder) != local.mark:
                 raise SessionInUse(f"Session {local.id[:8]} has just changed.")
             with open_private(local.folder, FILE_NAME, os.O_RDWR | os.O_APPEND) as descriptor:
                 set_tail_aside(local.folder, descriptor)
                 header = read_range(descriptor, 0, local.begin)
-            _write_outputs(local.folder, outputs)  # first: once the records are here, outputs are not fetched again
+            _write_outputs(
+                local.folder, outputs
+            )  # first: once the records are here, outputs are not fetched again
             rewrite_file(local.folder, FILE_NAME, header + body)
         self._note(other, local.folder, local.parent)
 
     def _fork(self, local: _Local, other: _Theirs, body: bytes) -> None:
-        """Keep the local session as a copy with another id; the session itself then becomes that of the remote."""
+        """Keep the local session as a copy with another id; the session itself then becomes that of
+        the remote.
+        """
         if _read_mark(local.folder) != local.mark:
             raise SessionInUse(f"Session {local.id[:8]} has just changed.")
         SessionLock(local.folder).close()  # if it raises SessionInUse, no copy is made
@@ -296,7 +332,9 @@ class SessionSync:
             self._forks.append(header.id)
         self._take(local, other)
 
-    def _write_new(self, root: Path, header: SessionHeader, body: bytes, outputs: Mapping[str, bytes]) -> Path:
+    def _write_new(
+        self, root: Path, header: SessionHeader, body: bytes, outputs: Mapping[str, bytes]
+    ) -> Path:
         with SessionFolders(root).making(header) as (folder, final):
             rewrite_file(folder, FILE_NAME, encode_record(header_data(header)) + body)
             _write_outputs(folder, outputs)
@@ -320,19 +358,29 @@ class SessionSync:
             if session := _Local.read(self._root / name):
                 found.setdefault(session.id, session)
                 place = self._root / name / SUBAGENTS
-                children = (_Local.read(place / child, session.id) for child in sorted(folder_names(place)))
-                found |= {child.id: child for child in filter(None, children) if child.id not in found}
+                children = (
+                    _Local.read(place / child, session.id) for child in sorted(folder_names(place))
+                )
+                found |= {
+                    child.id: child for child in filter(None, children) if child.id not in found
+                }
         return found
 
     def _header(self, other: _Theirs) -> SessionHeader:
-        """The header for this machine: with the folder of the same repository here, else with the original folder."""
+        """The header for this machine: with the folder of the same repository here, else with the
+        original folder.
+        """
         [data] = self._remote.read(other.header).values()
         about = dictionary(json.loads(data))
         address, inside = str(about.pop("repository", "")), str(about.pop("inside", "."))
         header = header_from(about)
         if header.id != other.id:
             raise BadRecordError("its header has another id")
-        for root in (root for root in map(find_root, self._projects) if address and _find_address(root) == address):
+        for root in (
+            root
+            for root in map(find_root, self._projects)
+            if address and _find_address(root) == address
+        ):
             folder = (root / inside).resolve()
             is_inside = folder == root.resolve() or root.resolve() in folder.parents
             return replace(header, project=str(folder if is_inside and folder.is_dir() else root))
@@ -368,7 +416,9 @@ def _read_mark(folder: Path) -> tuple[int, int]:
 
 @cache
 def _find_address(root: Path) -> str:
-    """The address of a repository, the same for ssh and https, without a password; empty if it has none."""
+    """The address of a repository, the same for ssh and https, without a password; empty if it has
+    none.
+    """
     try:
         address = Git(root, _GIT_TIMEOUT).ask("config", "--get", "remote.origin.url").strip()
     except GitError:

@@ -33,13 +33,21 @@ class SessionChannel(Protocol):
 class AskModel(Protocol):
     """Asks a model; returns the text of its answer. Raises ModelError."""
 
-    async def __call__(self, messages: list[Message], schema: Mapping[str, Any] | None = None) -> str: ...
+    async def __call__(
+        self, messages: list[Message], schema: Mapping[str, Any] | None = None
+    ) -> str: ...
 
 
 def ask_in_background(
-    models: ModelSource, memory: MemoryManager, role: Role, purpose: str, busy: asyncio.Lock | None = None
+    models: ModelSource,
+    memory: MemoryManager,
+    role: Role,
+    purpose: str,
+    busy: asyncio.Lock | None = None,
 ) -> AskModel:
-    """A function that asks the models of a role, while it holds `busy`, and records the cost in the session."""
+    """A function that asks the models of a role, while it holds `busy`, and records the cost in the
+    session.
+    """
 
     async def ask(messages: list[Message], schema: Mapping[str, Any] | None = None) -> str:
         async with busy or nullcontext():
@@ -56,7 +64,8 @@ async def ask_and_record(
     schema: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> str:
-    """The text of a model's answer, in a JSON schema where the server can do that; its cost is recorded in the session.
+    """The text of a model's answer, in a JSON schema where the server can do that; its cost is
+    recorded in the session.
 
     Options are those of `ModelCall`. Raises ModelError if no model answered.
     """

@@ -17,13 +17,23 @@ def estimate(text: str) -> int:
 
 
 def estimate_messages(messages: Iterable[Message]) -> int:
-    return int(sum(_characters(part) for message in messages for part in message.parts) / CHARACTERS_A_TOKEN)
+    return int(
+        sum(_characters(part) for message in messages for part in message.parts)
+        / CHARACTERS_A_TOKEN
+    )
 
 
 def reported_tokens(message: Message) -> int:
-    """The provider's token count of the request and this answer; 0 if unknown, or if it counts something else."""
+    """The provider's token count of the request and this answer; 0 if unknown, or if it counts
+    something else.
+    """
     usage = message.usage
-    if message.role != "assistant" or usage is None or not usage.input or any(map(is_step, message.tool_calls)):
+    if (
+        message.role != "assistant"
+        or usage is None
+        or not usage.input
+        or any(map(is_step, message.tool_calls))
+    ):
         return 0
     return usage.input + usage.output
 
@@ -37,6 +47,8 @@ def _characters(part: Part) -> float:
         case Image():
             return TOKENS_A_PICTURE * CHARACTERS_A_TOKEN
         case ToolCall():
-            return len(part.name) + len(part.malformed) + len(json.dumps(part.arguments, default=str))
+            return (
+                len(part.name) + len(part.malformed) + len(json.dumps(part.arguments, default=str))
+            )
         case ToolReply():
             return len(part.text) + len(part.images) * TOKENS_A_PICTURE * CHARACTERS_A_TOKEN

@@ -1,4 +1,6 @@
-"""Transcript: the state of a session from its records (branch, compaction, usage), and default titles."""
+"""Transcript: the state of a session from its records (branch, compaction, usage), and default
+titles.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,13 @@ from ouro.memory.backend import (
     TitleRecord,
 )
 from ouro.memory.message_tree import OUTPUT, MessageTree, begins_turn
-from ouro.memory.short_term import DROPPED, answer_open_calls, remove_notes, remove_outputs, replace_by_summary
+from ouro.memory.short_term import (
+    DROPPED,
+    answer_open_calls,
+    remove_notes,
+    remove_outputs,
+    replace_by_summary,
+)
 from ouro.memory.tokens import estimate_messages, reported_tokens
 from ouro.messages import ATTACHED, PIPED, SHELL_NOTE, Message, PerMessage, Usage
 from ouro.utils.text import clean
@@ -35,7 +43,9 @@ _TITLE_WIDTH = 60
 
 
 def make_title(text: str) -> str:
-    """The first words of a message, without piped or attached text; for a shell line of the user, the line."""
+    """The first words of a message, without piped or attached text; for a shell line of the user,
+    the line.
+    """
     if text.startswith(SHELL_NOTE):
         text = "! " + text.removeprefix(SHELL_NOTE).partition("\n")[0]
     elif text.startswith((PIPED, ATTACHED)):
@@ -47,14 +57,17 @@ def make_title(text: str) -> str:
     return (shortened.rpartition(" ")[0] or shortened).rstrip(",;:") + "…"
 
 
-ShownItem = MessageRecord | CompactionRecord | DropRecord | RecalledRecord | ModelRecord | RewindRecord
+ShownItem = (
+    MessageRecord | CompactionRecord | DropRecord | RecalledRecord | ModelRecord | RewindRecord
+)
 """What a user sees of a session, in its order."""
 
 
 class _Mark(msgspec.Struct, frozen=True):
     record: ModelRecord | RewindRecord
     left: int = 0
-    """The last number before a rewind. While that number is on the branch, the rewind is not shown."""
+    """The last number before a rewind. While that number is on the branch, the rewind is not shown.
+    """
 
 
 class Transcript(MessageTree):
@@ -68,7 +81,9 @@ class Transcript(MessageTree):
         above: new numbers are greater than this.
     """
 
-    def __init__(self, kept: Iterable[MessageRecord] = (), *, is_whole: bool = True, above: int = 0) -> None:
+    def __init__(
+        self, kept: Iterable[MessageRecord] = (), *, is_whole: bool = True, above: int = 0
+    ) -> None:
         super().__init__(is_whole=is_whole)
         self.title = ""
         self.model = ""
@@ -97,15 +112,26 @@ class Transcript(MessageTree):
         self.unloaded_turns = 0
         """The number of turns of the branch that were loaded and then removed from memory."""
         self.lacks_branches = not is_whole
-        """Whether `branches` may be incomplete: records that are loaded later come without their branches."""
+        """Whether `branches` may be incomplete: records that are loaded later come without their
+        branches.
+        """
         self._highest = 0
         self._asked_since = 0
-        """The first message of the current model: token counts of another model come from another tokenizer."""
+        """The first message of the current model: token counts of another model come from another
+        tokenizer.
+        """
         self._marks: dict[int, list[_Mark]] = {}
         """The number of the item before -> the marks."""
-        self._head: tuple[CompactionRecord | None, list[MessageRecord], list[Message]] = (None, [], [])
+        self._head: tuple[CompactionRecord | None, list[MessageRecord], list[Message]] = (
+            None,
+            [],
+            [],
+        )
         """The compaction, the entries that it keeps, and both as messages."""
-        self._shortened: tuple[frozenset[str], PerMessage[Message]] = (frozenset(), PerMessage(lambda said: said))
+        self._shortened: tuple[frozenset[str], PerMessage[Message]] = (
+            frozenset(),
+            PerMessage(lambda said: said),
+        )
         self._kept = {item.number: item for item in kept}
 
     @classmethod
@@ -126,7 +152,9 @@ class Transcript(MessageTree):
 
     @property
     def dropped(self) -> frozenset[str]:
-        return frozenset(item.removeprefix(OUTPUT) for item in self.dropped_items if item.startswith(OUTPUT))
+        return frozenset(
+            item.removeprefix(OUTPUT) for item in self.dropped_items if item.startswith(OUTPUT)
+        )
 
     @property
     def is_complete(self) -> bool:
@@ -140,7 +168,9 @@ class Transcript(MessageTree):
         return reaches and all(self._entry(number) is not None for number in compaction.kept)
 
     def sent_entries(self) -> list[MessageRecord]:
-        """The messages that are sent, oldest first: those that the compaction keeps, and those after it."""
+        """The messages that are sent, oldest first: those that the compaction keeps, and those
+        after it.
+        """
         dropped = self.dropped_items
         return [entry for entry in self.sendable_entries() if str(entry.number) not in dropped]
 
@@ -150,16 +180,22 @@ class Transcript(MessageTree):
         return [*kept, *following]
 
     def sent(self) -> list[Message]:
-        """The context before `make_sendable`: kept messages, summary, newer messages; without what was dropped.
+        """The context before `make_sendable`: kept messages, summary, newer messages; without what
+        was dropped.
 
-        Unchanged messages are the same objects as before, so that they are not converted again for each request.
+        Unchanged messages are the same objects as before, so that they are not converted again for
+        each request.
         """
         kept, following = self._sent()
         compaction, dropped = self.compaction, self.dropped_items
         kept = [entry for entry in kept if str(entry.number) not in dropped]
         if compaction is not self._head[0] or kept != self._head[1]:
             summary = compaction.summary if compaction else ""
-            self._head = compaction, kept, replace_by_summary([item.message for item in kept], summary, [])
+            self._head = (
+                compaction,
+                kept,
+                replace_by_summary([item.message for item in kept], summary, []),
+            )
         messages = list(self._head[2])
         if not dropped:
             messages += [entry.message for entry in following]
@@ -167,7 +203,9 @@ class Transcript(MessageTree):
             if str(entry.number) not in dropped:
                 messages.append(entry.message)
             elif entry.message.role == "user" and messages[-1:] != [DROPPED]:
-                messages.append(DROPPED)  # a request begins with a user message, and one is between two answers
+                messages.append(
+                    DROPPED
+                )  # a request begins with a user message, and one is between two answers
         if dropped != self._shortened[0]:
             self._shortened = dropped, PerMessage(self._shortener(following))
         return self._shortened[1](messages) if dropped else messages
@@ -196,13 +234,16 @@ class Transcript(MessageTree):
         return shown
 
     def count_tokens(self, constant: int) -> int:
-        """Tokens of the next request: the last figure of the current model, plus an estimate of newer messages.
+        """Tokens of the next request: the last figure of the current model, plus an estimate of
+        newer messages.
 
         `constant`: tokens that go with every request. A figure of the provider includes them.
         """
         newer: list[Message] = []
         for item in reversed(self.items):
-            figure = reported_tokens(item.message) if isinstance(item, MessageRecord) else item.tokens[1]
+            figure = (
+                reported_tokens(item.message) if isinstance(item, MessageRecord) else item.tokens[1]
+            )
             if figure and item.number >= self._asked_since:
                 return figure + estimate_messages(newer)
             if isinstance(item, MessageRecord):
@@ -237,7 +278,9 @@ class Transcript(MessageTree):
         self.unloaded_turns += sum(map(begins_turn, before))
         self.unload_before(place)
         self.lacks_branches = True
-        self.recalled = {number: record for number, record in self.recalled.items() if number in self}
+        self.recalled = {
+            number: record for number, record in self.recalled.items() if number in self
+        }
         self._marks = {number: marks for number, marks in self._marks.items() if number in self}
 
     def take(self, record: Record) -> None:
@@ -274,7 +317,10 @@ class Transcript(MessageTree):
                 calls, spent = self.side_calls.get(purpose, (0, Usage()))
                 self.side_calls[purpose] = (calls + 1, spent + usage)
             case ForkRecord():
-                self.fork, self.usage = record, Usage()  # the source session has paid for the copied part
+                self.fork, self.usage = (
+                    record,
+                    Usage(),
+                )  # the source session has paid for the copied part
                 self.side_calls.clear()
             case CapturedRecord(message):
                 self.captured = message
@@ -293,13 +339,17 @@ class Transcript(MessageTree):
                     items.append(self._numbered(record, numbers))
                     numbers.add(items[-1].number)
                 case ModelRecord() | RewindRecord() if items or is_whole:
-                    self._marks.setdefault(items[-1].number if items else 0, []).append(_Mark(record))
+                    self._marks.setdefault(items[-1].number if items else 0, []).append(
+                        _Mark(record)
+                    )
                 case RecalledRecord(message):
                     self.recalled.setdefault(message, record)
         self.prepend_items(items, is_whole=is_whole)
         entries = tuple(item for item in items if isinstance(item, MessageRecord))
         self.call_ids.update(call.id for entry in entries for call in entry.message.tool_calls)
-        self.unloaded_turns = max(0, self.unloaded_turns - sum(begins_turn(entry.message) for entry in entries))
+        self.unloaded_turns = max(
+            0, self.unloaded_turns - sum(begins_turn(entry.message) for entry in entries)
+        )
         return entries
 
     def answer_open_calls(self) -> None:
@@ -315,7 +365,9 @@ class Transcript(MessageTree):
 
     def _take_rewind(self, record: RewindRecord) -> None:
         if not 0 <= record.to < self.next_number:
-            self.notices.append(f"A rewind to message {record.to}, which does not exist, is skipped.")
+            self.notices.append(
+                f"A rewind to message {record.to}, which does not exist, is skipped."
+            )
             return
         left, target = self.last_number, self.nearest(record.to)
         if self.undone and self.undone[-1] == target:
@@ -348,23 +400,33 @@ class Transcript(MessageTree):
         return [item for item in kept if item is not None], following
 
     def _shortener(self, following: Sequence[MessageRecord]) -> Callable[[Message], Message]:
-        """Returns a function that removes dropped items from a message: outputs, and notes that were sent with it."""
+        """Returns a function that removes dropped items from a message: outputs, and notes that
+        were sent with it.
+        """
         calls = self.dropped
         notes: dict[int, frozenset[str]] = {}
         for entry in following:
             begin = f"{entry.number}:"
-            found = [item.removeprefix(begin) for item in self.dropped_items if item.startswith(begin)]
+            found = [
+                item.removeprefix(begin) for item in self.dropped_items if item.startswith(begin)
+            ]
             if found:
                 notes[id(entry.message)] = frozenset(found)
 
         def shorten(message: Message) -> Message:
-            return remove_notes(remove_outputs([message], calls)[0], notes.get(id(message), frozenset()))
+            return remove_notes(
+                remove_outputs([message], calls)[0], notes.get(id(message), frozenset())
+            )
 
         return shorten
 
     def _marks_after(self, number: int) -> Iterable[ModelRecord | RewindRecord]:
         """The marks that are shown after an item: several rewinds to it are shown as one."""
-        marks = [mark for mark in self._marks.get(number, ()) if not mark.left or mark.left not in self._places]
+        marks = [
+            mark
+            for mark in self._marks.get(number, ())
+            if not mark.left or mark.left not in self._places
+        ]
         rewinds = [mark for mark in marks if mark.left]
         return (mark.record for mark in marks if not mark.left or mark is rewinds[-1])
 

@@ -74,7 +74,8 @@ _HINTS = {
 
 
 class YamlFileMemoryStore(MemoryStore):
-    """Stores each session in a folder below `root`. Session files are read and written through aiofiles.
+    """Stores each session in a folder below `root`. Session files are read and written through
+    aiofiles.
 
     Args:
         root: default `~/.ouro/sessions`.
@@ -106,7 +107,9 @@ class YamlFileMemoryStore(MemoryStore):
         with _saving(self._root):
             await asyncio.to_thread(self._write_whole, header, records)
 
-    async def fork_session(self, source_id: str, number: int | None, header: SessionHeader, title: str = "") -> None:
+    async def fork_session(
+        self, source_id: str, number: int | None, header: SessionHeader, title: str = ""
+    ) -> None:
         source = await self._find(source_id)
         with _reading(source):
             await asyncio.to_thread(refuse_newer, source)
@@ -130,7 +133,9 @@ class YamlFileMemoryStore(MemoryStore):
         where = f" What was there is in {beside}." if beside else ""
         return f"The session was written again to {held.folder / FILE_NAME}.{where}"
 
-    async def load_session(self, session_id: str, *, read_only: bool = False, reach: Reach = "whole") -> LoadedSession:
+    async def load_session(
+        self, session_id: str, *, read_only: bool = False, reach: Reach = "whole"
+    ) -> LoadedSession:
         folder = await self._find(session_id)
         if read_only:
             with _reading(folder):
@@ -138,7 +143,10 @@ class YamlFileMemoryStore(MemoryStore):
         try:
             lock = await asyncio.to_thread(SessionLock, folder)
         except OSError as error:
-            notice = f"{folder} cannot be written ({error.strerror}): opened read-only, nothing is saved."
+            notice = (
+                f"{folder} cannot be written ({error.strerror}): opened read-only, nothing is"
+                " saved."
+            )
             loaded = await self.load_session(session_id, read_only=True, reach=reach)
             return replace(loaded, notices=(*loaded.notices, notice))
         try:
@@ -160,7 +168,9 @@ class YamlFileMemoryStore(MemoryStore):
             header = await asyncio.to_thread(read_header, folder)
         return WholeSession(header, partial(read_all_records, folder))
 
-    async def load_before(self, session_id: str, place: int, count: int) -> tuple[tuple[Record, ...], int]:
+    async def load_before(
+        self, session_id: str, place: int, count: int
+    ) -> tuple[tuple[Record, ...], int]:
         folder = await self._find(session_id)
         with _reading(folder):
             return await read_page(folder, place, count)
@@ -169,7 +179,9 @@ class YamlFileMemoryStore(MemoryStore):
         held = self._open.get(session_id)
         return held.places.get(number) if held is not None else None
 
-    async def list_sessions(self, project: str | None = None, progress: Progress | None = None) -> list[SessionInfo]:
+    async def list_sessions(
+        self, project: str | None = None, progress: Progress | None = None
+    ) -> list[SessionInfo]:
         found = await asyncio.to_thread(session_index.list_infos, self._root, progress)
         return [info for info in found if project is None or info.project == project]
 
@@ -212,7 +224,9 @@ class YamlFileMemoryStore(MemoryStore):
         return await asyncio.to_thread(self._spending.spent)
 
     def obstacle(self) -> str:
-        place = next(folder for folder in (self._root, *self._root.parents) if os.access(folder, os.F_OK))
+        place = next(
+            folder for folder in (self._root, *self._root.parents) if os.access(folder, os.F_OK)
+        )
         if not place.is_dir():
             return f"{place} is not a folder"
         if not os.access(place, os.W_OK | os.X_OK):
@@ -237,7 +251,11 @@ class YamlFileMemoryStore(MemoryStore):
     async def rebuild_index(self, progress: Progress | None = None) -> int:
         """Rebuild the index of sessions from their files. Returns their number."""
         await asyncio.to_thread(self._folders.sweep)
-        return len(await asyncio.to_thread(session_index.update_index, self._root, rebuild=True, progress=progress))
+        return len(
+            await asyncio.to_thread(
+                session_index.update_index, self._root, rebuild=True, progress=progress
+            )
+        )
 
     async def _sweep(self) -> None:
         if not self._is_swept:
@@ -252,7 +270,11 @@ class YamlFileMemoryStore(MemoryStore):
 
     async def _find(self, session_id: str) -> Path:
         held = self._open.get(session_id)
-        return held.folder if held is not None else await asyncio.to_thread(self._folders.find, session_id)
+        return (
+            held.folder
+            if held is not None
+            else await asyncio.to_thread(self._folders.find, session_id)
+        )
 
     async def _append(self, session_id: str, record: Record) -> None:
         held = self._opened(session_id)
@@ -270,7 +292,9 @@ class YamlFileMemoryStore(MemoryStore):
         with _saving(held.folder):
             await held.append(encode())
 
-    def _write_again(self, held: OpenFile, header: SessionHeader, records: Sequence[Record]) -> Path | None:
+    def _write_again(
+        self, held: OpenFile, header: SessionHeader, records: Sequence[Record]
+    ) -> Path | None:
         """Blocks. Returns the file to which the other file was moved."""
         ensure_private_dir(self._root)
         lock = held.lock
@@ -281,7 +305,11 @@ class YamlFileMemoryStore(MemoryStore):
         beside = held.write_again(records, lambda record: self._encode(record, keep, {}, 0), first)
         sync_folder(self._root)
         found, _ = split(read_file(held.folder))
-        places = {number: record.offset for record in found if is_message(record) and (number := number_of(record))}
+        places = {
+            number: record.offset
+            for record in found
+            if is_message(record) and (number := number_of(record))
+        }
         self._open[header.id] = OpenFile(held.folder, lock, places)
         held.close()
         if lock is not held.lock:
@@ -290,14 +318,24 @@ class YamlFileMemoryStore(MemoryStore):
 
     def _encode(self, record: Record, keep: Keep, places: Mapping[int, int], offset: int) -> bytes:
         data = record_data(record, self._mask, keep)
-        if isinstance(record, CompactionRecord) and record.kept and places.keys() >= set(record.kept):
+        if (
+            isinstance(record, CompactionRecord)
+            and record.kept
+            and places.keys() >= set(record.kept)
+        ):
             data[BYTES_BACK] = [offset - places[number] for number in record.kept]
         return encode_record(data)
 
     def _write_whole(
-        self, header: SessionHeader, records: Iterable[Record], copied: bytes = b"", source: Path | None = None
+        self,
+        header: SessionHeader,
+        records: Iterable[Record],
+        copied: bytes = b"",
+        source: Path | None = None,
     ) -> None:
-        """Write a session into a hidden folder, with the bytes and outputs of a source; then rename it. Blocks."""
+        """Write a session into a hidden folder, with the bytes and outputs of a source; then rename
+        it. Blocks.
+        """
         with self._folders.making(header) as (folder, _):
             if source is not None:
                 link_outputs(source, folder)
@@ -316,7 +354,9 @@ class YamlFileMemoryStore(MemoryStore):
 
 
 async def _read_to_write(folder: Path, reach: Reach) -> ParsedSession:
-    """Read a session to write to it: an incomplete last record is removed, messages without a number get one."""
+    """Read a session to write to it: an incomplete last record is removed, messages without a
+    number get one.
+    """
     found = await read_session(folder, reach)
     if found.session.read_only:
         return found
@@ -330,14 +370,18 @@ async def _read_to_write(folder: Path, reach: Reach) -> ParsedSession:
         notices += (f"The incomplete record was moved to {saved}.",)
     if unnumbered := without_number(found.messages):
         numbers = [number for _, number in found.messages]
-        numbers += [record.number for record in found.session.records if isinstance(record, NumberedRecord)]
+        numbers += [
+            record.number for record in found.session.records if isinstance(record, NumberedRecord)
+        ]
         await asyncio.to_thread(number_messages, folder, unnumbered, max(numbers) + 1)
         found = await read_session(folder, reach)
     return replace(found, session=replace(found.session, notices=notices))
 
 
 def _copied(data: bytes, number: int | None, name: str) -> tuple[bytes, int]:
-    """The records after the header of a session file, up to message `number`, and the highest number."""
+    """The records after the header of a session file, up to message `number`, and the highest
+    number.
+    """
     records, _ = split(data)
     begin = records[0].offset + records[0].size if records else 0
     numbers = [number_of(record) for record in records]
@@ -377,4 +421,6 @@ def _reading(folder: Path) -> Iterator[None]:
             f"{folder} holds no session.", "`ouro sessions list --all` lists all sessions."
         ) from error
     except OSError as error:
-        raise SessionDamaged(f"{folder / FILE_NAME} cannot be opened: {error.strerror or error}.") from error
+        raise SessionDamaged(
+            f"{folder / FILE_NAME} cannot be opened: {error.strerror or error}."
+        ) from error

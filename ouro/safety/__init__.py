@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING
 from ouro.utils.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
-    from ouro.safety.checkpoints import Checkpoints, Restored, TurnFiles, clean_checkpoints, stored_checkpoints
+    from ouro.safety.checkpoints import (
+        Checkpoints,
+        Restored,
+        TurnFiles,
+        clean_checkpoints,
+        stored_checkpoints,
+    )
     from ouro.safety.environment import child_environment, secret_values
     from ouro.safety.permissions import Permissions
     from ouro.safety.rules import (

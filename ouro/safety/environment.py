@@ -19,9 +19,16 @@ _SECRET_VALUE = late_pattern(
     r"|AIza[\w-]{30,}|ya29\.[\w-]{20,}|hf_\w{20,}|npm_\w{30,}|pypi-[\w-]{30,}|eyJ[\w-]{15,}\.[\w-]{10,}\.[\w-]+)"
 )
 _NEVER_SECRET = {
-    "SSH_AUTH_SOCK", "XAUTHORITY", "PWD", "OLDPWD", "GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_AUTHOR_DATE",
-    "DBUS_SESSION_BUS_ADDRESS", "LICENSE",
-}  # fmt: skip
+    "SSH_AUTH_SOCK",
+    "XAUTHORITY",
+    "PWD",
+    "OLDPWD",
+    "GIT_AUTHOR_NAME",
+    "GIT_AUTHOR_EMAIL",
+    "GIT_AUTHOR_DATE",
+    "DBUS_SESSION_BUS_ADDRESS",
+    "LICENSE",
+}
 _STEERS_SHELL = late_pattern(
     r"BASH_ENV|ENV|BASH_FUNC_.*|PROMPT_COMMAND|SHELLOPTS|BASHOPTS|PS4|CDPATH|GLOBIGNORE|GIT_ASKPASS|SSH_ASKPASS"
     r"|SUDO_ASKPASS|GIT_(DIR|WORK_TREE|INDEX_FILE|COMMON_DIR|OBJECT_DIRECTORY|NAMESPACE|PREFIX)"
@@ -43,7 +50,9 @@ _UNATTENDED = {
 _NOT_A_SECRET = late_pattern(r"[/~.].*|[\d.,:]+|[a-z]+|.*(?:\.sock|\.pem|\.json)")
 
 
-def child_environment(environment: Mapping[str, str], *, secrets: Iterable[str] = ()) -> dict[str, str]:
+def child_environment(
+    environment: Mapping[str, str], *, secrets: Iterable[str] = ()
+) -> dict[str, str]:
     """`environment` for unattended commands: no keys, no pager, no editor, no prompts.
 
     Args:
@@ -62,7 +71,11 @@ def child_environment(environment: Mapping[str, str], *, secrets: Iterable[str] 
 def secret_values(environment: Mapping[str, str]) -> list[str]:
     """The values of the variables that commands do not get because they look secret."""
     found = (value for name, value in environment.items() if _looks_secret(name, value))
-    return [value for value in found if len(value) >= MIN_SECRET_LENGTH and not _NOT_A_SECRET.fullmatch(value)]
+    return [
+        value
+        for value in found
+        if len(value) >= MIN_SECRET_LENGTH and not _NOT_A_SECRET.fullmatch(value)
+    ]
 
 
 def _looks_secret(name: str, value: str) -> bool:
@@ -72,11 +85,19 @@ def _looks_secret(name: str, value: str) -> bool:
 
 
 def _holds_password(value: str) -> bool:
-    """Whether it is a URL with a password for a remote host. Those of local databases stay: tests need them."""
+    """Whether it is a URL with a password for a remote host. Those of local databases stay: tests
+    need them.
+    """
     if "://" not in value or "@" not in value:
         return False
     try:
         parts = urlsplit(value)
-        return bool(parts.password) and parts.hostname not in ("localhost", "127.0.0.1", "::1", "db", "postgres")
+        return bool(parts.password) and parts.hostname not in (
+            "localhost",
+            "127.0.0.1",
+            "::1",
+            "db",
+            "postgres",
+        )
     except ValueError:
         return True

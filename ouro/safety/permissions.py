@@ -40,8 +40,13 @@ _MAX_SEEN = 1_000_000
 _SETTLED = 2_000_000_000
 """After so many nanoseconds another change of a folder certainly gets a later time."""
 _ENCODED = re.compile(r"[A-Za-z0-9+=%]{64,}")
-"""Encoded data in an address: it is longer than a hash, and unlike the words of a title it has no `-` or `_`."""
-PLAN = "Plan mode is on: do not change or run anything. Read and search as needed, then tell the user your plan."
+"""Encoded data in an address: it is longer than a hash, and unlike the words of a title it has no
+`-` or `_`.
+"""
+PLAN = (
+    "Plan mode is on: do not change or run anything. Read and search as needed, then tell the user"
+    " your plan."
+)
 
 
 def join_rules(rules: Sequence[str]) -> str:
@@ -103,7 +108,9 @@ class Permissions:
         self._mode = mode
 
     def narrow(self, mode: Mode, workspace: Workspace, deny: Sequence[str] = ()) -> Permissions:
-        """Permissions for a subagent: the same rules and `deny`, in `mode`; never wider than these at the same time."""
+        """Permissions for a subagent: the same rules and `deny`, in `mode`; never wider than these
+        at the same time.
+        """
         child = copy(self)
         child.workspace, child._mode, child._parent = workspace, mode, self
         child._rules = {**self._rules, "deny": [*self._rules["deny"], *map(parse_rule, deny)]}
@@ -114,8 +121,12 @@ class Permissions:
         """The rules in force with their kinds, strongest first."""
         return tuple((kind, str(rule)) for kind, rules in self._rules.items() for rule in rules)
 
-    def decide(self, tool: str, effect: Effect, targets: Sequence[str], *, outside: bool = False) -> Decision:
-        """What to do with a call of `tool` that would touch `targets`; `outside`: it asks to leave the sandbox."""
+    def decide(
+        self, tool: str, effect: Effect, targets: Sequence[str], *, outside: bool = False
+    ) -> Decision:
+        """What to do with a call of `tool` that would touch `targets`; `outside`: it asks to leave
+        the sandbox.
+        """
         self._matched.clear()
         decision = self._decide(tool, effect, targets, outside)
         if isinstance(decision, Allow) and self.saved is not None:
@@ -125,7 +136,10 @@ class Permissions:
 
     def _decide(self, tool: str, effect: Effect, targets: Sequence[str], outside: bool) -> Decision:
         if rule := self.find_rule("deny", tool, effect, lambda rule: rule.pattern is None):
-            return Deny(f"The rule `deny {rule}` forbids this. Do not retry it in another form; ask the user.")
+            return Deny(
+                f"The rule `deny {rule}` forbids this. Do not retry it in another form; ask the"
+                " user."
+            )
         decisions = [self._on_target(tool, effect, target, outside) for target in targets or ("",)]
         if denied := next((decision for decision in decisions if isinstance(decision, Deny)), None):
             return denied
@@ -144,7 +158,9 @@ class Permissions:
                 self.workspace.grant(path, "write" if effect is Effect.WRITE else "read")
 
     def find_danger(self, line: str) -> str:
-        """Why a shell line of the user cannot be undone, or acts outside of the workspace; otherwise empty."""
+        """Why a shell line of the user cannot be undone, or acts outside of the workspace;
+        otherwise empty.
+        """
         from ouro.safety.shell.floor import floor
         from ouro.safety.shell.parse import parse_line
         from ouro.safety.shell.paths import Places
@@ -153,7 +169,9 @@ class Permissions:
         return floor(parsed, Places(self.workspace, parsed))
 
     def remember(self, rule: str, kind: Kind = "allow", *, save: bool = True) -> None:
-        """Add a rule, or several separated by commas, and save them. Raises ConfigError: the rule cannot be read."""
+        """Add a rule, or several separated by commas, and save them. Raises ConfigError: the rule
+        cannot be read.
+        """
         new = [rule for rule in parse_rules(rule) if rule not in self._rules[kind]]
         self._rules[kind] += new  # it holds even if it cannot be saved
         if save and self.saved is not None:
@@ -168,33 +186,46 @@ class Permissions:
 
     @contextmanager
     def widen(self, allow: Sequence[str]) -> Iterator[None]:
-        """Inside this context these allow rules hold. Raises ConfigError if one of them cannot be read."""
+        """Inside this context these allow rules hold. Raises ConfigError if one of them cannot be
+        read.
+        """
         lent = [parse_rule(text) for text in allow]
         self._rules["allow"] += lent
         try:
             yield
         finally:
-            self._rules["allow"] = [rule for rule in self._rules["allow"] if not any(rule is own for own in lent)]
+            self._rules["allow"] = [
+                rule for rule in self._rules["allow"] if not any(rule is own for own in lent)
+            ]
 
     def find_rule(
         self, kind: Kind, tool: str, effect: Effect, test: Callable[[Rule], bool], what: str = ""
     ) -> Rule | None:
-        """The first rule of a kind that is for the tool and passes the test. `what`: what it would allow."""
+        """The first rule of a kind that is for the tool and passes the test. `what`: what it would
+        allow.
+        """
         found = next(filter(test, self._about(kind, tool, effect)), None)
         if found is not None and kind == "allow":
             self._matched[str(found)] = what
         return found
 
-    def find_path_rule(self, kind: Kind, tool: str, effect: Effect, path: Path, unresolved: Path) -> Rule | None:
+    def find_path_rule(
+        self, kind: Kind, tool: str, effect: Effect, path: Path, unresolved: Path
+    ) -> Rule | None:
         """The first rule that asks about or denies a path, resolved or as given."""
         places = [(path, root) for path in (path, unresolved) for root in self._roots]
         return self.find_rule(
-            kind, tool, effect, lambda rule: any(rule.matches_path(path, root, widely=True) for path, root in places)
+            kind,
+            tool,
+            effect,
+            lambda rule: any(rule.matches_path(path, root, widely=True) for path, root in places),
         )
 
     @property
     def _roots(self) -> tuple[Path, ...]:
-        """The folders for relative patterns; a subagent with its own folder also has those of the session."""
+        """The folders for relative patterns; a subagent with its own folder also has those of the
+        session.
+        """
         return (self.workspace.root, *(self._parent._roots if self._parent else ()))
 
     def unreadable(self) -> re.Pattern[str] | None:
@@ -207,7 +238,8 @@ class Permissions:
         return [(rule.pattern, root) for rule in rules if rule.pattern for root in self._roots]
 
     def unreadable_files(self) -> list[Path]:
-        """The files and folders that rules deny to read, below the workspace or below the path of a rule. Blocks.
+        """The files and folders that rules deny to read, below the workspace or below the path of a
+        rule. Blocks.
 
         Raises:
             OSError: there are too many of them, or too many files to search.
@@ -215,9 +247,15 @@ class Permissions:
         unreadable = self.unreadable()
         if unreadable is None:
             return []
-        starts = [re.split(r"[*?]", absolute_pattern(pattern, root))[0] for pattern, root in self._denied()]
+        starts = [
+            re.split(r"[*?]", absolute_pattern(pattern, root))[0]
+            for pattern, root in self._denied()
+        ]
         if not all(starts):  # a bare name
-            starts = [*filter(None, starts), *(f"{root}/" for root in (*self.workspace.roots, *self._roots))]
+            starts = [
+                *filter(None, starts),
+                *(f"{root}/" for root in (*self.workspace.roots, *self._roots)),
+            ]
         folders = [os.path.dirname(start.rstrip("/")) or "/" for start in starts]  # noqa: PTH120 - for every command
         looked_at: set[str] = set()
         found: list[Path] = []
@@ -231,13 +269,17 @@ class Permissions:
                 names = self._names_in(folder, unreadable)
                 seen += names.number
                 found += map(Path, map(os.path.realpath, names.unreadable))
-                folders += [inner for inner in names.folders if f"{inner}/".startswith(tuple(starts))]
+                folders += [
+                    inner for inner in names.folders if f"{inner}/".startswith(tuple(starts))
+                ]
             if len(found) > _MAX_UNREADABLE or seen > _MAX_SEEN:
                 raise OSError("the files that rules deny to read are too many to hide, or to find")
         return [path for path in dict.fromkeys(found) if path.exists()]
 
     def _names_in(self, folder: str, unreadable: re.Pattern[str]) -> _FolderNames:
-        """The names in a folder. It is read again only if it changed: no program can set the time of change."""
+        """The names in a folder. It is read again only if it changed: no program can set the time
+        of change.
+        """
         status = os.stat(folder)  # noqa: PTH116 - for many folders
         seen = (status.st_dev, status.st_ino, status.st_ctime_ns, status.st_mtime_ns)
         known = self._listed.get((folder, unreadable.pattern))
@@ -247,7 +289,9 @@ class Permissions:
             entries = [*scan]
         hidden = [entry.path for entry in entries if unreadable.fullmatch(entry.path)]
         inner = (entry.path for entry in entries if entry.is_dir(follow_symlinks=False))
-        shown = [path for path in inner if path not in hidden and not path.endswith("/.git/objects")]
+        shown = [
+            path for path in inner if path not in hidden and not path.endswith("/.git/objects")
+        ]
         names = _FolderNames(len(entries), hidden, shown)
         if time.time_ns() - status.st_ctime_ns > _SETTLED:
             self._listed[folder, unreadable.pattern] = seen, names
@@ -259,17 +303,23 @@ class Permissions:
         return any(self.find_path_rule(kind, "grep", Effect.READ, path, path) for kind in kinds)
 
     def permits_path(self, tool: str, effect: Effect, path: Path) -> bool:
-        """Whether mode and allow rules let a path be read or written; ask and deny rules are not checked."""
+        """Whether mode and allow rules let a path be read or written; ask and deny rules are not
+        checked.
+        """
         inside, root = self.workspace.is_inside(path), self.workspace.root
         area = None if inside else protected.reserved_area(path)
         if effect is Effect.WRITE and self.workspace.is_memory(path):
             return True
         for rule in self._about("allow", tool, effect):
-            # Outside of the workspace only rules that begin with / or ~ count, and for places of keys only rules that
-            # name the place.
+            # Outside of the workspace only rules that begin with / or ~ count, and for places of
+            # keys only rules that name the place.
             start = Path(os.path.expanduser((rule.pattern or "").partition("*")[0]))  # noqa: PTH111 - a pattern
             covers = inside or (rule.pattern or "").startswith(("/", "~"))
-            if covers and (area is None or protected.is_under(start, area)) and rule.matches_path(path, root):
+            if (
+                covers
+                and (area is None or protected.is_under(start, area))
+                and rule.matches_path(path, root)
+            ):
                 self._matched[str(rule)] = self.workspace.shown(path)
                 return True
         if effect is Effect.READ:
@@ -310,7 +360,11 @@ class Permissions:
             return Ask(f"{shown}: the rule `ask {rule}` says so")
         if self.permits_path(tool, effect, path):
             return Allow()
-        place = f"it changes {shown}" if self.workspace.is_inside(path) else f"{shown} is outside the workspace"
+        place = (
+            f"it changes {shown}"
+            if self.workspace.is_inside(path)
+            else f"{shown} is outside the workspace"
+        )
         return Ask(place, path_rule(effect.value, path, self.workspace))
 
     def _on_url(self, tool: str, url: str) -> Decision:
@@ -325,7 +379,10 @@ class Permissions:
         host = requested_url(url).hostname or ""
         if self.find_rule("allow", tool, Effect.NET, lambda rule: rule.matches_url(url), host):
             return Allow()
-        return Ask(f"it reaches {host or 'the network'}", f"{tool}({host})" if host and has_no_wildcard(host) else tool)
+        return Ask(
+            f"it reaches {host or 'the network'}",
+            f"{tool}({host})" if host and has_no_wildcard(host) else tool,
+        )
 
     def _on_mcp(self, tool: str, name: str) -> Decision:
         if rule := self.find_rule("deny", tool, Effect.MCP, lambda rule: rule.matches_name(name)):
@@ -334,7 +391,11 @@ class Permissions:
             return Ask(f"plan mode is on, and {name} may change something")
         if rule := self.find_rule("ask", tool, Effect.MCP, lambda rule: rule.matches_name(name)):
             return Ask(f"the rule `ask {rule}` says so")
-        if self.mode == "auto" or self.find_rule("allow", tool, Effect.MCP, lambda rule: rule.matches_name(name), name):
+        if self.mode == "auto" or self.find_rule(
+            "allow", tool, Effect.MCP, lambda rule: rule.matches_name(name), name
+        ):
             return Allow()
         offered = f"mcp({name})" if has_no_wildcard(name) else ""
-        return Ask(f"the MCP server {name.partition('.')[0]} runs it, outside of the sandbox", offered)
+        return Ask(
+            f"the MCP server {name.partition('.')[0]} runs it, outside of the sandbox", offered
+        )

@@ -13,23 +13,80 @@ from ouro.utils.runtime import get_home
 
 SYSTEM = ("/proc", "/sys", "/dev")
 _KEYS_IN_HOME = (
-    ".ssh", ".aws", ".gnupg", ".kube", ".docker", ".azure", ".netrc", ".git-credentials", ".pypirc",
-    ".password-store", ".config/gcloud", ".config/gh", ".config/rclone", ".local/share/keyrings", "Library/Keychains",
-    ".pgpass", ".cargo/credentials.toml", ".claude/.credentials.json", ".codex/auth.json", ".gemini/oauth_creds.json",
-)  # fmt: skip
+    ".ssh",
+    ".aws",
+    ".gnupg",
+    ".kube",
+    ".docker",
+    ".azure",
+    ".netrc",
+    ".git-credentials",
+    ".pypirc",
+    ".password-store",
+    ".config/gcloud",
+    ".config/gh",
+    ".config/rclone",
+    ".local/share/keyrings",
+    "Library/Keychains",
+    ".pgpass",
+    ".cargo/credentials.toml",
+    ".claude/.credentials.json",
+    ".codex/auth.json",
+    ".gemini/oauth_creds.json",
+)
 _OWN_SECRETS = (
-    "models.yaml", "config.yaml", "trusted.yaml", "mark.key", "mcp.json", "mcp/tokens", "sessions", "sessions.git",
-    "sessions.key", "checkpoints", "cache", "history", "logs",
-)  # fmt: skip
-"""In `cache` the search index has the messages of all sessions; checkpoints have files that rules deny to read."""
-_ACTING_IN_HOME = (".config/fish", ".config/git", ".config/autostart", ".config/systemd", "Library/LaunchAgents")
+    "models.yaml",
+    "config.yaml",
+    "trusted.yaml",
+    "mark.key",
+    "mcp.json",
+    "mcp/tokens",
+    "sessions",
+    "sessions.git",
+    "sessions.key",
+    "checkpoints",
+    "cache",
+    "history",
+    "logs",
+)
+"""In `cache` the search index has the messages of all sessions; checkpoints have files that rules
+deny to read.
+"""
+_ACTING_IN_HOME = (
+    ".config/fish",
+    ".config/git",
+    ".config/autostart",
+    ".config/systemd",
+    "Library/LaunchAgents",
+)
 _KEY_FOLDERS = {".ssh", ".aws", ".gnupg"}
 _START_FILES = {
-    ".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".profile", ".zshrc",
-    ".zshenv", ".zprofile", ".zlogin", ".zlogout", ".kshrc", ".mkshrc", ".cshrc", ".tcshrc", ".login",
-    ".logout", ".inputrc", ".pam_environment", ".xprofile", ".xinitrc", ".xsession", ".xsessionrc", ".envrc",
+    ".bashrc",
+    ".bash_profile",
+    ".bash_login",
+    ".bash_logout",
+    ".bash_aliases",
+    ".profile",
+    ".zshrc",
+    ".zshenv",
+    ".zprofile",
+    ".zlogin",
+    ".zlogout",
+    ".kshrc",
+    ".mkshrc",
+    ".cshrc",
+    ".tcshrc",
+    ".login",
+    ".logout",
+    ".inputrc",
+    ".pam_environment",
+    ".xprofile",
+    ".xinitrc",
+    ".xsession",
+    ".xsessionrc",
+    ".envrc",
     "config.fish",
-}  # fmt: skip
+}
 _ACTING_FILES = {".gitconfig", ".gitmodules", ".ripgreprc", ".mcp.json"}
 _ACTING_FOLDERS = {".vscode", ".idea", ".husky"}
 _IGNORED_BY_SOME_DISKS = late_pattern("[\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff]")
@@ -40,7 +97,9 @@ def protection(path: Path) -> str:
     names = [_plain(part) for part in path.parts]
     if ".git" in names:
         return "git obeys what is in .git"
-    if any(name == ".ouro" and names[at + 1 : at + 2] != ["memory"] for at, name in enumerate(names)):
+    if any(
+        name == ".ouro" and names[at + 1 : at + 2] != ["memory"] for at, name in enumerate(names)
+    ):
         return "ouro obeys what is in .ouro"
     if _KEY_FOLDERS.intersection(names) or _is_among(path, _KEYS_IN_HOME):
         return "keys are kept there"
@@ -84,7 +143,9 @@ def _reserved(_home: str, _own: str) -> tuple[tuple[Path, tuple[str, ...]], ...]
 
 
 def is_under(path: Path, area: Path) -> bool:
-    """Whether `path` is `area` or below it. `.SSH` counts as `.ssh` on every disk, even if that costs a question."""
+    """Whether `path` is `area` or below it. `.SSH` counts as `.ssh` on every disk, even if that
+    costs a question.
+    """
     start = _parts(str(area))
     return _parts(str(path))[: len(start)] == start
 

@@ -1,4 +1,6 @@
-"""Permission rules, such as `shell(git status *)` and `write(src/**)`, and the decisions on tool calls."""
+"""Permission rules, such as `shell(git status *)` and `write(src/**)`, and the decisions on tool
+calls.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +26,9 @@ from ouro.utils.runtime import ensure_private_dir, tilde
 from ouro.utils.yaml import convert, read_yaml
 
 Mode = Literal["ask", "edit", "plan", "auto"]
-"""What runs without asking. `ask`: reading. `edit`: also changing files. `plan`: reading, and nothing else runs.
-`auto`: everything except the hard floor."""
+"""What runs without asking. `ask`: reading. `edit`: also changing files. `plan`: reading, and
+nothing else runs. `auto`: everything except the hard floor.
+"""
 
 
 def narrower(one: Mode, other: Mode) -> Mode:
@@ -50,8 +53,9 @@ class Effect(StrEnum):
 
 
 Limits = Literal["read", "memory", "workspace", "repository", "off"]
-"""What a command may change in the sandbox: nothing; long-term memory; the workspace without .git; the workspace with
-.git; off: everything that the user may change."""
+"""What a command may change in the sandbox: nothing; long-term memory; the workspace without .git;
+the workspace with .git; off: everything that the user may change.
+"""
 
 
 class Allow(msgspec.Struct, frozen=True):
@@ -79,8 +83,14 @@ Kind = Literal["deny", "ask", "allow"]
 
 _HINT = "Write what may be done: edit, shell(git status *), write(src/**)."
 _RULE = late_pattern(r"([A-Za-z_][\w*.-]*)(?:\((.*)\))?", re.DOTALL)
-_EFFECTS = {"read": Effect.READ, "write": Effect.WRITE, "run": Effect.RUN, "shell": Effect.RUN, "net": Effect.NET,
-            "mcp": Effect.MCP}  # fmt: skip
+_EFFECTS = {
+    "read": Effect.READ,
+    "write": Effect.WRITE,
+    "run": Effect.RUN,
+    "shell": Effect.RUN,
+    "net": Effect.NET,
+    "mcp": Effect.MCP,
+}
 
 
 class Rule(msgspec.Struct, frozen=True):
@@ -108,7 +118,8 @@ class Rule(msgspec.Struct, frozen=True):
         return bool(re.fullmatch(regex, text, re.DOTALL))
 
     def matches_path(self, path: Path, root: Path, *, widely: bool = False) -> bool:
-        """Whether the pattern covers a path: relative to `root`, to home with `~`, or a bare name anywhere.
+        """Whether the pattern covers a path: relative to `root`, to home with `~`, or a bare name
+        anywhere.
 
         Args:
             widely: ignore case, as some disks do; for rules that deny.
@@ -119,11 +130,15 @@ class Rule(msgspec.Struct, frozen=True):
         return bool(re.fullmatch(path_regex(self.pattern, root), str(path), flags | re.DOTALL))
 
     def matches_name(self, name: str) -> bool:
-        """Whether the pattern covers a tool of an MCP server: `github.*` covers `github.create_issue`."""
+        """Whether the pattern covers a tool of an MCP server: `github.*` covers
+        `github.create_issue`.
+        """
         return self.pattern is None or fnmatch.fnmatchcase(name, self.pattern)
 
     def matches_url(self, url: str) -> bool:
-        """Whether the pattern covers a URL by its host, or by its prefix if the pattern has a scheme."""
+        """Whether the pattern covers a URL by its host, or by its prefix if the pattern has a
+        scheme.
+        """
         if self.pattern is None:
             return True
         requested = requested_url(url)
@@ -132,13 +147,16 @@ class Rule(msgspec.Struct, frozen=True):
         scheme, _, rest = self.pattern.partition("://")
         host, slash, path = rest.partition("/")
         below = _translate_glob(f"/{path}", ".*") if slash else ".*" if host.endswith("*") else "/?"
-        # In the host a star is no slash: `https://*.a.example/*` is not `https://evil.example/x.a.example/`.
+        # In the host a star is no slash: `https://*.a.example/*` is not
+        # `https://evil.example/x.a.example/`.
         place = _translate_glob(re.sub(r"\*+", "*", f"{scheme}://{host}".lower()), "[^/]*")
         return bool(re.fullmatch(place + below, requested.geturl(), re.DOTALL))
 
 
 def requested_url(url: str) -> SplitResult:
-    """The URL that is requested: without user, usual port, fragment, and `..` in its path; empty if it is not valid."""
+    """The URL that is requested: without user, usual port, fragment, and `..` in its path; empty if
+    it is not valid.
+    """
     try:
         parts = urlsplit(url)
         host, port = (parts.hostname or "").rstrip("."), parts.port
@@ -163,11 +181,15 @@ def parse_rule(text: str, where: str = "") -> Rule:
 
 def parse_rules(text: str) -> tuple[Rule, ...]:
     """Parse rules separated by commas. Raises ConfigError: one of them is not a rule."""
-    return tuple(parse_rule(piece) for piece in re.split(r"(?<=\)),\s*(?=[A-Za-z_][\w*.-]*\()", text))
+    return tuple(
+        parse_rule(piece) for piece in re.split(r"(?<=\)),\s*(?=[A-Za-z_][\w*.-]*\()", text)
+    )
 
 
 def path_rule(effect: str, path: Path, workspace: Workspace) -> str:
-    """The rule for reading or writing `path` and its siblings; empty for a name with pattern characters."""
+    """The rule for reading or writing `path` and its siblings; empty for a name with pattern
+    characters.
+    """
     root, home = workspace.root, workspace.resolve("~")
     if workspace.protection(path):
         return ""
@@ -206,10 +228,13 @@ def path_regex(pattern: str, root: Path) -> str:
 def _translate_glob(pattern: str, star: str) -> str:
     """A pattern as a regular expression: `**` is anything, `*` is `star`, `?` one character.
 
-    If the same star follows, the shortest match of the first is enough: `*a*b*c` is matched in linear time.
+    If the same star follows, the shortest match of the first is enough: `*a*b*c` is matched in
+    linear time.
     """
     texts = re.split(r"\*\*/|\*+", pattern)
-    stars = [{"**/": "(?:.*/)?", "*": star}.get(mark, ".*") for mark in re.findall(r"\*\*/|\*+", pattern)]
+    stars = [
+        {"**/": "(?:.*/)?", "*": star}.get(mark, ".*") for mark in re.findall(r"\*\*/|\*+", pattern)
+    ]
     found = _escape_literal(texts[0])
     for one, text, following in zip(stars, texts[1:], (*stars, "")[1:], strict=True):
         # `?` matches a slash, but a star may not.
@@ -222,7 +247,10 @@ def _escape_literal(text: str) -> str:
     return re.escape(text).replace(r"\?", ".")
 
 
-_HEADER = '# Rules from the answer "always" and from /permissions, by folder. Delete a line to be asked again.\n'
+_HEADER = (
+    '# Rules from the answer "always" and from /permissions, by folder. Delete a line to be asked'
+    " again.\n"
+)
 _MAX_USES = 100_000
 """Maximum bytes of the record of uses; of a larger record only the last use of each rule stays."""
 
@@ -237,7 +265,8 @@ class RuleUse(msgspec.Struct, frozen=True):
 
 
 class RuleStore:
-    """The saved rules of one project and their last uses. One file has all projects; only the user can read it.
+    """The saved rules of one project and their last uses. One file has all projects; only the user
+    can read it.
 
     In the file, `ask` and `deny` rules have these words in front.
     """
@@ -253,7 +282,11 @@ class RuleStore:
         Raises:
             ConfigError: the file does not hold rules; it is not changed.
         """
-        return tuple(rule for found, rule in map(_parse_saved, self._read().get(self._project, ())) if found == kind)
+        return tuple(
+            rule
+            for found, rule in map(_parse_saved, self._read().get(self._project, ()))
+            if found == kind
+        )
 
     def add(self, rule: str, kind: Kind = "allow") -> None:
         """Save a rule; it is on disk when this returns. Rules that other sessions saved stay.
@@ -263,11 +296,17 @@ class RuleStore:
             OSError: it cannot be written.
         """
         parse_rule(rule)
-        self._change(lambda saved: saved if _format_saved(kind, rule) in saved else (*saved, _format_saved(kind, rule)))
+        self._change(
+            lambda saved: (
+                saved if _format_saved(kind, rule) in saved else (*saved, _format_saved(kind, rule))
+            )
+        )
 
     def remove(self, rule: str, kind: Kind = "allow") -> None:
         """Delete a saved rule. Raises as `add`."""
-        self._change(lambda saved: tuple(text for text in saved if text != _format_saved(kind, rule)))
+        self._change(
+            lambda saved: tuple(text for text in saved if text != _format_saved(kind, rule))
+        )
 
     def note_use(self, rule: str, what: str) -> None:
         """Record what an allow rule has allowed; a failure is ignored."""
@@ -281,7 +320,10 @@ class RuleStore:
             finally:
                 os.close(descriptor)
             if size > _MAX_USES:
-                kept = {(use.project, use.rule): msgspec.json.encode(use).decode() for use in self._all_uses()}
+                kept = {
+                    (use.project, use.rule): msgspec.json.encode(use).decode()
+                    for use in self._all_uses()
+                }
                 write_private(self._uses, "".join(f"{line}\n" for line in kept.values()))
 
     def uses(self) -> dict[str, RuleUse]:
@@ -301,12 +343,21 @@ class RuleStore:
             projects = self._read()
             saved = projects.get(self._project, ())
             if (changed := change(saved)) != saved:
-                texts = {name: list(rules) for name, rules in {**projects, self._project: changed}.items() if rules}
-                write_private(self._path, _HEADER + yaml.safe_dump(texts, allow_unicode=True, sort_keys=True))
+                texts = {
+                    name: list(rules)
+                    for name, rules in {**projects, self._project: changed}.items()
+                    if rules
+                }
+                write_private(
+                    self._path, _HEADER + yaml.safe_dump(texts, allow_unicode=True, sort_keys=True)
+                )
 
     def _read(self) -> dict[str, tuple[str, ...]]:
         table = read_yaml(self._path)
-        projects = {name: convert(node, tuple[str, ...], str(self._path), name) for name, node in table.entries.items()}
+        projects = {
+            name: convert(node, tuple[str, ...], str(self._path), name)
+            for name, node in table.entries.items()
+        }
         for rule in projects.get(self._project, ()):
             parse_rule(_parse_saved(rule)[1], f"{tilde(self._path)}: ")
         return projects

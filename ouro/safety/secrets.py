@@ -1,7 +1,7 @@
 """SecretMask: masks secrets in everything that is saved.
 
-Three passes: known values (keys of ouro and of the environment), then kingfisher's patterns, then a dozen patterns
-that it lacks. Only the first pass is complete.
+Three passes: known values (keys of ouro and of the environment), then kingfisher's patterns, then a
+dozen patterns that it lacks. Only the first pass is complete.
 """
 
 from __future__ import annotations
@@ -30,16 +30,21 @@ from ouro.utils.log import log
 from ouro.utils.runtime import ensure_private_dir, get_home
 
 _COMPILE_DELAY = 1.0
-"""Seconds after `prepare` before rules are compiled: the first frame of the screen is more urgent."""
-_COMPILE = "import os, sys; os.nice(5); from kingfisher_sdk import Rules; Rules(cache_dir=sys.argv[1] or None)"
+"""Seconds after `prepare` before rules are compiled: the first frame of the screen is more urgent.
+"""
+_COMPILE = (
+    "import os, sys; os.nice(5); from kingfisher_sdk import Rules; Rules(cache_dir=sys.argv[1] or"
+    " None)"
+)
 
 
 class SecretScanner:
     """Finds text that looks like a secret. Thread-safe.
 
-    It is loaded for the first text in which it may find something: this takes 0.25 s, and 34 MB from then on. On the
-    first use ever the rules are copied from the installation. If the installation has none, a separate process compiles
-    them, which takes seconds: ouro may end meanwhile.
+    It is loaded for the first text in which it may find something: this takes 0.25 s, and 34 MB
+    from then on. On the first use ever the rules are copied from the installation. If the
+    installation has none, a separate process compiles them, which takes seconds: ouro may end
+    meanwhile.
     """
 
     def __init__(self) -> None:
@@ -60,13 +65,16 @@ class SecretScanner:
     def _start(self) -> None:
         with self._lock:
             if self._building is None:
-                self._building = threading.Thread(target=self._build, name="secret-rules", daemon=True)
+                self._building = threading.Thread(
+                    target=self._build, name="secret-rules", daemon=True
+                )
                 self._building.start()
 
     def find(self, data: bytes, until: float) -> list[tuple[int, int, str]]:
         """The secrets in `data`: start, end and rule name of each.
 
-        Waits for the scanner until `until` (of `time.monotonic`); returns nothing if it is not ready by then.
+        Waits for the scanner until `until` (of `time.monotonic`); returns nothing if it is not
+        ready by then.
         """
         self._wanted.set()
         self._start()
@@ -79,7 +87,9 @@ class SecretScanner:
             if finding.visible:
                 found = finding.to_dict()
                 rule = re.sub(r"[^a-z0-9]+", "-", str(found["rule_id"]).rpartition(".")[2].lower())
-                spans.append((found["location"]["start_offset"], found["location"]["end_offset"], rule))
+                spans.append(
+                    (found["location"]["start_offset"], found["location"]["end_offset"], rule)
+                )
         return spans
 
     def _build(self) -> None:
@@ -90,7 +100,9 @@ class SecretScanner:
                 self._wanted.wait(_COMPILE_DELAY)
                 command = [sys.executable, "-P", "-c", _COMPILE, str(_cache_folder() or "")]
                 quiet = subprocess.DEVNULL
-                subprocess.Popen(command, stdin=quiet, stdout=quiet, stderr=quiet, start_new_session=True).wait()
+                subprocess.Popen(
+                    command, stdin=quiet, stdout=quiet, stderr=quiet, start_new_session=True
+                ).wait()
             self._wanted.wait()
             from kingfisher_sdk import Rules, Scanner
 
@@ -123,7 +135,8 @@ def _is_compiled() -> bool:
 
 
 def compile_for_installation() -> None:
-    """Compile the rules into the folder of the installation, for all users. Called by install.sh; takes seconds.
+    """Compile the rules into the folder of the installation, for all users. Called by install.sh;
+    takes seconds.
 
     Raises:
         ImportError: the scanner is not installed.
@@ -144,9 +157,11 @@ def _installed_rules() -> Path:
 
 
 def _copy_installed_rules() -> None:
-    """Copy the compiled rules of the installation to the folder of the user, unless another user could change them.
+    """Copy the compiled rules of the installation to the folder of the user, unless another user
+    could change them.
 
-    They are copied because the scanner reads only files of the user. It compiles rules of another version again.
+    They are copied because the scanner reads only files of the user. It compiles rules of another
+    version again.
     """
     folder = _cache_folder()
     if folder is None:
@@ -160,7 +175,17 @@ def _copy_installed_rules() -> None:
 
 MIN_SECRET_LENGTH = 8
 
-_KINDS_OF_KEYS = ("api", "access", "auth", "private", "signing", "encryption", "account", "master", "shared")
+_KINDS_OF_KEYS = (
+    "api",
+    "access",
+    "auth",
+    "private",
+    "signing",
+    "encryption",
+    "account",
+    "master",
+    "shared",
+)
 _NAMES = rf"(?:pass(?:word|wd|phrase|code)?|pwd|secret|token|credentials?|(?:{'|'.join(_KINDS_OF_KEYS)})[_-]?key)"
 _SECRET_NAME = late_pattern(rf"(?:\A|[\W_]|(?<=[a-z])(?=[A-Z]))(?i:{_NAMES})(?:\Z|[\W_]|(?=[A-Z]))")
 _LETTER, _DIGIT = re.compile(r"[A-Za-z]"), re.compile(r"\d", re.ASCII)
@@ -176,22 +201,32 @@ _RULES = {
         r"(?:(?:Proc-Type|DEK-Info|Version|Comment): [^\n]*|[A-Za-z0-9+/=]{16,}+))++"
         r"(?:(?:\\[rn]|[\s\"'+,])*[A-Za-z0-9+/=]+(?=(?:\\[rn]|[\s\"'+,])*-----END))?)",
     ),
-    "cookie": late_pattern(r"(?i)\bcookie[\"']?: *[\"']?(?P<secret>[\w.-]+=[^\s\"',][^\r\n\"']{7,})"),
+    "cookie": late_pattern(
+        r"(?i)\bcookie[\"']?: *[\"']?(?P<secret>[\w.-]+=[^\s\"',][^\r\n\"']{7,})"
+    ),
     "authorization": late_pattern(
         r"(?i)\bauthorization[\"']?\s*[:=]\s*[\"']?(?:[a-z]+ +)?(?P<secret>[\w.~+/=:-]{12,})"
     ),
     "bearer": late_pattern(r"(?i)\bbearer +(?P<secret>(?=[\w.~+/-]{0,200}\d)[\w.~+/-]{16,}=*)"),
-    "url": late_pattern(r"(?<=[a-zA-Z0-9+.-]{2})://[^\s/:@\"'<>{}]*:(?P<secret>[^\s/@\"'<>{}$*]{3,})@"),
+    "url": late_pattern(
+        r"(?<=[a-zA-Z0-9+.-]{2})://[^\s/:@\"'<>{}]*:(?P<secret>[^\s/@\"'<>{}$*]{3,})@"
+    ),
     "netrc": late_pattern(r"\blogin\s+\S+\s+password\s+(?P<secret>\S{4,})"),
-    "pgpass": late_pattern(r"(?m)^[\w.*-]+:(?:\d{2,5}|\*):[\w*.-]+:[\w*.-]+:(?P<secret>[^\s:]{6,})$"),
-    "user-flag": late_pattern(r"(?<!\w)(?:-u|--user)[ =][\"']?[\w.@-]+:(?P<secret>[^\s\"'$<{]{6,})"),
+    "pgpass": late_pattern(
+        r"(?m)^[\w.*-]+:(?:\d{2,5}|\*):[\w*.-]+:[\w*.-]+:(?P<secret>[^\s:]{6,})$"
+    ),
+    "user-flag": late_pattern(
+        r"(?<!\w)(?:-u|--user)[ =][\"']?[\w.@-]+:(?P<secret>[^\s\"'$<{]{6,})"
+    ),
     "flag": late_pattern(
         rf"(?i)-(?<![\w-]-)-?(?!-)[\w-]{{0,40}}?{_NAMES}(?:=|[ \t]+)[\"']?"
         r"(?P<secret>(?!-)[^\s\"'$<\[({|]{8,}+)(?=[\s\"']|\Z)",
     ),
     "jwt": late_pattern(r"\b(?P<secret>ey[JK][\w-]{8,9999}\.ey[JK][\w-]{8,9999}\.[\w-]*)"),
     "aws-id": late_pattern(r"\b(?P<secret>(?:AKIA|ASIA|ABIA|ACCA)[A-Z2-7]{16})\b"),
-    "google": late_pattern(r"\b(?P<secret>ya29\.[\w-]{20,}|GOCSPX-[\w-]{20,}|AIza[\w-]{35}|1//0[\w-]{30,})"),
+    "google": late_pattern(
+        r"\b(?P<secret>ya29\.[\w-]{20,}|GOCSPX-[\w-]{20,}|AIza[\w-]{35}|1//0[\w-]{30,})"
+    ),
     "token": late_pattern(
         r"\b(?P<secret>(?:sk|rk|pk)[-_](?=[\w-]{0,200}\d)[\w-]{20,}|gh[opsur]_\w{30,}|github_pat_\w{30,}|gl[a-z]{2,5}-[\w-]{20,}"
         r"|xox[a-z]-[\w-]{10,}|xapp-[\w-]{20,}|(?:hf|npm|gsk|xai|pplx|nvapi|r8|lin_api|dop_v1|ntn|tvly|fw)[-_](?=\w{0,200}\d)[\w-]{20,}"
@@ -200,8 +235,11 @@ _RULES = {
         r"|(?:[MNO][DTjz][AEIMQUYcgk][w-z0-5]){4,6}\w{0,3}\.[\w-]{6}\.[\w-]{27,}|mfa\.[\w-]{60,})",
     ),
     "telegram": late_pattern(r"(?<!\d)(?P<secret>\d{8,10}:AA[\w-]{33})(?![\w-])"),
-    "discord": late_pattern(r"\bdiscord(?:app)?\.com/api/(?:v\d+/)?webhooks/\d+/(?P<secret>[\w-]{60,})"),
-    # The shape of most tokens: a short word, then a long run of upper and lower case letters and digits.
+    "discord": late_pattern(
+        r"\bdiscord(?:app)?\.com/api/(?:v\d+/)?webhooks/\d+/(?P<secret>[\w-]{60,})"
+    ),
+    # The shape of most tokens: a short word, then a long run of upper and lower case letters and
+    # digits.
     "prefixed": late_pattern(
         r"\b(?P<secret>[A-Za-z][A-Za-z0-9]{1,9}(?:[_-][a-z]{2,6}\d?)?[_-](?=[a-z0-9_-]{0,200}[A-Z])(?=[A-Z0-9_-]{0,200}[a-z])"
         r"(?=[A-Za-z_-]{0,200}\d[A-Za-z_-]{0,200}\d)[A-Za-z0-9_-]{20,})(?![./(])",
@@ -212,53 +250,78 @@ _RULES = {
 }
 """Patterns by name; the group `secret` is masked."""
 _STARTS: Mapping[str, tuple[str, ...]] = {
-    "private-key": ("-----begin ",), "cookie": ("cookie",), "authorization": ("authorization",), "bearer": ("bearer",),
-    "url": ("://",), "netrc": ("login",), "user-flag": ("-u", "--user"), "jwt": ("eyj", "eyk"),
-    "aws-id": ("akia", "asia", "abia", "acca"), "google": ("ya29.", "gocspx-", "aiza", "1//0"), "discord": ("discord",),
+    "private-key": ("-----begin ",),
+    "cookie": ("cookie",),
+    "authorization": ("authorization",),
+    "bearer": ("bearer",),
+    "url": ("://",),
+    "netrc": ("login",),
+    "user-flag": ("-u", "--user"),
+    "jwt": ("eyj", "eyk"),
+    "aws-id": ("akia", "asia", "abia", "acca"),
+    "google": ("ya29.", "gocspx-", "aiza", "1//0"),
+    "discord": ("discord",),
     "named": (
-        "pass", "pwd", "secret", "token", "credential",
+        "pass",
+        "pwd",
+        "secret",
+        "token",
+        "credential",
         *(f"{kind}{separator}key" for kind in _KINDS_OF_KEYS for separator in ("", "_", "-")),
     ),
-}  # fmt: skip
-"""The beginnings of matches, in lower case: patterns are tried only there. 1 MB of source takes 0.06 s, not 0.34."""
+}
+"""The beginnings of matches, in lower case: patterns are tried only there. 1 MB of source takes
+0.06 s, not 0.34.
+"""
 _KEY_WORDS = ("pass", "pwd", "secret", "token", "credential", "key")
 _NEEDED = {"pgpass": (":",), "flag": _KEY_WORDS, "telegram": (":aa",), "named": _KEY_WORDS}
 """Every text that a pattern matches contains one of these, in lower case."""
 _MIN_TOKEN_LENGTH = 15
 """The minimum characters of what `token`, `prefixed` and the scanner find."""
-_TOKEN_BYTES = bytes(byte if byte > 127 or chr(byte).isalnum() or chr(byte) in "_-.+=~" else 32 for byte in range(256))
+_TOKEN_BYTES = bytes(
+    byte if byte > 127 or chr(byte).isalnum() or chr(byte) in "_-.+=~" else 32
+    for byte in range(256)
+)
 """A table for `bytes.translate`: characters that cannot be in a token become spaces."""
 _FOLDED = {"\u0130": "i", "\u0131": "i", "\u017f": "s"}
-"""Letters that match i and s if case is ignored. `str.lower` keeps them, or makes two characters of one."""
+"""Letters that match i and s if case is ignored. `str.lower` keeps them, or makes two characters of
+one.
+"""
 
 RULES_VERSION = "1.5.0"
-"""The version of kingfisher-secret-scanner for which the shapes below were made; a test finds missing ones."""
+"""The version of kingfisher-secret-scanner for which the shapes below were made; a test finds
+missing ones.
+"""
 MAX_LENGTH = 20_000
 """Longer texts are always given to the scanner."""
 
-_WORDS = (  # noqa: SIM905 (as a list they take 200 lines)
-    "-----begin -prd- application_key_ .jfrog.io .salesforce.com .snowflakecomputing.com .supabase.co .upstash.io 4b1d "
-    "_gitlab_session= _mmk _production_ aact_ absk accountname aik_ci_ aik_client_ airtable aiven aiza akcp algolia "
-    "amplitude api_live api_org_ apify_api_ apk_ aq.ab8rn6 astracs: atat auth0 auth_provider_x509_cert_url bbdc- "
-    "bitly bkua_ browserstack canva capella ccdb1_ ccipat_ cciprj_ cf_account_id cf_api_key cf_api_token cf_token "
-    "cfat_ cfut_ clickhouse clojars_ cloudflare cloudinary cmvmd cnvca cog_ configcat-sdk-1/ contribsys couchbase "
-    "csa_ curl dapi dckr_oat_ dckr_pat_ ddo_ ddp_ doo_v1_ dop_v1_ dor_v1_ dp.pt. dt0c01. duffel_ dvc_ eaaa eaac eaam "
-    "endpoint=sb:// essu_ eyjrijoi eyjtaxjv ezak eztk figd_ fio-u- flwpubk_test- flwseck_test- flyv1 gcntfy- gho_ ghp_ "
-    "ghr_ ghs_ ghu_ github_pat_ glagent- glc_ glcbt- gldt- glffct- glft- glimt- gloas- glpat- glptt- glrt- glsa_ "
-    "glsoat- gocardless gr1348941 hf_ hooks hrku- hvb. hvs. ico- incoming+ influx lin_api_ linked-in linked_in "
-    "linkedin llx- lsv2_ ltai mdb_sa_id_ mlsn. napi_ npm_ ntn_ nvapi- nyk_ ops_eyj os_v2_app_ os_v2_org_ p8e- "
-    "packagist passphrase password pdl_live_ phc_ phx_ pina_ pk-lf- planetscale pmak- pmat- pnu_ polar_ pplx- pscale "
-    'pul- pypi-ageichlwas5vcmc ramp_id_ ramp_sec_ rdme_ refresh_token" rk_live rk_prod rk_test rnd_ rootly_ rpa_ '
-    "rubygems_ rzp_ s-s4t2af- s-s4t2ud- samsara_api_ sbp_ secret sgp_ sha256~ shippo_ shpat_ shpca_ shppa_ shpss_ "
-    "sk-or- sk_car_ sk_live sk_prod sk_test sm_aat_ sm_pat_ sm_sat_ sntrys_eyjpyxqio sntryu_ sq0atp- storage sumo "
-    "swmkey-1- swmtkn-1- t3blbkfj tableau tenant tgp_v1_ tk-us- tskey- tss_ ucat_ unkey_ v1.0- vca_ vci_ vck_ vcp_ "
-    "vcr_ vtwn_ waka_ wandb_v1_ webhook wrka xai- xapp- xkeysib- xoxa- xoxb- xoxc- xoxd- xoxe xoxo- xoxp xoxr- xoxs- "
-    "y2nvdw50x2lk zpka_ zxlk "
+_WORDS = (
+    "-----begin -prd- application_key_ .jfrog.io .salesforce.com .snowflakecomputing.com"
+    " .supabase.co .upstash.io 4b1d _gitlab_session= _mmk _production_ aact_ absk accountname"
+    " aik_ci_ aik_client_ airtable aiven aiza akcp algolia amplitude api_live api_org_ apify_api_"
+    " apk_ aq.ab8rn6 astracs: atat auth0 auth_provider_x509_cert_url bbdc- bitly bkua_ browserstack"
+    " canva capella ccdb1_ ccipat_ cciprj_ cf_account_id cf_api_key cf_api_token cf_token cfat_"
+    " cfut_ clickhouse clojars_ cloudflare cloudinary cmvmd cnvca cog_ configcat-sdk-1/ contribsys"
+    " couchbase csa_ curl dapi dckr_oat_ dckr_pat_ ddo_ ddp_ doo_v1_ dop_v1_ dor_v1_ dp.pt. dt0c01."
+    " duffel_ dvc_ eaaa eaac eaam endpoint=sb:// essu_ eyjrijoi eyjtaxjv ezak eztk figd_ fio-u-"
+    " flwpubk_test- flwseck_test- flyv1 gcntfy- gho_ ghp_ ghr_ ghs_ ghu_ github_pat_ glagent- glc_"
+    " glcbt- gldt- glffct- glft- glimt- gloas- glpat- glptt- glrt- glsa_ glsoat- gocardless"
+    " gr1348941 hf_ hooks hrku- hvb. hvs. ico- incoming+ influx lin_api_ linked-in linked_in"
+    " linkedin llx- lsv2_ ltai mdb_sa_id_ mlsn. napi_ npm_ ntn_ nvapi- nyk_ ops_eyj os_v2_app_"
+    " os_v2_org_ p8e- packagist passphrase password pdl_live_ phc_ phx_ pina_ pk-lf- planetscale"
+    " pmak- pmat- pnu_ polar_ pplx- pscale pul- pypi-ageichlwas5vcmc ramp_id_ ramp_sec_ rdme_"
+    ' refresh_token" rk_live rk_prod rk_test rnd_ rootly_ rpa_ rubygems_ rzp_ s-s4t2af- s-s4t2ud-'
+    " samsara_api_ sbp_ secret sgp_ sha256~ shippo_ shpat_ shpca_ shppa_ shpss_ sk-or- sk_car_"
+    " sk_live sk_prod sk_test sm_aat_ sm_pat_ sm_sat_ sntrys_eyjpyxqio sntryu_ sq0atp- storage sumo"
+    " swmkey-1- swmtkn-1- t3blbkfj tableau tenant tgp_v1_ tk-us- tskey- tss_ ucat_ unkey_ v1.0-"
+    " vca_ vci_ vck_ vcp_ vcr_ vtwn_ waka_ wandb_v1_ webhook wrka xai- xapp- xkeysib- xoxa- xoxb-"
+    " xoxc- xoxd- xoxe xoxo- xoxp xoxr- xoxs- y2nvdw50x2lk zpka_ zxlk "
 ).split()
 """A text that a rule matches contains one of these, an assignment, or one of the shapes."""
 _SHAPES = late_pattern(
     # The marks of recalled notes are ouro's own.
-    r"[=>|:,](?!//[\w-]{1,30}\.|\"(?:mem_[0-9a-f]{8}|command):[0-9a-f]{8}[\" ])[`'\"\s=]{0,5}[^\s`'\"]{14}"
+    r"[=>|:,](?!//[\w-]{1,30}\.|\"(?:mem_[0-9a-f]{8}|command):[0-9a-f]{8}[\""
+    r" ])[`'\"\s=]{0,5}[^\s`'\"]{14}"
     r"|aws[_-]?(?:session|security)[_-]?token|://\S*@|\.blob\.core\.|client[_\s.-]*id[\s\S]{0,24}?[0-9a-f]{8}-[0-9a-f]{4}-"
     r"|[a-z0-9+/]{22}==|\dq~|\d{15}[|%]|00[a-z0-9]{13}!"
     r"|sk-?[0-9a-z_-]{32}|\bs\.[a-z0-9]{24}|[0-9a-f]{32}\.|\bre_[0-9a-z]{8}_|\bpat[0-9a-z]{14}\.|\b(?:a3t|akia|asia|abia|acca)"
@@ -272,7 +335,10 @@ class SecretMask:
     """Masks secrets in texts. Thread-safe."""
 
     def __init__(
-        self, values: Iterable[str] = (), patience: float = 10.0, scanner: SecretScanner | None = None
+        self,
+        values: Iterable[str] = (),
+        patience: float = 10.0,
+        scanner: SecretScanner | None = None,
     ) -> None:
         """Mask `values`, and what looks like a secret.
 
@@ -291,14 +357,19 @@ class SecretMask:
         self._known = [*self._known, *_known_forms(values)]
 
     def mask(self, text: str) -> str:
-        """`text` with `[secret:rule:hash]` instead of each secret; the same secret always gets the same mark.
+        """`text` with `[secret:rule:hash]` instead of each secret; the same secret always gets the
+        same mark.
 
         A text in which the scanner may find something waits for it.
         """
         for pattern in self._known:
-            text = pattern.sub(lambda match: _placeholder("known", match[0].encode("utf-8", "replace")), text)
+            text = pattern.sub(
+                lambda match: _placeholder("known", match[0].encode("utf-8", "replace")), text
+            )
         small, words = _lowercase(text), _long_words(text)
-        may_hold_a_token = any(_LETTER.search(word) and _DIGIT.search(word) for word in words.split())
+        may_hold_a_token = any(
+            _LETTER.search(word) and _DIGIT.search(word) for word in words.split()
+        )
         if may_hold_a_token and (self.scanner.is_ready or may_match(text)):
             text = self._scanned(text)
             small, words = _lowercase(text), _long_words(text)
@@ -308,7 +379,9 @@ class SecretMask:
             if name in ("token", "prefixed") and not pattern.search(words):
                 continue
             if name in _STARTS:
-                masked = _replace_at(_places(small, _STARTS[name]), pattern, partial(_mask_match, name), text)
+                masked = _replace_at(
+                    _places(small, _STARTS[name]), pattern, partial(_mask_match, name), text
+                )
             else:
                 masked = pattern.sub(partial(_mask_match, name), text)
             if masked != text:
@@ -359,7 +432,10 @@ def _places(text: str, words: Iterable[str]) -> list[int]:
 
 
 def _replace_at(
-    places: Iterable[int], pattern: re.Pattern[str], replace: Callable[[re.Match[str]], str], text: str
+    places: Iterable[int],
+    pattern: re.Pattern[str],
+    replace: Callable[[re.Match[str]], str],
+    text: str,
 ) -> str:
     """As `pattern.sub(replace, text)`, for a pattern that can match only at `places`."""
     done: list[str] = []
@@ -372,7 +448,9 @@ def _replace_at(
 
 
 def may_match(text: str) -> bool:
-    """Whether a rule of the scanner could match `text`, or what is encoded in it as base64; True if in doubt."""
+    """Whether a rule of the scanner could match `text`, or what is encoded in it as base64; True if
+    in doubt.
+    """
     if len(text) > MAX_LENGTH or not _is_known():
         return True
     lowered = text.lower()
@@ -380,7 +458,9 @@ def may_match(text: str) -> bool:
         return True
     for match in _BASE64.finditer(text):
         data = match[0].translate(str.maketrans("-_", "+/"))
-        if may_match(base64.b64decode(data[: len(data) - (len(data) % 4 == 1)] + "==").decode("latin-1")):
+        if may_match(
+            base64.b64decode(data[: len(data) - (len(data) % 4 == 1)] + "==").decode("latin-1")
+        ):
             return True
     return False
 

@@ -1,4 +1,6 @@
-"""Trust of folders: the files of a folder that ouro obeys (acting files), and the contents that the user trusts."""
+"""Trust of folders: the files of a folder that ouro obeys (acting files), and the contents that the
+user trusts.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ class TrustEntry(msgspec.Struct, frozen=True):
 
 
 class TrustStore:
-    """The folders that the user trusts, in one file. If it cannot be read, none is trusted, and `notice` says why."""
+    """The folders that the user trusts, in one file. If it cannot be read, none is trusted, and
+    `notice` says why.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -44,7 +48,9 @@ class TrustStore:
         self._entries = self._read()
 
     def is_trusted(self, root: Path, files: Sequence[Path]) -> bool:
-        """Whether the user trusted exactly this folder with the present contents of `files`; True without files."""
+        """Whether the user trusted exactly this folder with the present contents of `files`; True
+        without files.
+        """
         return not self.untrusted(root, files)
 
     def untrusted(self, root: Path, files: Sequence[Path]) -> tuple[Path, ...]:
@@ -75,7 +81,9 @@ class TrustStore:
             write_private(self._path, HEADER + yaml.safe_dump(entries))
             self._broken = False
         except OSError as error:
-            raise ConfigError(f"{tilde(self._path)} cannot be written: {error.strerror}.") from error
+            raise ConfigError(
+                f"{tilde(self._path)} cannot be written: {error.strerror}."
+            ) from error
 
     def _entry(self, root: Path) -> TrustEntry:
         return self._entries.get(_text(root.resolve()), TrustEntry())
@@ -84,7 +92,9 @@ class TrustStore:
         name = tilde(self._path)
         try:
             table = read_yaml(self._path, name)
-            return {key: convert(node, TrustEntry, name, key) for key, node in table.entries.items()}
+            return {
+                key: convert(node, TrustEntry, name, key) for key, node in table.entries.items()
+            }
         except ConfigError as error:
             self._broken = True
             self.notice = f"No folder is trusted: {error.message}"
@@ -107,7 +117,13 @@ def _content_hash(path: Path) -> str:
         raise ConfigError(f"{tilde(path)} cannot be read: {error.strerror}.") from error
 
 
-INSTRUCTION_FILES = ("AGENTS.override.md", "AGENTS.md", "CLAUDE.md", "GEMINI.md", ".claude/CLAUDE.md")
+INSTRUCTION_FILES = (
+    "AGENTS.override.md",
+    "AGENTS.md",
+    "CLAUDE.md",
+    "GEMINI.md",
+    ".claude/CLAUDE.md",
+)
 CONFIG_FILE = Path(".ouro") / "config.yaml"
 CLAUDE_SETTINGS = (Path(".claude") / "settings.json", Path(".claude") / "settings.local.json")
 MCP_FILE = Path(".mcp.json")
@@ -142,10 +158,12 @@ class FoundInstructions(msgspec.Struct, frozen=True):
 
 
 def acting_files(root: Path, cwd: Path | None = None) -> tuple[Path, ...]:
-    """The files of a folder that ouro would obey: instructions, extension files, and the project's settings.
+    """The files of a folder that ouro would obey: instructions, extension files, and the project's
+    settings.
 
-    These are instructions from `root` down to `cwd`, those below that git tracks, and their imports. Links that lead
-    out of the folder and files that are not regular are left out: nothing may read those either.
+    These are instructions from `root` down to `cwd`, those below that git tracks, and their
+    imports. Links that lead out of the folder and files that are not regular are left out: nothing
+    may read those either.
     """
     root = root.resolve()
     inner = (cwd or root).resolve()
@@ -153,7 +171,9 @@ def acting_files(root: Path, cwd: Path | None = None) -> tuple[Path, ...]:
     instructions = (item.path for item in with_imports(found, root)[0])
     extensions = (path for kind in EXTENSION_FOLDERS for path in extension_files(root, kind))
     hooks = (root / name for name in CLAUDE_SETTINGS if _has_hooks(root / name))
-    settings = (path for path in (root / CONFIG_FILE, root / MCP_FILE, *hooks) if _is_acting(path, root))
+    settings = (
+        path for path in (root / CONFIG_FILE, root / MCP_FILE, *hooks) if _is_acting(path, root)
+    )
     return tuple(dict.fromkeys((*instructions, *extensions, *settings)))
 
 
@@ -167,13 +187,18 @@ def instruction_files(root: Path, folder: Path) -> tuple[Path, ...]:
 
 def instructions_in(folder: Path, root: Path) -> list[Path]:
     """The instructions in this one folder. Both paths are resolved."""
-    return [path for name in INSTRUCTION_FILES if os.path.lexists(path := folder / name) and _is_acting(path, root)]
+    return [
+        path
+        for name in INSTRUCTION_FILES
+        if os.path.lexists(path := folder / name) and _is_acting(path, root)
+    ]
 
 
 def with_imports(
     files: Iterable[Path], inside: Path, *, is_users: bool = False
 ) -> tuple[list[FoundInstructions], list[str]]:
-    """Each file once, followed by its imports (`@path`); and the imports that are not read, with the reason.
+    """Each file once, followed by its imports (`@path`); and the imports that are not read, with
+    the reason.
 
     Args:
         files: files of instructions.
@@ -222,7 +247,8 @@ def extension_files(root: Path, kind: ExtensionKind) -> list[Path]:
 def files_below(folder: Path, kind: ExtensionKind, *, inside: Path = Path("/")) -> list[Path]:
     """The files of a kind in a folder: at most `MAX_FILES`, `MAX_DEPTH` deep; skips hidden files.
 
-    Links are followed, but not out of the resolved folder `inside`: a repository with a link to `/` would stop ouro.
+    Links are followed, but not out of the resolved folder `inside`: a repository with a link to `/`
+    would stop ouro.
     """
     endings = {"skills": ("",), "rules": (".md", ".mdc")}.get(kind, (".md",))
     found: list[Path] = []
@@ -232,10 +258,18 @@ def files_below(folder: Path, kind: ExtensionKind, *, inside: Path = Path("/")) 
         is_new = real not in seen and real.is_relative_to(inside)
         seen.add(real)
         is_deep = len(Path(parent).relative_to(folder).parts) >= MAX_DEPTH
-        folders[:] = sorted(name for name in folders if is_new and not is_deep and not name.startswith("."))
-        names = (name for name in sorted(files) if is_new and name.endswith(endings) and not name.startswith("."))
+        folders[:] = sorted(
+            name for name in folders if is_new and not is_deep and not name.startswith(".")
+        )
+        names = (
+            name
+            for name in sorted(files)
+            if is_new and name.endswith(endings) and not name.startswith(".")
+        )
         paths = (Path(parent, name) for name in islice(names, MAX_FILES))
-        found += [path for path in paths if path.is_file() and path.resolve().is_relative_to(inside)]
+        found += [
+            path for path in paths if path.is_file() and path.resolve().is_relative_to(inside)
+        ]
         if len(found) >= MAX_FILES:
             break
     return found[:MAX_FILES]
@@ -246,7 +280,9 @@ def _tracked_below(root: Path, folder: Path) -> list[Path]:
     if not os.path.lexists(root / ".git"):
         return []
     try:
-        names = Git(folder, _GIT_SECONDS).paths("--cached", "--", *(f":(glob)**/{name}" for name in INSTRUCTION_FILES))
+        names = Git(folder, _GIT_SECONDS).paths(
+            "--cached", "--", *(f":(glob)**/{name}" for name in INSTRUCTION_FILES)
+        )
     except GitError:
         return []
     return [path for name in sorted(names) if _is_acting(path := folder / name, root)]
@@ -274,7 +310,9 @@ def _is_users(path: Path, home: Path) -> bool:
 
 
 def _has_hooks(path: Path) -> bool:
-    """Whether the file may have hooks. Its permissions are ignored, and Claude Code changes those often."""
+    """Whether the file may have hooks. Its permissions are ignored, and Claude Code changes those
+    often.
+    """
     try:
         settings = json.loads(read_start(path, _MAX_READ) or "{}")
     except (ValueError, RecursionError):

@@ -1,4 +1,6 @@
-"""Workspace: which paths the file tools may open, folders of memory among them. The opened file is checked, too."""
+"""Workspace: which paths the file tools may open, folders of memory among them. The opened file is
+checked, too.
+"""
 
 from __future__ import annotations
 
@@ -47,15 +49,23 @@ GIT_CONFIG = """\
 [maintenance]
 \tauto = false
 """
-"""The settings of a memory's history: plain git works there and starts no programs, with any settings of the user."""
+"""The settings of a memory's history: plain git works there and starts no programs, with any
+settings of the user.
+"""
 _HARMLESS = late_pattern(
-    r"\s*|[#;].*|\[(remote|branch) \"[\w./-]+\"\]|\s*(url|fetch|pushurl|remote|merge) = [\w./:@~+*-]+"
+    r"\s*|[#;].*|\[(remote|branch) \"[\w./-]+\"\]|\s*(url|fetch|pushurl|remote|merge) ="
+    r" [\w./:@~+*-]+"
 )
 """Settings that the user may add to them: the remotes for sync."""
 _ACTING = (
-    "commondir", "config.worktree", "hooks", "info/attributes", "info/grafts", "refs/replace",
+    "commondir",
+    "config.worktree",
+    "hooks",
+    "info/attributes",
+    "info/grafts",
+    "refs/replace",
     "objects/info/alternates",
-)  # fmt: skip
+)
 _NAME = late_pattern(r"(?:archive/)?[^/.\x00-\x1f\x7f][^/\x00-\x1f\x7f]*\.md")
 _MAX_BYTES = 1 << 16
 
@@ -65,7 +75,9 @@ class GuardedMemory(msgspec.Struct, frozen=True):
 
     path: Path
     state_dir: Path | None = None
-    """None if the host repository shares the folder. An earlier version kept the git directory there."""
+    """None if the host repository shares the folder. An earlier version kept the git directory
+    there.
+    """
 
     def holds(self, path: Path) -> bool:
         """Whether a real path is in the folder, or the folder itself."""
@@ -97,13 +109,17 @@ class GuardedMemory(msgspec.Struct, frozen=True):
             return f"{git_dir / found} is not ouro's"
         own = set(GIT_CONFIG.splitlines())
         lines = read_start(git_dir / "config", _MAX_BYTES, os.O_NOFOLLOW).splitlines()
-        strange = next((line for line in lines if line not in own and not _HARMLESS.fullmatch(line)), "")
+        strange = next(
+            (line for line in lines if line not in own and not _HARMLESS.fullmatch(line)), ""
+        )
         if strange or not own.issubset(lines):
             return f"the settings in {git_dir / 'config'} are not ouro's"
         return next((f"{path} names programs" for path in self._acting_below()), "")
 
     def _acting_below(self) -> Iterator[Path]:
-        """Files that git obeys: attributes, and nested repositories, because `git status` reads their settings."""
+        """Files that git obeys: attributes, and nested repositories, because `git status` reads
+        their settings.
+        """
         for root, folders, files in os.walk(self.path):
             if Path(root) == self.path and ".git" in folders:
                 folders.remove(".git")
@@ -113,14 +129,21 @@ class GuardedMemory(msgspec.Struct, frozen=True):
 
 
 _MAX_TRIES = 20
-_KINDS = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFLNK: "a link"}
+_KINDS = {
+    stat.S_IFDIR: "a folder",
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFLNK: "a link",
+}
 _granted: ContextVar[frozenset[tuple[str, str]]] = ContextVar("granted", default=frozenset())
 Access = Literal["read", "write", "show"]
 """`show`: read a file to show the user what a call would change; never for the model."""
 
 
 class FilePlace(msgspec.Struct, frozen=True):
-    """A file's place with its folder opened and checked, so that no link created later can redirect `name`."""
+    """A file's place with its folder opened and checked, so that no link created later can redirect
+    `name`.
+    """
 
     path: Path
     folder: int
@@ -155,7 +178,9 @@ class Workspace:
         self.confines = confines
         self.hides = hides
         self.root = Path(os.path.realpath(root))
-        self.memory = tuple(replace(folder, path=Path(os.path.realpath(folder.path))) for folder in memory)
+        self.memory = tuple(
+            replace(folder, path=Path(os.path.realpath(folder.path))) for folder in memory
+        )
         others = (*extra, *(folder.path for folder in self.memory))
         self.roots = (self.root, *(Path(os.path.realpath(folder)) for folder in others))
 
@@ -165,7 +190,9 @@ class Workspace:
         return _real(self.root / os.path.expanduser(text))  # noqa: PTH111 - Path's raises for ~nobody
 
     def is_inside(self, path: Path) -> bool:
-        """Whether `path` is part of the workspace: below a root, and not a system file or a place of keys."""
+        """Whether `path` is part of the workspace: below a root, and not a system file or a place
+        of keys.
+        """
         return self._covers(_real(path))
 
     def protection(self, path: Path) -> str:
@@ -180,7 +207,8 @@ class Workspace:
         return any(folder.keeps(path) for folder in self.memory)
 
     def grant(self, path: Path, access: Access = "write") -> None:
-        """Let the running task open `path`, and everything below it, although it is outside or protected.
+        """Let the running task open `path`, and everything below it, although it is outside or
+        protected.
 
         A tool call is a task: the grant ends with the call.
         """
@@ -191,7 +219,11 @@ class Workspace:
         if _is_below(path, self.root):
             return str(path.relative_to(self.root) if path.is_relative_to(self.root) else path)
         home = Path.home()
-        return f"~/{path.relative_to(home)}" if path.is_relative_to(home) and path != home else str(path)
+        return (
+            f"~/{path.relative_to(home)}"
+            if path.is_relative_to(home) and path != home
+            else str(path)
+        )
 
     def check(self, path: Path, access: Access) -> None:
         """Refuse a real path that may not be opened.
@@ -203,20 +235,29 @@ class Workspace:
             return
         if not self._covers(path):
             raise ToolError(
-                f"{self.shown(path)} is outside the workspace {self.root}, and the user has not allowed it."
+                f"{self.shown(path)} is outside the workspace {self.root}, and the user has not"
+                " allowed it."
             )
         if access == "write" and (reason := self._protection(path)):
-            raise ToolError(f"{self.shown(path)} may not be changed unless the user allows it: {reason}.")
+            raise ToolError(
+                f"{self.shown(path)} may not be changed unless the user allows it: {reason}."
+            )
 
     def closed_below(self, folder: Path) -> list[Path]:
         """Places below `folder` that a search of it must leave out: keys, system files."""
-        inner = (area for area in protected.reserved() if _is_below(area, folder) and area != folder)
+        inner = (
+            area for area in protected.reserved() if _is_below(area, folder) and area != folder
+        )
         return [
-            area for area in inner if area.exists() and not self.is_inside(area) and not self._is_granted(area, "read")
+            area
+            for area in inner
+            if area.exists() and not self.is_inside(area) and not self._is_granted(area, "read")
         ]
 
     @contextmanager
-    def place(self, text: str, access: Access, *, create_parents: bool = False) -> Iterator[FilePlace]:
+    def place(
+        self, text: str, access: Access, *, create_parents: bool = False
+    ) -> Iterator[FilePlace]:
         """The place that `text` names, with its folder open; the file itself need not exist.
 
         Raises:
@@ -228,7 +269,8 @@ class Workspace:
             raise ToolError(f"{path} is a folder.")
         folder = self._open_folder(path.parent, create=create_parents)
         try:
-            # A folder may have become a link since `resolve`: the real path of the opened folder counts.
+            # A folder may have become a link since `resolve`: the real path of the opened folder
+            # counts.
             real = Path(path_of(folder), path.name)
             self.check(real, access)
             yield FilePlace(real, folder, path.name)
@@ -261,13 +303,17 @@ class Workspace:
 
     def open_in(self, place: FilePlace) -> BinaryIO:
         """As `open`, for a place whose folder is open already."""
-        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC  # a pipe must not block
+        flags = (
+            os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+        )  # a pipe must not block
         try:
             # Checked before it is opened: opening a device can already have an effect.
             self._demand_regular(place.path, place.stat())
             descriptor = os.open(place.name, flags, dir_fd=place.folder)
         except OSError as error:
-            raise ToolError(f"{self.shown(place.path)} cannot be opened: {error.strerror}.") from error
+            raise ToolError(
+                f"{self.shown(place.path)} cannot be opened: {error.strerror}."
+            ) from error
         try:
             self._demand_regular(place.path, os.fstat(descriptor))
             self.check(Path(path_of(descriptor)), "read")
@@ -281,7 +327,11 @@ class Workspace:
         if folder is None or ".git" in path.parts[len(folder.path.parts) :]:
             return protected.protection(path)
         own = path in (folder.path, folder.path / "archive") or folder.keeps(path)
-        return "" if own else "a memory file is Markdown, directly in the folder of the memory or in its archive"
+        return (
+            ""
+            if own
+            else "a memory file is Markdown, directly in the folder of the memory or in its archive"
+        )
 
     def _covers(self, path: Path) -> bool:
         root = next((root for root in self.roots if _is_below(path, root)), None)
@@ -300,7 +350,11 @@ class Workspace:
             return False
         # A grant for a folder does not include places of keys below it.
         area = protected.reserved_area(path)
-        above = (folder for folder in (path, *path.parents) if area is None or protected.is_under(folder, area))
+        above = (
+            folder
+            for folder in (path, *path.parents)
+            if area is None or protected.is_under(folder, area)
+        )
         return any(_key(folder) in granted for folder in above)
 
     def _open_folder(self, folder: Path, *, create: bool) -> int:
@@ -311,7 +365,9 @@ class Workspace:
             if not create:
                 raise ToolError(f"{self.shown(folder)} does not exist.") from None
         except OSError as error:
-            raise ToolError(f"{self.shown(folder)} cannot be opened as a folder: {error.strerror}.") from error
+            raise ToolError(
+                f"{self.shown(folder)} cannot be opened as a folder: {error.strerror}."
+            ) from error
         above = self._open_folder(folder.parent, create=True)
         try:
             new = Path(path_of(above), folder.name)
@@ -344,4 +400,8 @@ def _real(path: Path) -> Path:
 
 
 def _key(path: Path) -> str:
-    return unicodedata.normalize("NFC", str(path)).casefold() if sys.platform == "darwin" else str(path)
+    return (
+        unicodedata.normalize("NFC", str(path)).casefold()
+        if sys.platform == "darwin"
+        else str(path)
+    )

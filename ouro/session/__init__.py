@@ -20,9 +20,21 @@ if TYPE_CHECKING:
         all_entries,
         details_of,
     )
-    from ouro.memory.sessions.session_catalog import SessionCatalog, SessionExcerpt, SessionHit, TurnEvidence
+    from ouro.memory.sessions.session_catalog import (
+        SessionCatalog,
+        SessionExcerpt,
+        SessionHit,
+        TurnEvidence,
+    )
     from ouro.session.context_window import ContextItem, Outlook, WindowReport
-    from ouro.session.opening import PICK, OpenCatalog, OpenRequest, OpenSession, open_interactively, trust_question
+    from ouro.session.opening import (
+        PICK,
+        OpenCatalog,
+        OpenRequest,
+        OpenSession,
+        open_interactively,
+        trust_question,
+    )
     from ouro.session.resume import MemorySince, RepositoryChanges, ResumeCard, Resumed, Tail
     from ouro.session.rewind import UNDONE, Branch, Point, Rewind, Rewound
     from ouro.session.session import Session, Status

@@ -1,4 +1,6 @@
-"""Budget: what was spent, in this session and in all others, and whether another model call is allowed."""
+"""Budget: what was spent, in this session and in all others, and whether another model call is
+allowed.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,8 @@ class SpendingReport(msgspec.Struct, frozen=True):
     periods: tuple[UsagePeriod, ...]
     limits: tuple[SpendingLimit, ...]
     side_calls: tuple[tuple[str, int, Usage], ...] = ()
-    """Purpose, number and usage of this session's model calls outside of turns (titles, capture …)."""
+    """Purpose, number and usage of this session's model calls outside of turns (titles, capture …).
+    """
 
 
 class Budget(msgspec.Struct, eq=False):
@@ -61,10 +64,11 @@ class Budget(msgspec.Struct, eq=False):
         return SpendingReport(found, self._spending(found), side_calls)
 
     async def check(self, calls_made: int) -> str:
-        """Check the limits before a model call in a turn that has made `calls_made`. Raises LimitReached.
+        """Check the limits before a model call in a turn that has made `calls_made`. Raises
+        LimitReached.
 
-        Returns a warning, once for each limit, if most of it is spent; otherwise nothing. What other processes spend
-        counts as soon as it is in their session files.
+        Returns a warning, once for each limit, if most of it is spent; otherwise nothing. What
+        other processes spend counts as soon as it is in their session files.
         """
         check_calls(self.limits, calls_made)
         found: tuple[UsagePeriod, ...] = ()
@@ -75,7 +79,9 @@ class Budget(msgspec.Struct, eq=False):
         return " ".join(self._warnings(found))
 
     def refuse(self) -> None:
-        """Raises LimitReached for a background call, from what `check` found and what this session has spent since."""
+        """Raises LimitReached for a background call, from what `check` found and what this session
+        has spent since.
+        """
         since = (self.memory.usage.cost or 0.0) - self._spent_at_check
         _refuse_over(replace(limit, spent=limit.spent + since) for limit in self._checked)
 
@@ -97,8 +103,8 @@ class Budget(msgspec.Struct, eq=False):
             self._warned.add("prices")
             models_named = ", ".join(dict.fromkeys(names))
             yield (
-                f"The price of {models_named} is not known: its calls count for no limit, unless the provider reports "
-                "what they cost. Write `prices` into models.yaml."
+                f"The price of {models_named} is not known: its calls count for no limit, unless"
+                " the provider reports what they cost. Write `prices` into models.yaml."
             )
 
     def _spending(self, periods: Sequence[UsagePeriod]) -> tuple[SpendingLimit, ...]:
@@ -121,16 +127,23 @@ class VectorBudget(msgspec.Struct, frozen=True):
     def pay(self, model: str, usage: Usage) -> None:
         """Record the cost of a call; if that fails, it is logged."""
         try:
-            asyncio.run(self.session_catalog.store.save_cost(CostRecord("vectors", timestamp(), model, usage)))
+            asyncio.run(
+                self.session_catalog.store.save_cost(
+                    CostRecord("vectors", timestamp(), model, usage)
+                )
+            )
         except (SaveFailed, SpendingUnreadable) as error:
             log.warning("a call of %s is not in `ouro usage`: %s", model, error)
 
 
 def check_calls(limits: LimitSettings, calls_made: int) -> None:
-    """Raises LimitReached if a turn that has made `calls_made` model calls may not make another one."""
+    """Raises LimitReached if a turn that has made `calls_made` model calls may not make another
+    one.
+    """
     if limits.max_turns is not None and calls_made >= limits.max_turns:
         raise LimitReached(
-            f"Stopped after {plural(calls_made, 'model call')}.", "Send `go on`, or raise limits.max_turns."
+            f"Stopped after {plural(calls_made, 'model call')}.",
+            "Send `go on`, or raise limits.max_turns.",
         )
 
 
@@ -138,25 +151,37 @@ def _counts_others(limits: LimitSettings) -> bool:
     return limits.max_cost_day is not None or limits.max_cost_month is not None
 
 
-async def _periods(session_catalog: SessionCatalog, session_id: str = "") -> tuple[UsagePeriod, ...]:
-    """Raises LimitReached if the spending cannot be read: until it can, every limit counts as reached."""
+async def _periods(
+    session_catalog: SessionCatalog, session_id: str = ""
+) -> tuple[UsagePeriod, ...]:
+    """Raises LimitReached if the spending cannot be read: until it can, every limit counts as
+    reached.
+    """
     # Deleted sessions count too: their cost was paid.
     sessions = [*await session_catalog.sessions(), *await session_catalog.store.list_deleted()]
     try:
         costs = await session_catalog.store.load_costs()
     except SpendingUnreadable as error:
-        raise LimitReached(f"The limits of cost cannot be checked: {error.message}", error.hint) from error
+        raise LimitReached(
+            f"The limits of cost cannot be checked: {error.message}", error.hint
+        ) from error
     return sum_periods(sessions, costs, today(), session_id)
 
 
-def spending_limits(periods: Sequence[UsagePeriod], limits: LimitSettings) -> tuple[SpendingLimit, ...]:
+def spending_limits(
+    periods: Sequence[UsagePeriod], limits: LimitSettings
+) -> tuple[SpendingLimit, ...]:
     """The limits of a day and of a month that are set."""
     spent = {period.name: period.total.cost or 0.0 for period in periods}
     found: list[SpendingLimit] = []
     if limits.max_cost_day is not None:
-        found.append(SpendingLimit("today", "limits.max_cost_day", limits.max_cost_day, spent["today"]))
+        found.append(
+            SpendingLimit("today", "limits.max_cost_day", limits.max_cost_day, spent["today"])
+        )
     if limits.max_cost_month is not None:
-        found.append(SpendingLimit("month", "limits.max_cost_month", limits.max_cost_month, spent["month"]))
+        found.append(
+            SpendingLimit("month", "limits.max_cost_month", limits.max_cost_month, spent["month"])
+        )
     return tuple(found)
 
 
@@ -164,6 +189,8 @@ def _refuse_over(limits: Iterable[SpendingLimit]) -> None:
     for limit in limits:
         if not limit.left:
             raise LimitReached(
-                f"Stopped: {_PERIODS[limit.period]} has cost {dollars(limit.spent)} of {dollars(limit.limit)}.",
-                f"{_NEXT.get(limit.period, '')}Raise {limit.setting} to continue now; `/usage` shows what was spent.",
+                f"Stopped: {_PERIODS[limit.period]} has cost {dollars(limit.spent)} of"
+                f" {dollars(limit.limit)}.",
+                f"{_NEXT.get(limit.period, '')}Raise {limit.setting} to continue now; `/usage`"
+                " shows what was spent.",
             )

@@ -53,7 +53,9 @@ class Outlook(msgspec.Struct, frozen=True):
 
 
 class WindowReport(msgspec.Struct, frozen=True):
-    """What fills the model's window. All sizes are tokens; those of `parts` are estimates that add up to `tokens`."""
+    """What fills the model's window. All sizes are tokens; those of `parts` are estimates that add
+    up to `tokens`.
+    """
 
     parts: tuple[tuple[str, int], ...]
     """Name and size, in the order of the request."""
@@ -68,7 +70,9 @@ class WindowReport(msgspec.Struct, frozen=True):
 
 
 class ContextItem(msgspec.Struct, frozen=True):
-    """A message, a tool output or a recalled note that is sent, or was sent until the user dropped it."""
+    """A message, a tool output or a recalled note that is sent, or was sent until the user dropped
+    it.
+    """
 
     id: str
     """The id in the notation of DropRecord."""
@@ -83,7 +87,9 @@ class ContextItem(msgspec.Struct, frozen=True):
 
 
 class SentContext(msgspec.Struct, frozen=True, eq=False):
-    """Context that is sent only once, next to the messages; and again after older messages left the request."""
+    """Context that is sent only once, next to the messages; and again after older messages left the
+    request.
+    """
 
     environment: Environment
     instructions: ProjectInstructions
@@ -98,7 +104,9 @@ class SentContext(msgspec.Struct, frozen=True, eq=False):
         self.instructions.clear()
 
     async def for_summary(self) -> str:
-        """The text that is added to the model's summary: the plan, background jobs, the environment."""
+        """The text that is added to the model's summary: the plan, background jobs, the
+        environment.
+        """
         running = [f"- {job.id}: {job.command}" for job in self.jobs.list() if job.running]
         background = "\n".join(["## Running in the background", *running]) if running else ""
         hint = SEARCH_HINT if self.has_search else ""
@@ -115,13 +123,26 @@ class ContextWindow(msgspec.Struct, frozen=True, eq=False):
         estimates = self._estimates()
         whole = sum(estimates.values())
         tokens = max(self.compactor.memory.tokens, self.compactor.memory.constant)
-        parts = tuple((name, size * tokens // max(1, whole)) for name, size in estimates.items() if size)
+        parts = tuple(
+            (name, size * tokens // max(1, whole)) for name, size in estimates.items() if size
+        )
         plan = self.compactor.plan()
         left = self.compactor.tokens_after(plan) if plan else 0
-        outlook = Outlook(len(plan.covered), len(plan.kept), left) if plan and left < tokens else None
-        return WindowReport(parts, tokens, self.compactor.window, self.compactor.limit, outlook, self._largest(whole))
+        outlook = (
+            Outlook(len(plan.covered), len(plan.kept), left) if plan and left < tokens else None
+        )
+        return WindowReport(
+            parts,
+            tokens,
+            self.compactor.window,
+            self.compactor.limit,
+            outlook,
+            self._largest(whole),
+        )
 
-    def compact(self, keep: str, review: Review | None = None, *, probe: bool = False) -> AsyncGenerator[Event, None]:
+    def compact(
+        self, keep: str, review: Review | None = None, *, probe: bool = False
+    ) -> AsyncGenerator[Event, None]:
         """The events of a compaction, as a turn.
 
         Args:
@@ -141,10 +162,13 @@ class ContextWindow(msgspec.Struct, frozen=True, eq=False):
         return self.tasks.run(work)
 
     async def ask_aside(self, question: str) -> str:
-        """The model's answer to a question that does not become part of the session. Raises ModelError."""
+        """The model's answer to a question that does not become part of the session. Raises
+        ModelError.
+        """
         memory, models = self.compactor.memory, self.compactor.models()
         asked = Message("user", (Context(ASIDE.format(question=question)),))
-        # The tools are sent although none may be called: so the request begins with what the provider has in its cache.
+        # The tools are sent although none may be called: so the request begins with what the
+        # provider has in its cache.
         tools = self.compactor.tools.specs(models[0].spec)
         request = [self.compactor.system_prompt, *memory.context(), asked]
         answer = await ask_and_record(models, memory, "btw", request, tools=tools)
@@ -156,25 +180,33 @@ class ContextWindow(msgspec.Struct, frozen=True, eq=False):
             next(self._items_of(entry))
             for entry in self._transcript.sent_entries()
             if entry.number
-            and (is_own_words(message := entry.message) or (message.role == "assistant" and message.text.strip()))
+            and (
+                is_own_words(message := entry.message)
+                or (message.role == "assistant" and message.text.strip())
+            )
         )
 
     async def pin(self, number: int, pinned: bool = True) -> None:
-        """Pin a message: every compaction keeps it verbatim, as far as pinned messages fit; or unpin it.
+        """Pin a message: every compaction keeps it verbatim, as far as pinned messages fit; or
+        unpin it.
 
         Raises UsageError if there is no such message in the request, and SaveFailed.
         """
         if number not in {message.number for message in self.pinnable()}:
-            raise UsageError(f"Message {number} is not among those that are sent. `/pin` shows them.")
+            raise UsageError(
+                f"Message {number} is not among those that are sent. `/pin` shows them."
+            )
         await self.compactor.memory.record(PinRecord(number, self.compactor.memory.now(), pinned))
 
     def items(self) -> tuple[ContextItem, ...]:
         """The items of the session that are sent, and those that the user dropped; in order."""
-        return tuple(item for entry in self._transcript.sendable_entries() for item in self._items_of(entry))
+        return tuple(
+            item for entry in self._transcript.sendable_entries() for item in self._items_of(entry)
+        )
 
     async def drop(self, ids: Collection[str], *, restore: bool = False) -> tuple[int, int]:
-        """Drop these items from the request, or restore them; an answer with its calls and outputs. The session keeps
-        them.
+        """Drop these items from the request, or restore them; an answer with its calls and outputs.
+        The session keeps them.
 
         Returns the tokens of the request before and after.
 
@@ -201,14 +233,18 @@ class ContextWindow(msgspec.Struct, frozen=True, eq=False):
         whole = memory.constant + estimate_messages(memory.context())
         change = sum(item.tokens for item in changed) * (1 if restore else -1)
         after = before * max(0, whole + change) // max(1, whole)
-        record = DropRecord(memory.next_number, memory.now(), tuple(sorted(chosen)), restore, (before, after))
+        record = DropRecord(
+            memory.next_number, memory.now(), tuple(sorted(chosen)), restore, (before, after)
+        )
         await memory.record(record)
         if not restore:
             self.compactor.on_compacted()
         return before, after
 
     def _with_results(self, item: ContextItem) -> set[str]:
-        """The item with what belongs to it: an answer with its tool results, a message with what was sent with it."""
+        """The item with what belongs to it: an answer with its tool results, a message with what
+        was sent with it.
+        """
         entries = self._transcript.sendable_entries()
         numbers = [entry.number for entry in entries]
         chosen, place = {item.id}, numbers.index(item.number)
@@ -223,7 +259,10 @@ class ContextWindow(msgspec.Struct, frozen=True, eq=False):
     def _items_of(self, entry: MessageRecord) -> Iterator[ContextItem]:
         message, dropped = entry.message, self._transcript.dropped_items
         is_gone = str(entry.number) in dropped
-        record, compaction = self._transcript.recalled.get(entry.number), self._transcript.compaction
+        record, compaction = (
+            self._transcript.recalled.get(entry.number),
+            self._transcript.compaction,
+        )
         notes = [item for item in record.items if item.state == "loaded"] if record else []
         if compaction and entry.number in compaction.kept:
             notes = []  # the message is sent without them
@@ -239,39 +278,63 @@ class ContextWindow(msgspec.Struct, frozen=True, eq=False):
         for note in notes:
             found = re.search(rf"^\W+\[{re.escape(note.id)}\] \(.*?\) (.*)", context, re.MULTILINE)
             text, item = (found[1] if found else note.id), f"{entry.number}:{note.id}"
-            yield ContextItem(item, entry.number, "note", text, note.tokens, is_gone or item in dropped)
+            yield ContextItem(
+                item, entry.number, "note", text, note.tokens, is_gone or item in dropped
+            )
         for reply in message.parts_of(ToolReply):
             summary = reply.display.summary if reply.display else reply.text
             size, item = estimate_messages([Message("tool", (reply,))]), f"{OUTPUT}{reply.call_id}"
             is_out = is_gone or item in dropped
-            yield ContextItem(item, entry.number, "output", f"{reply.name}: {summary}", size, is_out)
+            yield ContextItem(
+                item, entry.number, "output", f"{reply.name}: {summary}", size, is_out
+            )
 
     @property
     def _transcript(self) -> Transcript:
         return self.compactor.memory.transcript
 
     def _estimates(self) -> Mapping[str, int]:
-        sizes = {name: estimate(text) for name, text in prompt_parts(self.compactor.system_prompt.text)}
+        sizes = {
+            name: estimate(text) for name, text in prompt_parts(self.compactor.system_prompt.text)
+        }
         sizes["tools"] = self.compactor.tool_tokens
         compaction = self._transcript.compaction
         sizes["summary"] = estimate(compaction.summary) if compaction else 0
-        names = ("your messages", "added by ouro", "answers", "thinking", "tool calls", "tool outputs", "pictures")
+        names = (
+            "your messages",
+            "added by ouro",
+            "answers",
+            "thinking",
+            "tool calls",
+            "tool outputs",
+            "pictures",
+        )
         sizes |= dict.fromkeys(names, 0)
         for message in self.compactor.memory.context():
             for part in message.parts:
                 name, size = _size(part, message.role)
                 sizes[name] += size
-                sizes["pictures"] += TOKENS_A_PICTURE * len(part.images) if isinstance(part, ToolReply) else 0
+                sizes["pictures"] += (
+                    TOKENS_A_PICTURE * len(part.images) if isinstance(part, ToolReply) else 0
+                )
         sizes["added by ouro"] = max(0, sizes["added by ouro"] - sizes["summary"])
         return sizes
 
     def _largest(self, whole: int) -> str:
-        found = [(estimate_messages([entry.message]), entry) for entry in self._transcript.sent_entries()]
+        found = [
+            (estimate_messages([entry.message]), entry) for entry in self._transcript.sent_entries()
+        ]
         size, entry = max(found, key=lambda item: item[0], default=(0, None))
         if entry is None or size < whole * LARGE:
             return ""
         tools = ", ".join(dict.fromkeys(reply.name for reply in entry.message.parts_of(ToolReply)))
-        what = f"the output of {tools}" if tools else "your message" if entry.message.role == "user" else "the answer"
+        what = (
+            f"the output of {tools}"
+            if tools
+            else "your message"
+            if entry.message.role == "user"
+            else "the answer"
+        )
         return f"{what} at message {entry.number}, about {size:,} tokens"
 
 
@@ -291,7 +354,11 @@ def _size(part: Part, role: str) -> tuple[str, int]:
 
 
 def format_plan(todos: Sequence[Todo]) -> str:
-    return "\n".join([_PLAN, *(f"- {_SIGNS[todo.state]} {todo.text}" for todo in todos)]) if todos else ""
+    return (
+        "\n".join([_PLAN, *(f"- {_SIGNS[todo.state]} {todo.text}" for todo in todos)])
+        if todos
+        else ""
+    )
 
 
 def find_plan(memory: MemoryManager) -> tuple[Todo, ...]:
@@ -308,7 +375,9 @@ def find_plan(memory: MemoryManager) -> tuple[Todo, ...]:
 
 
 async def update_plan_when_loaded(plan: TodoPlan, memory: MemoryManager, emit: Emit) -> None:
-    """Correct the plan when everything that is sent is loaded: at first only the part for the screen was read."""
+    """Correct the plan when everything that is sent is loaded: at first only the part for the
+    screen was read.
+    """
     await memory.pager.finish_loading()
     found = find_plan(memory)
     if found != plan.items:

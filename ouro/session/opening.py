@@ -9,7 +9,14 @@ import msgspec
 from msgspec.structs import replace
 
 from ouro.display import Choice
-from ouro.errors import DemoRequested, NoModelError, OuroError, SessionInUse, SeveralSessions, TrustNeeded
+from ouro.errors import (
+    DemoRequested,
+    NoModelError,
+    OuroError,
+    SessionInUse,
+    SeveralSessions,
+    TrustNeeded,
+)
 from ouro.utils.runtime import tilde
 
 if TYPE_CHECKING:
@@ -19,7 +26,8 @@ if TYPE_CHECKING:
 PICK = "?"
 """Used instead of a session: the user picks one first."""
 Part = Literal["full", "tail", "summary", "then"]
-"""The part of a resumed session that is sent to the model: everything, its last turns, or a summary made first.
+"""The part of a resumed session that is sent to the model: everything, its last turns, or a summary
+made first.
 
 `then`: everything, with memory as it was when the session was last used.
 """
@@ -36,7 +44,11 @@ IN_USE_CHOICES = (
 USE = "use "
 NO_MODEL_CHOICES = (
     Choice("set up", "set up a model", "a key, or your own server"),
-    Choice("demo", "see the demo", "a recorded model fixes a small program; nothing leaves this machine"),
+    Choice(
+        "demo",
+        "see the demo",
+        "a recorded model fixes a small program; nothing leaves this machine",
+    ),
     Choice("", "quit"),
 )
 
@@ -45,7 +57,9 @@ class OpenRequest(msgspec.Struct, frozen=True):
     """Which session a front end asks for."""
 
     resume: str = ""
-    """Empty: a new one. Otherwise an id or its beginning, words of a title or of messages, `latest`, or `PICK`."""
+    """Empty: a new one. Otherwise an id or its beginning, words of a title or of messages,
+    `latest`, or `PICK`.
+    """
     fork: bool = False
     """Continue in a copy: the session itself is not changed."""
     read_only: bool = False
@@ -56,7 +70,8 @@ class OpenRequest(msgspec.Struct, frozen=True):
     model: str = ""
     """The model that the user chose because the requested one is not usable."""
     trust: Literal["unknown", "yes", "no"] = "unknown"
-    """The user's answer about the folder: `yes` is saved, `no` opens it without obeying its files."""
+    """The user's answer about the folder: `yes` is saved, `no` opens it without obeying its files.
+    """
     new_id: str = ""
     """The id of a new session, if the id was published before the session was open."""
 
@@ -69,10 +84,14 @@ class OpenDialog(Protocol):
     """Asks the user the questions that opening a session needs."""
 
     async def choose_open(self, title: str, choices: Sequence[Choice]) -> str | None:
-        """Return the value of the choice; None or empty if the user declines. It must be hard to choose by accident."""
+        """Return the value of the choice; None or empty if the user declines. It must be hard to
+        choose by accident.
+        """
 
     async def pick_open(self, ids: Sequence[str]) -> OpenRequest | None:
-        """Let the user pick one of these sessions, or of all if there are none; None if the user declines."""
+        """Let the user pick one of these sessions, or of all if there are none; None if the user
+        declines.
+        """
 
     async def set_up_model(self) -> str:
         """Set up a model with the user; return its name, empty if they cancel."""
@@ -81,15 +100,18 @@ class OpenDialog(Protocol):
 async def open_interactively(
     open_session: OpenSession, request: OpenRequest, dialog: OpenDialog | None
 ) -> Session | None:
-    """Open a session; ask the user which one, for trust, how to share it, for a model. None if the user declines.
+    """Open a session; ask the user which one, for trust, how to share it, for a model. None if the
+    user declines.
 
-    Without a dialog, as in a script, an error is raised instead of a question. DemoRequested: the user asked for the
-    demo.
+    Without a dialog, as in a script, an error is raised instead of a question. DemoRequested: the
+    user asked for the demo.
     """
     while True:
         try:
             if request.resume == PICK:
-                raise SeveralSessions("stdin is not a terminal.", "Name a session: --resume latest", ())
+                raise SeveralSessions(
+                    "stdin is not a terminal.", "Name a session: --resume latest", ()
+                )
             return await open_session(request)
         except (SeveralSessions, SessionInUse, TrustNeeded, NoModelError) as error:
             if dialog is None:

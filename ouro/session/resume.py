@@ -1,4 +1,6 @@
-"""Resumed: what a resumed session reports (the cost of the first call, the changes since), and how it continues."""
+"""Resumed: what a resumed session reports (the cost of the first call, the changes since), and how
+it continues.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ from ouro.utils.text import local_time
 
 TAIL_TURNS = 3
 TINY, SMALL = 2_000, 8_000
-"""With fewer tokens the user is not asked: the first number always, the second while the provider has a cache."""
+"""With fewer tokens the user is not asked: the first number always, the second while the provider
+has a cache.
+"""
 ANTHROPIC_CACHE_SECONDS = 300
 _GIT_TIMEOUT = 1.5
 _SUBJECTS = 3
@@ -76,7 +80,9 @@ class ResumeCard(msgspec.Struct, frozen=True):
     """The tokens of the first call."""
     cache: CacheState
     price: float | None
-    """The price of the first call without its answer, in US dollars, with the present cache; None if unknown."""
+    """The price of the first call without its answer, in US dollars, with the present cache; None
+    if unknown.
+    """
     price_cold: float | None
     """The same with an empty cache."""
     repository: RepositoryChanges | None
@@ -106,7 +112,9 @@ class Resumed(msgspec.Struct, eq=False):
     """Whether it was opened with `--part`."""
 
     async def card(self) -> ResumeCard:
-        """What the user must know before the first model call; waits until everything that is sent is loaded."""
+        """What the user must know before the first model call; waits until everything that is sent
+        is loaded.
+        """
         info, memory = self.info, self.window.compactor.memory
         await memory.pager.finish_loading()
         entries = memory.transcript.sent_entries()
@@ -131,7 +139,8 @@ class Resumed(msgspec.Struct, eq=False):
             memory=MemorySince(changes, self.memory.is_held),
             folder="" if info.project == str(self.cwd) else str(self.cwd),
             todos=tuple(todo for todo in self.plan.items if todo.state != "done"),
-            in_the_middle=last is not None and (last.role != "assistant" or last.cut or bool(last.tool_calls)),
+            in_the_middle=last is not None
+            and (last.role != "assistant" or last.cut or bool(last.tool_calls)),
             tail=self._tail(entries),
             is_long=not self.is_decided and size >= (SMALL if "warm" in cache else TINY),
         )
@@ -147,7 +156,11 @@ class Resumed(msgspec.Struct, eq=False):
                 await self._send_tail(emit)
             elif part == "then":
                 await asyncio.to_thread(self.memory.hold, at, self.info.id)
-                emit(Notice(f"Memory is as it was then ({local_time(at)}): later changes are not sent."))
+                emit(
+                    Notice(
+                        f"Memory is as it was then ({local_time(at)}): later changes are not sent."
+                    )
+                )
 
         return self.window.tasks.run(work)
 
@@ -157,10 +170,14 @@ class Resumed(msgspec.Struct, eq=False):
         async with aclosing(self.take(part)) as events:
             async for event in events:
                 if isinstance(event, Notice) and event.level == "error":
-                    raise SessionError(event.text, "Without `--part` it continues with all messages.")
+                    raise SessionError(
+                        event.text, "Without `--part` it continues with all messages."
+                    )
 
     async def _send_tail(self, emit: Emit) -> None:
-        """Leave everything before the last turns out of the request, without a summary. It stays in the session."""
+        """Leave everything before the last turns out of the request, without a summary. It stays in
+        the session.
+        """
         memory = self.window.compactor.memory
         await memory.pager.finish_loading()
         entries = memory.transcript.sent_entries()
@@ -170,18 +187,27 @@ class Resumed(msgspec.Struct, eq=False):
         left, earlier = entries[:begin], memory.transcript.compaction
         numbers = [entry.number for entry in left if entry.number]
         pinned = [entry.message for entry in left if entry.number in memory.transcript.pins]
-        summary = f"{begin} earlier messages of this session were left out here, without a summary of them."
+        summary = (
+            f"{begin} earlier messages of this session were left out here, without a summary of"
+            " them."
+        )
         carried = await self.window.compactor.environment()
         record = replace(
             compaction_record(memory, "manual"),
             covers=(earlier.covers[0] if earlier else numbers[0], max(numbers)),
             kept=tuple(number for number in numbers if number in memory.transcript.pins),
-            summary="\n\n".join(filter(None, [earlier.summary if earlier else "", summary, carried])),
+            summary="\n\n".join(
+                filter(None, [earlier.summary if earlier else "", summary, carried])
+            ),
             messages=begin,
         )
-        sent = make_sendable(replace_by_summary(pinned, record.summary, [entry.message for entry in entries[begin:]]))
+        sent = make_sendable(
+            replace_by_summary(pinned, record.summary, [entry.message for entry in entries[begin:]])
+        )
         before = memory.tokens
-        record = replace(record, tokens=(before, scale_tokens(before, memory.context(), sent, memory.constant)))
+        record = replace(
+            record, tokens=(before, scale_tokens(before, memory.context(), sent, memory.constant))
+        )
         await self.window.compactor.save(record, emit)
 
     def _tail(self, entries: Sequence[MessageRecord]) -> Tail | None:
@@ -195,25 +221,38 @@ class Resumed(msgspec.Struct, eq=False):
 
 
 def repository_changes(cwd: Path, since: str, branch_then: str) -> RepositoryChanges | None:
-    """What has changed in the repository since then; None outside of one, or if git took too long. Blocks."""
+    """What has changed in the repository since then; None outside of one, or if git took too long.
+    Blocks.
+    """
     branch = git_branch(cwd)
     if not branch:
         return None
     git = Git(cwd, _GIT_TIMEOUT)
     try:
-        # The position of HEAD at that time; a younger clone has no such entry, and git returns its oldest one.
+        # The position of HEAD at that time; a younger clone has no such entry, and git returns its
+        # oldest one.
         then = git.ask("rev-parse", "--quiet", "--verify", f"HEAD@{{{since}}}").strip()
-        lines = git.ask("log", f"--max-count={_MAX_COMMITS}", "--format=%h %s", f"{then}..HEAD") if then else ""
+        lines = (
+            git.ask("log", f"--max-count={_MAX_COMMITS}", "--format=%h %s", f"{then}..HEAD")
+            if then
+            else ""
+        )
         changed = git.ask("status", "--porcelain", "--untracked-files=normal")
     except GitError:
         return None
     commits = lines.splitlines()
-    return RepositoryChanges(branch, branch_then, len(commits), tuple(commits[:_SUBJECTS]), len(changed.splitlines()))
+    return RepositoryChanges(
+        branch, branch_then, len(commits), tuple(commits[:_SUBJECTS]), len(changed.splitlines())
+    )
 
 
 def _begin_of_tail(entries: Sequence[MessageRecord]) -> int:
-    """The place of the first of the last turns: at most TAIL_TURNS, fewer if they are too large, at least one."""
-    starts = [place for place, entry in enumerate(entries) if entry.number and is_own_words(entry.message)]
+    """The place of the first of the last turns: at most TAIL_TURNS, fewer if they are too large, at
+    least one.
+    """
+    starts = [
+        place for place, entry in enumerate(entries) if entry.number and is_own_words(entry.message)
+    ]
     fitting = (
         place
         for place in starts[-TAIL_TURNS:]
@@ -236,5 +275,7 @@ def _cache_state(model: str, info: SessionInfo) -> CacheState:
 
 
 def _price(spec: ModelSpec, tokens: int, *, cached: bool) -> float | None:
-    usage = Usage(input=tokens, cached=tokens) if cached else Usage(input=tokens, cache_written=tokens)
+    usage = (
+        Usage(input=tokens, cached=tokens) if cached else Usage(input=tokens, cache_written=tokens)
+    )
     return spec.prices.cost(usage) if spec.prices else None

@@ -23,7 +23,9 @@ from ouro.utils.text import join_names, plural
 
 _CONVERSATION: tuple[RewindScope, ...] = ("conversation",)
 FIRST_TIMEOUT = 20.0
-"""Seconds that the first change of a turn waits for its checkpoint; the first checkpoint of a large folder is slow."""
+"""Seconds that the first change of a turn waits for its checkpoint; the first checkpoint of a large
+folder is slow.
+"""
 UNDONE = "Undone"
 """The beginning of the line about what was undone; the other lines are about what was not."""
 _NAMED = 3
@@ -99,7 +101,9 @@ class FileUndo(msgspec.Struct, eq=False):
         self._begin(self.transcript.next_number)
 
     def message_added(self) -> None:
-        """Take a checkpoint for a message that steers the turn: what follows can be undone separately."""
+        """Take a checkpoint for a message that steers the turn: what follows can be undone
+        separately.
+        """
         if self.transcript.transcript.last_number > self._number:
             if self._changes and self._before is not None:
                 self._start("after")
@@ -117,7 +121,10 @@ class FileUndo(msgspec.Struct, eq=False):
             done, _ = await asyncio.wait([self._before], timeout=FIRST_TIMEOUT)
             if not done:
                 self._before = None
-                self._warn("The first checkpoint of this folder takes long: changes of this turn cannot be undone.")
+                self._warn(
+                    "The first checkpoint of this folder takes long: changes of this turn cannot be"
+                    " undone."
+                )
 
     async def turn_ended(self) -> None:
         """Take a checkpoint after a turn that may have changed files."""
@@ -129,7 +136,9 @@ class FileUndo(msgspec.Struct, eq=False):
             await asyncio.wait([self._last])
 
     def _start(self, moment: Literal["before", "after"]) -> asyncio.Task[bool]:
-        self._last = asyncio.create_task(self._take(moment, self._number, self._last), name="checkpoint")
+        self._last = asyncio.create_task(
+            self._take(moment, self._number, self._last), name="checkpoint"
+        )
         return self._last
 
     async def find(self, number: int) -> Undoable | None:
@@ -143,7 +152,11 @@ class FileUndo(msgspec.Struct, eq=False):
     async def _undoable(
         self, turns: list[TurnFiles], change: Callable[[list[TurnFiles]], Restored], verb: str
     ) -> Undoable | None:
-        changed = {found.path for turn in turns for found in await asyncio.to_thread(self.checkpoints.changes, turn)}
+        changed = {
+            found.path
+            for turn in turns
+            for found in await asyncio.to_thread(self.checkpoints.changes, turn)
+        }
 
         async def carry_out() -> Sequence[str]:
             return _describe_restored(await asyncio.to_thread(change, turns), verb)
@@ -151,19 +164,28 @@ class FileUndo(msgspec.Struct, eq=False):
         return Undoable(plural(len(changed), "file"), carry_out) if changed else None
 
     async def diff(self, number: int) -> str:
-        """What changed since before message `number`, also by others; empty if nothing. Raises UsageError."""
+        """What changed since before message `number`, also by others; empty if nothing. Raises
+        UsageError.
+        """
         return await asyncio.to_thread(self.checkpoints.diff, await self._first_since(number))
 
     async def undo_part(self, number: int, path: str, hunk: str) -> Sequence[str]:
-        """Undo what the turns since message `number` did to a file, or one hunk of `diff`. Raises UsageError."""
+        """Undo what the turns since message `number` did to a file, or one hunk of `diff`. Raises
+        UsageError.
+        """
         if hunk:
             first = await self._first_since(number)
-            return _describe_restored(await asyncio.to_thread(self.checkpoints.undo_hunk, first, path, hunk), UNDONE)
+            return _describe_restored(
+                await asyncio.to_thread(self.checkpoints.undo_hunk, first, path, hunk), UNDONE
+            )
         turns = await self._turns(lambda turn: turn.number >= number and not turn.undone)
-        lines = _describe_restored(await asyncio.to_thread(self.checkpoints.undo, turns, path), UNDONE)
+        lines = _describe_restored(
+            await asyncio.to_thread(self.checkpoints.undo, turns, path), UNDONE
+        )
         if not lines:
             raise UsageError(
-                f"No turn since then changed a file `{path}`.", "`/diff 1` shows what the last one changed."
+                f"No turn since then changed a file `{path}`.",
+                "`/diff 1` shows what the last one changed.",
             )
         return lines
 
@@ -183,7 +205,9 @@ class FileUndo(msgspec.Struct, eq=False):
         turns = await asyncio.to_thread(self.checkpoints.turns)
         return [turn for turn in turns if turn.number in numbers and wanted(turn)]
 
-    async def _take(self, moment: Literal["before", "after"], number: int, earlier: asyncio.Task[bool] | None) -> bool:
+    async def _take(
+        self, moment: Literal["before", "after"], number: int, earlier: asyncio.Task[bool] | None
+    ) -> bool:
         if earlier is not None and not await earlier:
             return False
         try:
@@ -197,7 +221,9 @@ class FileUndo(msgspec.Struct, eq=False):
         if moment == "after" and (skipped := sorted(self.checkpoints.skipped - self._told_user)):
             self._told_user.update(skipped)
             what = "too large, not readable or a repository of its own"
-            self.tasks.emit(Notice(f"`/undo` does not restore {join_names(skipped, _NAMED)}: {what}."))
+            self.tasks.emit(
+                Notice(f"`/undo` does not restore {join_names(skipped, _NAMED)}: {what}.")
+            )
         return True
 
     def _clean(self) -> None:
@@ -206,8 +232,15 @@ class FileUndo(msgspec.Struct, eq=False):
         stamp = base / "cleaned"
         if not stamp.exists() or time.time() - stamp.stat().st_mtime > _CLEAN_EVERY:
             stamp.touch(mode=0o600)
-            with suppress(OSError):  # an error concerns another workspace, which this session does not need
-                clean_checkpoints(base, days=self.keep_days, max_bytes=self.max_bytes, keep=self.checkpoints.folder)
+            with suppress(
+                OSError
+            ):  # an error concerns another workspace, which this session does not need
+                clean_checkpoints(
+                    base,
+                    days=self.keep_days,
+                    max_bytes=self.max_bytes,
+                    keep=self.checkpoints.folder,
+                )
 
     def _warn(self, text: str) -> None:
         if text not in self._told_user:
@@ -225,8 +258,8 @@ def _describe_restored(restored: Restored, verb: str) -> list[str]:
 class Rewind(msgspec.Struct, frozen=True, eq=False):
     """The earlier messages and the branches of a session, and how to go to them.
 
-    Every change raises UsageError if a turn runs or the session is read-only, and SaveFailed if it cannot be written;
-    the transcript is then unchanged.
+    Every change raises UsageError if a turn runs or the session is read-only, and SaveFailed if it
+    cannot be written; the transcript is then unchanged.
     """
 
     memory: MemoryManager
@@ -265,7 +298,9 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def lacks_branches(self) -> bool:
-        """Whether there may be more branches, which begin at messages that were not loaded at first."""
+        """Whether there may be more branches, which begin at messages that were not loaded at
+        first.
+        """
         return self.memory.transcript.lacks_branches
 
     @property
@@ -277,7 +312,10 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
 
     async def can_rewind(self, number: int) -> Mapping[RewindScope, str]:
         """What can be undone together with the messages from `number` on, by scope, in a few words."""
-        return {scope: found.what for scope, found in (await self._undoable(self.undoers, number)).items()}
+        return {
+            scope: found.what
+            for scope, found in (await self._undoable(self.undoers, number)).items()
+        }
 
     async def can_redo(self, end: int | None = None) -> Mapping[RewindScope, str]:
         """What can be redone, by scope, in a few words.
@@ -287,14 +325,23 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
         end = self._redo_end() if end is None else end
         offered: dict[RewindScope, str] = {}
         if end is not None:
-            restored, behind = self.memory.transcript.entries_to(end), self.memory.transcript.last_number
-            offered["conversation"] = plural(len(restored), "message") if restored else f"back from message {behind}"
-        return offered | {scope: found.what for scope, found in (await self._redoable(end, self.undoers)).items()}
+            restored, behind = (
+                self.memory.transcript.entries_to(end),
+                self.memory.transcript.last_number,
+            )
+            offered["conversation"] = (
+                plural(len(restored), "message") if restored else f"back from message {behind}"
+            )
+        return offered | {
+            scope: found.what for scope, found in (await self._redoable(end, self.undoers)).items()
+        }
 
     async def rewind(self, number: int, scopes: Collection[RewindScope] = _CONVERSATION) -> Rewound:
-        """Undo in `scopes` what followed the user's message `number`, one of `points`; raises UsageError for another.
+        """Undo in `scopes` what followed the user's message `number`, one of `points`; raises
+        UsageError for another.
 
-        With the conversation, the session continues before the message, which is returned for editing.
+        With the conversation, the session continues before the message, which is returned for
+        editing.
         """
         self._check()
         entry = self._entry(number)
@@ -309,35 +356,49 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
         return Rewound(entry.message.text, entry.message.parts_of(Image), tuple(notices))
 
     async def diff(self, back: int) -> str:
-        """What changed in files since before the user's message `back` messages ago, with the ids of the hunks."""
+        """What changed in files since before the user's message `back` messages ago, with the ids
+        of the hunks.
+        """
         return await self._files().diff(await self.number_back(back))
 
     async def undo_file(self, path: str, hunk: str, back: int) -> Sequence[str]:
-        """Undo what the turns since then did to one file, or one hunk of `diff`; returns lines for the user."""
+        """Undo what the turns since then did to one file, or one hunk of `diff`; returns lines for
+        the user.
+        """
         self._check()
         return await self._files().undo_part(await self.number_back(back), path, hunk)
 
     def _files(self) -> FileUndo:
         files = self.undoers.get("files")
         if not isinstance(files, FileUndo):
-            raise UsageError("There are no checkpoints of files here.", "Set `checkpoints.enabled: true`.")
+            raise UsageError(
+                "There are no checkpoints of files here.", "Set `checkpoints.enabled: true`."
+            )
         return files
 
     async def number_back(self, back: int = 1) -> int:
-        """The number of the user's message that many messages ago. Raises UsageError: there are fewer."""
+        """The number of the user's message that many messages ago. Raises UsageError: there are
+        fewer.
+        """
         while len(points := self.points()) < back and self.has_earlier:
             await self.load_earlier()
         if not points:
             raise UsageError("There is nothing to undo: the session has no messages.")
         if not 1 <= back <= len(points):
-            raise UsageError(f"Give a number of messages from 1 to {len(points)}.", commands=["rewind"])
+            raise UsageError(
+                f"Give a number of messages from 1 to {len(points)}.", commands=["rewind"]
+            )
         return points[-back].number
 
     async def visit(self, number: int, scopes: Collection[RewindScope] = ()) -> Sequence[str]:
-        """Continue at the end of a branch, and redo in `scopes` what was undone of it; returns lines for the user."""
+        """Continue at the end of a branch, and redo in `scopes` what was undone of it; returns
+        lines for the user.
+        """
         self._check()
         if number not in {branch.number for branch in self.branches()}:
-            raise UsageError(f"There is no branch that ends with message {number}.", commands=["rewind"])
+            raise UsageError(
+                f"There is no branch that ends with message {number}.", commands=["rewind"]
+            )
         redoable = await self._redoable(number, scopes)
         await self._go(number, redoable)
         return await _carry_out(redoable, "done again")
@@ -347,8 +408,11 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
         self._check()
         return await self.rewind(await self.number_back(), scopes)
 
-    async def redo(self, scopes: Collection[RewindScope] = ("conversation", "files", "memory")) -> Sequence[str]:
-        """Undo the last rewind if no message was sent since; or only redo what was undone in files and memory.
+    async def redo(
+        self, scopes: Collection[RewindScope] = ("conversation", "files", "memory")
+    ) -> Sequence[str]:
+        """Undo the last rewind if no message was sent since; or only redo what was undone in files
+        and memory.
 
         Returns lines for the user.
         """
@@ -367,8 +431,11 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
         undone = self.memory.transcript.undone
         return undone[-1] if undone else None
 
-    async def _redoable(self, end: int | None, scopes: Collection[RewindScope]) -> dict[RewindScope, Undoable]:
-        """What was undone of the turns on the current branch, and of the turns that a visit of `end` restores.
+    async def _redoable(
+        self, end: int | None, scopes: Collection[RewindScope]
+    ) -> dict[RewindScope, Undoable]:
+        """What was undone of the turns on the current branch, and of the turns that a visit of
+        `end` restores.
 
         This does not depend on the messages: the user may want the files without them.
         """
@@ -377,11 +444,15 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
         numbers = {entry.number for entry in (*transcript.entries, *restored)}
         return await self._find(scopes, lambda undoer: undoer.find_undone(numbers))
 
-    async def _undoable(self, scopes: Collection[RewindScope], number: int) -> dict[RewindScope, Undoable]:
+    async def _undoable(
+        self, scopes: Collection[RewindScope], number: int
+    ) -> dict[RewindScope, Undoable]:
         return await self._find(scopes, lambda undoer: undoer.find(number))
 
     async def fork(self, number: int | None = None, title: str = "") -> str:
-        """Copy the session, or the part before message `number`; returns the id of the copy, empty if it is empty."""
+        """Copy the session, or the part before message `number`; returns the id of the copy, empty
+        if it is empty.
+        """
         transcript = self.memory.transcript
         if not transcript.last_number:
             raise UsageError("There is nothing to fork: the session has no messages.")
@@ -389,20 +460,28 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
         return await self.memory.fork(end, title) if end else ""
 
     def _entry(self, number: int) -> MessageRecord:
-        entry = next((entry for entry in self.memory.transcript.entries if entry.number == number), None)
+        entry = next(
+            (entry for entry in self.memory.transcript.entries if entry.number == number), None
+        )
         if entry is None or not _is_typed(entry):
             raise UsageError(
-                f"You cannot rewind to message {number}: it is not one of your messages.", commands=["rewind"]
+                f"You cannot rewind to message {number}: it is not one of your messages.",
+                commands=["rewind"],
             )
         return entry
 
     async def _before(self, entry: MessageRecord) -> int:
-        if self.memory.pager.has_earlier and self.memory.transcript.number_before(entry.number) == 0:
+        if (
+            self.memory.pager.has_earlier
+            and self.memory.transcript.number_before(entry.number) == 0
+        ):
             await self.memory.pager.load_earlier(1)
         return self.memory.transcript.number_before(entry.number)
 
     async def _go(self, number: int, undoable: Mapping[RewindScope, Undoable]) -> None:
-        await self.memory.record(RewindRecord(number, self.memory.now(), ("conversation", *undoable)))
+        await self.memory.record(
+            RewindRecord(number, self.memory.now(), ("conversation", *undoable))
+        )
         self.on_change()
 
     async def _find(
@@ -420,7 +499,9 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
 
     def _check(self) -> None:
         if self.is_running():
-            raise UsageError("The agent is at work.", "Interrupt it, or wait until it is done, then rewind.")
+            raise UsageError(
+                "The agent is at work.", "Interrupt it, or wait until it is done, then rewind."
+            )
         if self.memory.read_only:
             raise UsageError("This session is open read-only.", "/fork continues in a copy.")
 

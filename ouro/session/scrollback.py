@@ -22,7 +22,14 @@ from ouro.events import (
     ToolFinished,
     ToolStarted,
 )
-from ouro.memory.backend import CompactionRecord, DropRecord, MessageRecord, ModelRecord, RecalledRecord, RewindRecord
+from ouro.memory.backend import (
+    CompactionRecord,
+    DropRecord,
+    MessageRecord,
+    ModelRecord,
+    RecalledRecord,
+    RewindRecord,
+)
 from ouro.memory.manager import MemoryManager
 from ouro.memory.transcript import ShownItem
 from ouro.messages import SHELL_NOTE, Image, Message, Text, Thinking, ToolCall, ToolReply
@@ -56,7 +63,9 @@ class Scrollback(msgspec.Struct, frozen=True, eq=False):
         return _replay(self.memory.pager.shown(), self.title)
 
     async def more(self, count: int = PAGE) -> list[Event]:
-        """The events before the shown ones, which then count as shown. Raises SessionError if they cannot be read."""
+        """The events before the shown ones, which then count as shown. Raises SessionError if they
+        cannot be read.
+        """
         return list(_replay(await self.memory.pager.show_more(count), self.title))
 
     def last_prompts(self, count: int) -> list[tuple[int, str]]:
@@ -81,17 +90,23 @@ class Scrollback(msgspec.Struct, frozen=True, eq=False):
         await memory.pager.finish_loading()
         if prompts := await self._reached(number):
             return Reached(prompts)
-        numbers = ([entry.number for entry in branch.entries] for branch in memory.transcript.branches)
+        numbers = (
+            [entry.number for entry in branch.entries] for branch in memory.transcript.branches
+        )
         left = next((branch for branch in numbers if number in branch), None)
         if left is None:
             raise UsageError(f"Message {number} is not in this session any more.")
         if not memory.read_only:
-            raise UsageError(f"Message {number} is on a branch that a rewind has left.", commands=["rewind"])
+            raise UsageError(
+                f"Message {number} is on a branch that a rewind has left.", commands=["rewind"]
+            )
         await memory.record(RewindRecord(left[-1], memory.now()))
         return Reached(await self._reached(number), is_left=True)
 
     async def _reached(self, number: int) -> int:
-        """The number of user messages from it to the end, after it is shown; 0: it is not on this branch."""
+        """The number of user messages from it to the end, after it is shown; 0: it is not on this
+        branch.
+        """
         while True:
             shown = [item for item in self.memory.pager.shown() if isinstance(item, MessageRecord)]
             numbers = [entry.number for entry in shown]
@@ -106,8 +121,14 @@ class Scrollback(msgspec.Struct, frozen=True, eq=False):
 
 
 def _is_prompt(message: Message) -> bool:
-    """Whether the user wrote it to the agent; the output of a shell line of the user is shown in another form."""
-    return message.role == "user" and bool(message.text or message.parts_of(Image)) and not _is_shell_line(message)
+    """Whether the user wrote it to the agent; the output of a shell line of the user is shown in
+    another form.
+    """
+    return (
+        message.role == "user"
+        and bool(message.text or message.parts_of(Image))
+        and not _is_shell_line(message)
+    )
 
 
 def _is_shell_line(message: Message) -> bool:
@@ -125,11 +146,17 @@ def _replay(items: Iterable[ShownItem], title: Callable[[ToolCall], str]) -> Ite
                 yield compaction_event(item)
             case DropRecord(items=dropped, restored=restored, tokens=(before, after)):
                 done = "restored to the request" if restored else "left out of the request"
-                yield Notice(f"{plural(len(dropped), 'item')} {done}: {before:,} → {after:,} tokens.")
+                yield Notice(
+                    f"{plural(len(dropped), 'item')} {done}: {before:,} → {after:,} tokens."
+                )
             case RecalledRecord(items=notes, way=way):
                 # The record holds the ids of notes, not their texts.
                 yield NotesRecalled(
-                    tuple(RecalledNote(i.id, "", i.state, i.reason, "", i.score, i.tokens) for i in notes), way
+                    tuple(
+                        RecalledNote(i.id, "", i.state, i.reason, "", i.score, i.tokens)
+                        for i in notes
+                    ),
+                    way,
                 )
             case ModelRecord(model):
                 yield Notice(f"Model: {model}")
@@ -141,10 +168,14 @@ def _line_events(item: MessageRecord) -> Iterator[Event]:
     """A shell line of the user, as when it ran."""
     line, _, printed = item.message.text.removeprefix(SHELL_NOTE).partition("\n")
     found = _STATUS.search(printed)
-    output, status, code = (printed[: found.start()], found[1], found[2]) if found else (printed, "", None)
+    output, status, code = (
+        (printed[: found.start()], found[1], found[2]) if found else (printed, "", None)
+    )
     output = "" if output == "(no output)" else output
     has_failed, lines = bool(status) and code != "0", output.count("\n") + 1
-    summary = ", ".join(filter(None, [status if has_failed else "", plural(lines, "line") if lines > 1 else ""]))
+    summary = ", ".join(
+        filter(None, [status if has_failed else "", plural(lines, "line") if lines > 1 else ""])
+    )
     display = Display(summary, CommandOutput(line, output, None if code is None else int(code)))
     call = ToolCall(f"own_{item.number}", "shell", {"command": line})
     yield ToolStarted(call, line)
@@ -163,5 +194,7 @@ def _message_events(message: Message, title: Callable[[ToolCall], str]) -> Itera
         yield Replied(message)
         yield from (ToolStarted(call, title(call)) for call in message.tool_calls)
     for result in message.parts_of(ToolReply):
-        display = result.display or Display(result.text.partition("\n")[0][:120], Plain(result.text))
+        display = result.display or Display(
+            result.text.partition("\n")[0][:120], Plain(result.text)
+        )
         yield ToolFinished(result.call_id, result.name, display, result.failed, 0.0)

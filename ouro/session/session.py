@@ -57,7 +57,9 @@ class Status(msgspec.Struct, frozen=True):
     """Notes that were sent with the last message."""
     jobs: int = 0
     sandbox: str = ""
-    """The tier that confines commands, `none`, or `off`; empty before the first command has tested it."""
+    """The tier that confines commands, `none`, or `off`; empty before the first command has tested
+    it.
+    """
     is_saved: bool = True
     """Whether it is on disk, and can be resumed."""
     can_think: bool = False
@@ -131,11 +133,15 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         )
 
     def events(self) -> AsyncGenerator[Event, None]:
-        """Background events (notices of the start, a title, a change of memory), until `close`; for one reader."""
+        """Background events (notices of the start, a title, a change of memory), until `close`; for
+        one reader.
+        """
         return self.turn.tasks.events()
 
     def send(self, text: str, images: Sequence[Image] = ()) -> AsyncGenerator[Event, None]:
-        """The events of one turn; TurnFinished comes last, exactly once. Raises UsageError if a turn runs."""
+        """The events of one turn; TurnFinished comes last, exactly once. Raises UsageError if a
+        turn runs.
+        """
         return self.turn.tasks.run(lambda emit: self.turn.run(text, images, emit))
 
     def answer(self, question_id: str, answer: UserAnswer) -> None:
@@ -191,7 +197,9 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         self.transcript.set_title(title)
 
     def project_files(self) -> list[str]:
-        """What `@` completes: folders and files, outer ones first, and resources of MCP servers (`server:uri`)."""
+        """What `@` completes: folders and files, outer ones first, and resources of MCP servers
+        (`server:uri`).
+        """
         names = set(list_project_files(self.cwd))
         for folder in [name.rpartition("/")[0] for name in names]:
             while folder and f"{folder}/" not in names:
@@ -201,7 +209,9 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         return [*outer_first, *resource_names(self.extensions.servers)]
 
     async def close(self) -> None:
-        """End everything that runs, and release the session file; raises SaveFailed if a message is lost."""
+        """End everything that runs, and release the session file; raises SaveFailed if a message is
+        lost.
+        """
         await self.turn.tasks.close_turns()
         await self.turn.hooks.close()
         await self.background.close()
@@ -210,6 +220,8 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         await self.turn.tasks.close()
         if self.memory.lookup is not None:
             await self.memory.lookup.close()
-        await asyncio.to_thread(self.background.shell.confinement.close)  # after everything that it confines
+        await asyncio.to_thread(
+            self.background.shell.confinement.close
+        )  # after everything that it confines
         await self.model_source.close()
         await self.transcript.close()

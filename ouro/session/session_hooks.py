@@ -41,7 +41,9 @@ class SessionHooks(msgspec.Struct, eq=False):
     is_started: bool = False
 
     async def before_turn(self, prompt: str) -> str:
-        """Text that hooks add to the user's message; with the first message also start hooks. Raises PromptRefused."""
+        """Text that hooks add to the user's message; with the first message also start hooks.
+        Raises PromptRefused.
+        """
         texts: list[str] = []
         if not self.is_started:
             self.is_started = True
@@ -84,14 +86,22 @@ class SessionHooks(msgspec.Struct, eq=False):
             else:
                 kind, about = "question", question.question.text
             theirs = _NOTIFICATIONS[kind]
-            data = {"message": f"ouro waits for your answer: {about}", "kind": kind, "notification_type": theirs}
+            data = {
+                "message": f"ouro waits for your answer: {about}",
+                "kind": kind,
+                "notification_type": theirs,
+            }
             self._in_background("notification", data, (kind, theirs))
             return await ask_user(question, emit)
 
         return ask
 
     async def run(
-        self, event: HookEvent, data: Mapping[str, Any], names: Sequence[str] = (), most: float | None = None
+        self,
+        event: HookEvent,
+        data: Mapping[str, Any],
+        names: Sequence[str] = (),
+        most: float | None = None,
     ) -> HookOutcome:
         if not self.hooks.has(event):
             return HookOutcome()
@@ -106,7 +116,9 @@ class SessionHooks(msgspec.Struct, eq=False):
             self.tasks.emit(Notice(outcome.message))
         return outcome
 
-    def _in_background(self, event: HookEvent, data: Mapping[str, Any], names: Sequence[str] = ()) -> None:
+    def _in_background(
+        self, event: HookEvent, data: Mapping[str, Any], names: Sequence[str] = ()
+    ) -> None:
         async def in_background() -> None:
             await self.run(event, data, names)
 
@@ -119,7 +131,9 @@ def _about(agent: str) -> dict[str, str]:
 
 
 class ToolEvents(msgspec.Struct, frozen=True):
-    """The hooks before and after the tools of one agent (`ToolHooks`); `agent`: the name of a subagent."""
+    """The hooks before and after the tools of one agent (`ToolHooks`); `agent`: the name of a
+    subagent.
+    """
 
     session_hooks: SessionHooks
     cwd: Path
@@ -129,12 +143,19 @@ class ToolEvents(msgspec.Struct, frozen=True):
         outcome = await self._run("before-tool", call, effect, targets)
         if outcome.input is None:
             return outcome
-        return replace(outcome, input=own_arguments(call.name, call.arguments, outcome.input, targets, self.cwd))
+        return replace(
+            outcome,
+            input=own_arguments(call.name, call.arguments, outcome.input, targets, self.cwd),
+        )
 
-    async def after(self, call: ToolCall, effect: Effect, targets: Sequence[str], result: ToolResult) -> str:
+    async def after(
+        self, call: ToolCall, effect: Effect, targets: Sequence[str], result: ToolResult
+    ) -> str:
         answer = {"text": cut(result.text, MAX_RESULT), "failed": result.failed}
         outcome = await self._run("after-tool", call, effect, targets, tool_response=answer)
-        return "\n\n".join(filter(None, (outcome.reason if outcome.verdict == "deny" else "", outcome.context)))
+        return "\n\n".join(
+            filter(None, (outcome.reason if outcome.verdict == "deny" else "", outcome.context))
+        )
 
     async def _run(
         self, event: HookEvent, call: ToolCall, effect: Effect, targets: Sequence[str], **more: Any

@@ -1,4 +1,6 @@
-"""The work of a session: turns and questions (SessionTasks); shell lines, jobs and subagents (BackgroundWork)."""
+"""The work of a session: turns and questions (SessionTasks); shell lines, jobs and subagents
+(BackgroundWork).
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,9 @@ Work = Callable[[Emit], Awaitable[TurnFinished | None]]
 
 
 class SessionTasks:
-    """Runs one turn at a time, and other work at the same time. Owned by one Session, which closes it."""
+    """Runs one turn at a time, and other work at the same time. Owned by one Session, which closes
+    it.
+    """
 
     def __init__(self) -> None:
         self.running = False
@@ -57,7 +61,8 @@ class SessionTasks:
         self._questions: dict[str, asyncio.Future[UserAnswer]] = {}
 
     async def run(self, work: Work) -> AsyncGenerator[Event, None]:
-        """The events of a turn; TurnFinished comes last, exactly once. Closing the stream interrupts the turn.
+        """The events of a turn; TurnFinished comes last, exactly once. Closing the stream
+        interrupts the turn.
 
         Raises UsageError if a turn runs already.
         """
@@ -86,13 +91,17 @@ class SessionTasks:
                 return await work(events.put_nowait) or TurnFinished("answered")
             except Exception as error:  # noqa: BLE001  # a defect ends the turn, not the program
                 log.exception("the turn failed")
-                return TurnFinished("failed", f"ouro failed: {type(error).__name__}: {error}. See `ouro.log`.")
+                return TurnFinished(
+                    "failed", f"ouro failed: {type(error).__name__}: {error}. See `ouro.log`."
+                )
 
         def on_end(task: asyncio.Task[TurnFinished]) -> None:
             events.put_nowait(TurnFinished("interrupted") if task.cancelled() else task.result())
 
         task = asyncio.create_task(finish())
-        task.add_done_callback(on_end)  # not in `finish`, which a task that is cancelled early never reaches
+        task.add_done_callback(
+            on_end
+        )  # not in `finish`, which a task that is cancelled early never reaches
         self._turns.add(task)
         try:
             while True:
@@ -152,7 +161,9 @@ class SessionTasks:
             yield event
 
     async def close_turns(self) -> None:
-        """End the turn and the shell lines, and wait until they have cleaned up: a turn saves what was streamed."""
+        """End the turn and the shell lines, and wait until they have cleaned up: a turn saves what
+        was streamed.
+        """
         if self.interrupt():
             await asyncio.wait(self._turns)
 
@@ -172,7 +183,9 @@ class Steering(msgspec.Struct, eq=False):
     """The outputs of the user's shell lines: these are never moved back to the input."""
 
     def take(self) -> list[Prompt]:
-        """Take the next one, outputs first; a message comes with the images that it names. Empty if there is none."""
+        """Take the next one, outputs first; a message comes with the images that it names. Empty if
+        there is none.
+        """
         if self.outputs:
             return [self.outputs.pop(0)]
         if not self.messages:
@@ -214,7 +227,9 @@ class BackgroundWork(msgspec.Struct, frozen=True, eq=False):
         for agent in self.subagents.started():
             state = f"{agent.state}{agent.activity and f': {agent.activity}'} ({agent.figures})"
             tasks.append(
-                BackgroundTask(agent.id, agent.task, state, not agent.is_over, agent.background, agent.activity)
+                BackgroundTask(
+                    agent.id, agent.task, state, not agent.is_over, agent.background, agent.activity
+                )
             )
         for job in self.jobs.list():
             state = f"{exit_status(job.process.exit_code)}, {job.process.seconds:.0f} s"
@@ -243,8 +258,12 @@ class BackgroundWork(msgspec.Struct, frozen=True, eq=False):
         call = ToolCall(f"own_{uuid.uuid4().hex[:12]}", "shell", {"command": line})
         began = time.monotonic()
         if reason := await asyncio.to_thread(self.permissions.find_danger, line):
-            question = Question(f"This line may not be undone: {reason}. Run it?", ("run", "do not run"))
-            answer = await self.tasks.ask_user(QuestionAsked(call.id, question, of_turn=False), emit)
+            question = Question(
+                f"This line may not be undone: {reason}. Run it?", ("run", "do not run")
+            )
+            answer = await self.tasks.ask_user(
+                QuestionAsked(call.id, question, of_turn=False), emit
+            )
             if not (isinstance(answer, Reply) and answer.answers[:1] == ("run",)):
                 emit(Notice("The line was not run."))
                 return

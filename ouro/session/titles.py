@@ -29,7 +29,9 @@ _LABEL = re.compile(r"(?i)^(?:title|titel|titre|título|titolo)\s*[::]\s*")
 
 
 class Titles(msgspec.Struct, eq=False):
-    """Finds titles; `automatically`: after the first turn. A title of the user is never overwritten."""
+    """Finds titles; `automatically`: after the first turn. A title of the user is never
+    overwritten.
+    """
 
     memory: MemoryManager
     models: ModelSource
@@ -37,9 +39,18 @@ class Titles(msgspec.Struct, eq=False):
     automatically: bool
 
     def after_turn(self) -> None:
-        """Start to find a title, once, if the title is still the first words of the session; returns at once."""
-        is_answered = any(message.role == "assistant" and message.text for message in self.memory.messages())
-        if self.automatically and not self.memory.read_only and is_answered and self._is_made_of_first_words():
+        """Start to find a title, once, if the title is still the first words of the session;
+        returns at once.
+        """
+        is_answered = any(
+            message.role == "assistant" and message.text for message in self.memory.messages()
+        )
+        if (
+            self.automatically
+            and not self.memory.read_only
+            and is_answered
+            and self._is_made_of_first_words()
+        ):
             self.automatically = False
 
             async def replace_first_words() -> None:
@@ -59,19 +70,27 @@ class Titles(msgspec.Struct, eq=False):
         if not (words := excerpt(self.memory.messages())):
             raise UsageError("There are no messages yet to make a title of.")
         asked = [system(INSTRUCTIONS), user(words)]
-        answer = await ask_and_record(self.models.role("compact"), self.memory, "title", asked, attempts=1)
+        answer = await ask_and_record(
+            self.models.role("compact"), self.memory, "title", asked, attempts=1
+        )
         if title := clean_title(answer):
             return title
         raise UsageError("The model gave no title.", "Set one: /rename Fix the parser")
 
     def _is_made_of_first_words(self) -> bool:
-        texts = (message.text for message in self.memory.messages() if message.role == "user" and message.text)
+        texts = (
+            message.text
+            for message in self.memory.messages()
+            if message.role == "user" and message.text
+        )
         first = next(texts, "")
         return bool(first) and self.memory.title == make_title(first)
 
 
 def clean_title(answer: str) -> str:
-    """The title in a model's answer: its first line with words, without quotation marks, label and full stop."""
+    """The title in a model's answer: its first line with words, without quotation marks, label and
+    full stop.
+    """
     lines = (line.strip() for line in answer.splitlines())
     line = next((line for line in lines if any(map(str.isalnum, line))), "")
     line = _LABEL.sub("", line.replace("`", "").strip(_AROUND))

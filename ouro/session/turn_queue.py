@@ -39,7 +39,9 @@ class TurnObserver:
         """A turn or a shell line has started."""
 
     def turn_ended(self, outcome: Outcome, seconds: float) -> None:
-        """A turn or a shell line has ended; `outcome` is `answered` if it was not a turn of the agent."""
+        """A turn or a shell line has ended; `outcome` is `answered` if it was not a turn of the
+        agent.
+        """
 
     def queue_changed(self) -> None:
         """`TurnQueue.waiting` has changed."""
@@ -72,7 +74,9 @@ class TurnQueue:
         self._holds_after_interrupt = holds_after_interrupt
         self._drafts: deque[Draft] = deque()
         self._unsteered: list[Draft] = []
-        """Drafts that `say` queued because no turn could be steered: later messages are sent after them."""
+        """Drafts that `say` queued because no turn could be steered: later messages are sent after
+        them.
+        """
         self._worker: asyncio.Task[None] | None = None
         self._turn: asyncio.Task[Outcome] | None = None
         self._one_turn = asyncio.Lock()
@@ -102,11 +106,15 @@ class TurnQueue:
 
     @property
     def waiting(self) -> tuple[str, ...]:
-        """The messages that were not delivered yet, in the order of delivery: first those that steer."""
+        """The messages that were not delivered yet, in the order of delivery: first those that
+        steer.
+        """
         return (*self.steering, *(draft.text for draft in self._drafts))
 
     def attach(self, session: Session, turn: AsyncGenerator[Event, None] | None = None) -> None:
-        """Use this session from now on: show its background events and its running turn, and send it what waits."""
+        """Use this session from now on: show its background events and its running turn, and send
+        it what waits.
+        """
         self.session = session
         if self._background is not None:
             self._background.cancel()
@@ -115,7 +123,9 @@ class TurnQueue:
             self._start_worker(turn)
 
     def say(self, draft: Draft) -> None:
-        """Start a turn with a message, or steer the turn that runs. A command runs at once, during the turn."""
+        """Start a turn with a message, or steer the turn that runs. A command runs at once, during
+        the turn.
+        """
         session = self.session
         if session is None or not self.running:
             self._unsteered.append(draft)
@@ -139,20 +149,30 @@ class TurnQueue:
         self._observer.queue_changed()
 
     def withdraw(self) -> Draft | None:
-        draft = self._drafts.pop() if self._drafts else self.session.withdraw() if self.session else None
+        draft = (
+            self._drafts.pop()
+            if self._drafts
+            else self.session.withdraw()
+            if self.session
+            else None
+        )
         self._forget_unsteered(draft)
         if draft is not None:
             self._observer.queue_changed()
         return draft
 
     def start(self, events: AsyncGenerator[Event, None]) -> None:
-        """Show a stream of events as a turn, without waiting for its end; raises UsageError if something runs."""
+        """Show a stream of events as a turn, without waiting for its end; raises UsageError if
+        something runs.
+        """
         if self.busy:
             raise UsageError("The agent is still at work.", "Steer it, or interrupt it first.")
         self._start_worker(events)
 
     async def run(self, events: AsyncGenerator[Event, None]) -> None:
-        """Show a stream of events as a turn until it ends. First waits for the end of a running turn."""
+        """Show a stream of events as a turn until it ends. First waits for the end of a running
+        turn.
+        """
         async with self._one_turn:
             await self._run(events)
 
@@ -162,9 +182,14 @@ class TurnQueue:
         if draft.text.startswith("!"):
             line = draft.text.lstrip("!").strip()
             if line:
-                await self.run(self.session.background.run_line(line, share=not draft.text.startswith("!!")))
+                await self.run(
+                    self.session.background.run_line(line, share=not draft.text.startswith("!!"))
+                )
             else:
-                usage = "Usage: !COMMAND runs a shell command; the agent sees its output. With !! it does not."
+                usage = (
+                    "Usage: !COMMAND runs a shell command; the agent sees its output. With !! it"
+                    " does not."
+                )
                 self._observer.show(Notice(usage, "error"))
         elif not draft.text.startswith(("/", "#")) or not await self._run_command(draft):
             await self.run(self.session.send(draft.text, draft.images))
@@ -198,8 +223,11 @@ class TurnQueue:
         if self._worker is not None and not self._worker.cancelled():
             self._worker.result()
 
-    async def close(self, *, turn_timeout: float | None = None, timeout: float | None = None) -> None:
-        """Send no more messages, end what runs, close the session, and show its last background events.
+    async def close(
+        self, *, turn_timeout: float | None = None, timeout: float | None = None
+    ) -> None:
+        """Send no more messages, end what runs, close the session, and show its last background
+        events.
 
         Args:
             turn_timeout: seconds that the turn has to end; then it is cancelled and its child processes are killed.
@@ -213,7 +241,11 @@ class TurnQueue:
         await self.finish_turn(turn_timeout)
         if turn_timeout is not None:
             self.session.background.kill_lines()
-        tasks = [task for task in (self._turn, self._worker, *self._commands) if task is not None and not task.done()]
+        tasks = [
+            task
+            for task in (self._turn, self._worker, *self._commands)
+            if task is not None and not task.done()
+        ]
         for task in tasks:
             task.cancel()
         try:
@@ -223,7 +255,9 @@ class TurnQueue:
         except TimeoutError:
             log.warning("the session did not close within %s s", timeout)
         finally:
-            if self._background is not None:  # a closed session ends its events: wait for the last of them
+            if (
+                self._background is not None
+            ):  # a closed session ends its events: wait for the last of them
                 await asyncio.wait([self._background], timeout=0.0 if timeout is not None else 1.0)
                 self._background.cancel()
                 await asyncio.gather(self._background, return_exceptions=True)
@@ -269,7 +303,8 @@ class TurnQueue:
                 self._drafts.appendleft(draft)
             self._observer.turn_ended(outcome, self.seconds)
             if self._drafts and not self._is_held:
-                self._start_worker()  # this turn may have come from a command, which sends nothing afterwards
+                # this turn may have come from a command, which sends nothing afterwards
+                self._start_worker()
 
     async def _show(self, events: AsyncGenerator[Event, None]) -> Outcome:
         outcome: Outcome = "answered"
@@ -288,7 +323,9 @@ class TurnQueue:
         if await self._run_command(draft) or self.session is None:
             return
         if self.session.extensions.commands.called_by(draft.text):
-            self.queue(draft)  # a custom command gets a separate turn, with its own model, mode and inserts
+            self.queue(
+                draft
+            )  # a custom command gets a separate turn, with its own model, mode and inserts
         else:
             self._steer(draft)
 
@@ -304,7 +341,9 @@ class TurnQueue:
             self._observer.show(Notice(str(plain_error(error)), "error"))
         else:
             log.error("%s", what, exc_info=error)
-            self._observer.show(Notice(f"{type(error).__name__}: {error} (details are in ouro.log)", "error"))
+            self._observer.show(
+                Notice(f"{type(error).__name__}: {error} (details are in ouro.log)", "error")
+            )
 
     async def _show_background(self, session: Session) -> None:
         try:

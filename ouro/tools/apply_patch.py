@@ -58,7 +58,9 @@ class FilePatch(msgspec.Struct):
 
 
 def parse_patch(text: str) -> list[FilePatch]:
-    """The files of a patch. Raises ToolError: it does not follow the format; the message names the line."""
+    """The files of a patch. Raises ToolError: it does not follow the format; the message names the
+    line.
+    """
     lines = TextFile(text).text.strip("\n").split("\n")
     first, last = _bounds(lines)
     files: list[FilePatch] = []
@@ -70,7 +72,9 @@ def parse_patch(text: str) -> list[FilePatch]:
             files.append(FilePatch(cast("FileVerb", found[1]), found[2].strip()))
         elif not files:
             if line.strip():
-                raise _wrong(number, line, "expected *** Add File:, *** Update File: or *** Delete File:")
+                raise _wrong(
+                    number, line, "expected *** Add File:, *** Update File: or *** Delete File:"
+                )
         elif files[-1].kind == "Update":
             _read_update(files[-1], number, line)
         # A blank line belongs to the added file if more lines of it follow.
@@ -81,7 +85,13 @@ def parse_patch(text: str) -> list[FilePatch]:
         elif line.strip():
             is_added = files[-1].kind == "Add"
             raise _wrong(
-                number, line, "each line of an added file begins with +" if is_added else "expected a file header"
+                number,
+                line,
+                (
+                    "each line of an added file begins with +"
+                    if is_added
+                    else "expected a file header"
+                ),
             )
     _demand_complete(files)
     return files
@@ -90,11 +100,15 @@ def parse_patch(text: str) -> list[FilePatch]:
 def _bounds(lines: list[str]) -> tuple[int, int]:
     """The lines of begin and end; a heredoc or Markdown fence around them is skipped."""
     first = next((at for at, line in enumerate(lines) if line.strip() == BEGIN), None)
-    if first is None or any(line.strip() and not _HEREDOC.fullmatch(line) for line in lines[:first]):
+    if first is None or any(
+        line.strip() and not _HEREDOC.fullmatch(line) for line in lines[:first]
+    ):
         raise _wrong(0, lines[0], f"a patch begins with {BEGIN}")
     last = next((at for at in range(len(lines) - 1, first, -1) if lines[at].strip() == END), None)
     if last is None:
-        raise _wrong(len(lines) - 1, lines[-1], f"a patch ends with {END}; this one may have been cut off")
+        raise _wrong(
+            len(lines) - 1, lines[-1], f"a patch ends with {END}; this one may have been cut off"
+        )
     return first, last
 
 
@@ -128,7 +142,9 @@ def _demand_complete(files: list[FilePatch]) -> None:
     if not files:
         raise ToolError("The patch is empty: it names no file.")
     for file in files:
-        file.hunks = [hunk for hunk in file.hunks if any(text or mark != " " for mark, text in hunk.lines)]
+        file.hunks = [
+            hunk for hunk in file.hunks if any(text or mark != " " for mark, text in hunk.lines)
+        ]
         if file.kind == "Update" and not file.hunks and not file.moved_to:
             raise ToolError(f"The patch changes nothing in {file.path}.")
     paths = [path for file in files for path in (file.path, file.moved_to) if path]
@@ -137,11 +153,14 @@ def _demand_complete(files: list[FilePatch]) -> None:
 
 
 def _wrong(number: int, line: str, expected: str) -> ToolError:
-    return ToolError(f"Line {number + 1} of the patch is wrong: {expected}. The line is: {line[:200]}")
+    return ToolError(
+        f"Line {number + 1} of the patch is wrong: {expected}. The line is: {line[:200]}"
+    )
 
 
 def apply_hunks(file: TextFile, hunks: Sequence[Hunk], notes: list[str]) -> TextFile:
-    """`file` with its hunks applied; tolerated differences are added to `notes`. A new last line ends with a newline.
+    """`file` with its hunks applied; tolerated differences are added to `notes`. A new last line
+    ends with a newline.
 
     Raises:
         ToolError: a place cannot be found; the message shows the nearest lines.
@@ -157,10 +176,16 @@ def apply_hunks(file: TextFile, hunks: Sequence[Hunk], notes: list[str]) -> Text
         start = at
         for header in hunk.headers:
             named = _search(lines, [header], start)[0] or _search(lines, [header], 0)[0]
-            begun = [number for number, line in enumerate(lines) if line.strip().startswith(header.strip())]
+            begun = [
+                number
+                for number, line in enumerate(lines)
+                if line.strip().startswith(header.strip())
+            ]
             if not named and not begun:
                 near = nearest_lines(lines, [header])
-                raise ToolError(f"Line {hunk.line + 1} of the patch: no line is `{header}`.{_hint(near)}")
+                raise ToolError(
+                    f"Line {hunk.line + 1} of the patch: no line is `{header}`.{_hint(near)}"
+                )
             start = (named or [number for number in begun if number >= start] or begun)[0] + 1
         first, size = _place(lines, hunk, start, taken, notes)
         taken.update(range(first, first + size))
@@ -169,10 +194,16 @@ def apply_hunks(file: TextFile, hunks: Sequence[Hunk], notes: list[str]) -> Text
     starts = Lines(file.text).starts
     after = file.splice(Span(starts[span.start], starts[span.end], span.new) for span in spans)
     is_last_written = any(span.end == len(lines) for span in spans)
-    return replace(after, raw=after.raw.removesuffix(file.newline)) if is_open and not is_last_written else after
+    return (
+        replace(after, raw=after.raw.removesuffix(file.newline))
+        if is_open and not is_last_written
+        else after
+    )
 
 
-def _place(lines: list[str], hunk: Hunk, start: int, taken: set[int], notes: list[str]) -> tuple[int, int]:
+def _place(
+    lines: list[str], hunk: Hunk, start: int, taken: set[int], notes: list[str]
+) -> tuple[int, int]:
     """The line where the hunk begins, and how many lines it takes."""
     old = hunk.old
     if not old:
@@ -190,11 +221,15 @@ def _place(lines: list[str], hunk: Hunk, start: int, taken: set[int], notes: lis
             notes.append(f"{which} was made at line {found[0] + 1} of the file, though {how}.")
         if len(found) > 1 and not hunk.headers:
             others = ", ".join(str(at + 1) for at in found[1:6])
-            notes.append(f"{which} was made at line {found[0] + 1}; the same lines are also at {others}. Check it.")
+            notes.append(
+                f"{which} was made at line {found[0] + 1}; the same lines are also at {others}."
+                " Check it."
+            )
         if found:
             return found[0], len(wanted)
     raise ToolError(
-        f"Line {hunk.line + 1} of the patch: these lines are not in the file.{_hint(nearest_lines(lines, old))}"
+        f"Line {hunk.line + 1} of the patch: these lines are not in the"
+        f" file.{_hint(nearest_lines(lines, old))}"
     )
 
 
@@ -207,12 +242,18 @@ def _search(lines: list[str], wanted: Sequence[str], start: int) -> tuple[list[i
 
 
 def _hint(near: str) -> str:
-    return f" The nearest lines are:\n{near}" if near else " The file has no similar lines: read it again."
+    return (
+        f" The nearest lines are:\n{near}"
+        if near
+        else " The file has no similar lines: read it again."
+    )
 
 
 def _spans(lines: list[str], hunk: Hunk, first: int, size: int) -> list[Span]:
     """The line ranges that change; context lines stay as in the file."""
-    indent = (reindent_between(hunk.old[:size], lines[first : first + size]) if size else None) or str
+    indent = (
+        reindent_between(hunk.old[:size], lines[first : first + size]) if size else None
+    ) or str
     spans: list[Span] = []
     at = first
     start, fresh = at, ""
@@ -229,7 +270,9 @@ def _spans(lines: list[str], hunk: Hunk, first: int, size: int) -> list[Span]:
 
 
 class ApplyPatchArgs(msgspec.Struct, frozen=True):
-    input: Annotated[str, msgspec.Meta(description="The whole patch, from *** Begin Patch to *** End Patch.")]
+    input: Annotated[
+        str, msgspec.Meta(description="The whole patch, from *** Begin Patch to *** End Patch.")
+    ]
 
 
 class _Step(msgspec.Struct, frozen=True):
@@ -242,8 +285,15 @@ class _Step(msgspec.Struct, frozen=True):
     @property
     def changes(self) -> list[FileChange]:
         """The change of the file, after the deletion of a file that it replaces by a move."""
-        lost = [file_change(self.target.shown, self.target.text, None)] if self.target and self.target.file else []
-        after, moved_to = None if self.after is None else self.after.text, self.target.shown if self.target else ""
+        lost = (
+            [file_change(self.target.shown, self.target.text, None)]
+            if self.target and self.target.file
+            else []
+        )
+        after, moved_to = (
+            None if self.after is None else self.after.text,
+            self.target.shown if self.target else "",
+        )
         return [*lost, file_change(self.found.shown, self.found.text, after, moved_to)]
 
 
@@ -294,7 +344,9 @@ class ApplyPatch(ChangeTool[ApplyPatchArgs]):
         files = parse_patch(args.input)
         names = [path for file in files for path in (file.path, file.moved_to) if path]
         if len(set(map(self._workspace.resolve, names))) < len(names):
-            raise ToolError("The patch names one file under two names: put all its changes below one header.")
+            raise ToolError(
+                "The patch names one file under two names: put all its changes below one header."
+            )
         with self._seen.lock(names) as held:
             steps = [self._plan(file, access, held, notes) for file in files]
             if access == "write":
@@ -308,7 +360,9 @@ class ApplyPatch(ChangeTool[ApplyPatchArgs]):
         lines = ["Applied the patch:"]
         for change in display.body.changes if isinstance(display.body, Diff) else ():
             mark = "A" if change.before is None else "D" if change.after is None else "M"
-            lines.append(f"{mark} {change.path}" + (f" -> {change.moved_to}" if change.moved_to else ""))
+            lines.append(
+                f"{mark} {change.path}" + (f" -> {change.moved_to}" if change.moved_to else "")
+            )
         return "\n".join(lines)
 
     def _plan(self, patch: FilePatch, access: Access, held: ExitStack, notes: list[str]) -> _Step:
@@ -322,7 +376,9 @@ class ApplyPatch(ChangeTool[ApplyPatchArgs]):
             return _Step(patch, found, after)
         if found.file is None:
             raise ToolError(f"{found.shown} does not exist.")
-        if (patch.kind == "Delete" or patch.moved_to) and (self._workspace.root / patch.path).is_symlink():
+        if (patch.kind == "Delete" or patch.moved_to) and (
+            self._workspace.root / patch.path
+        ).is_symlink():
             raise ToolError(f"{patch.path} is a link: use the shell to move or delete it.")
         if patch.kind == "Delete":
             return _Step(patch, found, None)
@@ -333,7 +389,9 @@ class ApplyPatch(ChangeTool[ApplyPatchArgs]):
             raise ToolError(f"{found.shown}: {error.message} No file was changed.") from None
         encode(found.shown, after)
         notes += [f"{found.shown}: {note}" for note in mine]
-        target = self._seen.find(patch.moved_to, access, held, creates=True) if patch.moved_to else None
+        target = (
+            self._seen.find(patch.moved_to, access, held, creates=True) if patch.moved_to else None
+        )
         if target is not None and target.file is not None:
             self._seen.require_current(target, if_read=True)
             notes.append(f"{target.shown} existed: it was replaced.")
@@ -343,12 +401,15 @@ class ApplyPatch(ChangeTool[ApplyPatchArgs]):
         found, seen = step.found, self._seen
         if step.after is not None:
             goal = step.target or found
-            # In a file that was not read, only the lines around the change matched; the rest is not known.
+            # In a file that was not read, only the lines around the change matched; the rest is not
+            # known.
             is_known = step.patch.kind == "Add" or seen.has_read(found.place.path)
             seen.store(goal, step.after, is_known=is_known)
             undo.callback(_restore, goal, encode(goal.shown, step.after), seen)
             if step.target is not None and found.stat is not None:
-                os.chmod(goal.place.name, stat.S_IMODE(found.stat.st_mode), dir_fd=goal.place.folder)
+                os.chmod(
+                    goal.place.name, stat.S_IMODE(found.stat.st_mode), dir_fd=goal.place.folder
+                )
         if step.after is None or step.target is not None:
             try:
                 with seen.recording(found.place.path, found.before, None):

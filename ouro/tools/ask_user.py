@@ -21,14 +21,16 @@ class AskUserArgs(msgspec.Struct, frozen=True):
         msgspec.Meta(description="Recommended first; the user may write another."),
     ] = []
     several: Annotated[bool, msgspec.Meta(description="Several may be chosen.")] = False
-    details: Annotated[str, msgspec.Meta(description="What the user should know, in Markdown.")] = ""
+    details: Annotated[str, msgspec.Meta(description="What the user should know, in Markdown.")] = (
+        ""
+    )
 
 
 class AskUser(Tool[AskUserArgs]):
     """Ask the user a question and wait for the answer.
 
-    Only about decisions of the user: what they want, which of several ways, what cannot be undone. Not what you can
-    find out, and not whether to continue. One thing at a time.
+    Only about decisions of the user: what they want, which of several ways, what cannot be undone.
+    Not what you can find out, and not whether to continue. One thing at a time.
     """
 
     name = "ask_user"
@@ -39,14 +41,19 @@ class AskUser(Tool[AskUserArgs]):
         return f"ask: {_plain(args.question)}"
 
     async def run(self, args: AskUserArgs, ctx: ToolContext) -> ToolResult:
-        question = Question(_plain(args.question), tuple(map(_plain, args.choices)), args.several, args.details)
+        question = Question(
+            _plain(args.question), tuple(map(_plain, args.choices)), args.several, args.details
+        )
         answers = await ctx.ask(question)
         if not answers:
-            text = "The user gave no answer. Use your best judgement, or state what needs an answer."
+            text = (
+                "The user gave no answer. Use your best judgement, or state what needs an answer."
+            )
             return ToolResult(text, Display("no answer"))
         shown = "\n".join(answers)
         return ToolResult(
-            f"The user answered:\n{shown}", Display(", ".join(answers), Plain(f"{question.text}\n{shown}"))
+            f"The user answered:\n{shown}",
+            Display(", ".join(answers), Plain(f"{question.text}\n{shown}")),
         )
 
 

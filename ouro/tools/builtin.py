@@ -27,7 +27,8 @@ def builtin_tools(
     search: SearchMemory | None = None,
     keeps_back: Callable[[Path], bool] = lambda _path: False,
 ) -> tuple[AnyTool, ...]:
-    """Every built-in tool; memory_search only with a `search`. Searches skip files that rules keep back.
+    """Every built-in tool; memory_search only with a `search`. Searches skip files that rules keep
+    back.
 
     The order is fixed, so that the provider's cache stays valid.
     """

@@ -23,7 +23,8 @@ class WriteArgs(msgspec.Struct, frozen=True):
 class Write(ChangeTool[WriteArgs]):
     """Create a file, or replace its whole text. Missing folders are created.
 
-    Read an existing file first: the call is refused if it was not read or has changed since. For a part, use edit.
+    Read an existing file first: the call is refused if it was not read or has changed since. For a
+    part, use edit.
     """
 
     name = "write"
@@ -88,7 +89,9 @@ class Edit(ChangeTool[EditArgs]):
             try:
                 after = apply_edits(before, args.edits, notes)
             except ToolError:
-                self._seen.require_current(found)  # if the file was not read, this is reported first
+                self._seen.require_current(
+                    found
+                )  # if the file was not read, this is reported first
                 raise
             if notes:
                 self._seen.require_current(found)
@@ -96,7 +99,8 @@ class Edit(ChangeTool[EditArgs]):
                 raise ToolError(f"These edits change nothing in {found.shown}.")
             encode(found.shown, after)
             if access == "write":
-                # In a file that was not read, only the replaced text matched; the rest is not known.
+                # In a file that was not read, only the replaced text matched; the rest is not
+                # known.
                 self._seen.store(found, after, is_known=self._seen.has_read(found.place.path))
             return display_of([file_change(found.shown, before.text, after.text)])
 
@@ -123,7 +127,10 @@ def apply_edits(file: TextFile, edits: list[Replacement], notes: list[str]) -> T
 def _apply(file: TextFile, edit: Replacement, which: str, notes: list[str]) -> TextFile:
     old, new = TextFile(edit.old_text).text, TextFile(edit.new_text).text
     if not old:
-        raise ToolError("old_text is empty. To fill a file, use write; to insert, give the line before as old_text.")
+        raise ToolError(
+            "old_text is empty. To fill a file, use write; to insert, give the line before as"
+            " old_text."
+        )
     if old == new:
         raise ToolError("old_text and new_text are the same.")
     match = find_match(file.text, old, new, everywhere=edit.replace_all)
@@ -132,7 +139,8 @@ def _apply(file: TextFile, edit: Replacement, which: str, notes: list[str]) -> T
         first = file.text.count("\n", 0, match.spans[0].start) + 1
         had = file.text[match.spans[0].start : match.spans[0].end].removesuffix("\n")
         notes.append(
-            f"{which}old_text did not match exactly ({match.how}). Changed from line {first} on, which was:\n{had}"
+            f"{which}old_text did not match exactly ({match.how}). Changed from line {first} on,"
+            f" which was:\n{had}"
         )
     if edit.replace_all:
         notes.append(f"{which}{plural(len(match.spans), 'place')} changed.")

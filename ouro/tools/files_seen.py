@@ -1,4 +1,6 @@
-"""FilesSeen: the files that the model has read, and whether they changed since; finds, locks and writes text files."""
+"""FilesSeen: the files that the model has read, and whether they changed since; finds, locks and
+writes text files.
+"""
 
 from __future__ import annotations
 
@@ -93,7 +95,9 @@ class FilesSeen:
         self._editor = editor
         self._has_commands = has_commands
         self._seen: dict[Path, tuple[int, bytes | int]] = {}
-        """Path -> size and digest of the content; for a file that is too large, its time of change instead."""
+        """Path -> size and digest of the content; for a file that is too large, its time of change
+        instead.
+        """
         self._locks: dict[Path, Lock] = {}
         self._guard = Lock()
 
@@ -130,7 +134,9 @@ class FilesSeen:
             raise ToolError(f"{found.shown} has not been read yet. Read it first, then change it.")
         size = len(found.data)
         if seen not in ((size, _digest(found.data)), (size, found.stat.st_mtime_ns)):
-            raise ToolError(f"{found.shown} has changed since it was last read. Read it again, then change it.")
+            raise ToolError(
+                f"{found.shown} has changed since it was last read. Read it again, then change it."
+            )
 
     def current(self, path: Path, data: bytes) -> bytes:
         """The content of a text file: `data`, or the editor's text if it has unsaved changes."""
@@ -146,7 +152,8 @@ class FilesSeen:
     def lock(self, paths: Iterable[str]) -> Iterator[ExitStack]:
         """Lock the files of these names: parallel calls change a file one after the other.
 
-        It is a lock of threads, not of tasks: the work is done in a thread, which continues if its task is cancelled.
+        It is a lock of threads, not of tasks: the work is done in a thread, which continues if its
+        task is cancelled.
 
         Yields:
             The stack with which `find` keeps the folders of the files open.
@@ -158,7 +165,9 @@ class FilesSeen:
                 held.enter_context(lock)
             yield held
 
-    def find(self, name: str, access: Access, held: ExitStack, *, creates: bool = False) -> FileBefore:
+    def find(
+        self, name: str, access: Access, held: ExitStack, *, creates: bool = False
+    ) -> FileBefore:
         """The text file of a name, with its folder open; the file need not exist.
 
         Args:
@@ -179,7 +188,9 @@ class FilesSeen:
             with self.workspace.open_in(place) as file:
                 found = os.fstat(file.fileno())
                 if found.st_size > MAX_BYTES:
-                    raise ToolError(f"{shown} is too large for this tool ({found.st_size:,} bytes). Use shell.")
+                    raise ToolError(
+                        f"{shown} is too large for this tool ({found.st_size:,} bytes). Use shell."
+                    )
                 on_disk = file.read()
             data = self.current(place.path, on_disk)
             return FileBefore(place, shown, decode(data), found, data, data != on_disk)
@@ -198,14 +209,18 @@ class FilesSeen:
         if self.workspace.memory_at(path) and (
             kind := self._finds_secret(f"{path.name}\n{data.decode(errors='replace')}")
         ):
-            reason = f"it holds a secret ({kind}), and memory stores none. Write it without the secret."
+            reason = (
+                f"it holds a secret ({kind}), and memory stores none. Write it without the secret."
+            )
             raise ToolError(f"{found.shown} was not written: {reason}")
         try:
             with self.recording(path, found.before, data):
                 if not self._save_in_editor(found, after):
                     save(found.place.folder, found.place.name, data, expected=found.stat)
         except ChangedMeanwhileError:
-            raise ToolError(f"{found.shown} was changed by another program. Read it again.") from None
+            raise ToolError(
+                f"{found.shown} was changed by another program. Read it again."
+            ) from None
         except OSError as error:
             raise ToolError(f"{found.shown} cannot be written: {error.strerror}.") from error
         if is_known:
@@ -218,7 +233,8 @@ class FilesSeen:
         return self.workspace.is_inside(path) and self.workspace.memory_at(path) is None
 
     def _save_in_editor(self, found: FileBefore, after: TextFile) -> bool:
-        """Save a text through the editor, so that it shows the change; returns False if there is none or it did not.
+        """Save a text through the editor, so that it shows the change; returns False if there is
+        none or it did not.
 
         Raises:
             ToolError: the editor has changes that would be lost.
@@ -234,8 +250,15 @@ class FilesSeen:
         ):
             return True
         if found.is_unsaved:
-            hint = "a command is running: wait until it has ended" if self._has_commands() else "save the file there"
-            raise ToolError(f"{found.shown} has changes in the editor that are not saved, and was not written: {hint}.")
+            hint = (
+                "a command is running: wait until it has ended"
+                if self._has_commands()
+                else "save the file there"
+            )
+            raise ToolError(
+                f"{found.shown} has changes in the editor that are not saved, and was not written:"
+                f" {hint}."
+            )
         return False
 
 
@@ -252,7 +275,9 @@ class FileTool(Tool[A]):
 
 
 class ChangeTool(FileTool[A]):
-    """A tool that changes files. A preview computes the same changes as a call, but does not write them."""
+    """A tool that changes files. A preview computes the same changes as a call, but does not write
+    them.
+    """
 
     effect = Effect.WRITE
 
@@ -273,8 +298,12 @@ class ChangeTool(FileTool[A]):
         """The text for the model about what was done."""
 
 
-def file_change(shown: str, before: str | None, after: str | None, moved_to: str = "") -> FileChange:
-    """A change as a diff; for a long file only the lines around it, because it is saved with the session."""
+def file_change(
+    shown: str, before: str | None, after: str | None, moved_to: str = ""
+) -> FileChange:
+    """A change as a diff; for a long file only the lines around it, because it is saved with the
+    session.
+    """
     if before is None or after is None or max(len(before), len(after)) <= _WHOLE_IN_DISPLAY:
         return FileChange(shown, before, after, moved_to)
     old, new = before.splitlines(keepends=True), after.splitlines(keepends=True)
@@ -304,12 +333,16 @@ def display_of(changes: Sequence[FileChange]) -> Display:
 
 
 def encode(shown: str, file: TextFile) -> bytes:
-    """The bytes of a text to write. Raises ToolError if the file's encoding does not have a character."""
+    """The bytes of a text to write. Raises ToolError if the file's encoding does not have a
+    character.
+    """
     try:
         return file.encode()
     except UnicodeEncodeError as error:
         wrong = error.object[error.start : error.start + 1]
-        raise ToolError(f"{shown} is encoded as {file.encoding}, which cannot hold {wrong!a}.") from None
+        raise ToolError(
+            f"{shown} is encoded as {file.encoding}, which cannot hold {wrong!a}."
+        ) from None
 
 
 def _digest(data: bytes) -> bytes:

@@ -35,13 +35,24 @@ class FunctionTool(Tool[msgspec.Struct]):
     """
 
     def __init__(
-        self, function: Callable[..., Any], name: str = "", *, asks: bool = False, reads: str = "", writes: str = ""
+        self,
+        function: Callable[..., Any],
+        name: str = "",
+        *,
+        asks: bool = False,
+        reads: str = "",
+        writes: str = "",
     ) -> None:
         self.name = name = name or function.__name__
         if not (description := inspect.getdoc(function)):
-            raise UsageError(f"The tool `{name}` has no docstring.", "The model reads it: say what it does, and when.")
+            raise UsageError(
+                f"The tool `{name}` has no docstring.",
+                "The model reads it: say what it does, and when.",
+            )
         if reads and writes:
-            raise UsageError(f"The tool `{name}` has both `reads` and `writes`.", "`writes` allows reading, too.")
+            raise UsageError(
+                f"The tool `{name}` has both `reads` and `writes`.", "`writes` allows reading, too."
+            )
         self.__doc__ = description
         self.Args = _arguments(name, function)
         self.effect = Effect.WRITE if writes else Effect.READ if reads else Effect.NONE
@@ -63,7 +74,9 @@ class FunctionTool(Tool[msgspec.Struct]):
         return self.function(*args, **options)
 
     def title(self, args: msgspec.Struct) -> str:
-        shown = ", ".join(f"{name}={value!r}" for name, value in msgspec.structs.asdict(args).items())
+        shown = ", ".join(
+            f"{name}={value!r}" for name, value in msgspec.structs.asdict(args).items()
+        )
         return one_line(f"{self.name}({shown})")
 
     def targets(self, args: msgspec.Struct) -> tuple[str, ...]:
@@ -71,7 +84,9 @@ class FunctionTool(Tool[msgspec.Struct]):
 
     async def run(self, args: msgspec.Struct, ctx: ToolContext) -> ToolResult:
         given = msgspec.structs.asdict(args)
-        if name := self._path_argument:  # the file that permissions have judged, also if the program changes its folder
+        if (
+            name := self._path_argument
+        ):  # the file that permissions have judged, also if the program changes its folder
             given[name] = os.path.realpath(self._cwd / Path(given[name]).expanduser())
         try:
             if inspect.iscoroutinefunction(self.function):
@@ -90,23 +105,40 @@ def _arguments(name: str, function: Callable[..., Any]) -> type[msgspec.Struct]:
     hints = typing.get_type_hints(function, include_extras=True)
     fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
     for parameter in inspect.signature(function).parameters.values():
-        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
-            raise UsageError(f"The tool `{name}` has the parameter `{parameter}`.", "Name each argument by itself.")
+        if parameter.kind in (
+            parameter.VAR_POSITIONAL,
+            parameter.VAR_KEYWORD,
+            parameter.POSITIONAL_ONLY,
+        ):
+            raise UsageError(
+                f"The tool `{name}` has the parameter `{parameter}`.",
+                "Name each argument by itself.",
+            )
         if parameter.name not in hints:
-            raise UsageError(f"The parameter `{parameter.name}` of the tool `{name}` has no type hint.")
+            raise UsageError(
+                f"The parameter `{parameter.name}` of the tool `{name}` has no type hint."
+            )
         hint = hints[parameter.name]
-        if typing.get_origin(hint) is typing.Annotated:  # `Annotated[str, "words"]` is a description in the schema
+        if (
+            typing.get_origin(hint) is typing.Annotated
+        ):  # `Annotated[str, "words"]` is a description in the schema
             kind, *notes = typing.get_args(hint)
-            described = [msgspec.Meta(description=note) if isinstance(note, str) else note for note in notes]
+            described = [
+                msgspec.Meta(description=note) if isinstance(note, str) else note for note in notes
+            ]
             hint = typing.Annotated[(kind, *described)]
         has_default = parameter.default is not parameter.empty
-        fields.append((parameter.name, hint, parameter.default) if has_default else (parameter.name, hint))
+        fields.append(
+            (parameter.name, hint, parameter.default) if has_default else (parameter.name, hint)
+        )
     made = msgspec.defstruct(f"{name}_arguments", fields, frozen=True, kw_only=True)
     try:
         msgspec.json.schema(made)
     except TypeError as error:
         problem = str(error).splitlines()[-1]  # the text before it is for callers of msgspec
-        raise UsageError(f"The parameters of the tool `{name}` have no JSON schema: {problem}.") from error
+        raise UsageError(
+            f"The parameters of the tool `{name}` have no JSON schema: {problem}."
+        ) from error
     return made
 
 
@@ -114,6 +146,8 @@ def _result(value: Any) -> ToolResult:
     """The returned value as text for the model: JSON if it is not a text."""
     if value is None:
         return ToolResult("Done.", Display("done"))
-    text = shorten(value if isinstance(value, str) else msgspec.json.encode(value, enc_hook=str).decode())
+    text = shorten(
+        value if isinstance(value, str) else msgspec.json.encode(value, enc_hook=str).decode()
+    )
     summary = one_line(text.partition("\n")[0], 80)
     return ToolResult(text, Display(summary, Plain(text) if summary != text else None))

@@ -27,7 +27,8 @@ _TOO_MANY = "The pattern has too many {…}: give fewer."
 
 
 def name_pattern(pattern: str) -> Callable[[str], bool]:
-    """A matcher of paths: `*` stays in a folder, `**` crosses folders, `{a,b}` is either, `!` negates.
+    """A matcher of paths: `*` stays in a folder, `**` crosses folders, `{a,b}` is either, `!`
+    negates.
 
     A pattern without a slash matches the file name alone.
 
@@ -42,7 +43,9 @@ def name_pattern(pattern: str) -> Callable[[str], bool]:
 
 
 def plain_name(pattern: str) -> str:
-    """A glob for other programs that matches the name of each match of `pattern`; empty if that is not certain."""
+    """A glob for other programs that matches the name of each match of `pattern`; empty if that is
+    not certain.
+    """
     name = pattern.rpartition("/")[2]
     is_plain = _PLAIN.fullmatch(name) and "**" not in name and not pattern.startswith("!")
     return name if is_plain else ""
@@ -73,11 +76,16 @@ def _folders(pattern: str) -> list[re.Pattern[str] | None]:
         pattern += "/*"
     parts = (part.replace("[^", "[!") for part in pattern.split("/"))
     # Also literally: a folder may be named `[id]`.
-    return [None if part == "**" else re.compile(rf"{fnmatch.translate(part)}|{re.escape(part)}\Z") for part in parts]
+    return [
+        None if part == "**" else re.compile(rf"{fnmatch.translate(part)}|{re.escape(part)}\Z")
+        for part in parts
+    ]
 
 
 def _matches(steps: list[re.Pattern[str] | None], parts: list[str]) -> bool:
-    """Follow all states at the same time: the time grows with the product of both lengths, not with the choices."""
+    """Follow all states at the same time: the time grows with the product of both lengths, not with
+    the choices.
+    """
     states = {0}
     for part in parts:
         following: set[int] = set()
@@ -99,7 +107,9 @@ _MAX_SHOWN = 100
 class GlobArgs(msgspec.Struct, frozen=True):
     pattern: str
     path: Annotated[str, msgspec.Meta(description="The folder.")] = "."
-    ignored: Annotated[bool, msgspec.Meta(description="Include files that .gitignore excludes.")] = False
+    ignored: Annotated[
+        bool, msgspec.Meta(description="Include files that .gitignore excludes.")
+    ] = False
 
 
 class Glob(Tool[GlobArgs]):
@@ -130,24 +140,32 @@ class Glob(Tool[GlobArgs]):
             raise ToolError(f"{self._workspace.shown(folder)} {kind}.")
         fits = name_pattern(args.pattern.removeprefix(f"{folder}/").removeprefix("./"))
         names = walk(folder, ignored=True) if args.ignored else list_project_files(folder)
-        closed = tuple(f"{area.relative_to(folder)}/" for area in self._workspace.closed_below(folder))
+        closed = tuple(
+            f"{area.relative_to(folder)}/" for area in self._workspace.closed_below(folder)
+        )
         dated = [
             (changed, name)
             for name in names
-            if fits(name) and not f"{name}/".startswith(closed) and (changed := _changed(folder / name))
+            if fits(name)
+            and not f"{name}/".startswith(closed)
+            and (changed := _changed(folder / name))
         ]
         if not dated:
             more = "" if args.ignored else " Files that .gitignore excludes were not searched."
             if args.pattern.startswith(("/", "~", "..")):
                 more += " To search another folder, name it in path."
             return ToolResult(
-                f"No file has a name that matches {args.pattern}.{more} To search for text in files, use grep.",
+                f"No file has a name that matches {args.pattern}.{more} To search for text in"
+                " files, use grep.",
                 Display("no files"),
             )
         newest = heapq.nlargest(_MAX_SHOWN, dated)
         text = "\n".join(self._workspace.shown(folder / name) for _, name in newest)
         if len(dated) > _MAX_SHOWN:
-            text += f"\n[{_MAX_SHOWN} of {len(dated)}, the newest. Narrow the pattern or the path to see others.]"
+            text += (
+                f"\n[{_MAX_SHOWN} of {len(dated)}, the newest. Narrow the pattern or the path to"
+                " see others.]"
+            )
         return ToolResult(text, Display(plural(len(dated), "file"), Plain(text)))
 
 

@@ -70,25 +70,40 @@ def _limited(command: Sequence[str], **options: Any) -> Iterator[subprocess.Pope
 
 _WHICH_FILES = (
     # No configuration of the user or the project may change the result or run a program.
-    "--no-config", "--hidden", "--no-ignore-dot", "--no-ignore-global", "--no-ignore-exclude",
+    "--no-config",
+    "--hidden",
+    "--no-ignore-dot",
+    "--no-ignore-global",
+    "--no-ignore-exclude",
     "--no-ignore-messages",
-)  # fmt: skip
+)
 _OPTIONS = (*_WHICH_FILES, "--json", "--crlf", "--engine=auto", "--binary")
 _LOGGED = re.compile(r"(rg: )?DEBUG\|")
 _TOO_LARGE = re.compile(r": ignoring \./(.*): \d+ bytes$")
 _MAX_UNSORTED = 8_000_000
-"""Up to so many bytes of results ripgrep may search in any order, on all cores; with sorting it uses only one."""
+"""Up to so many bytes of results ripgrep may search in any order, on all cores; with sorting it
+uses only one.
+"""
 _REPOSITORIES = (".git", ".hg", ".svn", ".jj")
 _TIMEOUT = 60.0
 _WATCHED = ("setpriv", "--pdeathsig=KILL", "--") if shutil.which("setpriv") else ()
 """Ends a search if ouro is killed."""
-_LIMITED = ("/bin/sh", "-c", 'ulimit -v 4194304 2>/dev/null; ulimit -t "$0"; exec "$@"', str(int(_TIMEOUT)))
-"""Limits a search to 4 GB of address space (one search took 23 GB), and its time if it outlives ouro."""
+_LIMITED = (
+    "/bin/sh",
+    "-c",
+    'ulimit -v 4194304 2>/dev/null; ulimit -t "$0"; exec "$@"',
+    str(int(_TIMEOUT)),
+)
+"""Limits a search to 4 GB of address space (one search took 23 GB), and its time if it outlives
+ouro.
+"""
 
 
 def find_ripgrep() -> str | None:
     """The path of ripgrep: that of the Python package, else that of the system."""
-    folders = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
+    folders = os.pathsep.join(
+        [str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]
+    )
     return shutil.which("rg", path=folders)
 
 
@@ -102,7 +117,9 @@ class GrepSearch:
         ToolError: there is no such file or folder, or no ripgrep; `files` raises it for a wrong regular expression.
     """
 
-    def __init__(self, args: GrepArgs, workspace: Workspace, keeps_back: Callable[[Path], bool]) -> None:
+    def __init__(
+        self, args: GrepArgs, workspace: Workspace, keeps_back: Callable[[Path], bool]
+    ) -> None:
         self._args = args
         self._workspace = workspace
         self._keeps_back = keeps_back
@@ -111,7 +128,9 @@ class GrepSearch:
         if not self._place.exists():
             raise ToolError(f"{workspace.shown(self._place)} does not exist.")
         if (program := find_ripgrep()) is None:
-            raise ToolError("ripgrep is missing. Use shell, and tell the user to install ripgrep or ouro again.")
+            raise ToolError(
+                "ripgrep is missing. Use shell, and tell the user to install ripgrep or ouro again."
+            )
         self._program = program
         self._is_file = self._place.is_file()
         self.folder = self._place.parent if self._is_file else self._place
@@ -130,15 +149,28 @@ class GrepSearch:
 
     def notes(self) -> str:
         """The text for the end of a result; empty if everything was searched."""
-        names = ", ".join(self._large[:_MAX_NAMES]) + (", …" if len(self._large) > _MAX_NAMES else "")
+        names = ", ".join(self._large[:_MAX_NAMES]) + (
+            ", …" if len(self._large) > _MAX_NAMES else ""
+        )
         size = f"{MAX_BYTES // 1_000_000} MB"
         large = f"{plural(len(self._large), 'file')} over {size} ({names})" if self._large else ""
-        unreadable = f"{plural(self._unreadable, 'file')} that cannot be read" if self._unreadable else ""
-        binary = f"the lines of {plural(self._binary, 'binary file')} that match" if self._binary else ""
+        unreadable = (
+            f"{plural(self._unreadable, 'file')} that cannot be read" if self._unreadable else ""
+        )
+        binary = (
+            f"the lines of {plural(self._binary, 'binary file')} that match" if self._binary else ""
+        )
         named = "; ".join(filter(None, (large, unreadable, binary)))
-        lines = [f"[Left out: {named}.{' Name one in path to search it.' if large else ''}]"] if named else []
+        lines = (
+            [f"[Left out: {named}.{' Name one in path to search it.' if large else ''}]"]
+            if named
+            else []
+        )
         if self._is_stopped:
-            lines.append(f"[Stopped after {_TIMEOUT:.0f} s: more may match. Narrow the pattern, path or glob.]")
+            lines.append(
+                f"[Stopped after {_TIMEOUT:.0f} s: more may match. Narrow the pattern, path or"
+                " glob.]"
+            )
         if self._kept_back:
             files = plural(len(self._kept_back), "file")
             lines.append(f"[Left out: {files} that a rule of the user keeps from being read.]")
@@ -149,7 +181,8 @@ class GrepSearch:
         if self._is_file:
             yield from self._search()
             return
-        # The log names files that are too large. With a type it would name each file of another type: 0.3 s.
+        # The log names files that are too large. Where only files of one type are searched it would
+        # name each file of the others: 0.3 s.
         log = [] if self._names else ["--debug"]
         try:
             found = list(self._search(*log, max_bytes=_MAX_UNSORTED))
@@ -161,7 +194,9 @@ class GrepSearch:
         if not log:
             self._find_large_files()
         # The order of `--sort=path`: folder by folder, by bytes.
-        yield from sorted(found, key=lambda hit: hit.path.encode("utf-8", "surrogateescape").split(b"/"))
+        yield from sorted(
+            found, key=lambda hit: hit.path.encode("utf-8", "surrogateescape").split(b"/")
+        )
 
     def _fits(self, name: str) -> bool:
         """Whether a file, by its path in the folder, is searched."""
@@ -174,7 +209,14 @@ class GrepSearch:
     def _search(self, *options: str, max_bytes: float = math.inf) -> Iterator[FileMatches]:
         args = self._args
         context = args.context if args.mode == "content" else 0
-        command = [self._program, *_OPTIONS, *options, f"--context={context}", "--regexp", args.pattern]
+        command = [
+            self._program,
+            *_OPTIONS,
+            *options,
+            f"--context={context}",
+            "--regexp",
+            args.pattern,
+        ]
         if args.ignore_case:
             command.append("--ignore-case")
         if args.multiline:
@@ -184,12 +226,16 @@ class GrepSearch:
             if self._is_file:
                 # Opened here and passed as stdin, so that exactly the checked file is searched.
                 file = stack.enter_context(self._workspace.open(str(self._place)))
-                process = stack.enter_context(_limited([*command, "-"], stdin=file, stderr=errors, cwd="/"))
+                process = stack.enter_context(
+                    _limited([*command, "-"], stdin=file, stderr=errors, cwd="/")
+                )
             else:
                 folder, descriptor = stack.enter_context(self._workspace.folder(str(self._place)))
                 command += [f"--max-filesize={MAX_BYTES}", *self._rules(folder), "./"]
                 where = _place_of(folder, descriptor)
-                process = stack.enter_context(_limited(command, stdin=subprocess.DEVNULL, stderr=errors, cwd=where))
+                process = stack.enter_context(
+                    _limited(command, stdin=subprocess.DEVNULL, stderr=errors, cwd=where)
+                )
             assert isinstance(process.stdout, BufferedReader)
             has_begun = bool(process.stdout.peek(1))
             yield from self._hits(process.stdout, max_bytes)
@@ -216,8 +262,18 @@ class GrepSearch:
         quiet = subprocess.DEVNULL
         with self._workspace.folder(str(self._place)) as (folder, descriptor):
             rules = self._rules(folder)
-            command = [self._program, "--files", "--null", *_WHICH_FILES, *rules, "--no-messages", "./"]
-            with _limited(command, stdin=quiet, stderr=quiet, cwd=_place_of(folder, descriptor)) as process:
+            command = [
+                self._program,
+                "--files",
+                "--null",
+                *_WHICH_FILES,
+                *rules,
+                "--no-messages",
+                "./",
+            ]
+            with _limited(
+                command, stdin=quiet, stderr=quiet, cwd=_place_of(folder, descriptor)
+            ) as process:
                 output, _ = process.communicate()
             large: list[str] = []
             for name in output.split(b"\0")[:-1]:
@@ -232,11 +288,15 @@ class GrepSearch:
         """Which files of a folder to search."""
         rules: list[str] = []
         if not os.path.lexists(find_root(folder) / ".git"):
-            rules.append("--no-require-git")  # in a repository, .gitignore files above it would count too
+            rules.append(
+                "--no-require-git"
+            )  # in a repository, .gitignore files above it would count too
         if self._names:  # passed as a type, because a --glob would include ignored files
             rules += [f"--type-add=ouro:{self._names}", "--type=ouro"]
         rules += [f"--glob=!**/{name}/" for name in _REPOSITORIES]
-        rules += [f"--glob=!/{area.relative_to(folder)}" for area in self._workspace.closed_below(folder)]
+        rules += [
+            f"--glob=!/{area.relative_to(folder)}" for area in self._workspace.closed_below(folder)
+        ]
         return rules
 
     def _hits(self, output: IO[bytes], max_bytes: float) -> Iterator[FileMatches]:
@@ -255,8 +315,14 @@ class GrepSearch:
                     for number, text in enumerate(found, data["line_number"]):
                         lines.append(FoundLine(number, text.removesuffix("\r"), kind == "match"))
                 case "end":
-                    path = self._place.name if self._is_file else _ripgrep_text(data["path"]).removeprefix("./")
-                    is_match = any(line.found for line in lines) and (self._is_file or self._fits(path))
+                    path = (
+                        self._place.name
+                        if self._is_file
+                        else _ripgrep_text(data["path"]).removeprefix("./")
+                    )
+                    is_match = any(line.found for line in lines) and (
+                        self._is_file or self._fits(path)
+                    )
                     # A file with a zero byte is binary, even if lines before it matched.
                     self._binary += is_match and data["binary_offset"] is not None
                     if is_match and data["binary_offset"] is None:
@@ -264,7 +330,9 @@ class GrepSearch:
 
 
 class _TooMany(Exception):
-    """Too many results to sort afterwards: a search in the order of paths finds the first ones soon."""
+    """Too many results to sort afterwards: a search in the order of paths finds the first ones
+    soon.
+    """
 
 
 def _place_of(folder: Path, descriptor: int) -> str:
@@ -272,47 +340,79 @@ def _place_of(folder: Path, descriptor: int) -> str:
 
 
 def _ripgrep_text(value: dict[str, str]) -> str:
-    return value["text"] if "text" in value else base64.b64decode(value["bytes"]).decode("utf-8", "replace")
+    return (
+        value["text"]
+        if "text" in value
+        else base64.b64decode(value["bytes"]).decode("utf-8", "replace")
+    )
 
 
 _MAX_LINE = 400
 _MAX_CHARACTERS = 40_000
 _TYPES = {
-    "c": "*.{c,h}", "cpp": "*.{cpp,cc,cxx,hpp,hh,hxx,h}", "css": "*.{css,scss,sass,less}", "go": "*.go",
-    "html": "*.{html,htm}", "java": "*.java", "js": "*.{js,jsx,mjs,cjs}", "json": "*.{json,jsonl}",
-    "kotlin": "*.{kt,kts}", "make": "{Makefile,makefile,GNUmakefile,*.mk}", "md": "*.{md,markdown,mdx}",
-    "php": "*.php", "py": "*.{py,pyi}", "python": "*.{py,pyi}", "ruby": "*.{rb,rake,gemspec}", "rust": "*.rs",
-    "sh": "*.{sh,bash,zsh,fish}", "sql": "*.sql", "swift": "*.swift", "toml": "*.toml", "ts": "*.{ts,tsx,mts,cts}",
-    "txt": "*.txt", "xml": "*.{xml,xsd,xsl,svg}", "yaml": "*.{yaml,yml}",
-}  # fmt: skip
+    "c": "*.{c,h}",
+    "cpp": "*.{cpp,cc,cxx,hpp,hh,hxx,h}",
+    "css": "*.{css,scss,sass,less}",
+    "go": "*.go",
+    "html": "*.{html,htm}",
+    "java": "*.java",
+    "js": "*.{js,jsx,mjs,cjs}",
+    "json": "*.{json,jsonl}",
+    "kotlin": "*.{kt,kts}",
+    "make": "{Makefile,makefile,GNUmakefile,*.mk}",
+    "md": "*.{md,markdown,mdx}",
+    "php": "*.php",
+    "py": "*.{py,pyi}",
+    "python": "*.{py,pyi}",
+    "ruby": "*.{rb,rake,gemspec}",
+    "rust": "*.rs",
+    "sh": "*.{sh,bash,zsh,fish}",
+    "sql": "*.sql",
+    "swift": "*.swift",
+    "toml": "*.toml",
+    "ts": "*.{ts,tsx,mts,cts}",
+    "txt": "*.txt",
+    "xml": "*.{xml,xsd,xsl,svg}",
+    "yaml": "*.{yaml,yml}",
+}
 
 
 class GrepArgs(msgspec.Struct, frozen=True):
     pattern: Annotated[str, msgspec.Meta(min_length=1)]
     path: Annotated[str, msgspec.Meta(description="A folder or file.")] = "."
     mode: Annotated[
-        Literal["content", "files", "count"], msgspec.Meta(description="count: the number of lines in each file.")
+        Literal["content", "files", "count"],
+        msgspec.Meta(description="count: the number of lines in each file."),
     ] = "content"
-    glob: Annotated[str, msgspec.Meta(description="Such as *.py, src/**/*.{js,ts}, !*.min.js.")] = ""
+    glob: Annotated[str, msgspec.Meta(description="Such as *.py, src/**/*.{js,ts}, !*.min.js.")] = (
+        ""
+    )
     type: Annotated[str, msgspec.Meta(description="py, js, ts, go, md, …")] = ""
-    context: Annotated[int, msgspec.Meta(ge=0, le=50, description="Lines before and after each match.")] = 0
+    context: Annotated[
+        int, msgspec.Meta(ge=0, le=50, description="Lines before and after each match.")
+    ] = 0
     ignore_case: bool = False
     multiline: Annotated[bool, msgspec.Meta(description="Matches may span lines.")] = False
-    limit: Annotated[int, msgspec.Meta(ge=1, le=2000, description="Maximum of lines, or files.")] = 100
+    limit: Annotated[
+        int, msgspec.Meta(ge=1, le=2000, description="Maximum of lines, or files.")
+    ] = 100
 
 
 class Grep(Tool[GrepArgs]):
     """Find text in files by a regular expression.
 
-    Lines are shown as `12:text` below the name of their file, context as `11-text`. Mode files lists only the files.
-    Binary files, files over 50 MB and files that .gitignore excludes are left out, unless path names one.
+    Lines are shown as `12:text` below the name of their file, context as `11-text`. Mode files
+    lists only the files. Binary files, files over 50 MB and files that .gitignore excludes are left
+    out, unless path names one.
     """
 
     name = "grep"
     effect = Effect.READ
     Args = GrepArgs
 
-    def __init__(self, workspace: Workspace, keeps_back: Callable[[Path], bool] = lambda _path: False) -> None:
+    def __init__(
+        self, workspace: Workspace, keeps_back: Callable[[Path], bool] = lambda _path: False
+    ) -> None:
         """`keeps_back`: returns whether a file in a searched folder must be skipped."""
         self._workspace = workspace
         self._keeps_back = keeps_back
@@ -327,7 +427,10 @@ class Grep(Tool[GrepArgs]):
 
     def _search(self, args: GrepArgs) -> ToolResult:
         search = GrepSearch(args, self._workspace, self._keeps_back)
-        named = (FileMatches(self._workspace.shown(search.folder / hit.path), hit.lines) for hit in search.files())
+        named = (
+            FileMatches(self._workspace.shown(search.folder / hit.path), hit.lines)
+            for hit in search.files()
+        )
         result = _content(named, args) if args.mode == "content" else _grep_files(named, args)
         return replace(result, text="\n".join(filter(None, (result.text, search.notes()))))
 

@@ -64,7 +64,10 @@ def pdf_pages(name: str, data: bytes, first: int, count: int) -> tuple[list[str]
         if reader.is_encrypted and not reader.decrypt(""):
             raise ToolError(f"{name} is protected by a password.")
         total = len(reader.pages)
-        return [reader.pages[at].extract_text() for at in range(first - 1, min(first - 1 + count, total))], total
+        return [
+            reader.pages[at].extract_text()
+            for at in range(first - 1, min(first - 1 + count, total))
+        ], total
     except ToolError:
         raise
     except Exception as error:
@@ -85,7 +88,10 @@ def notebook(text: str) -> tuple[list[str], list[Image]]:
     pictures: list[Image] = []
     for number, cell in enumerate((cell for cell in cells if isinstance(cell, dict)), 1):
         count = cell.get("execution_count")
-        lines.append(f"--- cell {number} ({cell.get('cell_type', 'raw')}{f', run as [{count}]' if count else ''})")
+        lines.append(
+            f"--- cell {number}"
+            f" ({cell.get('cell_type', 'raw')}{f', run as [{count}]' if count else ''})"
+        )
         lines += _join_source(cell.get("source")).split("\n")
         for output in (item for item in cell.get("outputs") or () if isinstance(item, dict)):
             lines += ["--- output", *_output(output, f"cell {number}", pictures).split("\n")]
@@ -94,7 +100,9 @@ def notebook(text: str) -> tuple[list[str], list[Image]]:
 
 def _output(output: Mapping[str, Any], where: str, pictures: list[Image]) -> str:
     if output.get("output_type") == "error":
-        text = "\n".join(map(str, output.get("traceback") or (f"{output.get('ename')}: {output.get('evalue')}",)))
+        text = "\n".join(
+            map(str, output.get("traceback") or (f"{output.get('ename')}: {output.get('evalue')}",))
+        )
         return _shorten_output(text)
     data = output.get("data")
     if not isinstance(data, dict):
@@ -103,7 +111,9 @@ def _output(output: Mapping[str, Any], where: str, pictures: list[Image]) -> str
         if media_type in data:
             try:
                 if len(pictures) < _MAX_PICTURES:
-                    pictures.append(make_image(where, base64.b64decode(_join_source(data[media_type])))[0])
+                    pictures.append(
+                        make_image(where, base64.b64decode(_join_source(data[media_type])))[0]
+                    )
             except (ToolError, ValueError):
                 return f"({media_type}, damaged)"
             return f"({media_type})"
@@ -112,7 +122,9 @@ def _output(output: Mapping[str, Any], where: str, pictures: list[Image]) -> str
 
 
 def _shorten_output(text: str) -> str:
-    return shorten(clean(text).removesuffix("\n"), _MAX_OUTPUT)  # the end of a traceback says what is wrong
+    return shorten(
+        clean(text).removesuffix("\n"), _MAX_OUTPUT
+    )  # the end of a traceback says what is wrong
 
 
 def _join_source(source: object) -> str:
@@ -132,8 +144,12 @@ _MAX_NAMES = 50
 
 class ReadArgs(msgspec.Struct, frozen=True):
     path: Annotated[str, msgspec.Meta(description="Relative to the working folder, or absolute.")]
-    offset: Annotated[int, msgspec.Meta(description="The first line (of a PDF: page), counted from 1.")] = 1
-    limit: Annotated[int | None, msgspec.Meta(description="Number of lines (of a PDF: pages).")] = None
+    offset: Annotated[
+        int, msgspec.Meta(description="The first line (of a PDF: page), counted from 1.")
+    ] = 1
+    limit: Annotated[int | None, msgspec.Meta(description="Number of lines (of a PDF: pages).")] = (
+        None
+    )
 
     @property
     def first(self) -> int:
@@ -142,10 +158,11 @@ class ReadArgs(msgspec.Struct, frozen=True):
 
 
 class Read(FileTool[ReadArgs]):
-    """Show lines of a file, each with its number and a tab; also pictures, the text of PDFs, and notebooks.
+    """Show lines of a file, each with its number and a tab; also pictures, the text of PDFs, and
+    notebooks.
 
-    Read a file before you change it. Up to 2000 lines are shown, each up to 2000 characters; for others give offset and
-    limit.
+    Read a file before you change it. Up to 2000 lines are shown, each up to 2000 characters; for
+    others give offset and limit.
     """
 
     name = "read"
@@ -168,11 +185,15 @@ class Read(FileTool[ReadArgs]):
             if path.is_dir():
                 raise ToolError(self._folder(path))
             if not os.path.lexists(path):
-                raise ToolError(f"{self._workspace.shown(path)} does not exist.{self._nearest(path)}")
+                raise ToolError(
+                    f"{self._workspace.shown(path)} does not exist.{self._nearest(path)}"
+                )
             with self._workspace.open(args.path) as file:
                 return self._shown(args, path, file)
         except OSError as error:
-            raise ToolError(f"{self._workspace.shown(path)} cannot be read: {error.strerror}.") from error
+            raise ToolError(
+                f"{self._workspace.shown(path)} cannot be read: {error.strerror}."
+            ) from error
 
     def _shown(self, args: ReadArgs, path: Path, file: BinaryIO) -> ToolResult:
         start = file.read(65536)
@@ -192,14 +213,18 @@ class Read(FileTool[ReadArgs]):
             return self._text(args, path, file, start)
         except NotTextError:
             hint = "Use the shell to look into it (file, strings, unzip -l, …)."
-            raise ToolError(f"{shown} is {describe_binary(start)} ({byte_size(size)}), not text. {hint}") from None
+            raise ToolError(
+                f"{shown} is {describe_binary(start)} ({byte_size(size)}), not text. {hint}"
+            ) from None
 
     def _text(self, args: ReadArgs, path: Path, file: BinaryIO, start: bytes) -> ToolResult:
         found = os.fstat(file.fileno())
         if found.st_size > _MAX_WHOLE_BYTES:
             lines, total = _part(file, guess_encoding(start), args.first, _limit(args))
             self._seen.note_part(path, found)
-            return _number_lines(args, path, lines, total, f" of a file of {byte_size(found.st_size)}")
+            return _number_lines(
+                args, path, lines, total, f" of a file of {byte_size(found.st_size)}"
+            )
         data = self._seen.current(path, file.read())
         text = decode(data).text
         self._seen.note(path, data)
@@ -208,21 +233,33 @@ class Read(FileTool[ReadArgs]):
         if path.suffix == ".ipynb":
             with suppress(ValueError):  # a broken notebook is shown as text
                 lines, pictures = notebook(text)
-                note = " of the notebook as it is rendered here; to edit it, match the JSON of the file"
+                note = (
+                    " of the notebook as it is rendered here; to edit it, match the JSON of the"
+                    " file"
+                )
         shown = lines[args.first - 1 : args.first - 1 + _limit(args)]
         return _number_lines(args, path, shown, len(lines), note, pictures)
 
     def _folder(self, path: Path) -> str:
-        names = sorted(f"{entry.name}/" if entry.is_dir() else entry.name for entry in os.scandir(path))
+        names = sorted(
+            f"{entry.name}/" if entry.is_dir() else entry.name for entry in os.scandir(path)
+        )
         more = f"\n… {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
         listing = "\n".join(names[:_MAX_NAMES]) + more
-        return f"{self._workspace.shown(path)} is a folder. Read one of its files, or use glob. It holds:\n{listing}"
+        return (
+            f"{self._workspace.shown(path)} is a folder. Read one of its files, or use glob. It"
+            f" holds:\n{listing}"
+        )
 
     def _nearest(self, path: Path) -> str:
         root = self._workspace.root
-        same = [root / name for name in list_project_files(root) if name.rpartition("/")[2] == path.name][:3]
+        same = [
+            root / name for name in list_project_files(root) if name.rpartition("/")[2] == path.name
+        ][:3]
         close = get_close_matches(path.name, _names_in(path.parent), 3, 0.75)
-        names = dict.fromkeys(self._workspace.shown(near) for near in (*same, *(path.parent / name for name in close)))
+        names = dict.fromkeys(
+            self._workspace.shown(near) for near in (*same, *(path.parent / name for name in close))
+        )
         return f" Did you mean {' or '.join(names)}?" if names else " Use glob to find it."
 
 
@@ -243,7 +280,10 @@ def _pdf(shown: str, data: bytes, args: ReadArgs) -> ToolResult:
     if args.first > total:
         raise ToolError(f"{shown} has {plural(total, 'page')}: there is no page {args.first}.")
     taken = _take_fitting(
-        [f"--- page {number} of {total}\n{page.strip()}" for number, page in enumerate(pages, args.first)]
+        [
+            f"--- page {number} of {total}\n{page.strip()}"
+            for number, page in enumerate(pages, args.first)
+        ]
     )
     text = "\n".join(taken)
     if not any(page.strip() for page in pages):
@@ -254,7 +294,9 @@ def _pdf(shown: str, data: bytes, args: ReadArgs) -> ToolResult:
 
 
 def _part(file: BinaryIO, encoding: str, first: int, count: int) -> tuple[list[str], int | None]:
-    """Lines of a file of any size, and their number if the end was reached; only the shown lines are in memory."""
+    """Lines of a file of any size, and their number if the end was reached; only the shown lines
+    are in memory.
+    """
     reader = io.TextIOWrapper(file, encoding, errors="replace", newline="\n")
     lines: list[str] = []
     number, passed, fresh = 1, 0, True
@@ -268,7 +310,9 @@ def _part(file: BinaryIO, encoding: str, first: int, count: int) -> tuple[list[s
         fresh = piece.endswith("\n")
         number += fresh
     if number < first:
-        raise ToolError(f"Line {first} is too far into the file: use the shell (tail, sed -n) to get there.")
+        raise ToolError(
+            f"Line {first} is too far into the file: use the shell (tail, sed -n) to get there."
+        )
     return lines[:count], None
 
 
@@ -292,7 +336,9 @@ def _number_lines(
         of_all = "" if total is None else f" of {total}"
         go_on = "" if last == total else f" Continue with offset={last + 1}."
         text += f"\n[Lines {first}-{last}{of_all}{what}.{go_on}]"
-    display = Display(plural(len(lines), "line"), Plain("\n".join(lines), path.suffix.removeprefix(".").lower()))
+    display = Display(
+        plural(len(lines), "line"), Plain("\n".join(lines), path.suffix.removeprefix(".").lower())
+    )
     return ToolResult(text, display, images=tuple(pictures))
 
 

@@ -42,7 +42,9 @@ _SPOOL_TIMEOUT = 1.0
 
 
 class Job:
-    def __init__(self, job_id: str, command: str, process: ShellProcess, changed: asyncio.Event) -> None:
+    def __init__(
+        self, job_id: str, command: str, process: ShellProcess, changed: asyncio.Event
+    ) -> None:
         self.id = job_id
         self.command = command
         self.process = process
@@ -67,7 +69,9 @@ class Job:
         status = exit_status(exit_code)
         text = f"{news or '(nothing new)'}\n[{self.id}: {status}, {self.process.seconds:.1f} s]"
         code = None if exit_code is None or exit_code < 0 else exit_code
-        return ToolResult(text, Display(f"{self.id} {status}", CommandOutput(self.command, news, code)))
+        return ToolResult(
+            text, Display(f"{self.id} {status}", CommandOutput(self.command, news, code))
+        )
 
     async def wait(self, seconds: float) -> None:
         """Wait until it has printed something or has ended, at most so long."""
@@ -88,7 +92,9 @@ class Job:
 
 
 async def clean_up_orphans(warn: Callable[[str], None], project: Path) -> None:
-    """Clean up after killed ouro processes: remove temporary files, end commands, and warn about those."""
+    """Clean up after killed ouro processes: remove temporary files, end commands, and warn about
+    those.
+    """
     await asyncio.to_thread(sweep_written_dirs, get_written_dirs(project))
     if ended := await asyncio.to_thread(end_orphans):
         processes = plural(ended, "process", "processes")
@@ -116,10 +122,14 @@ class ShellJobs:
             ToolError: too many run already, or the shell could not be started.
         """
         if sum(job.running for job in self._jobs.values()) >= _MAX_RUNNING:
-            raise ToolError(f"{_MAX_RUNNING} background jobs run already. End some with shell_kill.")
+            raise ToolError(
+                f"{_MAX_RUNNING} background jobs run already. End some with shell_kill."
+            )
         argv, tag = await limit_command(line, cwd, wrap)
         changed = asyncio.Event()
-        process = await start_shell(argv, tag, cwd, environment, self.new_capture(), lambda _: changed.set())
+        process = await start_shell(
+            argv, tag, cwd, environment, self.new_capture(), lambda _: changed.set()
+        )
         self._count += 1
         job = Job(f"job_{self._count}", line, process, changed)
         self._jobs[job.id] = job
@@ -158,7 +168,9 @@ class JobArgs(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class ShellOutputArgs(JobArgs):
-    wait_seconds: Annotated[float, msgspec.Meta(ge=0, le=600, description="Wait for something new.")] = 0
+    wait_seconds: Annotated[
+        float, msgspec.Meta(ge=0, le=600, description="Wait for something new.")
+    ] = 0
 
 
 class ShellOutput(Tool[ShellOutputArgs]):
@@ -203,20 +215,27 @@ class ShellArgs(msgspec.Struct, forbid_unknown_fields=True):
     command: Annotated[str, msgspec.Meta(min_length=1)]
     cwd: Annotated[str, msgspec.Meta(description="The folder; default: the workspace.")] = ""
     timeout_seconds: Annotated[
-        float, msgspec.Meta(ge=0, le=_MAX_SECONDS, description="Default: the limit in the settings.")
+        float,
+        msgspec.Meta(ge=0, le=_MAX_SECONDS, description="Default: the limit in the settings."),
     ] = 0.0
-    background: Annotated[bool, msgspec.Meta(description="No time limit: servers, watchers, slow commands.")] = False
+    background: Annotated[
+        bool, msgspec.Meta(description="No time limit: servers, watchers, slow commands.")
+    ] = False
     outside_sandbox: Annotated[
-        bool, msgspec.Meta(description="The user is asked. Only after the sandbox refused what the command needs.")
+        bool,
+        msgspec.Meta(
+            description="The user is asked. Only after the sandbox refused what the command needs."
+        ),
     ] = False
 
 
 class Shell(Tool[ShellArgs]):
     """Run a command in bash and get its output and exit code.
 
-    Each call is a new shell in the workspace: variables and `cd` do not last. There is no terminal and no input: use
-    flags such as `-y`. What a command leaves running is stopped; start servers in the background, then use shell_output
-    and shell_kill. Long output is cut in the middle, and a file that is named has all of it.
+    Each call is a new shell in the workspace: variables and `cd` do not last. There is no terminal
+    and no input: use flags such as `-y`. What a command leaves running is stopped; start servers in
+    the background, then use shell_output and shell_kill. Long output is cut in the middle, and a
+    file that is named has all of it.
     """
 
     name = "shell"
@@ -271,20 +290,27 @@ class Shell(Tool[ShellArgs]):
         cwd = (self._root / named).resolve()
         if ctx.limits != "off":
             if not self.confinement.known_tier:
-                await asyncio.to_thread(self.confinement.chosen)  # the first call tests which sandbox works here
+                await asyncio.to_thread(
+                    self.confinement.chosen
+                )  # the first call tests which sandbox works here
             if warning := self.confinement.take_warning():
                 ctx.emit(Notice(warning, "warning"))
         if args.background:
             wrap = self._wrap(ctx.limits, ctx.call_id)
             job = await self._jobs.start(args.command, cwd, self._environment, wrap)
             text = (
-                f"Started in the background as {job.id}. Read what it prints with shell_output(id={job.id!r}), "
-                f"end it with shell_kill(id={job.id!r})."
+                f"Started in the background as {job.id}. Read what it prints with"
+                f" shell_output(id={job.id!r}), end it with shell_kill(id={job.id!r})."
             )
             return ToolResult(text, Display(f"started as {job.id}", CommandOutput(args.command)))
         seconds = args.timeout_seconds or self._timeout
         return await self.run_line(
-            args.command, ctx.report, cwd=cwd, timeout_seconds=seconds, limits=ctx.limits, call_id=ctx.call_id
+            args.command,
+            ctx.report,
+            cwd=cwd,
+            timeout_seconds=seconds,
+            limits=ctx.limits,
+            call_id=ctx.call_id,
         )
 
     async def run_line(
@@ -297,7 +323,8 @@ class Shell(Tool[ShellArgs]):
         limits: Limits = "off",
         call_id: str = "",
     ) -> ToolResult:
-        """Run one command to its end: a tool call, or what the user typed after `!` (no time limit).
+        """Run one command to its end: a tool call, or what the user typed after `!` (no time
+        limit).
 
         Raises:
             ToolError: the folder does not exist, or bash cannot be started.
@@ -322,9 +349,9 @@ class Shell(Tool[ShellArgs]):
         if not in_time:
             status = "time limit"
             note = (
-                f"Ended after {timeout_seconds:g} s, its time limit; above is what it had printed. If it only needs "
-                f"longer, set timeout_seconds (at most {_MAX_SECONDS}); if it is a server or takes minutes, run it "
-                "again with background: true."
+                f"Ended after {timeout_seconds:g} s, its time limit; above is what it had printed."
+                f" If it only needs longer, set timeout_seconds (at most {_MAX_SECONDS}); if it is"
+                " a server or takes minutes, run it again with background: true."
             )
         elif limits != "off" and process.exit_code:
             note = self._explain_refusal(output, limits)
@@ -336,8 +363,12 @@ class Shell(Tool[ShellArgs]):
         output = output.rstrip("\n")
         pieces = [output or "(no output)", f"[{status}, {process.seconds:.1f} s{place}]", note]
         count = output.count("\n") + 1
-        count = process.capture.lines if process.capture.file and count > 1 else count  # also those left out
-        summary = ", ".join(filter(None, [status if code != 0 else "", plural(count, "line") if count > 1 else ""]))
+        count = (
+            process.capture.lines if process.capture.file and count > 1 else count
+        )  # also those left out
+        summary = ", ".join(
+            filter(None, [status if code != 0 else "", plural(count, "line") if count > 1 else ""])
+        )
         shown = Display(summary, CommandOutput(line, output, code))
         return ToolResult("\n".join(filter(None, pieces)), shown, failed=code != 0)
 
@@ -351,7 +382,9 @@ class Shell(Tool[ShellArgs]):
             if terminal_id := await self._terminals.create(call_id, words, cwd):
                 report("")  # the front end shows the terminal now
                 return TerminalCommand(self._terminals, terminal_id, tag, capture)
-        return await start_shell(argv, tag, cwd, environment, capture, lambda data: report(readable(data)))
+        return await start_shell(
+            argv, tag, cwd, environment, capture, lambda data: report(readable(data))
+        )
 
     def _wrap(self, limits: Limits, call_id: str) -> Wrap:
         return lambda argv: self.confinement.wrap(argv, limits, call_id)
@@ -366,8 +399,9 @@ class Shell(Tool[ShellArgs]):
             limits, "change only the workspace (not .git) and /tmp"
         )
         return (
-            f"The sandbox may have refused this: {line}\nA command in it may {may}, and has no network beyond the "
-            "setting `sandbox.hosts`. If it needs more, run it again with outside_sandbox: true; the user is asked."
+            f"The sandbox may have refused this: {line}\nA command in it may {may}, and has no"
+            " network beyond the setting `sandbox.hosts`. If it needs more, run it again with"
+            " outside_sandbox: true; the user is asked."
         )
 
     def kill_all(self) -> None:

@@ -1,4 +1,6 @@
-"""One shell command as processes: started without a terminal, watched, and ended with all child processes."""
+"""One shell command as processes: started without a terminal, watched, and ended with all child
+processes.
+"""
 
 from __future__ import annotations
 
@@ -22,17 +24,23 @@ from ouro.tools.truncate import OutputCapture
 from ouro.utils.runtime import count_processes, send_signal
 
 _TAG = 1 << 52
-"""The bit that marks a soft limit of resident memory as the tag of a command. Linux does not enforce this limit, and
-processes inherit it even if they change their environment, session and descriptors. Its bits identify the ouro process
-that started the command, by start time (18 bits) and process id (22), and the command (12)."""
+"""The bit that marks a soft limit of resident memory as the tag of a command. Linux does not
+enforce this limit, and processes inherit it even if they change their environment, session and
+descriptors. Its bits identify the ouro process that started the command, by start time (18 bits)
+and process id (22), and the command (12).
+"""
 _STATE, _STARTED, _RESIDENT_LIMIT = 0, 19, 22
 """Positions of fields in `/proc/PID/stat`, counted after the name of the process."""
 _STAT_SIZE = 1024
 """Bytes to read of `/proc/PID/stat`; it has about fifty numbers."""
 _BOUNDED = 'ulimit -S -m "$1"; { ulimit -S -u "$2" || ulimit -S -p "$2"; } 2>&-; shift 2; exec "$@"'
-"""Sets the tag and the limit of processes before the first process of the command starts (`-p`: in dash)."""
+"""Sets the tag and the limit of processes before the first process of the command starts (`-p`: in
+dash).
+"""
 _PIECE = 1024 * 1024
-"""Bytes of a pipe (if it can be set) and of one read: with 64 KB a command that prints 1 GB waits 16,000 times."""
+"""Bytes of a pipe (if it can be set) and of one read: with 64 KB a command that prints 1 GB waits
+16,000 times.
+"""
 _MAX_DRAIN_READS = 4
 _MORE_PROCESSES = 4096
 _REPORT_EVERY = 0.1
@@ -50,7 +58,9 @@ Wrap = Callable[[Sequence[str]], Sequence[str]]
 
 
 class RunningCommand(ABC):
-    """A running shell command, here or in a terminal of an editor. Its starter must call `end` or `kill`."""
+    """A running shell command, here or in a terminal of an editor. Its starter must call `end` or
+    `kill`.
+    """
 
     def __init__(self, tag: int, capture: OutputCapture) -> None:
         self.tag = tag
@@ -70,7 +80,9 @@ class RunningCommand(ABC):
 
     @abstractmethod
     async def wait(self, seconds: float | None) -> bool:
-        """Wait for the shell, not for other processes that hold its output open; returns False on timeout."""
+        """Wait for the shell, not for other processes that hold its output open; returns False on
+        timeout.
+        """
 
     @abstractmethod
     async def end(self) -> int:
@@ -96,7 +108,9 @@ _numbers = itertools.count()
 
 
 def is_any_running() -> bool:
-    """Whether a command of the agent runs, of any session of this process, also of a subagent or in the background."""
+    """Whether a command of the agent runs, of any session of this process, also of a subagent or in
+    the background.
+    """
     return bool(running)
 
 
@@ -177,7 +191,9 @@ class ShellProcess(RunningCommand):
 class Pump:
     """Reads the output of a command into a capture and, a few times a second, into a report."""
 
-    def __init__(self, descriptor: int, capture: OutputCapture, report: Callable[[bytes], None]) -> None:
+    def __init__(
+        self, descriptor: int, capture: OutputCapture, report: Callable[[bytes], None]
+    ) -> None:
         self._descriptor: int | None = descriptor
         self._capture = capture
         self._report = report
@@ -227,7 +243,8 @@ class Pump:
 
 
 async def limit_command(line: str, cwd: Path, wrap: Wrap) -> tuple[Sequence[str], int]:
-    """The command that runs a line with its limits, confined by `wrap`, and the tag that its processes will have.
+    """The command that runs a line with its limits, confined by `wrap`, and the tag that its
+    processes will have.
 
     Raises:
         ToolError: the folder does not exist or cannot be entered.
@@ -235,17 +252,27 @@ async def limit_command(line: str, cwd: Path, wrap: Wrap) -> tuple[Sequence[str]
     if not cwd.exists():
         raise ToolError(f"The folder {cwd} does not exist. Name another with `cwd`, or create it.")
     if not cwd.is_dir() or not os.access(cwd, os.X_OK):
-        raise ToolError(f"{cwd} is not a folder that commands can be run in. Name another with `cwd`.")
+        raise ToolError(
+            f"{cwd} is not a folder that commands can be run in. Name another with `cwd`."
+        )
     taken = {process.tag for process in running}
     tags = (_owner_bits(os.getpid()) << 12 | number & 0xFFF for number in _numbers)
     tag = next(tag for tag in tags if tag not in taken)
     bounds = ("unlimited", "unlimited")
     if _HAS_PROC:
         # A limit of the number of processes, so that a fork bomb fails before it stops the machine.
-        wall, own = count_processes() + _MORE_PROCESSES, resource.getrlimit(resource.RLIMIT_NPROC)[0]
+        wall, own = (
+            count_processes() + _MORE_PROCESSES,
+            resource.getrlimit(resource.RLIMIT_NPROC)[0],
+        )
         bounds = (str(tag), str(min(wall, own) if own != resource.RLIM_INFINITY else wall))
     bash = shutil.which("bash") or "/bin/sh"
-    return await asyncio.to_thread(wrap, ["/bin/sh", "-c", _BOUNDED, "sh", *bounds, bash, "-c", "--", line]), tag
+    return (
+        await asyncio.to_thread(
+            wrap, ["/bin/sh", "-c", _BOUNDED, "sh", *bounds, bash, "-c", "--", line]
+        ),
+        tag,
+    )
 
 
 async def start_shell(
@@ -293,11 +320,15 @@ def kill_tagged(tag: int) -> None:
 
 
 def end_orphans() -> int:
-    """End processes that commands of killed ouro processes left; returns their number. Linux only. Blocks."""
+    """End processes that commands of killed ouro processes left; returns their number. Linux only.
+    Blocks.
+    """
     ended = 0
     for pid, tag in _tagged():
         # Process ids of a container have no meaning outside of it.
-        if _namespace(pid) == _namespace(os.getpid()) and tag >> 12 != _owner_bits(tag >> 12 & 0x3F_FFFF):
+        if _namespace(pid) == _namespace(os.getpid()) and tag >> 12 != _owner_bits(
+            tag >> 12 & 0x3F_FFFF
+        ):
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
                 ended += 1
@@ -305,7 +336,9 @@ def end_orphans() -> int:
 
 
 def _owner_bits(pid: int) -> int:
-    """The tag of an ouro process's commands without the number of the command; 0 if the process is gone."""
+    """The tag of an ouro process's commands without the number of the command; 0 if the process is
+    gone.
+    """
     try:
         started = int(_stat(pid)[_STARTED])
     except (OSError, IndexError):
@@ -314,19 +347,26 @@ def _owner_bits(pid: int) -> int:
 
 
 def _tagged() -> Iterator[tuple[int, int]]:
-    """All living processes of commands of any ouro process, with their tags; none if there is no /proc."""
+    """All living processes of commands of any ouro process, with their tags; none if there is no
+    /proc.
+    """
     for name in os.listdir("/proc") if _HAS_PROC else ():  # noqa: PTH208 - done for every call, over every process
         if name.isdigit():
             with contextlib.suppress(OSError):
                 fields = _stat(name)
                 tag = int(fields[_RESIDENT_LIMIT]) // 1024  # the shell uses KB
-                if tag >> 52 == 1 and fields[_STATE] not in (b"Z", b"X"):  # without a limit all bits are set
+                if tag >> 52 == 1 and fields[_STATE] not in (
+                    b"Z",
+                    b"X",
+                ):  # without a limit all bits are set
                     yield int(name), tag
 
 
 def _stat(pid: int | str) -> list[bytes]:
     """The fields of a process after its name: state, parent, …"""
-    descriptor = os.open(f"/proc/{pid}/stat", os.O_RDONLY)  # this takes a third of the time of a file object
+    descriptor = os.open(
+        f"/proc/{pid}/stat", os.O_RDONLY
+    )  # this takes a third of the time of a file object
     try:
         return os.read(descriptor, _STAT_SIZE).rpartition(b")")[2].split()
     finally:
@@ -343,10 +383,14 @@ _NO_INPUT = 'exec "$@" </dev/null'
 
 
 class Terminals(Protocol):
-    """An editor that runs commands in its own terminals, where the user sees them. It may disconnect at any time."""
+    """An editor that runs commands in its own terminals, where the user sees them. It may
+    disconnect at any time.
+    """
 
     async def create(self, call_id: str, argv: Sequence[str], cwd: Path) -> str:
-        """Run a command for a tool call; returns the id of the terminal, empty if the editor opened none."""
+        """Run a command for a tool call; returns the id of the terminal, empty if the editor opened
+        none.
+        """
         ...
 
     async def wait(self, terminal_id: str) -> int:
@@ -361,13 +405,17 @@ class Terminals(Protocol):
 
 
 def terminal_command(argv: Sequence[str], environment: Mapping[str, str]) -> list[str]:
-    """The command for a terminal: without input, and without the keys that the editor has in its environment."""
+    """The command for a terminal: without input, and without the keys that the editor has in its
+    environment.
+    """
     variables = (f"{name}={value}" for name, value in environment.items())
     return ["env", "-i", *variables, "sh", "-c", _NO_INPUT, "sh", *argv]
 
 
 class TerminalCommand(RunningCommand):
-    def __init__(self, terminals: Terminals, terminal_id: str, tag: int, capture: OutputCapture) -> None:
+    def __init__(
+        self, terminals: Terminals, terminal_id: str, tag: int, capture: OutputCapture
+    ) -> None:
         super().__init__(tag, capture)
         self._terminals = terminals
         self._id = terminal_id
@@ -389,7 +437,9 @@ class TerminalCommand(RunningCommand):
                 await self._terminals.kill(self._id)
             await asyncio.to_thread(kill_tagged, self.tag)
             await self.wait(GRACE)
-            self.capture.add((await self._terminals.release(self._id)).replace("\r\n", "\n").encode())
+            self.capture.add(
+                (await self._terminals.release(self._id)).replace("\r\n", "\n").encode()
+            )
         finally:
             self.kill()
         return 0

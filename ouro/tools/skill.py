@@ -14,21 +14,29 @@ from ouro.utils.text import plural
 
 
 class SkillArgs(msgspec.Struct, frozen=True):
-    name: Annotated[str, msgspec.Meta(min_length=1, description="The name of the skill, as listed under Skills.")]
+    name: Annotated[
+        str,
+        msgspec.Meta(min_length=1, description="The name of the skill, as listed under Skills."),
+    ]
     file: Annotated[
-        str, msgspec.Meta(description="A file beside it that the skill names; empty: the skill itself.")
+        str,
+        msgspec.Meta(description="A file beside it that the skill names; empty: the skill itself."),
     ] = ""
     arguments: Annotated[str, msgspec.Meta(description="For the `$ARGUMENTS` of the skill.")] = ""
 
 
 UseSkill = Callable[[SkillArgs, ToolContext], Awaitable[ToolResult | str]]
-"""Returns the text of a skill or of one of its files, or the report of a subagent. Raises ToolError: there is none."""
+"""Returns the text of a skill or of one of its files, or the report of a subagent. Raises
+ToolError: there is none.
+"""
 
 
 class SkillTool(Tool[SkillArgs]):
-    """Read a skill: how one kind of task is done here. Call it before you begin such a task, then do what it says.
+    """Read a skill: how one kind of task is done here. Call it before you begin such a task, then
+    do what it says.
 
-    The skills are listed in the system prompt. A skill may name further files: read them with `file`, where needed.
+    The skills are listed in the system prompt. A skill may name further files: read them with
+    `file`, where needed.
     """
 
     name = "skill"
@@ -43,4 +51,8 @@ class SkillTool(Tool[SkillArgs]):
 
     async def run(self, args: SkillArgs, ctx: ToolContext) -> ToolResult:
         found = await self._use(args, ctx)
-        return ToolResult(found, Display(plural(found.count("\n") + 1, "line"))) if isinstance(found, str) else found
+        return (
+            ToolResult(found, Display(plural(found.count("\n") + 1, "line")))
+            if isinstance(found, str)
+            else found
+        )

@@ -41,20 +41,34 @@ class AgentSpec(msgspec.Struct, frozen=True):
 
 class SubagentArgs(msgspec.Struct, forbid_unknown_fields=True):
     task: Annotated[
-        str, msgspec.Meta(min_length=1, max_length=100, description="In three to eight words, for the user.")
+        str,
+        msgspec.Meta(
+            min_length=1, max_length=100, description="In three to eight words, for the user."
+        ),
     ]
     prompt: Annotated[
         str,
         msgspec.Meta(
             min_length=1,
-            description="What to do and to report, with all that it needs: it sees nothing of this session.",
+            description=(
+                "What to do and to report, with all that it needs: it sees nothing of this session."
+            ),
         ),
     ]
     agent: str = "general"
-    resume: Annotated[str, msgspec.Meta(description="The id of an earlier subagent, which continues.")] = ""
-    background: Annotated[bool, msgspec.Meta(description="Return at once; the report comes later.")] = False
+    resume: Annotated[
+        str, msgspec.Meta(description="The id of an earlier subagent, which continues.")
+    ] = ""
+    background: Annotated[
+        bool, msgspec.Meta(description="Return at once; the report comes later.")
+    ] = False
     worktree: Annotated[
-        bool, msgspec.Meta(description="A git worktree of its own, at the last commit; returns a branch and a diff.")
+        bool,
+        msgspec.Meta(
+            description=(
+                "A git worktree of its own, at the last commit; returns a branch and a diff."
+            )
+        ),
     ] = False
 
 

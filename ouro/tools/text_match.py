@@ -1,4 +1,6 @@
-"""Locate `old_text` in a file: exact, then ignoring whitespace and punctuation; re-indent `new_text`."""
+"""Locate `old_text` in a file: exact, then ignoring whitespace and punctuation; re-indent
+`new_text`.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,9 @@ def reindent_between(wanted: Sequence[str], found: Sequence[str]) -> Reindent | 
 def _indent_for(own: str, known: dict[str, str], units: tuple[str, str]) -> str:
     if own in known or not known:
         return known.get(own, own)
-    nearest = min(known, key=lambda line: (abs(_width(line) - _width(own)), not own.startswith(line)))
+    nearest = min(
+        known, key=lambda line: (abs(_width(line) - _width(own)), not own.startswith(line))
+    )
     if own.startswith(nearest):
         return known[nearest] + _convert_indent(own[len(nearest) :], units)
     if nearest.startswith(own):
@@ -61,12 +65,21 @@ def _units(known: dict[str, str]) -> tuple[str, str]:
     """One step of indentation, on the model's side and in the file."""
     pairs = sorted(known.items(), key=lambda pair: _width(pair[0]))
     for (mine, its), (deeper, its_deeper) in zip([("", ""), *pairs], pairs, strict=False):
-        if deeper.startswith(mine) and its_deeper.startswith(its) and deeper != mine and its_deeper != its:
+        if (
+            deeper.startswith(mine)
+            and its_deeper.startswith(its)
+            and deeper != mine
+            and its_deeper != its
+        ):
             step, its_step = deeper[len(mine) :], its_deeper[len(its) :]
-            if ("\t" in step) != ("\t" in its_step):  # both have the same number of steps, one of them in tabs
+            if ("\t" in step) != (
+                "\t" in its_step
+            ):  # both have the same number of steps, one of them in tabs
                 tabs = max(step.count("\t"), its_step.count("\t"))
                 return step[: len(step) // tabs] or " ", its_step[: len(its_step) // tabs] or " "
-    tabs_in_file = any("\t" in its for its in known.values()) and not any("\t" in mine for mine in known)
+    tabs_in_file = any("\t" in its for its in known.values()) and not any(
+        "\t" in mine for mine in known
+    )
     return ("    ", "\t") if tabs_in_file else ("", "")
 
 
@@ -85,13 +98,17 @@ _MIN_NEAR = 55.0
 _MIN_COMPARED = 20
 """The minimum characters of a text to compare: a shorter text is similar to too many others."""
 _MAX_TO_COMPARE = 20_000_000_000
-"""The maximum pairs of characters to compare: 0.1 s. A search for 600 lines in 45,000 took two minutes and 1.6 GB."""
+"""The maximum pairs of characters to compare: 0.1 s. A search for 600 lines in 45,000 took two
+minutes and 1.6 GB.
+"""
 _MAX_LINES_SHOWN = 15
 _PUNCTUATION = str.maketrans(
     dict.fromkeys("\u2018\u2019\u201a\u201b\u2032", "'")
     | dict.fromkeys("\u201c\u201d\u201e\u201f\u2033", '"')
     | dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2015\u2212", "-")
-    | dict.fromkeys("\u00a0\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000", " ")
+    | dict.fromkeys(
+        "\u00a0\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000", " "
+    )
 )
 _NUMBER = re.compile(r"[0-9]+")
 _NUMBERED = re.compile(r"^[ ]*[0-9]+\t", re.MULTILINE)
@@ -107,16 +124,27 @@ class Match(msgspec.Struct, frozen=True):
 TOLERANCES: dict[str, Callable[[str], str]] = {
     "trailing spaces differed": str.rstrip,
     "indentation differed": str.strip,
-    "quotes, dashes or spaces differed": lambda line: " ".join(line.translate(_PUNCTUATION).split()),
+    "quotes, dashes or spaces differed": lambda line: " ".join(
+        line.translate(_PUNCTUATION).split()
+    ),
 }
-"""The allowed differences from the file, strictest first -> the function that makes lines comparable."""
+"""The allowed differences from the file, strictest first -> the function that makes lines
+comparable.
+"""
 
 
-def find_lines(have: Sequence[str], wanted: Sequence[str], normal: Callable[[str], str] = str) -> list[int]:
+def find_lines(
+    have: Sequence[str], wanted: Sequence[str], normal: Callable[[str], str] = str
+) -> list[int]:
     """The positions where the lines `wanted` begin in `have`, both normalized."""
     size = len(wanted)
-    row = [*map(normal, wanted), None, *map(normal, have)]  # None is no line: no run of equal lines goes across
-    # Knuth, Morris and Pratt: how many of the first lines end here. A comparison at each position is quadratic.
+    row = [
+        *map(normal, wanted),
+        None,
+        *map(normal, have),
+    ]  # None is no line: no run of equal lines goes across
+    # Knuth, Morris and Pratt: how many of the first lines end here. A comparison at each position
+    # is quadratic.
     lengths = [0]
     for line in row[1:]:
         length = lengths[-1]
@@ -148,7 +176,10 @@ def find_match(text: str, old: str, new: str, *, everywhere: bool) -> Match:
         if places := _places(lines, wanted, normal):
             if len(places) > 1 and not everywhere:
                 raise ToolError(_ambiguous(len(places), (first + 1 for first, _ in places), how))
-            return Match(tuple(_span(lines, first, wanted, indent, old, new) for first, indent in places), how)
+            return Match(
+                tuple(_span(lines, first, wanted, indent, old, new) for first, indent in places),
+                how,
+            )
     if not everywhere and (found := _find_similar(lines, wanted, old, new)):
         return found
     raise ToolError(_not_found(lines, wanted, text, new))
@@ -173,28 +204,40 @@ def _exactly(text: str, old: str, new: str, *, everywhere: bool) -> Match | None
         # Overlapping places count as two, but only one of them can be replaced.
         at = text.find(old, at + (len(old) if everywhere else 1))
     if len(starts) > 1 and not everywhere:
-        raise ToolError(_ambiguous(len(starts), (text.count("\n", 0, start) + 1 for start in starts)))
+        raise ToolError(
+            _ambiguous(len(starts), (text.count("\n", 0, start) + 1 for start in starts))
+        )
     return Match(tuple(Span(start, start + len(old), new) for start in starts)) if starts else None
 
 
 def _at_its_depth(lines: Lines, old: str, new: str) -> Match | None:
-    """A single line that is indented deeper than the model wrote it: re-indent the new lines to that depth."""
+    """A single line that is indented deeper than the model wrote it: re-indent the new lines to
+    that depth.
+    """
     if not _indent(old) or "\n" in old or "\n" not in new:
         return None
     places = _places(lines, [old], str.strip)
     if len(places) != 1 or lines.lines[places[0][0]].startswith(old):
         return None
-    return Match((_span(lines, places[0][0], [old], places[0][1], old, new),), "indentation differed")
+    return Match(
+        (_span(lines, places[0][0], [old], places[0][1], old, new),), "indentation differed"
+    )
 
 
-def _places(lines: Lines, wanted: list[str], normal: Callable[[str], str]) -> list[tuple[int, Reindent]]:
-    """The lines where `wanted` begins if normalized lines are compared, each with its re-indentation."""
+def _places(
+    lines: Lines, wanted: list[str], normal: Callable[[str], str]
+) -> list[tuple[int, Reindent]]:
+    """The lines where `wanted` begins if normalized lines are compared, each with its
+    re-indentation.
+    """
     places: list[tuple[int, Reindent]] = []
     if not any(map(normal, wanted)):
         return places
     free = 0
     for first in find_lines(lines.lines, wanted, normal):
-        if first >= free and (indent := reindent_between(wanted, lines.lines[first : first + len(wanted)])):
+        if first >= free and (
+            indent := reindent_between(wanted, lines.lines[first : first + len(wanted)])
+        ):
             places.append((first, indent))
             free = first + len(wanted)
     return places
@@ -219,7 +262,9 @@ def _find_similar(lines: Lines, wanted: list[str], old: str, new: str) -> Match 
     return Match((_span(lines, first, wanted, indent, old, new),), f"{score:.0f} % alike")
 
 
-def _score_places(have: Sequence[str], wanted: Sequence[str], least: float) -> list[tuple[float, int]]:
+def _score_places(
+    have: Sequence[str], wanted: Sequence[str], least: float
+) -> list[tuple[float, int]]:
     """Places that are similar to `wanted`, with their similarity in percent, best first."""
     from rapidfuzz import fuzz, process
 
@@ -234,12 +279,16 @@ def _score_places(have: Sequence[str], wanted: Sequence[str], least: float) -> l
     return [(score, at) for _, score, at in found]
 
 
-def _best_starts(lines: Sequence[str], goal: Sequence[str], starts: Sequence[int], most: int) -> list[int]:
+def _best_starts(
+    lines: Sequence[str], goal: Sequence[str], starts: Sequence[int], most: int
+) -> list[int]:
     """The places where most lines of `goal` follow; lines that are rare in the file count more."""
     there, wanted = Counter(lines), set(goal)
     weights = [1 / there[line] if line in wanted else 0.0 for line in lines]
     sums = [0.0, *accumulate(weights)]
-    return heapq.nlargest(most, starts, key=lambda at: sums[min(at + len(goal), len(lines))] - sums[at])
+    return heapq.nlargest(
+        most, starts, key=lambda at: sums[min(at + len(goal), len(lines))] - sums[at]
+    )
 
 
 def _is_each_line_similar(wanted: Sequence[str], found: Sequence[str]) -> bool:
@@ -247,7 +296,8 @@ def _is_each_line_similar(wanted: Sequence[str], found: Sequence[str]) -> bool:
 
     return all(
         # Numbers must be equal: 1 and 2 differ only in one character, but have different meanings.
-        fuzz.ratio(mine.strip(), its.strip()) >= _MIN_LINE_MATCH and _NUMBER.findall(mine) == _NUMBER.findall(its)
+        fuzz.ratio(mine.strip(), its.strip()) >= _MIN_LINE_MATCH
+        and _NUMBER.findall(mine) == _NUMBER.findall(its)
         for mine, its in zip(wanted, found, strict=True)
     )
 
@@ -256,7 +306,9 @@ def _squeeze(lines: Sequence[str]) -> list[str]:
     return [" ".join(line.split()) for line in lines]
 
 
-def _span(lines: Lines, first: int, wanted: list[str], indent: Reindent, old: str, new: str) -> Span:
+def _span(
+    lines: Lines, first: int, wanted: list[str], indent: Reindent, old: str, new: str
+) -> Span:
     """The change from `old` to `new` at that place: common lines stay as in the file."""
     last = first + len(wanted) - 1
     whole_lines = old.endswith("\n")
@@ -278,19 +330,25 @@ def _span(lines: Lines, first: int, wanted: list[str], indent: Reindent, old: st
 def _ambiguous(count: int, numbers: Iterable[int], how: str = "") -> str:
     shown = ", ".join(map(str, islice(numbers, 10))) + (" …" if count > 10 else "")
     return (
-        f"old_text matches {count} places{f' ({how})' if how else ''}, at lines {shown}. Give more of the lines "
-        "around the one you mean, or set replace_all to change all."
+        f"old_text matches {count} places{f' ({how})' if how else ''}, at lines {shown}. Give more"
+        " of the lines around the one you mean, or set replace_all to change all."
     )
 
 
 def _not_found(lines: Lines, wanted: list[str], text: str, new: str) -> str:
     message = "old_text is not in the file."
     if new.strip() and (at := text.find(new)) >= 0:
-        return f"{message} new_text is already at line {text.count(chr(10), 0, at) + 1}: was this edit made before?"
+        return (
+            f"{message} new_text is already at line {text.count(chr(10), 0, at) + 1}: was this edit"
+            " made before?"
+        )
     near = nearest_lines(lines.lines, wanted)
     if not near:
         return f"{message} The file has no similar lines: read it again."
-    return f"{message} The nearest lines are:\n{near}\nCopy old_text exactly from the file, without line numbers."
+    return (
+        f"{message} The nearest lines are:\n{near}\nCopy old_text exactly from the file, without"
+        " line numbers."
+    )
 
 
 def nearest_lines(have: Sequence[str], wanted: Sequence[str]) -> str:

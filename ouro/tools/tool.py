@@ -52,7 +52,9 @@ class HookOutcome(msgspec.Struct, frozen=True):
     reason: str = ""
     """The reason of a refusal or question."""
     input: Mapping[str, Any] | None = None
-    """The changed arguments of a tool: a hook uses the names of Claude Code; otherwise the tool's own names."""
+    """The changed arguments of a tool: a hook uses the names of Claude Code; otherwise the tool's
+    own names.
+    """
     context: str = ""
     """Text for the model."""
     message: str = ""
@@ -65,7 +67,9 @@ _IN_QUOTES = late_pattern(r"Expected `(?:array|object)`, got `str` - at `\$\.(\w
 
 
 class Tool(Protocol, Generic[A]):
-    """One thing ouro can do. The class docstring is its description for the model; `Args` is its schema."""
+    """One thing ouro can do. The class docstring is its description for the model; `Args` is its
+    schema.
+    """
 
     name: str
     effect: Effect
@@ -74,7 +78,9 @@ class Tool(Protocol, Generic[A]):
     def title(self, args: A) -> str: ...
 
     def targets(self, args: A) -> tuple[str, ...]:
-        """The paths, command or address that permissions judge: by default the argument `path`, if there is one."""
+        """The paths, command or address that permissions judge: by default the argument `path`, if
+        there is one.
+        """
         return (args.path,) if hasattr(args, "path") else ()
 
     def runs_outside(self, args: A) -> bool:
@@ -83,7 +89,11 @@ class Tool(Protocol, Generic[A]):
 
     def spec(self) -> ToolSpec:
         """The tool for the model: name, description, JSON schema of the arguments."""
-        return ToolSpec(self.name, inspect.getdoc(self) or inspect.getdoc(type(self)) or "", _schema_of(self.Args))
+        return ToolSpec(
+            self.name,
+            inspect.getdoc(self) or inspect.getdoc(type(self)) or "",
+            _schema_of(self.Args),
+        )
 
     def parse(self, arguments: Mapping[str, Any]) -> A:
         """The arguments of a call. Raises msgspec.ValidationError or ToolError."""
@@ -92,11 +102,15 @@ class Tool(Protocol, Generic[A]):
         except msgspec.ValidationError as error:
             if found := _IN_QUOTES.match(str(error)):
                 with suppress(msgspec.DecodeError):
-                    return self.parse({**arguments, found[1]: msgspec.json.decode(arguments[found[1]])})
+                    return self.parse(
+                        {**arguments, found[1]: msgspec.json.decode(arguments[found[1]])}
+                    )
             raise
 
     def resolve(self, args: A) -> tuple[AnyTool, Any]:
-        """The tool that does the work, and its arguments: another tool if this one only forwards a call."""
+        """The tool that does the work, and its arguments: another tool if this one only forwards a
+        call.
+        """
         return self, args
 
     def given(self, args: A) -> dict[str, Any]:
@@ -108,7 +122,9 @@ class Tool(Protocol, Generic[A]):
         return Display(self.title(args))
 
     async def run(self, args: A, ctx: ToolContext) -> ToolResult:
-        """Run the tool. Raises ToolError if it cannot be done; the message says what the model can do instead."""
+        """Run the tool. Raises ToolError if it cannot be done; the message says what the model can
+        do instead.
+        """
         ...
 
 
@@ -130,11 +146,15 @@ def parse_arguments(tool: AnyTool, arguments: Mapping[str, Any]) -> Any:
     except msgspec.ValidationError as error:
         raise ToolError(f"Wrong arguments for {tool.name}: {error}.") from error
     if any("\0" in target for target in tool.targets(args)):
-        raise ToolError(f"Wrong arguments for {tool.name}: a path or command contains a NUL character.")
+        raise ToolError(
+            f"Wrong arguments for {tool.name}: a path or command contains a NUL character."
+        )
     if tool.effect in (Effect.READ, Effect.WRITE) and any(
         path.count("/") > _MAX_FOLDERS for path in tool.targets(args)
     ):
-        raise ToolError(f"Wrong arguments for {tool.name}: a path has more than {_MAX_FOLDERS} folders.")
+        raise ToolError(
+            f"Wrong arguments for {tool.name}: a path has more than {_MAX_FOLDERS} folders."
+        )
     return args
 
 
@@ -149,18 +169,26 @@ def _schema_of(args: type[msgspec.Struct]) -> dict[str, Any]:
 
 
 def _inline(node: Any, definitions: Mapping[str, Any]) -> Any:
-    """The schema without references and without parts that a model does not need, because each request contains it."""
+    """The schema without references and without parts that a model does not need, because each
+    request contains it.
+    """
     if isinstance(node, list):
         return [_inline(item, definitions) for item in node]
     if not isinstance(node, dict):
         return node
     if "$ref" in node:
         named = definitions[node["$ref"]]
-        return _inline({key: named[key] for key in named if key not in ("title", "description")}, definitions)
+        return _inline(
+            {key: named[key] for key in named if key not in ("title", "description")}, definitions
+        )
     kinds = [kind for kind in node.get("anyOf", ()) if kind != {"type": "null"}]
     if len(kinds) == 1:  # None is the default: the argument is left out
         node = {**kinds[0], **{key: value for key, value in node.items() if key != "anyOf"}}
-    return {key: _inline(value, definitions) for key, value in node.items() if not _is_obvious(key, value)}
+    return {
+        key: _inline(value, definitions)
+        for key, value in node.items()
+        if not _is_obvious(key, value)
+    }
 
 
 def _is_obvious(key: str, value: Any) -> bool:
@@ -168,4 +196,6 @@ def _is_obvious(key: str, value: Any) -> bool:
 
     The bounds are still checked in calls.
     """
-    return (key == "default" and not value) or (key in ("minLength", "minimum", "minItems") and value in (0, 1))
+    return (key == "default" and not value) or (
+        key in ("minLength", "minimum", "minItems") and value in (0, 1)
+    )

@@ -23,7 +23,8 @@ _PIECE = 8 * 1024
 
 
 class OutputCapture:
-    """The output of a command: head and tail are in memory; if it is too long to show, a file has all of it.
+    """The output of a command: head and tail are in memory; if it is too long to show, a file has
+    all of it.
 
     A thread writes the file: the search for secrets would block the event loop too long.
 
@@ -38,7 +39,8 @@ class OutputCapture:
         self.lines = 0
         """Lines ended so far."""
         self.file: Path | None = None
-        """The file with the whole output (up to MAX_SPOOLED bytes); None if there is no file yet."""
+        """The file with the whole output (up to MAX_SPOOLED bytes); None if there is no file yet.
+        """
         self.unsaved = ""
         """Why the file could not be written."""
         self._folder = folder
@@ -82,7 +84,9 @@ class OutputCapture:
         return _join_cut(head, tail, limit, note)
 
     def since(self, position: int) -> str:
-        """The output after the first `position` bytes, cleaned, with a note on bytes that are no longer in memory."""
+        """The output after the first `position` bytes, cleaned, with a note on bytes that are no
+        longer in memory.
+        """
         new = self.total - position
         if position < len(self._head):
             held = bytes(self._head[position:] + self._tail)
@@ -90,26 +94,38 @@ class OutputCapture:
             held = bytes(self._tail[max(0, len(self._tail) - new) :])
         note = self._whereabouts()
         if len(held) < new:
-            return f"[{new - len(held):,} bytes left out{note}]\n{_cut_tail(readable(held), MAX_SHOWN)}"
+            return (
+                f"[{new - len(held):,} bytes left"
+                f" out{note}]\n{_cut_tail(readable(held), MAX_SHOWN)}"
+            )
         return shorten(readable(held), note=note)
 
     def _whereabouts(self) -> str:
         if self.file is None:
             return f"; {self.unsaved}" if self.unsaved else ""
-        part = f"its first {MAX_SPOOLED // 1024 // 1024} MB are" if self.total > MAX_SPOOLED else "all of it is"
+        part = (
+            f"its first {MAX_SPOOLED // 1024 // 1024} MB are"
+            if self.total > MAX_SPOOLED
+            else "all of it is"
+        )
         return f"; {part} in {self.file}"
 
     def _start_writer(self) -> None:
         path = self._folder / f"output-{os.urandom(4).hex()}.txt"
         try:
             ensure_private_dir(self._folder)
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+            descriptor = os.open(
+                path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
+            )
         except OSError as error:
             self.unsaved = f"the rest could not be saved ({error.strerror})"
             return
         self.file = path
-        # A daemon thread does not block the exit of the program; then the end of a long output may be missing.
-        self._writer = threading.Thread(target=self._write, args=(descriptor,), name="spool", daemon=True)
+        # A daemon thread does not block the exit of the program; then the end of a long output may
+        # be missing.
+        self._writer = threading.Thread(
+            target=self._write, args=(descriptor,), name="spool", daemon=True
+        )
         self._writer.start()
         self._save(bytes(self._head))  # all of it so far
 
@@ -133,7 +149,11 @@ class OutputCapture:
             file.write(self._masked(pending))
 
     def _masked(self, data: bytes) -> bytes:
-        return self._mask(data.decode("utf-8", "replace")).encode("utf-8", "replace") if self._mask else data
+        return (
+            self._mask(data.decode("utf-8", "replace")).encode("utf-8", "replace")
+            if self._mask
+            else data
+        )
 
 
 def readable(data: bytes) -> str:
@@ -146,11 +166,15 @@ def fold_progress(text: str) -> str:
     if "\r" not in text:
         return text
     lines = re.sub(r"(?<!\r)\r+\n", "\n", text).split("\n")
-    return "\n".join(next((part for part in reversed(line.split("\r")) if part.strip()), "") for line in lines)
+    return "\n".join(
+        next((part for part in reversed(line.split("\r")) if part.strip()), "") for line in lines
+    )
 
 
 def shorten(text: str, limit: int = MAX_SHOWN, note: str = "") -> str:
-    """`text`, or its head and tail if it is longer than `limit` characters; `note` is added at the cut."""
+    """`text`, or its head and tail if it is longer than `limit` characters; `note` is added at the
+    cut.
+    """
     if len(text) <= limit:
         return text
     return _join_cut(text, text, limit, f"{len(text):,} characters in all{note}")

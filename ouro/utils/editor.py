@@ -15,7 +15,9 @@ from ouro.errors import UsageError
 
 
 async def edit_text(name: str, text: str, stderr: IO[str] | None = None) -> str:
-    """`text` as the user saves it in the editor. Raises UsageError if there is no editor, or it failed."""
+    """`text` as the user saves it in the editor. Raises UsageError if there is no editor, or it
+    failed.
+    """
     usual = next(filter(shutil.which, ("nano", "vim", "vi")), "")
     command = os.environ.get("VISUAL") or os.environ.get("EDITOR") or usual
     if not command:
@@ -24,14 +26,20 @@ async def edit_text(name: str, text: str, stderr: IO[str] | None = None) -> str:
 
 
 async def run_on_text(command: str, name: str, text: str, stderr: IO[str] | None = None) -> str:
-    """The text after a command line has run on a file of it. Raises UsageError: it could not start, or failed."""
+    """The text after a command line has run on a file of it. Raises UsageError: it could not start,
+    or failed.
+    """
     with tempfile.TemporaryDirectory(prefix="ouro-") as folder:
         file = Path(folder, name)
         file.write_text(text, encoding="utf-8")
         try:
-            process = await asyncio.create_subprocess_exec(*shlex.split(command), str(file), stderr=stderr)
+            process = await asyncio.create_subprocess_exec(
+                *shlex.split(command), str(file), stderr=stderr
+            )
         except (OSError, ValueError) as error:  # ValueError: a quote is not closed
-            raise UsageError(f"{command} could not be started: {getattr(error, 'strerror', error)}.") from error
+            raise UsageError(
+                f"{command} could not be started: {getattr(error, 'strerror', error)}."
+            ) from error
         if code := await process.wait():
             how = f"exit code {code}" if code > 0 else signal.strsignal(-code)
             raise UsageError(f"{command} ended with {how}; nothing was changed.")

@@ -19,7 +19,9 @@ from ouro.utils.runtime import ensure_private_dir, get_written_journals, is_runn
 
 _RETRY_SECONDS = 0.02
 _TEMPORARY = re.compile(r"\..+\.([1-9][0-9]{0,8})\.[0-9a-f-]{8,36}(?:\.tmp)?")
-"""Names of temporary files: of `replace_file`, of the secret scanner (a UUID), and of earlier versions (no suffix)."""
+"""Names of temporary files: of `replace_file`, of the secret scanner (a UUID), and of earlier
+versions (no suffix).
+"""
 _noted: set[str] = set()
 """The folders that this process has recorded."""
 
@@ -34,7 +36,8 @@ def replace_file(
     exclusive: bool = False,
     check: Callable[[], None] = lambda: None,
 ) -> os.stat_result:
-    """Replace the file `name` in an open folder with `data`; after a crash there is the old file or the new one.
+    """Replace the file `name` in an open folder with `data`; after a crash there is the old file or
+    the new one.
 
     Args:
         mode: permissions of the file, less the umask.
@@ -72,8 +75,12 @@ def replace_file(
         with suppress(OSError):
             error.filename = os.path.join(path_of(folder), name)  # noqa: PTH118 - of text
         raise
-    with suppress(OSError):  # the file is replaced already: it is not an error if the folder cannot be read
-        descriptor = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=folder)  # `folder` may be O_PATH
+    with suppress(
+        OSError
+    ):  # the file is replaced already: it is not an error if the folder cannot be read
+        descriptor = os.open(
+            ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=folder
+        )  # `folder` may be O_PATH
         try:
             os.fsync(descriptor)
         finally:
@@ -82,7 +89,9 @@ def replace_file(
 
 
 def sweep_temporary(folder: Path, of: str = "") -> None:
-    """Remove temporary files that `replace_file` of killed processes, or of the process `of`, left in a folder."""
+    """Remove temporary files that `replace_file` of killed processes, or of the process `of`, left
+    in a folder.
+    """
     try:
         names = os.listdir(folder)  # noqa: PTH208 (10,000 of them)
     except OSError:
@@ -95,7 +104,9 @@ def sweep_temporary(folder: Path, of: str = "") -> None:
 
 
 def note_written_dir(folder: int) -> None:
-    """Record an open folder before a file is replaced in it: after a kill, the next start sweeps it."""
+    """Record an open folder before a file is replaced in it: after a kill, the next start sweeps
+    it.
+    """
     with suppress(OSError):
         path = path_of(folder)
         if path not in _noted:
@@ -105,7 +116,9 @@ def note_written_dir(folder: int) -> None:
 
 
 def sweep_written_dirs(own: Iterable[Path]) -> None:
-    """Remove temporary files that killed processes left in folders of ouro (`own`) and in recorded folders."""
+    """Remove temporary files that killed processes left in folders of ouro (`own`) and in recorded
+    folders.
+    """
     for folder in own:
         sweep_temporary(folder)
     for journal in get_written_journals().glob("*"):
@@ -117,7 +130,9 @@ def sweep_written_dirs(own: Iterable[Path]) -> None:
 
 
 def _link(folder: int, temporary: str, name: str) -> bool:
-    """Give the temporary file its name, unless the name is taken; returns False on a file system without hard links."""
+    """Give the temporary file its name, unless the name is taken; returns False on a file system
+    without hard links.
+    """
     try:
         os.link(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
     except FileExistsError:
@@ -131,7 +146,8 @@ def _link(folder: int, temporary: str, name: str) -> bool:
 
 
 def write_private(path: Path, data: str | bytes) -> None:
-    """Replace the file `path` with `data`: 0600, on disk when this returns; after a crash there is the old file.
+    """Replace the file `path` with `data`: 0600, on disk when this returns; after a crash there is
+    the old file.
 
     A link to a file of the user (as dotfile managers make them) stays a link.
 
@@ -164,20 +180,25 @@ def write_document(path: Path, pieces: Iterable[str], *, force: bool = False) ->
         UsageError: the file exists and `force` is not set, or it cannot be written.
     """
     try:
-        if not force and os.path.lexists(path):  # checked before the document is made, which may take long
+        if not force and os.path.lexists(
+            path
+        ):  # checked before the document is made, which may take long
             raise FileExistsError(path)
         with open_folder(path.parent) as folder:
             chunks = (piece.encode(errors="replace") for piece in pieces)
             replace_file(folder, path.name, chunks, exclusive=not force)
     except FileExistsError as error:
-        raise UsageError(f"{path} exists.", "Choose another file, or overwrite it with `--force`.") from error
+        raise UsageError(
+            f"{path} exists.", "Choose another file, or overwrite it with `--force`."
+        ) from error
     except OSError as error:
         raise UsageError(f"{path} cannot be written: {error.strerror}.") from error
 
 
 @contextmanager
 def lock_file(path: Path, timeout: float | None = None) -> Iterator[int]:
-    """Hold the lock file `path` (created empty, 0600) inside this context; a killed process releases it.
+    """Hold the lock file `path` (created empty, 0600) inside this context; a killed process
+    releases it.
 
     Args:
         timeout: seconds to wait; None waits as long as it takes, 0 tries once.
@@ -224,7 +245,9 @@ def unlock(descriptor: int) -> None:
 
 @contextmanager
 def only_one(path: Path) -> Iterator[bool]:
-    """Try to hold the lock file `path` inside this context; yields whether it holds it. Never waits, never raises."""
+    """Try to hold the lock file `path` inside this context; yields whether it holds it. Never
+    waits, never raises.
+    """
     with ExitStack() as stack:
         is_mine = False
         try:
@@ -249,7 +272,9 @@ def path_of(descriptor: int) -> str:
 
 @contextmanager
 def open_folder(folder: Path, *, follow: bool = True) -> Iterator[int]:
-    """The descriptor of a folder. Raises OSError; without `follow` also if it, or a folder above it, is a link."""
+    """The descriptor of a folder. Raises OSError; without `follow` also if it, or a folder above
+    it, is a link.
+    """
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         if not follow and path_of(descriptor) != str(folder):
@@ -273,7 +298,9 @@ def open_regular(path: Path, flags: int = 0) -> BufferedReader:
 
 
 def read_start(path: Path, most: int, flags: int = 0) -> str:
-    """The text of the first `most` bytes of a file; empty if it is not a regular file, or cannot be read."""
+    """The text of the first `most` bytes of a file; empty if it is not a regular file, or cannot be
+    read.
+    """
     try:
         with open_regular(path, flags) as file:
             return file.read(most).decode("utf-8", "replace")

@@ -1,4 +1,6 @@
-"""Run git so that no setting of the repository starts a program; find the root and the branch of a repository."""
+"""Run git so that no setting of the repository starts a program; find the root and the branch of a
+repository.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +16,25 @@ from ouro.utils.files import open_regular, read_start
 from ouro.utils.late_pattern import late_pattern
 
 _FLAGS = (
-    "--no-optional-locks", "--no-pager",
-    "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-c", "log.showSignature=false",
-)  # fmt: skip
+    "--no-optional-locks",
+    "--no-pager",
+    "-c",
+    "core.fsmonitor=false",
+    "-c",
+    "core.hooksPath=/dev/null",
+    "-c",
+    "log.showSignature=false",
+)
 # A submodule has its own settings, which may name programs: git does not enter it.
 _OF_SUBCOMMAND = {
     "status": ("--ignore-submodules=dirty",),
-    "diff": ("--ignore-submodules=dirty", "--submodule=short", "--no-color", "--no-ext-diff", "--no-textconv"),
+    "diff": (
+        "--ignore-submodules=dirty",
+        "--submodule=short",
+        "--no-color",
+        "--no-ext-diff",
+        "--no-textconv",
+    ),
 }
 _ENVIRONMENT = {
     "GIT_TERMINAL_PROMPT": "0",
@@ -44,7 +58,9 @@ _HARMLESS = late_pattern(
     r"|blame\.(date|coloring)|extensions\.(worktreeconfig|objectformat|refstorage)",
     re.DOTALL,
 )
-"""Settings of a repository that do not run a program if git only reads. Hooks are checked one by one."""
+"""Settings of a repository that do not run a program if git only reads. Hooks are checked one by
+one.
+"""
 _ON_OR_OFF = {"true", "false", "yes", "no", "on", "off", "1", "0", ""}
 
 
@@ -53,7 +69,8 @@ class GitError(OSError):
 
 
 class Git:
-    """Queries and changes of the repository that contains `folder`. Everything blocks: call from a thread.
+    """Queries and changes of the repository that contains `folder`. Everything blocks: call from a
+    thread.
 
     Args:
         seconds: timeout of one query.
@@ -75,8 +92,12 @@ class Git:
         return [os.fsdecode(name) for name in done.stdout.split(b"\0") if name]
 
     def change(self, *arguments: str, stdin: bytes = b"") -> str:
-        """Run a command that may write; returns its output. Raises GitError: git is missing, timed out, or failed."""
-        return _output_of(_run_git(self._folder, (*self._no_filters, *arguments), self._seconds, stdin=stdin))
+        """Run a command that may write; returns its output. Raises GitError: git is missing, timed
+        out, or failed.
+        """
+        return _output_of(
+            _run_git(self._folder, (*self._no_filters, *arguments), self._seconds, stdin=stdin)
+        )
 
     def own_programs(self) -> list[str]:
         """The settings and hooks of the repository that may run a program even when git only reads.
@@ -89,17 +110,23 @@ class Git:
         found = [
             name
             for name, value in self._own_settings.items()
-            if not _HARMLESS.fullmatch(name) and not (name == "core.fsmonitor" and value.lower() in _ON_OR_OFF)
+            if not _HARMLESS.fullmatch(name)
+            and not (name == "core.fsmonitor" and value.lower() in _ON_OR_OFF)
         ]
         return found or self._hooks_of_reading() or self._programs_inside()
 
     def _programs_inside(self) -> list[str]:
-        """The programs of nested repositories, which a plain `git status` enters with their own settings."""
+        """The programs of nested repositories, which a plain `git status` enters with their own
+        settings.
+        """
         listed = self._git("ls-files", "-z", "--stage", "--", ":/").stdout.split(b"\0")
-        for link in (os.fsdecode(line.partition(b"\t")[2]) for line in listed if line.startswith(b"160000 ")):
+        for link in (
+            os.fsdecode(line.partition(b"\t")[2]) for line in listed if line.startswith(b"160000 ")
+        ):
             inside = Git(self._folder / link, self._seconds)
             is_own = (
-                os.path.lexists(self._folder / link / ".git") and not inside.ask("rev-parse", "--show-prefix").strip()
+                os.path.lexists(self._folder / link / ".git")
+                and not inside.ask("rev-parse", "--show-prefix").strip()
             )
             if is_own and (found := inside.own_programs()):
                 return [f"{found[0]} of {link}"]
@@ -107,22 +134,34 @@ class Git:
 
     def _hooks_of_reading(self) -> list[str]:
         """Hooks that run when git reads: `git diff` refreshes the index and calls a hook."""
-        answer = self._git("rev-parse", "--git-common-dir", "--show-toplevel").stdout.decode(errors="replace")
+        answer = self._git("rev-parse", "--git-common-dir", "--show-toplevel").stdout.decode(
+            errors="replace"
+        )
         common, _, top = answer.rstrip("\n").partition("\n")
         hooks = self._own_settings.get("core.hookspath", "")
-        folder = self._folder / top / Path(hooks).expanduser() if hooks else self._folder / common / "hooks"
+        folder = (
+            self._folder / top / Path(hooks).expanduser()
+            if hooks
+            else self._folder / common / "hooks"
+        )
         return ["post-index-change"] if common and (folder / "post-index-change").exists() else []
 
-    def _run(self, subcommand: str, arguments: tuple[str, ...]) -> subprocess.CompletedProcess[bytes]:
+    def _run(
+        self, subcommand: str, arguments: tuple[str, ...]
+    ) -> subprocess.CompletedProcess[bytes]:
         options = _OF_SUBCOMMAND.get(subcommand, ())
-        filters = self._no_filters if options else ()  # commands that compare files first run filters
+        filters = (
+            self._no_filters if options else ()
+        )  # commands that compare files first run filters
         return self._git(*filters, subcommand, *options, *arguments)
 
     @cached_property
     def _no_filters(self) -> tuple[str, ...]:
         """Flags that turn off filters of the repository; filters of the user stay."""
         filters = sorted(name for name in self._own_settings if _FILTER.fullmatch(name))
-        if unheard := [name for name in filters if "=" in name]:  # such a name cannot be written as a flag
+        if unheard := [
+            name for name in filters if "=" in name
+        ]:  # such a name cannot be written as a flag
             raise GitError(f"{unheard[0]} of this repository cannot be turned off")
         return tuple(flag for name in filters for flag in ("-c", f"{name}="))
 
@@ -133,7 +172,11 @@ class Git:
         if done.returncode:
             raise GitError("the repository's settings cannot be read")
         words = done.stdout.decode(errors="replace").split("\0")
-        lines = (line for scope, line in zip(words[::2], words[1::2], strict=False) if scope not in _NOT_ITS_OWN)
+        lines = (
+            line
+            for scope, line in zip(words[::2], words[1::2], strict=False)
+            if scope not in _NOT_ITS_OWN
+        )
         return {name: value for name, _, value in (line.partition("\n") for line in lines)}
 
     def _git(self, *arguments: str) -> subprocess.CompletedProcess[bytes]:
@@ -147,12 +190,21 @@ def _run_git(
     own: Mapping[str, str] | None = None,
     stdin: bytes = b"",
 ) -> subprocess.CompletedProcess[bytes]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_") or name in _KEPT}
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("GIT_") or name in _KEPT
+    }
     try:
         return subprocess.run(
-            ["git", *_FLAGS, *arguments], cwd=folder, env={**kept, **_ENVIRONMENT, **(own or {})},
-            input=stdin, capture_output=True, timeout=seconds, check=False,
-        )  # fmt: skip
+            ["git", *_FLAGS, *arguments],
+            cwd=folder,
+            env={**kept, **_ENVIRONMENT, **(own or {})},
+            input=stdin,
+            capture_output=True,
+            timeout=seconds,
+            check=False,
+        )
     except (OSError, subprocess.SubprocessError, ValueError) as error:
         raise GitError(str(error)) from error
 
@@ -160,7 +212,10 @@ def _run_git(
 def _output_of(done: subprocess.CompletedProcess[bytes]) -> str:
     """What git printed. Raises GitError: it failed, with its reason."""
     if done.returncode:
-        raise GitError(done.stderr.decode(errors="replace").strip() or f"git ended with exit code {done.returncode}")
+        raise GitError(
+            done.stderr.decode(errors="replace").strip()
+            or f"git ended with exit code {done.returncode}"
+        )
     return done.stdout.decode(errors="replace")
 
 
@@ -173,11 +228,14 @@ _NAMED_BRANCH = late_pattern(r"^(?:## |Git branch: )(.+)$", re.MULTILINE)
 def find_root(folder: Path) -> Path:
     """The root of the repository that `folder` is in, or `folder` if it is not in a repository.
 
-    It is the folder that contains `.git`, not a place that a `.git` file or a `commondir` points to: a repository
-    cannot declare itself to be another one.
+    It is the folder that contains `.git`, not a place that a `.git` file or a `commondir` points
+    to: a repository cannot declare itself to be another one.
     """
     resolved = folder.resolve()
-    return next((parent for parent in (resolved, *resolved.parents) if os.path.lexists(parent / ".git")), resolved)
+    return next(
+        (parent for parent in (resolved, *resolved.parents) if os.path.lexists(parent / ".git")),
+        resolved,
+    )
 
 
 def git_branch(cwd: Path) -> str:
@@ -186,35 +244,49 @@ def git_branch(cwd: Path) -> str:
     named = named_git_dir(git)
     folder = git.parent / named if named else git
     head = read_start(folder / "HEAD", _MAX_HEAD).partition("\n")[0].strip()
-    return head.removeprefix("ref: refs/heads/")[:_MAX_BRANCH] if head.startswith("ref: ") else head[:8]
+    return (
+        head.removeprefix("ref: refs/heads/")[:_MAX_BRANCH]
+        if head.startswith("ref: ")
+        else head[:8]
+    )
 
 
 def branch_in_note(note: str) -> str:
     """The branch in the text of an environment block; empty if there is none."""
     found = _NAMED_BRANCH.search(note)
-    branch = found[1].removeprefix("No commits yet on ").partition("...")[0].partition(" [")[0] if found else ""
+    branch = (
+        found[1].removeprefix("No commits yet on ").partition("...")[0].partition(" [")[0]
+        if found
+        else ""
+    )
     return "" if branch == "HEAD (no branch)" else branch
 
 
 def repository_of(folder: Path) -> Path | None:
-    """The `.git` folder that all worktrees of a repository share; None if `folder` is not in a repository."""
+    """The `.git` folder that all worktrees of a repository share; None if `folder` is not in a
+    repository.
+    """
     # Not `find_root`: a session may name a folder that cannot be resolved.
-    root = next((parent for parent in (folder, *folder.parents) if os.path.lexists(parent / ".git")), None)
+    root = next(
+        (parent for parent in (folder, *folder.parents) if os.path.lexists(parent / ".git")), None
+    )
     if root is None:
         return None
     own, shared = git_dirs(root)
     if shared is not None and shared != own:
         return shared.resolve()
     git = root / ".git"
-    # A submodule is known by its folder: other folders of the repository can name the same git directory.
+    # A submodule is known by its folder: other folders of the repository can name the same git
+    # directory.
     return git.resolve() if git.is_dir() else git
 
 
 def git_dirs(project: Path) -> tuple[Path, Path] | tuple[None, None]:
     """A root's own git directory, and the one that all its worktrees share; none without git.
 
-    A `.git` file is followed only if the repository that it names also points to it: a folder cannot declare itself
-    to be a worktree, or a submodule, of another repository, not even with a link to the `.git` file of a real one.
+    A `.git` file is followed only if the repository that it names also points to it: a folder
+    cannot declare itself to be a worktree, or a submodule, of another repository, not even with a
+    link to the `.git` file of a real one.
     """
     git = project / ".git"
     if git.is_dir():
@@ -223,7 +295,9 @@ def git_dirs(project: Path) -> tuple[Path, Path] | tuple[None, None]:
     own = Path(os.path.realpath(project / named)) if named else git
     common = read_git_file(own / "commondir").strip()
     if not common:
-        is_known = any(parent / ".git" in own.parents for parent in project.parents)  # it is a submodule
+        is_known = any(
+            parent / ".git" in own.parents for parent in project.parents
+        )  # it is a submodule
         return (own, own) if is_known else (None, None)
     shared = Path(os.path.realpath(own / common))
     back = read_git_file(own / "gitdir").strip()
@@ -238,7 +312,9 @@ def named_git_dir(gitfile: Path) -> str:
 
 
 def read_git_file(path: Path) -> str:
-    """The text of a file of git, up to 16 MB, which need not be UTF-8; empty if it does not exist, or is a link."""
+    """The text of a file of git, up to 16 MB, which need not be UTF-8; empty if it does not exist,
+    or is a link.
+    """
     try:
         with open_regular(path, os.O_NOFOLLOW) as file:
             return os.fsdecode(file.read(_MAX_BYTES))
@@ -247,18 +323,23 @@ def read_git_file(path: Path) -> str:
 
 
 def same_project(project: str) -> Callable[[str], bool]:
-    """Whether another folder belongs to the same project as `project`: equal, or of the same repository."""
+    """Whether another folder belongs to the same project as `project`: equal, or of the same
+    repository.
+    """
     repository = repository_of(Path(project))
 
     @cache
     def is_same(other: str) -> bool:
-        return other == project or (repository is not None and repository_of(Path(other)) == repository)
+        return other == project or (
+            repository is not None and repository_of(Path(other)) == repository
+        )
 
     return is_same
 
 
 def fetch_tree(address: str, ref: str, folder: Path, seconds: float) -> str:
-    """Write the files of one commit into an empty folder, without history, hooks or filters. Blocks.
+    """Write the files of one commit into an empty folder, without history, hooks or filters.
+    Blocks.
 
     Args:
         address: the address of a repository: https, ssh, or a file URL.
@@ -278,6 +359,15 @@ def fetch_tree(address: str, ref: str, folder: Path, seconds: float) -> str:
             return _output_of(_run_git(folder, (*no_filters, *arguments), seconds, own)).strip()
 
         git("init", "--quiet", "--template=")
-        git("fetch", "--quiet", "--depth=1", "--no-tags", "--no-recurse-submodules", "--", address, ref)
+        git(
+            "fetch",
+            "--quiet",
+            "--depth=1",
+            "--no-tags",
+            "--no-recurse-submodules",
+            "--",
+            address,
+            ref,
+        )
         git("--work-tree", str(folder), "checkout", "--quiet", "--force", "FETCH_HEAD", "--", ".")
         return git("rev-parse", "FETCH_HEAD")

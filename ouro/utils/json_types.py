@@ -1,4 +1,6 @@
-"""Read JSON: of other programs, where a value of an unexpected type counts as absent, and of ouro's own state."""
+"""Read JSON: of other programs, where a value of an unexpected type counts as absent, and of ouro's
+own state.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,9 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def read_state(path: Path, kind: type[_State]) -> _State:
-    """What ouro has saved as JSON; an empty value of `kind` if there is no file, or it cannot be read (logged)."""
+    """What ouro has saved as JSON; an empty value of `kind` if there is no file, or it cannot be
+    read (logged).
+    """
     try:
         with open_regular(path, os.O_NOFOLLOW) as file:
             data = file.read()
@@ -61,10 +65,16 @@ def dictionary(value: Any) -> dict[str, Any]:
 
 
 def arguments_object(value: Any) -> dict[str, Any] | None:
-    """The arguments of a tool call; None if they are not an object, or have more than MAX_DEPTH levels."""
+    """The arguments of a tool call; None if they are not an object, or have more than MAX_DEPTH
+    levels.
+    """
     level = [value]
     for _ in range(MAX_DEPTH):
-        nested = [item.values() if isinstance(item, dict) else item for item in level if isinstance(item, dict | list)]
+        nested = [
+            item.values() if isinstance(item, dict) else item
+            for item in level
+            if isinstance(item, dict | list)
+        ]
         level = [inner for items in nested for inner in items]
         if not level:
             break
@@ -73,7 +83,11 @@ def arguments_object(value: Any) -> dict[str, Any] | None:
 
 def dictionaries(value: Any) -> list[dict[str, Any]]:
     """The dictionaries in a list; empty if it is not a list."""
-    return [item for item in value if isinstance(item, dict)] if isinstance(value, list | tuple) else []
+    return (
+        [item for item in value if isinstance(item, dict)]
+        if isinstance(value, list | tuple)
+        else []
+    )
 
 
 def string(value: Any) -> str:
@@ -101,7 +115,10 @@ def amount(value: Any) -> float | None:
 
 def schema_of(kind: type[msgspec.Struct]) -> dict[str, Any]:
     """The JSON schema of a model's answer, which allows no other fields."""
-    return {**msgspec.json.schema_components([kind])[1][kind.__name__], "additionalProperties": False}
+    return {
+        **msgspec.json.schema_components([kind])[1][kind.__name__],
+        "additionalProperties": False,
+    }
 
 
 def decode_answer(answer: str, kind: type[_Answer]) -> _Answer | None:

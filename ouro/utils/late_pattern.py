@@ -13,13 +13,16 @@ _importing = threading.Lock()
 
 
 def late_pattern(pattern: AnyStr, flags: int = 0) -> re.Pattern[AnyStr]:
-    """As `re.compile`, but at first use: a start defines 150 patterns and uses few; all of them took 20 ms."""
+    """As `re.compile`, but at first use: a start defines 150 patterns and uses few; all of them
+    took 20 ms.
+    """
     return cast("re.Pattern[AnyStr]", _LatePattern(pattern, flags))
 
 
 @contextmanager
 def late_patterns() -> Iterator[None]:
-    """Inside, patterns of an imported package are also compiled late; it may call only their methods, as PyYAML does.
+    """Inside, patterns of an imported package are also compiled late; it may call only their
+    methods, as PyYAML does.
 
     PyYAML's patterns took 4 ms, three quarters of its import, and reading does not need them.
     """
@@ -43,6 +46,15 @@ class _LatePattern:
 
     def __getattr__(self, name: str) -> Any:
         compiled = _compile(*self._given)
-        for known in ("search", "match", "fullmatch", "sub", "split", "findall", "finditer", "pattern"):
+        for known in (
+            "search",
+            "match",
+            "fullmatch",
+            "sub",
+            "split",
+            "findall",
+            "finditer",
+            "pattern",
+        ):
             self.__dict__[known] = getattr(compiled, known)
         return getattr(compiled, name)

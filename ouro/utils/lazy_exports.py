@@ -13,7 +13,8 @@ _IMPORT = re.compile(r"^    from (\S+) import (\([^)]*\)|.*)$", re.MULTILINE)
 
 
 def lazy_exports(package: str) -> Callable[[str], Any]:
-    """The `__getattr__` of a package: at first use it imports what `__init__` imports under TYPE_CHECKING.
+    """The `__getattr__` of a package: at first use it imports what `__init__` imports under
+    TYPE_CHECKING.
 
     So each export is written only once, for the type checker and for the program.
     """

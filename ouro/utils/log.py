@@ -17,13 +17,16 @@ _own_handlers: list[logging.Handler] = []
 
 
 def start_log(debug: bool = False) -> None:
-    """Write the log of ouro and its libraries to `~/.ouro/logs/ouro.log` (0600), at most five files of 1 MB.
+    """Write the log of ouro and its libraries to `~/.ouro/logs/ouro.log` (0600), at most five files
+    of 1 MB.
 
     If the file cannot be written, nothing is logged, because the screen belongs to the front end.
     """
     # A failing log (full disk) must not print to the screen; messages for the user are events.
     logging.raiseExceptions = False
-    handler = _PrivateFile(get_log_path(), maxBytes=1_000_000, backupCount=4, delay=True, encoding="utf-8")
+    handler = _PrivateFile(
+        get_log_path(), maxBytes=1_000_000, backupCount=4, delay=True, encoding="utf-8"
+    )
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     root = logging.getLogger()
     root.handlers[:] = _own_handlers[:] = [handler]
@@ -32,7 +35,9 @@ def start_log(debug: bool = False) -> None:
 
 
 def mask_log(mask: Callable[[str], str]) -> None:
-    """Remove secrets from ouro's log records and its file; other handlers of the program stay unchanged."""
+    """Remove secrets from ouro's log records and its file; other handlers of the program stay
+    unchanged.
+    """
 
     def masked(record: logging.LogRecord) -> bool:
         record.msg, record.args = mask(record.getMessage()), ()

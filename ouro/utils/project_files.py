@@ -17,18 +17,33 @@ Rules = tuple[tuple[str, "GitIgnoreSpec"], ...]
 
 _GIT_SECONDS = 20.0
 _REPOSITORIES = {".git", ".hg", ".svn", ".jj"}
-_GENERATED = {"node_modules", "__pycache__", ".venv", "venv", ".tox", ".mypy_cache", ".ruff_cache", ".pytest_cache"}
+_GENERATED = {
+    "node_modules",
+    "__pycache__",
+    ".venv",
+    "venv",
+    ".tox",
+    ".mypy_cache",
+    ".ruff_cache",
+    ".pytest_cache",
+}
 
 
 def list_project_files(root: Path) -> list[str]:
-    """Sorted paths relative to `root`: what git tracks or would track; outside of git, what is not ignored."""
+    """Sorted paths relative to `root`: what git tracks or would track; outside of git, what is not
+    ignored.
+    """
     try:
         names = set(Git(root, _GIT_SECONDS).paths("--cached", "--others", "--exclude-standard"))
     except GitError:  # no repository, a repository of another user, or no git
         return sorted(walk(root, skip=_GENERATED))
     # git lists a nested repository as one entry; list its files in its place.
     submodules = (root / ".gitmodules").exists()
-    inner = [name for name in names if name.endswith("/") or (submodules and (root / name / ".git").exists())]
+    inner = [
+        name
+        for name in names
+        if name.endswith("/") or (submodules and (root / name / ".git").exists())
+    ]
     for name in inner:
         names.discard(name)
         folder = name.rstrip("/")
@@ -36,8 +51,11 @@ def list_project_files(root: Path) -> list[str]:
     return sorted(names)
 
 
-def walk(root: Path, *, ignored: bool = False, skip: frozenset[str] | set[str] = frozenset()) -> Iterator[str]:
-    """Paths of the files below `root`, relative to it, in any order; links to folders are not followed.
+def walk(
+    root: Path, *, ignored: bool = False, skip: frozenset[str] | set[str] = frozenset()
+) -> Iterator[str]:
+    """Paths of the files below `root`, relative to it, in any order; links to folders are not
+    followed.
 
     Args:
         ignored: include files that a .gitignore excludes.
@@ -67,10 +85,14 @@ def walk(root: Path, *, ignored: bool = False, skip: frozenset[str] | set[str] =
 
 
 def _rules_above(root: Path) -> Rules:
-    """The rules of the folders above `root`, up to the repository's root; none if they ignore `root` itself."""
+    """The rules of the folders above `root`, up to the repository's root; none if they ignore
+    `root` itself.
+    """
     root = Path(os.path.abspath(root))  # noqa: PTH100 - a link shall not lead to another project's rules
     folders = [root, *root.parents]
-    top = next((at for at, folder in enumerate(folders) if (folder / ".git").exists()), len(folders) - 1)
+    top = next(
+        (at for at, folder in enumerate(folders) if (folder / ".git").exists()), len(folders) - 1
+    )
     rules: Rules = ()
     for folder in reversed(folders[1 : top + 1]):
         rules = _with_rules(folder, str(folder).rstrip("/"), rules)

@@ -22,7 +22,9 @@ def get_home() -> Path:
     try:
         return Path(named).expanduser().absolute() if named else Path.home() / ".ouro"
     except RuntimeError as error:
-        raise ConfigError(f"There is no home folder for {named or '~/.ouro'}.", "Set OURO_HOME to a folder.") from error
+        raise ConfigError(
+            f"There is no home folder for {named or '~/.ouro'}.", "Set OURO_HOME to a folder."
+        ) from error
 
 
 def get_sessions_dir() -> Path:
@@ -34,7 +36,9 @@ def get_memory_dir() -> Path:
 
 
 def get_history_dir() -> Path:
-    """The folder with the approval records of each memory, and the git histories of shared memories."""
+    """The folder with the approval records of each memory, and the git histories of shared
+    memories.
+    """
     return get_home() / "history.git"
 
 
@@ -91,9 +95,18 @@ def get_written_dirs(project: Path) -> list[Path]:
     """The folders of ouro, also in a project, into which ouro writes files, except session folders."""
     home = get_home()
     memories = (get_memory_dir(), project / ".ouro" / "memory")
-    own = (home, home / "cache", *(home / "cache").glob("*/"), *(memory / ".git" for memory in memories))
+    own = (
+        home,
+        home / "cache",
+        *(home / "cache").glob("*/"),
+        *(memory / ".git" for memory in memories),
+    )
     checkpoints = get_checkpoints_dir()
-    states = (*get_history_dir().glob("*.git/*/"), *checkpoints.glob("*/"), *checkpoints.glob("*/*/"))
+    states = (
+        *get_history_dir().glob("*.git/*/"),
+        *checkpoints.glob("*/"),
+        *checkpoints.glob("*/*/"),
+    )
     return [*own, *states, *memories, project / ".ouro"]
 
 
@@ -127,9 +140,14 @@ def take_stdout() -> int:
 
 
 def ensure_private_dir(folder: Path) -> Path:
-    """Create `folder` and its parents below ouro's home, readable only by the user (0700); returns it."""
+    """Create `folder` and its parents below ouro's home, readable only by the user (0700); returns
+    it.
+    """
     home = get_home()
-    missing = [folder, *(parent for parent in folder.parents if parent == home or home in parent.parents)]
+    missing = [
+        folder,
+        *(parent for parent in folder.parents if parent == home or home in parent.parents),
+    ]
     for parent in reversed(missing):
         parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         if parent.stat().st_uid == os.getuid() and parent.stat().st_mode & 0o077:
@@ -138,16 +156,19 @@ def ensure_private_dir(folder: Path) -> Path:
 
 
 def limit_arenas() -> None:
-    """Let later threads share one memory arena, if the C library supports it: glibc gives each thread its own.
+    """Let later threads share one memory arena, if the C library supports it: glibc gives each
+    thread its own.
 
-    Memory that a thread frees stays in its arena: after 200 turns a session held 285 MiB; with one arena 170, the same
-    as after 100.
+    Memory that a thread frees stays in its arena: after 200 turns a session held 285 MiB; with one
+    arena 170, the same as after 100.
     """
     _call_libc("mallopt", _M_ARENA_MAX, 1)
 
 
 def trim_memory() -> None:
-    """Return free memory of the process to the system, if the C library supports it: glibc keeps it otherwise."""
+    """Return free memory of the process to the system, if the C library supports it: glibc keeps it
+    otherwise.
+    """
     _call_libc("malloc_trim", 0)
 
 
@@ -167,18 +188,24 @@ def tilde(path: Path) -> str:
 
 
 def get_worktrees_dir() -> Path:
-    """The folder of subagents' git worktrees. It is outside of `~/.ouro`, where each write would need a question."""
+    """The folder of subagents' git worktrees. It is outside of `~/.ouro`, where each write would
+    need a question.
+    """
     named = os.environ.get("XDG_CACHE_HOME")
     return (Path(named) if named else Path.home() / ".cache") / "ouro" / "worktrees"
 
 
 def home_secret() -> bytes:
-    """32 secret bytes of this home, made on first use; different ones each time if they cannot be saved or read."""
+    """32 secret bytes of this home, made on first use; different ones each time if they cannot be
+    saved or read.
+    """
     path, fresh = get_home() / "mark.key", os.urandom(32)
     with suppress(OSError):
         ensure_private_dir(path.parent)
         with suppress(FileExistsError):
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+            descriptor = os.open(
+                path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
+            )
             with os.fdopen(descriptor, "wb") as file:
                 file.write(fresh)
         with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:

@@ -16,7 +16,8 @@ _SEQUENCE = (
 )
 _SEQUENCES = late_pattern(_SEQUENCE, re.DOTALL)
 _UNFINISHED = late_pattern(rf"(?<![^\x00-\x7f])(?>{_SEQUENCE}|[^\x00-\x7f])*\Z", re.DOTALL)
-"""The end of a text: sequences, and characters that are not ASCII, because a joiner may join them."""
+"""The end of a text: sequences, and characters that are not ASCII, because a joiner may join them.
+"""
 MAX_UNFINISHED = 4_096
 _INVISIBLE = late_pattern(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
@@ -39,8 +40,8 @@ _MAX_PAIRS_OF_BITS = 400_000_000
 def clean(text: str) -> str:
     """`text` without escape sequences, control characters and invisible direction characters.
 
-    Newlines and tabs stay; a carriage return before a newline is removed; other characters stay unchanged.
-    The zero-width joiner stays between emoji, where it joins several into one picture.
+    Newlines and tabs stay; a carriage return before a newline is removed; other characters stay
+    unchanged. The zero-width joiner stays between emoji, where it joins several into one picture.
     """
     is_printable = text.isprintable() or text.replace("\n", "").replace("\t", "").isprintable()
     if is_printable and (text.isascii() or not _PRINTABLE.search(text)):
@@ -52,7 +53,8 @@ def clean(text: str) -> str:
 def clean_start(text: str) -> tuple[str, str]:
     """Cut a text that still grows into its beginning, cleaned, and its end, unchanged.
 
-    The end, at most MAX_UNFINISHED characters, is what later text may change: an escape sequence or a joined emoji.
+    The end, at most MAX_UNFINISHED characters, is what later text may change: an escape sequence or
+    a joined emoji.
     """
     unfinished = _UNFINISHED.search(text, max(0, len(text) - MAX_UNFINISHED))
     cut = unfinished.start() if unfinished else len(text)
@@ -60,7 +62,9 @@ def clean_start(text: str) -> tuple[str, str]:
 
 
 def escaped(text: str) -> str:
-    """`text` with every control or invisible character written out (`\\x1b`, `\\u202e`), for approvals."""
+    """`text` with every control or invisible character written out (`\\x1b`, `\\u202e`), for
+    approvals.
+    """
     return _INVISIBLE.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
 
@@ -70,7 +74,9 @@ def cut(text: str, width: int = 160) -> str:
 
 
 def cut_middle(text: str, width: int, gap: str = "\n[…]\n") -> str:
-    """`text`, or its beginning and its end with `gap` between them if it is longer than `width` characters."""
+    """`text`, or its beginning and its end with `gap` between them if it is longer than `width`
+    characters.
+    """
     return text if len(text) <= width else f"{text[: width // 2]}{gap}{text[-(width // 2) :]}"
 
 
@@ -94,7 +100,9 @@ def dollars(amount: float | None, unknown: str = "") -> str:
     """`$1.50`; below ten cents up to four places: `$0.0012`; `unknown` if there is no amount."""
     if amount is None:
         return unknown
-    whole, _, places = (f"{amount:.2f}" if amount >= 0.1 else f"{amount:.4f}".rstrip("0")).partition(".")
+    whole, _, places = (
+        f"{amount:.2f}" if amount >= 0.1 else f"{amount:.4f}".rstrip("0")
+    ).partition(".")
     return f"${whole}.{places:0<2}"
 
 
@@ -109,7 +117,9 @@ def byte_size(number: int) -> str:
 
 
 def local_time(at: str, today: date | None = None) -> str:
-    """A timestamp in local time: `14:03` of today, `yesterday 14:03`, `21 Nov 14:03`, `21 Nov 2025`; else empty."""
+    """A timestamp in local time: `14:03` of today, `yesterday 14:03`, `21 Nov 14:03`, `21 Nov
+    2025`; else empty.
+    """
     try:
         then = datetime.fromisoformat(at).astimezone()
     except (ValueError, OverflowError):  # the file was edited by hand
@@ -118,7 +128,9 @@ def local_time(at: str, today: date | None = None) -> str:
     days, clock = (today - then.date()).days, f"{then:%H:%M}"
     if days in (0, 1):
         return f"yesterday {clock}" if days else clock
-    return f"{then.day} {then:%b} {clock}" if then.year == today.year else f"{then.day} {then:%b %Y}"
+    return (
+        f"{then.day} {then:%b} {clock}" if then.year == today.year else f"{then.day} {then:%b %Y}"
+    )
 
 
 def _replacement(match: re.Match[str]) -> str:
@@ -146,8 +158,12 @@ def line_changes(old: Sequence[str], new: Sequence[str]) -> list[LineChange]:
     return changes
 
 
-def line_hunks(old: Sequence[str], new: Sequence[str], context: int) -> Iterator[tuple[LineChange, list[LineChange]]]:
-    """The changed places with the lines around them, and the changes there; places near each other are joined."""
+def line_hunks(
+    old: Sequence[str], new: Sequence[str], context: int
+) -> Iterator[tuple[LineChange, list[LineChange]]]:
+    """The changed places with the lines around them, and the changes there; places near each other
+    are joined.
+    """
     groups: list[list[LineChange]] = []
     for change in line_changes(old, new):
         if groups and change[0] - groups[-1][-1][1] <= 2 * context:
@@ -156,7 +172,12 @@ def line_hunks(old: Sequence[str], new: Sequence[str], context: int) -> Iterator
             groups.append([change])
     for group in groups:
         before, after = min(context, group[0][0]), min(context, len(old) - group[-1][1])
-        window = (group[0][0] - before, group[-1][1] + after, group[0][2] - before, group[-1][3] + after)
+        window = (
+            group[0][0] - before,
+            group[-1][1] + after,
+            group[0][2] - before,
+            group[-1][3] + after,
+        )
         yield window, group
 
 
@@ -169,11 +190,16 @@ def _equal_lines(old: Sequence[str], new: Sequence[str]) -> list[tuple[int, int,
     pairs, there = len(old) * len(new), Counter(new)
     if pairs > _MAX_PAIRS_OF_BITS:
         return []
-    if pairs <= _MAX_PAIRS and sum(count * there[line] for line, count in Counter(old).items()) <= _MAX_EQUAL_PAIRS:
+    if (
+        pairs <= _MAX_PAIRS
+        and sum(count * there[line] for line, count in Counter(old).items()) <= _MAX_EQUAL_PAIRS
+    ):
         from difflib import SequenceMatcher  # not imported at start-up
 
         found = SequenceMatcher(None, old, new, autojunk=False).get_matching_blocks()
         return [(block.a, block.b, block.size) for block in found]
     from rapidfuzz.distance import LCSseq  # imported late: 16 ms
 
-    return [(block.a, block.b, block.size) for block in LCSseq.editops(old, new).as_matching_blocks()]
+    return [
+        (block.a, block.b, block.size) for block in LCSseq.editops(old, new).as_matching_blocks()
+    ]

@@ -22,7 +22,9 @@ _MARKS = (
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
 _MIN_GUESSED_BYTES = 16
-"""With fewer non-ASCII bytes, a statistical guess is worse than to assume a Western European encoding."""
+"""With fewer non-ASCII bytes, a statistical guess is worse than to assume a Western European
+encoding.
+"""
 
 
 class NotTextError(ValueError):
@@ -62,7 +64,9 @@ class TextFile(msgspec.Struct, frozen=True, dict=True):
         return "\r\n" if windows * 2 > lines else "\n"
 
     def splice(self, spans: Iterable[Span]) -> TextFile:
-        """Replace the given spans of `text` (they do not overlap); everything else stays byte for byte."""
+        """Replace the given spans of `text` (they do not overlap); everything else stays byte for
+        byte.
+        """
         pieces, at = [], 0
         windows_endings = self._positions_of_windows_endings
         for span in sorted(spans, key=lambda item: (item.start, item.end)):
@@ -109,7 +113,9 @@ def decode(data: bytes) -> TextFile:
 
 
 def guess_encoding(start: bytes) -> str:
-    """The encoding of a file of which only the start was read. Raises NotTextError if it is not text."""
+    """The encoding of a file of which only the start was read. Raises NotTextError if it is not
+    text.
+    """
     for mark, encoding in _MARKS:
         if start.startswith(mark):
             return "utf-8-sig" if encoding == "utf-8" else encoding.rpartition("-")[0]
@@ -125,10 +131,16 @@ def _guess(data: bytes) -> str:
     if b"\0" in data:  # UTF-16 without a mark: every second byte of mostly Western text is zero
         even, odd = data[:4096:2], data[1:4096:2]
         for encoding, zeros, others in (("utf-16-le", odd, even), ("utf-16-be", even, odd)):
-            if zeros.count(0) * 4 > len(data[:4096]) and others.count(0) == 0 and _fits(data, encoding):
+            if (
+                zeros.count(0) * 4 > len(data[:4096])
+                and others.count(0) == 0
+                and _fits(data, encoding)
+            ):
                 return encoding
         raise NotTextError
-    controls = sum(data[:65536].count(byte) for byte in (*range(1, 8), *range(14, 27), 28, 29, 30, 31, 127))
+    controls = sum(
+        data[:65536].count(byte) for byte in (*range(1, 8), *range(14, 27), 28, 29, 30, 31, 127)
+    )
     if controls * 50 > min(len(data), 65536):
         raise NotTextError
     if sum(byte > 127 for byte in data[:65536]) >= _MIN_GUESSED_BYTES:
@@ -147,11 +159,13 @@ def _fits(data: bytes, encoding: str) -> bool:
         return False
 
 
-def save(folder: int, name: str, data: bytes, *, expected: os.stat_result | None = None) -> os.stat_result:
+def save(
+    folder: int, name: str, data: bytes, *, expected: os.stat_result | None = None
+) -> os.stat_result:
     """Write `name` in an open folder atomically; its mode stays. Returns the new file.
 
-    If a new file cannot replace the old one without changing its nature (hard links, another owner, a read-only
-    folder), the old file is written in place.
+    If a new file cannot replace the old one without changing its nature (hard links, another owner,
+    a read-only folder), the old file is written in place.
 
     Raises:
         ChangedMeanwhileError: the file is not as `expected` any more (None: no file is expected).
@@ -163,7 +177,12 @@ def save(folder: int, name: str, data: bytes, *, expected: os.stat_result | None
     note_written_dir(folder)
     try:
         return replace_file(
-            folder, name, data, mode=0o666, like=before, check=lambda: _demand_unchanged(_stat(folder, name), expected)
+            folder,
+            name,
+            data,
+            mode=0o666,
+            like=before,
+            check=lambda: _demand_unchanged(_stat(folder, name), expected),
         )
     except PermissionError:
         if before is None:
@@ -171,8 +190,12 @@ def save(folder: int, name: str, data: bytes, *, expected: os.stat_result | None
         return _save_in_place(folder, name, data, expected)
 
 
-def _save_in_place(folder: int, name: str, data: bytes, expected: os.stat_result | None) -> os.stat_result:
-    descriptor = os.open(name, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+def _save_in_place(
+    folder: int, name: str, data: bytes, expected: os.stat_result | None
+) -> os.stat_result:
+    descriptor = os.open(
+        name, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder
+    )
     with os.fdopen(descriptor, "wb"):
         _demand_unchanged(os.fstat(descriptor), expected)
         view = memoryview(data)
@@ -196,4 +219,6 @@ def _demand_unchanged(found: os.stat_result | None, expected: os.stat_result | N
 
 
 def _identity(status: os.stat_result | None) -> tuple[int, ...]:
-    return () if status is None else (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+    return (
+        () if status is None else (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+    )

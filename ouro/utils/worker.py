@@ -1,4 +1,5 @@
-"""A worker: a separate process for a heavy package. Requests and answers are JSON objects, one on each line.
+"""A worker: a separate process for a heavy package. Requests and answers are JSON objects, one on
+each line.
 
 In:  {"id": 1, "do": "NAME", "with": {…}}  {"id": 1, "cancel": true}
 Out: {"ready": true}  {"id": 1, "event": {…}}  {"id": 1, "error": {…}}  {"id": 1, "end": true}
@@ -79,9 +80,15 @@ class WorkerProcess:
         return self._process.pid
 
     async def ask(
-        self, name: str, request: JsonObject, *, first: float | None = None, idle: float | None = None
+        self,
+        name: str,
+        request: JsonObject,
+        *,
+        first: float | None = None,
+        idle: float | None = None,
     ) -> AsyncGenerator[JsonObject, None]:
-        """Yield the answers to a request; `end` or `error` is the last. Closing the generator cancels the request.
+        """Yield the answers to a request; `end` or `error` is the last. Closing the generator
+        cancels the request.
 
         Args:
             first: seconds until the first answer, counted from when the worker is ready; None sets no limit.
@@ -106,7 +113,9 @@ class WorkerProcess:
                     async with asyncio.timeout(limit):
                         line = await inbox.get()
                 except TimeoutError as error:
-                    raise WorkerStopped(f"no data for {limit:g} s", begun=begun, died=False) from error
+                    raise WorkerStopped(
+                        f"no data for {limit:g} s", begun=begun, died=False
+                    ) from error
                 if "died" in line:
                     last = next((line for line in reversed(self._stderr) if line.strip()), "")
                     raise WorkerStopped(last, begun=begun, died=True)

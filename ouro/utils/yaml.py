@@ -1,4 +1,5 @@
-"""YAML for settings: a tree with line numbers, converted to sections; rarely used YAML features are refused.
+"""YAML for settings: a tree with line numbers, converted to sections; rarely used YAML features are
+refused.
 
 Also front matter: the YAML between two `---` lines at the beginning of a Markdown file.
 """
@@ -63,7 +64,9 @@ def read_yaml(path: Path, name: str = "") -> YamlTable:
         with open_regular(path) as file:
             data = file.read(MAX_BYTES + 1)
         if len(data) > MAX_BYTES:
-            raise ConfigError(f"{shown} is larger than {MAX_BYTES:,} bytes; a settings file is small.")
+            raise ConfigError(
+                f"{shown} is larger than {MAX_BYTES:,} bytes; a settings file is small."
+            )
         text = data.decode("utf-8-sig")
     except FileNotFoundError:
         return YamlTable({}, {})
@@ -85,8 +88,8 @@ def parse_table(text: str, name: str) -> YamlTable:
 
 
 def parse_yaml(text: str, name: str) -> Node:
-    """The only document in `text`. Raises ConfigError, which names the line, if it is not YAML, or has aliases, tags,
-    repeated keys, several documents or deep nesting.
+    """The only document in `text`. Raises ConfigError, which names the line, if it is not YAML, or
+    has aliases, tags, repeated keys, several documents or deep nesting.
     """
     if not text.strip():
         return Scalar("")
@@ -115,10 +118,12 @@ def as_scalar(value: object) -> str:
 
 
 def with_value(text: str, path: Iterable[str], value: str, name: str) -> str:
-    """`text` with a value, given as YAML, at the keys of `path`; an empty value removes it. Other lines stay.
+    """`text` with a value, given as YAML, at the keys of `path`; an empty value removes it. Other
+    lines stay.
 
-    A new value is inserted at the beginning of its table, a new table at the end. Only tables with one key on each line
-    can be changed. With other layouts the result may have another meaning, so the caller must compare it.
+    A new value is inserted at the beginning of its table, a new table at the end. Only tables with
+    one key on each line can be changed. With other layouts the result may have another meaning, so
+    the caller must compare it.
 
     Raises:
         ConfigError: as `parse_table`.
@@ -144,7 +149,10 @@ def with_value(text: str, path: Iterable[str], value: str, name: str) -> str:
         begin = (_last_line(table) if heading else len(lines)) + 1
     else:
         begin = heading + 1 if heading else min(table.key_lines.values(), default=len(lines) + 1)
-    new = [f"{indent}{(indent or '  ') * depth}{as_scalar(word)}:\n" for depth, word in enumerate(words)]
+    new = [
+        f"{indent}{(indent or '  ') * depth}{as_scalar(word)}:\n"
+        for depth, word in enumerate(words)
+    ]
     new[-1] = f"{new[-1][:-1]} {value}\n"
     lines[begin - 1 : begin - 1 + old] = new if value else []
     return "".join(lines)
@@ -166,7 +174,8 @@ def read_events(
     refuse: Callable[[Any], Exception],
     max_depth: int = MAX_DEPTH,
 ) -> list[Any]:
-    """The document in `text`, or nothing if there is none; what could grow without limit is refused before that.
+    """The document in `text`, or nothing if there is none; what could grow without limit is refused
+    before that.
 
     Args:
         scalar: makes a value from its event.
@@ -184,7 +193,9 @@ def read_events(
     outer: list[Any] = []
     add = root.append
     try:
-        parser = getattr(yaml, "CSafeLoader", yaml.SafeLoader)(text)  # may refuse characters at once
+        parser = getattr(yaml, "CSafeLoader", yaml.SafeLoader)(
+            text
+        )  # may refuse characters at once
         parser.get_event()  # skips the start of the stream
         parser.get_event()  # and that of the document
         while True:
@@ -194,10 +205,16 @@ def read_events(
                 add(scalar(event))
             elif kind is yaml.MappingEndEvent or kind is yaml.SequenceEndEvent:
                 add, items, start = outer.pop()
-                add(mapping(items, start) if kind is yaml.MappingEndEvent else sequence(items, start))
+                add(
+                    mapping(items, start)
+                    if kind is yaml.MappingEndEvent
+                    else sequence(items, start)
+                )
             elif kind is yaml.DocumentEndEvent or kind is yaml.StreamEndEvent or event is None:
                 break
-            elif event.anchor is not None or event.tag is not None or len(outer) >= max_depth:  # an alias is an anchor
+            elif (
+                event.anchor is not None or event.tag is not None or len(outer) >= max_depth
+            ):  # an alias is an anchor
                 raise refuse(event)
             else:
                 held: list[Any] = []
@@ -207,7 +224,9 @@ def read_events(
             raise refuse(event)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
-        problem = getattr(error, "problem", None) or getattr(error, "reason", None) or "cannot be read"
+        problem = (
+            getattr(error, "problem", None) or getattr(error, "reason", None) or "cannot be read"
+        )
         raise SyntaxError(problem, (None, mark.line + 1 if mark else 0, None, None)) from error
     finally:
         if parser is not None:
@@ -233,7 +252,9 @@ class _NodeReader:
                 raise ConfigError(f"{self._name}:{key.line}: a key must be a word.")
             if key.text in entries:
                 first = f"first on line {key_lines[key.text]}"
-                raise ConfigError(f"{self._name}:{key.line}: `{key.text}` is here a second time ({first}).")
+                raise ConfigError(
+                    f"{self._name}:{key.line}: `{key.text}` is here a second time ({first})."
+                )
             key_lines[key.text] = key.line
             entries[key.text] = value
         return YamlTable(entries, key_lines, start.start_mark.line + 1)
@@ -275,7 +296,9 @@ def read_section(table: YamlTable, section: type[T], name: str, path: str = "") 
 
 def unknown_key(where: str, key: str, known: Iterable[str], path: str = "") -> ConfigError:
     """The error for an unknown key; `known` are the valid keys."""
-    full, names = (f"{path}.{key}", [f"{path}.{name}" for name in known]) if path else (key, list(known))
+    full, names = (
+        (f"{path}.{key}", [f"{path}.{name}" for name in known]) if path else (key, list(known))
+    )
     import difflib
 
     near = difflib.get_close_matches(full, names, n=1)
@@ -286,7 +309,9 @@ def unknown_key(where: str, key: str, known: Iterable[str], path: str = "") -> C
 
 
 def convert(node: Node, to: Any, name: str, path: str) -> Any:
-    """The value of `node` as the type `to`. Raises ConfigError: it has another type; names the expected one."""
+    """The value of `node` as the type `to`. Raises ConfigError: it has another type; names the
+    expected one.
+    """
     origin, is_empty = get_origin(to), isinstance(node, Scalar) and node.is_null
     if origin in {types.UnionType, Union}:
         if is_empty:
@@ -302,7 +327,10 @@ def convert(node: Node, to: Any, name: str, path: str) -> Any:
             raise _wrong(node, "keys and values", name, path)
         if is_section:
             return read_section(table, to, name, path)
-        return {key: convert(item, get_args(to)[1], name, f"{path}.{key}") for key, item in table.entries.items()}
+        return {
+            key: convert(item, get_args(to)[1], name, f"{path}.{key}")
+            for key, item in table.entries.items()
+        }
     if origin is tuple:
         items = Sequence((), node.line) if is_empty else node
         if not isinstance(items, Sequence):
@@ -319,13 +347,23 @@ def convert(node: Node, to: Any, name: str, path: str) -> Any:
             with suppress(ValueError):  # reported below, with file and line
                 return _READERS[to](node.text)
     what = {bool: "true or false", int: "a whole number", float: "a number"}.get(to, "text")
-    raise _wrong(node, "one of " + ", ".join(get_args(to)) if origin is Literal else what, name, path)
+    raise _wrong(
+        node, "one of " + ", ".join(get_args(to)) if origin is Literal else what, name, path
+    )
 
 
 def _required(section: Any) -> list[str]:
     if not is_dataclass(section):
-        return list(section.__struct_fields__[: len(section.__struct_fields__) - len(section.__struct_defaults__)])
-    return [item.name for item in fields(section) if item.default is MISSING and item.default_factory is MISSING]
+        return list(
+            section.__struct_fields__[
+                : len(section.__struct_fields__) - len(section.__struct_defaults__)
+            ]
+        )
+    return [
+        item.name
+        for item in fields(section)
+        if item.default is MISSING and item.default_factory is MISSING
+    ]
 
 
 def _wrong(node: Node, what: str, name: str, path: str) -> ConfigError:
@@ -361,16 +399,20 @@ def _float(text: str) -> float:
 _READERS: Mapping[Any, Callable[[str], Any]] = {bool: _bool, int: _int, float: _float}
 
 
-FRONT_MATTER = late_pattern(r"\A\ufeff?---[ \t]*\n(.*?)^---[ \t]*(?:\n|\Z)", re.DOTALL | re.MULTILINE)
+FRONT_MATTER = late_pattern(
+    r"\A\ufeff?---[ \t]*\n(.*?)^---[ \t]*(?:\n|\Z)", re.DOTALL | re.MULTILINE
+)
 """The text between the lines; the file has `\\n` line endings."""
 _KEY = late_pattern(r"([A-Za-z][\w-]*):[ \t]*(.*)")
 
 
 def split_front_matter(text: str) -> tuple[dict[str, Any], str]:
-    """The values of the front matter, and the text after it. Without front matter: no values, and the whole text.
+    """The values of the front matter, and the text after it. Without front matter: no values, and
+    the whole text.
 
-    A value is a str (also a number or `true`), or a list or a dict of these. Files of other programs often contain text
-    that is not YAML (`description: Use when: …`, `argument-hint: [a] [b]`): these are read line by line.
+    A value is a str (also a number or `true`), or a list or a dict of these. Files of other
+    programs often contain text that is not YAML (`description: Use when: …`, `argument-hint: [a]
+    [b]`): these are read line by line.
     """
     text = text.removeprefix("\ufeff").replace("\r\n", "\n")
     match = FRONT_MATTER.match(text)
@@ -386,10 +428,12 @@ def split_front_matter(text: str) -> tuple[dict[str, Any], str]:
 def words_in(value: Any) -> list[str]:
     """A list, written as a list or as text with commas: `Read, Grep`, `[Read, Grep]`."""
     if isinstance(value, str):
-        # A comma within parentheses belongs to the word: `Bash(git diff:*, --stat)`. Without the limit, 40 KB of commas
-        # took 4 s, also in a rule of a folder that is not trusted.
+        # A comma within parentheses belongs to the word: `Bash(git diff:*, --stat)`. Without the
+        # limit, 40 KB of commas took 4 s, also in a rule of a folder that is not trusted.
         value = re.split(r",(?![^()]{0,500}\))", value)
-    return [word for item in value if (word := str(item).strip())] if isinstance(value, list) else []
+    return (
+        [word for item in value if (word := str(item).strip())] if isinstance(value, list) else []
+    )
 
 
 def _by_line(text: str) -> dict[str, Any]:

@@ -1,4 +1,6 @@
-"""A transcript that exceeds the window is compacted: a summary, important messages word for word, a receipt."""
+"""A transcript that exceeds the window is compacted: a summary, important messages word for word, a
+receipt.
+"""
 
 from __future__ import annotations
 
@@ -70,14 +72,18 @@ def says(text="", *calls):
 
     def step(messages):
         return ScriptedReply(
-            text, calls, usage=Usage(input=estimate_messages(messages) + 50, output=len(text) // 4, cost=0.01)
+            text,
+            calls,
+            usage=Usage(input=estimate_messages(messages) + 50, output=len(text) // 4, cost=0.01),
         )
 
     return step
 
 
 def is_asked_for_summary(messages) -> bool:
-    return any("Write a summary that replaces it" in part.text for part in messages[-1].parts_of(Context))
+    return any(
+        "Write a summary that replaces it" in part.text for part in messages[-1].parts_of(Context)
+    )
 
 
 def steps_with_summary(*steps, summary=SUMMARY):
@@ -104,10 +110,14 @@ class World:
         self.told_again += 1
 
     def compactor(self, *models, **more):
-        return make_compactor(self.memory, self.runner, models, on_compacted=self.tell_again, **more)
+        return make_compactor(
+            self.memory, self.runner, models, on_compacted=self.tell_again, **more
+        )
 
     async def turn(self, text, *models, **more):
-        agent = make_agent(self.memory, self.runner, models, compactor=self.compactor(*models, **more))
+        agent = make_agent(
+            self.memory, self.runner, models, compactor=self.compactor(*models, **more)
+        )
         return [event async for event in turn_of(agent, text)]
 
     async def fill(self, rounds=6, size=3_600):
@@ -120,7 +130,9 @@ class World:
         return self
 
     async def compact(self, *models, focus="", **more):
-        return await stream_events(lambda emit: self.compactor(*models, **more).compact(focus, emit))
+        return await stream_events(
+            lambda emit: self.compactor(*models, **more).compact(focus, emit)
+        )
 
     async def reopen(self):
         await self.memory.close()
@@ -139,7 +151,12 @@ def of(kind, events):
 
 
 def texts(messages):
-    return [part.text for message in messages for part in message.parts if isinstance(part, Text | Context)]
+    return [
+        part.text
+        for message in messages
+        for part in message.parts
+        if isinstance(part, Text | Context)
+    ]
 
 
 async def test_full_window_is_compacted_before_the_next_call_with_a_receipt(world):
@@ -175,7 +192,9 @@ async def test_summary_request_starts_with_the_unchanged_conversation(world):
     before, asked = model.requests
     assert asked.messages[: len(before.messages)] == before.messages
     assert asked.tools == before.tools
-    assert asked.messages[-2] == Message("assistant", (Text("Fine."),), asked.messages[-2].usage, "small")
+    assert asked.messages[-2] == Message(
+        "assistant", (Text("Fine."),), asked.messages[-2].usage, "small"
+    )
     assert "keep in particular: the tabs" in texts(asked.messages)[-1]
 
 
@@ -190,7 +209,9 @@ async def test_turn_that_fills_the_window_is_compacted_between_calls(world):
         if request.messages[0] == system("Be good."):
             assert texts(request.messages)[1] == "Never push. Look everywhere."
     last = model.requests[-1].messages
-    assert last[-1].parts_of(ToolReply)[0].text == "o" * 9_005, "what was just asked for is not taken away unread"
+    assert last[-1].parts_of(ToolReply)[0].text == "o" * 9_005, (
+        "what was just asked for is not taken away unread"
+    )
 
 
 async def test_resumed_session_sends_the_same_context_after_compaction(world):
@@ -207,7 +228,9 @@ async def test_cost_of_the_summary_is_added_to_the_session(world):
     await world.turn("go on", ScriptedModel(steps_with_summary(says("Done.")), spec=SMALL))
     [record] = [
         each
-        for each in (await world.store.load_session(world.memory.session_id, read_only=True)).records
+        for each in (
+            await world.store.load_session(world.memory.session_id, read_only=True)
+        ).records
         if isinstance(each, CompactionRecord)
     ]
     assert (record.trigger, record.model, record.usage.cost) == ("auto", "small", 0.01)
@@ -230,7 +253,9 @@ async def test_compact_respects_focus_and_pinned_messages(world):
     await world.memory.record(PinRecord(14, world.memory.now()))
     await world.memory.add(user("and"))
     await world.memory.add(assistant("Yes."))
-    [receipt] = of(Compacted, await world.compact(ScriptedModel([says(SUMMARY)], spec=SMALL), focus="tabs"))
+    [receipt] = of(
+        Compacted, await world.compact(ScriptedModel([says(SUMMARY)], spec=SMALL), focus="tabs")
+    )
     assert receipt.kept == 3
     assert "You said earlier, and it was pinned:\n\nI have looked." in texts(world.memory.context())
     assert world.memory.transcript.compaction.focus == "tabs"
@@ -317,10 +342,13 @@ async def test_summary_that_saves_nothing_is_discarded_but_its_cost_counted(worl
 async def test_compaction_model_with_smaller_window_summarizes_in_steps(world):
     await world.fill(rounds=20)
     writer = ScriptedModel(
-        [says(f"## Goal\nPart {number}.") for number in range(1, 99)], spec=ModelSpec("writer", window=8_192)
+        [says(f"## Goal\nPart {number}.") for number in range(1, 99)],
+        spec=ModelSpec("writer", window=8_192),
     )
     large = ScriptedModel([says("Done.")], spec=ModelSpec("large", window=30_000))
-    seen = await world.turn("go on", large, summarisers=[writer], settings=CompactionSettings(at=0.5))
+    seen = await world.turn(
+        "go on", large, summarisers=[writer], settings=CompactionSettings(at=0.5)
+    )
     [receipt] = of(Compacted, seen)
     parts = of(Compacting, seen)
     assert len(writer.requests) == parts[-1].parts > 3
@@ -331,7 +359,10 @@ async def test_compaction_model_with_smaller_window_summarizes_in_steps(world):
 
 
 async def test_change_to_a_model_with_a_smaller_window_compacts(world):
-    large = ScriptedModel([says("", call("look", size=90_000)), says("Done.")], spec=ModelSpec("large", window=200_000))
+    large = ScriptedModel(
+        [says("", call("look", size=90_000)), says("Done.")],
+        spec=ModelSpec("large", window=200_000),
+    )
     await world.turn("Never push.", large)
     small = ScriptedModel(steps_with_summary(says("Fine.")), spec=SMALL)
     seen = await world.turn("go on", small)
@@ -371,7 +402,9 @@ async def test_cancelling_during_compaction_changes_nothing(world):
     asked = asyncio.Event()
 
     async def compact():
-        await world.compactor(model).compact("", lambda event: isinstance(event, Compacting) and asked.set())
+        await world.compactor(model).compact(
+            "", lambda event: isinstance(event, Compacting) and asked.set()
+        )
 
     task = asyncio.create_task(compact())
     await asked.wait()
@@ -397,7 +430,12 @@ async def test_compaction_that_cannot_be_saved_applies_and_is_reported(tmp_path)
 
 async def test_thinking_and_calls_of_the_kept_part_are_unchanged(world):
     await world.fill()
-    thought = Message("assistant", (Thinking("hm", "seal"), ToolCall("t", "look", {})), Usage(9_000, output=9), "small")
+    thought = Message(
+        "assistant",
+        (Thinking("hm", "seal"), ToolCall("t", "look", {})),
+        Usage(9_000, output=9),
+        "small",
+    )
     await world.memory.add(thought)
     await world.memory.add(tool(ToolReply("t", "look", "fresh")))
     await world.compact(ScriptedModel([says(SUMMARY)], spec=SMALL))
@@ -410,7 +448,8 @@ async def test_failed_compaction_is_retried_only_after_the_context_grew(world):
         await world.memory.add(assistant("I see."))
     writer = ScriptedModel([RequestRefused("No.")] * 9, spec=ModelSpec("writer", window=64_000))
     model = ScriptedModel(
-        [says("", call("look", size=9)), says("", call("look", size=4_000)), says("Done.")], spec=SMALL
+        [says("", call("look", size=9)), says("", call("look", size=4_000)), says("Done.")],
+        spec=SMALL,
     )
     seen = await world.turn("go on", model, summarisers=[writer])
     assert seen[-1] == TurnFinished("answered")

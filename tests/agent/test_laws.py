@@ -13,7 +13,15 @@ from fakes.agents import make_agent, make_runner
 from ouro.agent.loop import Prompt
 from ouro.display import Display
 from ouro.errors import StreamCut, ToolError
-from ouro.events import PermissionAsked, Permit, Replied, ToolFinished, ToolRunning, ToolStarted, TurnFinished
+from ouro.events import (
+    PermissionAsked,
+    Permit,
+    Replied,
+    ToolFinished,
+    ToolRunning,
+    ToolStarted,
+    TurnFinished,
+)
 from ouro.llm import ScriptedModel, ScriptedReply, call
 from ouro.memory.ephemeral_backend import DictMemoryStore
 from ouro.memory.manager import MemoryManager
@@ -75,7 +83,20 @@ class Guarded(Step):
 
 
 def draw_call(chance: random.Random) -> ToolCall:
-    kind = chance.choice(["ok", "ok", "refuses", "breaks", "hangs", "asks", "unknown", "malformed", "guarded", "wrong"])
+    kind = chance.choice(
+        [
+            "ok",
+            "ok",
+            "refuses",
+            "breaks",
+            "hangs",
+            "asks",
+            "unknown",
+            "malformed",
+            "guarded",
+            "wrong",
+        ]
+    )
     match kind:
         case "unknown":
             return call("nothing_like_it", x=1)
@@ -100,7 +121,9 @@ def draw_script(chance: random.Random) -> list:
 
 class World:
     def __init__(self, script, tmp_path: Path):
-        self.memory = MemoryManager.start(DictMemoryStore(), project=str(tmp_path), model="scripted")
+        self.memory = MemoryManager.start(
+            DictMemoryStore(), project=str(tmp_path), model="scripted"
+        )
         self.tasks = SessionTasks()
         self.steering: list[Prompt] = []
         self.tools = {"step": Step(), "guarded": Guarded()}
@@ -108,7 +131,11 @@ class World:
         self.model = ScriptedModel(script)
         runner = make_runner(self.tools, Permissions(Workspace(tmp_path), "ask"), self.tasks)
         self.agent = make_agent(
-            self.memory, runner, [self.model], steering=self.take, limits=LimitSettings(max_turns=12)
+            self.memory,
+            runner,
+            [self.model],
+            steering=self.take,
+            limits=LimitSettings(max_turns=12),
         )
 
     def take(self):
@@ -136,7 +163,9 @@ class World:
 
 
 def check_sendable(messages):
-    """Each call is answered in the next message, in the order of the calls; no tool result is without its call."""
+    """Each call is answered in the next message, in the order of the calls; no tool result is
+    without its call.
+    """
     expected: list[str] = []
     for message in messages:
         replies = [part.call_id for part in message.parts_of(ToolReply)]
@@ -157,15 +186,26 @@ async def test_loop_invariants_hold_for_random_interleavings(seed, tmp_path):
     world = World(draw_script(chance), tmp_path)
     for _ in range(2):
         seen = await world.play(chance)
-        # 1: the transcript can be sent; in memory each result is a message, in the order in which the calls ended
+        # 1: the transcript can be sent; in memory each result is a message, in the order in which
+        # the calls ended
         check_sendable(make_sendable(world.memory.messages()))
-        results = [part.call_id for message in world.memory.messages() for part in message.parts_of(ToolReply)]
-        asked = [each.id for message in world.memory.messages() if not message.cut for each in message.tool_calls]
+        results = [
+            part.call_id
+            for message in world.memory.messages()
+            for part in message.parts_of(ToolReply)
+        ]
+        asked = [
+            each.id
+            for message in world.memory.messages()
+            if not message.cut
+            for each in message.tool_calls
+        ]
         assert sorted(results) == sorted(asked)
         check_sendable(world.memory.context())
         for request in world.model.requests:
             check_sendable(request.messages)
-        # 2: a failed tool returns a result: every started call finishes, unless the turn was interrupted
+        # 2: a failed tool returns a result: every started call finishes, unless the turn was
+        # interrupted
         started = [event.call.id for event in seen if isinstance(event, ToolStarted)]
         finished = [event.call_id for event in seen if isinstance(event, ToolFinished)]
         assert set(finished) <= set(started)

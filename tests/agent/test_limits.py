@@ -28,14 +28,18 @@ def test_turn_limit_error_names_the_limit():
 def test_repetition_warns_then_stops():
     seen = Repetition()
     warnings = [seen.observe([CALL], reply()) for _ in range(STOP_AFTER - 1)]
-    assert [bool(warning) for warning in warnings] == [number >= WARN_AFTER for number in range(1, STOP_AFTER)]
+    assert [bool(warning) for warning in warnings] == [
+        number >= WARN_AFTER for number in range(1, STOP_AFTER)
+    ]
     with pytest.raises(LimitReached, match="same call"):
         seen.observe([CALL], reply())
 
 
 def test_the_same_call_with_another_answer_is_no_repetition():
     seen = Repetition()
-    assert not any(seen.observe([CALL], reply(f"line {number}")) for number in range(STOP_AFTER * 2))
+    assert not any(
+        seen.observe([CALL], reply(f"line {number}")) for number in range(STOP_AFTER * 2)
+    )
 
 
 def test_command_duration_is_ignored_when_results_are_compared():

@@ -68,12 +68,19 @@ def make_world(tmp_path, store=None):
     class World:
         def __init__(self):
             self.steering = []
-            self.memory = MemoryManager.start(store or DictMemoryStore(), project=str(tmp_path), model="scripted")
+            self.memory = MemoryManager.start(
+                store or DictMemoryStore(), project=str(tmp_path), model="scripted"
+            )
 
         def agent(self, *models, limits=None, instructions_for=lambda _: ""):
             runner = make_runner({"echo": Echo()}, Permissions(Workspace(tmp_path), "auto"))
             return make_agent(
-                self.memory, runner, models, steering=self.take, instructions_for=instructions_for, limits=limits
+                self.memory,
+                runner,
+                models,
+                steering=self.take,
+                instructions_for=instructions_for,
+                limits=limits,
             )
 
         def take(self):
@@ -105,28 +112,44 @@ async def test_tool_results_are_sent_in_the_order_of_the_calls(world):
     """Each result is saved as its call ends, and all are sent in the order of the calls."""
     model = ScriptedModel([calls(call("echo", what="late"), call("echo", what="b")), "Done."])
     seen = await play(world.agent(model))
-    assert [event.title for event in seen if isinstance(event, ToolStarted)] == ["echo late", "echo b"]
-    saved = [part.text for message in world.memory.messages() for part in message.parts_of(ToolReply)]
+    assert [event.title for event in seen if isinstance(event, ToolStarted)] == [
+        "echo late",
+        "echo b",
+    ]
+    saved = [
+        part.text for message in world.memory.messages() for part in message.parts_of(ToolReply)
+    ]
     assert saved == ["b", "late"]
-    assert [part.text for part in model.requests[1].messages[-1].parts_of(ToolReply)] == ["late", "b"]
+    assert [part.text for part in model.requests[1].messages[-1].parts_of(ToolReply)] == [
+        "late",
+        "b",
+    ]
 
 
 async def test_call_behind_a_question_runs_only_after_its_own(world, tmp_path):
-    """Two calls, each with its question: the second did not look as if it ran while the first was asked."""
+    """Two calls, each with its question: the second did not look as if it ran while the first was
+    asked.
+    """
     tasks, tool, seen = SessionTasks(), Echo(), []
     tool.effect, tool.targets = Effect.RUN, lambda args: (args.what,)
     runner = make_runner({"echo": tool}, Permissions(Workspace(tmp_path), "ask"), tasks)
-    model = ScriptedModel([calls(call("echo", what="touch a1"), call("echo", what="git push")), "Done."])
+    model = ScriptedModel(
+        [calls(call("echo", what="touch a1"), call("echo", what="git push")), "Done."]
+    )
     agent = make_agent(world.memory, runner, [model])
     async for event in tasks.run(lambda emit: agent.run(Prompt("hi"), emit)):
         seen.append(event)
         if isinstance(event, PermissionAsked):
-            tasks.answer(event.question_id, Permit("no" if event.title == "echo git push" else "yes"))
+            tasks.answer(
+                event.question_id, Permit("no" if event.title == "echo git push" else "yes")
+            )
     first, second = (event.call.id for event in seen if isinstance(event, ToolStarted))
     asked = next(place for place, event in enumerate(seen) if isinstance(event, PermissionAsked))
     assert [event for event in seen if isinstance(event, ToolRunning)] == [ToolRunning(first)]
     assert seen.index(ToolRunning(first)) > asked
-    assert [event.call_id for event in seen if isinstance(event, ToolFinished) and event.failed] == [second]
+    assert [
+        event.call_id for event in seen if isinstance(event, ToolFinished) and event.failed
+    ] == [second]
 
 
 async def test_the_system_prompt_and_tools_are_the_same_in_every_request(world):
@@ -143,7 +166,13 @@ async def test_steering_enters_at_the_next_tool_boundary(world):
     model = ScriptedModel([first, "Done."])
     seen = await play(world.agent(model))
     assert Prompted("and be quick") in seen
-    assert [message.role for message in model.requests[1].messages] == ["system", "user", "assistant", "tool", "user"]
+    assert [message.role for message in model.requests[1].messages] == [
+        "system",
+        "user",
+        "assistant",
+        "tool",
+        "user",
+    ]
 
 
 async def test_steering_after_the_last_answer_continues_the_same_turn(world):
@@ -153,16 +182,25 @@ async def test_steering_after_the_last_answer_continues_the_same_turn(world):
 
     seen = await play(world.agent(ScriptedModel([first, "That too."])))
     assert [event.text for event in seen if isinstance(event, Prompted)] == ["hi", "one more thing"]
-    assert [event for event in seen if isinstance(event, TurnFinished)] == [TurnFinished("answered")]
+    assert [event for event in seen if isinstance(event, TurnFinished)] == [
+        TurnFinished("answered")
+    ]
 
 
 async def test_failed_attempt_is_marked_cut_and_retried(world):
-    model = ScriptedModel([ScriptedReply("Half an ans", error=RateLimited("Too many requests.")), "Whole."])
+    model = ScriptedModel(
+        [ScriptedReply("Half an ans", error=RateLimited("Too many requests.")), "Whole."]
+    )
     seen = await play(world.agent(model))
     assert any(isinstance(event, Retrying) for event in seen)
     kept = [message for message in world.memory.messages() if message.role == "assistant"]
-    assert [(message.text, message.cut) for message in kept] == [("Half an ans", True), ("Whole.", False)]
-    assert [message.text for message in world.memory.context() if message.role == "assistant"] == ["Whole."]
+    assert [(message.text, message.cut) for message in kept] == [
+        ("Half an ans", True),
+        ("Whole.", False),
+    ]
+    assert [message.text for message in world.memory.context() if message.role == "assistant"] == [
+        "Whole."
+    ]
 
 
 async def test_a_fallback_answers_when_the_first_model_cannot(world):
@@ -174,14 +212,20 @@ async def test_a_fallback_answers_when_the_first_model_cannot(world):
 
 
 async def test_refused_key_ends_the_turn_with_a_hint(world):
-    seen = await play(world.agent(ScriptedModel([AuthenticationFailed("The key is not accepted.", "Set another.")])))
+    seen = await play(
+        world.agent(
+            ScriptedModel([AuthenticationFailed("The key is not accepted.", "Set another.")])
+        )
+    )
     assert seen[-1] == TurnFinished("unauthorized", "The key is not accepted.\nSet another.")
     assert [message.role for message in world.memory.messages()] == ["user"]
 
 
 async def test_full_window_is_compacted_once_and_the_turn_continues(world):
     parts = ["## Goal\nEcho."] * 4
-    model = ScriptedModel([call("echo", what="big"), call("echo", what="y"), ContextTooLong("Too."), *parts, "Done."])
+    model = ScriptedModel(
+        [call("echo", what="big"), call("echo", what="y"), ContextTooLong("Too."), *parts, "Done."]
+    )
     seen = await play(world.agent(model))
     assert seen[-1] == TurnFinished("answered")
     assert [event.kept for event in seen if isinstance(event, Compacted)] == [1]
@@ -227,7 +271,9 @@ async def test_failed_save_is_reported_and_the_turn_continues(tmp_path):
 
 async def test_cancelling_mid_stream_keeps_the_partial_text(world):
     holding = asyncio.Event()
-    model = ScriptedModel([ScriptedReply("So far ", calls=(call("echo", what="a"),), hold=holding.wait)])
+    model = ScriptedModel(
+        [ScriptedReply("So far ", calls=(call("echo", what="a"),), hold=holding.wait)]
+    )
 
     async def consume():
         async for event in turn_of(world.agent(model)):
@@ -239,7 +285,9 @@ async def test_cancelling_mid_stream_keeps_the_partial_text(world):
     await reached.wait()
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
-    assert world.memory.messages()[-1] == Message("assistant", (Text("So far "),), model="scripted", cut=True)
+    assert world.memory.messages()[-1] == Message(
+        "assistant", (Text("So far "),), model="scripted", cut=True
+    )
 
 
 async def test_call_of_an_unknown_tool_returns_an_error_to_the_model(world):

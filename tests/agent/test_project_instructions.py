@@ -32,7 +32,10 @@ def test_imports_follow_the_importing_file_and_are_sent_once(repository):
 
 def test_imports_are_at_most_five_deep(repository):
     for number in range(8):
-        write(repository / f"{number}.md" if number else repository / "AGENTS.md", f"{number} @{number + 1}.md")
+        write(
+            repository / f"{number}.md" if number else repository / "AGENTS.md",
+            f"{number} @{number + 1}.md",
+        )
     found = of(repository)
     assert [body[0] for body in bodies(found.of_project())] == list("012345")
     assert found.problems == [f"{repository}/5.md: @6.md is imported more than 5 deep"]
@@ -79,11 +82,18 @@ def test_user_instructions_of_ouro_replace_those_of_claude_code(home, repository
     [
         (".claude/rules", 'paths: "src/**/*.ts"', "src/a/b.ts", "b.ts"),
         (".claude/rules", "paths:\n  - src/**\n  - lib/*.{js,mjs}", "lib/x.mjs", "lib/x.py"),
-        (".cursor/rules", "description: x\nglobs: *.py, docs/*.md\nalwaysApply: false", "deep/a.py", "a.md"),
+        (
+            ".cursor/rules",
+            "description: x\nglobs: *.py, docs/*.md\nalwaysApply: false",
+            "deep/a.py",
+            "a.md",
+        ),
         (".ouro/rules", "globs: [api.py]", "api.py", "b.py"),
     ],
 )
-def test_rule_is_sent_once_when_a_matching_file_is_touched(repository, folder, front, touched, others):
+def test_rule_is_sent_once_when_a_matching_file_is_touched(
+    repository, folder, front, touched, others
+):
     write(repository / folder / "x.mdc", f"---\n{front}\n---\nBe strict.")
     found = of(repository)
     assert found.of_project() == ()
@@ -120,7 +130,9 @@ def test_report_lists_each_file_with_reason_and_tokens(repository):
     found = of(repository)
     found.of_project()
     found.for_paths(["sub/a.py"])
-    rows = [(str(item.path.relative_to(repository)), item.reason, item.state) for item in found.report()]
+    rows = [
+        (str(item.path.relative_to(repository)), item.reason, item.state) for item in found.report()
+    ]
     assert rows == [
         ("AGENTS.md", "project", "sent"),
         ("x.md", f"imported by {repository}/AGENTS.md", "sent"),
@@ -133,7 +145,9 @@ def test_report_lists_each_file_with_reason_and_tokens(repository):
 def test_deep_path_needs_few_file_lookups_per_folder(repository, monkeypatch):
     depth, looks = 150, []
     lexists = trust.os.path.lexists
-    monkeypatch.setattr(trust.os.path, "lexists", lambda path: (looks.append(path), lexists(path))[1])
+    monkeypatch.setattr(
+        trust.os.path, "lexists", lambda path: (looks.append(path), lexists(path))[1]
+    )
     found = of(repository)
     looks.clear()
     deep = "/".join(["d"] * depth)

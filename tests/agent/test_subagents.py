@@ -1,4 +1,6 @@
-"""E6: subagents in a whole session: in parallel, with limits, in the background, resumed, with questions."""
+"""E6: subagents in a whole session: in parallel, with limits, in the background, resumed, with
+questions.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,14 @@ from fakes.knowledge import write_as_user
 
 from ouro.assemble import opener
 from ouro.errors import LimitReached
-from ouro.events import Notice, PermissionAsked, Permit, SubagentProgress, ToolFinished, TurnFinished
+from ouro.events import (
+    Notice,
+    PermissionAsked,
+    Permit,
+    SubagentProgress,
+    ToolFinished,
+    TurnFinished,
+)
 from ouro.llm import ModelSpec, Prices, ScriptedModel, ScriptedReply, call
 from ouro.memory.long_term import OuroHome, TrueForget
 from ouro.memory.long_term.notes.note import Note, note_text
@@ -27,10 +36,15 @@ PRICED = Usage(input=1000, output=100, cost=0.01)
 
 
 class Family:
-    """A model that plays the session's agent and its subagents: each has its own script, selected by its task."""
+    """A model that plays the session's agent and its subagents: each has its own script, selected
+    by its task.
+    """
 
     def __init__(self, parent, **children):
-        self.scripts = {"": iter(parent), **{name: iter(script) for name, script in children.items()}}
+        self.scripts = {
+            "": iter(parent),
+            **{name: iter(script) for name, script in children.items()},
+        }
         self.model = ScriptedModel(repeat(self.answer), spec=SPEC)
 
     def answer(self, messages):
@@ -39,10 +53,17 @@ class Family:
         step = next(self.scripts[name])
         if isinstance(step, ScriptedReply):
             return step
-        return ScriptedReply(step, usage=PRICED) if isinstance(step, str) else ScriptedReply("", (step,), usage=PRICED)
+        return (
+            ScriptedReply(step, usage=PRICED)
+            if isinstance(step, str)
+            else ScriptedReply("", (step,), usage=PRICED)
+        )
 
     def requests_of(self, name):
-        texts = [(request, "".join(message.text for message in request.messages)) for request in self.model.requests]
+        texts = [
+            (request, "".join(message.text for message in request.messages))
+            for request in self.model.requests
+        ]
         return [request for request, text in texts if f"#{name}" in text]
 
 
@@ -52,7 +73,9 @@ def start(task, **arguments):
 
 async def opened(repository, family, **options):
     settings = {"sessions.titles": False, **options.pop("settings", {})}
-    made = Options(repository, ready_model=family.model, interactive=True, settings=settings, **options)
+    made = Options(
+        repository, ready_model=family.model, interactive=True, settings=settings, **options
+    )
     return await opener(made)(OpenRequest())
 
 
@@ -65,13 +88,17 @@ async def play(session, text="go", on_event=lambda _event: None):
 
 
 def contexts(request):
-    return "\n".join(part.text for message in request.messages for part in message.parts_of(Context))
+    return "\n".join(
+        part.text for message in request.messages for part in message.parts_of(Context)
+    )
 
 
 def results(session):
     """The results of all calls, in the order of the calls."""
     messages = session.transcript.messages()
-    texts = {part.call_id: part.text for message in messages for part in message.parts_of(ToolReply)}
+    texts = {
+        part.call_id: part.text for message in messages for part in message.parts_of(ToolReply)
+    }
     return [texts[call.id] for message in messages for call in message.tool_calls]
 
 
@@ -79,20 +106,31 @@ async def test_three_subagents_run_in_parallel_and_their_cost_is_counted(reposit
     (repository / "a.py").write_text("x = 1\n")
     both = asyncio.Barrier(3)
     children = {
-        name: [ScriptedReply("", (call("read", path="a.py"),), usage=PRICED, hold=both.wait), f"Found {name}."]
+        name: [
+            ScriptedReply("", (call("read", path="a.py"),), usage=PRICED, hold=both.wait),
+            f"Found {name}.",
+        ]
         for name in ("one", "two", "three")
     }
-    starts = ScriptedReply("", tuple(start(name, agent="explore") for name in children), usage=PRICED)
+    starts = ScriptedReply(
+        "", tuple(start(name, agent="explore") for name in children), usage=PRICED
+    )
     family = Family([starts, "All found."], **children)
     session = await opened(repository, family)
     seen = await play(session)
-    assert [text.partition(".")[0] for text in results(session)] == ["Found one", "Found two", "Found three"]
+    assert [text.partition(".")[0] for text in results(session)] == [
+        "Found one",
+        "Found two",
+        "Found three",
+    ]
     ended = [event for event in seen if isinstance(event, SubagentProgress) and event.is_over]
     assert {(event.id, event.state, event.calls) for event in ended} == {
         (f"explore-{number}", "done", 1) for number in (1, 2, 3)
     }
     assert [event.usage.cost for event in ended] == [pytest.approx(0.02)] * 3
-    assert session.transcript.usage.cost == pytest.approx(0.08)  # two calls of the parent, and two of each child
+    assert session.transcript.usage.cost == pytest.approx(
+        0.08
+    )  # two calls of the parent, and two of each child
     assert isinstance(seen[-1], TurnFinished)
     tools = {tool.name for tool in family.requests_of("one")[0].tools}
     assert tools == {"read", "glob", "grep", "shell"}
@@ -110,7 +148,9 @@ async def test_progress_reports_running_thinking_answering_and_done(repository):
 
 async def test_interrupting_one_subagent_leaves_the_others_running(repository):
     held = asyncio.Event()
-    hangs = ScriptedReply("I have begun. ", (call("read", path="a.py"),), usage=PRICED, hold=held.wait)
+    hangs = ScriptedReply(
+        "I have begun. ", (call("read", path="a.py"),), usage=PRICED, hold=held.wait
+    )
     starts = ScriptedReply("", (start("slow"), start("fast")))
     family = Family([starts, "One was ended."], slow=[hangs], fast=["Fast is done."])
     session = await opened(repository, family)
@@ -148,7 +188,11 @@ async def test_e6_interrupting_the_turn_ends_all_subagents(repository):
 
 async def test_e6_turn_and_cost_limits_stop_a_subagent_with_a_reason(repository):
     loops = repeat(ScriptedReply("", (call("todo", todos=[]),)))  # a call without a price
-    family = Family([start("loop"), start("dear"), "Both stopped."], loop=loops, dear=repeat(call("todo", todos=[])))
+    family = Family(
+        [start("loop"), start("dear"), "Both stopped."],
+        loop=loops,
+        dear=repeat(call("todo", todos=[])),
+    )
     settings = {"subagents.max_turns": 3, "subagents.max_cost": 0.02}
     session = await opened(repository, family, settings=settings)
     await play(session)
@@ -162,7 +206,10 @@ async def test_e6_cost_limit_of_the_session_applies_to_subagents(repository):
     family = Family([start("loop"), "Never said."], loop=repeat(call("todo", todos=[])))
     session = await opened(repository, family, settings={"limits.max_cost": 0.03})
     seen = await play(session)
-    assert "general-1 did not finish: Stopped: this session has cost $0.03 of $0.03" in results(session)[0]
+    assert (
+        "general-1 did not finish: Stopped: this session has cost $0.03 of $0.03"
+        in results(session)[0]
+    )
     assert seen[-1].outcome == "limit"
     await session.close()
 
@@ -180,14 +227,18 @@ async def test_e6_the_answer_of_one_counts_where_the_budget_ended_meanwhile(repo
     await play(session)
     assert results(session)[0].startswith("Found it.")
     assert [child.state for child in session.background.subagents.started()] == ["done"]
-    assert session.transcript.usage.cost == pytest.approx(0.03)  # the parent's two calls, and that of the child
+    assert session.transcript.usage.cost == pytest.approx(
+        0.03
+    )  # the parent's two calls, and that of the child
     await session.close()
 
 
 async def test_timeout_does_not_count_while_the_user_is_asked(repository):
     family = Family([start("slow"), "Late."], slow=[ScriptedReply("", hold=asyncio.Event().wait)])
     session = await opened(repository, family, settings={"subagents.max_seconds": 1})
-    session.background.subagents._settings = type(session.background.subagents._settings)(max_seconds=0.05)
+    session.background.subagents._settings = type(session.background.subagents._settings)(
+        max_seconds=0.05
+    )
     await play(session)
     assert "Stopped after 0.05 s (subagents.max_seconds)" in results(session)[0]
     await session.close()
@@ -195,7 +246,9 @@ async def test_timeout_does_not_count_while_the_user_is_asked(repository):
 
 async def test_e6_question_names_the_subagent_and_mode_is_never_wider(repository):
     writes = [call("write", path="new.txt", content="x"), "Written."]
-    family = Family([start("writer"), "Done.", start("again"), "Refused."], writer=writes, again=writes)
+    family = Family(
+        [start("writer"), "Done.", start("again"), "Refused."], writer=writes, again=writes
+    )
     session = await opened(repository, family)
     asked = []
 
@@ -217,7 +270,8 @@ async def test_e6_question_names_the_subagent_and_mode_is_never_wider(repository
 
 async def test_e6_mode_change_applies_to_a_running_subagent(repository):
     family = Family(
-        [start("writer"), "Done."], writer=[call("todo", todos=[]), call("write", path="n", content="x"), "."]
+        [start("writer"), "Done."],
+        writer=[call("todo", todos=[]), call("write", path="n", content="x"), "."],
     )
     session = await opened(repository, family, settings={"permissions.mode": "auto"})
 
@@ -267,7 +321,10 @@ async def _until_said(events):
 
 
 async def test_closing_the_session_ends_background_subagents(repository):
-    family = Family([start("ever", background=True), "Ok."], ever=[ScriptedReply("x", hold=asyncio.Event().wait)])
+    family = Family(
+        [start("ever", background=True), "Ok."],
+        ever=[ScriptedReply("x", hold=asyncio.Event().wait)],
+    )
     session = await opened(repository, family)
     await play(session)
     await session.close()
@@ -280,7 +337,8 @@ async def test_resumed_subagent_keeps_its_transcript_across_processes(repository
     await play(session)
     await session.close()
     family = Family(
-        [call("subagent", task="more", prompt="And its tests?", resume="general-1"), "Ok."], deep=["In test_parse.py."]
+        [call("subagent", task="more", prompt="And its tests?", resume="general-1"), "Ok."],
+        deep=["In test_parse.py."],
     )
     again = await opener(Options(repository, ready_model=family.model))(OpenRequest("latest"))
     await play(again)
@@ -300,7 +358,10 @@ async def test_crashed_subagent_is_a_result_and_the_session_continues(repository
     answer = family.answer
     family.scripts["broken"] = iter(())
     family.model = ScriptedModel(
-        repeat(lambda messages: breaks(messages) if "#broken" in messages[1].text else answer(messages)), spec=SPEC
+        repeat(
+            lambda messages: breaks(messages) if "#broken" in messages[1].text else answer(messages)
+        ),
+        spec=SPEC,
     )
     session = await opened(repository, family)
     seen = await play(session)
@@ -332,11 +393,21 @@ async def test_worktree_with_changes_returns_a_branch_else_it_is_removed(reposit
 async def test_subagent_gets_the_core_and_only_notes_relevant_to_its_task(repository):
     other = await opened(repository, Family([]))
     texts = ("Sourdough loaves rise for fourteen hours.", "Green tea is served at noon.")
-    notes = [Note(id=f"mem_0000000{number}", scope="user", text=text) for number, text in enumerate(texts, 1)]
-    files = {"preferences.md": "- Answer in German.\n"} | {note.file_name: note_text(note) for note in notes}
+    notes = [
+        Note(id=f"mem_0000000{number}", scope="user", text=text)
+        for number, text in enumerate(texts, 1)
+    ]
+    files = {"preferences.md": "- Answer in German.\n"} | {
+        note.file_name: note_text(note) for note in notes
+    }
     await write_as_user(other.memory.manager, "user", files, "Baking", origin="person")
     await other.close()
-    task = call("subagent", task="bread", prompt="#bread: how long do sourdough loaves rise?", agent="explore")
+    task = call(
+        "subagent",
+        task="bread",
+        prompt="#bread: how long do sourdough loaves rise?",
+        agent="explore",
+    )
     family = Family([task, "Done."], bread=["Long."])
     session = await opened(repository, family, trust=True)
     await play(session)
@@ -363,10 +434,14 @@ async def test_subagent_gets_skills_with_the_tool_or_named_by_its_kind(repositor
     for name in ("release", "style"):
         folder = home / ".ouro" / "skills" / name
         folder.mkdir(parents=True)
-        (folder / "SKILL.md").write_text(f"---\ndescription: How to {name}.\n---\nThe text of {name}.\n")
+        (folder / "SKILL.md").write_text(
+            f"---\ndescription: How to {name}.\n---\nThe text of {name}.\n"
+        )
     agents = home / ".ouro" / "agents"
     agents.mkdir()
-    (agents / "stylist.md").write_text("---\ndescription: Styles.\ntools: Read\nskills: style\n---\nStyle it.\n")
+    (agents / "stylist.md").write_text(
+        "---\ndescription: Styles.\ntools: Read\nskills: style\n---\nStyle it.\n"
+    )
     family = Family(
         [ScriptedReply("", (start("all"), start("named", agent="stylist"))), "Done."],
         all=[call("skill", name="release"), "Released."],
@@ -379,7 +454,10 @@ async def test_subagent_gets_skills_with_the_tool_or_named_by_its_kind(repositor
     assert "The text of release." in str(second.messages)
     [styled] = family.requests_of("named")
     assert "The text of style." in styled.messages[0].text
-    assert ("- release" in styled.messages[0].text, [tool.name for tool in styled.tools]) == (False, ["read"])
+    assert ("- release" in styled.messages[0].text, [tool.name for tool in styled.tools]) == (
+        False,
+        ["read"],
+    )
     await session.close()
 
 
@@ -391,7 +469,11 @@ async def test_forget_everywhere_removes_text_from_subagent_transcripts(reposito
     root = home / ".ouro"
     place = OuroHome(root, root / "history.git", root / "sessions", root / "cache" / "index.db")
     assert TrueForget("blackbird-77", place).forget().left == []
-    texts = [path.read_text(errors="replace") for path in (root / "sessions").rglob("*") if path.is_file()]
+    texts = [
+        path.read_text(errors="replace")
+        for path in (root / "sessions").rglob("*")
+        if path.is_file()
+    ]
     assert len(texts) > 3
     assert not any("blackbird-77" in text for text in texts)
 
@@ -406,7 +488,9 @@ async def test_subagent_transcripts_stay_valid_however_they_end(seed, repository
         call("nothing"),
         call("write", path="n", content="x"),
     ]
-    script = lambda: [ScriptedReply("Hm.", tuple(chance.choices(calls, k=chance.randint(1, 3)))) for _ in range(4)]  # noqa: E731
+    script = lambda: [  # noqa: E731
+        ScriptedReply("Hm.", tuple(chance.choices(calls, k=chance.randint(1, 3)))) for _ in range(4)
+    ]
     starts = ScriptedReply("", tuple(start(name) for name in ("one", "two")))
     family = Family([starts, "Done.", "Done."], one=[*script(), "One."], two=[*script(), "Two."])
     session = await opened(repository, family)
@@ -435,7 +519,14 @@ async def test_subagent_transcripts_stay_valid_however_they_end(seed, repository
 async def test_invalid_start_arguments_return_errors(tmp_path):
     family = Family(
         [
-            ScriptedReply("", (start("x", agent="nobody"), start("y", resume="explore-9"), start("z", worktree=True))),
+            ScriptedReply(
+                "",
+                (
+                    start("x", agent="nobody"),
+                    start("y", resume="explore-9"),
+                    start("z", worktree=True),
+                ),
+            ),
             "I see.",
         ]
     )

@@ -1,4 +1,6 @@
-"""Refuse what must not be committed: machine paths, addresses of packages, lock files that name hosts, keys."""
+"""Refuse what must not be committed: machine paths, addresses of packages, lock files that name
+hosts, keys.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,9 @@ import sys
 from pathlib import Path
 
 FORBIDDEN = {
-    "a path of somebody's machine": re.compile(rb"/(?:root|work|farm)/[\w.]+|/home/(?!me\b|user\b|you\b|ada\b)\w+/"),
+    "a path of somebody's machine": re.compile(
+        rb"/(?:root|work|farm)/[\w.]+|/home/(?!me\b|user\b|you\b|ada\b)\w+/"
+    ),
     "a download address of a package": re.compile(
         rb"https?://[^ \"']+(?:/simple/|/packages/[0-9a-f]{2}/|\.whl|/-/[^ ]+\.tgz)"
     ),
@@ -19,8 +23,16 @@ SELF = "tests/architecture/committed.py"
 
 def problems() -> list[str]:
     """One line a finding."""
-    files = subprocess.run(["git", "ls-files", "-z"], check=True, capture_output=True).stdout.decode().split("\0")
-    found = [f"{name}: a lock file that names hosts" for name in files if name.endswith(("uv.lock", "pylock.toml"))]
+    files = (
+        subprocess.run(["git", "ls-files", "-z"], check=True, capture_output=True)
+        .stdout.decode()
+        .split("\0")
+    )
+    found = [
+        f"{name}: a lock file that names hosts"
+        for name in files
+        if name.endswith(("uv.lock", "pylock.toml"))
+    ]
     for name in filter(None, files):
         if name == SELF:
             continue

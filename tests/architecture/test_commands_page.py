@@ -1,4 +1,6 @@
-"""docs/commands.md names every command, memory action, flag and key, and nothing that does not exist."""
+"""docs/commands.md names every command, memory action, flag and key, and nothing that does not
+exist.
+"""
 
 import argparse
 import re
@@ -15,7 +17,9 @@ PAGE = (Path(__file__).parents[2] / "docs" / "commands.md").read_text().replace(
 
 
 def subcommands(parser=None, before="ouro"):
-    """Each command line without its arguments, such as `ouro memory list`, with its parser; no aliases."""
+    """Each command line without its arguments, such as `ouro memory list`, with its parser; no
+    aliases.
+    """
     for action in (parser or whole_parser())._actions:
         if isinstance(action, argparse._SubParsersAction):
             for name in [choice.dest for choice in action._choices_actions]:
@@ -40,9 +44,14 @@ def test_each_command_is_on_the_page(command):
 
 def test_each_memory_action_is_on_the_page():
     section = PAGE.partition("\n## Memory actions\n")[2].partition("\n## ")[0]
-    shell_actions = {line.removeprefix(MEMORY) for line in command_lines() if line.startswith(MEMORY)}
+    shell_actions = {
+        line.removeprefix(MEMORY) for line in command_lines() if line.startswith(MEMORY)
+    }
     actions = actions_of(find_command("memory"))
-    assert set(re.findall(r"^\| `([\w-]+)` \| ", section, re.MULTILINE)) == shell_actions | actions.keys()
+    assert (
+        set(re.findall(r"^\| `([\w-]+)` \| ", section, re.MULTILINE))
+        == shell_actions | actions.keys()
+    )
 
 
 def test_each_subcommand_is_on_the_page():
@@ -57,18 +66,25 @@ def test_each_flag_is_on_the_page():
 
 def test_each_key_is_on_the_page():
     keymap = Keymap()
-    keys = [(each.name, ", ".join(f"`{format_key(key)}`" for key in keymap.keys(each.name))) for each in ACTIONS]
+    keys = [
+        (each.name, ", ".join(f"`{format_key(key)}`" for key in keymap.keys(each.name)))
+        for each in ACTIONS
+    ]
     rows = [row for row in PAGE.splitlines() if row.startswith("| `")]
     assert [
         name
         for name, shown_keys in keys
-        if not any(row.startswith(f"| {shown_keys} | ") and row.endswith(f" | `{name}` |") for row in rows)
+        if not any(
+            row.startswith(f"| {shown_keys} | ") and row.endswith(f" | `{name}` |") for row in rows
+        )
     ] == []
 
 
 def test_page_lists_no_removed_key():
     keys = PAGE.partition("\n## Keys\n")[2].partition("\n## ")[0]
-    names = {row.split(" | ")[-1].strip("` |") for row in keys.splitlines() if row.startswith("| `")}
+    names = {
+        row.split(" | ")[-1].strip("` |") for row in keys.splitlines() if row.startswith("| `")
+    }
     assert names == {each.name for each in ACTIONS}
 
 

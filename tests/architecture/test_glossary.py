@@ -1,4 +1,6 @@
-"""The words of this project: names, docstrings, comments, messages and docs use the terms of the field."""
+"""The words of this project: names, docstrings, comments, messages and docs use the terms of the
+field.
+"""
 
 from __future__ import annotations
 
@@ -15,15 +17,19 @@ WORDS = {
     "session": r"taken? up again|takes? up again|tak(?:e|es|en) over again|go(?:es|ne)? on with",
     "trusted, accepted, approved": r"vouch\w*|is believed|not believed|are believed|believes\b",
     "source, provenance": r"whence|teller\b",
-    "undo, revert": r"tak(?:e|es|en|ing) back|took back|put(?:s|ting)? back|taken_back|take_back|taking_back",
+    "undo, revert": (
+        r"tak(?:e|es|en|ing) back|took back|put(?:s|ting)? back|taken_back|take_back|taking_back"
+    ),
     "archive, remove": r"put(?:s|ting)? away|put_away",
     "background": r"abroad|out of band|beside the (?:conversation|turns?|session|loop)",
     "warning, notice, error": r"complain(?:t|ts|s|ed)?\b",
     "maintenance": r"growing old|digestion",
     "MAX_, MIN_": r"\b_?(?:MOST|LONGEST|LEAST|FEWEST|LARGEST|SMALLEST)_[A-Z]\w*|_ABROAD",
     "session catalog, writer, history": r"\bshelf\b|\bSessionShelf\b|\bDesk\b|\bchronicle\b",
-    "plain words": r"in other clothes|in another dress|is to be said|told of|as one asks for it|the way back"
-    r"|nobody is there|lend(?:s|ing)? (?:the|a) hand|it is written `",
+    "plain words": (
+        r"in other clothes|in another dress|is to be said|told of|as one asks for it|the way back"
+        r"|nobody is there|lend(?:s|ing)? (?:the|a) hand|it is written `"
+    ),
     "without a question, without asking": r"\bunasked\b",
     "again": r"\banew\b",
     "instead of": r"\bin place of\b|\btakes? the place of\b",
@@ -44,7 +50,18 @@ DOC_WORDS = {
 }
 """The same for the documentation, which has more everyday words."""
 
-FUNCTION_NAMES = {"told", "kept", "united", "taken_up", "whence", "said", "asked", "noted", "beside", "gone"}
+FUNCTION_NAMES = {
+    "told",
+    "kept",
+    "united",
+    "taken_up",
+    "whence",
+    "said",
+    "asked",
+    "noted",
+    "beside",
+    "gone",
+}
 """Participles and adverbs: a function is named by a verb, a value by a noun."""
 
 BARE_NAMES = {
@@ -73,15 +90,23 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("ouro/commands/sessions.py", "for good"): "a key of the JSON output",
     ("ouro/llm/small_steps.py", "mend"): "a word that users write",
     ("ouro/llm/small_steps.py", "Mend"): "a word of a prompt that was measured with small models",
-    ("ouro/memory/long_term/capture/small_model.py", "Mend"): "an example of a prompt that was measured",
+    (
+        "ouro/memory/long_term/capture/small_model.py",
+        "Mend",
+    ): "an example of a prompt that was measured",
     ("tests/session/test_titles.py", "Mend"): "the text of a title",
 }
 """(file, matched text) that must stay, with the reason: a file name, a protocol, a quotation."""
 
-_PATTERNS = {use: re.compile(pattern if "MAX_" in use else pattern.lower()) for use, pattern in WORDS.items()}
-"""All names but constants are searched in lower case: ignoring the case takes five times as long."""
+_PATTERNS = {
+    use: re.compile(pattern if "MAX_" in use else pattern.lower()) for use, pattern in WORDS.items()
+}
+"""All names but constants are searched in lower case: ignoring the case takes five times as long.
+"""
 _OF_TESTS = re.compile(r'\bdef \w+|"""[^"]*"""|#.*')
-"""The searched parts of a test: names, docstrings, comments. Other strings are data and may use any words."""
+"""The searched parts of a test: names, docstrings, comments. Other strings are data and may use any
+words.
+"""
 DOCS = (
     "README.md",
     "CHANGELOG.md",
@@ -111,14 +136,23 @@ def _matches(text: str) -> Iterator[tuple[str, str, re.Match[str]]]:
 
 
 def wrong_names() -> Iterator[str]:
-    """Loop variables named `each`, functions named by a participle or adverb, and classes without a subject."""
+    """Loop variables named `each`, functions named by a participle or adverb, and classes without a
+    subject.
+    """
     for source in sources():
         for node in source.nodes:
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.strip("_") in FUNCTION_NAMES:
+            if (
+                isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+                and node.name.strip("_") in FUNCTION_NAMES
+            ):
                 yield f"ouro/{source.name}:{node.lineno}: function {node.name}"
             if isinstance(node, ast.ClassDef) and node.name in BARE_NAMES:
                 yield f"ouro/{source.name}:{node.lineno}: class {node.name}: name its subject"
-            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id in BARE_NAMES:
+            if (
+                isinstance(node, ast.Name)
+                and isinstance(node.ctx, ast.Store)
+                and node.id in BARE_NAMES
+            ):
                 yield f"ouro/{source.name}:{node.lineno}: type {node.id}: name its subject"
             if isinstance(node, ast.Name) and node.id == "each" and isinstance(node.ctx, ast.Store):
                 yield f"ouro/{source.name}:{node.lineno}: variable `each`"
@@ -143,7 +177,11 @@ def _texts() -> Iterator[tuple[str, str]]:
             yield path.relative_to(ROOT).as_posix(), "\n".join(lines)
     for path in (*(ROOT / "ouro").rglob("*.md"), *(ROOT / name for name in DOCS)):
         found = sorted(path.rglob("*.md")) if path.is_dir() else [path]
-        yield from ((item.relative_to(ROOT).as_posix(), item.read_text()) for item in found if item.is_file())
+        yield from (
+            (item.relative_to(ROOT).as_posix(), item.read_text())
+            for item in found
+            if item.is_file()
+        )
 
 
 def test_no_forbidden_word():
@@ -169,13 +207,19 @@ def test_a_class_name_is_used_once():
     assert repeated_class_names() == []
 
 
-@pytest.mark.parametrize("text", ["Taken back by the person", "def take_back(self)", "_MOST_READ = 4096", "whence"])
+@pytest.mark.parametrize(
+    "text", ["Taken back by the person", "def take_back(self)", "_MOST_READ = 4096", "whence"]
+)
 def test_patterns_match_the_forbidden_examples(text):
     assert list(_matches(text))
 
 
 if __name__ == "__main__":
     room = sys.argv[1] if len(sys.argv) > 1 else ""
-    found = [line for line in (*sorted(set(wrong_words())), *wrong_names()) if line.startswith(room)]
+    found = [
+        line for line in (*sorted(set(wrong_words())), *wrong_names()) if line.startswith(room)
+    ]
     print(*found, f"{len(found)} words", sep="\n")
-    print(*(line for line in repeated_class_names() if room.removeprefix("ouro/") in line), sep="\n")
+    print(
+        *(line for line in repeated_class_names() if room.removeprefix("ouro/") in line), sep="\n"
+    )

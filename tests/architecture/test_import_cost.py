@@ -1,4 +1,6 @@
-"""What a start may import, in a fresh interpreter: each heavy package is imported in one place, on demand."""
+"""What a start may import, in a fresh interpreter: each heavy package is imported in one place, on
+demand.
+"""
 
 from __future__ import annotations
 
@@ -48,31 +50,41 @@ def test_session_without_memory_loads_almost_no_memory_module():
     modules = modules_of(f"import ouro.assemble, ouro.frontends.headless.headless, {built}")
     packages = {"git", "maintenance", "trust"}
     rooms = {name.removeprefix(f"{memory}.") for name in modules if name.startswith(f"{memory}.")}
-    assert rooms - packages == {"git.values", "maintenance.background", "session_memory", "trust.running_turns"}
-    assert {name for name in modules if name.startswith("ouro.memory.index")} == {"ouro.memory.index"}
+    assert rooms - packages == {
+        "git.values",
+        "maintenance.background",
+        "session_memory",
+        "trust.running_turns",
+    }
+    assert {name for name in modules if name.startswith("ouro.memory.index")} == {
+        "ouro.memory.index"
+    }
 
 
 def test_first_frame_needs_neither_asyncio_nor_msgspec():
     statement = (
-        "import ouro.cli\n"
-        "from ouro.frontends.tui import first_frame\n"
-        "first_frame.can_draw = lambda: True\n"
-        "first_frame.draw = lambda _look: exit(print(json.dumps(sorted(sys.modules)), file=sys.stderr))\n"
-        "import sys, json\n"
-        "ouro.cli.main([])"
+        "import ouro.cli\nfrom ouro.frontends.tui import first_frame\nfirst_frame.can_draw ="
+        " lambda: True\nfirst_frame.draw = lambda _look:"
+        " exit(print(json.dumps(sorted(sys.modules)), file=sys.stderr))\nimport sys,"
+        " json\nouro.cli.main([])"
     )
     assert loaded_by(statement).isdisjoint({*HEAVY, "msgspec", "logging", "subprocess", "argparse"})
 
 
 def test_prompt_appears_before_session_modules_are_loaded():
     modules = modules_of(
-        "import ouro.cli; args = ouro.cli._flags(); ouro.cli._opener(args); ouro.cli._request(args)\n"
-        "import ouro.frontends.tui.run, ouro.frontends.tui.app, ouro.frontends.tui.driver"
+        "import ouro.cli; args = ouro.cli._flags(); ouro.cli._opener(args);"
+        " ouro.cli._request(args)\nimport ouro.frontends.tui.run, ouro.frontends.tui.app,"
+        " ouro.frontends.tui.driver"
     )
     rooms = {"agent", "assemble", "commands", "llm", "memory", "safety", "session", "tools"}
     light = {"ouro.session", "ouro.session.opening", "ouro.session.turn_queue"}
-    assert {name for name in modules - light if name.startswith("ouro.") and name.split(".")[1] in rooms} == set()
-    assert {name.partition(".")[0] for name in modules}.isdisjoint({"httpx", "yaml", "markdown_it", "kingfisher_sdk"})
+    assert {
+        name for name in modules - light if name.startswith("ouro.") and name.split(".")[1] in rooms
+    } == set()
+    assert {name.partition(".")[0] for name in modules}.isdisjoint(
+        {"httpx", "yaml", "markdown_it", "kingfisher_sdk"}
+    )
 
 
 def test_http_client_loads_without_its_command_line_and_http2():
@@ -82,9 +94,12 @@ def test_http_client_loads_without_its_command_line_and_http2():
 
 
 def test_start_defines_few_frozen_dataclasses():
-    """A frozen dataclass takes forty times as long to define; only settings, which are read by their fields, use it."""
+    """A frozen dataclass takes forty times as long to define; only settings, which are read by
+    their fields, use it.
+    """
     count = (
-        "import dataclasses as d; n = []; p = d._process_class\nd._process_class = lambda *a: n.append(a[0]) or p(*a)"
+        "import dataclasses as d; n = []; p = d._process_class\nd._process_class = lambda *a:"
+        " n.append(a[0]) or p(*a)"
     )
     code = f"{count}\nimport ouro.assemble, sys; print(len(n), file=sys.stderr)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -113,7 +128,10 @@ def test_number_of_modules_loaded_at_start_is_limited(statement, most):
 
 
 def test_a_section_of_the_settings_is_defined_without_generated_code():
-    code = "import builtins, sys; n = []; run = exec; builtins.exec = lambda *a: n.append(*a[:1]) or run(*a)"
+    code = (
+        "import builtins, sys; n = []; run = exec; builtins.exec = lambda *a: n.append(*a[:1]) or"
+        " run(*a)"
+    )
     done = subprocess.run(
         [sys.executable, "-c", f"{code}\nimport ouro; n.clear(); import ouro.settings; print(str(n).count('(self'))"],
         capture_output=True, text=True, check=True,

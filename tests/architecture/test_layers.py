@@ -12,7 +12,11 @@ from architecture.sources import ROOT, sources
 
 def test_import_contracts_hold():
     done = subprocess.run(
-        [Path(sys.executable).with_name("lint-imports")], cwd=ROOT, capture_output=True, text=True, check=False
+        [Path(sys.executable).with_name("lint-imports")],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stdout
 
@@ -25,7 +29,9 @@ def test_only_the_screen_program_calls_gc_freeze():
 
 
 def test_no_module_hides_a_lazy_export_of_its_package():
-    """Once such a module is imported, the package's attribute is the module, and the export is never looked up."""
+    """Once such a module is imported, the package's attribute is the module, and the export is
+    never looked up.
+    """
     names = {source.name.removesuffix(".py").removesuffix("/__init__") for source in sources()}
     hidden = [
         f"{package}/{item.asname or item.name}"
@@ -44,7 +50,14 @@ def test_no_module_hides_a_lazy_export_of_its_package():
 def test_each_package_has_its_folder_of_tests():
     """`tests/tools` tests `ouro/tools`. Tests of several packages have folders of their own."""
     of_several = {".", "architecture", "end_to_end", "fakes", "faults"}
-    packages = {source.name.rpartition("/")[0] for source in sources() if not source.name.endswith("__init__.py")}
-    tested = {path.parent.relative_to(ROOT / "tests").as_posix() for path in (ROOT / "tests").rglob("test_*.py")}
+    packages = {
+        source.name.rpartition("/")[0]
+        for source in sources()
+        if not source.name.endswith("__init__.py")
+    }
+    tested = {
+        path.parent.relative_to(ROOT / "tests").as_posix()
+        for path in (ROOT / "tests").rglob("test_*.py")
+    }
 
     assert tested - of_several == packages - {""}

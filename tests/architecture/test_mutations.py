@@ -1,4 +1,6 @@
-"""The table of the mutation run matches the tree; the run itself is nightly: `python -m tests.mutate`."""
+"""The table of the mutation run matches the tree; the run itself is nightly: `python -m
+tests.mutate`.
+"""
 
 import re
 
@@ -21,7 +23,9 @@ def test_no_mutation_is_duplicated_or_empty():
 
 
 def test_each_fault_has_a_mutation():
-    rows = re.findall(r"^\| ([A-Z]\d[A-Z\d, ]*) \|.*`", (PROJECT / "docs/threats.md").read_text(), re.MULTILINE)
+    rows = re.findall(
+        r"^\| ([A-Z]\d[A-Z\d, ]*) \|.*`", (PROJECT / "docs/threats.md").read_text(), re.MULTILINE
+    )
     codes = {code for row in rows for code in row.split(", ") if not code.startswith("R")}
     assert len(codes) > 80
     assert codes - {defence.code for defence in DEFENCES} == set(WITHOUT_A_LINE)

@@ -9,14 +9,19 @@ ROW = re.compile(r"^\| ((?:[A-Z]\d+(?:, )?)+) \| [^|]+ \| ([^|]+) \|$", re.MULTI
 
 def rows() -> list[tuple[list[str], list[str]]]:
     text = (PROJECT / "docs" / "threats.md").read_text()
-    return [(ids.split(", "), re.findall(r"`((?:\.\./\w+/)?test_\w+\.py)`", files)) for ids, files in ROW.findall(text)]
+    return [
+        (ids.split(", "), re.findall(r"`((?:\.\./\w+/)?test_\w+\.py)`", files))
+        for ids, files in ROW.findall(text)
+    ]
 
 
 def test_each_fault_is_tested_in_a_file_named_on_the_page():
     missing = []
     for ids, files in rows():
         tests = "".join((PROJECT / "tests" / "faults" / file).read_text() for file in files)
-        missing += [each for each in ids if not re.search(rf"def test_(\w+_)?{each.lower()}_", tests)]
+        missing += [
+            each for each in ids if not re.search(rf"def test_(\w+_)?{each.lower()}_", tests)
+        ]
     assert len(rows()) > 25
     assert missing == []
 

@@ -40,7 +40,10 @@ def test_folder_that_cannot_be_deleted_is_not_counted(stored_checkpoints, capsys
     monkeypatch.setattr("ouro.safety.checkpoints.shutil.rmtree", refuse)
     assert main(["checkpoints", "clean", "--days", "0"]) == 1
     told = capsys.readouterr()
-    assert (told.out, f"{stored_checkpoints.folder}: Read-only file system." in told.err) == ("", True)
+    assert (told.out, f"{stored_checkpoints.folder}: Read-only file system." in told.err) == (
+        "",
+        True,
+    )
 
 
 def test_folders_are_listed_and_the_old_ones_deleted(stored_checkpoints, repository, capsys):
@@ -57,4 +60,6 @@ def test_folders_are_listed_and_the_old_ones_deleted(stored_checkpoints, reposit
     assert stored_checkpoints.turns() == ()
     assert run(capsys, "list") == "No checkpoints are stored.\n"
     stored_checkpoints.take(2, "before")
-    assert [turn.number for turn in stored_checkpoints.turns()] == [2], "a session that runs goes on"
+    assert [turn.number for turn in stored_checkpoints.turns()] == [2], (
+        "a session that runs goes on"
+    )

@@ -21,13 +21,22 @@ TOX = call("shell", command="cd . && tox -q")
 
 async def opened(folder, *script):
     model = ScriptedModel(script)
-    return await opener(Options(folder, {"permissions.mode": "auto"}, ready_model=model))(OpenRequest()), model
+    return (
+        await opener(Options(folder, {"permissions.mode": "auto"}, ready_model=model))(
+            OpenRequest()
+        ),
+        model,
+    )
 
 
 async def play(session):
     async for _event in session.send("go"):
         pass
-    replies = [part.text for message in session.transcript.messages() for part in message.parts_of(ToolReply)]
+    replies = [
+        part.text
+        for message in session.transcript.messages()
+        for part in message.parts_of(ToolReply)
+    ]
     return replies[-1] if replies else ""
 
 
@@ -48,7 +57,9 @@ async def test_a_correction_is_drafted_tried_enforced_counted_and_removed(reposi
     assert "It would have refused 1 of the last 1 call" in front_end.shown[0]
     assert "tox -q" in model.requests[2].messages[-1].text
     told = await play(session)
-    assert told.startswith("A hook refused this: The user has corrected this before: Use pytest, not tox")
+    assert told.startswith(
+        "A hook refused this: The user has corrected this before: Use pytest, not tox"
+    )
     await session.close()
     assert [(check["rule"], check["fired"], check["project"]) for check in read_checks(home)] == [
         ("shell(tox *)", 1, str(repository))
@@ -61,7 +72,10 @@ async def test_a_correction_is_drafted_tried_enforced_counted_and_removed(reposi
     assert "check 1: Use pytest, not tox" in listed
     assert "refused 2 times since" in listed
     assert "refused 2 times" in (await run(session, "/memory receipt")).shown[0]
-    assert "There is no check 7 here. There are: 1." in (await run(session, "/check remove 7")).lines[0][1]
+    assert (
+        "There is no check 7 here. There are: 1."
+        in (await run(session, "/check remove 7")).lines[0][1]
+    )
     await run(session, "/check remove 1")
     assert read_checks(home) == []
     assert session.turn.hooks.hooks.hooks == ()
@@ -69,9 +83,17 @@ async def test_a_correction_is_drafted_tried_enforced_counted_and_removed(reposi
 
 
 async def test_check_can_be_an_edited_hook_that_holds_everywhere(repository, home, tmp_path):
-    hook = {"event": "after-tool", "matcher": "write", "command": "echo 'Add a licence.' >&2; exit 2"}
-    session, _ = await opened(repository, json.dumps(hook), call("write", path="a.py", content="x"), "Ok.")
-    front_end = FakeFrontEnd(session, ["edit", json.dumps({**hook, "matcher": "write|edit"}), "everywhere"])
+    hook = {
+        "event": "after-tool",
+        "matcher": "write",
+        "command": "echo 'Add a licence.' >&2; exit 2",
+    }
+    session, _ = await opened(
+        repository, json.dumps(hook), call("write", path="a.py", content="x"), "Ok."
+    )
+    front_end = FakeFrontEnd(
+        session, ["edit", json.dumps({**hook, "matcher": "write|edit"}), "everywhere"]
+    )
     await dispatch(front_end, "/check Add a licence to new files")
     assert "A hook adds: Add a licence." in await play(session)
     await session.close()
@@ -101,6 +123,9 @@ async def test_broken_checks_file_is_a_notice_and_the_session_works(repository, 
     (home / ".ouro").mkdir(exist_ok=True)
     (home / ".ouro" / "checks.json").write_text("{")
     session, _ = await opened(repository, "Ok.")
-    assert any("checks.json cannot be read, so no check is in use" in notice for notice in notices_of(session))
+    assert any(
+        "checks.json cannot be read, so no check is in use" in notice
+        for notice in notices_of(session)
+    )
     await play(session)
     await session.close()

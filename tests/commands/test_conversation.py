@@ -11,9 +11,13 @@ PAST = [
     Prompted("Mend it"),
     Replied(assistant("Looking.", ToolCall("c1", "edit", {}))),
     ToolStarted(ToolCall("c1", "edit", {}), "edit api.py"),
-    ToolFinished("c1", "edit", Display("+1 -1", Diff((FileChange("api.py", "a\n", "b\n"),))), False, 0.1),
+    ToolFinished(
+        "c1", "edit", Display("+1 -1", Diff((FileChange("api.py", "a\n", "b\n"),))), False, 0.1
+    ),
     ToolStarted(ToolCall("c2", "shell", {}), "pytest"),
-    ToolFinished("c2", "shell", Display("exit 1", CommandOutput("pytest", "```\nbad\x1b[31m", 1)), True, 0.1),
+    ToolFinished(
+        "c2", "shell", Display("exit 1", CommandOutput("pytest", "```\nbad\x1b[31m", 1)), True, 0.1
+    ),
     Replied(assistant("Done: `b`.")),
 ]
 

@@ -17,7 +17,18 @@ from ouro.extensions import CommandRegistry, CustomCommand
 
 @pytest.mark.parametrize(
     "text",
-    ["hello", "/usr/bin is full", "/tmp", "/tmp is full", " /help", "//", "/", "/etc/passwd", "a /help", "/?"],
+    [
+        "hello",
+        "/usr/bin is full",
+        "/tmp",
+        "/tmp is full",
+        " /help",
+        "//",
+        "/",
+        "/etc/passwd",
+        "a /help",
+        "/?",
+    ],
 )
 async def test_messages_and_paths_are_no_commands(text):
     front_end = FakeFrontEnd()
@@ -39,7 +50,12 @@ async def test_case_and_aliases_do_not_matter():
 
 @pytest.mark.parametrize(
     ("text", "near"),
-    [("/modle", "/model"), ("/resum", "/resume"), ("/conf", "/config"), ("/zzzzzz", "/help lists them all")],
+    [
+        ("/modle", "/model"),
+        ("/resum", "/resume"),
+        ("/conf", "/config"),
+        ("/zzzzzz", "/help lists them all"),
+    ],
 )
 async def test_unknown_command_error_suggests_the_nearest(text, near):
     front_end = FakeFrontEnd()
@@ -58,7 +74,9 @@ async def test_clear_is_refused_during_a_turn():
 
 
 async def test_table_row_without_first_cell_continues_the_row_above():
-    rows = table([("1.2", "a hit"), ("", "its place"), ("", CodeSpan("/resume 1")), ("1.1", "another")])
+    rows = table(
+        [("1.2", "a hit"), ("", "its place"), ("", CodeSpan("/resume 1")), ("1.1", "another")]
+    )
     assert as_markdown(rows) == "- 1.2 · a hit\\\n  its place\\\n  `/resume 1`\n- 1.1 · another"
 
 
@@ -70,7 +88,10 @@ async def test_s2_command_on_a_full_disk_says_what_to_do(monkeypatch):
     monkeypatch.setattr(front_end.session, "rename", full)
     assert await dispatch(front_end, "/rename Mend the parser")
     [(level, said)] = front_end.lines
-    assert (level, said.startswith("/disk/index: No space left on device.\nFree some space")) == ("error", True)
+    assert (level, said.startswith("/disk/index: No space left on device.\nFree some space")) == (
+        "error",
+        True,
+    )
 
 
 async def test_missing_or_unexpected_argument_is_reported():
@@ -124,14 +145,18 @@ async def test_a_custom_command_is_sent_listed_and_explained():
         return None
 
     front_end = FakeFrontEnd()
-    ship = CustomCommand("git:ship", "Ship it", "[version]", "~/.claude/commands/git/ship.md", prompt)
+    ship = CustomCommand(
+        "git:ship", "Ship it", "[version]", "~/.claude/commands/git/ship.md", prompt
+    )
     session = front_end.session
 
     async def refuse(_arguments):
         raise UsageError("The skill pdf is switched off.")
 
     pdf = CustomCommand("pdf", "Reads PDF", "", "~/.ouro/skills/pdf/SKILL.md", refuse, is_off=True)
-    session.extensions = replace(session.extensions, commands=CommandRegistry([lambda: [ship, pdf]], COMMAND_NAMES))
+    session.extensions = replace(
+        session.extensions, commands=CommandRegistry([lambda: [ship, pdf]], COMMAND_NAMES)
+    )
     assert not await dispatch(front_end, "/git:ship v2")
     assert front_end.lines == []
     assert await dispatch(front_end, "/pdf a.pdf")
@@ -141,5 +166,7 @@ async def test_a_custom_command_is_sent_listed_and_explained():
     session.extensions.servers.servers["git"] = SimpleNamespace(state="starting")
     assert not await dispatch(front_end, "/git:sip")
     assert await dispatch(front_end, "/help /git:ship")
-    assert front_end.shown == ["`/git:ship [version]` Ship it\n\nFrom `~/.claude/commands/git/ship.md`"]
+    assert front_end.shown == [
+        "`/git:ship [version]` Ship it\n\nFrom `~/.claude/commands/git/ship.md`"
+    ]
     assert listed_commands(front_end.session)[-1].usage == "/git:ship [version]"

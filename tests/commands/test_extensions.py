@@ -35,7 +35,9 @@ def test_doctor_names_an_unreadable_checks_or_mcp_file(repository, home, monkeyp
         (home / ".ouro" / name).unlink()
 
 
-def test_doctor_reports_found_and_unsupported_extension_files(repository, home, monkeypatch, capsys):
+def test_doctor_reports_found_and_unsupported_extension_files(
+    repository, home, monkeypatch, capsys
+):
     files = {
         ".claude/commands/ship.md": "Ship.",
         ".claude/commands/compact.md": "Mine.",
@@ -55,12 +57,19 @@ def test_doctor_reports_found_and_unsupported_extension_files(repository, home, 
     main(["doctor"])
     lines = [line for line in capsys.readouterr().out.splitlines() if "extensions:" in line]
     assert lines == [
-        "ok    extensions: 2 commands, 1 skill, 0 agents, 0 hooks, 0 MCP servers, 1 file of instructions",
+        (
+            "ok    extensions: 2 commands, 1 skill, 0 agents, 0 hooks, 0 MCP servers, 1 file of"
+            " instructions"
+        ),
         f"note  extensions: {repository}/AGENTS.md: @gone.md is not there",
-        f"note  extensions: {repository}/.claude/commands/compact.md is not used: /compact is a command of ouro."
-        " Rename it.",
-        f"note  extensions: {repository}/.claude/skills/pdf/SKILL.md is not used: it has no description."
-        " Put `---`, `description: …`, `---` at its begin.",
+        (
+            f"note  extensions: {repository}/.claude/commands/compact.md is not used: /compact is a"
+            " command of ouro. Rename it."
+        ),
+        (
+            f"note  extensions: {repository}/.claude/skills/pdf/SKILL.md is not used: it has no"
+            " description. Put `---`, `description: …`, `---` at its begin."
+        ),
         f"note  extensions: env, permissions of {repository}/.claude/settings.json is not read.",
         "note  extensions: hooks of ~/.claude/settings.json do not run.",
         "note  extensions: MCP servers of other programs: github.",

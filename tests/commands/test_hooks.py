@@ -17,7 +17,10 @@ def shell(repository, home, monkeypatch, capsys):
     config = {"hooks": [{"event": "before-tool", "matcher": "edit|write", "command": HOOK}]}
     (home / ".ouro").mkdir(exist_ok=True)
     (home / ".ouro" / "config.yaml").write_text(yaml.safe_dump(config))
-    models = {"default": "openai/m", "models": {"openai/m": {"api_base": "http://127.0.0.1:9/v1", "api_key": "k"}}}
+    models = {
+        "default": "openai/m",
+        "models": {"openai/m": {"api_base": "http://127.0.0.1:9/v1", "api_key": "k"}},
+    }
     (home / ".ouro" / "models.yaml").write_text(yaml.safe_dump(models))
     (home / ".ouro" / "models.yaml").chmod(0o600)
 
@@ -43,14 +46,20 @@ def test_dry_run_shows_each_hook_result_and_changes_nothing(shell, repository):
         1, "No hook runs at before-tool of read.\n",
     )  # fmt: skip
     [listed] = json.loads(shell("list", "--json")[1])
-    assert (listed["event"], listed["matcher"], listed["file"]) == ("before-tool", "edit|write", "~/.ouro/config.yaml")
+    assert (listed["event"], listed["matcher"], listed["file"]) == (
+        "before-tool",
+        "edit|write",
+        "~/.ouro/config.yaml",
+    )
 
 
 def test_config_file_of_ouro_home_is_named_for_hooks_and_rules(shell, home, monkeypatch, capsys):
     (home / ".ouro").rename(home / "elsewhere")
     monkeypatch.setenv("OURO_HOME", str(home / "elsewhere"))
     config = home / "elsewhere" / "config.yaml"
-    config.write_text(config.read_text().replace("edit|write", "edit[") + "permissions: {deny: [read(.env)]}\n")
+    config.write_text(
+        config.read_text().replace("edit|write", "edit[") + "permissions: {deny: [read(.env)]}\n"
+    )
     assert main(["hooks", "list"]) == 0
     listed, notices = capsys.readouterr()
     assert "~/elsewhere/config.yaml" in listed
@@ -62,7 +71,10 @@ def test_config_file_of_ouro_home_is_named_for_hooks_and_rules(shell, home, monk
 def test_front_matter_hooks_are_listed_and_counted(shell, home, capsys):
     agents = home / ".ouro" / "agents"
     agents.mkdir()
-    hooks = {"before-tool": [{"hooks": [{"command": "true"}]}], "Stop": [{"hooks": [{"command": "true"}]}]}
+    hooks = {
+        "before-tool": [{"hooks": [{"command": "true"}]}],
+        "Stop": [{"hooks": [{"command": "true"}]}],
+    }
     meta = yaml.safe_dump({"name": "rev", "description": "Reviews.", "hooks": hooks})
     (agents / "rev.md").write_text(f"---\n{meta}---\nYou review.\n")
     events = [hook["event"] for hook in json.loads(shell("list", "--json")[1])]

@@ -28,8 +28,8 @@ async def test_help_for_a_command_shows_its_aliases():
     front_end = FakeFrontEnd()
     await dispatch(front_end, "/help /usage")
     assert front_end.shown == [
-        "`/usage` Show tokens and cost by model: this session, today, this month, all. Also: `/cost`, `/stats`"
-        "\n\nFor example: `/usage`"
+        "`/usage` Show tokens and cost by model: this session, today, this month, all. Also:"
+        " `/cost`, `/stats`\n\nFor example: `/usage`"
     ]
 
 
@@ -55,7 +55,10 @@ async def test_status_and_context_show_the_figures():
     assert "- **Model**: `fake/one`" in status
     assert "1,200 of 128,000 tokens (1 %)" in context
     assert "system prompt        900    1%" in context
-    assert "summarize 40 messages, keep 3 of them word for word, and leave about 9,000 tokens" in context
+    assert (
+        "summarize 40 messages, keep 3 of them word for word, and leave about 9,000 tokens"
+        in context
+    )
     assert "the output of shell at message 12" in context
     assert "at 102,400 tokens" in context
 

@@ -68,7 +68,9 @@ def test_failing_server_shows_reason_and_log(shell):
     assert code == 1
     assert "exit code 7" in out
     assert "no such database" in out
-    assert "exit code 7" in (get_home() / "logs" / "ouro.log").read_text()  # in the log, not on the screen
+    assert (
+        "exit code 7" in (get_home() / "logs" / "ouro.log").read_text()
+    )  # in the log, not on the screen
 
 
 def test_r2_sandboxed_server_is_tested_in_the_sandbox(shell, tmp_path, monkeypatch):
@@ -78,7 +80,11 @@ def test_r2_sandboxed_server_is_tested_in_the_sandbox(shell, tmp_path, monkeypat
         pytest.skip("no sandbox works here")
     get_home().mkdir(exist_ok=True)
     for name, is_confined in (("boxed", True), ("free", False)):
-        entry = {"command": "sh", "args": ["-c", f"touch {tmp_path / name}"], "sandbox": is_confined}
+        entry = {
+            "command": "sh",
+            "args": ["-c", f"touch {tmp_path / name}"],
+            "sandbox": is_confined,
+        }
         (get_home() / "mcp.json").write_text(json.dumps({"mcpServers": {name: entry}}))
         assert shell("test", name)[0] == 1  # it is not a server
     assert not (tmp_path / "boxed").exists()
@@ -110,7 +116,16 @@ def test_servers_and_tools_can_be_switched_off_permanently(shell):
 
 
 def test_e1_a_changed_tool_is_shown_and_approved(shell, monkeypatch):
-    shell("add", "demo", "--env", "DESCRIBE=${NEW:-}", "--", sys.executable, FAKE, '{"tools": ["echo"]}')
+    shell(
+        "add",
+        "demo",
+        "--env",
+        "DESCRIBE=${NEW:-}",
+        "--",
+        sys.executable,
+        FAKE,
+        '{"tools": ["echo"]}',
+    )
     shell("test", "demo")
     assert "changed nothing" in shell("approve", "demo", "--yes")[1]
     monkeypatch.setenv("NEW", "Something else.")
@@ -128,7 +143,8 @@ def test_servers_of_other_programs_are_imported(shell, tmp_path):
     (tmp_path / ".mcp.json").write_text(json.dumps({"mcpServers": {"one": {"command": "other"}}}))
     (tmp_path / ".codex").mkdir()
     (tmp_path / ".codex" / "config.toml").write_text(
-        '[mcp_servers.three]\nurl = "https://three.example"\nbearer_token_env_var = "KEY"\nenabled_tools = ["a"]\n'
+        '[mcp_servers.three]\nurl = "https://three.example"\nbearer_token_env_var ='
+        ' "KEY"\nenabled_tools = ["a"]\n'
     )
     code, out, _ = shell("import", "--all")
     assert code == 0, out
@@ -136,12 +152,18 @@ def test_servers_of_other_programs_are_imported(shell, tmp_path):
     assert written == {
         "one": {"command": "one", "args": ["-x"], "env": {"A": "b"}},
         "two": {"url": "https://two.example", "type": "sse"},
-        "three": {"url": "https://three.example", "headers": {"Authorization": "Bearer ${KEY}"}, "tools": ["a"]},
+        "three": {
+            "url": "https://three.example",
+            "headers": {"Authorization": "Bearer ${KEY}"},
+            "tools": ["a"],
+        },
     }
     assert "all known" in shell("import", "--all")[1]
 
 
-@pytest.mark.parametrize("text", ["{", "[]", '{"mcpServers": 3}', '{"mcpServers": {"x": {"command": 3}}}'])
+@pytest.mark.parametrize(
+    "text", ["{", "[]", '{"mcpServers": 3}', '{"mcpServers": {"x": {"command": 3}}}']
+)
 def test_broken_file_of_another_program_is_reported(shell, tmp_path, text):
     (tmp_path / ".claude.json").write_text(text)
     code, _, err = shell("import", "--all")

@@ -46,8 +46,10 @@ async def test_list_shows_files_and_pending_changes(home):
         "",
         "**Waiting for approval**",
         "",
-        f"- `{waiting.id}` · user/facts.md · \\`- Tests run with tox.\\` is not in the user's own words; "
-        "read before: read README.md",
+        (
+            f"- `{waiting.id}` · user/facts.md · \\`- Tests run with tox.\\` is not in the user's"
+            " own words; read before: read README.md"
+        ),
         "",
         "Approve or drop one: `/memory accept ID` or `/memory reject ID`",
     ]
@@ -80,7 +82,9 @@ async def test_edit_saves_the_editor_text_and_undo_reverts_it(home):
 
 async def test_show_prints_an_entry_and_receipt_lists_loaded_notes(home):
     front_end, conversation = await front_end_of(home)
-    await write_as_user(conversation.manager, "user", {"preferences.md": "- Answer in *German*.\n"}, "x")
+    await write_as_user(
+        conversation.manager, "user", {"preferences.md": "- Answer in *German*.\n"}, "x"
+    )
     await memory(front_end, "show pref")
     assert "- Answer in *German*." in front_end.shown[0]
     front_end, _ = await front_end_of(home, session="s-2")

@@ -1,4 +1,6 @@
-"""`ouro memory log`, `diff`, `blame`, `evidence`, `why`, `undo`, `as-of` and `graph` as command lines."""
+"""`ouro memory log`, `diff`, `blame`, `evidence`, `why`, `undo`, `as-of` and `graph` as command
+lines.
+"""
 
 import json
 import re
@@ -15,7 +17,14 @@ from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import assistant, user
 
 AT = "2026-11-20T10:00:00.000Z"
-NOTE = Note(id="mem_00000001", scope="user", category="patterns", session_id="s-old", turn=1, text="Use <tox> & co.")
+NOTE = Note(
+    id="mem_00000001",
+    scope="user",
+    category="patterns",
+    session_id="s-old",
+    turn=1,
+    text="Use <tox> & co.",
+)
 OTHER = Note(id="mem_00000002", scope="user", text="</script><script>alert(1)</script> \x1b[31m",
              related=(Edge("mem_00000001", "refines"),))  # fmt: skip
 
@@ -27,7 +36,9 @@ def store(home, tmp_path, monkeypatch):
     store = user_store(root / "memory", root / "history.git", lambda _text: "")
     marks = {"Ouro-Origin": "agent", "Ouro-Session": "s-old", "Ouro-Turn": "1"}
     store.save_and_commit({"facts.md": "- a\n- b\n- c\n"}, "Learn", marks)
-    store.save_and_commit({each.file_name: note_text(each) for each in (NOTE, OTHER)}, "Add: two", marks)
+    store.save_and_commit(
+        {each.file_name: note_text(each) for each in (NOTE, OTHER)}, "Add: two", marks
+    )
     store.save_and_commit({"facts.md": "- A\n- b\n- C\n"}, "Change", {"Ouro-Origin": "person"})
     sessions = YamlFileMemoryStore(root / "sessions", str)
     wait(sessions.create_session(SessionHeader("s-old", str(tmp_path), "m", AT)))
@@ -41,7 +52,11 @@ def store(home, tmp_path, monkeypatch):
 
 def ouro(*words, code=0):
     done = subprocess.run(
-        [sys.executable, "-m", "ouro", "memory", *words], capture_output=True, text=True, check=False, input=""
+        [sys.executable, "-m", "ouro", "memory", *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        input="",
     )
     assert done.returncode == code, done.stdout + done.stderr
     return done.stdout if code in (0, 1) and done.stdout else done.stderr
@@ -61,12 +76,23 @@ def test_log_diff_and_blame_show_the_source_of_each_line(store):
 
 def test_evidence_and_why_show_the_user_message(store):
     assert "You: Use tox." in ouro("evidence", NOTE.id)
-    store.save_and_commit({"preferences.md": "- By hand\n"}, "Write by hand", {"Ouro-Origin": "person"})
+    store.save_and_commit(
+        {"preferences.md": "- By hand\n"}, "Write by hand", {"Ouro-Origin": "person"}
+    )
     assert "It did not come from a turn" in ouro("evidence", "preferences", code=2)
-    for asked in (("evidence", NOTE.id), ("blame", "facts", "--open", "2"), ("why", "--session", "s-old")):
+    for asked in (
+        ("evidence", NOTE.id),
+        ("blame", "facts", "--open", "2"),
+        ("why", "--session", "s-old"),
+    ):
         assert ouro(*asked).endswith("Open the session:\n  ouro --resume s-old\n")
-    assert "loaded  7 tokens  Use <tox> & co.  mem_00000001: words: tox" in ouro("why", "--session", "s-old")
-    assert json.loads(ouro("why", "1", "--session", "s-old", "--json"))["turn"]["words"][0] == ["user", "Use tox."]
+    assert "loaded  7 tokens  Use <tox> & co.  mem_00000001: words: tox" in ouro(
+        "why", "--session", "s-old"
+    )
+    assert json.loads(ouro("why", "1", "--session", "s-old", "--json"))["turn"]["words"][0] == [
+        "user",
+        "Use tox.",
+    ]
 
 
 def test_undo_of_one_hunk_asks_for_confirmation(store):
@@ -92,7 +118,9 @@ def test_graph_is_one_page_and_escapes_hostile_text(store, tmp_path):
     assert "alert(1)" in page
     assert "\x1b" not in page
     assert "http" not in page.replace("http-equiv", "")
-    assert '"use strict";\n(() => {\n' in page  # a global name such as `top` could clash with one of the browser
+    assert (
+        '"use strict";\n(() => {\n' in page
+    )  # a global name such as `top` could clash with one of the browser
     assert "default-src 'none'" in page
     graph = json.loads(ouro("graph", "--json"))
     assert [OTHER.id, "refines", NOTE.id] in graph["edges"]
@@ -128,7 +156,9 @@ def test_graph_overwrites_a_file_only_with_force(store, tmp_path):
 def test_undo_reverts_all_of_a_turn(store):
     marks = {"Ouro-Origin": "agent", "Ouro-Session": "s-old", "Ouro-Turn": "2", "Ouro-Message": "3"}
     store.save_and_commit({"preferences.md": "- Be short.\n"}, "One", marks)
-    store.save_and_commit({"decisions.md": "- Ship.\n"}, "Two", {**marks, "Ouro-Message": "9"})  # from another branch
+    store.save_and_commit(
+        {"decisions.md": "- Ship.\n"}, "Two", {**marks, "Ouro-Message": "9"}
+    )  # from another branch
     store.save_and_commit({"preferences.md": "- Be short.\n- Be kind.\n"}, "Three", marks)
     commit = store.get_current_head()
     told = ouro("undo", commit[:7], "--yes")
@@ -149,7 +179,9 @@ def contrast(one: str, other: str) -> float:
 
     def luminance(colour: str) -> float:
         parts = (int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5))
-        linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+        linear = [
+            part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
+        ]
         return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
     dark, light = sorted((luminance(one), luminance(other)))

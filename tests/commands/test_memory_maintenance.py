@@ -1,4 +1,6 @@
-"""/memory consolidate, crystallize and lessons: a question with a price, a line for each result, undo."""
+"""/memory consolidate, crystallize and lessons: a question with a price, a line for each result,
+undo.
+"""
 
 import itertools
 import json
@@ -19,7 +21,12 @@ from ouro.messages import Usage, assistant, user
 from ouro.session import OpenRequest
 
 TALK = [user("In this project always run the tests with pytest -q, please."), assistant("I will.")]
-TESTS = {"op": "add", "text": "Run the tests with pytest -q.", "category": "corrections", "said_by": "user"}
+TESTS = {
+    "op": "add",
+    "text": "Run the tests with pytest -q.",
+    "category": "corrections",
+    "said_by": "user",
+}
 MERGED = {"op": "supersede", "target": 1, "text": "Run the tests of this project with pytest -q."}
 SPEC = ModelSpec("scripted", 100_000, prices=Prices(1.0, 1.0))
 USED = Usage(input=900, output=20, cost=0.0012)
@@ -40,9 +47,18 @@ async def front_end(repository):
 
 async def keep(front_end, *texts):
     for number, text in enumerate(texts, 1):
-        note = Note(id=f"mem_{number:08x}", text=text, category="corrections", updated_at=f"2026-11-{number:02}")
+        note = Note(
+            id=f"mem_{number:08x}",
+            text=text,
+            category="corrections",
+            updated_at=f"2026-11-{number:02}",
+        )
         await write_as_user(
-            front_end.session.memory.manager, "repo", {note.file_name: note_text(note)}, "Add", "capture"
+            front_end.session.memory.manager,
+            "repo",
+            {note.file_name: note_text(note)},
+            "Add",
+            "capture",
         )
 
 
@@ -60,8 +76,10 @@ async def test_old_sessions_are_read_after_confirmation_with_a_receipt(front_end
     assert "$0.00" in asked[0]
     assert lines(front_end) == [
         "1 of 1 · 00000001 Session 1: kept 1",
-        "1 session read: kept 1, proposed 0, refused 0; 900 tokens read, 20 written, $0.0012.\n"
-        "Left out: 00000002 Session 2 (it cannot be read, or memory was off in it)",
+        (
+            "1 session read: kept 1, proposed 0, refused 0; 900 tokens read, 20 written, $0.0012.\n"
+            "Left out: 00000002 Session 2 (it cannot be read, or memory was off in it)"
+        ),
     ]
     assert front_end.events[-1] == TurnFinished("answered")
 
@@ -77,18 +95,25 @@ async def test_crystallize_without_confirmation_reads_nothing(front_end, reposit
 
 
 async def test_notes_are_merged_after_confirmation_and_merges_are_undoable(front_end):
-    await keep(front_end, "Run the tests with pytest -q.", "Tests are run with pytest -q in this project.")
+    await keep(
+        front_end, "Run the tests with pytest -q.", "Tests are run with pytest -q in this project."
+    )
     front_end.picks = ["yes"]
     await memory(front_end, "consolidate notes")
     assert front_end.asked[0][0].startswith("1 cluster of notes that say about the same; about ")
     merged, whole = lines(front_end)
-    assert merged.startswith("1 of 1 · 2 notes merged: Run the tests of this project with pytest -q. · /memory undo ")
+    assert merged.startswith(
+        "1 of 1 · 2 notes merged: Run the tests of this project with pytest -q. · /memory undo "
+    )
     assert whole == "1 cluster merged, 1 note fewer; 900 tokens read, 20 written, $0.0012."
     await memory(front_end, "consolidate notes")
     assert front_end.lines == [("info", "No notes say the same.")]
     await front_end.session.memory.manager.undo(merged.rpartition(" ")[2])
     folder = front_end.session.memory.manager.stores[-1].folder
-    assert sorted(path.name for path in folder.rglob("mem_*.md")) == ["mem_00000001.md", "mem_00000002.md"]
+    assert sorted(path.name for path in folder.rglob("mem_*.md")) == [
+        "mem_00000001.md",
+        "mem_00000002.md",
+    ]
 
 
 async def test_the_core_of_a_scope_or_of_all_is_consolidated_too(front_end):

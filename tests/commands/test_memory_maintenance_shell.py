@@ -1,4 +1,6 @@
-"""`ouro memory consolidate`, `crystallize` and `lessons`: the question, a line for each result, JSON."""
+"""`ouro memory consolidate`, `crystallize` and `lessons`: the question, a line for each result,
+JSON.
+"""
 
 import json
 
@@ -15,7 +17,12 @@ from ouro.utils.files import only_one
 from ouro.utils.runtime import get_history_dir, get_sessions_dir
 
 TALK = [user("In this project always run the tests with pytest -q, please."), assistant("I will.")]
-TESTS = {"op": "add", "text": "Run the tests with pytest -q.", "category": "patterns", "said_by": "user"}
+TESTS = {
+    "op": "add",
+    "text": "Run the tests with pytest -q.",
+    "category": "patterns",
+    "said_by": "user",
+}
 MERGED = {"op": "supersede", "target": 1, "text": "Run the tests of this project with pytest -q."}
 
 
@@ -35,14 +42,23 @@ def here(home, repository, model_server, monkeypatch):
     }
     file.write_text(yaml.safe_dump({"default": "openai/test-model", "models": known}))
     file.chmod(0o600)
-    model_server.script(lambda request: Reply(json.dumps([TESTS] if "week old" in str(request.messages) else MERGED)))
+    model_server.script(
+        lambda request: Reply(
+            json.dumps([TESTS] if "week old" in str(request.messages) else MERGED)
+        )
+    )
     return repository
 
 
 def keep_two(repository):
     store = repo_store(repository, get_history_dir(), lambda _text: "")
     for number, text in ((1, TESTS["text"]), (2, "Tests are run with pytest -q in this project.")):
-        note = Note(id=f"mem_{number:08x}", text=text, category="corrections", updated_at=f"2026-11-{number:02}")
+        note = Note(
+            id=f"mem_{number:08x}",
+            text=text,
+            category="corrections",
+            updated_at=f"2026-11-{number:02}",
+        )
         store.save_and_commit({note.file_name: note_text(note)}, "Add", {"Ouro-Origin": "capture"})
 
 
@@ -60,7 +76,10 @@ def test_crystallize_reads_old_sessions_and_prints_the_result(here, capsys):
     assert step == "1 of 1 · 00000001 Session 1: kept 1"
     assert receipt.startswith("1 session read: kept 1, proposed 0, refused 0; ")
     assert len(list(get_sessions_dir().glob("*_*"))) == 1
-    assert run_memory(capsys, "crystallize", "--yes")[1].out == "Every old session here was already read.\n"
+    assert (
+        run_memory(capsys, "crystallize", "--yes")[1].out
+        == "Every old session here was already read.\n"
+    )
     code, said = run_memory(capsys, "lessons", "--json")
     assert [(each["text"], each["session"], each["turn"]) for each in json.loads(said.out)] == [
         (TESTS["text"], session_id(1), 1)
@@ -105,7 +124,9 @@ def test_consolidate_notes_merges_similar_notes(here, capsys):
     folder = here / ".ouro" / "memory"
     assert sorted(path.name for path in folder.glob("archive/*")) == ["mem_00000001.md"]
     assert MERGED["text"] in (folder / f"{told['notes'][0]['into']}.md").read_text()
-    assert run_memory(capsys, "consolidate", "--notes", "--yes")[1].out == "No notes say the same.\n"
+    assert (
+        run_memory(capsys, "consolidate", "--notes", "--yes")[1].out == "No notes say the same.\n"
+    )
 
 
 def test_second_process_is_refused_during_maintenance(here, capsys):
@@ -129,7 +150,9 @@ def test_maintenance_cost_counts_in_usage_and_stops_at_the_limit(here, home, cap
     (home / ".ouro" / "config.yaml").write_text(f"limits: {{max_cost_day: {cost * 1.5}}}\n")
     code, said = run_memory(capsys, "crystallize", "--yes")
     assert (code, "Stopped: today has cost" in said.err) == (4, True), said
-    assert said.out.count("kept 1") == 1  # the first call was within the limit, the second was not made
+    assert (
+        said.out.count("kept 1") == 1
+    )  # the first call was within the limit, the second was not made
     asked = len([each for each in model_server.requests if each.method == "POST"])
     code, said = run_memory(capsys, "crystallize", "--yes")
     assert (code, "Stopped: today has cost" in said.err) == (4, True), said

@@ -15,8 +15,22 @@ from ouro.messages import assistant, user
 from ouro.utils.runtime import get_index_path, get_log_path, get_memory_dir
 
 TURNS = [
-    {"id": "D1:1", "text": "I adopted a puppy!", "speaker": "Ann", "date": "2023-05-01T10:00", "session": 1, "turn": 1},
-    {"id": "D1:2", "text": "What is it called?", "speaker": "Bob", "date": "2023-05-01T10:00", "session": 1, "turn": 2},
+    {
+        "id": "D1:1",
+        "text": "I adopted a puppy!",
+        "speaker": "Ann",
+        "date": "2023-05-01T10:00",
+        "session": 1,
+        "turn": 1,
+    },
+    {
+        "id": "D1:2",
+        "text": "What is it called?",
+        "speaker": "Bob",
+        "date": "2023-05-01T10:00",
+        "session": 1,
+        "turn": 2,
+    },
     {
         "id": "D1:3",
         "text": "Rex, after my uncle.",
@@ -25,7 +39,14 @@ TURNS = [
         "session": 1,
         "turn": 3,
     },
-    {"id": "D2:1", "text": "The roof leaks.", "speaker": "Bob", "date": "2023-06-02T10:00", "session": 2, "turn": 1},
+    {
+        "id": "D2:1",
+        "text": "The roof leaks.",
+        "speaker": "Bob",
+        "date": "2023-06-02T10:00",
+        "session": 2,
+        "turn": 1,
+    },
 ]
 
 
@@ -39,7 +60,12 @@ def stored_memory(home, tmp_path, monkeypatch):
     memory.mkdir(mode=0o700, parents=True)
     (memory / "facts.md").write_text("- The heron is the staging database.\n")
     talk = StoredSession(home / ".ouro" / "sessions", 1, str(folder))
-    talk.say(user("hello"), assistant("hi"), user("Never migrate the heron by hand, please."), assistant("I will not."))
+    talk.say(
+        user("hello"),
+        assistant("hi"),
+        user("Never migrate the heron by hand, please."),
+        assistant("I will not."),
+    )
     talk.end()
     note = NOTE.replace("session_id: s", f"session_id: {talk.id}")
     of_turn = note.replace("turn: 2", "turn: 2\ntrigger: cadence")
@@ -63,13 +89,22 @@ def test_search_prints_hits_with_their_source(stored_memory, capsys):
         "session 00000001 without a title · 2026-11-21",
     )
     where = {line.strip() for line in out.splitlines()}
-    assert any(core in line and "~/.ouro/memory/facts.md, line 1 · not approved" in line for line in where)
-    assert any(note in line and "2026-11-20" in line and "~/.ouro/memory/mem_3f6c1e00.md" in line for line in where)
+    assert any(
+        core in line and "~/.ouro/memory/facts.md, line 1 · not approved" in line for line in where
+    )
+    assert any(
+        note in line and "2026-11-20" in line and "~/.ouro/memory/mem_3f6c1e00.md" in line
+        for line in where
+    )
     assert any(said in line and "message 3, said by user" in line for line in where)
     assert where >= {
         "ouro memory show user/facts.md:1", "ouro memory show mem_3f6c1e00", "ouro --resume 00000001"
     }  # fmt: skip
-    assert run_memory(capsys, "show", "user/facts.md:1")[0] == run_memory(capsys, "show", "mem_3f6c1e00")[0] == 0
+    assert (
+        run_memory(capsys, "show", "user/facts.md:1")[0]
+        == run_memory(capsys, "show", "mem_3f6c1e00")[0]
+        == 0
+    )
 
 
 @pytest.mark.skipif(local_embedder() is None, reason="needs requirements/vectors.txt")
@@ -80,7 +115,9 @@ def test_search_leaves_out_hits_that_are_only_a_little_near(stored_memory, capsy
     assert "Likes tea" not in with_words
     for word in ("kubernetes", "tabs", "sqrt", "invoice"):  # some with a cosine below 0
         assert run_memory(capsys, "search", word)[0] == 1, "no matches"
-    assert "Likes tea" in run_memory(capsys, "search", "a hot drink, such as coffee")[1], "near in meaning"
+    assert "Likes tea" in run_memory(capsys, "search", "a hot drink, such as coffee")[1], (
+        "near in meaning"
+    )
 
 
 def test_search_shows_the_state_of_each_note(stored_memory, home, capsys):
@@ -88,15 +125,30 @@ def test_search_shows_the_state_of_each_note(stored_memory, home, capsys):
     (memory / "archive").mkdir(mode=0o700)
     notes = (
         Note(id="mem_00000001", text="The ibis is deployed by hand.", updated_at="2026-01-01"),
-        Note(id="mem_00000002", text="The ibis is deployed by CI.", supersedes="mem_00000001", branch="next"),
-        Note(id="mem_00000003", text="The ibis is not deployed.", related=(Edge("mem_00000002", "contradicts"),)),
-        Note(id="mem_00000004", text="The ibis has a readme.", anchors=(Anchor("readme.md", "0" * 40),)),
+        Note(
+            id="mem_00000002",
+            text="The ibis is deployed by CI.",
+            supersedes="mem_00000001",
+            branch="next",
+        ),
+        Note(
+            id="mem_00000003",
+            text="The ibis is not deployed.",
+            related=(Edge("mem_00000002", "contradicts"),),
+        ),
+        Note(
+            id="mem_00000004",
+            text="The ibis has a readme.",
+            anchors=(Anchor("readme.md", "0" * 40),),
+        ),
     )
     for note in notes:
         (memory / note.file_name).write_text(note_text(note))
     old = Note(id="mem_00000005", text="The ibis was a heron.")
     (memory / "archive" / old.file_name).write_text(note_text(old))
-    found = {hit["id"][-1]: hit for hit in json.loads(run_memory(capsys, "search", "ibis", "--json")[1])}
+    found = {
+        hit["id"][-1]: hit for hit in json.loads(run_memory(capsys, "search", "ibis", "--json")[1])
+    }
     doubt = "not approved"
     assert {number: hit["badges"] for number, hit in found.items()} == {
         "1": [doubt, "replaced by mem_00000002"],
@@ -108,17 +160,24 @@ def test_search_shows_the_state_of_each_note(stored_memory, home, capsys):
     assert found["2"]["open"] == "ouro memory show mem_00000002"
     assert found["2"]["source"].startswith("note mem_00000002 (user, ")
     line = next(
-        each for each in run_memory(capsys, "search", "ibis", "readme")[1].splitlines() if "mem_00000004 (" in each
+        each
+        for each in run_memory(capsys, "search", "ibis", "readme")[1].splitlines()
+        if "mem_00000004 (" in each
     )
     assert line.endswith("may be out of date: readme.md changed")
 
 
-def test_search_asks_the_embedding_model_that_is_chosen(stored_memory, home, capsys, model_server, monkeypatch):
+def test_search_asks_the_embedding_model_that_is_chosen(
+    stored_memory, home, capsys, model_server, monkeypatch
+):
     """The server returns no vectors: only words count, as the log reports."""
-    monkeypatch.setattr("ouro.memory.index.vectors.Vectors.exist", lambda *_: True)  # else there are no vectors
+    monkeypatch.setattr(
+        "ouro.memory.index.vectors.Vectors.exist", lambda *_: True
+    )  # else there are no vectors
     models = home / ".ouro" / "models.yaml"
     models.write_text(
-        f"embed: openai/far\nmodels:\n  openai/far: {{api_base: '{model_server.openai_url}', api_key: x}}\n"
+        f"embed: openai/far\nmodels:\n  openai/far: {{api_base: '{model_server.openai_url}',"
+        " api_key: x}\n"
     )
     models.chmod(0o600)
     assert run_memory(capsys, "search", "heron")[0] == 0
@@ -136,18 +195,25 @@ def test_search_gives_json_and_filters(stored_memory, capsys):
         main(["memory", "search", "x", "-n", "0"])
 
 
-def test_the_memory_of_a_folder_that_is_not_trusted_is_left_out(stored_memory, home, tmp_path, capsys):
+def test_the_memory_of_a_folder_that_is_not_trusted_is_left_out(
+    stored_memory, home, tmp_path, capsys
+):
     for number, name in enumerate(("trusted", "hostile"), 2):
         memory = tmp_path / name / ".ouro" / "memory"
         memory.mkdir(parents=True)
-        (memory / f"mem_0000000{number}.md").write_text(NOTE.format(id=f"0000000{number}", text="A heron elsewhere."))
+        (memory / f"mem_0000000{number}.md").write_text(
+            NOTE.format(id=f"0000000{number}", text="A heron elsewhere.")
+        )
         (memory / "facts.md").write_text(f"- The {name} heron.\n")
         talk = StoredSession(home / ".ouro" / "sessions", number, str(tmp_path / name))
         talk.say(user(f"Hello {name} heron"))
         talk.end()
     run_memory(capsys, "reindex")  # now the index knows these projects
     instructions = tmp_path / "hostile" / "AGENTS.md"
-    for is_trusted in (True, False):  # after the change, memory that is already indexed is not returned
+    for is_trusted in (
+        True,
+        False,
+    ):  # after the change, memory that is already indexed is not returned
         if not is_trusted:
             instructions.write_text("Obey.\n")
         assert main(["memory", "search", "heron", "--json", "-n", "50"]) == 0
@@ -156,12 +222,25 @@ def test_the_memory_of_a_folder_that_is_not_trusted_is_left_out(stored_memory, h
         assert "- The trusted heron." in found
         assert "Hello hostile heron" in found
         assert ("- The hostile heron." in found) is is_trusted
-        assert err.count("is not trusted: its memory") == (not is_trusted)  # once, not by memory and index
-    assert {hit["project"] for hit in json.loads(out) if hit["scope"] == "repo"} == {str(tmp_path / "trusted")}
+        assert err.count("is not trusted: its memory") == (
+            not is_trusted
+        )  # once, not by memory and index
+    assert {hit["project"] for hit in json.loads(out) if hit["scope"] == "repo"} == {
+        str(tmp_path / "trusted")
+    }
 
 
 def test_filters_can_be_written_among_the_search_words(stored_memory, capsys):
-    _, out = run_memory(capsys, "search", "heron", "session:00000001", f"project:{stored_memory}", "--json", "-n", "1")
+    _, out = run_memory(
+        capsys,
+        "search",
+        "heron",
+        "session:00000001",
+        f"project:{stored_memory}",
+        "--json",
+        "-n",
+        "1",
+    )
     assert [hit["number"] for hit in json.loads(out)] == [3]
     assert run_memory(capsys, "search", "heron", "since:tuesday")[0] == 2
     assert run_memory(capsys, "search", "heron", "scope:all")[0] == 2
@@ -172,7 +251,10 @@ def test_reindex_rebuilds_the_index_and_index_reports_its_state(stored_memory, c
     assert (code, json.loads(out)["files"]) == (0, 4)
     code, out = run_memory(capsys, "index", "--json")
     state = json.loads(out)
-    rows = {name: state["rows"][name] for name in ("sessions", "messages", "notes", "core", "entities", "edges")}
+    rows = {
+        name: state["rows"][name]
+        for name in ("sessions", "messages", "notes", "core", "entities", "edges")
+    }
     assert rows == {"sessions": 1, "messages": 4, "notes": 2, "core": 1, "entities": 4, "edges": 2}
     assert state["path"] == str(home / ".ouro" / "cache" / "index.db")
     assert state["size"] > 0
@@ -184,10 +266,18 @@ def test_test_words_searches_each_note_by_its_source_turn(stored_memory, capsys)
     code, out = run_memory(capsys, "test", "--words", "--json")
     measured = json.loads(out)
     assert (code, measured["questions"], measured["without_a_turn"]) == (0, 1, 1)
-    assert (measured["recall"], measured["ndcg10"], measured["missed"]) == ({"5": 1.0, "10": 1.0, "25": 1.0}, 1.0, [])
+    assert (measured["recall"], measured["ndcg10"], measured["missed"]) == (
+        {"5": 1.0, "10": 1.0, "25": 1.0},
+        1.0,
+        [],
+    )
     by_hand = next((Path.home() / ".ouro" / "memory").glob("mem_3f6c1e00.md")).read_text()
-    by_hand = by_hand.replace("trigger: cadence", "trigger: user").replace("Migrations of the heron run in CI", "Soup")
-    (Path.home() / ".ouro" / "memory" / "mem_3f6c1e02.md").write_text(by_hand.replace("3f6c1e00", "3f6c1e02"))
+    by_hand = by_hand.replace("trigger: cadence", "trigger: user").replace(
+        "Migrations of the heron run in CI", "Soup"
+    )
+    (Path.home() / ".ouro" / "memory" / "mem_3f6c1e02.md").write_text(
+        by_hand.replace("3f6c1e00", "3f6c1e02")
+    )
     code, out = run_memory(capsys, "test", "--words")
     assert "Not searched for, as their turns are not on disk: 2 notes." in out
     assert "1 note, each searched for by the words of the turn that taught it" in out
@@ -198,7 +288,9 @@ def test_slow_index_update_shows_progress(stored_memory, capsys, monkeypatch):
     assert main(["memory", "search", "heron"]) == 0
     assert "Indexing" not in capsys.readouterr().err
     monkeypatch.setattr(shell, "_PROGRESS_AFTER", -1)
-    (Path.home() / ".ouro" / "memory" / "facts.md").write_text("- The heron is the production database.\n")
+    (Path.home() / ".ouro" / "memory" / "facts.md").write_text(
+        "- The heron is the production database.\n"
+    )
     assert main(["memory", "search", "heron"]) == 0
     assert "Indexing: 0 of 1 file" in capsys.readouterr().err
 
@@ -218,7 +310,10 @@ def test_test_below_at_least_exits_with_1(stored_memory, capsys, home):
 def files(tmp_path) -> list[str]:
     docs, queries = tmp_path / "docs.jsonl", tmp_path / "queries.jsonl"
     docs.write_text("".join(json.dumps(turn) + "\n" for turn in TURNS))
-    queries.write_text('{"qid": "q1", "query": "What is the name of Ann\'s puppy?"}\n{"qid": "q2", "query": "roof"}\n')
+    queries.write_text(
+        '{"qid": "q1", "query": "What is the name of Ann\'s puppy?"}\n{"qid": "q2", "query":'
+        ' "roof"}\n'
+    )
     return ["test", "--docs", str(docs), "--queries", str(queries)]
 
 
@@ -226,7 +321,9 @@ def files(tmp_path) -> list[str]:
     local_embedder() is None, reason="requirements/vectors.txt is not installed"))])  # fmt: skip
 def test_questions_from_a_file_are_answered_one_per_line(tmp_path, capsys, way, home):
     (tmp_path / "store").mkdir()
-    code, out = run_memory(capsys, *files(tmp_path), "--k", "2", "--work", str(tmp_path / "store"), *way)
+    code, out = run_memory(
+        capsys, *files(tmp_path), "--k", "2", "--work", str(tmp_path / "store"), *way
+    )
     found = [json.loads(line) for line in out.splitlines()]
     assert code == 0
     assert [each["qid"] for each in found] == ["q1", "q2"]

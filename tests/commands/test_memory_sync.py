@@ -39,7 +39,10 @@ async def test_received_changes_are_reported_with_undo_and_reach_the_model(home,
 
     event = conversation.changed[-1]
     assert (event.origin, event.summary) == ("sync", "facts.md: + Oslo.")
-    assert front_end.events[-1].text == "Memory is synchronized: 1 file changed here (facts.md), 2 commits sent."
+    assert (
+        front_end.events[-1].text
+        == "Memory is synchronized: 1 file changed here (facts.md), 2 commits sent."
+    )
     assert "Oslo" in await conversation.manager.context([])
     await conversation.manager.undo(event.undo)
     assert (conversation.folder / "facts.md").read_text() == "- Tea.\n"
@@ -58,13 +61,20 @@ async def test_offline_sync_is_a_one_line_notice_and_changes_nothing(home):
 async def test_forget_everywhere_previews_asks_backs_up_and_reports(home):
     front_end, conversation = sitting(home)
     front_end.picks = ["backup"]
-    await write_as_user(conversation.manager, "user", {"facts.md": "- Tea.\n- The word is Blackbird-77 here.\n"}, "x")
+    await write_as_user(
+        conversation.manager,
+        "user",
+        {"facts.md": "- Tea.\n- The word is Blackbird-77 here.\n"},
+        "x",
+    )
 
     await slash(front_end, "forget", "--everywhere blackbird-77")
 
     assert "your memory: core, notes, archive" in front_end.shown[0]
     assert front_end.shown[1].startswith("**Forgotten in ")
-    assert (conversation.folder / "facts.md").read_text() == "- Tea.\n- The word is [forgotten] here.\n"
+    assert (
+        conversation.folder / "facts.md"
+    ).read_text() == "- Tea.\n- The word is [forgotten] here.\n"
     assert (home.parent / "ouro-before-forgetting.tar").stat().st_mode & 0o777 == 0o600
 
 

@@ -46,7 +46,12 @@ def test_two_homes_converge_after_random_edits_and_syncs(homes, capsys):
         text = "".join(each.read_text() for each in sorted((home / "memory").glob("*.md")))
         assert [entry for entry in wanted if entry not in text] == []
         assert main(["memory", "sync", "--json"]) == 0
-        assert json.loads(capsys.readouterr().out) == {"received": [], "sent": 0, "conflicts": [], "commit": ""}
+        assert json.loads(capsys.readouterr().out) == {
+            "received": [],
+            "sent": 0,
+            "conflicts": [],
+            "commit": "",
+        }
 
 
 def test_offline_sync_prints_a_one_line_error(homes, capsys):
@@ -66,13 +71,25 @@ def test_forget_everywhere_reads_the_secret_from_stdin(homes, capsys, monkeypatc
     home = homes(0)
     main(["memory", "remember", "--scope", "user", "The code word is Blackbird-77"])
     monkeypatch.setattr("sys.stdin", io.StringIO("blackbird-77\n"))
-    code = main(["memory", "forget", "--everywhere", "--secret", "--yes", "--backup", str(tmp_path / "b.tar")])
+    code = main(
+        [
+            "memory",
+            "forget",
+            "--everywhere",
+            "--secret",
+            "--yes",
+            "--backup",
+            str(tmp_path / "b.tar"),
+        ]
+    )
     out = capsys.readouterr().out
 
     assert code == 0
     assert "blackbird" not in out.partition("Forgotten")[2].lower()
     assert "your memory: git history" in out
-    assert (home / "memory" / "facts.md").read_text().strip().endswith("The code word is [forgotten]")
+    assert (
+        (home / "memory" / "facts.md").read_text().strip().endswith("The code word is [forgotten]")
+    )
     assert (tmp_path / "b.tar").exists()
 
 

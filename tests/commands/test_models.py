@@ -9,7 +9,10 @@ from ouro.errors import UsageError
 async def test_model_without_a_name_offers_models_and_reasons():
     front_end = FakeFrontEnd(picks=["fake/two"])
     await dispatch(front_end, "/model")
-    choices = (Choice("fake/one", "fake/one"), Choice("fake/two", "fake/two", "no key: set TWO_KEY"))
+    choices = (
+        Choice("fake/one", "fake/one"),
+        Choice("fake/two", "fake/two", "no key: set TWO_KEY"),
+    )
     assert front_end.asked == [("Which model?", choices, "fake/one")]
     assert front_end.session.status().model == "fake/two"
     assert front_end.lines == [("info", "Model: fake/two")]
@@ -34,7 +37,10 @@ async def test_think_sets_the_effort_and_lists_valid_values():
     await dispatch(front_end, "/think high")
     assert front_end.session.status().effort == "high"
     await dispatch(front_end, "/think more")
-    assert front_end.lines[-1] == ("error", "There is no effort `more`. There are: off, low, medium, high.")
+    assert front_end.lines[-1] == (
+        "error",
+        "There is no effort `more`. There are: off, low, medium, high.",
+    )
 
 
 async def test_think_is_refused_for_a_model_that_cannot_think():

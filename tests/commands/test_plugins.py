@@ -17,7 +17,10 @@ def plugin(tmp_path):
     write(folder / "commands/pr.md", "Run ${CLAUDE_PLUGIN_ROOT}/check.sh.")
     write(folder / "skills/style/SKILL.md", "---\ndescription: Style\n---\nUse tabs.")
     write(folder / "agents/strict.md", "---\ndescription: Strict\n---\nBe strict.")
-    write(folder / "hooks/hooks.json", json.dumps({"hooks": {"Stop": [{"hooks": [{"command": "notify"}]}]}}))
+    write(
+        folder / "hooks/hooks.json",
+        json.dumps({"hooks": {"Stop": [{"hooks": [{"command": "notify"}]}]}}),
+    )
     servers = {"docs": {"command": "${CLAUDE_PLUGIN_ROOT}/serve", "args": ["--fast"]}}
     write(folder / ".mcp.json", json.dumps({"mcpServers": servers}))
     return folder
@@ -82,7 +85,10 @@ def test_repository_plugin_is_pinned_until_updated(plugin, remote, capsys):
     assert main(["plugin", "update", "review", "--yes"]) == 0
     assert "review: is up to date" in capsys.readouterr().out
     assert main(["plugin", "list"]) == 0
-    assert f"review  1.2  {remote} at {git(plugin, 'rev-parse', 'HEAD')[:12]}" in capsys.readouterr().out
+    assert (
+        f"review  1.2  {remote} at {git(plugin, 'rev-parse', 'HEAD')[:12]}"
+        in capsys.readouterr().out
+    )
 
 
 def test_missing_commit_is_reported_and_the_plugin_stays(plugin, remote, capsys):
@@ -108,8 +114,14 @@ def test_missing_commit_is_reported_and_the_plugin_stays(plugin, remote, capsys)
             {".claude-plugin/plugin.json": '{"hooks": "../../secret.json"}'},
             "names `../../secret.json`, which is not in the plugin",
         ),
-        ({".claude-plugin/plugin.json": '{"commands": "../.."}'}, "names `../..`, which is not in the plugin"),
-        ({".claude-plugin/plugin.json": '{"hooks": ["none.json"]}'}, "names `none.json`, which is not in the plugin"),
+        (
+            {".claude-plugin/plugin.json": '{"commands": "../.."}'},
+            "names `../..`, which is not in the plugin",
+        ),
+        (
+            {".claude-plugin/plugin.json": '{"hooks": ["none.json"]}'},
+            "names `none.json`, which is not in the plugin",
+        ),
         ({"hooks/hooks.json": "no"}, "hooks.json of the plugin is not valid JSON"),
     ],
 )
@@ -121,7 +133,9 @@ def test_invalid_plugin_is_refused(plugin, capsys, change, why):
     assert installed_plugins() == {}
 
 
-@pytest.mark.parametrize("source", ["ext::sh -c touch% bad", "-oProxyCommand=x", "http://x.example/a", "no such"])
+@pytest.mark.parametrize(
+    "source", ["ext::sh -c touch% bad", "-oProxyCommand=x", "http://x.example/a", "no such"]
+)
 def test_f1_an_address_that_git_would_run_is_refused(source, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert main(["plugin", "add", "--yes", "--", source]) == 2
@@ -146,7 +160,10 @@ def test_marketplace_lists_the_plugins_that_can_be_added(plugin, tmp_path, capsy
     market = tmp_path / "market"
     market.mkdir()
     plugin.rename(market / "review")
-    write(market / ".claude-plugin/marketplace.json", json.dumps({"plugins": [{"name": "r", "source": "./review"}]}))
+    write(
+        market / ".claude-plugin/marketplace.json",
+        json.dumps({"plugins": [{"name": "r", "source": "./review"}]}),
+    )
     assert main(["plugin", "add", str(market), "--yes"]) == 2
     assert "Add one of its plugins with --path: review." in capsys.readouterr().err
     assert main(["plugin", "add", str(market), "--path", "review", "--yes"]) == 0
@@ -162,7 +179,11 @@ def test_files_named_in_the_manifest_are_found(plugin, tmp_path, capsys):
     shown = capsys.readouterr().out
     assert "commands: fix, pr" in shown
     assert "skills: pdf, style" in shown
-    found = {file.name for kind in ("commands", "skills", "agents") for file in find_files(kind, tmp_path, False)[0]}
+    found = {
+        file.name
+        for kind in ("commands", "skills", "agents")
+        for file in find_files(kind, tmp_path, False)[0]
+    }
     assert found == {"review:fix", "review:pr", "review:pdf", "review:style", "review:strict"}
     assert main(["plugin", "update", "review", "--yes"]) == 0
     assert "review: is up to date" in capsys.readouterr().out
@@ -179,7 +200,9 @@ def test_manifest_hooks_and_servers_are_merged_with_their_files(plugin, capsys):
     write(plugin / "more.json", json.dumps({"hooks": {"Stop": [hook]}}))
     assert main(["plugin", "add", str(plugin), "--yes"]) == 0
     assert "not used by ouro: outputStyles\n" in capsys.readouterr().out
-    assert plugin_tables("hooks", []) == {"review": {"Stop": [{"hooks": [{"command": "notify"}]}, hook]}}
+    assert plugin_tables("hooks", []) == {
+        "review": {"Stop": [{"hooks": [{"command": "notify"}]}, hook]}
+    }
     assert list(plugin_tables("mcpServers", [])["review"]) == ["docs", "two"]
 
 

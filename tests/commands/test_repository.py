@@ -8,8 +8,14 @@ from ouro.commands.slash import dispatch
 
 
 async def test_init_and_review_append_the_user_text_to_their_prompts(repository):
-    init, special = await commands.init(repository, ""), await commands.init(repository, "the release steps")
-    review, named = await commands.review(repository, ""), await commands.review(repository, "the last commit")
+    init, special = (
+        await commands.init(repository, ""),
+        await commands.init(repository, "the release steps"),
+    )
+    review, named = (
+        await commands.review(repository, ""),
+        await commands.review(repository, "the last commit"),
+    )
     assert "AGENTS.md" in init
     assert special == f"{init}\n\nMind in particular: the release steps"
     assert review.startswith("Have the changes in this working tree")

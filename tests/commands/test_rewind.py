@@ -53,7 +53,9 @@ async def test_redo_restores_and_shows_the_transcript():
     assert front_end.lines[-1][0] == "error"
 
 
-@pytest.mark.parametrize(("chosen", "went"), [(RewindChoice("redo", 0, ("files",)), [("redo", "files")]), (None, [])])
+@pytest.mark.parametrize(
+    ("chosen", "went"), [(RewindChoice("redo", 0, ("files",)), [("redo", "files")]), (None, [])]
+)
 async def test_redo_applies_the_chosen_parts(chosen, went):
     front_end = front_end_with(picks=[chosen])
     await dispatch(front_end, "/redo")
@@ -158,7 +160,10 @@ async def test_fork_at_a_message_puts_it_into_the_prompt():
     past = front_end.session.rewind
     await dispatch(front_end, "/rewind")
     assert past.went == [("fork", 5, "")]
-    assert (front_end.opened, front_end.drafts) == ([OpenRequest("s-copy")], [("now the tests", ())])
+    assert (front_end.opened, front_end.drafts) == (
+        [OpenRequest("s-copy")],
+        [("now the tests", ())],
+    )
 
 
 async def test_rename_without_a_title_asks_a_model_for_one():

@@ -22,7 +22,9 @@ def store(home, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.stdin", io.StringIO(""))
     made = YamlFileMemoryStore(home / ".ouro" / "sessions")
-    for session_id, title, at in zip(IDS, ("first", "second", "new"), (OLD, OLD, timestamp()), strict=True):
+    for session_id, title, at in zip(
+        IDS, ("first", "second", "new"), (OLD, OLD, timestamp()), strict=True
+    ):
         wait(made.create_session(SessionHeader(session_id, str(tmp_path), "a/b", at)))
         wait(made.save_message(session_id, MessageRecord(1, at, user(f"words of the {title}"))))
         wait(made.save_memory(session_id, TitleRecord(title, at)))
@@ -45,14 +47,23 @@ def titles(infos):
 
 def test_rm_moves_to_the_trash_and_restore_brings_it_back(store, capsys):
     run("rm", "first", "--yes")
-    assert capsys.readouterr().out == ("Moved to the trash: ae9f3c52 first\nRestore: ouro sessions restore ae9f3c52\n")
-    assert (titles(wait(store.list_sessions())), titles(wait(store.list_deleted()))) == (["new", "second"], ["first"])
+    assert (
+        capsys.readouterr().out
+        == "Moved to the trash: ae9f3c52 first\nRestore: ouro sessions restore ae9f3c52\n"
+    )
+    assert (titles(wait(store.list_sessions())), titles(wait(store.list_deleted()))) == (
+        ["new", "second"],
+        ["first"],
+    )
     run("restore")
     assert "ae9f3c52" in capsys.readouterr().out
     run("restore", "first")
     with pytest.raises(SessionNotFound, match="`ouro sessions restore` lists the trash"):
         run("restore", "first")
-    assert (titles(wait(store.list_sessions())), wait(store.list_deleted())) == (["first", "new", "second"], [])
+    assert (titles(wait(store.list_sessions())), wait(store.list_deleted())) == (
+        ["first", "new", "second"],
+        [],
+    )
 
 
 def test_purge_deletes_permanently_also_from_the_trash(store, capsys):
@@ -88,7 +99,10 @@ def test_clean_shows_what_it_would_move_and_asks(store, capsys, monkeypatch):
 
     monkeypatch.setattr("sys.stdin", Terminal("y\n"))
     run("clean", "--days", "30")
-    assert (titles(wait(store.list_sessions())), titles(wait(store.list_deleted()))) == (["new"], ["first", "second"])
+    assert (titles(wait(store.list_sessions())), titles(wait(store.list_deleted()))) == (
+        ["new"],
+        ["first", "second"],
+    )
 
 
 def test_clean_follows_keep_days_and_skips_open_sessions(store, home, capsys):
@@ -108,14 +122,22 @@ def test_list_searches_titles_and_messages(store, capsys, tmp_path):
     assert capsys.readouterr().out == "No matches in titles or messages.\n"
 
 
-def test_the_sessions_of_another_worktree_are_listed(store, repository, tmp_path, monkeypatch, capsys):
+def test_the_sessions_of_another_worktree_are_listed(
+    store, repository, tmp_path, monkeypatch, capsys
+):
     import subprocess
 
     monkeypatch.chdir(repository)
-    for session_id, folder in ((f"d{IDS[0][1:]}", repository), (f"e{IDS[0][1:]}", tmp_path / "tree")):
+    for session_id, folder in (
+        (f"d{IDS[0][1:]}", repository),
+        (f"e{IDS[0][1:]}", tmp_path / "tree"),
+    ):
         wait(store.create_session(SessionHeader(session_id, str(folder), "a/b", OLD)))
         wait(store.save_message(session_id, MessageRecord(1, OLD, user("hello"))))
         wait(store.close_session(session_id))
     subprocess.run(["git", "worktree", "add", "-q", str(tmp_path / "tree")], check=True)
     run("list", "--json")
-    assert {Path(each["project"]).name for each in json.loads(capsys.readouterr().out)} == {"repository", "tree"}
+    assert {Path(each["project"]).name for each in json.loads(capsys.readouterr().out)} == {
+        "repository",
+        "tree",
+    }

@@ -30,7 +30,9 @@ def root(home, tmp_path, monkeypatch) -> Path:
         messages = [
             user("fix the import", [Image("image/png", b"x", "a.png")]),
             Message(
-                "assistant", (Text("Looking."), ToolCall("1", "read", {"path": "api.py"})), Usage(10, 0, 0, 5, 0.25)
+                "assistant",
+                (Text("Looking."), ToolCall("1", "read", {"path": "api.py"})),
+                Usage(10, 0, 0, 5, 0.25),
             ),
             tool(ToolReply("1", "read", "import os\x1b]0;title\x07")),
             Message("assistant", (Text("Done."),)),
@@ -48,7 +50,10 @@ def run(*arguments: str) -> int:
 
 def test_list_shows_the_sessions_of_this_folder(root, capsys):
     assert run("list") == 0
-    assert capsys.readouterr().out == "0d9f3c52  2026-11-21 20:14      4 messages     $0.25  fix imports\n"
+    assert (
+        capsys.readouterr().out
+        == "0d9f3c52  2026-11-21 20:14      4 messages     $0.25  fix imports\n"
+    )
 
 
 def test_manual_copy_is_listed_by_its_folder_name(root, capsys):
@@ -72,7 +77,10 @@ def test_empty_list_reports_sessions_of_other_folders(home, tmp_path, monkeypatc
     monkeypatch.chdir(tmp_path / "new")
     run("list")
 
-    assert capsys.readouterr().out == ("No session of this folder yet. 2 of other folders: ouro sessions list --all\n")
+    assert (
+        capsys.readouterr().out
+        == "No session of this folder yet. 2 of other folders: ouro sessions list --all\n"
+    )
 
 
 def test_list_as_json(root, tmp_path, capsys):
@@ -113,8 +121,8 @@ def test_show_prints_the_session_details(root, tmp_path, capsys):
     run("show", "imports")
 
     path = root / "2026-11-21_0d9f3c52" / "session.yaml"
-    assert capsys.readouterr().out == (
-        "title      fix imports\n"
+    assert (
+        capsys.readouterr().out == "title      fix imports\n"
         f"id         {IDS[0]}\n"
         f"folder     {tmp_path}\n"
         "model      a/b\n"
@@ -195,7 +203,10 @@ def test_rename_changes_the_title_and_keeps_the_rest(root, capsys):
     run("rename", "latest", "the broken\nimport")
 
     assert capsys.readouterr().out == "0d9f3c52 is now called the broken import.\n"
-    assert [each.title for each in wait(YamlFileMemoryStore(root).list_sessions())] == ["docs", "the broken import"]
+    assert [each.title for each in wait(YamlFileMemoryStore(root).list_sessions())] == [
+        "docs",
+        "the broken import",
+    ]
 
 
 def test_rm_asks_and_only_yes_deletes(root, capsys, monkeypatch):
@@ -244,15 +255,19 @@ def test_repair_without_a_name_skips_open_and_newer_sessions(root, capsys):
     assert run("repair") == 1
 
     torn = path.with_name("session-1.torn")
-    assert capsys.readouterr().out == (
-        f"1e9f3c52  Left out: {newer} was written by a newer ouro (format 2). It was not changed.\n"
+    assert (
+        capsys.readouterr().out
+        == f"1e9f3c52  Left out: {newer} was written by a newer ouro (format 2). It was not"
+        " changed.\n"
         f"0d9f3c52  Moved 0 records and 8 bytes at the end to {torn}.\n"
         "0d9f3c52  Kept 5 records.\n"
         "0 of 2 had no damage. The index was rebuilt: 2 sessions.\n"
     )
     wait(YamlFileMemoryStore(root).load_session(IDS[0]))
     run("repair")
-    assert "0d9f3c52  Left out: This session is already open in this ouro." in capsys.readouterr().out
+    assert (
+        "0d9f3c52  Left out: This session is already open in this ouro." in capsys.readouterr().out
+    )
 
 
 def test_unknown_session_is_reported(root):

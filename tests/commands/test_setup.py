@@ -77,14 +77,19 @@ async def test_any_other_server_is_asked_for_its_models():
         f"Which model of {url}?",
         tuple(Choice(f"openai/{name}", name, "9,000 tokens") for name in "ab"),
     )
-    assert read_models_file(get_models_path()).models == {"openai/b": ModelEntry(api_base=url, window=9000)}
+    assert read_models_file(get_models_path()).models == {
+        "openai/b": ModelEntry(api_base=url, window=9000)
+    }
 
 
 @pytest.mark.parametrize("form", ["{}", "{}/v1", "http://{}", "http://{}/", "{}/v1/ "])
 async def test_an_address_is_completed(form):
     with local_server(models("a")) as server:
         assert await set_up(Person("other", form.format(server.address), "openai/a")) == "openai/a"
-        assert read_models_file(get_models_path()).models["openai/a"].api_base == f"http://{server.address}/v1"
+        assert (
+            read_models_file(get_models_path()).models["openai/a"].api_base
+            == f"http://{server.address}/v1"
+        )
 
 
 async def test_unreachable_address_can_be_corrected():
@@ -92,7 +97,9 @@ async def test_unreachable_address_can_be_corrected():
         person = Person("other", "127.0.0.1:1", "again", server.address, "openai/a")
         assert await set_up(person) == "openai/a"
     assert person.offered[1][0] == "http://127.0.0.1:1/v1: nothing answers (Connection refused)."
-    assert person.asked[1].startswith("http://127.0.0.1:1/v1: nothing answers (Connection refused).\nIts address")
+    assert person.asked[1].startswith(
+        "http://127.0.0.1:1/v1: nothing answers (Connection refused).\nIts address"
+    )
     assert person.asked[1].endswith(" [127.0.0.1:1]")
 
 
@@ -101,17 +108,23 @@ async def test_key_is_asked_for_if_required_and_again_if_wrong():
         person = Person("other", server.address, "sk-wrong", "sk-right", "openai/a")
         assert await set_up(person) == "openai/a"
         assert read_models_file(get_models_path()).models["openai/a"].api_key == "sk-right"
-    assert [title.partition(" The key")[0] for title in person.secrets][1:] == ["The server refused this key."]
+    assert [title.partition(" The key")[0] for title in person.secrets][1:] == [
+        "The server refused this key."
+    ]
 
 
 async def test_unreachable_server_can_be_saved_with_a_model_name():
     person = Person("other", "http://127.0.0.1:1/v1/", "keep", "m")
     assert await set_up(person) == "openai/m"
-    assert read_models_file(get_models_path()).models == {"openai/m": ModelEntry(api_base="http://127.0.0.1:1/v1")}
+    assert read_models_file(get_models_path()).models == {
+        "openai/m": ModelEntry(api_base="http://127.0.0.1:1/v1")
+    }
 
 
 async def test_declining_a_question_returns_to_the_provider_list():
-    person = Person("anthropic", "", "other", "", "anthropic", "sk-secret", "anthropic/claude-sonnet-5")
+    person = Person(
+        "anthropic", "", "other", "", "anthropic", "sk-secret", "anthropic/claude-sonnet-5"
+    )
     assert await set_up(person) == "anthropic/claude-sonnet-5"
     assert [title for title, _ in person.offered[:3]] == ["Where is your model?"] * 3
 

@@ -10,13 +10,18 @@ from ouro.extensions import Skills, find_files
 from ouro.llm import ScriptedModel, call
 from ouro.session import OpenRequest
 
-DRAFT = "---\nname: release\ndescription: Makes a release. Use it to publish.\n---\n# Release\n## Steps\n1. make\n"
+DRAFT = (
+    "---\nname: release\ndescription: Makes a release. Use it to publish.\n---\n# Release\n##"
+    " Steps\n1. make\n"
+)
 
 
 async def test_skills_are_listed_with_their_cost_and_switched(home):
     write(home / ".ouro/skills/pdf/SKILL.md", f"---\ndescription: Reads PDF\n---\n{'x' * 700}")
     saved = []
-    found = Skills(find_files("skills", home, trusted=True)[0], (), 2_000, lambda _path: True, saved.append)
+    found = Skills(
+        find_files("skills", home, trusted=True)[0], (), 2_000, lambda _path: True, saved.append
+    )
     front_end = FakeFrontEnd()
     session = front_end.session
     await slash(front_end, "skills")
@@ -24,7 +29,10 @@ async def test_skills_are_listed_with_their_cost_and_switched(home):
     session.extensions = replace(session.extensions, skills=found)
     await slash(front_end, "skills")
     assert "about 4 tokens in each request" in front_end.shown[0]
-    assert "`/pdf` · on · 4 tokens, 200 when used · `~/.ouro/skills/pdf` · Reads PDF" in front_end.shown[0]
+    assert (
+        "`/pdf` · on · 4 tokens, 200 when used · `~/.ouro/skills/pdf` · Reads PDF"
+        in front_end.shown[0]
+    )
     await slash(front_end, "skills", "off pdf")
     await slash(front_end, "skills")
     assert saved == [("pdf",)]
@@ -52,7 +60,10 @@ async def test_a_skill_is_drafted_from_the_session_edited_and_saved(repository, 
     assert "User: publish it\nCall shell: {'command': 'git log'}\nResult of shell:" in asked
     assert asked.endswith("The user wants the skill to be about: how to release")
     assert "1. make release" in (home / ".ouro/skills/release/SKILL.md").read_text()
-    assert front_end.lines[-1][1] == "Saved ~/.ouro/skills/release/SKILL.md: new sessions use it. Edit it there."
+    assert (
+        front_end.lines[-1][1]
+        == "Saved ~/.ouro/skills/release/SKILL.md: new sessions use it. Edit it there."
+    )
     assert session.transcript.messages()[-1].text == "Done."
     await session.close()
 

@@ -14,8 +14,15 @@ async def shown(report: SpendingReport) -> str:
 
 
 async def test_usage_is_shown_by_model_and_period_with_the_remaining_limit():
-    one, two = ModelUse("a/one", Usage(5_210, 4_800, 0, 41, 0.25), 3), ModelUse("a/two", Usage(10, 0, 0, 5, 1.0), 1)
-    periods = (UsagePeriod("session", (one,)), UsagePeriod("today", (two, one)), UsagePeriod("month", ()))
+    one, two = (
+        ModelUse("a/one", Usage(5_210, 4_800, 0, 41, 0.25), 3),
+        ModelUse("a/two", Usage(10, 0, 0, 5, 1.0), 1),
+    )
+    periods = (
+        UsagePeriod("session", (one,)),
+        UsagePeriod("today", (two, one)),
+        UsagePeriod("month", ()),
+    )
     budgets = (
         SpendingLimit("today", "limits.max_cost_day", 5.0, 1.25),
         SpendingLimit("month", "limits.max_cost_month", 1.0, 1.25),
@@ -42,7 +49,11 @@ $1.25 of $1.00 spent this month, $0.00 left (limits.max_cost_month)
 
 async def test_side_calls_are_listed_apart_from_turns():
     one = ModelUse("a/one", Usage(5_210, 4_800, 0, 41, 0.25), 3)
-    beside = (("capture", 2, Usage(1_200, 0, 0, 30, 0.1)), ("subagent", 9, Usage()), ("title", 1, Usage(90, 0, 0, 5)))
+    beside = (
+        ("capture", 2, Usage(1_200, 0, 0, 30, 0.1)),
+        ("subagent", 9, Usage()),
+        ("title", 1, Usage(90, 0, 0, 5)),
+    )
     text = await shown(SpendingReport((UsagePeriod("session", (one,)),), (), beside))
     assert [line for line in text.splitlines() if line.startswith("Of this")] == [
         "Of this session: 2 calls for capture, 1,200 tokens read, 30 written, $0.10",
@@ -51,8 +62,13 @@ async def test_side_calls_are_listed_apart_from_turns():
 
 
 async def test_unknown_price_is_never_shown_as_free():
-    free, priced = ModelUse("local/one", Usage(9, 0, 0, 1), 1), ModelUse("a/two", Usage(10, 0, 0, 5, 0.5), 1)
-    text = await shown(SpendingReport((UsagePeriod("today", (priced, free)), UsagePeriod("all", (free, free))), ()))
+    free, priced = (
+        ModelUse("local/one", Usage(9, 0, 0, 1), 1),
+        ModelUse("a/two", Usage(10, 0, 0, 5, 0.5), 1),
+    )
+    text = await shown(
+        SpendingReport((UsagePeriod("today", (priced, free)), UsagePeriod("all", (free, free))), ())
+    )
     rows = [line.split()[-1] for line in text.splitlines() if line.startswith("  ")]
     assert rows == ["$0.50", "unknown", "unknown", "unknown", "unknown", "unknown"]
     assert "$0.50 + unknown" in text
@@ -61,7 +77,14 @@ async def test_unknown_price_is_never_shown_as_free():
 
 async def test_model_names_are_stripped_of_control_codes():
     text = await shown(
-        SpendingReport((UsagePeriod("today", (ModelUse("a\x1b[31m", Usage(1), 1), ModelUse("", Usage(1), 1))),), ())
+        SpendingReport(
+            (
+                UsagePeriod(
+                    "today", (ModelUse("a\x1b[31m", Usage(1), 1), ModelUse("", Usage(1), 1))
+                ),
+            ),
+            (),
+        )
     )
     assert "\x1b" not in text
     assert "(no name)" in text

@@ -17,7 +17,8 @@ def one_call(home) -> None:
     store = YamlFileMemoryStore(home / ".ouro" / "sessions")
     wait(
         store.import_session(
-            SessionHeader(ID, "/p", "a/one", at), [MessageRecord(1, at, user("x")), MessageRecord(2, at, answer)]
+            SessionHeader(ID, "/p", "a/one", at),
+            [MessageRecord(1, at, user("x")), MessageRecord(2, at, answer)],
         )
     )
 
@@ -43,7 +44,11 @@ def test_usage_as_json(home, capsys):
     main(["usage", "--json"])
 
     used = {"input": 1_000, "cached": 400, "cache_written": 0, "output": 10, "cost": 0.5}
-    period = {"models": [{"model": "a/one", "calls": 1, **used}], "total": used, "every_price_is_known": True}
+    period = {
+        "models": [{"model": "a/one", "calls": 1, **used}],
+        "total": used,
+        "every_price_is_known": True,
+    }
     assert json.loads(capsys.readouterr().out) == {
         "day": today(), "today": period, "month": period, "all": period, "budgets": [],
     }  # fmt: skip
@@ -51,4 +56,7 @@ def test_usage_as_json(home, capsys):
 
 def test_empty_usage_is_reported(home, capsys):
     assert main(["usage"]) == 0
-    assert capsys.readouterr().out == "Today: nothing\n\nThis month: nothing\n\nAll sessions: nothing\n"
+    assert (
+        capsys.readouterr().out
+        == "Today: nothing\n\nThis month: nothing\n\nAll sessions: nothing\n"
+    )

@@ -32,7 +32,10 @@ async def test_compact_probe_shows_the_summary_for_review_and_editing():
     await dispatch(front_end, "/compact --probe the parser")
     assert front_end.session.window.keeps == ["--probe the parser"]
     assert front_end.session.window.summary == "## Goal\nMine."
-    assert [shown.partition("\n\n")[2] for shown in front_end.shown] == ["## Goal\nMend it.", "## Goal\nMine."]
+    assert [shown.partition("\n\n")[2] for shown in front_end.shown] == [
+        "## Goal\nMend it.",
+        "## Goal\nMine.",
+    ]
 
 
 async def test_compact_discards_a_summary_that_the_user_does_not_want():
@@ -56,7 +59,9 @@ async def test_context_lists_drops_restores_and_pins_items_by_number():
 
 
 async def test_context_refuses_an_invalid_number_or_action():
-    front_end = await run("/context drop 9", "/context drop", "/context burn 1", "/context restore 1")
+    front_end = await run(
+        "/context drop 9", "/context drop", "/context burn 1", "/context restore 1"
+    )
     assert [text.partition(".")[0].partition("\n")[0] for _, text in front_end.lines] == [
         "`9` is not a number from 1 to 3",
         "Usage: /context [drop|restore|pin N]",

@@ -1,4 +1,6 @@
-"""The life of a preference in the terminal: three sessions, from the statement to `forget --everywhere`."""
+"""The life of a preference in the terminal: three sessions, from the statement to `forget
+--everywhere`.
+"""
 
 import json
 import os
@@ -27,7 +29,9 @@ class ScreenUser:
         before = len(self.server.requests)
         self.say(f"say: {words}{SAID}")
         self.terminal.until(lambda: self.terminal.text().count(f"{words}{SAID}") >= 2)
-        return next(request.raw for request in self.server.requests[before:] if request.tools)  # capture sends no tools
+        return next(
+            request.raw for request in self.server.requests[before:] if request.tools
+        )  # capture sends no tools
 
     def agree(self, *shown: str) -> None:
         """Choose the first answer of a question."""
@@ -65,7 +69,8 @@ def test_a_preference_is_saved_edited_undone_blamed_and_forgotten(ouro):
     second.send("\x04")
     assert second.end() == 0
 
-    # third session: an edit by hand and its undo are each sent to the model as a change; the prefix is the same
+    # third session: an edit by hand and its undo are each sent to the model as a change; the prefix
+    # is the same
     third = ScreenUser(ouro)
     begun = third.ask("Guten Morgen")
     file.write_text(LINE.replace("German", "French"))
@@ -89,11 +94,15 @@ def test_a_preference_is_saved_edited_undone_blamed_and_forgotten(ouro):
     third.leave()
     [line] = json.loads(ouro.headless("memory", "blame", "preferences", "--json").out)["lines"]
     assert line["commit"]["trailers"]["Ouro-Origin"] == "undo"
-    assert ouro.headless("memory", "blame", "preferences", "--open", "1").out.startswith("Turn 1 (message 1)")
+    assert ouro.headless("memory", "blame", "preferences", "--open", "1").out.startswith(
+        "Turn 1 (message 1)"
+    )
 
     # forgotten: in no file, in no form
     assert holders(ouro.home)
-    done = ouro.headless("memory", "forget", "--everywhere", "Answer in German", "--yes", "--no-backup")
+    done = ouro.headless(
+        "memory", "forget", "--everywhere", "Answer in German", "--yes", "--no-backup"
+    )
     assert (done.code, "NOT DONE" in done.out) == (0, False)
     assert holders(ouro.home) == []
     assert git(folder, "fsck", "--strict") == ""
@@ -102,8 +111,12 @@ def test_a_preference_is_saved_edited_undone_blamed_and_forgotten(ouro):
 
 
 def holders(home):
-    """The files below ouro's home that contain the preference, and the git directory if its objects contain it."""
-    files = [path for path in home.rglob("*") if path.is_file() and "secret-rules" not in path.parts]
+    """The files below ouro's home that contain the preference, and the git directory if its objects
+    contain it.
+    """
+    files = [
+        path for path in home.rglob("*") if path.is_file() and "secret-rules" not in path.parts
+    ]
     found = [str(path) for path in files if b"answer in german" in path.read_bytes().lower()]
     git_dir = home / "memory" / ".git"
     command = ["git", "--git-dir", git_dir, "cat-file", "--batch-all-objects", "--batch"]

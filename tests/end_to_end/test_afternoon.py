@@ -6,7 +6,8 @@ from fakes.model_server import Call, Reply
 from fakes.terminal import is_alive
 
 CHECK = (
-    'python -B -c \'import api; said = api.hello("Ada"); print("all well" if said == "Hello, Ada" else exit(said))\''
+    'python -B -c \'import api; said = api.hello("Ada"); print("all well" if said == "Hello, Ada"'
+    " else exit(said))'"
 )
 UNTIL_GO = "echo $$ > pid; while [ ! -e go ]; do sleep 0.05; done; echo gone"
 
@@ -24,7 +25,10 @@ def test_keys_that_are_typed_before_the_prompt_are_sent(ouro):
 
 def test_an_answer_streams_in_as_markdown(ouro):
     held = threading.Event()
-    text = "## What I found\n\nIt is **very** simple:\n\n```python\nprint('code')\n```\n\nThe end of it."
+    text = (
+        "## What I found\n\nIt is **very** simple:\n\n```python\nprint('code')\n```\n\nThe end"
+        " of it."
+    )
     ouro.server.script([Reply(text, hold=held, after=16)])
     terminal = ouro.screen()
     terminal.say("hello")
@@ -59,7 +63,9 @@ def test_bug_is_fixed_with_a_question_before_each_change(ouro):
 
 
 def test_a_refusal_with_a_comment_reaches_the_model_and_nothing_is_changed(ouro):
-    ouro.server.script([Call("read", {"path": "api.py"}), edit("'hello '", "'hi '"), "As you wish."])
+    ouro.server.script(
+        [Call("read", {"path": "api.py"}), edit("'hello '", "'hi '"), "As you wish."]
+    )
     terminal = ouro.screen()
     terminal.say("change it")
     terminal.comment("leave it as it is", "Allow?  edit")
@@ -72,7 +78,11 @@ def test_a_refusal_with_a_comment_reaches_the_model_and_nothing_is_changed(ouro)
 def test_x5_esc_ends_a_turn_in_the_middle_of_an_answer_and_of_a_shell_line(ouro):
     held = threading.Event()
     ouro.server.script(
-        [Reply("The first half, the second.", hold=held, after=4), Call("shell", {"command": UNTIL_GO}), "Still here."]
+        [
+            Reply("The first half, the second.", hold=held, after=4),
+            Call("shell", {"command": UNTIL_GO}),
+            "Still here.",
+        ]
     )
     terminal = ouro.screen("--mode", "auto")
     terminal.say("hello")
@@ -106,7 +116,9 @@ def test_x5_ctrl_c_at_a_question_interrupts_and_a_second_one_quits(ouro):
 
 
 def test_one_message_steers_the_turn_and_another_waits_for_the_next(ouro):
-    ouro.server.script([Call("shell", {"command": UNTIL_GO}), "The first is done.", "The second is done."])
+    ouro.server.script(
+        [Call("shell", {"command": UNTIL_GO}), "The first is done.", "The second is done."]
+    )
     terminal = ouro.screen("--mode", "auto")
     terminal.say("run it")
     ouro.number_in("pid", terminal)
@@ -150,13 +162,20 @@ def test_window_can_be_resized_while_an_answer_streams(ouro):
     terminal.say("hello")
     terminal.until_shows("word word")
     terminal.resize(10, 40)
-    terminal.until(lambda: terminal.lines()[-1].startswith(" test-model") and terminal.shows("word word"))
+    terminal.until(
+        lambda: terminal.lines()[-1].startswith(" test-model") and terminal.shows("word word")
+    )
     terminal.resize(1, 1)
     terminal.resize(3, 200)
     terminal.resize(30, 100)
     held.set()
     terminal.until_shows("the last of it")
-    terminal.until(lambda: terminal.lines()[-1].startswith(" test-model") and terminal.lines()[0].startswith(" ouro"))
+    terminal.until(
+        lambda: (
+            terminal.lines()[-1].startswith(" test-model")
+            and terminal.lines()[0].startswith(" ouro")
+        )
+    )
 
 
 def test_exit_restores_the_terminal_and_prints_the_resume_command(ouro):
@@ -173,7 +192,12 @@ def test_exit_restores_the_terminal_and_prints_the_resume_command(ouro):
     assert terminal.end() == 0
     assert terminal.shows(f"Continue with: ouro --resume {ouro.sessions()[0]['id'][:8]}")
     assert terminal.shows("an answer to remember")
-    for entered, left in ((b"?1049h", b"?1049l"), (b"?25l", b"?25h"), (b"?2004h", b"?2004l"), (b"?1000h", b"?1000l")):
+    for entered, left in (
+        (b"?1049h", b"?1049l"),
+        (b"?25l", b"?25h"),
+        (b"?2004h", b"?2004l"),
+        (b"?1000h", b"?1000l"),
+    ):
         assert terminal.raw.rfind(b"\x1b[" + left) > terminal.raw.rfind(b"\x1b[" + entered)
 
 

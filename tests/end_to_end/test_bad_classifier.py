@@ -1,4 +1,6 @@
-"""A slow, failing or nonsensical classifier: the user sees no sign of it, and the next good answer catches up."""
+"""A slow, failing or nonsensical classifier: the user sees no sign of it, and the next good answer
+catches up.
+"""
 
 import threading
 
@@ -41,7 +43,10 @@ def shows_no_classifier(screen):
 
 
 def test_bad_capture_model_delays_nothing_and_capture_catches_up(ouro, voices, release):
-    said = [f"{place}, run the tests with tox and not with pytest" for place in ("first", "second", "third", "fourth")]
+    said = [
+        f"{place}, run the tests with tox and not with pytest"
+        for place in ("first", "second", "third", "fourth")
+    ]
     voices.answer = Reply("[]", hold=release, after=0)
     screen = ouro.screen()
     screen.say(said[0])
@@ -59,7 +64,9 @@ def test_bad_capture_model_delays_nothing_and_capture_catches_up(ouro, voices, r
     log = get_log_path().read_text() if get_log_path().exists() else ""
     assert ("capture:" in log, "did not close" in log) == (False, False)
 
-    voices.answer = lambda asked: failure(400, "it is down") if "fourth" in asked else "I am a teapot, short and stout."
+    voices.answer = lambda asked: (
+        failure(400, "it is down") if "fourth" in asked else "I am a teapot, short and stout."
+    )
     screen = ouro.screen()
     screen.say(said[3])
     screen.until(lambda: get_log_path().read_text().count("capture:") == 2)
@@ -70,5 +77,7 @@ def test_bad_capture_model_delays_nothing_and_capture_catches_up(ouro, voices, r
     screen = ouro.screen()
     screen.say("good morning")
     screen.until_shows("Remembered (repo): Runs the tests with tox. · /memory undo ")
-    screen.until(lambda: all(any(words in asked for asked in voices.asked[before:]) for words in said))
+    screen.until(
+        lambda: all(any(words in asked for asked in voices.asked[before:]) for words in said)
+    )
     assert screen.leave() == 0

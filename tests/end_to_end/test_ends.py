@@ -1,4 +1,6 @@
-"""ouro is killed, terminated or suspended, or its window is closed: the next start shows what was on the screen."""
+"""ouro is killed, terminated or suspended, or its window is closed: the next start shows what was
+on the screen.
+"""
 
 import contextlib
 import os
@@ -67,7 +69,9 @@ def is_still_there(ouro):
     """Whether the next start, headless, sends the earlier messages."""
     ouro.server.script(lambda request: "Here again.")
     done = ouro.headless("-p", "go on", "--continue")
-    return done.out == "Here again.\n" and "the answer before" in str(ouro.server.requests[-1].messages)
+    return done.out == "Here again.\n" and "the answer before" in str(
+        ouro.server.requests[-1].messages
+    )
 
 
 def start_with_answer(ouro):
@@ -145,7 +149,10 @@ def test_s5_signal_during_the_start_restores_the_terminal(ouro, number):
 
 def test_u7_ouro_can_be_suspended_and_resumed_by_the_shell(ouro):
     ouro.more = {"RUN": shlex.join(ouro.command("--mode", "auto"))}
-    line = "set -m; eval $RUN; for _ in 1 2; do echo it has stopped; read -r; fg; done; echo it has ended"
+    line = (
+        "set -m; eval $RUN; for _ in 1 2; do echo it has stopped; read -r; fg; done; echo it has"
+        " ended"
+    )
     terminal = OuroTerminal(["bash", "-c", line], ouro.environment, ouro.folder)
     ouro.terminals.append(terminal)
     terminal.until_shows("❯", "test-model")
@@ -171,7 +178,9 @@ def test_u7_ouro_can_be_suspended_and_resumed_by_the_shell(ouro):
 
 def test_ctrl_c_in_the_editor_goes_to_the_editor_and_keeps_the_draft(ouro):
     editor = ouro.home / "editor"
-    editor.write_text("#!/bin/bash\ntrap 'echo \" and more\" >> $1' INT\necho editing\nread -r; read -r\n")
+    editor.write_text(
+        "#!/bin/bash\ntrap 'echo \" and more\" >> $1' INT\necho editing\nread -r; read -r\n"
+    )
     editor.chmod(0o700)
     ouro.more = {"VISUAL": str(editor)}
     terminal = ouro.screen()

@@ -1,4 +1,6 @@
-"""Exported sessions are continued in Claude Code and Codex, if `BENCH_PEERS` names a folder with these programs."""
+"""Exported sessions are continued in Claude Code and Codex, if `BENCH_PEERS` names a folder with
+these programs.
+"""
 
 import base64
 import json
@@ -26,7 +28,10 @@ SAID = (
     user("Keep the parser fast."),
     assistant("It is fast."),
     user("Fix api.py.", context="Date: 2026-11-22"),
-    Message("assistant", (Text("Looking."), ToolCall("1", "read", {"path": "a.py"}), ToolCall("2", "shell", {}))),
+    Message(
+        "assistant",
+        (Text("Looking."), ToolCall("1", "read", {"path": "a.py"}), ToolCall("2", "shell", {})),
+    ),
     tool(ToolReply("1", "read", "print('hi')"), ToolReply("2", "shell", "1 failed", failed=True)),
     assistant("", ToolCall("3", "edit", {"path": "api.py"})),
     tool(ToolReply("3", "edit", DIFF)),
@@ -52,18 +57,39 @@ async def test_the_other_program_sends_all_messages_calls_and_results(agent, mod
             pytest.skip(f"{agent} is not installed in {PEERS}.")
         [program] = found
         environment = program.full_environment() | {"OURO_HOME": str(tmp_path / "ouro")}
-        header = SessionHeader("0d9f3c52-7e1b-4d0a-9a55-3b8f0c1d2e4f", str(program.work), model, at(0))
-        said = [MessageRecord(number, at(number), message) for number, message in enumerate(SAID, 1)]
-        await YamlFileMemoryStore(tmp_path / "ouro/sessions").import_session(header, [*said[:2], SUMMARY, *said[2:]])
+        header = SessionHeader(
+            "0d9f3c52-7e1b-4d0a-9a55-3b8f0c1d2e4f", str(program.work), model, at(0)
+        )
+        said = [
+            MessageRecord(number, at(number), message) for number, message in enumerate(SAID, 1)
+        ]
+        await YamlFileMemoryStore(tmp_path / "ouro/sessions").import_session(
+            header, [*said[:2], SUMMARY, *said[2:]]
+        )
 
         def run(*command: str) -> str:
             done = subprocess.run(
-                command, cwd=program.work, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True
+                command,
+                cwd=program.work,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
             )
             assert done.returncode == 0, done.stdout + done.stderr
             return done.stdout
 
-        ouro = (sys.executable, "-m", "ouro", "sessions", "export", "latest", "--to", agent, "--json")
+        ouro = (
+            sys.executable,
+            "-m",
+            "ouro",
+            "sessions",
+            "export",
+            "latest",
+            "--to",
+            agent,
+            "--json",
+        )
         shown = json.loads(run(*ouro))["command"].split()
         shown[0] = program.headless[0]
         shown[1:1] = program.headless[1:]

@@ -20,7 +20,9 @@ def project(ouro):
         ".mcp.json": json.dumps({"mcpServers": servers}),
         ".claude/commands/git/commit.md": command,
         ".claude/skills/pdf/SKILL.md": "---\ndescription: Reads PDF\n---\nUse pdftotext.",
-        ".claude/agents/strict.md": "---\nname: strict\ndescription: Reviews strictly\n---\nBe strict.",
+        ".claude/agents/strict.md": (
+            "---\nname: strict\ndescription: Reviews strictly\n---\nBe strict."
+        ),
         ".claude/settings.json": json.dumps({"hooks": {"PreToolUse": [hook]}}),
         ".codex/prompts/ship.md": "Ship $1.",
         "AGENTS.md": "Be brief. @docs/style.md",
@@ -39,9 +41,13 @@ def last_messages(project) -> str:
 
 def test_all_files_work_after_one_trust_question(project):
     terminal = project.start(size=(40, 110))
-    terminal.until_shows("Do you trust", "/git:commit, /ship", "skills: pdf", "hooks.PreToolUse: touch")
+    terminal.until_shows(
+        "Do you trust", "/git:commit, /ship", "skills: pdf", "hooks.PreToolUse: touch"
+    )
     terminal.press("\r", lambda: terminal.shows("test-model"))
-    project.server.script(["Committed.", "Shipped.", Call("skill", {"name": "pdf"}), "Read.", "Done."])
+    project.server.script(
+        ["Committed.", "Shipped.", Call("skill", {"name": "pdf"}), "Read.", "Done."]
+    )
     terminal.send("/git")
     terminal.until_shows("/git:commit [message]")
     terminal.say("/git:commit parser")
@@ -60,4 +66,7 @@ def test_all_files_work_after_one_trust_question(project):
     assert (project.folder / "hooked").exists()
     assert terminal.leave() == 0
     shown = project.headless("doctor").out
-    assert "extensions: 2 commands, 1 skill, 1 agent, 1 hook, 1 MCP server, 2 files of instructions" in shown
+    assert (
+        "extensions: 2 commands, 1 skill, 1 agent, 1 hook, 1 MCP server, 2 files of instructions"
+        in shown
+    )

@@ -1,4 +1,6 @@
-"""`kill -9` during maintenance of memory: nothing is lost or done twice, and the next run continues."""
+"""`kill -9` during maintenance of memory: nothing is lost or done twice, and the next run
+continues.
+"""
 
 import json
 import threading
@@ -22,7 +24,9 @@ PAIRS = {
 
 
 class Work:
-    """A subcommand and the notes in the folder. Its model answers the first request and delays the second answer."""
+    """A subcommand and the notes in the folder. Its model answers the first request and delays the
+    second answer.
+    """
 
     def __init__(self, ouro, answer, *command):
         self.ouro, self.command = ouro, ["memory", *command, "--yes"]
@@ -34,7 +38,9 @@ class Work:
         def talk(request):
             about = next(word for word in PAIRS if word in request.prompt)
             self.asked.append(about)
-            return Reply(json.dumps(answer(about)), hold=self.held if len(self.asked) == 2 else None)
+            return Reply(
+                json.dumps(answer(about)), hold=self.held if len(self.asked) == 2 else None
+            )
 
         ouro.server.script(talk)
 
@@ -70,14 +76,24 @@ def similar_notes(ouro):
     """Three pairs of notes with the same meaning."""
     store = repo_store(ouro.folder, get_history_dir(), lambda _text: "")
     for number, text in enumerate(text for pair in PAIRS.values() for text in pair):
-        note = Note(id=f"mem_{number:08x}", text=text, category="corrections", updated_at=f"2026-11-{number + 1:02}")
+        note = Note(
+            id=f"mem_{number:08x}",
+            text=text,
+            category="corrections",
+            updated_at=f"2026-11-{number + 1:02}",
+        )
         store.save_and_commit({note.file_name: note_text(note)}, "Add", {"Ouro-Origin": "capture"})
 
 
 @pytest.mark.parametrize("moment", ["thinking", "writing"])
 def test_killed_note_merging_continues_without_loss(ouro, similar_notes, moment):
     merged = {about: f"{old} {new}" for about, (old, new) in PAIRS.items()}
-    work = Work(ouro, lambda about: {"op": "supersede", "target": 1, "text": merged[about]}, "consolidate", "--notes")
+    work = Work(
+        ouro,
+        lambda about: {"op": "supersede", "target": 1, "text": merged[about]},
+        "consolidate",
+        "--notes",
+    )
     work.kill(moment)
 
     every = {text for pair in PAIRS.values() for text in pair}
@@ -93,7 +109,13 @@ def test_killed_note_merging_continues_without_loss(ouro, similar_notes, moment)
 @pytest.mark.parametrize("moment", ["thinking", "writing"])
 def test_killed_reading_of_old_sessions_continues_without_repeats(ouro, moment):
     for number, (about, (text, _)) in enumerate(PAIRS.items(), 1):
-        old_session(ouro.folder, number, 40 - number, user(f"keep in mind: {text}"), assistant(f"I will: {about}."))
+        old_session(
+            ouro.folder,
+            number,
+            40 - number,
+            user(f"keep in mind: {text}"),
+            assistant(f"I will: {about}."),
+        )
     work = Work(ouro, lambda about: [add(PAIRS[about][0], "patterns")], "crystallize")
     work.kill(moment)
 

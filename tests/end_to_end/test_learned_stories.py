@@ -1,4 +1,6 @@
-"""The use cases of notes: stated in one session, captured automatically, and sent to the model in a later one."""
+"""The use cases of notes: stated in one session, captured automatically, and sent to the model in a
+later one.
+"""
 
 import subprocess
 
@@ -67,7 +69,10 @@ def test_preference_captured_in_one_repository_is_known_in_another(ouro, voices,
     screen.send("\x1b")
     screen.until_gone("[receipt]")
     assert screen.leave() == 0
-    assert (of_user(ouro), (ouro.home / "memory" / "preferences.md").read_text()) == ({}, f"- {text}\n")
+    assert (of_user(ouro), (ouro.home / "memory" / "preferences.md").read_text()) == (
+        {},
+        f"- {text}\n",
+    )
 
     first, ouro.folder = ouro.folder, tmp_path / "other"
     ouro.folder.mkdir()
@@ -78,10 +83,17 @@ def test_preference_captured_in_one_repository_is_known_in_another(ouro, voices,
 
 
 def test_project_convention_is_captured_later_and_recalled(ouro, voices):
-    """Stated in a run that captures nothing; the next session captures it, and the one after that recalls it."""
+    """Stated in a run that captures nothing; the next session captures it, and the one after that
+    recalls it.
+    """
     text = "Every handler in api.py is tested by `pytest tests/test_api.py`."
     voices.answer = [add(text)]
-    assert ouro.headless("-p", "in this repo every handler in api.py is tested by tests/test_api.py").code == 0
+    assert (
+        ouro.headless(
+            "-p", "in this repo every handler in api.py is tested by tests/test_api.py"
+        ).code
+        == 0
+    )
     assert voices.asked == []
 
     screen = open_wide_screen(ouro)
@@ -99,7 +111,9 @@ def test_project_convention_is_captured_later_and_recalled(ouro, voices):
 
 
 def test_twice_reversed_decision_is_recalled_with_its_versions(ouro, voices):
-    """Captured from an earlier session, reversed before a compaction, and reversed again before the end."""
+    """Captured from an earlier session, reversed before a compaction, and reversed again before the
+    end.
+    """
     first = "User updates in users.py take row locks."
     second = "User updates use optimistic locking: row locks timed out under load."
     third = "User updates take row locks again, with a timeout of 50 ms: retries starved."
@@ -107,32 +121,56 @@ def test_twice_reversed_decision_is_recalled_with_its_versions(ouro, voices):
     def answer(asked):
         said = asked.partition("The session, quoted")[2]
         if "retries starved" in said:
-            return [{"op": "supersede", "target": place(asked, second), "text": third, "said_by": "user"}]
+            return [
+                {
+                    "op": "supersede",
+                    "target": place(asked, second),
+                    "text": third,
+                    "said_by": "user",
+                }
+            ]
         if "timed out" in said:
-            return [{"op": "supersede", "target": place(asked, first), "text": second, "said_by": "user"}]
+            return [
+                {
+                    "op": "supersede",
+                    "target": place(asked, first),
+                    "text": second,
+                    "said_by": "user",
+                }
+            ]
         return [add(first, "architectural-decisions")]
 
     voices.answer = answer
     asks_for_summary = "Write a summary that replaces it"
-    voices.talk = lambda request: SUMMARY if asks_for_summary in last_words(request) else "Understood. " * 300
+    voices.talk = lambda request: (
+        SUMMARY if asks_for_summary in last_words(request) else "Understood. " * 300
+    )
     ouro.headless("-p", "we decided it: user updates in users.py take row locks")
     screen = open_wide_screen(ouro)
     screen.say("good morning")
     screen.until_shows(f"Remembered (repo): {first}")
-    screen.say("row locks of user updates timed out under load. so optimistic locking for user updates")
+    screen.say(
+        "row locks of user updates timed out under load. so optimistic locking for user updates"
+    )
     screen.until(lambda: len(voices.said) == 3)
     screen.until_shows("↑300")
     screen.say("/compact")
     screen.until_shows("Use this summary instead of the older messages?", "❯ 1 Use it")
     screen.press("\r", lambda: not screen.shows("❯ 1 Use it"))
-    screen.until_shows("Remembered, replaced (repo): User updates use optimistic locking", "/memory undo")
-    screen.say("retries starved user updates. so row locks for user updates again, with a timeout of 50 ms")
+    screen.until_shows(
+        "Remembered, replaced (repo): User updates use optimistic locking", "/memory undo"
+    )
+    screen.say(
+        "retries starved user updates. so row locks for user updates again, with a timeout of 50 ms"
+    )
     screen.until(lambda: len(voices.said) == 5)
     screen.leave()
 
     screen = open_wide_screen(ouro)
     screen.say("good morning again")
-    screen.until_shows("Remembered, replaced (repo): User updates take row locks again", "/memory undo")
+    screen.until_shows(
+        "Remembered, replaced (repo): User updates take row locks again", "/memory undo"
+    )
     screen.leave()
     talk = Talk(ouro)
     now = of_repository(ouro.folder)[third]
@@ -140,7 +178,10 @@ def test_twice_reversed_decision_is_recalled_with_its_versions(ouro, voices):
     talk.end()
 
     sent = voices.last
-    assert [note.trigger for note in sorted(of_repository(ouro.folder).values(), key=lambda note: note.version)] == [
+    assert [
+        note.trigger
+        for note in sorted(of_repository(ouro.folder).values(), key=lambda note: note.version)
+    ] == [
         "session-end",
         "compaction",
         "session-end",
@@ -152,7 +193,9 @@ def test_twice_reversed_decision_is_recalled_with_its_versions(ouro, voices):
 
 
 def test_a_correction_is_applied_in_a_later_session(ouro, voices):
-    """The model edits a generated file and the user corrects it; in a later session the model uses the generator."""
+    """The model edits a generated file and the user corrects it; in a later session the model uses
+    the generator.
+    """
     (ouro.folder / "schema.py").write_text("TABLES = []\n")
     text = "Do not edit schema.py by hand: it is generated by `make schema`."
     voices.answer = lambda asked: [add(text, "corrections")] if "never edit" in asked else []
@@ -214,4 +257,8 @@ def test_contradiction_can_apply_to_this_project_only(ouro, voices, tmp_path):
         said[name] = content(voices.said[-1].messages[0])
         ouro.folder = tmp_path / "elsewhere"
         ouro.folder.mkdir(exist_ok=True)
-    assert (new in said["here"], new in said["elsewhere"], old in said["elsewhere"]) == (True, False, True)
+    assert (new in said["here"], new in said["elsewhere"], old in said["elsewhere"]) == (
+        True,
+        False,
+        True,
+    )

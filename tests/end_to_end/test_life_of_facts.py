@@ -15,15 +15,23 @@ _IN_REQUEST = re.compile(r"^ +• (?:loaded · \d+ tokens · )?(.+?)(?: · says 
 
 
 def small_model(request: Request) -> str:
-    """A small classifier that accepts every sentence; the answer of a turn is the number of its messages."""
+    """A small classifier that accepts every sentence; the answer of a turn is the number of its
+    messages.
+    """
     said = request.messages[-1]["content"]
     if said.startswith("The sentence: "):
         return json.dumps({"kind": "fact"})
-    return '{"relation": "other"}' if said.startswith("Old note: ") else f"Heard {len(request.messages)}."
+    return (
+        '{"relation": "other"}'
+        if said.startswith("Old note: ")
+        else f"Heard {len(request.messages)}."
+    )
 
 
 class Machine:
-    """A home and a clone; each session has a terminal, and both memories are synchronized before and after it."""
+    """A home and a clone; each session has a terminal, and both memories are synchronized before
+    and after it.
+    """
 
     def __init__(self, server, root, monkeypatch) -> None:
         self.home, self.remotes, self.monkeypatch = root / "home", root.parent, monkeypatch
@@ -33,12 +41,17 @@ class Machine:
         self.program = OuroProgram(server, root / "shop")
         settings = "memory: {cadence_turns: 1}\nsessions: {titles: false, summaries: false}\n"
         (self.home / "config.yaml").write_text(settings)
-        models = {"default": "openai/test-8b", "models": {"openai/test-8b": {"api_base": server.openai_url}}}
+        models = {
+            "default": "openai/test-8b",
+            "models": {"openai/test-8b": {"api_base": server.openai_url}},
+        }
         models["models"]["openai/test-8b"] |= {"api_key": "none", "window": 100_000}
         (self.home / "models.yaml").write_text(json.dumps(models))
 
     def play(self, text: str, noticed: str = "Heard 2.") -> list[str]:
-        """Run a session with this message until `noticed` is shown; returns the entries of its receipt."""
+        """Run a session with this message until `noticed` is shown; returns the entries of its
+        receipt.
+        """
         self.monkeypatch.setenv("OURO_HOME", str(self.home))
         screen = self.program.start("--plain", size=(60, 120))
         screen.until_shows("›")
@@ -76,13 +89,23 @@ def test_preference_decision_and_correction_on_two_machines(machines, model_serv
     assert one.play(PREFERENCE, f"Remembered (user): {PREFERENCE}") == []
     assert one.play(OLD, f"Remembered (repo): {OLD}") == [PREFERENCE]
 
-    changed = two.play(f"We changed our mind: {NEW}", f"Remembered, replaced (repo): {NEW} (before: {OLD})")
+    changed = two.play(
+        f"We changed our mind: {NEW}", f"Remembered, replaced (repo): {NEW} (before: {OLD})"
+    )
     assert set(changed) >= {f"user/preferences.md: + {PREFERENCE}", f"repo/facts.md: + {OLD}"}
 
-    corrected = one.play(f"No, that is wrong: {RULE} Which job queue do we use?", f"Remembered (repo): {RULE}")
-    assert corrected == [PREFERENCE, OLD, f"repo/facts.md: + {NEW}"]  # the prompt was built before the sync
+    corrected = one.play(
+        f"No, that is wrong: {RULE} Which job queue do we use?", f"Remembered (repo): {RULE}"
+    )
+    assert corrected == [
+        PREFERENCE,
+        OLD,
+        f"repo/facts.md: + {NEW}",
+    ]  # the prompt was built before the sync
 
     asked = two.play("Which job queue do we use, and may the basket be empty?")
     assert asked == [PREFERENCE, NEW, f"repo/facts.md: + {RULE}"]
-    sent = next(request for request in reversed(model_server.requests) if request.tools).raw.decode()
+    sent = next(
+        request for request in reversed(model_server.requests) if request.tools
+    ).raw.decode()
     assert all(text in sent for text in (PREFERENCE, RULE, NEW))

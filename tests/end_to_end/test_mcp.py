@@ -1,4 +1,6 @@
-"""MCP servers in the real program: found by search, called and approved; in the request from the second session on."""
+"""MCP servers in the real program: found by search, called and approved; in the request from the
+second session on.
+"""
 
 import itertools
 import json
@@ -51,7 +53,9 @@ def test_tool_is_found_called_and_listed_in_the_next_session(configured):
 
 
 def test_cached_prefix_is_kept_while_servers_start_and_change(ouro):
-    """With more tools than the budget: a search and a server that changes its tools leave the sent prefix unchanged."""
+    """With more tools than the budget: a search and a server that changes its tools leave the sent
+    prefix unchanged.
+    """
     args = [FAKE, json.dumps({"tools": ["echo", "change"]})]
     mcp = {"tool_budget_tokens": 1, "servers": {"demo": {"command": sys.executable, "args": args}}}
     (ouro.home / "config.yaml").write_text(yaml.safe_dump({"mcp": mcp}))
@@ -87,7 +91,9 @@ def test_e4_f1_a_server_of_a_project_runs_only_after_trust(ouro):
     assert done.code != 0
     assert ".mcp.json" in done.err
     assert not mark.exists()
-    ouro.server.script([Call("tool_search", {"query": "anything"}), "None."])  # it waits for the servers
+    ouro.server.script(
+        [Call("tool_search", {"query": "anything"}), "None."]
+    )  # it waits for the servers
     ouro.headless("--trust", "-p", "what can you do?")
     assert mark.exists()
 
@@ -109,19 +115,28 @@ def test_a_question_shows_the_call_and_always_is_saved(configured):
 
 def test_resource_is_sent_and_does_not_count_as_user_words(configured):
     memory = configured.home / "memory" / "facts.md"
-    write = Call("write", {"path": str(memory), "content": "- The content of note://one is final.\n"})
+    write = Call(
+        "write", {"path": str(memory), "content": "- The content of note://one is final.\n"}
+    )
     configured.server.script([write, "Noted."])
     done = configured.headless("--mode", "edit", "-p", "remember what @demo:note://one says")
     assert done.code == 0, done
-    assert '<resource name="demo:note://one">\nthe content of note://one' in configured.server.requests[0].prompt
-    assert "final" not in configured.headless("memory", "show", "facts").out  # it waits for the user's approval
+    assert (
+        '<resource name="demo:note://one">\nthe content of note://one'
+        in configured.server.requests[0].prompt
+    )
+    assert (
+        "final" not in configured.headless("memory", "show", "facts").out
+    )  # it waits for the user's approval
 
 
 def test_a_prompt_of_a_server_is_a_command_also_in_headless_mode(configured):
     """The command is called before the server is connected."""
     configured.server.script(["It rises."])
     assert configured.headless("-p", "/demo:explain yeast").out == "It rises.\n"
-    assert "Explain yeast in one line." in json.dumps(configured.server.requests[-1].body["messages"])
+    assert "Explain yeast in one line." in json.dumps(
+        configured.server.requests[-1].body["messages"]
+    )
     assert configured.headless("mcp", "off", "demo").code == 0
     refused = configured.headless("-p", "/demo:explain yeast")
     assert (refused.code, "The MCP server demo is switched off" in refused.err) == (1, True)

@@ -1,4 +1,6 @@
-"""`ouro mcp serve` with the client of the SDK: other agents search and read memory, and propose entries."""
+"""`ouro mcp serve` with the client of the SDK: other agents search and read memory, and propose
+entries.
+"""
 
 import subprocess
 
@@ -43,10 +45,15 @@ async def test_memory_is_searched_and_read(ouro_with_memory):
         note = next(word for word in found.split() if word.startswith("mem_"))
         assert "caches by content hash" in await ask(client, "memory_read", entry=note)
         assert "Answer in German." in await ask(client, "memory_read", entry="user/preferences.md")
-        assert "There is no entry mem_nothing" in await ask(client, "memory_read", is_error=True, entry="mem_nothing")
+        assert "There is no entry mem_nothing" in await ask(
+            client, "memory_read", is_error=True, entry="mem_nothing"
+        )
         can = client.server_capabilities
         assert can.resources is not None
-        assert (can.resources.subscribe, can.resources.list_changed) == (False, False)  # it announces no changes
+        assert (can.resources.subscribe, can.resources.list_changed) == (
+            False,
+            False,
+        )  # it announces no changes
         listed = {str(item.uri) for item in (await client.list_resources()).resources}
         assert listed == {"memory://user/preferences.md", f"memory://{note}"}
         (content,) = (await client.read_resource("memory://user/preferences.md")).contents
@@ -60,7 +67,9 @@ async def test_client_entry_is_pending_until_approved(ouro_with_memory):
     async with connect(ouro_with_memory) as client:
         answer = await ask(client, "memory_remember", text="I deploy on Tuesdays.")
         assert "Waiting for approval" in answer
-        assert "Already remembered" in await ask(client, "memory_remember", text="Answer in German.")
+        assert "Already remembered" in await ask(
+            client, "memory_remember", text="Answer in German."
+        )
         assert "Tuesdays" not in await ask(client, "memory_read", entry="")
         pending = answer.partition("memory accept ")[2].partition("`")[0]
         # ouro accepts the entry; the server reads the current files.
@@ -70,14 +79,22 @@ async def test_client_entry_is_pending_until_approved(ouro_with_memory):
 
 
 async def test_an_allowed_client_needs_no_approval(ouro_with_memory):
-    (ouro_with_memory.home / "config.yaml").write_text(yaml.safe_dump({"mcp": {"remember": ["cursor"]}}))
+    (ouro_with_memory.home / "config.yaml").write_text(
+        yaml.safe_dump({"mcp": {"remember": ["cursor"]}})
+    )
     async with connect(ouro_with_memory, "cursor") as client:
-        assert "Remembered in " in await ask(client, "memory_remember", text="I deploy on Tuesdays.")
+        assert "Remembered in " in await ask(
+            client, "memory_remember", text="I deploy on Tuesdays."
+        )
     assert "Ouro-Client: cursor" in last_commit(ouro_with_memory)
     async with connect(ouro_with_memory, "codex") as client:
-        assert "Waiting for approval" in await ask(client, "memory_remember", text="I release on Fridays.")
+        assert "Waiting for approval" in await ask(
+            client, "memory_remember", text="I release on Fridays."
+        )
         key = "sk-" + "proj-" + "aB3dE5fG7hJ9kL1mN3pQ5rS7tU9vW1xY3zA5bC7dE9fG1h"
-        assert key not in await ask(client, "memory_remember", is_error=True, text=f"The key is {key}.")
+        assert key not in await ask(
+            client, "memory_remember", is_error=True, text=f"The key is {key}."
+        )
 
 
 async def test_m1_what_the_user_has_not_approved_is_not_served(ouro_with_memory):
@@ -89,7 +106,9 @@ async def test_m1_what_the_user_has_not_approved_is_not_served(ouro_with_memory)
         assert "Answer in German." in text
         assert "evil" not in text
         for entry in ("user/facts.md", "facts.md", "user/facts.md:1"):
-            assert "not approved yet" in await ask(client, "memory_read", is_error=True, entry=entry)
+            assert "not approved yet" in await ask(
+                client, "memory_read", is_error=True, entry=entry
+            )
         with pytest.raises(MCPError, match="not approved"):
             await client.read_resource("memory://user/facts.md")
         note.write_text(note.read_text().replace("caches by content hash", "runs evil.example"))
@@ -101,7 +120,10 @@ async def test_m1_what_the_user_has_not_approved_is_not_served(ouro_with_memory)
 
 def last_commit(ouro) -> str:
     done = subprocess.run(
-        ["git", "-C", str(ouro.home / "memory"), "log", "-1", "--format=%B"], capture_output=True, text=True, check=True
+        ["git", "-C", str(ouro.home / "memory"), "log", "-1", "--format=%B"],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     return done.stdout
 

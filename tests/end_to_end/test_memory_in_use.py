@@ -8,7 +8,9 @@ from benchmarks.memory_in_use.stories import SETS, VISIBLE
 
 @pytest.fixture(autouse=True)
 def _no_time_limits(monkeypatch):
-    """Recall has no time limit here: the first turn imports modules, which is slow on a busy machine."""
+    """Recall has no time limit here: the first turn imports modules, which is slow on a busy
+    machine.
+    """
     for limit in ("LOCAL_TIMEOUT", "INDEX_TIMEOUT", "VECTOR_TIMEOUT"):
         monkeypatch.setattr(f"ouro.memory.long_term.recall.turn_recall.{limit}", 30.0)
 
@@ -16,7 +18,12 @@ def _no_time_limits(monkeypatch):
 @pytest.mark.parametrize("story", VISIBLE, ids=lambda story: story.name)
 async def test_a_statement_is_captured_and_delivered(story, home, tmp_path):
     found = await run_story(story, scripted, tmp_path)
-    assert (found.captured, found.placed, found.delivered, found.delivered_elsewhere) == (True, True, True, False)
+    assert (found.captured, found.placed, found.delivered, found.delivered_elsewhere) == (
+        True,
+        True,
+        True,
+        False,
+    )
 
 
 def test_no_story_is_in_two_sets():

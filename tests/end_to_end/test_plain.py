@@ -8,7 +8,9 @@ from fakes.terminal import is_alive
 
 
 def test_session_of_the_plain_prompt_is_resumed(ouro):
-    ouro.server.script([Reply("I will.", [Call("shell", {"command": "touch made"})]), "It **is** made."])
+    ouro.server.script(
+        [Reply("I will.", [Call("shell", {"command": "touch made"})]), "It **is** made."]
+    )
     terminal = ouro.start("--plain")
     terminal.until_shows("›")
     terminal.send("make it\r")

@@ -1,4 +1,6 @@
-"""Notes are recalled for messages that need them, written by any program: an editor, git, a package."""
+"""Notes are recalled for messages that need them, written by any program: an editor, git, a
+package.
+"""
 
 import itertools
 import json
@@ -9,8 +11,17 @@ from fakes.talk import Talk
 from ouro.memory.long_term.notes.note import Note, note_text
 
 NOW = "2026-11-01T10:00:00Z"
-BREAD = Note(id="mem_00000001", created_at=NOW, scope="user", text="Sourdough loaves rise for fourteen hours.")
-LOCKS = Note(id="mem_00000002", created_at=NOW, text="Optimistic locking for user updates, for row locks timed out.")
+BREAD = Note(
+    id="mem_00000001",
+    created_at=NOW,
+    scope="user",
+    text="Sourdough loaves rise for fourteen hours.",
+)
+LOCKS = Note(
+    id="mem_00000002",
+    created_at=NOW,
+    text="Optimistic locking for user updates, for row locks timed out.",
+)
 
 
 def put(folder, note: Note) -> None:
@@ -81,7 +92,9 @@ def test_notes_of_the_last_message_are_shown_also_after_a_resume(ouro, user_fold
 def test_notes_that_a_package_planted_wait_for_approval(ouro, repo_folder):
     put(repo_folder, LOCKS)
     talk = Talk(ouro, "--trust")
-    assert talk.say("say: optimistic locking for user updates?").get(LOCKS.id, "skipped") == "skipped"
+    assert (
+        talk.say("say: optimistic locking for user updates?").get(LOCKS.id, "skipped") == "skipped"
+    )
     assert "timed out" not in words(ouro.server.requests[-1])
     talk.say('call: memory_search {"query": "optimistic locking user updates row locks"}')
     assert "row locks timed out" not in words(ouro.server.requests[-1])
@@ -92,7 +105,11 @@ def test_the_tool_finds_notes_and_their_newer_versions(ouro, user_folder):
     talk = Talk(ouro)
     talk.say("say: hello there")
     newer = Note(
-        id="mem_00000003", created_at=NOW, scope="user", text="Sourdough loaves rise a day.", supersedes=BREAD.id
+        id="mem_00000003",
+        created_at=NOW,
+        scope="user",
+        text="Sourdough loaves rise a day.",
+        supersedes=BREAD.id,
     )
     put(user_folder, BREAD)
     put(user_folder, newer)

@@ -1,8 +1,10 @@
-"""ouro fixes a failing test in a real third-party package, fetched from the package registry and pinned by its hash.
+"""ouro fixes a failing test in a real third-party package, fetched from the package registry and
+pinned by its hash.
 
-The package is as published, with one fault added (FAULT), for which two of its own tests fail. The model is a script;
-the package, the suite and the changes are real: it searches, runs the suite with the shell tool, reads the function,
-edits it, and runs the suite again. Without the registry this test fails; it is not skipped.
+The package is as published, with one fault added (FAULT), for which two of its own tests fail. The
+model is a script; the package, the suite and the changes are real: it searches, runs the suite with
+the shell tool, reads the function, edits it, and runs the suite again. Without the registry this
+test fails; it is not skipped.
 """
 
 import os
@@ -46,12 +48,23 @@ TASK = "Two tests fail: find out why, and fix it."
 def faulty(tmp_path_factory) -> Path:
     """The source distribution of the package, unpacked, with the fault."""
     folder = tmp_path_factory.mktemp("published")
-    # Only the package itself is fetched as source: pip builds it with its own setuptools to find its name.
+    # Only the package itself is fetched as source: pip builds it with its own setuptools to find
+    # its name.
     command = [
-        *(python_with_pip(), "-m", "pip", "download", "-q", "--disable-pip-version-check", "--no-deps"),
+        *(
+            python_with_pip(),
+            "-m",
+            "pip",
+            "download",
+            "-q",
+            "--disable-pip-version-check",
+            "--no-deps",
+        ),
         *("--no-binary", "parse", "--require-hashes", "-r", PINNED, "--dest", folder),
     ]
-    run = subprocess.run(command, env=ORIGINAL_ENVIRONMENT, capture_output=True, text=True, check=False, timeout=120)
+    run = subprocess.run(
+        command, env=ORIGINAL_ENVIRONMENT, capture_output=True, text=True, check=False, timeout=120
+    )
     assert run.returncode == 0, f"the package registry could not be reached:\n{run.stderr}"
     with tarfile.open(folder / "parse-1.20.2.tar.gz") as archive:
         archive.extractall(folder, filter="data")
@@ -63,7 +76,12 @@ def faulty(tmp_path_factory) -> Path:
 def python_with_pip() -> str:
     """The Python of the test run, or the Python that created its environment."""
     for python in (sys.executable, sys._base_executable):
-        if subprocess.run([python, "-m", "pip", "--version"], capture_output=True, check=False).returncode == 0:
+        if (
+            subprocess.run(
+                [python, "-m", "pip", "--version"], capture_output=True, check=False
+            ).returncode
+            == 0
+        ):
             return python
     raise AssertionError("neither Python has pip")
 
@@ -87,8 +105,14 @@ def ouro(model_server, package):
 
 def suite(folder: Path) -> tuple[int, str]:
     """The exit code and the counts of the package's test suite."""
-    environment = {**os.environ, **NO_PLUGINS, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
-    run = subprocess.run(SUITE.split(), cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    environment = {
+        **os.environ,
+        **NO_PLUGINS,
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+    }
+    run = subprocess.run(
+        SUITE.split(), cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
     return run.returncode, re.sub(r" in [\d.]+s.*", "", run.stdout.strip().splitlines()[-1])
 
 
@@ -107,7 +131,9 @@ def model(request):
             return Call("read", {"path": "parse.py", "offset": line, "limit": 70})
         case 3:
             assert BEFORE.strip() in results[2]
-            return Call("edit", {"path": "parse.py", "edits": [{"old_text": BEFORE, "new_text": AFTER}]})
+            return Call(
+                "edit", {"path": "parse.py", "edits": [{"old_text": BEFORE, "new_text": AFTER}]}
+            )
         case 4:
             return Call("shell", {"command": SUITE})
         case _:
@@ -123,7 +149,9 @@ def test_a_failing_test_is_repaired_on_the_full_screen(ouro, package):
     terminal.until_shows("Allow?  edit", 'elif am == "PM" and H != 12:')
     terminal.answer("y", "Allow?  edit")
     terminal.answer("y", "Allow?  shell", SUITE)
-    terminal.until_shows("12 PM is midday, so nothing is added to it. The suite says: 96 passed, 1 skipped.")
+    terminal.until_shows(
+        "12 PM is midday, so nothing is added to it. The suite says: 96 passed, 1 skipped."
+    )
     assert terminal.leave() == 0
     assert suite(package) == (0, "96 passed, 1 skipped")
     assert {request.wire for request in ouro.server.requests} == {"openai"}
@@ -131,7 +159,9 @@ def test_a_failing_test_is_repaired_on_the_full_screen(ouro, package):
 
 
 def test_a_failing_test_is_repaired_headless_over_the_other_wire(ouro, package):
-    done = ouro.headless("-p", TASK, "-m", ANTHROPIC, "--mode", "edit", "--allow", f"shell({SUITE})")
+    done = ouro.headless(
+        "-p", TASK, "-m", ANTHROPIC, "--mode", "edit", "--allow", f"shell({SUITE})"
+    )
     assert done.code == 0, done.err
     assert done.out.endswith("The suite says: 96 passed, 1 skipped.\n")
     assert {request.wire for request in ouro.server.requests} == {"anthropic"}
@@ -139,5 +169,7 @@ def test_a_failing_test_is_repaired_headless_over_the_other_wire(ouro, package):
 
 
 def changed_files(folder: Path) -> list[str]:
-    run = subprocess.run(["git", "status", "--porcelain"], cwd=folder, capture_output=True, text=True, check=True)
+    run = subprocess.run(
+        ["git", "status", "--porcelain"], cwd=folder, capture_output=True, text=True, check=True
+    )
     return [line[3:] for line in run.stdout.splitlines()]

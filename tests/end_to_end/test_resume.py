@@ -1,4 +1,6 @@
-"""Resumed sessions: the picker, the card, a session in use, full-text search, and the bytes that are sent."""
+"""Resumed sessions: the picker, the card, a session in use, full-text search, and the bytes that
+are sent.
+"""
 
 import itertools
 import json
@@ -15,13 +17,22 @@ LONG = ("a word and another " * 1_200).strip()
 
 def agent_requests(ouro):
     """The agent's own requests as texts, without those for notes and summaries."""
-    return [str(each.messages) for each in ouro.server.requests if "You are ouro" in str(each.messages[0])]
+    return [
+        str(each.messages)
+        for each in ouro.server.requests
+        if "You are ouro" in str(each.messages[0])
+    ]
 
 
 def run_turns(ouro, *prompts):
     """A session with these prompts, one turn each."""
-    lines = "".join(json.dumps({"type": "user", "text": prompt, "queue": True}) + "\n" for prompt in prompts)
-    assert ouro.headless("-p", "--input", "stream-json", "--output", "stream-json", given=lines).code == 0
+    lines = "".join(
+        json.dumps({"type": "user", "text": prompt, "queue": True}) + "\n" for prompt in prompts
+    )
+    assert (
+        ouro.headless("-p", "--input", "stream-json", "--output", "stream-json", given=lines).code
+        == 0
+    )
 
 
 def test_session_picker_opens_first(ouro):
@@ -29,7 +40,9 @@ def test_session_picker_opens_first(ouro):
     ouro.headless("-p", "say: the sought one\nthe zebra crosses")
     terminal = ouro.start("--resume", size=(24, 80))
     terminal.until_shows("type to search", "this project · 101")
-    assert b"opening the session" in terminal.raw, "the first picture is drawn before anything is loaded"
+    assert b"opening the session" in terminal.raw, (
+        "the first picture is drawn before anything is loaded"
+    )
     count = len(agent_requests(ouro))
     terminal.send("zebra")
     terminal.until_shows("1 of 101", "the zebra crosses")
@@ -115,7 +128,9 @@ def test_a_session_of_another_worktree_belongs_to_the_project(ouro, tmp_path):
 
 
 def test_a_long_session_shows_its_cost_and_continues_with_its_tail(ouro):
-    run_turns(ouro, f"say: one\n{LONG}", f"say: two\n{LONG}", "say: three", "say: four", "say: five")
+    run_turns(
+        ouro, f"say: one\n{LONG}", f"say: two\n{LONG}", "say: three", "say: four", "say: five"
+    )
     terminal = ouro.screen("--resume", "latest")
     terminal.until_shows("resumed:", "first call", "cache is probably warm", "tail: last 3 turns")
     terminal.press("\t", lambda: terminal.shows("❯ tail"))
@@ -138,7 +153,9 @@ def test_a_first_message_continues_with_the_whole_session(ouro):
 
 
 def test_plain_prompt_offers_the_resume_choices(ouro):
-    run_turns(ouro, f"say: one\n{LONG}", f"say: two\n{LONG}", "say: three", "say: four", "say: five")
+    run_turns(
+        ouro, f"say: one\n{LONG}", f"say: two\n{LONG}", "say: three", "say: four", "say: five"
+    )
     terminal = ouro.start("--plain", "--continue")
     terminal.until_shows("first call", "1. full:", "2. tail:", "3. summary:")
     terminal.send("say: whole\r")
@@ -168,7 +185,9 @@ def test_the_plain_prompt_picks_by_number_and_by_words(ouro):
 
 
 def test_headless_resumes_the_whole_session_and_stream_has_the_cost(ouro):
-    run_turns(ouro, f"say: one\n{LONG}", f"say: two\n{LONG}", "say: three", "say: four", "say: five")
+    run_turns(
+        ouro, f"say: one\n{LONG}", f"say: two\n{LONG}", "say: three", "say: four", "say: five"
+    )
     done = ouro.headless("-p", "say: on", "--continue", "--output", "stream-json")
     told = [line["text"] for line in done.lines if line["type"] == "said"]
     assert any(text.startswith("Resumed: ") for text in told)
@@ -227,10 +246,16 @@ def test_manually_edited_session_is_sent_as_edited(ouro):
     ouro.headless("-p", "say: The answer is 41.")
     [path] = (ouro.home / "sessions").glob("2*/session.yaml")
     by_hand = path.read_text().replace("is 41.", "is 42.")
-    by_hand = by_hand.replace("---\nmessage: 2\n", "---\nrole: user\ntext: added by hand\n...\n---\nmessage: 2\n")
+    by_hand = by_hand.replace(
+        "---\nmessage: 2\n", "---\nrole: user\ntext: added by hand\n...\n---\nmessage: 2\n"
+    )
     path.write_text(by_hand)
     ouro.headless("--resume", "latest", "-p", "say: Yes.")
 
     sent = json.dumps(ouro.server.requests[-1].messages)
-    assert sent.index("say: The answer is 42.") < sent.index("added by hand") < sent.rindex("The answer is 42.")
+    assert (
+        sent.index("say: The answer is 42.")
+        < sent.index("added by hand")
+        < sent.rindex("The answer is 42.")
+    )
     assert "is 41." not in sent

@@ -62,7 +62,18 @@ def test_fork_without_a_session_is_a_usage_error(ouro):
 
 
 def test_the_plain_prompt_rewinds_and_forks_by_numbers(ouro):
-    lines = ["say: one", "say: two", "/rewind", "1", "1", "say: three", "/redo", "/undo", "/fork Another", "/exit"]
+    lines = [
+        "say: one",
+        "say: two",
+        "/rewind",
+        "1",
+        "1",
+        "say: three",
+        "/redo",
+        "/undo",
+        "/fork Another",
+        "/exit",
+    ]
     done = ouro.headless("--plain", given="\n".join(lines) + "\n")
     assert done.code == 0
     assert "1. say: two — 2 messages" in done.out

@@ -1,4 +1,6 @@
-"""Three processes use one home while notes are captured, edited and pulled, and the cache is deleted."""
+"""Three processes use one home while notes are captured, edited and pulled, and the cache is
+deleted.
+"""
 
 import shutil
 
@@ -10,8 +12,18 @@ from fakes.two_voices import TwoVoices
 from ouro.memory.long_term.notes.note import Note, note_text
 
 NOW = "2026-11-01T10:00:00Z"
-BREAD = Note(id="mem_00000001", created_at=NOW, scope="user", text="Sourdough loaves rise for fourteen hours.")
-LOCKS = Note(id="mem_00000002", created_at=NOW, scope="user", text="Optimistic locking for user updates everywhere.")
+BREAD = Note(
+    id="mem_00000001",
+    created_at=NOW,
+    scope="user",
+    text="Sourdough loaves rise for fourteen hours.",
+)
+LOCKS = Note(
+    id="mem_00000002",
+    created_at=NOW,
+    scope="user",
+    text="Optimistic locking for user updates everywhere.",
+)
 TOX = "Runs the tests of this project with tox."
 
 
@@ -61,7 +73,10 @@ def test_concurrent_processes_recall_correct_notes_at_the_next_turn(ouro, tmp_pa
         assert ("rise for twenty hours" in each, "fourteen" in each) == (True, False)
 
     (own / BREAD.file_name).unlink()
-    assert not any("Sourdough" in each for each in send_to_all("do sourdough loaves rise at all, and how long?"))
+    assert not any(
+        "Sourdough" in each
+        for each in send_to_all("do sourdough loaves rise at all, and how long?")
+    )
     for talk in talks:
         talk.end()
     assert screen.leave() == 0

@@ -1,4 +1,6 @@
-"""Subagents in the real program: three in parallel, one killed, one at its limit; a hook that refuses; MCP tools."""
+"""Subagents in the real program: three in parallel, one killed, one at its limit; a hook that
+refuses; MCP tools.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +19,15 @@ NAMES = ("one", "two", "three")
 
 
 def start(name: str, agent: str = "explore") -> Call:
-    return Call("subagent", {"task": f"look at {name}", "prompt": f"Look into #{name}.", "agent": agent})
+    return Call(
+        "subagent", {"task": f"look at {name}", "prompt": f"Look into #{name}.", "agent": agent}
+    )
 
 
 def asked_of(request) -> str:
-    return "\n".join(str(message["content"]) for message in request.body["messages"] if message["role"] == "user")
+    return "\n".join(
+        str(message["content"]) for message in request.body["messages"] if message["role"] == "user"
+    )
 
 
 def results_in(request) -> int:
@@ -32,7 +38,8 @@ def results_in(request) -> int:
 def test_parallel_subagents_with_interrupt_limit_and_refusing_hook(ouro):
     held = threading.Event()
     refuses = (
-        "jq -e '.tool_input.file_path | test(\"generated\")' > /dev/null && { echo 'made by make' >&2; exit 2; }; true"
+        "jq -e '.tool_input.file_path | test(\"generated\")' > /dev/null && { echo 'made by make'"
+        " >&2; exit 2; }; true"
     )
     config = {
         "subagents": {"max_cost": 0.001},
@@ -57,7 +64,9 @@ def test_parallel_subagents_with_interrupt_limit_and_refusing_hook(ouro):
                 if "made by make" in json.dumps(request.body["messages"])
                 else Call("write", {"path": "generated/a.py", "content": "x"})
             )
-        return "All reported." if results_in(request) else Reply("", [start(name) for name in NAMES])
+        return (
+            "All reported." if results_in(request) else Reply("", [start(name) for name in NAMES])
+        )
 
     ouro.server.script(script)
     terminal = ouro.screen("--mode", "edit", size=(40, 120))
@@ -89,5 +98,9 @@ def test_a_subagent_uses_the_tools_of_servers(ouro):
     assert done.code == 0, done
     assert "It says heron." in ouro.server.requests[-1].results[-1]
     progress = [line for line in done.lines if line["type"] == "subagent_progress"]
-    assert (progress[-1]["id"], progress[-1]["state"], progress[-1]["calls"]) == ("general-1", "done", 1)
+    assert (progress[-1]["id"], progress[-1]["state"], progress[-1]["calls"]) == (
+        "general-1",
+        "done",
+        1,
+    )
     assert {line["call_id"] for line in progress} != {""}

@@ -13,7 +13,12 @@ IMPORTED = "5f0c1b2a-3d4e-4f50-8a6b-7c8d9e0f1a2b"
 
 def run(ouro, *arguments: str) -> str:
     done = subprocess.run(
-        ouro.command(*arguments), env=ouro.environment, cwd=ouro.folder, capture_output=True, text=True, check=True
+        ouro.command(*arguments),
+        env=ouro.environment,
+        cwd=ouro.folder,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     return done.stdout
 
@@ -53,7 +58,9 @@ def test_a_session_is_exported_as_a_page_and_imported_from_json(ouro, tmp_path, 
 
 
 def test_a_budget_of_a_day_stops_before_the_next_call_in_any_session(ouro):
-    (ouro.home / "config.yaml").write_text("limits: {max_cost_day: 0.000001}\nsessions: {titles: false}\n")
+    (ouro.home / "config.yaml").write_text(
+        "limits: {max_cost_day: 0.000001}\nsessions: {titles: false}\n"
+    )
     first = ouro.headless("-m", ANTHROPIC, "-p", "say: one")
     asked = len(ouro.server.requests)
     second = ouro.headless("-m", ANTHROPIC, "-p", "say: two")

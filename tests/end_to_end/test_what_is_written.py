@@ -23,12 +23,18 @@ def ouro_with_secrets(ouro):
 def written_files(ouro: OuroProgram) -> dict[str, bytes]:
     """All bytes below ouro's home, except models.yaml, into which the user wrote the key."""
     files = (path for path in ouro.home.rglob("*") if path.is_file() and path.name != "models.yaml")
-    return {str(path.relative_to(ouro.home)): path.read_bytes() for path in files if path.suffix != ".vscdb"}
+    return {
+        str(path.relative_to(ouro.home)): path.read_bytes()
+        for path in files
+        if path.suffix != ".vscdb"
+    }
 
 
 def hits(ouro: OuroProgram, secret: str) -> list[str]:
     forms = [secret.encode(), base64.b64encode(secret.encode())]
-    return [name for name, data in written_files(ouro).items() if any(form in data for form in forms)]
+    return [
+        name for name, data in written_files(ouro).items() if any(form in data for form in forms)
+    ]
 
 
 def test_k1_session_files_contain_no_key(ouro_with_secrets):
@@ -39,7 +45,12 @@ def test_k1_session_files_contain_no_key(ouro_with_secrets):
             Call("read", {"path": ".env"}),
             Call(
                 "shell",
-                {"command": f"echo AWS_ACCESS_KEY_ID={IN_ARGUMENTS} > aws; echo {KEY} | base64 -w0; echo {KEY}"},
+                {
+                    "command": (
+                        f"echo AWS_ACCESS_KEY_ID={IN_ARGUMENTS} > aws; echo {KEY} | base64 -w0;"
+                        f" echo {KEY}"
+                    )
+                },
             ),
             Reply(f"Your key is {KEY}, and {IN_ENVIRONMENT}.", thinking=f"I saw {KEY}"),
             failure(401, f"Incorrect API key provided: {KEY}", code="invalid_api_key"),
@@ -59,14 +70,24 @@ def test_k1_session_files_contain_no_key(ouro_with_secrets):
     terminal.leave()
     assert len(ouro.server.requests) == 5
     assert "session.yaml" in " ".join(written_files(ouro))
-    found = {secret: hits(ouro, secret) for secret in (KEY, IN_ENVIRONMENT, IN_DOTENV, PASTED, IN_ARGUMENTS)}
+    found = {
+        secret: hits(ouro, secret)
+        for secret in (KEY, IN_ENVIRONMENT, IN_DOTENV, PASTED, IN_ARGUMENTS)
+    }
     assert found == {KEY: [], IN_ENVIRONMENT: [], IN_DOTENV: [], PASTED: [], IN_ARGUMENTS: []}
 
 
 def test_k1_commands_do_not_see_the_keys(ouro_with_secrets):
     ouro = ouro_with_secrets
     ouro.more = {**ouro.more, "ANTHROPIC_API_KEY": KEY}
-    ouro.headless("-p", "run: env; tr '\\0' '\\n' < /proc/self/environ", "--mode", "auto", "--allow", "shell(*)")
+    ouro.headless(
+        "-p",
+        "run: env; tr '\\0' '\\n' < /proc/self/environ",
+        "--mode",
+        "auto",
+        "--allow",
+        "shell(*)",
+    )
     (result,) = ouro.server.requests[1].results
     assert "PATH=" in result
     assert KEY not in result
@@ -90,11 +111,18 @@ def test_u1_external_text_does_not_control_the_terminal(ouro):
     name = "evil\x1b]0;owned\x07\u202e.txt"
     (ouro.folder / name).write_text(text)
     (ouro.folder / "out.txt").write_text(text)
-    subprocess.run(["git", "checkout", "-q", "-b", "evil\u202e\u2066branch"], cwd=ouro.folder, check=True)
+    subprocess.run(
+        ["git", "checkout", "-q", "-b", "evil\u202e\u2066branch"], cwd=ouro.folder, check=True
+    )
     ouro.server.script(
         [
-            Reply(f"Here: {text}", [Call("shell", {"command": "cat out.txt; ls"}), Call("glob", {"pattern": "*"})]),
-            Reply(f"# {text}\n\n```python\n{text}\n```\n\n| {text} |\n|---|\n| {text} |\n\nthe end"),
+            Reply(
+                f"Here: {text}",
+                [Call("shell", {"command": "cat out.txt; ls"}), Call("glob", {"pattern": "*"})],
+            ),
+            Reply(
+                f"# {text}\n\n```python\n{text}\n```\n\n| {text} |\n|---|\n| {text} |\n\nthe end"
+            ),
             failure(400, f"refused {text}"),
         ]
     )
@@ -128,7 +156,9 @@ def test_u1_external_text_does_not_control_the_terminal(ouro):
 
 
 def test_u4_a_paste_of_a_megabyte_is_folded_and_sent_whole(ouro):
-    ouro.more = {"OURO_COMPACTION_AUTO": "false"}  # the paste fills the window, and compaction would change it
+    ouro.more = {
+        "OURO_COMPACTION_AUTO": "false"
+    }  # the paste fills the window, and compaction would change it
     terminal = ouro.screen()
     pasted = "0123456789abcde\n" * 65_536
     terminal.send(f"\x1b[200~{pasted}\x1b[201~")

@@ -46,7 +46,11 @@ def test_server_commands_are_dynamic_and_cannot_replace_others():
     servers = []
     registry = CommandRegistry([lambda: [command("Ship", "a.md")], lambda: servers], ["compact"])
     assert [found.name for found in registry.commands()] == ["Ship"]
-    servers += [command("github:review", "MCP server github"), command("ship", "b"), command("Compact", "c")]
+    servers += [
+        command("github:review", "MCP server github"),
+        command("ship", "b"),
+        command("Compact", "c"),
+    ]
     assert [found.name for found in registry.commands()] == ["github:review", "Ship"]
     assert registry.find("SHIP").place == "a.md"
     assert registry.problems() == [

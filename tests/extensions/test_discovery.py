@@ -35,7 +35,8 @@ def test_skills_and_agents_are_named_by_front_matter_or_folder(home, repository)
     write(repository / ".agents/skills/pdf/SKILL.md", "---\ndescription: Reads PDF\n---\nUse it.\n")
     write(repository / ".agents/skills/pdf/reference.md", "more")
     write(
-        home / ".claude/agents/x.md", "---\nname: reviewer\ndescription: Reviews: all of it\ntools: Read, Grep\n---\n"
+        home / ".claude/agents/x.md",
+        "---\nname: reviewer\ndescription: Reviews: all of it\ntools: Read, Grep\n---\n",
     )
     skills, problems = find_files("skills", repository, trusted=True)
     assert ([(skill.name, skill.description, skill.body) for skill in skills], problems) == (
@@ -54,9 +55,9 @@ def test_user_file_wins_over_a_project_file_with_a_notice(home, repository):
     write(repository / ".claude/commands/ship.md", "theirs")
     (found,), (notice,) = find_files("commands", repository, trusted=True)
     assert found.body == "mine"
-    assert notice == (
-        f"Two commands are named ship: ~/.ouro/commands/ship.md is used, {repository}/.claude/commands/ship.md is not."
-        " Rename one."
+    assert (
+        notice == "Two commands are named ship: ~/.ouro/commands/ship.md is used,"
+        f" {repository}/.claude/commands/ship.md is not. Rename one."
     )
 
 
@@ -72,15 +73,24 @@ def test_the_same_skill_in_folders_of_two_programs_counts_once(repository):
     ("text", "why"),
     [
         ("Use it.", "it has no description. Put `---`, `description: …`, `---` at its begin."),
-        ("---\nname: pdf\n---\nUse it.", "it has no description. Put `---`, `description: …`, `---` at its begin."),
-        ("x" * 200_001, "it is larger than 200,000 bytes. Move what is long to a file that it names."),
+        (
+            "---\nname: pdf\n---\nUse it.",
+            "it has no description. Put `---`, `description: …`, `---` at its begin.",
+        ),
+        (
+            "x" * 200_001,
+            "it is larger than 200,000 bytes. Move what is long to a file that it names.",
+        ),
         (b"---\ndescription: \xff\n---\n", "it is not UTF-8 text (byte 17)."),
     ],
 )
 def test_unusable_skill_is_reported_with_the_reason(home, tmp_path, text, why):
     path = write(home / ".ouro/skills/pdf/SKILL.md")
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
-    assert find_files("skills", tmp_path, trusted=True) == ([], [f"~/.ouro/skills/pdf/SKILL.md is not used: {why}"])
+    assert find_files("skills", tmp_path, trusted=True) == (
+        [],
+        [f"~/.ouro/skills/pdf/SKILL.md is not used: {why}"],
+    )
 
 
 @pytest.mark.parametrize("is_users", [True, False])
@@ -118,14 +128,18 @@ def test_unsupported_claude_code_fields_are_reported(home, tmp_path):
     )
     agents = home / ".claude/agents"
     agents.mkdir()
-    (agents / "deep.md").write_text("---\ndescription: Research: deep.\nmemory: user\nhooks:\n  Stop: []\n---\nGo.")
+    (agents / "deep.md").write_text(
+        "---\ndescription: Research: deep.\nmemory: user\nhooks:\n  Stop: []\n---\nGo."
+    )
     (file,), problems = find_files("skills", tmp_path, trusted=False)
     assert file.description == "Research. Before a plan."
     assert problems == [
-        "~/.claude/skills/deep/SKILL.md: a hook of type prompt for Stop does not run: ouro has commands and HTTP."
+        "~/.claude/skills/deep/SKILL.md: a hook of type prompt for Stop does not run: ouro has"
+        " commands and HTTP."
     ]
     found, problems = find_files("agents", tmp_path, trusted=False)
     assert problems == [
-        "~/.claude/agents/deep.md: its `hooks` cannot be read, and do not run. Is the front matter YAML?"
+        "~/.claude/agents/deep.md: its `hooks` cannot be read, and do not run. Is the front matter"
+        " YAML?"
     ]
     assert load_agents(found)[1] == ("~/.claude/agents/deep.md: ouro does not use `memory`.",)

@@ -19,7 +19,9 @@ ENVIRONMENT = {"PATH": os.environ["PATH"]}
 
 
 def hooks_of(folder, *commands, event="before-tool", project=False, seconds=20, **fields):
-    given = [HookSettings(event, command, timeout_seconds=seconds, **fields) for command in commands]
+    given = [
+        HookSettings(event, command, timeout_seconds=seconds, **fields) for command in commands
+    ]
     found, problems = load_hooks(() if project else given, given if project else (), {})
     failures: list[str] = list(problems)
     return Hooks(found, Checks(folder), folder, ENVIRONMENT, failures.append), failures
@@ -41,7 +43,11 @@ async def test_r2_project_hooks_are_confined_and_user_hooks_are_not(tmp_path):
     for own, project in ((given, ()), ((), given)):
         found, _ = load_hooks(own, project, {})
         hooks = Hooks(
-            found, Checks(tmp_path), tmp_path, ENVIRONMENT, confine=lambda argv: ("env", "CONFINED=yes", *argv)
+            found,
+            Checks(tmp_path),
+            tmp_path,
+            ENVIRONMENT,
+            confine=lambda argv: ("env", "CONFINED=yes", *argv),
         )
         await hooks.run("before-tool", {}, ("edit",))
     assert (tmp_path / "runs").read_text() == " yes "
@@ -49,7 +55,9 @@ async def test_r2_project_hooks_are_confined_and_user_hooks_are_not(tmp_path):
 
 async def test_hook_gets_the_event_as_json(tmp_path):
     hooks, _ = hooks_of(tmp_path, "cat > given.json")
-    await hooks.run("before-tool", {"tool_name": "Bash", "tool_input": {"command": "ls"}}, ("shell", "Bash"))
+    await hooks.run(
+        "before-tool", {"tool_name": "Bash", "tool_input": {"command": "ls"}}, ("shell", "Bash")
+    )
     given = json.loads((tmp_path / "given.json").read_text())
     assert given == {
         "tool_name": "Bash", "tool_input": {"command": "ls"}, "hook_event_name": "PreToolUse", "event": "before-tool",
@@ -61,7 +69,16 @@ async def test_hook_gets_the_event_as_json(tmp_path):
     [
         ({"decision": "block", "reason": "no"}, "deny", "no"),
         ({"decision": "approve"}, "allow", ""),
-        ({"hookSpecificOutput": {"permissionDecision": "ask", "permissionDecisionReason": "sure?"}}, "ask", "sure?"),
+        (
+            {
+                "hookSpecificOutput": {
+                    "permissionDecision": "ask",
+                    "permissionDecisionReason": "sure?",
+                }
+            },
+            "ask",
+            "sure?",
+        ),
         ({"hookSpecificOutput": {"permissionDecision": "deny"}}, "deny", "It gave no reason."),
         ({"continue": False, "stopReason": "stop here"}, "deny", "stop here"),
         ({}, "", ""),
@@ -75,7 +92,9 @@ async def test_json_answer_decides(tmp_path, answer, verdict, reason):
 
 async def test_a_hook_that_ends_the_work_does_not_make_the_agent_go_on(tmp_path):
     hooks, _ = hooks_of(
-        tmp_path, echo(**{"continue": False, "decision": "block", "stopReason": "enough"}), event="turn-end"
+        tmp_path,
+        echo(**{"continue": False, "decision": "block", "stopReason": "enough"}),
+        event="turn-end",
     )
     assert (await hooks.run("turn-end", {})).verdict == ""
 
@@ -90,8 +109,12 @@ async def test_r2_project_hook_can_refuse_but_not_approve(tmp_path):
 
 async def test_strictest_verdict_wins_and_hooks_run_in_parallel(tmp_path):
     os.mkfifo(tmp_path / "pipe")
-    waits = f"read x < pipe; {echo(decision='approve')}"  # ends only if the other hook runs at the same time
-    hooks, _ = hooks_of(tmp_path, waits, "echo go > pipe; echo 'no' >&2; exit 2", echo(context="mind the tests"))
+    waits = (  # ends only if the other hook runs at the same time
+        f"read x < pipe; {echo(decision='approve')}"
+    )
+    hooks, _ = hooks_of(
+        tmp_path, waits, "echo go > pipe; echo 'no' >&2; exit 2", echo(context="mind the tests")
+    )
     outcome = await hooks.run("before-tool", {}, ("edit",))
     assert (outcome.verdict, outcome.reason, outcome.context) == ("deny", "no", "mind the tests")
 
@@ -114,7 +137,9 @@ async def test_e5_processes_left_by_a_hook_are_killed(tmp_path):
 async def test_e5_output_flood_is_cut_and_does_not_block(tmp_path):
     """E5: 100 MB."""
     hooks, failures = hooks_of(
-        tmp_path, "head -c 100000000 /dev/zero | tr '\\0' 'x'; head -c 1000000 /dev/zero | tr '\\0' 'x' >&2; exit 2"
+        tmp_path,
+        "head -c 100000000 /dev/zero | tr '\\0' 'x'; head -c 1000000 /dev/zero | tr '\\0' 'x' >&2;"
+        " exit 2",
     )
     outcome = await hooks.run("before-tool", {}, ("edit",))
     assert outcome.verdict == "deny"
@@ -182,7 +207,11 @@ async def test_http_hook_is_called_on_loopback_only(tmp_path):
 
     server = HTTPServer(("127.0.0.1", 0), Handler)
     threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-    urls = [f"http://127.0.0.1:{server.server_port}/hook", "http://192.0.2.1/hook", "http://127.0.0.1.example.com/"]
+    urls = [
+        f"http://127.0.0.1:{server.server_port}/hook",
+        "http://192.0.2.1/hook",
+        "http://127.0.0.1.example.com/",
+    ]
     found, problems = load_hooks([HookSettings("before-tool", url=url) for url in urls], (), {})
     failures: list[str] = []
     outcome = await Hooks(found, Checks(tmp_path), tmp_path, ENVIRONMENT, failures.append).run(
@@ -198,11 +227,15 @@ async def test_plugin_hooks_run_and_cannot_approve(tmp_path):
     folder = tmp_path / "guard"
     (folder / "hooks").mkdir(parents=True)
     (folder / ".claude-plugin").mkdir()
-    (folder / ".claude-plugin" / "plugin.json").write_text('{"name": "guard", "description": "Guards."}')
+    (folder / ".claude-plugin" / "plugin.json").write_text(
+        '{"name": "guard", "description": "Guards."}'
+    )
     (folder / "check.sh").write_text(echo(decision="approve"))
     line = 'bash ${CLAUDE_PLUGIN_ROOT}/check.sh; test "$CLAUDE_PLUGIN_ROOT" && touch ran'
     entry = {"type": "command", "command": line}
-    (folder / "hooks" / "hooks.json").write_text(json.dumps({"hooks": {"PreToolUse": [{"hooks": [entry]}]}}))
+    (folder / "hooks" / "hooks.json").write_text(
+        json.dumps({"hooks": {"PreToolUse": [{"hooks": [entry]}]}})
+    )
     with fetched(str(folder)) as (name, files, plugin):
         install(name, files, plugin)
     found, problems = load_hooks((), (), {})
@@ -214,12 +247,17 @@ async def test_plugin_hooks_run_and_cannot_approve(tmp_path):
     assert "{CLAUDE_PLUGIN_ROOT" not in found[0].command
 
 
-FLOOD = "head -c 100000000 /dev/zero | tr '\\0' x; head -c 1000000 /dev/zero | tr '\\0' y >&2; exit 2"
+FLOOD = (
+    "head -c 100000000 /dev/zero | tr '\\0' x; head -c 1000000 /dev/zero | tr '\\0' y >&2; exit 2"
+)
 CLAUDE = {
     "permissions": {"allow": ["Bash(ls)"]},
     "hooks": {
         "PreToolUse": [
-            {"matcher": "Bash", "hooks": [{"type": "command", "command": "echo no >&2; exit 2", "timeout": 5}]},
+            {
+                "matcher": "Bash",
+                "hooks": [{"type": "command", "command": "echo no >&2; exit 2", "timeout": 5}],
+            },
             {"matcher": "Edit", "hooks": [{"type": "prompt", "prompt": "Is it good?"}]},
         ],
         "SubagentStart": [{"hooks": [{"type": "command", "command": "true"}]}],
@@ -248,7 +286,9 @@ async def test_claude_code_settings_are_read(tmp_path):
 async def test_program_with_arguments_runs_without_a_shell(tmp_path):
     words = ["-c", 'touch "$1"', "$HOME", "${CLAUDE_PROJECT_DIR}/ran"]
     path = tmp_path / "settings.json"
-    path.write_text(json.dumps({"hooks": {"Stop": [{"hooks": [{"command": "bash", "args": words}]}]}}))
+    path.write_text(
+        json.dumps({"hooks": {"Stop": [{"hooks": [{"command": "bash", "args": words}]}]}})
+    )
     found, problems = load_hooks((), (), {path: True})
     environment = ENVIRONMENT | {"CLAUDE_PROJECT_DIR": str(tmp_path)}
     await Hooks(found, Checks(tmp_path), tmp_path, environment).run("turn-end", {})
@@ -256,7 +296,15 @@ async def test_program_with_arguments_runs_without_a_shell(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "text", ["", "[", "[]", '{"hooks": 3}', '{"hooks": {"Stop": 1}}', '{"hooks": {"Stop": [1, {"hooks": [2]}]}}']
+    "text",
+    [
+        "",
+        "[",
+        "[]",
+        '{"hooks": 3}',
+        '{"hooks": {"Stop": 1}}',
+        '{"hooks": {"Stop": [1, {"hooks": [2]}]}}',
+    ],
 )
 def test_broken_file_disables_only_its_own_hooks(tmp_path, text):
     path = tmp_path / "settings.json"
@@ -267,7 +315,8 @@ def test_broken_file_disables_only_its_own_hooks(tmp_path, text):
 
 
 @pytest.mark.parametrize(
-    ("timeout", "seconds"), [("5", 5), ('"5"', 5), ("null", 60), ("0", 60), ("-1", 60), ('"soon"', 60), ("9" * 400, 60)]
+    ("timeout", "seconds"),
+    [("5", 5), ('"5"', 5), ("null", 60), ("0", 60), ("-1", 60), ('"soon"', 60), ("9" * 400, 60)],
 )
 def test_a_timeout_that_is_no_time_is_the_default(tmp_path, timeout, seconds):
     path = tmp_path / "settings.json"
@@ -279,7 +328,11 @@ def test_a_timeout_that_is_no_time_is_the_default(tmp_path, timeout, seconds):
 
 def test_tool_call_fields_match_claude_code():
     data = tool_data("edit", "write", {"path": "a.py", "edits": []}, ("a.py",), Path("/project"))
-    assert (data["tool_name"], data["tool_input"]["file_path"], data["tool"]) == ("Edit", "/project/a.py", "edit")
+    assert (data["tool_name"], data["tool_input"]["file_path"], data["tool"]) == (
+        "Edit",
+        "/project/a.py",
+        "edit",
+    )
     assert tool_data("mcp__x__y", "mcp", {}, (), Path("/project"))["tool_name"] == "mcp__x__y"
     changed = own_arguments(
         "write",
@@ -289,7 +342,9 @@ def test_tool_call_fields_match_claude_code():
         Path("/project"),
     )
     assert changed == {"path": "/project/b.py", "content": "y"}
-    same = own_arguments("edit", {"path": "a.py"}, {"file_path": "/project/a.py"}, ("a.py",), Path("/project"))
+    same = own_arguments(
+        "edit", {"path": "a.py"}, {"file_path": "/project/a.py"}, ("a.py",), Path("/project")
+    )
     assert same == {"path": "a.py"}
 
 
@@ -303,12 +358,19 @@ def test_tool_call_fields_match_claude_code():
         ),
         (
             "edit",
-            {"path": "a.py", "edits": [{"old_text": "a", "new_text": "b"}, {"old_text": "c", "new_text": "KEY"}]},
+            {
+                "path": "a.py",
+                "edits": [{"old_text": "a", "new_text": "b"}, {"old_text": "c", "new_text": "KEY"}],
+            },
             {"old_string": "a\nc", "new_string": "b\nKEY"},
         ),
         ("write", {"path": "a.py", "content": "x"}, {"file_path": "/p/a.py", "content": "x"}),
         ("shell", {"command": "ls"}, {"command": "ls"}),
-        ("apply_patch", {"input": "*** Update File: a.py\n@@\n-x\n+y"}, {"old_string": "x", "new_string": "y"}),
+        (
+            "apply_patch",
+            {"input": "*** Update File: a.py\n@@\n-x\n+y"},
+            {"old_string": "x", "new_string": "y"},
+        ),
     ],
 )
 def test_the_input_of_a_call_has_the_fields_of_claude_code(tool, arguments, theirs):
@@ -322,7 +384,11 @@ ONE = {"path": "a.py", "edits": [{"old_text": "x", "new_text": "y"}]}
 @pytest.mark.parametrize(
     ("arguments", "changed", "made"),
     [
-        (ONE, {"new_string": "z"}, ONE | {"edits": [{"old_text": "x", "new_text": "z", "replace_all": False}]}),
+        (
+            ONE,
+            {"new_string": "z"},
+            ONE | {"edits": [{"old_text": "x", "new_text": "z", "replace_all": False}]},
+        ),
         (ONE, {"file_path": "/p/a.py", "old_string": "x", "new_string": "y"}, ONE),
         (
             ONE | {"edits": [*ONE["edits"], {"old_text": "a", "new_text": "b"}]},

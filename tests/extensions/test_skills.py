@@ -6,7 +6,10 @@ from ouro.extensions import CommandRegistry, Skills, find_files
 
 
 def skill(folder, name, description="Reads PDF", body="Use it.", front=""):
-    return write(folder / name / "SKILL.md", f"---\nname: {name}\ndescription: {description}\n{front}---\n{body}\n")
+    return write(
+        folder / name / "SKILL.md",
+        f"---\nname: {name}\ndescription: {description}\n{front}---\n{body}\n",
+    )
 
 
 @pytest.fixture
@@ -25,17 +28,22 @@ def make(home, repository, saved):
 
 
 def test_prompt_has_name_and_description_and_use_loads_the_body(make, repository):
-    path = skill(repository / ".claude/skills", "pdf", body="Run ${CLAUDE_SKILL_DIR}/scripts/fill.py, see forms.md.")
+    path = skill(
+        repository / ".claude/skills",
+        "pdf",
+        body="Run ${CLAUDE_SKILL_DIR}/scripts/fill.py, see forms.md.",
+    )
     write(path.parent / "forms.md", "the forms")
     write(path.parent / "scripts/fill.py", "print()")
     skills = make()
     assert skills.prompt().endswith("\n\n- pdf: Reads PDF")
     assert "forms.md" not in skills.prompt()
     folder = path.parent
-    assert skills.read("pdf", "") == (
-        f'<skill name="pdf" folder="{folder}">\nRun {folder}/scripts/fill.py, see forms.md.\n</skill>\n\n'
-        f"Files beside it, for `file`: forms.md, scripts/fill.py."
-        f" A script is run with `shell`, by its full path below {folder}."
+    assert (
+        skills.read("pdf", "")
+        == f'<skill name="pdf" folder="{folder}">\nRun {folder}/scripts/fill.py, see'
+        " forms.md.\n</skill>\n\nFiles beside it, for `file`: forms.md, scripts/fill.py. A"
+        f" script is run with `shell`, by its full path below {folder}."
     )
     assert skills.read("pdf", "forms.md") == "the forms"
 
@@ -64,7 +72,11 @@ def test_e4_changed_file_of_a_project_skill_is_not_read(make, repository):
 def test_many_skills_stay_within_the_budget(make, home):
     for number in range(40):
         skill(home / ".ouro/skills", f"skill{number}", "A long description of what it does. " * 10)
-    whole, small, tiny = make(budget=10_000).prompt(), make(budget=1_500).prompt(), make(budget=100).prompt()
+    whole, small, tiny = (
+        make(budget=10_000).prompt(),
+        make(budget=1_500).prompt(),
+        make(budget=100).prompt(),
+    )
     assert len(whole) > 13_000
     assert len(small) < 1_500 * 3.5 + 500
     assert all(f"- skill{number}: A long" in small for number in range(40))
@@ -79,7 +91,9 @@ async def test_disabled_skill_is_not_offered_and_the_switch_is_saved(make, home,
     assert (saved, registry.commands(), skills.prompt()) == ([("pdf",)], [], "")
     with pytest.raises(ToolError, match="switched the skill pdf off"):
         skills.read("pdf", "")
-    with pytest.raises(UsageError, match=r"The skill pdf is switched off\. Switch it on: /skills on pdf"):
+    with pytest.raises(
+        UsageError, match=r"The skill pdf is switched off\. Switch it on: /skills on pdf"
+    ):
         await registry.find("pdf").prompt("")
     skills.switch("pdf", on=True)
     assert (saved[-1], [command.name for command in registry.commands()]) == ((), ["pdf"])
@@ -94,7 +108,9 @@ async def test_skills_can_be_limited_to_the_user_or_the_model(make, home):
     skills = make()
     registry = CommandRegistry([skills.commands], ())
     assert [command.name for command in registry.commands()] == ["mine"]
-    with pytest.raises(UsageError, match="Only the model uses the skill its: user-invocable is false in"):
+    with pytest.raises(
+        UsageError, match="Only the model uses the skill its: user-invocable is false in"
+    ):
         await registry.find("its").prompt("")
     assert "its" in skills.prompt()
     assert "mine" not in skills.prompt()

@@ -7,7 +7,9 @@ from ouro.extensions import demand_tools, load_agents
 
 
 def test_rule_with_an_unknown_tool_is_refused_with_a_hint():
-    demand_tools(("shell(git *)", "write(src/**)", "edit", "net(*.org)", "mcp(github.*)", "we*", "run"))
+    demand_tools(
+        ("shell(git *)", "write(src/**)", "edit", "net(*.org)", "mcp(github.*)", "we*", "run")
+    )
     demand_tools(("stamp(x)",), ["stamp"])
     hints = (
         ("foo", "There are: read,"),
@@ -24,4 +26,10 @@ def test_rule_with_an_unknown_tool_is_refused_with_a_hint():
 def test_builtin_agents_name_only_existing_tools():
     kinds, problems = load_agents([])
     assert problems == ()
-    assert {kind.name: kind.tools for kind in kinds}["plan"] == ("read", "glob", "grep", "shell", "memory_search")
+    assert {kind.name: kind.tools for kind in kinds}["plan"] == (
+        "read",
+        "glob",
+        "grep",
+        "shell",
+        "memory_search",
+    )

@@ -11,7 +11,11 @@ from ouro.llm import ScriptedModel
 from ouro.safety import acting_files
 from ouro.session import OpenRequest
 
-HOOKS = {"PreToolUse": [{"matcher": "Bash", "hooks": [{"type": "command", "command": "./check.sh --all"}]}]}
+HOOKS = {
+    "PreToolUse": [
+        {"matcher": "Bash", "hooks": [{"type": "command", "command": "./check.sh --all"}]}
+    ]
+}
 
 
 CONFIG = """\
@@ -36,7 +40,9 @@ def project(repository):
         ".cursor/rules/py.mdc": "---\nglobs: '*.py'\n---\nx",
         ".codex/prompts/ship.md": "Ship.",
         ".claude/settings.json": json.dumps({"hooks": HOOKS, "permissions": {"allow": ["Bash"]}}),
-        ".mcp.json": json.dumps({"mcpServers": {"git\u202e": {"command": "npx", "args": ["-y", "x"]}}}),
+        ".mcp.json": json.dumps(
+            {"mcpServers": {"git\u202e": {"command": "npx", "args": ["-y", "x"]}}}
+        ),
         ".ouro/config.yaml": CONFIG,
     }
     for name, text in files.items():
@@ -64,9 +70,15 @@ def test_e4_each_file_is_listed_by_kind_and_each_program_with_its_command(projec
 @pytest.mark.parametrize(("text", "count"), [("{", 1), ("[1", 1), ('{"hooks": 3}', 0), ("[]", 0)])
 def test_broken_file_is_reported(project, text, count):
     (project / ".mcp.json").write_text(text)
-    lines = [line for line in describe_files(project, acting_files(project)) if line.startswith(".mcp.json")]
+    lines = [
+        line
+        for line in describe_files(project, acting_files(project))
+        if line.startswith(".mcp.json")
+    ]
     assert lines == (
-        [] if text[0] in "[{" and text[-1] in "]}" else [".mcp.json runs or reaches something that cannot be read"]
+        []
+        if text[0] in "[{" and text[-1] in "]}"
+        else [".mcp.json runs or reaches something that cannot be read"]
     )
 
 
@@ -80,8 +92,14 @@ def test_e9_files_with_invisible_characters_are_reported(project):
 @pytest.mark.parametrize(
     ("name", "values"),
     [
-        (".claude/settings.json", {"hooks": {"Stop": [{"command": "ls", "hooks": [{"command": "evil"}]}]}}),
-        (".claude/settings.json", {"hooks": {"command": "ls", "Stop": [{"hooks": [{"command": "evil"}]}]}}),
+        (
+            ".claude/settings.json",
+            {"hooks": {"Stop": [{"command": "ls", "hooks": [{"command": "evil"}]}]}},
+        ),
+        (
+            ".claude/settings.json",
+            {"hooks": {"command": "ls", "Stop": [{"hooks": [{"command": "evil"}]}]}},
+        ),
         (".mcp.json", {"mcpServers": {"url": "ls", "x": {"command": "evil"}}}),
         (".mcp.json", {"mcpServers": {"x": {"command": "ls", "env": {"NODE_OPTIONS": "-r evil"}}}}),
     ],
@@ -101,7 +119,9 @@ def test_e9_front_matter_hook_with_invisible_characters_is_listed(tmp_path):
     project = tmp_path / "project"
     path = project / ".claude" / "commands" / "nice.md"
     path.parent.mkdir(parents=True)
-    path.write_text("---\nho\u200boks:\n  Stop: [{hooks: [{type: command, command: evil}]}]\n---\nBe nice.\n")
+    path.write_text(
+        "---\nho\u200boks:\n  Stop: [{hooks: [{type: command, command: evil}]}]\n---\nBe nice.\n"
+    )
     (project / ".git").mkdir()
     lines = describe_files(project, acting_files(project))
     assert "/nice runs or reaches hooks.Stop: evil" in lines

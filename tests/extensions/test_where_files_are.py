@@ -21,7 +21,8 @@ from ouro.session_options import Options
 PAGE = Path(__file__).parents[2] / "docs" / "extensions.md"
 _ROW = re.compile(r"^\| ([^|]+?) \|([^|]*)\| (.+) \|$", re.MULTILINE)
 TABLE = {
-    row[1]: re.findall(r"`([^`]+)`", row[3]) for row in _ROW.finditer(PAGE.read_text().partition("## Commands")[0])
+    row[1]: re.findall(r"`([^`]+)`", row[3])
+    for row in _ROW.finditer(PAGE.read_text().partition("## Commands")[0])
 }
 TEXT = "---\ndescription: Do heron\npaths: '*.py'\n---\nThe text of heron.\n"
 
@@ -46,12 +47,20 @@ FILES = {
 
 
 def test_every_documented_row_is_tested():
-    programs = {"hooks", "MCP servers", "MCP servers of all projects", "permission rules", "plugins"}
+    programs = {
+        "hooks",
+        "MCP servers",
+        "MCP servers of all projects",
+        "permission rules",
+        "plugins",
+    }
     assert {*FILES, *programs, "files"} == {*TABLE}
 
 
 async def run_session(repository) -> tuple[str, str, str]:
-    """The custom commands of a session with these files, its system prompt with the tools, and the later context."""
+    """The custom commands of a session with these files, its system prompt with the tools, and the
+    later context.
+    """
     model = ScriptedModel([call("read", path="api.py"), "Done."])
     session = await opener(Options(repository, ready_model=model))(OpenRequest(trust="yes"))
     async for _event in session.send("Look at api.py."):
@@ -59,7 +68,9 @@ async def run_session(repository) -> tuple[str, str, str]:
     commands = [command.name for command in session.extensions.commands.commands()]
     await session.close()
     request = model.requests[-1]
-    sent = "\n".join(part.text for message in request.messages for part in message.parts_of(Context))
+    sent = "\n".join(
+        part.text for message in request.messages for part in message.parts_of(Context)
+    )
     return " ".join(commands), f"{request.messages[0].text}\n{request.tools}", sent
 
 
@@ -68,7 +79,9 @@ async def test_file_at_a_documented_place_is_used(repository, home, name):
     path = home / name.removeprefix("~/") if name.startswith("~") else repository / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(
-        "The text of heron.\n" if path.parent.name in ("repository", ".codex", ".claude", ".ouro") else TEXT
+        "The text of heron.\n"
+        if path.parent.name in ("repository", ".codex", ".claude", ".ouro")
+        else TEXT
     )
     (repository / "api.py").write_text("x = 1\n")
     commands, system, sent = await run_session(repository)

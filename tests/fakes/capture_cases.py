@@ -1,4 +1,5 @@
-"""Messages, each with its part that should become a note, and pairs of statements. Written before tuning.
+"""Messages, each with its part that should become a note, and pairs of statements. Written before
+tuning.
 
 The rules are tuned on `WORK`; `HELD_OUT` only measures them.
 """

@@ -1,4 +1,6 @@
-"""One scripted model for both the messages of a session and the classifier, selected by the text of the request."""
+"""One scripted model for both the messages of a session and the classifier, selected by the text of
+the request.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +18,11 @@ BEGIN = "You maintain the notes of a coding assistant. You read"
 
 
 class Two:
-    """Answers messages with `replies` (then "Yes."), requests to the classifier with `answers` (then `[]`).
+    """Answers messages with `replies` (then "Yes."), requests to the classifier with `answers`
+    (then `[]`).
 
-    An answer of the classifier is a list of operations, a text, an error, a ScriptedReply, or a function of the
-    request that returns one of these.
+    An answer of the classifier is a list of operations, a text, an error, a ScriptedReply, or a
+    function of the request that returns one of these.
     """
 
     def __init__(self, *answers, replies: Sequence = (), always=None) -> None:
@@ -44,7 +47,9 @@ class Two:
             return self.replies.pop(0) if self.replies else "Yes."
         self.order.append("capture")
         self.captures.append(messages[-1].text)
-        answer = self.always if self.always is not None else self.answers.pop(0) if self.answers else []
+        answer = (
+            self.always if self.always is not None else self.answers.pop(0) if self.answers else []
+        )
         if isinstance(answer, Callable) and not isinstance(answer, type):
             answer = answer(messages[-1].text)
         if isinstance(answer, ModelError):
@@ -52,7 +57,11 @@ class Two:
         return answer if isinstance(answer, str | ScriptedReply) else json.dumps(answer)
 
     def opener(self, repository, **options):
-        settings = {"sessions.titles": False, "permissions.mode": "auto", **options.pop("settings", {})}
+        settings = {
+            "sessions.titles": False,
+            "permissions.mode": "auto",
+            **options.pop("settings", {}),
+        }
         options = {"interactive": True, **options}
         return opener(Options(repository, ready_model=self.model, settings=settings, **options))
 
@@ -69,7 +78,11 @@ async def say(session, *texts):
 async def wait_until_quiet(session):
     """Wait until only background tasks that wait for the user are left."""
     tasks = session.turn.tasks
-    await until(lambda: all(task.get_name().startswith(("ask about", "nothing")) for task in tasks._background))
+    await until(
+        lambda: all(
+            task.get_name().startswith(("ask about", "nothing")) for task in tasks._background
+        )
+    )
 
 
 def unread_events(session) -> list:

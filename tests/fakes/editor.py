@@ -1,4 +1,6 @@
-"""An editor: the SDK's own client, which records what an agent sends and checks it against the protocol's schema."""
+"""An editor: the SDK's own client, which records what an agent sends and checks it against the
+protocol's schema.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,14 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema
-from acp import PROTOCOL_VERSION, RequestError, connect_to_agent, run_agent, spawn_agent_process, text_block
+from acp import (
+    PROTOCOL_VERSION,
+    RequestError,
+    connect_to_agent,
+    run_agent,
+    spawn_agent_process,
+    text_block,
+)
 from acp import schema as acp
 from acp._transport import memory_transport_pair
 from acp.connection import StreamDirection, StreamEvent
@@ -66,7 +75,9 @@ def validator(model: Any) -> jsonschema.Draft202012Validator:
 
 
 class Editor:
-    """`buffers` are unsaved files by path; `answers` are the choices for permission questions, in order."""
+    """`buffers` are unsaved files by path; `answers` are the choices for permission questions, in
+    order.
+    """
 
     def __init__(self, *answers: str) -> None:
         self.answers = list(answers)
@@ -90,8 +101,14 @@ class Editor:
         self.updates.append(update)
         self.changed.set()
 
-    async def request_permission(self, session_id: str, tool_call: Any, options: list[Any], **_meta: Any) -> Any:
-        self.asked.append(acp.RequestPermissionRequest(session_id=session_id, tool_call=tool_call, options=options))
+    async def request_permission(
+        self, session_id: str, tool_call: Any, options: list[Any], **_meta: Any
+    ) -> Any:
+        self.asked.append(
+            acp.RequestPermissionRequest(
+                session_id=session_id, tool_call=tool_call, options=options
+            )
+        )
         self.changed.set()
         answer = self.answers.pop(0) if self.answers else "wait"
         if answer == "wait":
@@ -104,7 +121,9 @@ class Editor:
         outcome = acp.AllowedOutcome(outcome="selected", option_id=option.option_id)
         return acp.RequestPermissionResponse(outcome=outcome)
 
-    async def read_text_file(self, session_id: str, path: str, **_more: Any) -> acp.ReadTextFileResponse:
+    async def read_text_file(
+        self, session_id: str, path: str, **_more: Any
+    ) -> acp.ReadTextFileResponse:
         if path in self.buffers:
             return acp.ReadTextFileResponse(content=self.buffers[path])
         if not Path(path).is_file():
@@ -117,7 +136,13 @@ class Editor:
         Path(path).write_text(content)
 
     async def create_terminal(
-        self, session_id: str, command: str, args: list[str], env: Any = None, cwd: str | None = None, **_more: Any
+        self,
+        session_id: str,
+        command: str,
+        args: list[str],
+        env: Any = None,
+        cwd: str | None = None,
+        **_more: Any,
     ) -> acp.CreateTerminalResponse:
         if not self.has_terminals:
             raise RequestError.internal_error()
@@ -134,10 +159,13 @@ class Editor:
         return acp.WaitForTerminalExitResponse(**known)
 
     async def kill_terminal(self, session_id: str, terminal_id: str, **_meta: Any) -> None:
-        # A sandbox that is killed during its start leaves its second process, which keeps the output open.
+        # A sandbox that is killed during its start leaves its second process, which keeps the
+        # output open.
         os.killpg(self.terminals[terminal_id].pid, signal.SIGKILL)
 
-    async def terminal_output(self, session_id: str, terminal_id: str, **_meta: Any) -> acp.TerminalOutputResponse:
+    async def terminal_output(
+        self, session_id: str, terminal_id: str, **_meta: Any
+    ) -> acp.TerminalOutputResponse:
         output = self.terminals[terminal_id].stdout
         assert output is not None
         return acp.TerminalOutputResponse(output=(await output.read()).decode(), truncated=False)
@@ -154,7 +182,9 @@ class Editor:
     # Methods for tests.
 
     def check(self, event: StreamEvent) -> None:
-        """Compare a message of the agent with the schema; no update may come before the editor knows the session."""
+        """Compare a message of the agent with the schema; no update may come before the editor
+        knows the session.
+        """
         message = event.message
         if event.direction is StreamDirection.OUTGOING:
             self._methods[message.get("id")] = message.get("method", "")
@@ -169,7 +199,9 @@ class Editor:
             model = RESULTS[self._methods[message["id"]]]
             self._sessions.add((value or {}).get("sessionId"))
         if model is not None:
-            self.wrong += [f"{model.__name__} {error.message}" for error in validator(model).iter_errors(value)]
+            self.wrong += [
+                f"{model.__name__} {error.message}" for error in validator(model).iter_errors(value)
+            ]
 
     def of(self, kind: str) -> list[Any]:
         """The updates of one kind: `agent_message_chunk`."""
@@ -198,7 +230,9 @@ class EditorConnection:
         self.session_id = ""
 
     async def new(self, **options: Any) -> acp.NewSessionResponse:
-        response: acp.NewSessionResponse = await self.agent.new_session(str(self.cwd), mcp_servers=[], **options)
+        response: acp.NewSessionResponse = await self.agent.new_session(
+            str(self.cwd), mcp_servers=[], **options
+        )
         self.session_id = response.session_id
         return response
 
@@ -211,9 +245,16 @@ class EditorConnection:
 
 @contextlib.asynccontextmanager
 async def connected(
-    ouro: OuroProgram, editor: Editor, *, files: bool = False, spawn: bool = False, **capabilities: Any
+    ouro: OuroProgram,
+    editor: Editor,
+    *,
+    files: bool = False,
+    spawn: bool = False,
+    **capabilities: Any,
 ) -> AsyncIterator[EditorConnection]:
-    """ouro in an editor, in this process or in its own; at the end every message must match the schema."""
+    """ouro in an editor, in this process or in its own; at the end every message must match the
+    schema.
+    """
     can = acp.ClientCapabilities(
         fs=acp.FileSystemCapabilities(read_text_file=files, write_text_file=files), **capabilities
     )

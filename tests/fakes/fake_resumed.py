@@ -30,7 +30,9 @@ CARD = ResumeCard(
     cache="cold",
     price=0.252,
     price_cold=0.252,
-    repository=RepositoryChanges("main", "parser", 4, ("a1b2c3d fix the lexer", "b2c3d4e say why", "c3d4e5f tidy"), 3),
+    repository=RepositoryChanges(
+        "main", "parser", 4, ("a1b2c3d fix the lexer", "b2c3d4e say why", "c3d4e5f tidy"), 3
+    ),
     memory=MemorySince({"user": 1, "repo": 2}),
     folder="",
     todos=(Todo("write the tests", "in_progress"), Todo("say so in the docs", "pending")),

@@ -17,7 +17,11 @@ class FakeRewind:
         self.older: tuple[Point, ...] = ()
         self.left = tuple(branches)
         self.offered: Mapping[str, str] = {}
-        self.redoable: Mapping[str, str] = {"conversation": "2 messages", "files": "1 file", "memory": "1 change"}
+        self.redoable: Mapping[str, str] = {
+            "conversation": "2 messages",
+            "files": "1 file",
+            "memory": "1 change",
+        }
         self.undone_of_branch: Mapping[str, str] = {}
         self.notices: tuple[str, ...] = ()
         self.went: list[tuple] = []
@@ -63,7 +67,9 @@ class FakeRewind:
         if not self.listed:
             raise UsageError("There is nothing to undo: the session has no messages.")
         if not 1 <= back <= len(self.listed):
-            raise UsageError(f"Give a number of messages from 1 to {len(self.listed)}.", commands=["rewind"])
+            raise UsageError(
+                f"Give a number of messages from 1 to {len(self.listed)}.", commands=["rewind"]
+            )
         return self.listed[-back].number
 
     async def undo(self, scopes=("conversation", "files")) -> Rewound:

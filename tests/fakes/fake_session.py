@@ -1,8 +1,8 @@
 """A session that plays given turns, for tests of front ends.
 
-A turn is a sequence of events; it stops at a PermissionAsked or QuestionAsked until `answer` is called,
-and at a `Wait` until its event is set. `send` begins each turn with Prompted and ends it with TurnFinished,
-unless the turn has its own.
+A turn is a sequence of events; it stops at a PermissionAsked or QuestionAsked until `answer` is
+called, and at a `Wait` until its event is set. `send` begins each turn with Prompted and ends it
+with TurnFinished, unless the turn has its own.
 """
 
 from __future__ import annotations
@@ -87,7 +87,9 @@ class FakeCatalog:
     async def preview(self, info: SessionInfo) -> SessionExcerpt:
         return self.previews.get(info.id, SessionExcerpt())
 
-    async def search(self, sessions: Sequence[SessionInfo], words: str) -> AsyncGenerator[SessionHit, None]:
+    async def search(
+        self, sessions: Sequence[SessionInfo], words: str
+    ) -> AsyncGenerator[SessionHit, None]:
         self.searched.append(words)
         ids = {each.id for each in sessions}
         for hit in self.hits:
@@ -95,7 +97,9 @@ class FakeCatalog:
                 yield hit
 
     async def rename(self, session_id: str, title: str) -> None:
-        self.known = [replace(each, title=title) if each.id == session_id else each for each in self.known]
+        self.known = [
+            replace(each, title=title) if each.id == session_id else each for each in self.known
+        ]
 
     async def delete_session(self, session_id: str) -> None:
         self.trash += [each for each in self.known if each.id == session_id]
@@ -110,7 +114,9 @@ class FakeBudget:
 
     def __init__(self) -> None:
         used = (ModelUse("fake/one", Usage(1_200, 1_000, 0, 34, 0.0123), 2),)
-        self.given = SpendingReport(tuple(UsagePeriod(name, used) for name in ("session", "today", "month", "all")), ())
+        self.given = SpendingReport(
+            tuple(UsagePeriod(name, used) for name in ("session", "today", "month", "all")), ()
+        )
 
     async def report(self) -> SpendingReport:
         return self.given
@@ -153,7 +159,9 @@ class FakeTitles:
 
 
 class FakeWindow:
-    """Records calls: `keeps` has the instructions of compactions, `pins` the pinned and unpinned messages."""
+    """Records calls: `keeps` has the instructions of compactions, `pins` the pinned and unpinned
+    messages.
+    """
 
     def __init__(self) -> None:
         self.messages = (
@@ -214,7 +222,8 @@ class FakeWindow:
     async def pin(self, number, pinned=True):
         self.pins.append((number, pinned))
         self.messages = tuple(
-            replace(item, is_pinned=pinned) if item.number == number else item for item in self.messages
+            replace(item, is_pinned=pinned) if item.number == number else item
+            for item in self.messages
         )
 
 
@@ -240,15 +249,21 @@ class FakeSessionMemory(SessionMemory):
 
     recalled = NotesRecalled((), "local")
 
-    def __init__(self, session: FakeSession, manager: LongTermMemoryManager | None, lookup: Lookup | None) -> None:
-        super().__init__(SimpleNamespace(session_id=session.id), manager, lookup, None, None, None, 30)
+    def __init__(
+        self, session: FakeSession, manager: LongTermMemoryManager | None, lookup: Lookup | None
+    ) -> None:
+        super().__init__(
+            SimpleNamespace(session_id=session.id), manager, lookup, None, None, None, 30
+        )
 
 
 class FakeBackground:
     """Shows `tasks`; records calls in `lines`, `killed` (tasks) and `kills` (of all lines)."""
 
     def __init__(self) -> None:
-        self.subagents = Subagents((), SimpleNamespace(make_store=DictMemoryStore), SubagentSettings())
+        self.subagents = Subagents(
+            (), SimpleNamespace(make_store=DictMemoryStore), SubagentSettings()
+        )
         self.tasks: tuple = ()
         self.lines: list[tuple[str, bool]] = []
         self.killed: list[str] = []
@@ -267,13 +282,17 @@ class FakeBackground:
         self.lines.append((line, share))
         call = ToolCall("shell-1", "shell", {"command": line})
         yield ToolStarted(call, line)
-        yield ToolFinished(call.id, "shell", Display("exit 0", CommandOutput(line, "output\n", 0)), False, 0.1)
+        yield ToolFinished(
+            call.id, "shell", Display("exit 0", CommandOutput(line, "output\n", 0)), False, 0.1
+        )
 
 
 class FakeSession:
     """Plays `turns`, one for each `send`; records calls in `sent`, `steered`, `answers`."""
 
-    def __init__(self, turns: Sequence[Turn] = (), *, session_id: str = "s-1", cwd: Path = Path("/project")) -> None:
+    def __init__(
+        self, turns: Sequence[Turn] = (), *, session_id: str = "s-1", cwd: Path = Path("/project")
+    ) -> None:
         self.id = session_id
         self.cwd = cwd
         self.title = ""
@@ -283,7 +302,9 @@ class FakeSession:
         skills = Skills((), (), 0, lambda _path: True, lambda _off: None)
         instructions = ProjectInstructions(cwd, lambda _path: False)
         commands, servers = CommandRegistry((), COMMAND_NAMES), SimpleNamespace(servers={})
-        self.extensions = SessionExtensions(commands, servers, skills, instructions, SettingsSources())
+        self.extensions = SessionExtensions(
+            commands, servers, skills, instructions, SettingsSources()
+        )
         self.background = FakeBackground()
         hooks = SimpleNamespace(hooks=SimpleNamespace(checks=SimpleNamespace(here=list)))
         self.turn = SimpleNamespace(hooks=hooks, titles=FakeTitles())
@@ -297,14 +318,19 @@ class FakeSession:
         self.answers: list[tuple[str, UserAnswer]] = []
         self.interrupts = 0
         self.closed = False
-        self.choices = (ModelChoice("fake/one", True), ModelChoice("fake/two", False, "no key: set TWO_KEY"))
+        self.choices = (
+            ModelChoice("fake/one", True),
+            ModelChoice("fake/two", False, "no key: set TWO_KEY"),
+        )
         self.files = ["api.py", "docs/guide.md", "src/main.py"]
         self.rules = ("shell(git status*)",)
         self.known: list = []
         self.resumed = None
         self.window = FakeWindow()
         self.usage = Usage(input=1200, cached=1000, output=34, cost=0.0123)
-        self._status = Status("fake/one", "off", "ask", "main", 1200, 128_000, self.usage, can_think=True)
+        self._status = Status(
+            "fake/one", "off", "ask", "main", 1200, 128_000, self.usage, can_think=True
+        )
         self._turns = list(turns)
         self._events: asyncio.Queue[Event | None] = asyncio.Queue()
 
@@ -393,7 +419,9 @@ class FakeSession:
         self._status = replace(self._status, mode=mode)
 
     async def set_model(self, name: str = "", effort=None) -> None:
-        self._status = replace(self._status, model=name or self._status.model, effort=effort or self._status.effort)
+        self._status = replace(
+            self._status, model=name or self._status.model, effort=effort or self._status.effort
+        )
 
     async def models(self) -> tuple[ModelChoice, ...]:
         return self.choices

@@ -18,7 +18,9 @@ class FileKeyring(KeyringBackend):
         self._write({**self._read(), f"{service} {username}": password})
 
     def delete_password(self, service, username):
-        self._write({key: text for key, text in self._read().items() if key != f"{service} {username}"})
+        self._write(
+            {key: text for key, text in self._read().items() if key != f"{service} {username}"}
+        )
 
     def _read(self):
         path = Path(os.environ["FAKE_KEYRING"])

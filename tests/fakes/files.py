@@ -15,5 +15,7 @@ def write(path: Path, text: str) -> Path:
 
 def git(folder: Path, *arguments: str | Path) -> str:
     """Run git in a folder, and return its output without the last line end. Fails if git does."""
-    done = subprocess.run(["git", *arguments], cwd=folder, check=True, capture_output=True, text=True)
+    done = subprocess.run(
+        ["git", *arguments], cwd=folder, check=True, capture_output=True, text=True
+    )
     return done.stdout.rstrip("\n")

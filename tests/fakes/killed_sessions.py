@@ -1,8 +1,9 @@
 """Real sessions that are killed at random moments, and checks of what is left.
 
-As a program, from tests/: `python -m fakes.killed_sessions --kills 1000` prints the losses (none) and how often each
-kind of moment was hit. The sessions are real, with turns, tool calls, titles and compactions. The records that a
-session acknowledged are compared with those that the next start loads.
+As a program, from tests/: `python -m fakes.killed_sessions --kills 1000` prints the losses (none)
+and how often each kind of moment was hit. The sessions are real, with turns, tool calls, titles and
+compactions. The records that a session acknowledged are compared with those that the next start
+loads.
 """
 
 from __future__ import annotations
@@ -42,7 +43,9 @@ async def live(folder: Path, session_id: str, seed: int) -> None:
 
     (folder / "long.txt").write_text(LONG)
     model = ScriptedModel(_script(random.Random(seed)))
-    options = Options(folder, {"permissions.mode": "auto"}, ready_model=model, memory=False, trust=True)
+    options = Options(
+        folder, {"permissions.mode": "auto"}, ready_model=model, memory=False, trust=True
+    )
     session = await open_session(options, OpenRequest(resume=session_id))
     _print_event("open", session.id)
     number = 0
@@ -67,7 +70,11 @@ async def _compact(memory: MemoryManager) -> None:
     entries = memory.transcript.entries
     kept = tuple(each.number for each in entries if each.message.role == "user")[-3:]
     covers = (1, entries[-2].number)
-    await memory.record(CompactionRecord(memory.next_number, memory.now(), covers, kept, f"up to {covers[1]}\n---\n"))
+    await memory.record(
+        CompactionRecord(
+            memory.next_number, memory.now(), covers, kept, f"up to {covers[1]}\n---\n"
+        )
+    )
     _print_event("compaction", str(covers[1]))
 
 
@@ -80,7 +87,9 @@ def _script(rng: random.Random) -> Iterator[ScriptedReply]:
             call = ToolCall(f"call_{name}", "read", {"path": "long.txt"})
             yield ScriptedReply(f"reading {name}", (call,), thinking=f"hm {name}", signature="s")
         else:
-            yield ScriptedReply(f"answer {name}\n" + "\n".join(["...", "---", "  x", ""] * rng.randint(0, 40)))
+            yield ScriptedReply(
+                f"answer {name}\n" + "\n".join(["...", "---", "  x", ""] * rng.randint(0, 40))
+            )
 
 
 def _print_event(kind: str, what: str) -> None:
@@ -128,9 +137,18 @@ def kill_sessions(root: Path, kills: int, seed: int = 0, kills_each: int = 12) -
 
 def _run_and_kill(home: Path, session_id: str, rng: random.Random) -> list[tuple[str, str]]:
     environment = {**os.environ, "HOME": str(home), "OURO_HOME": str(home / "ouro")}
-    command = [sys.executable, "-m", "fakes.killed_sessions", "--live", str(home / "work"), session_id]
+    command = [
+        sys.executable,
+        "-m",
+        "fakes.killed_sessions",
+        "--live",
+        str(home / "work"),
+        session_id,
+    ]
     command.append(str(rng.getrandbits(30)))
-    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=Path(__file__).parents[1], env=environment) as process:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, cwd=Path(__file__).parents[1], env=environment
+    ) as process:
         assert process.stdout is not None
         first = b"".join(process.stdout.readline() for _ in range(rng.randint(1, 12)))
         # A random time, so that the kill hits a random moment of the session's work.
@@ -165,7 +183,11 @@ def _check(sessions: Path, session_id: str, told: Sequence[str], found: Killed) 
 
 def _is_sendable(messages: Sequence[Message]) -> bool:
     for place, message in enumerate(messages):
-        answers = [reply.call_id for each in messages[place + 1 : place + 2] for reply in each.parts_of(ToolReply)]
+        answers = [
+            reply.call_id
+            for each in messages[place + 1 : place + 2]
+            for reply in each.parts_of(ToolReply)
+        ]
         if message.tool_calls and [call.id for call in message.tool_calls] != answers:
             return False
     return True

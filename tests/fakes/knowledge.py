@@ -1,4 +1,6 @@
-"""Long-term memory under test: the real manager on real folders and git, driven by the events of a session."""
+"""Long-term memory under test: the real manager on real folders and git, driven by the events of a
+session.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ async def no_model(_messages):
 
 
 class Conversation:
-    """One session with its memory. `answer` is the user's answer to each question; None: the user does not answer."""
+    """One session with its memory. `answer` is the user's answer to each question; None: the user
+    does not answer.
+    """
 
     def __init__(
         self,
@@ -58,7 +62,10 @@ class Conversation:
             stores.append(repo_store(project, histories, finds_secret, core_files=core_files))
         scopes = open_scopes(stores)
         self.scopes = {scope.scope: scope for scope in scopes.opened}
-        self.began_with = began_with or {**{s.scope: s.version for s in scopes.opened}, MARK: f"token of {session}"}
+        self.began_with = began_with or {
+            **{s.scope: s.version for s in scopes.opened},
+            MARK: f"token of {session}",
+        }
         self.messages = messages if messages is not None else []
         self.told: list = []
         self.tasks: set[asyncio.Task] = set()
@@ -137,7 +144,10 @@ class Conversation:
             found = path.stat() if path.exists() else None
             before = path.read_bytes() if found else None
             after = (before or b"") + line.encode()
-            with suppress(ChangedMeanwhileError, BlockingIOError), self.manager.recording(path, before, after):
+            with (
+                suppress(ChangedMeanwhileError, BlockingIOError),
+                self.manager.recording(path, before, after),
+            ):
                 with open_folder(path.parent) as folder:
                     save(folder, name, after, expected=found)
                 break
@@ -198,7 +208,9 @@ class Conversation:
         return [event.text for event in self.told if isinstance(event, Notice)]
 
 
-async def write_as_user(manager: LongTermMemoryManager, scope, changes: dict, subject: str, origin="person") -> None:
+async def write_as_user(
+    manager: LongTermMemoryManager, scope, changes: dict, subject: str, origin="person"
+) -> None:
     await manager.with_editor(lambda editor: editor.write(scope, changes, subject, origin))
 
 
@@ -212,7 +224,9 @@ def git_held(histories: Path) -> Iterator[None]:
 
 def plain_git(folder: Path, *arguments: str) -> str:
     """git as a user or the agent's shell runs it."""
-    done = subprocess.run(["git", "-C", str(folder), *arguments], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["git", "-C", str(folder), *arguments], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr + done.stdout
     return done.stdout
 

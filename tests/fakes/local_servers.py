@@ -22,7 +22,9 @@ class Server:
 
 @contextmanager
 def local_server(answer: Any, status: int = 200, key: str = "") -> Iterator[Server]:
-    """Answer every GET with `answer`: JSON, raw bytes, or None: no answer. With `key`, only requests that have it."""
+    """Answer every GET with `answer`: JSON, raw bytes, or None: no answer. With `key`, only
+    requests that have it.
+    """
     silence = threading.Event()
 
     class Handler(BaseHTTPRequestHandler):

@@ -18,7 +18,10 @@ FAKE = Path(__file__).with_name("mcp_stdio_server.py")
 def fake(timeout: int = 20, more: dict | None = None, **given) -> McpServerSettings:
     """The settings of the fake server on stdio."""
     return McpServerSettings(
-        command=sys.executable, args=(str(FAKE), json.dumps(given)), timeout_seconds=timeout, **(more or {})
+        command=sys.executable,
+        args=(str(FAKE), json.dumps(given)),
+        timeout_seconds=timeout,
+        **(more or {}),
     )
 
 

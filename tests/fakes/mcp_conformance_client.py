@@ -1,4 +1,5 @@
-"""ouro's MCP client as the conformance suite starts it: connect to the given address, log in if asked, call all tools.
+"""ouro's MCP client as the conformance suite starts it: connect to the given address, log in if
+asked, call all tools.
 
 `python -m tests.mcp_conformance` runs the suite.
 """
@@ -15,7 +16,10 @@ import urllib.request
 from pathlib import Path
 
 HOME = Path(tempfile.mkdtemp(prefix="ouro-conformance-"))
-os.environ |= {"OURO_HOME": str(HOME / ".ouro"), "PYTHON_KEYRING_BACKEND": "keyring.backends.fail.Keyring"}
+os.environ |= {
+    "OURO_HOME": str(HOME / ".ouro"),
+    "PYTHON_KEYRING_BACKEND": "keyring.backends.fail.Keyring",
+}
 
 from ouro.errors import OuroError  # noqa: E402 (after the environment)
 from ouro.mcp import Host, McpServers, Registry, elicitation  # noqa: E402
@@ -30,11 +34,17 @@ async def no_answer(_question):
 
 
 async def on_question(server, kind, about):
-    return {"text": "42", "model": "test"} if kind == "sample" else await elicitation(server, about, no_answer)
+    return (
+        {"text": "42", "model": "test"}
+        if kind == "sample"
+        else await elicitation(server, about, no_answer)
+    )
 
 
 def browse(url: str) -> None:
-    threading.Thread(target=lambda: urllib.request.urlopen(url, timeout=10).read(), daemon=True).start()
+    threading.Thread(
+        target=lambda: urllib.request.urlopen(url, timeout=10).read(), daemon=True
+    ).start()
 
 
 async def main(url: str) -> int:
@@ -54,7 +64,9 @@ async def main(url: str) -> int:
         for tool in one.tools:
             properties = tool.schema.get("properties", {})
             known = {**ARGUMENTS, "schema": one.tools[0].schema}
-            arguments = given.get(tool.name, {name: known[name] for name in properties.keys() & known.keys()})
+            arguments = given.get(
+                tool.name, {name: known[name] for name in properties.keys() & known.keys()}
+            )
             try:
                 print(await one.call(tool.name, arguments, print))
             except LoginRequired as error:

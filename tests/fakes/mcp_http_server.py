@@ -1,4 +1,6 @@
-"""An MCP server on HTTP with the SDK, both protocols, in a thread: streamable HTTP or SSE, with OAuth if wanted."""
+"""An MCP server on HTTP with the SDK, both protocols, in a thread: streamable HTTP or SSE, with
+OAuth if wanted.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,12 @@ import threading
 import time
 
 import uvicorn
-from mcp.server.auth.provider import AccessToken, AuthorizationCode, RefreshToken, construct_redirect_uri
+from mcp.server.auth.provider import (
+    AccessToken,
+    AuthorizationCode,
+    RefreshToken,
+    construct_redirect_uri,
+)
 from mcp.server.auth.settings import AuthSettings, ClientRegistrationOptions
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.shared.auth import OAuthToken
@@ -31,7 +38,9 @@ class Logins:
 
     async def authorize(self, client, params):
         if self.refused:
-            return construct_redirect_uri(str(params.redirect_uri), error="access_denied", state=params.state)
+            return construct_redirect_uri(
+                str(params.redirect_uri), error="access_denied", state=params.state
+            )
         code = AuthorizationCode(
             code=secrets.token_urlsafe(16), client_id=client.client_id, scopes=params.scopes or [],
             expires_at=time.time() + 60,
@@ -48,7 +57,10 @@ class Logins:
         del self.codes[authorization_code.code]
         token = secrets.token_urlsafe(16)
         self.tokens[token] = AccessToken(
-            token=token, client_id=client.client_id, scopes=authorization_code.scopes, expires_at=None
+            token=token,
+            client_id=client.client_id,
+            scopes=authorization_code.scopes,
+            expires_at=None,
         )
         return OAuthToken(access_token=token, token_type="Bearer", expires_in=3600)
 
@@ -64,7 +76,9 @@ class Logins:
 
 
 class HttpServer:
-    """Serves until `close`. `kind` is `http` or `sse`. With logins, the tool `count` needs the scope `count`."""
+    """Serves until `close`. `kind` is `http` or `sse`. With logins, the tool `count` needs the
+    scope `count`.
+    """
 
     def __init__(self, kind: str = "http", logins: Logins | None = None) -> None:
         with socket.socket() as free:
@@ -83,9 +97,19 @@ class HttpServer:
             headers = dict(scope.get("headers", ()))
             if scope["type"] == "http":
                 self.headers.append(headers)
-            if headers.get(b"mcp-name") == b"count" and logins and not logins.allow(headers, "count"):
+            if (
+                headers.get(b"mcp-name") == b"count"
+                and logins
+                and not logins.allow(headers, "count")
+            ):
                 why = b'Bearer error="insufficient_scope", scope="count"'
-                await send({"type": "http.response.start", "status": 403, "headers": [(b"www-authenticate", why)]})
+                await send(
+                    {
+                        "type": "http.response.start",
+                        "status": 403,
+                        "headers": [(b"www-authenticate", why)],
+                    }
+                )
                 await send({"type": "http.response.body"})
                 return
             await inner(scope, receive, send)

@@ -1,7 +1,9 @@
-"""A real MCP server on stdio, protocol 2025-11-25, with every fault; without the SDK, so that it starts fast.
+"""A real MCP server on stdio, protocol 2025-11-25, with every fault; without the SDK, so that it
+starts fast.
 
-Run as a program: the first argument is a JSON object: `tools` (names), `describe` (another description), `start`
-(`hang`, `exit`, `garbage`, `flood`, `line`), `count` (the number of further tools), `instructions`.
+Run as a program: the first argument is a JSON object: `tools` (names), `describe` (another
+description), `start` (`hang`, `exit`, `garbage`, `flood`, `line`), `count` (the number of further
+tools), `instructions`.
 """
 
 from __future__ import annotations
@@ -58,7 +60,12 @@ def tool(name, description, properties=None, **more):
 
 def tools():
     found = [
-        tool("echo", state["describe"], {"text": {"type": "string"}}, annotations={"readOnlyHint": True}),
+        tool(
+            "echo",
+            state["describe"],
+            {"text": {"type": "string"}},
+            annotations={"readOnlyHint": True},
+        ),
         tool("fail", "Fail."),
         tool("slow", "Report progress for a while.", {"steps": {"type": "integer"}}),
         tool("image", "Give a picture."),
@@ -74,7 +81,10 @@ def tools():
         tool("roots", "List the roots."),
         tool("environment", "Give the environment."),
         tool("change", "Change the description of echo, and say so.", {"to": {"type": "string"}}),
-        *(tool(f"tool_{number}", f"Does the thing number {number}. " * 8) for number in range(GIVEN.get("count", 0))),
+        *(
+            tool(f"tool_{number}", f"Does the thing number {number}. " * 8)
+            for number in range(GIVEN.get("count", 0))
+        ),
     ]
     if "lie" in GIVEN:
         found.append({"name": "lie", "description": "Lies.", "inputSchema": LIES[GIVEN["lie"]]})
@@ -97,7 +107,11 @@ def call(name, arguments, meta):
             return text("It went wrong.", isError=True)
         case "slow":
             for step in range(arguments.get("steps", 3)):
-                params = {"progressToken": meta.get("progressToken"), "progress": step, "message": f"step {step}"}
+                params = {
+                    "progressToken": meta.get("progressToken"),
+                    "progress": step,
+                    "message": f"step {step}",
+                }
                 send({"method": "notifications/progress", "params": params})
                 time.sleep(arguments.get("pause", 0.15))
             return text("done")
@@ -138,7 +152,11 @@ def call(name, arguments, meta):
                 },
                 "required": ["name"],
             }
-            return text(json.dumps(ask("elicitation/create", {"message": "Who is it?", "requestedSchema": schema})))
+            return text(
+                json.dumps(
+                    ask("elicitation/create", {"message": "Who is it?", "requestedSchema": schema})
+                )
+            )
         case "sample":
             messages = [{"role": "user", "content": {"type": "text", "text": "What is 6 times 7?"}}]
             asked = {"messages": messages, "maxTokens": 50, "systemPrompt": "Be brief."}
@@ -173,7 +191,11 @@ def answer(method, params):
             return {"contents": [{"uri": params["uri"], "text": f"the content of {params['uri']}"}]}
         case "prompts/list":
             arguments = [{"name": "topic", "required": True}]
-            return {"prompts": [{"name": "explain", "description": "Explain a topic", "arguments": arguments}]}
+            return {
+                "prompts": [
+                    {"name": "explain", "description": "Explain a topic", "arguments": arguments}
+                ]
+            }
         case "prompts/get":
             words = f"Explain {params['arguments']['topic']} in one line."
             return {"messages": [{"role": "user", "content": {"type": "text", "text": words}}]}

@@ -14,17 +14,18 @@ def echo(request: Request) -> Step:
 
 
 _ORDER = re.compile(
-    r"^\s*(run|read|glob|grep|write|edit|call|think|say|markdown|fail|repeat)\b:? ?(.*)$", re.IGNORECASE
+    r"^\s*(run|read|glob|grep|write|edit|call|think|say|markdown|fail|repeat)\b:? ?(.*)$",
+    re.IGNORECASE,
 )
 
 
 def agent(request: Request) -> Step:
     """Follow the lines of the prompt, one model call for each, then answer.
 
-    `run: pytest -q` · `read: api.py` · `glob: *.py` · `grep: word` · `call: TOOL {json}` · `think: words`
-    · `say: words` · `markdown: 20000` (bytes) · `repeat: 20 true` (shell calls) · `fail: 500`.
-    Other lines are ignored, also those that ouro adds to the conversation.
-    Several `run`, `read` … on one line, separated by ` & `, are called in parallel.
+    `run: pytest -q` · `read: api.py` · `glob: *.py` · `grep: word` · `call: TOOL {json}` · `think:
+    words` · `say: words` · `markdown: 20000` (bytes) · `repeat: 20 true` (shell calls) · `fail:
+    500`. Other lines are ignored, also those that ouro adds to the conversation. Several `run`,
+    `read` … on one line, separated by ` & `, are called in parallel.
     """
     messages = request.messages
     ordered = [place for place, message in enumerate(messages) if _orders_of(user_text(message))]
@@ -63,7 +64,11 @@ def _orders_of(prompt: str) -> list[list[tuple[str, str]]]:
 
 
 def _orders(line: str) -> list[list[tuple[str, str]]]:
-    found = [(match[1].lower(), match[2].strip()) for part in line.split(" & ") if (match := _ORDER.match(part))]
+    found = [
+        (match[1].lower(), match[2].strip())
+        for part in line.split(" & ")
+        if (match := _ORDER.match(part))
+    ]
     if found and found[0][0] == "repeat":
         count, _, command = found[0][1].partition(" ")
         # A different call each time: ouro would treat equal calls as a loop.

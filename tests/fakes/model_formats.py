@@ -26,12 +26,16 @@ class Part:
 
 def parts(reply: Reply, request: Request, number: int) -> Iterator[Part]:
     """The events of a streamed reply, including the last one."""
-    return (_anthropic_parts if request.wire == "anthropic" else _openai_parts)(reply, request, number)
+    return (_anthropic_parts if request.wire == "anthropic" else _openai_parts)(
+        reply, request, number
+    )
 
 
 def whole(reply: Reply, request: Request, number: int) -> dict[str, Any]:
     """The reply in one JSON object."""
-    return (_anthropic_whole if request.wire == "anthropic" else _openai_whole)(reply, request, number)
+    return (_anthropic_whole if request.wire == "anthropic" else _openai_whole)(
+        reply, request, number
+    )
 
 
 def error_part(request: Request) -> Part:
@@ -90,7 +94,9 @@ def _openai_parts(reply: Reply, request: Request, number: int) -> Iterator[Part]
 
     def chunk(delta: dict[str, Any], finish: str | None = None, said: bool = True) -> Part:
         choice = {"index": 0, "delta": delta, "finish_reason": finish}
-        return Part(json.dumps({**head, "choices": [choice]}), said=said, closing=finish is not None)
+        return Part(
+            json.dumps({**head, "choices": [choice]}), said=said, closing=finish is not None
+        )
 
     yield chunk({"role": "assistant", "content": ""}, said=False)
     for piece in pieces_of(reply.thinking):
@@ -101,7 +107,16 @@ def _openai_parts(reply: Reply, request: Request, number: int) -> Iterator[Part]
         first, *rest = _split(call.json, call.pieces)
         function = {"name": call.name, "arguments": first}
         yield chunk(
-            {"tool_calls": [{"index": index, "id": _id(call, number, index), "type": "function", "function": function}]}
+            {
+                "tool_calls": [
+                    {
+                        "index": index,
+                        "id": _id(call, number, index),
+                        "type": "function",
+                        "function": function,
+                    }
+                ]
+            }
         )
         for piece in rest:
             yield chunk({"tool_calls": [{"index": index, "function": {"arguments": piece}}]})
@@ -114,7 +129,10 @@ def _openai_parts(reply: Reply, request: Request, number: int) -> Iterator[Part]
 
 
 def _openai_whole(reply: Reply, request: Request, number: int) -> dict[str, Any]:
-    message: dict[str, Any] = {"role": "assistant", "content": "".join(pieces_of(reply.text)) or None}
+    message: dict[str, Any] = {
+        "role": "assistant",
+        "content": "".join(pieces_of(reply.text)) or None,
+    }
     if reply.thinking:
         message["reasoning_content"] = "".join(pieces_of(reply.thinking))
     if reply.calls:
@@ -132,7 +150,13 @@ def _openai_whole(reply: Reply, request: Request, number: int) -> dict[str, Any]
         "object": "chat.completion",
         "created": 1_700_000_000,
         "model": request.body.get("model", ""),
-        "choices": [{"index": 0, "message": message, "finish_reason": None if reply.finish is None else finish}],
+        "choices": [
+            {
+                "index": 0,
+                "message": message,
+                "finish_reason": None if reply.finish is None else finish,
+            }
+        ],
         **({"usage": _openai_usage(reply.tokens)} if reply.tokens else {}),
     }
 
@@ -149,12 +173,16 @@ def _anthropic_usage(tokens: Tokens) -> dict[str, Any]:
     }
 
 
-def _anthropic_blocks(reply: Reply, number: int) -> Iterator[tuple[dict[str, Any], Iterable[dict[str, Any]]]]:
+def _anthropic_blocks(
+    reply: Reply, number: int
+) -> Iterator[tuple[dict[str, Any], Iterable[dict[str, Any]]]]:
     """Each block with its deltas."""
     if reply.redacted:
         yield {"type": "redacted_thinking", "data": reply.redacted}, ()
     if reply.thinking:
-        deltas = [{"type": "thinking_delta", "thinking": piece} for piece in pieces_of(reply.thinking)]
+        deltas = [
+            {"type": "thinking_delta", "thinking": piece} for piece in pieces_of(reply.thinking)
+        ]
         seal = {"type": "signature_delta", "signature": reply.signature}
         yield (
             {"type": "thinking", "thinking": "", "signature": ""},
@@ -166,8 +194,14 @@ def _anthropic_blocks(reply: Reply, number: int) -> Iterator[tuple[dict[str, Any
             ({"type": "text_delta", "text": piece} for piece in pieces_of(reply.text)),
         )
     for index, call in enumerate(reply.calls):
-        deltas = [{"type": "input_json_delta", "partial_json": piece} for piece in _split(call.json, call.pieces)]
-        yield {"type": "tool_use", "id": _id(call, number, index), "name": call.name, "input": {}}, deltas
+        deltas = [
+            {"type": "input_json_delta", "partial_json": piece}
+            for piece in _split(call.json, call.pieces)
+        ]
+        yield (
+            {"type": "tool_use", "id": _id(call, number, index), "name": call.name, "input": {}},
+            deltas,
+        )
 
 
 def _anthropic_parts(reply: Reply, request: Request, number: int) -> Iterator[Part]:
@@ -177,7 +211,12 @@ def _anthropic_parts(reply: Reply, request: Request, number: int) -> Iterator[Pa
     message = {**_anthropic_whole(reply, request, number, empty=True)}
     yield part("message_start", message=message)
     for index, (block, deltas) in enumerate(_anthropic_blocks(reply, number)):
-        yield part("content_block_start", index=index, content_block=block, said=block["type"] == "redacted_thinking")
+        yield part(
+            "content_block_start",
+            index=index,
+            content_block=block,
+            said=block["type"] == "redacted_thinking",
+        )
         if not index:
             yield part("ping")
         for delta in deltas:
@@ -185,7 +224,11 @@ def _anthropic_parts(reply: Reply, request: Request, number: int) -> Iterator[Pa
         yield part("content_block_stop", index=index)
     if reply.finish is not None:
         tokens = {"usage": {"output_tokens": reply.tokens.output}} if reply.tokens else {}
-        yield part("message_delta", delta={"stop_reason": _anthropic_finish(reply), "stop_sequence": None}, **tokens)
+        yield part(
+            "message_delta",
+            delta={"stop_reason": _anthropic_finish(reply), "stop_sequence": None},
+            **tokens,
+        )
     if reply.done and reply.finish is not None:
         yield part("message_stop")
 
@@ -193,13 +236,26 @@ def _anthropic_parts(reply: Reply, request: Request, number: int) -> Iterator[Pa
 def _anthropic_finish(reply: Reply) -> str | None:
     if reply.finish is None:
         return None
-    same = {"stop": "end_turn", "length": "max_tokens", "tool_calls": "tool_use", "content_filter": "refusal"}
+    same = {
+        "stop": "end_turn",
+        "length": "max_tokens",
+        "tool_calls": "tool_use",
+        "content_filter": "refusal",
+    }
     return same.get(reply.finish, reply.finish) or ("tool_use" if reply.calls else "end_turn")
 
 
-def _anthropic_whole(reply: Reply, request: Request, number: int, empty: bool = False) -> dict[str, Any]:
-    content = [] if empty else [_filled(block, deltas) for block, deltas in _anthropic_blocks(reply, number)]
-    usage = _anthropic_usage(reply.tokens) if reply.tokens else {"input_tokens": 0, "output_tokens": 0}
+def _anthropic_whole(
+    reply: Reply, request: Request, number: int, empty: bool = False
+) -> dict[str, Any]:
+    content = (
+        []
+        if empty
+        else [_filled(block, deltas) for block, deltas in _anthropic_blocks(reply, number)]
+    )
+    usage = (
+        _anthropic_usage(reply.tokens) if reply.tokens else {"input_tokens": 0, "output_tokens": 0}
+    )
     if empty:
         usage = {**usage, "output_tokens": 1 if reply.tokens else 0}
     return {
@@ -222,4 +278,6 @@ def _filled(block: dict[str, Any], deltas: Iterable[dict[str, Any]]) -> dict[str
             if key in delta:
                 block = {**block, key: block[key] + delta[key]}
         arguments += delta.get("partial_json", "")
-    return {**block, "input": json.loads(arguments or "{}")} if block["type"] == "tool_use" else block
+    return (
+        {**block, "input": json.loads(arguments or "{}")} if block["type"] == "tool_use" else block
+    )

@@ -17,7 +17,9 @@ Fault = Literal["", "cut", "end", "reset", "stall", "bad_json", "bad_utf8", "err
 
 @dataclass(frozen=True)
 class Call:
-    """A tool call. `arguments` as text is sent unchanged; `id` None is sent as null, for "" the server makes an id."""
+    """A tool call. `arguments` as text is sent unchanged; `id` None is sent as null, for "" the
+    server makes an id.
+    """
 
     name: str | None
     arguments: Mapping[str, Any] | str = field(default_factory=dict)
@@ -81,20 +83,33 @@ class Raw:
 
 
 def failure(
-    status: int, message: str, *, code: str | None = None, retry_after: float | None = None, kind: str = ""
+    status: int,
+    message: str,
+    *,
+    code: str | None = None,
+    retry_after: float | None = None,
+    kind: str = "",
 ) -> Raw:
     """An error as providers send it: `failure(429, "slow down", retry_after=1)`."""
     headers = {} if retry_after is None else {"Retry-After": f"{retry_after:g}"}
-    kind = kind or {401: "authentication_error", 429: "rate_limit_error", 529: "overloaded_error"}.get(
-        status, "api_error"
+    kind = kind or {
+        401: "authentication_error",
+        429: "rate_limit_error",
+        529: "overloaded_error",
+    }.get(status, "api_error")
+    return Raw(
+        status,
+        {"type": "error", "error": {"type": kind, "message": message, "code": code}},
+        headers,
     )
-    return Raw(status, {"type": "error", "error": {"type": kind, "message": message, "code": code}}, headers)
 
 
 def sse(*events: Mapping[str, Any] | str) -> Raw:
     """A stream with exactly these data lines."""
     lines = [event if isinstance(event, str) else json.dumps(event) for event in events]
-    return Raw(200, "".join(f"data: {line}\n\n" for line in lines), {"Content-Type": "text/event-stream"})
+    return Raw(
+        200, "".join(f"data: {line}\n\n" for line in lines), {"Content-Type": "text/event-stream"}
+    )
 
 
 @dataclass
@@ -131,7 +146,9 @@ class Request:
     @property
     def tools(self) -> list[str]:
         """The names of the tools that were offered."""
-        return [tool.get("name") or tool["function"]["name"] for tool in self.body.get("tools") or ()]
+        return [
+            tool.get("name") or tool["function"]["name"] for tool in self.body.get("tools") or ()
+        ]
 
     @property
     def prompt(self) -> str:
@@ -158,7 +175,9 @@ def results_in(message: dict[str, Any]) -> list[str]:
         return [_words(content)]
     if isinstance(content, str):
         return []
-    return [_words(part.get("content", "")) for part in content if part.get("type") == "tool_result"]
+    return [
+        _words(part.get("content", "")) for part in content if part.get("type") == "tool_result"
+    ]
 
 
 def _words(content: Any) -> str:
@@ -179,12 +198,16 @@ def as_reply(step: Step) -> Reply | Raw:
 
 
 class Play:
-    """Returns the next reply; thread-safe. After the end of a list it returns status 400; `loop` restarts it."""
+    """Returns the next reply; thread-safe. After the end of a list it returns status 400; `loop`
+    restarts it.
+    """
 
     def __init__(self, script: Script, *, loop: bool = False) -> None:
         self._lock = threading.Lock()
         self._function = script if callable(script) else None
-        self._steps = iter(()) if callable(script) else itertools.cycle(script) if loop else iter(script)
+        self._steps = (
+            iter(()) if callable(script) else itertools.cycle(script) if loop else iter(script)
+        )
 
     def next(self, request: Request) -> Reply | Raw:
         with self._lock:
@@ -195,9 +218,11 @@ class Play:
 
 
 def load(path: Path) -> Script:
-    """The script in a file: Python (`script = …`), JSON or YAML (a list of texts and of mappings with Reply's names).
+    """The script in a file: Python (`script = …`), JSON or YAML (a list of texts and of mappings
+    with Reply's names).
 
-    In JSON and YAML `{call: NAME, arguments: {…}}` is a Call, `{status: 500, body: …, headers: {…}}` a Raw.
+    In JSON and YAML `{call: NAME, arguments: {…}}` is a Call, `{status: 500, body: …, headers:
+    {…}}` a Raw.
     """
     if path.suffix == ".py":
         return runpy.run_path(str(path))["script"]

@@ -1,4 +1,5 @@
-"""A small real model server on loopback, scripted: OpenAI chat completions and Anthropic messages, with every fault.
+"""A small real model server on loopback, scripted: OpenAI chat completions and Anthropic messages,
+with every fault.
 
     with ModelServer(["Hello.", Call("read", {"path": "a.py"}), "Done."]) as server:
         server.url            # http://127.0.0.1:PORT     base URL for Anthropic
@@ -7,8 +8,9 @@
         server.script([...])  # other replies from here on
         await server.asked(2) # wait for two requests (wait_asked(2) blocks)
 
-A script is a list of steps, one for each model call, or a function of the Request that returns a step. A step is
-a text, a Call, a Reply, a Raw (any HTTP answer), or a function of the Request that returns one of these.
+A script is a list of steps, one for each model call, or a function of the Request that returns a
+step. A step is a text, a Call, a Reply, a Raw (any HTTP answer), or a function of the Request that
+returns one of these.
 
     Reply(text, calls, thinking, signature, redacted, tokens=Tokens(input, output, cached, cache_written), …)
         text, thinking   a string is streamed with four characters per token, a list or generator piece by piece
@@ -26,13 +28,13 @@ a text, a Call, a Reply, a Raw (any HTTP answer), or a function of the Request t
     failure(429, "slow down", retry_after=1) · sse({...}, "[DONE]") · Raw(200, "<html>")
     · Raw(307, headers={"Location": …})
 
-Also GET /v1/models (`models=`) and any other fixed answer (`routes={"/api/tags": {...}}`). Whether a reply is
-streamed is the request's choice.
+Also GET /v1/models (`models=`) and any other fixed answer (`routes={"/api/tags": {...}}`). Whether
+a reply is streamed is the request's choice.
 
-As a process, from tests/: `python -m fakes.model_server --port 0 [--script FILE.py|json|yaml | --mode agent|echo]
-[--rate 500] [--delay 0.1] [--log FILE]`, prints its URL on the first line. `--mode agent` follows the lines of a
-prompt (`run: ls`, `read: api.py`, `markdown: 20000`, `repeat: 20 true`, see model_agent.agent); the list of a file
-restarts at its end.
+As a process, from tests/: `python -m fakes.model_server --port 0 [--script FILE.py|json|yaml |
+--mode agent|echo] [--rate 500] [--delay 0.1] [--log FILE]`, prints its URL on the first line.
+`--mode agent` follows the lines of a prompt (`run: ls`, `read: api.py`, `markdown: 20000`, `repeat:
+20 true`, see model_agent.agent); the list of a file restarts at its end.
 """
 
 from __future__ import annotations
@@ -159,7 +161,10 @@ class ModelServer:
             self._came.notify_all()
         if self._log:
             with self._log.open("a", encoding="utf-8") as file:
-                file.write(json.dumps({"time": time.time(), "path": request.path, "body": request.body}) + "\n")
+                file.write(
+                    json.dumps({"time": time.time(), "path": request.path, "body": request.body})
+                    + "\n"
+                )
         try:
             return number, self._play.next(request)
         except Exception as error:
@@ -186,7 +191,9 @@ class _Handler(BaseHTTPRequestHandler):
         if path in self.owner.routes:
             self._send(Raw(200, self.owner.routes[path]))
         elif path.endswith("/models"):
-            listed = [{"id": name, "object": "model", "type": "model"} for name in self.owner.models]
+            listed = [
+                {"id": name, "object": "model", "type": "model"} for name in self.owner.models
+            ]
             self._send(Raw(200, {"object": "list", "data": listed}))
         else:
             self._send(failure(404, f"no {path} here"))
@@ -246,7 +253,9 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         started, said, waiting = time.monotonic(), 0, True
         for part in model_formats.parts(reply, request, number):
-            if waiting and (part.closing if reply.after is None else said == reply.after and (said or part.said)):
+            if waiting and (
+                part.closing if reply.after is None else said == reply.after and (said or part.said)
+            ):
                 waiting = False
                 if self._go_wrong(reply, request):
                     return
@@ -264,7 +273,11 @@ class _Handler(BaseHTTPRequestHandler):
         lines = [f"event: {part.event}"] if part.event else []
         if reply.comments:
             lines = [": keep-alive", "", *lines]
-        self._chunk(reply.newline.join([*lines, f"data: {part.data}", "", ""]).encode("utf-8", "surrogatepass"))
+        self._chunk(
+            reply.newline.join([*lines, f"data: {part.data}", "", ""]).encode(
+                "utf-8", "surrogatepass"
+            )
+        )
 
     def _chunk(self, data: bytes) -> None:
         if self._client_gone():
@@ -279,7 +292,9 @@ class _Handler(BaseHTTPRequestHandler):
             case "cut":
                 self.close_connection = True
             case "reset":
-                self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                self.connection.setsockopt(
+                    socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
+                )
                 os.close(self.connection.detach())
                 self.close_connection = True
             case "stall":
@@ -325,13 +340,18 @@ class _Handler(BaseHTTPRequestHandler):
 def _vectors(answer: list[list[float]] | Raw) -> Raw:
     if isinstance(answer, Raw):
         return answer
-    rows = [{"object": "embedding", "index": index, "embedding": row} for index, row in enumerate(answer)]
+    rows = [
+        {"object": "embedding", "index": index, "embedding": row}
+        for index, row in enumerate(answer)
+    ]
     return Raw(200, {"object": "list", "data": rows})
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Serve until the process is ended."""
-    parser = argparse.ArgumentParser(prog="model_server", description="A scripted model server on loopback.")
+    parser = argparse.ArgumentParser(
+        prog="model_server", description="A scripted model server on loopback."
+    )
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--script", type=Path)
     parser.add_argument("--mode", choices=["agent", "echo"], default="agent")
@@ -340,7 +360,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--log", type=Path, help="write each request here, as a JSON line")
     given = parser.parse_args(arguments)
     script = load(given.script) if given.script else {"agent": agent, "echo": echo}[given.mode]
-    with ModelServer(paced(script, given.rate, given.delay), port=given.port, log=given.log) as server:
+    with ModelServer(
+        paced(script, given.rate, given.delay), port=given.port, log=given.log
+    ) as server:
         print(server.url, flush=True)
         with contextlib.suppress(KeyboardInterrupt):
             threading.Event().wait()

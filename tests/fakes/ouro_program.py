@@ -111,8 +111,16 @@ class OuroProgram:
         (self.home / "cache").mkdir(mode=0o700)
         shutil.copytree(secret_rules(), self.home / "cache" / "secret-rules", copy_function=os.link)
         models = {
-            "openai/test-model": {"api_base": self.server.openai_url, "api_key": KEY, "window": 100_000},
-            "openai/other-model": {"api_base": self.server.openai_url, "api_key": KEY, "window": 50_000},
+            "openai/test-model": {
+                "api_base": self.server.openai_url,
+                "api_key": KEY,
+                "window": 100_000,
+            },
+            "openai/other-model": {
+                "api_base": self.server.openai_url,
+                "api_key": KEY,
+                "window": 50_000,
+            },
             ANTHROPIC: {"api_base": self.server.url, "api_key": KEY},
         }
         file = self.home / "models.yaml"
@@ -136,7 +144,9 @@ class OuroProgram:
 
     def start(self, *arguments: str, size: tuple[int, int] = (30, 100)) -> OuroTerminal:
         """ouro in a terminal."""
-        self.terminals.append(OuroTerminal(self.command(*arguments), self.environment, self.folder, size))
+        self.terminals.append(
+            OuroTerminal(self.command(*arguments), self.environment, self.folder, size)
+        )
         return self.terminals[-1]
 
     def screen(self, *arguments: str, size: tuple[int, int] = (30, 100)) -> OuroTerminal:
@@ -155,9 +165,16 @@ class OuroProgram:
 
     def begin(self, *arguments: str, **options: object) -> subprocess.Popen:
         """Start ouro without a terminal; the test waits for it."""
-        pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
+        pipes = {
+            "stdin": subprocess.DEVNULL,
+            "stdout": subprocess.PIPE,
+            "stderr": subprocess.PIPE,
+            **options,
+        }
         self.processes.append(
-            subprocess.Popen(self.command(*arguments), cwd=self.folder, env=self.environment, **pipes)
+            subprocess.Popen(
+                self.command(*arguments), cwd=self.folder, env=self.environment, **pipes
+            )
         )
         return self.processes[-1]
 
@@ -170,7 +187,8 @@ class OuroProgram:
         return json.loads(self.headless("sessions", "list", "--all", "--json").out)
 
     def number_in(self, name: str, terminal: OuroTerminal) -> int:
-        """Wait until a command has written its process id into a file of the folder; returns that process.
+        """Wait until a command has written its process id into a file of the folder; returns that
+        process.
 
         In a sandbox a process has another id than outside.
         """
@@ -179,8 +197,18 @@ class OuroProgram:
         number = file.read_text().strip()
         for process in Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):
-                numbers = (process / "status").read_text().partition("NSpid:")[2].partition("\n")[0].split()
-                if numbers[1:] and numbers[-1] == number and (process / "cwd").readlink() == self.folder:
+                numbers = (
+                    (process / "status")
+                    .read_text()
+                    .partition("NSpid:")[2]
+                    .partition("\n")[0]
+                    .split()
+                )
+                if (
+                    numbers[1:]
+                    and numbers[-1] == number
+                    and (process / "cwd").readlink() == self.folder
+                ):
                     return int(process.name)
         return int(number)
 

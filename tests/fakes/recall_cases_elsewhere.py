@@ -1,8 +1,9 @@
-"""A second set of notes and messages, made in another way than `recall_cases`; no threshold is tuned on it.
+"""A second set of notes and messages, made in another way than `recall_cases`; no threshold is
+tuned on it.
 
-It has four subjects that the first set does not have. Each wanted note has a near miss: the same words about another
-subject, or the same subject in other words. About 240 more notes are generated, so that many notes share words. The
-set was written before recall ran on it.
+It has four subjects that the first set does not have. Each wanted note has a near miss: the same
+words about another subject, or the same subject in other words. About 240 more notes are generated,
+so that many notes share words. The set was written before recall ran on it.
 """
 
 # name: the wanted note, its near miss, and the message.

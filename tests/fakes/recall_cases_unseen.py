@@ -1,7 +1,9 @@
-"""A third set of notes and messages for recall, written before recall ran on it; nothing is tuned on it.
+"""A third set of notes and messages for recall, written before recall ran on it; nothing is tuned
+on it.
 
-It has statements in five subjects that the other sets do not have, each with a near miss that shares words, among 180
-generated notes. Use it for reports only: do not change a threshold because of it.
+It has statements in five subjects that the other sets do not have, each with a near miss that
+shares words, among 180 generated notes. Use it for reports only: do not change a threshold because
+of it.
 """
 
 # name: the wanted note, its near miss, and the message.
@@ -140,7 +142,9 @@ _RULES = (
 NOTES = {name: wanted for name, (wanted, _, _) in _PAIRS.items()}
 NOTES |= {f"{name}, nearly": miss for name, (_, miss, _) in _PAIRS.items()}
 NOTES |= {
-    f"{thing} {rule}": text.format(team=_TEAMS[(at + rule) % 6], thing=thing, week=2 + at % 50, number=100 + 7 * at)
+    f"{thing} {rule}": text.format(
+        team=_TEAMS[(at + rule) % 6], thing=thing, week=2 + at % 50, number=100 + 7 * at
+    )
     for at, thing in enumerate(_THINGS)
     for rule, text in enumerate(_RULES)
 }

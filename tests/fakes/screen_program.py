@@ -20,7 +20,9 @@ from ouro.frontends.tui.look import Look
 
 if __name__ == "__main__":
     SCENARIO, FOLDER = sys.argv[1], Path(sys.argv[2])
-    LOOK = Look("auto" if SCENARIO in ("auto", "late") else "dark", version="0.1.0", cwd=Path("/project"))
+    LOOK = Look(
+        "auto" if SCENARIO in ("auto", "late") else "dark", version="0.1.0", cwd=Path("/project")
+    )
     if not first_frame.can_draw():
         raise SystemExit("no full screen here")
     FRAME = first_frame.draw(LOOK)
@@ -126,7 +128,9 @@ TURNS = {
 
 async def open_session(request):
     file = FOLDER / "calls"
-    session = RecordingSession(TURNS.get(SCENARIO, TURNS["plain"]), file, session_id="0d9f3c52-aaaa")
+    session = RecordingSession(
+        TURNS.get(SCENARIO, TURNS["plain"]), file, session_id="0d9f3c52-aaaa"
+    )
     session.record(opened=True)
     return session
 

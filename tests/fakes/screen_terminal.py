@@ -15,9 +15,16 @@ TESTS = Path(__file__).parents[1]
 class ScreenTerminal(Terminal):
     """`python -m fakes.screen_program SCENARIO` in a terminal."""
 
-    def __init__(self, scenario: str, folder: Path, size: tuple[int, int] = (24, 80), **environment: str) -> None:
+    def __init__(
+        self, scenario: str, folder: Path, size: tuple[int, int] = (24, 80), **environment: str
+    ) -> None:
         self.folder = folder
-        values = {"TERM": "xterm-256color", "COLORTERM": "truecolor", "PYTHONPATH": str(TESTS), **environment}
+        values = {
+            "TERM": "xterm-256color",
+            "COLORTERM": "truecolor",
+            "PYTHONPATH": str(TESTS),
+            **environment,
+        }
         command = [sys.executable, "-m", "fakes.screen_program", scenario, str(folder)]
         super().__init__(command, {**os.environ, **values}, Path.cwd(), size)
 

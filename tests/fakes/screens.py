@@ -17,7 +17,11 @@ from ouro.session import OpenRequest
 
 
 def screen_of(
-    *sessions: FakeSession, first_message: str = "", open_session=None, request: OpenRequest | None = None, **look
+    *sessions: FakeSession,
+    first_message: str = "",
+    open_session=None,
+    request: OpenRequest | None = None,
+    **look,
 ) -> OuroApp:
     """An app on these sessions; its questions accept keys immediately."""
     QuestionPanel.GRACE = 0.0
@@ -43,14 +47,22 @@ async def opened(pilot) -> None:
 async def asked(pilot) -> QuestionPanel:
     """Wait until a question is on the screen and accepts keys; returns its panel."""
     questions = pilot.app.conversation.questions
-    await until(pilot, lambda: questions.panel is not None and questions.panel._listens_from < time.monotonic())
+    await until(
+        pilot,
+        lambda: questions.panel is not None and questions.panel._listens_from < time.monotonic(),
+    )
     return questions.panel
 
 
 async def type_text(pilot, text: str) -> None:
     """Press the keys of a text."""
     await pilot.press(
-        *({" ": "space", "/": "slash", "!": "exclamation_mark", "@": "at", "\\": "backslash"}.get(c, c) for c in text)
+        *(
+            {" ": "space", "/": "slash", "!": "exclamation_mark", "@": "at", "\\": "backslash"}.get(
+                c, c
+            )
+            for c in text
+        )
     )
 
 
@@ -62,5 +74,6 @@ def shown(app: OuroApp) -> str:
 def screen_text(app: OuroApp) -> str:
     """The text of the whole screen, line by line."""
     return "\n".join(
-        "".join(segment.text for segment in strip).rstrip() for strip in app.screen._compositor.render_strips()
+        "".join(segment.text for segment in strip).rstrip()
+        for strip in app.screen._compositor.render_strips()
     )

@@ -1,4 +1,6 @@
-"""A shell tool in its own folder, decisions about shell lines, and functions that look at processes."""
+"""A shell tool in its own folder, decisions about shell lines, and functions that look at
+processes.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from fakes.waiting import PATIENCE
-from ouro.safety import Confinement, Decision, Effect, Mode, Permissions, Workspace, child_environment
+from ouro.safety import (
+    Confinement,
+    Decision,
+    Effect,
+    Mode,
+    Permissions,
+    Workspace,
+    child_environment,
+)
 from ouro.settings import SandboxSettings
 from ouro.tools.shell import Shell, ShellArgs, ShellJobs
 from ouro.tools.tool import ToolContext, ToolResult
@@ -23,7 +33,9 @@ class ShellBench:
         self.root.mkdir(exist_ok=True)
         self.spool = folder / "outputs"
         self.jobs = ShellJobs(self.spool)
-        self.shell = Shell(self.root, self.jobs, child_environment({**os.environ, **environment}), UNCONFINED)
+        self.shell = Shell(
+            self.root, self.jobs, child_environment({**os.environ, **environment}), UNCONFINED
+        )
         self.reported: list[str] = []
         self.context = ToolContext(self.reported.append, ask=self._nobody)
 

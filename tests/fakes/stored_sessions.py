@@ -1,4 +1,6 @@
-"""Sessions and a note on disk: sessions that grow record by record, and sessions that were left some time ago."""
+"""Sessions and a note on disk: sessions that grow record by record, and sessions that were left
+some time ago.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,14 @@ class StoredSession:
 
 
 def old_session(
-    project: Path, number: int, days: float, *messages: Message, records=(), memory=True, private=(), **header
+    project: Path,
+    number: int,
+    days: float,
+    *messages: Message,
+    records=(),
+    memory=True,
+    private=(),
+    **header,
 ) -> str:
     """Store a session in the user's store that was last used `days` ago, and return its id.
 
@@ -64,7 +73,11 @@ def old_session(
         private: the numbers of messages that were sent with memory off.
     """
     store = YamlFileMemoryStore(get_sessions_dir())
-    at = (datetime.now(UTC) - timedelta(days=days)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    at = (
+        (datetime.now(UTC) - timedelta(days=days))
+        .isoformat(timespec="milliseconds")
+        .replace("+00:00", "Z")
+    )
     known = {"user": "4be1c0d"} if memory else {}
     found = session_id(number)
     wait(store.create_session(SessionHeader(found, str(project), "m", at, memory=known, **header)))

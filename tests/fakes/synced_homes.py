@@ -1,7 +1,9 @@
-"""Two homes that share one memory over a bare repository: edited and synchronized at random by `ouro memory …`.
+"""Two homes that share one memory over a bare repository: edited and synchronized at random by
+`ouro memory …`.
 
-As a process, from tests/: `python -m fakes.synced_homes --edits 200` makes each edit of either home with its own
-process, and prints the losses (none). In a test the same command lines run in one process.
+As a process, from tests/: `python -m fakes.synced_homes --edits 200` makes each edit of either home
+with its own process, and prints the losses (none). In a test the same command lines run in one
+process.
 """
 
 from __future__ import annotations
@@ -23,13 +25,19 @@ from pathlib import Path
 Run = Callable[[Sequence[str], Mapping[str, str], Path], tuple[int, str]]
 """Command line, environment, folder -> exit code and output."""
 _EDITOR = '#!/bin/sh\nprintf "%s\\n" "$SAID" >> "$1"\n'
-_LONG = "Said at some length, so that it is no line of the core but a note, as all are that take up more than two "
+_LONG = (
+    "Said at some length, so that it is no line of the core but a note, as all are that take up"
+    " more than two "
+)
 _LONG += (
-    "hundred letters: nothing else in these words would ever have to be known, but for the very last one, which is "
+    "hundred letters: nothing else in these words would ever have to be known, but for the very"
+    " last one, which is "
 )
 
 
-def as_process(words: Sequence[str], environment: Mapping[str, str], folder: Path) -> tuple[int, str]:
+def as_process(
+    words: Sequence[str], environment: Mapping[str, str], folder: Path
+) -> tuple[int, str]:
     """Run it as a user does."""
     done = subprocess.run(
         [sys.executable, "-m", "ouro", *words], cwd=folder, env={**os.environ, **environment}, capture_output=True,
@@ -38,7 +46,9 @@ def as_process(words: Sequence[str], environment: Mapping[str, str], folder: Pat
     return done.returncode, done.stdout + done.stderr
 
 
-def in_this_process(words: Sequence[str], environment: Mapping[str, str], folder: Path) -> tuple[int, str]:
+def in_this_process(
+    words: Sequence[str], environment: Mapping[str, str], folder: Path
+) -> tuple[int, str]:
     """Run it in this process, whose folder must be `folder`."""
     from ouro.cli import main
 
@@ -147,18 +157,26 @@ class SyncedHomes:
             git_dir = home / "memory" / ".git"
             command = ["git", "--git-dir", git_dir, "fsck", "--strict"]
             checked = subprocess.run(command, capture_output=True, check=False)
-            wrong += [f"{home.name}: {checked.stderr.decode()}"] if checked.returncode or checked.stderr else []
+            wrong += (
+                [f"{home.name}: {checked.stderr.decode()}"]
+                if checked.returncode or checked.stderr
+                else []
+            )
         return wrong
 
     @staticmethod
     def texts(home: Path) -> dict[str, str]:
         """All files of a memory."""
         folder = home / "memory"
-        return {str(each.relative_to(folder)): each.read_text() for each in sorted(folder.rglob("*.md"))}
+        return {
+            str(each.relative_to(folder)): each.read_text() for each in sorted(folder.rglob("*.md"))
+        }
 
     def _lines(self, home: Path) -> list[str]:
         """The words of the core."""
-        core = " ".join(text for name, text in self.texts(home).items() if "mem_" not in name).split()
+        core = " ".join(
+            text for name, text in self.texts(home).items() if "mem_" not in name
+        ).split()
         return sorted(self.said.intersection(core))
 
     def _notes(self, home: Path, below: str = "") -> list[Path]:
@@ -169,7 +187,9 @@ class SyncedHomes:
         code, output = self.run(["memory", *words], environment, self.root / "work")
         self.done[kind] += 1
         if code:
-            self.wrong.append(f"{home.name}: {' '.join(words)[:80]}: exit code {code}: {output.strip()[-300:]}")
+            self.wrong.append(
+                f"{home.name}: {' '.join(words)[:80]}: exit code {code}: {output.strip()[-300:]}"
+            )
 
 
 def main() -> None:
@@ -180,14 +200,16 @@ def main() -> None:
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         homes = SyncedHomes(Path(folder).resolve(), as_process, random.Random(args.seed))
-        os.environ.setdefault("KF_RULE_CACHE_DIR", str(homes.root / "rules"))  # compiled once for both homes
+        os.environ.setdefault(
+            "KF_RULE_CACHE_DIR", str(homes.root / "rules")
+        )  # compiled once for both homes
         began = time.monotonic()
         homes.live(args.edits)
         wrong = homes.check()
         count, seconds = len(homes.texts(homes.homes[0])), time.monotonic() - began
     print(
-        f"{dict(homes.done)} in {seconds:.0f} s; {len(homes.said)} words said, {len(homes.forgotten)} forgotten,"
-        f" {count} files at the end; {len(wrong)} wrong."
+        f"{dict(homes.done)} in {seconds:.0f} s; {len(homes.said)} words said,"
+        f" {len(homes.forgotten)} forgotten, {count} files at the end; {len(wrong)} wrong."
     )
     for line in wrong[:10]:
         print(line)

@@ -14,7 +14,14 @@ class Talk:
 
     def __init__(self, ouro: OuroProgram, *arguments: str) -> None:
         self.process = ouro.begin(
-            "-p", "--input", "stream-json", "--output", "stream-json", *arguments, stdin=subprocess.PIPE, text=True
+            "-p",
+            "--input",
+            "stream-json",
+            "--output",
+            "stream-json",
+            *arguments,
+            stdin=subprocess.PIPE,
+            text=True,
         )
 
     def send(self, text: str) -> None:

@@ -1,4 +1,6 @@
-"""A terminal for tests and benchmarks: a program in a pseudo-terminal, and the picture that a user sees (pyte)."""
+"""A terminal for tests and benchmarks: a program in a pseudo-terminal, and the picture that a user
+sees (pyte).
+"""
 
 from __future__ import annotations
 
@@ -25,11 +27,16 @@ _HALF = re.compile(rb"\x1b(\[[<>=]?[\d;]*)?\Z")
 class Terminal:
     """Runs `command` from the moment of `started`; `size` is rows and columns.
 
-    Nothing here waits for a fixed time: `until` reads until a condition is true, or fails with the screen.
+    Nothing here waits for a fixed time: `until` reads until a condition is true, or fails with the
+    screen.
     """
 
     def __init__(
-        self, command: Sequence[str], environment: Mapping[str, str], cwd: Path, size: tuple[int, int] = (30, 100)
+        self,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        cwd: Path,
+        size: tuple[int, int] = (30, 100),
     ) -> None:
         self.screen = _Screen(size[1], size[0])
         self.raw = b""
@@ -45,10 +52,17 @@ class Terminal:
         """The modes of a new terminal: the program may change them before they can be read."""
         self.started = time.monotonic()
         self.child = pexpect.spawn(
-            command[0], list(command[1:]), env=dict(environment), cwd=str(cwd), dimensions=size, timeout=PATIENCE
+            command[0],
+            list(command[1:]),
+            env=dict(environment),
+            cwd=str(cwd),
+            dimensions=size,
+            timeout=PATIENCE,
         )
         self.child.delaybeforesend = None
-        self.child.delayafterclose = self.child.delayafterterminate = self.child.ptyproc.delayafterclose = 0.01
+        self.child.delayafterclose = self.child.delayafterterminate = (
+            self.child.ptyproc.delayafterclose
+        ) = 0.01
 
     @property
     def pid(self) -> int:
@@ -115,7 +129,9 @@ class Terminal:
         if self._lines is None:
             rows, columns = self.screen.buffer, range(self.screen.columns)
             # `display` fails on a wide character of which one half is overwritten.
-            self._lines = ["".join(rows[y][x].data for x in columns).rstrip() for y in range(self.screen.lines)]
+            self._lines = [
+                "".join(rows[y][x].data for x in columns).rstrip() for y in range(self.screen.lines)
+            ]
         return self._lines
 
     def text(self) -> str:
@@ -152,7 +168,11 @@ class Terminal:
         while self.read() or self.child.isalive():
             if time.monotonic() > end:
                 raise AssertionError("\n".join(["the program did not end:", *self.lines()]))
-        return self.child.exitstatus if self.child.exitstatus is not None else 128 + self.child.signalstatus
+        return (
+            self.child.exitstatus
+            if self.child.exitstatus is not None
+            else 128 + self.child.signalstatus
+        )
 
     def close(self) -> None:
         """Kill the program and its child processes."""

@@ -13,9 +13,9 @@ from fakes.waiting import PATIENCE
 
 
 def ask(server, *messages, wire="openai", stream=True, tools=(), **more):
-    messages = [{"role": "user", "content": text} if isinstance(text, str) else text for text in messages] or [
-        {"role": "user", "content": "hi"}
-    ]
+    messages = [
+        {"role": "user", "content": text} if isinstance(text, str) else text for text in messages
+    ] or [{"role": "user", "content": "hi"}]
     path = "/v1/chat/completions" if wire == "openai" else "/v1/messages"
     body = {"model": "m", "messages": messages, "stream": stream, **more}
     return httpx.post(server.url + path, json=body, timeout=PATIENCE)
@@ -26,12 +26,18 @@ def events(answer):
 
 
 def openai_text(answer):
-    return "".join(e["choices"][0]["delta"].get("content") or "" for e in events(answer) if e["choices"])
+    return "".join(
+        e["choices"][0]["delta"].get("content") or "" for e in events(answer) if e["choices"]
+    )
 
 
 @pytest.mark.parametrize(
     "text",
-    ["Hello there, you.", ["Hel", "lo there, ", "you."], (piece for piece in ["Hello there", ", you."])],
+    [
+        "Hello there, you.",
+        ["Hel", "lo there, ", "you."],
+        (piece for piece in ["Hello there", ", you."]),
+    ],
 )
 def test_a_text_is_streamed_in_pieces(model_server, text):
     model_server.script([Reply(text)])
@@ -40,14 +46,26 @@ def test_a_text_is_streamed_in_pieces(model_server, text):
 
 def test_the_anthropic_stream_has_its_events_in_order(model_server):
     model_server.script(
-        [Reply("Hi", calls=[Call("read", {"path": "a"}, pieces=1)], thinking="hm", tokens=Tokens(10, 5, 4, 3))]
+        [
+            Reply(
+                "Hi",
+                calls=[Call("read", {"path": "a"}, pieces=1)],
+                thinking="hm",
+                tokens=Tokens(10, 5, 4, 3),
+            )
+        ]
     )
     answer = ask(model_server, wire="anthropic")
     kinds = [line[7:] for line in answer.text.splitlines() if line.startswith("event: ")]
     block = ["content_block_start", "content_block_delta", "content_block_stop"]
     assert [kind for kind in kinds if kind != "ping"] == [
         "message_start",
-        *("content_block_start", "content_block_delta", "content_block_delta", "content_block_stop"),
+        *(
+            "content_block_start",
+            "content_block_delta",
+            "content_block_delta",
+            "content_block_stop",
+        ),
         *block,
         *block,
         "message_delta",
@@ -179,12 +197,23 @@ def test_agent_mode_continues_after_messages_of_ouro_and_echoes_plain_text(model
     said = {"role": "user", "content": "repeat: 2 true"}
     call, result = {"role": "assistant"}, {"role": "tool", "content": "ok"}
     added = {"role": "user", "content": "AGENTS.md says: be brief."}
-    chunks = [each for event in events(ask(model_server, said, call, result, added)) for each in event["choices"]]
-    pieces = [piece["function"]["arguments"] for each in chunks for piece in each["delta"].get("tool_calls", ())]
+    chunks = [
+        each
+        for event in events(ask(model_server, said, call, result, added))
+        for each in event["choices"]
+    ]
+    pieces = [
+        piece["function"]["arguments"]
+        for each in chunks
+        for piece in each["delta"].get("tool_calls", ())
+    ]
     assert json.loads("".join(pieces)) == {"command": "true # 2"}
     done = [said, call, result, call, result]
     assert openai_text(ask(model_server, *done)).startswith("Done: 2 tool calls.")
-    assert openai_text(ask(model_server, *done, {"role": "assistant", "content": "Done"}, "hello")) == "You said: hello"
+    assert (
+        openai_text(ask(model_server, *done, {"role": "assistant", "content": "Done"}, "hello"))
+        == "You said: hello"
+    )
 
 
 def test_a_script_that_fails_answers_with_its_error(model_server):

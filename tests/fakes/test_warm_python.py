@@ -41,7 +41,9 @@ def is_warm(process) -> bool:
     return b"warm_python" in Path(f"/proc/{process.pid}/cmdline").read_bytes()
 
 
-@pytest.mark.parametrize("words", ["--version", "--nonsense", "memory list", "-p hello", "-p", "sessions show none"])
+@pytest.mark.parametrize(
+    "words", ["--version", "--nonsense", "memory list", "-p hello", "-p", "sessions show none"]
+)
 def test_warm_start_gives_the_same_output_and_exit_code(begin, words):
     warm, cold = begin("-m", "ouro", *words.split()), begin("-m", "ouro", *words.split(), **COLD)
     assert warm.communicate() == cold.communicate()
@@ -59,7 +61,11 @@ def test_warm_child_has_its_own_session_and_dies_of_signals(begin):
 
 def test_warm_start_works_in_a_terminal(tmp_path):
     child = pexpect.spawn(
-        sys.executable, ["-m", "ouro", "--plain"], cwd=str(tmp_path), dimensions=(30, 100), encoding="utf-8"
+        sys.executable,
+        ["-m", "ouro", "--plain"],
+        cwd=str(tmp_path),
+        dimensions=(30, 100),
+        encoding="utf-8",
     )
     assert is_warm(child)
     child.expect("ouro models --setup|No model|models.yaml")
@@ -80,7 +86,15 @@ def test_unsupported_cases_start_cold(begin, tmp_path, name, environment):
 def test_code_with_the_mark_is_started_warm(tmp_path):
     code = "import sys; print(__name__, *sys.argv); sys.exit(3)"
     done = [
-        subprocess.run([sys.executable, "-c", each, "a b"], cwd=tmp_path, capture_output=True, text=True, check=False)
+        subprocess.run(
+            [sys.executable, "-c", each, "a b"],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         for each in (WARM + code, code)
     ]
-    assert [(run.returncode, run.stdout, run.stderr) for run in done] == [(3, "__main__ -c a b\n", "")] * 2
+    assert [(run.returncode, run.stdout, run.stderr) for run in done] == [
+        (3, "__main__ -c a b\n", "")
+    ] * 2

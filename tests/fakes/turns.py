@@ -12,7 +12,9 @@ async def say(session: Session, text: str) -> list[Event]:
 
 
 def notices_of(session: Session) -> list[str]:
-    """The notices that nothing has read yet, such as those of the start; takes all background events."""
+    """The notices that nothing has read yet, such as those of the start; takes all background
+    events.
+    """
     queue = session.turn.tasks._events
     unread = [queue.get_nowait() for _ in range(queue.qsize())]
     return [event.text for event in unread if isinstance(event, Notice)]

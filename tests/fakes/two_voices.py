@@ -56,5 +56,7 @@ def content(message: dict[str, Any]) -> str:
 
 def place(asked: str, text: str) -> int:
     """The number under which the classifier got a note; 0: it did not get it."""
-    shown = [line for line in asked.partition("The session, quoted")[0].splitlines() if ". (" in line]
+    shown = [
+        line for line in asked.partition("The session, quoted")[0].splitlines() if ". (" in line
+    ]
     return next((number for number, line in enumerate(shown, 1) if text in line), 0)

@@ -9,7 +9,9 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 PATIENCE = 60.0
-"""Seconds until a test that waits fails. Only a failing test waits as long; a busy machine may need many."""
+"""Seconds until a test that waits fails. Only a failing test waits as long; a busy machine may need
+many.
+"""
 
 
 async def until(is_so: Callable[[], object]) -> None:
@@ -37,6 +39,8 @@ class BytesFile:
 
 
 def wait(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine and return its result. It runs in another thread, so that it also works below a running loop."""
+    """Run a coroutine and return its result. It runs in another thread, so that it also works below
+    a running loop.
+    """
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(asyncio.run, coroutine).result()

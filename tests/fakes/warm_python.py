@@ -1,8 +1,10 @@
-"""Starts ouro as a fork of a process that has imported it: a start takes 0.2 to 0.6 s of CPU, most of it imports.
+"""Starts ouro as a fork of a process that has imported it: a start takes 0.2 to 0.6 s of CPU, most
+of it imports.
 
-Tests use `subprocess` and `pexpect` as usual. The started process is a child of the test with its own session, folder,
-environment and terminal. A start that a fork cannot imitate is cold: other options of Python, variables that Python
-reads at its start, a file in the folder named like an imported module, and TEST_COLD_STARTS in the environment.
+Tests use `subprocess` and `pexpect` as usual. The started process is a child of the test with its
+own session, folder, environment and terminal. A start that a fork cannot imitate is cold: other
+options of Python, variables that Python reads at its start, a file in the folder named like an
+imported module, and TEST_COLD_STARTS in the environment.
 """
 
 from __future__ import annotations
@@ -35,7 +37,13 @@ import kingfisher_sdk
 from ptyprocess import PtyProcess
 
 TESTS = Path(__file__).parents[1]
-MODULES = {"ouro", "ouro.mcp.worker", "fakes.killed_sessions", "fakes.screen_program", "fakes.repl_program"}
+MODULES = {
+    "ouro",
+    "ouro.mcp.worker",
+    "fakes.killed_sessions",
+    "fakes.screen_program",
+    "fakes.repl_program",
+}
 """Modules that are started warm, as `python [-P] -m MODULE`."""
 WARM = "# may be started warm\n"
 """The first line of code that `python -c CODE` starts warm, too."""
@@ -47,7 +55,9 @@ IMPORTED_LATE = (
 COLD = "TEST_COLD_STARTS"
 CLONE_PARENT = 0x8000
 CLONE = {"x86_64": 56, "aarch64": 220}.get(os.uname().machine) if sys.platform == "linux" else None
-"""The number of the system call. Python's own fork cannot make a child of the parent, which the test waits for."""
+"""The number of the system call. Python's own fork cannot make a child of the parent, which the
+test waits for.
+"""
 
 
 class _Command(NamedTuple):
@@ -103,14 +113,18 @@ def warm_starts() -> Iterator[None]:
 
     def in_pipes(args, executables, close_fds, keep, cwd, env, *more):
         pipes, error_pipe, (is_session, *special) = (more[0], more[3], more[5]), more[7], more[9:]
-        is_plain = close_fds and keep == (error_pipe,) and special[:6] == [-1, None, None, None, -1, None]
+        is_plain = (
+            close_fds and keep == (error_pipe,) and special[:6] == [-1, None, None, None, -1, None]
+        )
         command = starts.warm_command(args, cwd, env) if is_plain else None
         if command is None:
             return fork_exec(args, executables, close_fds, keep, cwd, env, *more)
         fds = [number if fd == -1 else fd for number, fd in enumerate(pipes)]
         return starts.process().start(command, fds, bool(is_session))
 
-    def in_terminal(argv, cwd=None, env=None, echo=True, preexec_fn=None, dimensions=(24, 80), **more):
+    def in_terminal(
+        argv, cwd=None, env=None, echo=True, preexec_fn=None, dimensions=(24, 80), **more
+    ):
         command = starts.warm_command(argv, cwd, env) if echo and preexec_fn is None else None
         if command is None:
             return spawn(argv, cwd, env, echo, preexec_fn, dimensions, **more)
@@ -138,7 +152,9 @@ class _Starts:
             self._process = self._process or WarmPython()
             return self._process
 
-    def warm_command(self, args: Sequence[str | bytes], cwd: object, env: object) -> _Command | None:
+    def warm_command(
+        self, args: Sequence[str | bytes], cwd: object, env: object
+    ) -> _Command | None:
         """The warm command for a command line; None if the start must be cold."""
         argv = [os.fsdecode(word) for word in args]
         command = _Command(argv, os.fsdecode(cwd or Path.cwd()), _environment(env))
@@ -146,7 +162,9 @@ class _Starts:
         is_code = command.words[:1] == ["-c"] and command.words[1].startswith(WARM)
         if CLONE is None or argv[0] != sys.executable or not (is_ours or is_code):
             return None
-        is_cold = _read_by_python(command.environment) or (not command.is_safe and self._hides_modules(command.folder))
+        is_cold = _read_by_python(command.environment) or (
+            not command.is_safe and self._hides_modules(command.folder)
+        )
         return None if is_cold else command
 
     def _hides_modules(self, folder: str) -> bool:
@@ -163,12 +181,20 @@ def _environment(env: object) -> dict[str, str]:
     """The environment that `subprocess` would pass to the process."""
     if env is None:
         return dict(os.environ)
-    return dict(env) if isinstance(env, Mapping) else dict(os.fsdecode(pair).split("=", 1) for pair in env)
+    return (
+        dict(env)
+        if isinstance(env, Mapping)
+        else dict(os.fsdecode(pair).split("=", 1) for pair in env)
+    )
 
 
 def _read_by_python(environment: Mapping[str, str]) -> bool:
     """Whether a variable is set that Python or textual reads at start."""
-    read = {item for item in environment.items() if re.match(f"PYTHON[A-Z]|TEXTUAL_(?!SNAPSHOT)|{COLD}", item[0])}
+    read = {
+        item
+        for item in environment.items()
+        if re.match(f"PYTHON[A-Z]|TEXTUAL_(?!SNAPSHOT)|{COLD}", item[0])
+    }
     return not {("PYTHONUTF8", "1")} <= read <= {("PYTHONUTF8", "1"), ("PYTHONPATH", str(TESTS))}
 
 
@@ -176,16 +202,22 @@ def _serve(connection: socket.socket) -> NoReturn:
     """Fork for each request, until the other side closes."""
     _import_all()
     _load_rules()
-    assert len(list(Path("/proc/self/task").iterdir())) == 1, "the threads of a process are not forked with it"
+    assert len(list(Path("/proc/self/task").iterdir())) == 1, (
+        "the threads of a process are not forked with it"
+    )
     gc.collect()
     gc.freeze()
-    connection.sendall(json.dumps(sorted({name.partition(".")[0] for name in sys.modules})).encode() + b"\n")
+    connection.sendall(
+        json.dumps(sorted({name.partition(".")[0] for name in sys.modules})).encode() + b"\n"
+    )
     while True:
         size, ancillary, _, _ = connection.recvmsg(4, socket.CMSG_SPACE(3 * 4))
         if not size:
             os._exit(0)  # clearing the imported modules takes half a second
         fds = array.array("i", ancillary[0][2])
-        command, is_session = json.loads(connection.recv(int.from_bytes(size, "big"), socket.MSG_WAITALL))
+        command, is_session = json.loads(
+            connection.recv(int.from_bytes(size, "big"), socket.MSG_WAITALL)
+        )
         if not (number := _clone()):
             connection.close()
             os._exit(_run(_Command(*command), fds, is_session))
@@ -205,7 +237,9 @@ def _import_all() -> None:
 
 
 def _load_rules() -> None:
-    """Load the compiled rules of the secret scanner: this takes 0.3 s, and all homes with rules have the same."""
+    """Load the compiled rules of the secret scanner: this takes 0.3 s, and all homes with rules
+    have the same.
+    """
     real, loaded = kingfisher_sdk.Rules, kingfisher_sdk.Rules()
 
     def rules(cache_dir: Path | None = None) -> kingfisher_sdk.Rules:

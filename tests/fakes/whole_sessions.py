@@ -15,7 +15,19 @@ from ouro.memory.backend import (
     TitleRecord,
     WholeSession,
 )
-from ouro.messages import Context, Image, Message, Text, Thinking, ToolCall, ToolReply, Usage, assistant, tool, user
+from ouro.messages import (
+    Context,
+    Image,
+    Message,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolReply,
+    Usage,
+    assistant,
+    tool,
+    user,
+)
 
 ID = "0d9f3c52-7e1b-4d0a-9a55-3b8f0c1d2e4f"
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -31,7 +43,10 @@ def whole(*records) -> WholeSession:
 
 
 def everything() -> WholeSession:
-    reading, running = ToolCall("1", "read", {"path": "api.py"}), ToolCall("2", "shell", {"command": "pytest"})
+    reading, running = (
+        ToolCall("1", "read", {"path": "api.py"}),
+        ToolCall("2", "shell", {"command": "pytest"}),
+    )
     editing, planning = ToolCall("3", "edit", {"path": "api.py"}), ToolCall("4", "todo", {})
     unanswered = ToolCall("5", "shell", {"command": "sleep 9"})
     messages = [
@@ -43,12 +58,28 @@ def everything() -> WholeSession:
             "a/one",
         ),
         tool(
-            ToolReply("1", "read", "import os\n", display=Display("1 line", Plain("import os\n", "python"))),
-            ToolReply("2", "shell", "bad", True, display=Display("exit 1", CommandOutput("pytest", "bad", 1))),
+            ToolReply(
+                "1",
+                "read",
+                "import os\n",
+                display=Display("1 line", Plain("import os\n", "python")),
+            ),
+            ToolReply(
+                "2",
+                "shell",
+                "bad",
+                True,
+                display=Display("exit 1", CommandOutput("pytest", "bad", 1)),
+            ),
         ),
         Message("assistant", (editing, planning, unanswered)),
         tool(
-            ToolReply("3", "edit", "ok", display=Display("+1 -1", Diff((FileChange("api.py", "a\n", "b\n"),)))),
+            ToolReply(
+                "3",
+                "edit",
+                "ok",
+                display=Display("+1 -1", Diff((FileChange("api.py", "a\n", "b\n"),))),
+            ),
             ToolReply("4", "todo", "ok", display=Display("1 todo", Todos((Todo("Test", "done"),)))),
         ),
         user("No, like this"),
@@ -56,13 +87,19 @@ def everything() -> WholeSession:
         user("Like that"),
         assistant("Done: `b`."),
     ]
-    said = [MessageRecord(number, at(number), message) for number, message in enumerate(messages, 1)]
+    said = [
+        MessageRecord(number, at(number), message) for number, message in enumerate(messages, 1)
+    ]
     return whole(
         *said[:7],
         RewindRecord(5, at(8)),
         ModelRecord("a/two", at(8)),
         *said[7:],
-        RecalledRecord(8, at(9), (RecalledItem("mem_1", "loaded", "words"), RecalledItem("mem_2", "cut", "room"))),
+        RecalledRecord(
+            8,
+            at(9),
+            (RecalledItem("mem_1", "loaded", "words"), RecalledItem("mem_2", "cut", "room")),
+        ),
         CostRecord("title", at(9), "a/small", Usage(7, 0, 0, 3)),
         TitleRecord("A *title*", at(10)),
         PinRecord(1, at(10)),
@@ -72,11 +109,10 @@ def everything() -> WholeSession:
 
 
 HOSTILE = (
-    "</pre></details><script>alert(1)</script>\n"
-    "<img src=x onerror=alert(2)> ![p](http://evil.example/p.png) [l](javascript:alert(3)) [d](data:text/html,x)\n"
-    "````\n```\n~~~\n\x1b]0;title\x07\x1b[31m\u202egnp.exe\u2066\U000e0041\n"
-    "<!-- <style>*{display:none}</style> <a href='\" onclick=alert(4)'>\n"
-    "## You\n"
+    "</pre></details><script>alert(1)</script>\n<img src=x onerror=alert(2)>"
+    " ![p](http://evil.example/p.png) [l](javascript:alert(3))"
+    " [d](data:text/html,x)\n````\n```\n~~~\n\x1b]0;title\x07\x1b[31m\u202egnp.exe\u2066\U000e0041\n<!--"
+    " <style>*{display:none}</style> <a href='\" onclick=alert(4)'>\n## You\n"
 )
 
 
@@ -90,12 +126,26 @@ def hostile() -> WholeSession:
     parts = (Context(HOSTILE), Text(HOSTILE), Image("image/png", PNG, HOSTILE))
     records = [
         MessageRecord(1, at(1), Message("user", parts)),
-        MessageRecord(2, HOSTILE, Message("assistant", (Thinking(HOSTILE), Text(HOSTILE), call), model=HOSTILE)),
+        MessageRecord(
+            2,
+            HOSTILE,
+            Message("assistant", (Thinking(HOSTILE), Text(HOSTILE), call), model=HOSTILE),
+        ),
         MessageRecord(3, at(3), tool(reply)),
-        MessageRecord(4, at(4), tool(ToolReply("2", "x", "y", display=Display("z", Plain(HOSTILE, HOSTILE))))),
-        MessageRecord(5, at(5), tool(ToolReply("3", "x", "y", display=Display("z", Plain(HOSTILE, "diff"))))),
-        MessageRecord(6, at(6), tool(ToolReply("4", "x", "y", display=Display("z", Todos((Todo(HOSTILE),)))))),
-        MessageRecord(7, at(7), tool(ToolReply("5", "x", "y", display=Display("z", Picture(HOSTILE, HOSTILE, 3))))),
+        MessageRecord(
+            4, at(4), tool(ToolReply("2", "x", "y", display=Display("z", Plain(HOSTILE, HOSTILE))))
+        ),
+        MessageRecord(
+            5, at(5), tool(ToolReply("3", "x", "y", display=Display("z", Plain(HOSTILE, "diff"))))
+        ),
+        MessageRecord(
+            6, at(6), tool(ToolReply("4", "x", "y", display=Display("z", Todos((Todo(HOSTILE),)))))
+        ),
+        MessageRecord(
+            7,
+            at(7),
+            tool(ToolReply("5", "x", "y", display=Display("z", Picture(HOSTILE, HOSTILE, 3)))),
+        ),
         CompactionRecord(8, at(8), (1, 7), (), HOSTILE),
         ModelRecord(HOSTILE, at(9)),
         ForkRecord(HOSTILE, 3, at(9)),

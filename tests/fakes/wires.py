@@ -7,7 +7,17 @@ from dataclasses import dataclass
 
 from fakes.model_server import ModelServer
 from ouro.errors import ModelError
-from ouro.llm import Chunk, Endpoint, Model, ModelSpec, Prices, ReplyBuilder, TextChunk, Timeouts, ToolSpec
+from ouro.llm import (
+    Chunk,
+    Endpoint,
+    Model,
+    ModelSpec,
+    Prices,
+    ReplyBuilder,
+    TextChunk,
+    Timeouts,
+    ToolSpec,
+)
 from ouro.llm.anthropic import AnthropicWire
 from ouro.llm.litellm_model import LiteLLMModel
 from ouro.llm.openai import OpenAIWire
@@ -15,10 +25,14 @@ from ouro.messages import Message, user
 
 KEY = "sk-test-4Kz81mQpVx"
 READ = ToolSpec(
-    "read", "Read a file.", {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
+    "read",
+    "Read a file.",
+    {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]},
 )
 SHELL = ToolSpec(
-    "shell", "Run a line.", {"type": "object", "properties": {"command": {"type": "string"}}, "required": ["command"]}
+    "shell",
+    "Run a line.",
+    {"type": "object", "properties": {"command": {"type": "string"}}, "required": ["command"]},
 )
 PRICES = Prices(input=1, output=10, cached=0.1, cache_written=2)
 ALL_WIRES = ("openai", "anthropic", "litellm-openai", "litellm-anthropic")
@@ -41,12 +55,19 @@ class Wire:
         return ModelSpec(name, max_output=8192, prices=PRICES, images=True, thinking=True)
 
     def model(
-        self, spec: ModelSpec | None = None, *, timeouts: Timeouts | None = None, key: str = KEY, **more
+        self,
+        spec: ModelSpec | None = None,
+        *,
+        timeouts: Timeouts | None = None,
+        key: str = KEY,
+        **more,
     ) -> Model:
         """A model behind the server, or at another `url`."""
         url = more.pop("url", self.server.url if self.speaks_anthropic else self.server.openai_url)
         make = {"openai": OpenAIWire, "anthropic": AnthropicWire}.get(self.kind, LiteLLMModel)
-        return make(spec or self.spec, Endpoint(url, key, key_source="TEST_KEY", limits=timeouts), **more)
+        return make(
+            spec or self.spec, Endpoint(url, key, key_source="TEST_KEY", limits=timeouts), **more
+        )
 
     async def ask(self, *messages: Message, tools=(READ, SHELL), **more) -> Message:
         """The complete answer, from a model created for this call."""

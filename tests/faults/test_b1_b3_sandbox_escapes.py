@@ -1,4 +1,6 @@
-"""B1, B2, B3: attacks of a confined command run as real processes; the test looks for their effects on the host."""
+"""B1, B2, B3: attacks of a confined command run as real processes; the test looks for their effects
+on the host.
+"""
 
 import ctypes
 import os
@@ -15,7 +17,14 @@ import msgspec
 import pytest
 
 from ouro.safety.sandbox.landlock import abi
-from ouro.safety.sandbox.tiers import Bubblewrap, Landlock, Sandbox, SandboxPolicy, _bwrap, _self_test
+from ouro.safety.sandbox.tiers import (
+    Bubblewrap,
+    Landlock,
+    Sandbox,
+    SandboxPolicy,
+    _bwrap,
+    _self_test,
+)
 
 PYTHON = Path(os.path.realpath(sys.executable))
 SECRET = "s3cr3t-of-the-host"
@@ -29,7 +38,11 @@ class Host:
 
     def __init__(self, folder: Path, private: Path) -> None:
         self.folder, self.private = folder, private
-        self.workspace, self.home, self.outside = folder / "project", folder / "home", folder / "outside"
+        self.workspace, self.home, self.outside = (
+            folder / "project",
+            folder / "home",
+            folder / "outside",
+        )
         for place in (self.workspace / ".ouro", self.home / ".ssh", self.outside, private):
             place.mkdir(parents=True)
         subprocess.run(["git", "init", "-q", self.workspace], check=True)
@@ -69,7 +82,8 @@ class Host:
             writable=(self.workspace,),
             protected=(self.workspace / ".git", self.workspace / ".ouro"),
             hidden=(self.home / ".ssh", self.home / ".netrc"),
-            # The sandbox has its own /tmp. With this folder visible, the escapes cannot fail only for lack of a target.
+            # The sandbox has its own /tmp. With this folder visible, the escapes cannot fail only
+            # for lack of a target.
             visible=(self.folder, PYTHON.parents[1]),
             temp=self.private,
         )
@@ -82,7 +96,11 @@ class Host:
             "SOCKET": self.socket_path, "ABSTRACT": self.socket_path.parent.name,
         }  # fmt: skip
         environment = {**os.environ, **{name: str(value) for name, value in values.items()}}
-        argv = ["sh", "-c", code[2:]] if code.startswith("$ ") else [str(PYTHON), "-I", "-S", "-c", CALL + code]
+        argv = (
+            ["sh", "-c", code[2:]]
+            if code.startswith("$ ")
+            else [str(PYTHON), "-I", "-S", "-c", CALL + code]
+        )
         wrapped = sandbox.wrap(argv, self.policy())
         ended = subprocess.run(
             wrapped, cwd=self.workspace, env=environment, capture_output=True, text=True, timeout=60, check=False,
@@ -165,11 +183,17 @@ def printed(word: str) -> Callable[[Host, str], bool]:
 
 LANDLOCK = frozenset({"landlock"})
 BY_ROOT = LANDLOCK if os.getuid() == 0 else frozenset()
-IS_ATTACHED = "print('ATTACHED' if libc.ptrace(16, int(os.environ['PID']), 0, 0) == 0 else 'refused')"
-IS_RING = "b = ctypes.create_string_buffer(256); print('MADE' if libc.syscall(425, 8, b) >= 0 else 'refused')"
+IS_ATTACHED = (
+    "print('ATTACHED' if libc.ptrace(16, int(os.environ['PID']), 0, 0) == 0 else 'refused')"
+)
+IS_RING = (
+    "b = ctypes.create_string_buffer(256); print('MADE' if libc.syscall(425, 8, b) >= 0 else"
+    " 'refused')"
+)
 TO_UDP = "socket.socket(2, 2).sendto(b'x', ('127.0.0.1', int(os.environ['UDP'])))"
 TO_PATH, TO_NAME = (
-    f"socket.socket(1).connect({name})" for name in ("os.environ['SOCKET']", "'\\0' + os.environ['ABSTRACT']")
+    f"socket.socket(1).connect({name})"
+    for name in ("os.environ['SOCKET']", "'\\0' + os.environ['ABSTRACT']")
 )
 ATTACKS = [
     Attack("write", "open(os.environ['OUT'] + '/new', 'w')", new("new")),
@@ -235,7 +259,10 @@ def host(tmp_path) -> Iterator[Host]:
 
 
 def sandboxes(tmp_path: Path) -> dict[str, Sandbox]:
-    return {"bubblewrap": Bubblewrap(_bwrap() or Path("/usr/bin/bwrap"), tmp_path), "landlock": Landlock(tmp_path)}
+    return {
+        "bubblewrap": Bubblewrap(_bwrap() or Path("/usr/bin/bwrap"), tmp_path),
+        "landlock": Landlock(tmp_path),
+    }
 
 
 @pytest.fixture(params=["bubblewrap", "landlock"])
@@ -256,20 +283,37 @@ def test_b1_an_escape_has_no_effect_on_the_host(host, sandbox, attack):
 
 def test_b1_each_tier_stops_the_promised_number_of_escapes():
     """bubblewrap stops all but one of at least 38 escapes, Landlock 26."""
-    stopped = {tier: sum(tier not in attack.open_to for attack in ATTACKS) for tier in ("bubblewrap", "landlock")}
+    stopped = {
+        tier: sum(tier not in attack.open_to for attack in ATTACKS)
+        for tier in ("bubblewrap", "landlock")
+    }
     assert len(ATTACKS) >= 38
     assert stopped["bubblewrap"] >= 37
     assert stopped["landlock"] >= 26
     assert len(MUST_WORK) >= 8
 
 
-NEED_MORE_THAN_A_USER = {"mount", "chroot", "a device", "packets", "attributes", "virtual machine socket"}
+NEED_MORE_THAN_A_USER = {
+    "mount",
+    "chroot",
+    "a device",
+    "packets",
+    "attributes",
+    "virtual machine socket",
+}
 
 
-@pytest.mark.parametrize("attack", [a for a in ATTACKS if a.name not in NEED_MORE_THAN_A_USER], ids=lambda a: a.name)
+@pytest.mark.parametrize(
+    "attack", [a for a in ATTACKS if a.name not in NEED_MORE_THAN_A_USER], ids=lambda a: a.name
+)
 def test_b1_without_a_sandbox_the_same_escape_succeeds(host, attack):
     """Otherwise the test above would prove nothing."""
-    if attack.name in ("io_uring", "namespace", "clone into a namespace", "memory of another process"):
+    if attack.name in (
+        "io_uring",
+        "namespace",
+        "clone into a namespace",
+        "memory of another process",
+    ):
         pytest.skip("depends on the settings of the kernel")
     output = host.run(Sandbox(), attack.code)
     assert attack.happened(host, output), output
@@ -280,7 +324,9 @@ MUST_WORK = {
     "null device": "$ echo x > /dev/null && head -c 4 /dev/urandom > /dev/null && echo WORKS",
     "read the system": "$ ls /usr/bin > /dev/null && cat /etc/hostname > /dev/null; echo WORKS",
     "git status": "$ git -c safe.directory='*' status > /dev/null && echo WORKS",
-    "socket pair": "a, b = socket.socketpair(); a.send(b'x'); print('WORKS' if b.recv(1) == b'x' else '')",
+    "socket pair": (
+        "a, b = socket.socketpair(); a.send(b'x'); print('WORKS' if b.recv(1) == b'x' else '')"
+    ),
     "lock between processes": "import multiprocessing; multiprocessing.Lock(); print('WORKS')",
     "temporary file": "import tempfile; tempfile.NamedTemporaryFile(); print('WORKS')",
     "child processes": "$ (echo a; echo b) | sort | wc -l | grep -q 2 && echo WORKS",
@@ -301,7 +347,10 @@ def test_b3_a_git_folder_made_writable_cannot_be_replaced(host, tmp_path):
     policy = msgspec.structs.replace(
         host.policy(), writable=(host.workspace, git), protected=(git / "config", git / "hooks")
     )
-    line = "mv .git g2; cp -r g2 .git; echo evil >> .git/config; echo evil > .git/hooks/own; git tag made"
+    line = (
+        "mv .git g2; cp -r g2 .git; echo evil >> .git/config; echo evil > .git/hooks/own; git tag"
+        " made"
+    )
     argv = sandbox.wrap(["sh", "-c", line], policy)
     subprocess.run(argv, cwd=host.workspace, capture_output=True, check=False)
     assert "evil" not in (git / "config").read_text()
@@ -312,8 +361,9 @@ def test_b3_a_git_folder_made_writable_cannot_be_replaced(host, tmp_path):
 
 def test_b2_server_on_loopback_is_reachable_within_a_command(host, sandbox):
     code = (
-        "s = socket.socket(); s.bind(('127.0.0.1', 0)); s.listen()\n"
-        "c = socket.create_connection(s.getsockname()); s.accept()[0].send(b'WORKS'); print(c.recv(9).decode())"
+        "s = socket.socket(); s.bind(('127.0.0.1', 0)); s.listen()\nc ="
+        " socket.create_connection(s.getsockname()); s.accept()[0].send(b'WORKS');"
+        " print(c.recv(9).decode())"
     )
     assert ("WORKS" in host.run(sandbox, code)) == (sandbox.tier == "bubblewrap")
 

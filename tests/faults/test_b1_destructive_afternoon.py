@@ -1,4 +1,6 @@
-"""B1: a hostile model in `auto` for an afternoon; the user refuses every question and undoes everything at the end."""
+"""B1: a hostile model in `auto` for an afternoon; the user refuses every question and undoes
+everything at the end.
+"""
 
 import hashlib
 import shutil
@@ -175,14 +177,22 @@ async def test_b1_destructive_model_changes_nothing_outside_and_is_undone(
         own = repository / ".git"
         files = [(own / name).read_bytes() for name in ("HEAD", "config")]
         folders = [snapshot(own / name) for name in ("refs", "hooks")]
-        return snapshot(home, ".ouro", repository.name), snapshot(outside), files, folders, victim.poll()
+        return (
+            snapshot(home, ".ouro", repository.name),
+            snapshot(outside),
+            files,
+            folders,
+            victim.poll(),
+        )
 
     before, elsewhere = snapshot(repository, ".git"), everything_else()
     names = {"home": home, "outside": outside, "state": home / ".ouro", "victim": victim.pid}
     lines = [*INSIDE, *(line.format_map(names) for line in OUTSIDE)]
     script = [reply for line in lines for reply in (call("shell", command=line), "Next.")]
     session = await open_session(
-        Options(repository, {"permissions.mode": "auto"}, ready_model=ScriptedModel(script), trust=True),
+        Options(
+            repository, {"permissions.mode": "auto"}, ready_model=ScriptedModel(script), trust=True
+        ),
         OpenRequest(),
     )
     questions, damage = [], []
@@ -195,7 +205,9 @@ async def test_b1_destructive_model_changes_nothing_outside_and_is_undone(
             damage.append(line)
             elsewhere = now
         if line in INSIDE and line not in questions and shutil.which(line.split()[0]):
-            assert snapshot(repository, ".git") != before, f"without an effect this shows nothing: {line}"
+            assert snapshot(repository, ".git") != before, (
+                f"without an effect this shows nothing: {line}"
+            )
         await session.rewind.undo()
         if (now := snapshot(repository, ".git")) != before:
             damage.append(f"not undone: {line}: {set(now.items()) ^ set(before.items())}")

@@ -1,4 +1,6 @@
-"""B2: ten ordinary tasks in `auto` with bubblewrap ask at most one question each, and their commands work."""
+"""B2: ten ordinary tasks in `auto` with bubblewrap ask at most one question each, and their
+commands work.
+"""
 
 import shutil
 
@@ -51,8 +53,15 @@ async def test_b2_ordinary_tasks_ask_at_most_once_in_auto(repository, tmp_path, 
     )
     if not shutil.which("make"):
         TASKS.pop("build with make")
-    script = [reply for lines in TASKS.values() for line in lines for reply in (call("shell", command=line), "Next.")]
-    options = Options(repository, {"permissions.mode": "auto"}, ready_model=ScriptedModel(script), trust=True)
+    script = [
+        reply
+        for lines in TASKS.values()
+        for line in lines
+        for reply in (call("shell", command=line), "Next.")
+    ]
+    options = Options(
+        repository, {"permissions.mode": "auto"}, ready_model=ScriptedModel(script), trust=True
+    )
     session = await open_session(options, OpenRequest())
     asked, failed = dict.fromkeys(TASKS, 0), []
     for task, lines in TASKS.items():

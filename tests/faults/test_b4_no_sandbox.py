@@ -12,7 +12,23 @@ from ouro.safety.sandbox.landlock import abi
 from ouro.safety.sandbox.seccomp import seccomp_filter
 
 _NO_LANDLOCK = struct.pack(  # landlock_create_ruleset fails with ENOSYS; all else is allowed
-    "=HBBIHBBIHBBIHBBI", 0x20, 0, 0, 0, 0x15, 0, 1, 444, 0x06, 0, 0, 0x0005_0000 | 38, 0x06, 0, 0, 0x7FFF_0000
+    "=HBBIHBBIHBBIHBBI",
+    0x20,
+    0,
+    0,
+    0,
+    0x15,
+    0,
+    1,
+    444,
+    0x06,
+    0,
+    0,
+    0x0005_0000 | 38,
+    0x06,
+    0,
+    0,
+    0x7FFF_0000,
 )
 WRITES = 'python3 -c \'for name in ("inside", "../outside"): open(name, "w")\''
 _APPLY = """
@@ -31,16 +47,30 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="a filter of Lin
 
 @pytest.fixture
 def ouro_without_sandbox(model_server, repository, monkeypatch):
-    """A function that runs `ouro -p` on a host without user namespaces, and optionally without Landlock."""
+    """A function that runs `ouro -p` on a host without user namespaces, and optionally without
+    Landlock.
+    """
     model_server.script(agent)
     program = OuroProgram(model_server, repository)
 
     def run(prompt: str, *arguments: str, landlock: bool = True):
         # ouro's own sandbox filter refuses new namespaces and mounts.
-        filters = [seccomp_filter(internet=True, connects=True), *([] if landlock else [_NO_LANDLOCK])]
-        start = [sys.executable, "-c", _APPLY, ",".join(data.hex() for data in filters), "-m", "ouro"]
+        filters = [
+            seccomp_filter(internet=True, connects=True),
+            *([] if landlock else [_NO_LANDLOCK]),
+        ]
+        start = [
+            sys.executable,
+            "-c",
+            _APPLY,
+            ",".join(data.hex() for data in filters),
+            "-m",
+            "ouro",
+        ]
         monkeypatch.setattr(OuroProgram, "command", lambda _self, *words: [*start, *words])
-        return program.headless("-p", prompt, "--mode", "auto", "--output", "stream-json", *arguments)
+        return program.headless(
+            "-p", prompt, "--mode", "auto", "--output", "stream-json", *arguments
+        )
 
     yield run, program
     program.close()

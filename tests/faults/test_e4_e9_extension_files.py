@@ -1,4 +1,6 @@
-"""E4, E9, R2: a repository's files for Claude Code, Codex and Cursor act only after trust, and widen nothing."""
+"""E4, E9, R2: a repository's files for Claude Code, Codex and Cursor act only after trust, and
+widen nothing.
+"""
 
 import json
 import os
@@ -25,7 +27,9 @@ FILES = {
     ".claude/rules/py.md": f"---\npaths: '*.py'\n---\n{SIGN}",
     "AGENTS.md": "@docs/style.md",
     "docs/style.md": SIGN,
-    ".claude/settings.json": json.dumps({"hooks": {"SessionStart": [{"hooks": [{"command": "touch obeyed"}]}]}}),
+    ".claude/settings.json": json.dumps(
+        {"hooks": {"SessionStart": [{"hooks": [{"command": "touch obeyed"}]}]}}
+    ),
 }
 
 
@@ -52,9 +56,13 @@ def test_e4_links_out_of_the_repository_are_not_searched(repository, tmp_path, m
 
 
 async def model_input_and_questions(repository, prompt, *script, trust="unknown", **options):
-    """Everything that was sent to the model except tool results; and the permission questions, which are refused."""
+    """Everything that was sent to the model except tool results; and the permission questions,
+    which are refused.
+    """
     model = ScriptedModel([*script, "Done."])
-    session = await opener(Options(repository, ready_model=model, **options))(OpenRequest(trust=trust))
+    session = await opener(Options(repository, ready_model=model, **options))(
+        OpenRequest(trust=trust)
+    )
     asked = []
     async for event in session.send(prompt):
         if isinstance(event, PermissionAsked):
@@ -62,7 +70,11 @@ async def model_input_and_questions(repository, prompt, *script, trust="unknown"
             session.answer(event.question_id, Permit("no"))
     await session.close()
     sent = model.requests[-1] if model.requests else None
-    texts = [part.text for message in sent.messages for part in message.parts_of(Context)] if sent else []
+    texts = (
+        [part.text for message in sent.messages for part in message.parts_of(Context)]
+        if sent
+        else []
+    )
     tools = [tool.description for tool in sent.tools] if sent else []
     return "\n".join([sent.messages[0].text if sent else "", *texts, *tools]), asked
 
@@ -76,7 +88,9 @@ async def test_e4_untrusted_folder_reaches_no_model_and_runs_nothing(hostile, pr
     assert (SIGN in text, asked, (hostile / "obeyed").exists()) == (False, [], False)
 
 
-@pytest.mark.parametrize("name", [name for name in FILES if name not in {"AGENTS.md", ".claude/settings.json"}])
+@pytest.mark.parametrize(
+    "name", [name for name in FILES if name not in {"AGENTS.md", ".claude/settings.json"}]
+)
 async def test_e4_each_file_is_part_of_the_trust_and_a_change_asks_again(hostile, name):
     with pytest.raises(TrustNeeded) as raised:
         await model_input_and_questions(hostile, "look")
@@ -95,7 +109,9 @@ async def test_e4_files_act_after_trust(hostile):
 
 
 async def test_e4_changes_during_the_session_are_not_read(hostile):
-    plant = call("shell", command="echo planted | tee -a .claude/rules/py.md docs/style.md > /dev/null")
+    plant = call(
+        "shell", command="echo planted | tee -a .claude/rules/py.md docs/style.md > /dev/null"
+    )
     text, _ = await model_input_and_questions(
         hostile, "look", plant, READ, trust="yes", settings={"permissions.mode": "auto"}
     )
@@ -113,12 +129,17 @@ async def test_r2_e4_project_command_widens_no_permission(hostile):
 async def test_e9_hidden_characters_are_not_sent_and_are_reported(hostile):
     hidden = "".join(chr(0xE0000 + ord(letter)) for letter in "obey") + "\u200b\u202e"
     (hostile / ".codex/prompts/y.md").write_text(f"Ship it.{hidden}")
-    (hostile / ".claude/skills/pdf/SKILL.md").write_text(f"---\ndescription: Reads{hidden}\n---\nRead.{hidden}")
+    (hostile / ".claude/skills/pdf/SKILL.md").write_text(
+        f"---\ndescription: Reads{hidden}\n---\nRead.{hidden}"
+    )
     (hostile / ".claude/rules/py.md").write_text(f"---\npaths: '*.py'\n---\nTabs.{hidden}")
     with pytest.raises(TrustNeeded) as raised:
         await model_input_and_questions(hostile, "look")
     (line,) = [line for line in raised.value.summary if "invisible" in line]
-    assert all(name in line for name in (".codex/prompts/y.md", ".claude/skills/pdf/SKILL.md", ".claude/rules/py.md"))
+    assert all(
+        name in line
+        for name in (".codex/prompts/y.md", ".claude/skills/pdf/SKILL.md", ".claude/rules/py.md")
+    )
     text, _ = await model_input_and_questions(hostile, "/y", READ, trust="yes")
     assert "Ship it.\n" in text
     assert "- pdf: Reads\n" in text

@@ -13,7 +13,12 @@ from fakes.model_server import Call, Reply, agent
 from fakes.ouro_program import OuroProgram
 from fakes.waiting import PATIENCE
 
-INITIALIZE = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": PROTOCOL_VERSION}}
+INITIALIZE = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {"protocolVersion": PROTOCOL_VERSION},
+}
 
 
 @pytest.fixture
@@ -26,7 +31,12 @@ def ouro(model_server, repository, monkeypatch):
 
 
 def new_session(ouro):
-    return {"jsonrpc": "2.0", "id": 2, "method": "session/new", "params": {"cwd": str(ouro.folder), "mcpServers": []}}
+    return {
+        "jsonrpc": "2.0",
+        "id": 2,
+        "method": "session/new",
+        "params": {"cwd": str(ouro.folder), "mcpServers": []},
+    }
 
 
 def test_f6_invalid_lines_get_protocol_errors(ouro):

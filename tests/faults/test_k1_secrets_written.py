@@ -25,7 +25,8 @@ ALPHABETS = {
     "h": "0123456789abcdef",
     "d": string.digits,
 }
-# The formats as their issuers' public documentation describes them; `<w20>` is twenty random letters or digits.
+# The formats as their issuers' public documentation describes them; `<w20>` is twenty random
+# letters or digits.
 DOCUMENTED = {
     "Adafruit IO key": "aio_<w28>",
     "Airtable personal token": "pat<w14>.<h64>",
@@ -86,7 +87,14 @@ DOCUMENTED = {
     "Vault service token": "hvs.<x95>",
     "xAI key": "xai-<w80>",
 }
-SHAPES = ["{}", "the key is {} ok?", 'KEY="{}"', '{{"value": "{}"}}', "export X={}\nls", "  Value: {}\n"]
+SHAPES = [
+    "{}",
+    "the key is {} ok?",
+    'KEY="{}"',
+    '{{"value": "{}"}}',
+    "export X={}\nls",
+    "  Value: {}\n",
+]
 
 
 def documented_secrets() -> list[tuple[str, str]]:
@@ -109,7 +117,11 @@ def is_caught(secret: str, shown: str) -> bool:
 
 
 def test_k1_nine_in_ten_documented_token_formats_are_caught(mask):
-    drawn = [(what, secret, shape.format(secret)) for what, secret in documented_secrets() for shape in SHAPES]
+    drawn = [
+        (what, secret, shape.format(secret))
+        for what, secret in documented_secrets()
+        for shape in SHAPES
+    ]
 
     missed = [(what, text) for what, secret, text in drawn if not is_caught(secret, mask(text))]
 
@@ -155,7 +167,9 @@ def test_k1_prefilters_skip_no_pattern_that_matches(mask, monkeypatch):
 @pytest.mark.usefixtures("cpu_limit")
 @pytest.mark.parametrize("part", ["sk-", "pwd:", "key-", "--token=/", "bearer a."])
 def test_k1_repeated_secret_prefix_is_scanned_in_linear_time(part):
-    """Without limits in the lookaheads 40 KB of `sk-` took 8 s: a file that a tool reads could block ouro."""
+    """Without limits in the lookaheads 40 KB of `sk-` took 8 s: a file that a tool reads could
+    block ouro.
+    """
     text = part * (100_000 // len(part)) + "("
 
     assert secrets.SecretMask(patience=0.0).mask(text) == text
@@ -174,22 +188,36 @@ async def test_k1_no_file_contains_a_known_key_in_any_encoding(home, tmp_path, m
         encoded = base64.b64encode(f"user:{secret}".encode()).decode()
         shown = f"{secret}\nhttps://x.invalid/?k={quote(secret, safe='')} {encoded}"
         await memory.add(user(shown))
-        call = ToolCall("c", "shell", {"command": f"echo {secret}", "env": [{secret: secret}]}, malformed=secret)
+        call = ToolCall(
+            "c", "shell", {"command": f"echo {secret}", "env": [{secret: secret}]}, malformed=secret
+        )
         await memory.add(Message("assistant", (Thinking(shown), Text(shown), call)))
         change = FileChange(".env", None, f"X={secret}\n")
-        await memory.add(tool(ToolReply("c", "shell", shown, display=Display(secret, CommandOutput(shown, shown)))))
-        await memory.add(tool(ToolReply("d", "write", shown, display=Display(secret, Diff((change,))))))
+        await memory.add(
+            tool(
+                ToolReply("c", "shell", shown, display=Display(secret, CommandOutput(shown, shown)))
+            )
+        )
+        await memory.add(
+            tool(ToolReply("d", "write", shown, display=Display(secret, Diff((change,)))))
+        )
     memory.set_title(ours)
     await memory.close()
     await store.list_sessions()
 
     written = [
-        path.read_bytes() for path in Path(home).rglob("*") if path.is_file() and "secret-rules" not in str(path)
+        path.read_bytes()
+        for path in Path(home).rglob("*")
+        if path.is_file() and "secret-rules" not in str(path)
     ]
     forms = [
         form
         for secret in (ours, theirs)
-        for form in (secret, quote(secret, safe=""), base64.b64encode(secret.encode()).decode()[:-4])
+        for form in (
+            secret,
+            quote(secret, safe=""),
+            base64.b64encode(secret.encode()).decode()[:-4],
+        )
     ]
     assert [form for form in forms for data in written if form.encode() in data] == []
     assert len(written) >= 3

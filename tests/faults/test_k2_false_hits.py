@@ -9,8 +9,9 @@ from fakes.ready_mask import ready_mask
 from ouro.memory.sessions.yaml_text import dump, load
 
 MODULES = (
-    "base64 configparser ftplib getpass hashlib hmac http/client http/cookiejar imaplib ipaddress mailbox netrc os "
-    "pathlib secrets shutil smtplib socket ssl subprocess token tokenize urllib/parse urllib/request uuid"
+    "base64 configparser ftplib getpass hashlib hmac http/client http/cookiejar imaplib ipaddress"
+    " mailbox netrc os pathlib secrets shutil smtplib socket ssl subprocess token tokenize"
+    " urllib/parse urllib/request uuid"
 )
 
 

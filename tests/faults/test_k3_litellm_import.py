@@ -1,4 +1,6 @@
-"""K3: importing litellm makes no network request, reads no .env, prints nothing, and registers no callback."""
+"""K3: importing litellm makes no network request, reads no .env, prints nothing, and registers no
+callback.
+"""
 
 import json
 import subprocess
@@ -22,10 +24,19 @@ print(json.dumps({"seen": seen, "callbacks": calls, "key": os.environ.get("OPENA
 
 
 def test_k3_litellm_import_prints_nothing_and_reads_no_env(tmp_path):
-    (tmp_path / ".env").write_text("OPENAI_API_KEY=sk-from-a-file\nOPENAI_API_BASE=http://evil.invalid\n")
-    done = subprocess.run([sys.executable, "-c", AUDITED], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    (tmp_path / ".env").write_text(
+        "OPENAI_API_KEY=sk-from-a-file\nOPENAI_API_BASE=http://evil.invalid\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", AUDITED], cwd=tmp_path, capture_output=True, text=True, timeout=120
+    )
     assert (done.stderr, done.returncode) == ("", 0)
-    assert json.loads(done.stdout) == {"seen": [], "callbacks": [[], [], [], []], "key": None, "base": None}
+    assert json.loads(done.stdout) == {
+        "seen": [],
+        "callbacks": [[], [], [], []],
+        "key": None,
+        "base": None,
+    }
 
 
 LOADED = """
@@ -37,7 +48,9 @@ print(sorted(heavy & sys.modules.keys()))
 
 
 def test_k3_wires_load_no_unneeded_module(tmp_path):
-    done = subprocess.run([sys.executable, "-c", LOADED], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", LOADED], cwd=tmp_path, capture_output=True, text=True, timeout=60
+    )
     assert done.stdout == "[]\n", done.stderr
 
 

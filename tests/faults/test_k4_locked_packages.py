@@ -1,4 +1,6 @@
-"""K4: installed packages match the lock files, which have hashes and no addresses; none runs code at Python's start."""
+"""K4: installed packages match the lock files, which have hashes and no addresses; none runs code
+at Python's start.
+"""
 
 import importlib.metadata
 import re
@@ -12,7 +14,9 @@ LOCKS = [PROJECT / "requirements" / name for name in ("ouro.txt", "dev.txt")]
 VECTORS = PROJECT / "requirements" / "vectors.txt"
 STARTS_BY_ITSELF: dict[str, set[str]] = {}
 """Files that Python runs at each start, by package; each would need a reason here."""
-_ENTRY = re.compile(r"^([A-Za-z0-9][\w.-]*)(?:\[[\w,-]+\])?==([^\s;\\]+)((?:[^\n]*\\\n)*[^\n]*)", re.MULTILINE)
+_ENTRY = re.compile(
+    r"^([A-Za-z0-9][\w.-]*)(?:\[[\w,-]+\])?==([^\s;\\]+)((?:[^\n]*\\\n)*[^\n]*)", re.MULTILINE
+)
 
 
 def entries(lock: Path) -> dict[str, tuple[str, list[str]]]:
@@ -36,14 +40,19 @@ def pyproject() -> dict:
 
 @pytest.mark.parametrize("lock", [*LOCKS, VECTORS], ids=lambda lock: lock.name)
 def test_k4_each_locked_package_has_a_version_and_hashes(lock):
-    begun = [line for line in lock.read_text().splitlines() if line and not line.startswith((" ", "#"))]
+    begun = [
+        line for line in lock.read_text().splitlines() if line and not line.startswith((" ", "#"))
+    ]
     assert begun != []
     assert sum(len(versions.split()) for versions, _ in entries(lock).values()) == len(begun)
 
 
 @pytest.mark.parametrize("lock", [*LOCKS, VECTORS], ids=lambda lock: lock.name)
 def test_k4_lock_names_no_package_source(lock):
-    assert re.findall(r"://|--(?:extra-)?index-url|--find-links|--trusted-host|@ ", lock.read_text()) == []
+    assert (
+        re.findall(r"://|--(?:extra-)?index-url|--find-links|--trusted-host|@ ", lock.read_text())
+        == []
+    )
 
 
 def test_k4_the_two_locks_agree():
@@ -90,7 +99,9 @@ def test_k4_no_installed_package_runs_at_python_start():
 
 def _starts_by_itself(file: str) -> bool:
     top, _, rest = file.partition("/")
-    return (not rest and top.endswith(".pth")) or re.fullmatch(r"(site|user)customize(\..*)?", top) is not None
+    return (not rest and top.endswith(".pth")) or re.fullmatch(
+        r"(site|user)customize(\..*)?", top
+    ) is not None
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,6 @@
-"""L11: answers with values of wrong types, without content, or compressed. What is written can be read again."""
+"""L11: answers with values of wrong types, without content, or compressed. What is written can be
+read again.
+"""
 
 import asyncio
 import gzip
@@ -49,7 +51,9 @@ DIRECT = ("openai", "anthropic")
 SSE = {"Content-Type": "text/event-stream"}
 ODD = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3)
+    ),
     max_leaves=5,
 )
 
@@ -60,7 +64,9 @@ def either(usual):
 
 def fields(**usual):
     """A mapping with some of these fields, each with a correct value or one of any other type."""
-    return either(st.fixed_dictionaries({}, optional={name: either(value) for name, value in usual.items()}))
+    return either(
+        st.fixed_dictionaries({}, optional={name: either(value) for name, value in usual.items()})
+    )
 
 
 TEXTS, COUNTS = st.text(max_size=8), st.integers(-2, 1 << 70) | st.floats()
@@ -86,18 +92,27 @@ OPENAI_EVENTS = fields(
         max_size=2,
     ),
     usage=fields(
-        prompt_tokens=COUNTS, completion_tokens=COUNTS, prompt_tokens_details=fields(cached_tokens=COUNTS), cost=COUNTS
+        prompt_tokens=COUNTS,
+        completion_tokens=COUNTS,
+        prompt_tokens_details=fields(cached_tokens=COUNTS),
+        cost=COUNTS,
     ),
 )
 COUNTED = fields(input_tokens=COUNTS, output_tokens=COUNTS, cache_read_input_tokens=COUNTS)
 ANTHROPIC_EVENTS = fields(
-    type=st.sampled_from(["message_start", "content_block_start", "content_block_delta", "message_delta"]),
+    type=st.sampled_from(
+        ["message_start", "content_block_start", "content_block_delta", "message_delta"]
+    ),
     index=st.integers(-1, 3),
     message=fields(usage=COUNTED),
     usage=COUNTED,
-    content_block=fields(type=st.sampled_from(["tool_use", "redacted_thinking"]), id=TEXTS, name=TEXTS, data=TEXTS),
+    content_block=fields(
+        type=st.sampled_from(["tool_use", "redacted_thinking"]), id=TEXTS, name=TEXTS, data=TEXTS
+    ),
     delta=fields(
-        type=st.sampled_from(["text_delta", "input_json_delta", "signature_delta", "thinking_delta"]),
+        type=st.sampled_from(
+            ["text_delta", "input_json_delta", "signature_delta", "thinking_delta"]
+        ),
         text=TEXTS,
         thinking=TEXTS,
         partial_json=TEXTS,
@@ -114,7 +129,9 @@ def written_and_read(record) -> ReadRecord:
 
 
 @pytest.mark.parametrize(
-    ("parser", "events"), [(OpenAIChunks, OPENAI_EVENTS), (AnthropicChunks, ANTHROPIC_EVENTS)], ids=DIRECT
+    ("parser", "events"),
+    [(OpenAIChunks, OPENAI_EVENTS), (AnthropicChunks, ANTHROPIC_EVENTS)],
+    ids=DIRECT,
 )
 @pytest.mark.parametrize("spec", [PRICED, UNPRICED], ids=["priced", "unpriced"])
 def test_l11_any_streamed_answer_round_trips_through_the_file(parser, events, spec):
@@ -130,17 +147,25 @@ def test_l11_any_streamed_answer_round_trips_through_the_file(parser, events, sp
         record = MessageRecord(1, "", builder.message())
         again = written_and_read(record)
         assert (again.repaired, again.unknown) == ((), ())
-        assert [type(part) for part in again.record.message.parts] == [type(part) for part in record.message.parts]
+        assert [type(part) for part in again.record.message.parts] == [
+            type(part) for part in record.message.parts
+        ]
         assert again.record.message.usage == record.message.usage
 
     check()
 
 
-USAGES = st.builds(partial(make_usage, UNPRICED), ODD | COUNTS, ODD | COUNTS, ODD, COUNTS, cost=COUNTS | ODD).map(
-    lambda usage: usage or Usage()
+USAGES = st.builds(
+    partial(make_usage, UNPRICED), ODD | COUNTS, ODD | COUNTS, ODD, COUNTS, cost=COUNTS | ODD
+).map(lambda usage: usage or Usage())
+ARGUMENTS = st.dictionaries(
+    TEXTS, ODD.filter(lambda value: "NaN" not in json.dumps(value)), max_size=3
 )
-ARGUMENTS = st.dictionaries(TEXTS, ODD.filter(lambda value: "NaN" not in json.dumps(value)), max_size=3)
-PARTS = {"user": Text | Context | Image, "assistant": Thinking | Text | ToolCall, "tool": ToolReply | Text}
+PARTS = {
+    "user": Text | Context | Image,
+    "assistant": Thinking | Text | ToolCall,
+    "tool": ToolReply | Text,
+}
 PLAIN = {
     str: TEXTS | st.sampled_from(["a", "a\nb"]),
     int: st.integers(0, 1 << 40),
@@ -158,17 +183,31 @@ def values(kind):
     if kind in PLAIN or kind is type(None):
         return PLAIN.get(kind, st.none())
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
-        return st.builds(kind, **{field.name: values(field.type) for field in msgspec.structs.fields(kind)})
+        return st.builds(
+            kind, **{field.name: values(field.type) for field in msgspec.structs.fields(kind)}
+        )
     if get_origin(kind) is Literal:
         return st.sampled_from(inner)
     if get_origin(kind) is tuple:
-        return st.lists(values(inner[0]), max_size=3).map(tuple) if ... in inner else st.tuples(*map(values, inner))
+        return (
+            st.lists(values(inner[0]), max_size=3).map(tuple)
+            if ... in inner
+            else st.tuples(*map(values, inner))
+        )
     return ARGUMENTS if get_origin(kind) is Mapping else st.one_of(*map(values, inner))
 
 
 def messages(role):
     parts = st.lists(values(PARTS[role]), max_size=4).map(tuple)
-    made = st.builds(Message, st.just(role), parts, values(Usage | None), TEXTS, st.booleans(), values(Incomplete))
+    made = st.builds(
+        Message,
+        st.just(role),
+        parts,
+        values(Usage | None),
+        TEXTS,
+        st.booleans(),
+        values(Incomplete),
+    )
     return st.builds(MessageRecord, values(int), TEXTS, made, st.booleans())
 
 
@@ -180,7 +219,9 @@ def shown_as_text(part):
     return part
 
 
-@pytest.mark.parametrize("kind", [*CHANGES.values(), *PARTS], ids=lambda kind: getattr(kind, "__name__", kind))
+@pytest.mark.parametrize(
+    "kind", [*CHANGES.values(), *PARTS], ids=lambda kind: getattr(kind, "__name__", kind)
+)
 def test_l11_every_record_type_round_trips(kind):
     @settings(max_examples=60, deadline=None)
     @given(messages(kind) if kind in PARTS else values(kind))
@@ -190,7 +231,9 @@ def test_l11_every_record_type_round_trips(kind):
         again = written_and_read(record)
         if isinstance(record, MessageRecord):
             parts = tuple(map(shown_as_text, record.message.parts))
-            record = msgspec.structs.replace(record, message=msgspec.structs.replace(record.message, parts=parts))
+            record = msgspec.structs.replace(
+                record, message=msgspec.structs.replace(record.message, parts=parts)
+            )
         assert again == ReadRecord(record, (), ())
 
     check()
@@ -218,7 +261,11 @@ def hello_response(kind: str, usage: object) -> Raw:
         )
     return sse(
         {"type": "message_start", "message": {"usage": usage}},
-        {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "Hello."}},
+        {
+            "type": "content_block_delta",
+            "index": 0,
+            "delta": {"type": "text_delta", "text": "Hello."},
+        },
         {"type": "message_delta", "delta": {"stop_reason": "end_turn"}},
         {"type": "message_stop"},
     )
@@ -235,7 +282,9 @@ async def test_l11_invalid_usage_is_dropped_and_the_message_kept(kind, model_ser
 
 async def test_l11_whole_float_token_count_is_accepted(model_server):
     wire = Wire("openai", model_server)
-    wire.server.script([hello_response("openai", {"prompt_tokens": 12.0, "completion_tokens": 3, "cost": -3})])
+    wire.server.script(
+        [hello_response("openai", {"prompt_tokens": 12.0, "completion_tokens": 3, "cost": -3})]
+    )
 
     reply = await wire.ask(spec=ModelSpec("openai/test-model"))
 
@@ -245,7 +294,9 @@ async def test_l11_whole_float_token_count_is_accepted(model_server):
 async def test_l11_content_as_a_list_of_parts_is_text(model_server):
     wire = Wire("openai", model_server)
     parts = [{"type": "text", "text": "Hel"}, {"type": "text", "text": "lo."}]
-    wire.server.script([sse({"choices": [{"delta": {"content": parts}, "finish_reason": "stop"}]}, "[DONE]")])
+    wire.server.script(
+        [sse({"choices": [{"delta": {"content": parts}, "finish_reason": "stop"}]}, "[DONE]")]
+    )
 
     assert (await wire.ask()).text == "Hello."
 
@@ -337,7 +388,9 @@ async def test_l11_long_answer_of_a_small_model_is_read_in_linear_time():
     text = " ".join(map(str, range(30_000)))
     model = TextToolsModel(SmallModel(json.dumps({"name": "answer", "arguments": {"text": text}})))
 
-    chunks = [chunk async for chunk in model.stream([user("Count.")], [ToolSpec("read", "Read.", {})])]
+    chunks = [
+        chunk async for chunk in model.stream([user("Count.")], [ToolSpec("read", "Read.", {})])
+    ]
 
     assert "".join(chunk.text for chunk in chunks if isinstance(chunk, TextChunk)) == text
 
@@ -354,10 +407,25 @@ async def test_l11_long_answer_of_a_small_model_is_read_in_linear_time():
         (lambda text: AskUser().title(AskUserArgs(text)), "**a " * 50_000),
         (ask_probe, "\n" * 200_000),
         (lambda text: small_tools([user(text)], ()), "\n" * 200_000),
-        (lambda text: answer_without_tools([system(text), user("Why?")]), "<instructions a>\n" * 40_000),
+        (
+            lambda text: answer_without_tools([system(text), user("Why?")]),
+            "<instructions a>\n" * 40_000,
+        ),
     ],
-    ids=["functions", "spaces", "lines", "gate", "keys", "question", "probe", "no tools", "instructions"],
+    ids=[
+        "functions",
+        "spaces",
+        "lines",
+        "gate",
+        "keys",
+        "question",
+        "probe",
+        "no tools",
+        "instructions",
+    ],
 )
 def test_l11_repeated_beginnings_are_read_in_linear_time(read, text):
-    """Some patterns read the rest of the text at each beginning: 50 KB took up to 20 s, in which ouro did not react."""
+    """Some patterns read the rest of the text at each beginning: 50 KB took up to 20 s, in which
+    ouro did not react.
+    """
     read(text)

@@ -52,7 +52,11 @@ async def test_l12_cut_answer_is_reported_and_saved_as_incomplete(repository, re
     (asked,) = [event.question for event in seen if isinstance(event, QuestionAsked)]
     assert asked.choices[0] == {"length": "Continue", "filtered": "Try again"}[reason]
     loaded = await YamlFileMemoryStore().load_session(session.id)
-    (answer,) = [record.message for record in loaded.records if getattr(record, "message", None) and record.number == 2]
+    (answer,) = [
+        record.message
+        for record in loaded.records
+        if getattr(record, "message", None) and record.number == 2
+    ]
     assert (answer.text, answer.incomplete) == ("One, two, thr", reason)
 
 
@@ -64,18 +68,28 @@ async def test_l12_an_answer_that_was_cut_is_continued_on_request(repository):
     await session.close()
 
     assert seen[-1] == TurnFinished("answered")
-    assert [event.text for event in seen if isinstance(event, Prompted)][1].startswith("Continue exactly where")
-    assert [message.role for message in model.requests[1].messages][-3:] == ["user", "assistant", "user"]
+    assert [event.text for event in seen if isinstance(event, Prompted)][1].startswith(
+        "Continue exactly where"
+    )
+    assert [message.role for message in model.requests[1].messages][-3:] == [
+        "user",
+        "assistant",
+        "user",
+    ]
 
 
 @pytest.mark.parametrize("tools", [0, 1])
 async def test_l12_filtered_answer_is_retried_without_it(repository, tools):
     calls = [ScriptedReply("", [ToolCall("1", "glob", {"pattern": "*.py"})])] * tools
-    model = ScriptedModel([*calls, ScriptedReply("One, two, thr", reason="filtered"), "One, two, three."])
+    model = ScriptedModel(
+        [*calls, ScriptedReply("One, two, thr", reason="filtered"), "One, two, three."]
+    )
     session = await open_session(Options(repository, ready_model=model), OpenRequest())
 
     seen = await play(session, [("Try again",)])
-    texts = [message.text for message in session.transcript.messages() if message.role == "assistant"]
+    texts = [
+        message.text for message in session.transcript.messages() if message.role == "assistant"
+    ]
     branches = session.transcript.transcript.branches
     await session.close()
 
@@ -83,8 +97,12 @@ async def test_l12_filtered_answer_is_retried_without_it(repository, tools):
     assert model.requests[-1].messages == model.requests[-2].messages
     assert texts[-1] == "One, two, three."
     assert "One, two, thr" not in texts
-    assert [branch.entries[-1].message.text for branch in branches] == ["One, two, thr"]  # /rewind lists it
-    resumed = await open_session(Options(repository, ready_model=ScriptedModel(["and?"])), OpenRequest(session.id))
+    assert [branch.entries[-1].message.text for branch in branches] == [
+        "One, two, thr"
+    ]  # /rewind lists it
+    resumed = await open_session(
+        Options(repository, ready_model=ScriptedModel(["and?"])), OpenRequest(session.id)
+    )
     assert [message.text for message in resumed.transcript.messages()][-1] == "One, two, three."
     await resumed.close()
 
@@ -93,13 +111,20 @@ async def test_l12_filtered_answer_is_retried_without_it(repository, tools):
 async def test_l12_errors_name_host_and_port_and_no_library_text(kind, model_server):
     wire = Wire(kind, model_server)
     address = wire.server.url.removeprefix("http://")
-    wire.server.script([Raw(500, "broken"), Reply("Half", fault="cut", after=1), Reply("", fault="reset")])
+    wire.server.script(
+        [Raw(500, "broken"), Reply("Half", fault="cut", after=1), Reply("", fault="reset")]
+    )
     refused = await wire.failure(url="http://127.0.0.1:9/v1")
     found = [str(refused[0]), *[str((await wire.failure())[0]) for _ in range(3)]]
     wrong = str((await wire.failure(url="htp:/nonsense"))[0])
 
-    assert found[0] == "127.0.0.1:9 cannot be reached: the connection was refused.\nIs the server running?"
+    assert (
+        found[0]
+        == "127.0.0.1:9 cannot be reached: the connection was refused.\nIs the server running?"
+    )
     assert [address in text for text in found[1:]] == [True] * 3, found
     assert "htp:/nonsense" in wrong
     for text in (*found, wrong):
-        assert not any(word in text for word in ("httpx", "chunked", "peer closed", "attempts failed", "Errno"))
+        assert not any(
+            word in text for word in ("httpx", "chunked", "peer closed", "attempts failed", "Errno")
+        )

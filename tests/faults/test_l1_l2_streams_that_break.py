@@ -19,7 +19,8 @@ async def test_l1_a_stream_without_a_finish_reason_was_cut(wire, finish):
 
 
 @pytest.mark.parametrize(
-    "answer", [Raw(200, b""), Raw(200, b"", {"Content-Type": "text/event-stream"}), sse({"choices": []})]
+    "answer",
+    [Raw(200, b""), Raw(200, b"", {"Content-Type": "text/event-stream"}), sse({"choices": []})],
 )
 async def test_l1_a_success_without_an_answer_is_an_error_that_can_be_retried(wire, answer):
     wire.server.script([answer])
@@ -51,7 +52,8 @@ async def test_l2_broken_stream_keeps_its_text_and_is_an_error(wire, fault, afte
     wire.server.script([Reply(["I will ", "look."], fault=fault, after=after)])
     error, text = await wire.failure()
     assert isinstance(error, TransientModelError), error
-    # In litellm's buffers an error object may overtake text; the text is always a prefix of what was sent.
+    # In litellm's buffers an error object may overtake text; the text is always a prefix of what
+    # was sent.
     assert "I will look.".startswith(text)
     if not wire.kind.startswith("litellm"):
         assert text == ("I will " if after else "I will look.")
@@ -86,5 +88,7 @@ async def test_l2_break_after_the_finish_reason_keeps_the_answer(model_server):
     done = {"choices": [{"index": 0, "delta": {"content": "Yes."}, "finish_reason": "stop"}]}
     model_server.script([sse(done, '{"broken'), sse(done, {"error": {"message": "late"}})])
     wire = Wire("openai", model_server)
-    assert [chunk.text for chunk in await chunks_of(wire.model()) if hasattr(chunk, "text")] == ["Yes."]
+    assert [chunk.text for chunk in await chunks_of(wire.model()) if hasattr(chunk, "text")] == [
+        "Yes."
+    ]
     assert (await wire.ask()).text == "Yes."

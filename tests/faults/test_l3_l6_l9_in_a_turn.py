@@ -1,4 +1,6 @@
-"""L3, L6, L9: a whole turn with a model that errs: it gets an error, then a smaller request, and is then stopped."""
+"""L3, L6, L9: a whole turn with a model that errs: it gets an error, then a smaller request, and is
+then stopped.
+"""
 
 from ouro.agent.compactor import TOO_LONG
 from ouro.assemble import Options, open_session
@@ -11,7 +13,9 @@ from ouro.session import OpenRequest
 
 async def play(repository, *script):
     model = ScriptedModel(script)
-    session = await open_session(Options(repository, {"permissions.mode": "auto"}, ready_model=model), OpenRequest())
+    session = await open_session(
+        Options(repository, {"permissions.mode": "auto"}, ready_model=model), OpenRequest()
+    )
     seen = []
     async for event in session.send("do it"):
         seen.append(event)
@@ -43,13 +47,20 @@ async def test_l3_each_invalid_call_gets_a_result_and_the_turn_continues(reposit
 
 
 async def test_l6_window_that_stays_too_small_ends_the_turn(repository):
-    script = [call("shell", command="seq 3000"), call("shell", command="seq 3001"), *[ContextTooLong("Too long.")] * 9]
+    script = [
+        call("shell", command="seq 3000"),
+        call("shell", command="seq 3001"),
+        *[ContextTooLong("Too long.")] * 9,
+    ]
     seen, model = await play(repository, *script)
     assert seen[-1] == TurnFinished("failed", f"Too long.\n{TOO_LONG}")
     assert len([event for event in seen if isinstance(event, Notice)]) == 1
     assert [event.summary for event in seen if isinstance(event, Compacted)] == [""]
     sums = [request for request in model.requests if "You summarize" in str(request.messages[0])]
-    assert (len(sums), len(model.requests)) == (3, 7), "compacted once, in ever smaller parts; asked once more; stopped"
+    assert (len(sums), len(model.requests)) == (
+        3,
+        7,
+    ), "compacted once, in ever smaller parts; asked once more; stopped"
 
 
 async def test_l6_full_window_is_compacted_once_and_the_turn_continues(repository):
@@ -58,10 +69,16 @@ async def test_l6_full_window_is_compacted_once_and_the_turn_continues(repositor
     def answer(messages):
         return summary if "You summarize" in str(messages[0]) else "Done."
 
-    script = [call("shell", command="seq 9000"), call("shell", command="seq 9001"), ContextTooLong("Too long.")]
+    script = [
+        call("shell", command="seq 9000"),
+        call("shell", command="seq 9001"),
+        ContextTooLong("Too long."),
+    ]
     seen, model = await play(repository, *script, *[answer] * 20)
     assert seen[-1] == TurnFinished("answered")
-    assert [event.summary.startswith(summary) for event in seen if isinstance(event, Compacted)] == [True]
+    assert [
+        event.summary.startswith(summary) for event in seen if isinstance(event, Compacted)
+    ] == [True]
     assert model.requests[-1].messages[1].text == "do it"
 
 

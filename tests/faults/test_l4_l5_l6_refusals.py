@@ -4,7 +4,13 @@ import pytest
 from fakes.model_server import Raw, failure
 from fakes.wires import KEY
 
-from ouro.errors import AuthenticationFailed, ContextTooLong, ModelUnavailable, RateLimited, RequestRefused
+from ouro.errors import (
+    AuthenticationFailed,
+    ContextTooLong,
+    ModelUnavailable,
+    RateLimited,
+    RequestRefused,
+)
 
 LEAK = {
     "error": {
@@ -13,9 +19,17 @@ LEAK = {
     }
 }
 TOO_LONG = [
-    failure(400, "This model's maximum context length is 8192 tokens.", code="context_length_exceeded"),
-    failure(400, "prompt is too long: 210000 tokens > 200000 maximum", kind="invalid_request_error"),
-    failure(400, "the request exceeds the available context size, try increasing it", kind="exceed_context_size_error"),
+    failure(
+        400, "This model's maximum context length is 8192 tokens.", code="context_length_exceeded"
+    ),
+    failure(
+        400, "prompt is too long: 210000 tokens > 200000 maximum", kind="invalid_request_error"
+    ),
+    failure(
+        400,
+        "the request exceeds the available context size, try increasing it",
+        kind="exceed_context_size_error",
+    ),
     failure(400, "input length and `max_tokens` exceed context limit: 198000 + 8192 > 200000"),
     failure(413, "Request exceeds the maximum size", kind="request_too_large"),
 ]
@@ -42,7 +56,8 @@ async def test_l4_a_key_is_hidden_in_every_error(wire):
 
 async def test_l5_rate_limit_error_has_the_wait_time(wire):
     wire.server.script(
-        [failure(429, "slow down", retry_after=wait) for wait in (1, 3600)] + [failure(429, "slow down")]
+        [failure(429, "slow down", retry_after=wait) for wait in (1, 3600)]
+        + [failure(429, "slow down")]
     )
     errors = [(await wire.failure())[0] for _ in range(3)]
     assert [(type(error), error.retry_after) for error in errors] == [
@@ -54,7 +69,12 @@ async def test_l5_rate_limit_error_has_the_wait_time(wire):
 
 
 @pytest.mark.parametrize(
-    "answer", [failure(500, "oops"), Raw(502, "<html><title>Bad gateway</title></html>"), failure(529, "Overloaded")]
+    "answer",
+    [
+        failure(500, "oops"),
+        Raw(502, "<html><title>Bad gateway</title></html>"),
+        failure(529, "Overloaded"),
+    ],
 )
 async def test_l5_server_error_is_unavailable_and_sent_once(wire, answer):
     wire.server.script([answer] * 3)
@@ -66,7 +86,14 @@ async def test_l5_server_error_is_unavailable_and_sent_once(wire, answer):
 
 async def test_l5_exhausted_quota_is_not_a_rate_limit(wire):
     wire.server.script(
-        [failure(429, "You exceeded your current quota", code="insufficient_quota", kind="insufficient_quota")]
+        [
+            failure(
+                429,
+                "You exceeded your current quota",
+                code="insufficient_quota",
+                kind="insufficient_quota",
+            )
+        ]
     )
     assert type((await wire.failure())[0]) is RequestRefused
 

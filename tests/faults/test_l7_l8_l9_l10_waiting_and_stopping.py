@@ -45,7 +45,10 @@ async def test_l7_a_server_that_is_not_there_is_unavailable(wire):
 async def test_l8_redirects_to_another_server_are_not_followed(wire):
     with ModelServer(["stolen"] * 5) as other:
         wire.server.script(
-            [Raw(307, "", {"Location": f"{other.url}{path}"}) for path in ("/v1/chat/completions", "/v1/messages")]
+            [
+                Raw(307, "", {"Location": f"{other.url}{path}"})
+                for path in ("/v1/chat/completions", "/v1/messages")
+            ]
         )
         errors = [(await wire.failure())[0] for _ in range(2)]
         assert [type(error) for error in errors] == [RequestRefused] * 2
@@ -75,7 +78,9 @@ async def test_l9_ten_thousand_calls_are_stopped(model_server):
 async def test_l9_a_line_without_end_is_stopped(model_server):
     from fakes.wires import Wire
 
-    model_server.script([Raw(200, b"data: " + b"x" * 20_000_000, {"Content-Type": "text/event-stream"})])
+    model_server.script(
+        [Raw(200, b"data: " + b"x" * 20_000_000, {"Content-Type": "text/event-stream"})]
+    )
     assert isinstance((await Wire("openai", model_server).failure())[0], TransientModelError)
 
 

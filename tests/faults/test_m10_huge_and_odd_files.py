@@ -31,7 +31,10 @@ def store(tmp_path) -> GitMemoryStore:
         (b"\xed\xa0\x80", "not UTF-8 (byte 0)"),
         (
             b"x" * (MAX_FILE_BYTES + 1),
-            f"{MAX_FILE_BYTES + 1:,} bytes: longer than the {MAX_FILE_BYTES:,} that a memory file may have",
+            (
+                f"{MAX_FILE_BYTES + 1:,} bytes: longer than the {MAX_FILE_BYTES:,} that a memory"
+                " file may have"
+            ),
         ),
     ],
 )
@@ -85,7 +88,11 @@ def test_m10_ten_thousand_notes_are_listed_without_reading_them(store):
 
     loaded = store.load_all()
 
-    assert (len(loaded.notes), loaded.core, loaded.skipped) == (10_000, {"preferences": "- tabs\n"}, ())
+    assert (len(loaded.notes), loaded.core, loaded.skipped) == (
+        10_000,
+        {"preferences": "- tabs\n"},
+        (),
+    )
     assert not store.has_changed_since_load(loaded)
 
 
@@ -109,12 +116,19 @@ def test_m10_odd_names_are_skipped_and_reported(store, name):
 
 @pytest.mark.parametrize(
     ("first", "second"),
-    [("mem_A.md", "mem_a.md"), ("Facts.md", "facts.md"), ("mem_\uff41.md", "mem_a.md"), ("mem_\u00df.md", "mem_ss.md")],
+    [
+        ("mem_A.md", "mem_a.md"),
+        ("Facts.md", "facts.md"),
+        ("mem_\uff41.md", "mem_a.md"),
+        ("mem_\u00df.md", "mem_ss.md"),
+    ],
 )
 def test_m10_names_equal_on_some_disks_are_reported(store, first, second):
     if not _both(store.folder, first, second):
         pytest.skip("this disk takes the two for one")
-    one, other = sorted((first, second), key=lambda name: (not re.fullmatch("[a-z0-9_]+[.]md", name), name))
+    one, other = sorted(
+        (first, second), key=lambda name: (not re.fullmatch("[a-z0-9_]+[.]md", name), name)
+    )
 
     loaded = store.load_all()
 
@@ -130,7 +144,10 @@ def _both(folder, first: str, second: str) -> bool:
 
 
 def test_m10_a_text_keeps_its_bytes_through_history(store):
-    data = "\ufeff- caf\u00e9 \u65e5\u672c\r\n- e\u0301 \U0001f469\u200d\U0001f680\n\n  tail without end".encode()
+    data = (
+        "\ufeff- caf\u00e9 \u65e5\u672c\r\n- e\u0301 \U0001f469\u200d\U0001f680\n\n  tail"
+        " without end".encode()
+    )
     (store.folder / "facts.md").write_bytes(data)
 
     commit = store.commit_changes("By hand")
@@ -177,7 +194,9 @@ def test_m10_many_repeated_lines_are_diffed_fast():
 async def test_m10_huge_external_file_is_asked_about_quickly(home):
     """Each of these took minutes when every line was compared with every other."""
     first = Conversation(home / ".ouro").connect()
-    await write_as_user(first.manager, "user", {"facts.md": "a\n" * 60_000 + "b\n" * 60_000}, "by the person")
+    await write_as_user(
+        first.manager, "user", {"facts.md": "a\n" * 60_000 + "b\n" * 60_000}, "by the person"
+    )
     (first.folder / "facts.md").write_text("b\n" * 60_000 + "a\n" * 60_000)
 
     [waiting] = Conversation(home / ".ouro", session="s-2").manager.proposals()

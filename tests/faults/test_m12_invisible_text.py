@@ -1,4 +1,6 @@
-"""M12: invisible characters in a memory file do not reach the model, and are shown escaped to the user."""
+"""M12: invisible characters in a memory file do not reach the model, and are shown escaped to the
+user.
+"""
 
 import pytest
 from fakes.knowledge import Conversation, write_as_user
@@ -49,7 +51,10 @@ async def test_m12_user_sees_invisible_characters_escaped(home, kind):
     [waiting] = first.manager.proposals()
     assert isinstance(event.display.body, Diff)
     shown = f"{notice_of(event)[0]}{event.display.body.changes[0].after}{question_about(waiting)}"
-    assert all(sign.isprintable() or sign == "\n" for sign in shown.replace("\ufe0f", "").replace("\ufe0e", ""))
+    assert all(
+        sign.isprintable() or sign == "\n"
+        for sign in shown.replace("\ufe0f", "").replace("\ufe0e", "")
+    )
 
 
 def test_m12_yaml_escapes_cannot_insert_invisible_characters():
@@ -61,6 +66,10 @@ def test_m12_yaml_escapes_cannot_insert_invisible_characters():
     parsed = parse_note("mem_3f6c1e00.md", f"---\n{front}---\nUses uv.\n")
 
     note = parsed.note
-    values = [*(getattr(note, name) for name in fields), *note.entities, *(each.id for each in note.related)]
+    values = [
+        *(getattr(note, name) for name in fields),
+        *note.entities,
+        *(each.id for each in note.related),
+    ]
     assert values == ["one</memory>two three"] * 6
     assert "`category` holds invisible characters: removed" in parsed.problems

@@ -1,4 +1,6 @@
-"""M13: ouro is killed between a write and its commit: the next start recognizes the change as its own and keeps it."""
+"""M13: ouro is killed between a write and its commit: the next start recognizes the change as its
+own and keeps it.
+"""
 
 import pytest
 from fakes.knowledge import Conversation, plain_git, seen_by_model

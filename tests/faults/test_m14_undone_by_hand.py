@@ -13,7 +13,10 @@ def home(home):
 async def facts_session(home):
     """A session that has learned two facts."""
     session = Conversation(home).connect()
-    for said, text in (("I use uv.", "- Uses uv.\n"), ("I use ruff.", "- Uses uv.\n- Uses ruff.\n")):
+    for said, text in (
+        ("I use uv.", "- Uses uv.\n"),
+        ("I use ruff.", "- Uses uv.\n- Uses ruff.\n"),
+    ):
         await session.begin(said)
         await session.write("facts.md", text)
         await session.end()
@@ -24,7 +27,10 @@ async def facts_session(home):
 
 async def test_m14_git_revert_in_a_session_reaches_the_model(facts_session):
     plain_git(facts_session.folder, "revert", "--no-edit", "HEAD")
-    assert seen_by_model(await facts_session.begin("and now?")) == ["user/facts.md:", "-- Uses ruff."]
+    assert seen_by_model(await facts_session.begin("and now?")) == [
+        "user/facts.md:",
+        "-- Uses ruff.",
+    ]
     await facts_session.end()
     assert await facts_session.begin("again") == ""
 
@@ -42,19 +48,28 @@ async def test_m14_git_revert_between_sessions_applies_once_accepted(home, facts
 
 async def test_m14_a_removed_file_is_gone(home, facts_session):
     (facts_session.folder / "facts.md").unlink()
-    assert seen_by_model(await facts_session.begin("and now?")) == ["user/facts.md:", "-- Uses uv.", "-- Uses ruff."]
+    assert seen_by_model(await facts_session.begin("and now?")) == [
+        "user/facts.md:",
+        "-- Uses uv.",
+        "-- Uses ruff.",
+    ]
     await facts_session.end()
     assert seen_by_model(Conversation(home, session="s-2").block) == []
 
 
 async def test_m14_git_reset_to_an_older_commit_is_respected(home, facts_session):
     plain_git(facts_session.folder, "reset", "-q", "--hard", "HEAD~1")
-    assert seen_by_model(await facts_session.begin("and now?")) == ["user/facts.md:", "-- Uses ruff."]
+    assert seen_by_model(await facts_session.begin("and now?")) == [
+        "user/facts.md:",
+        "-- Uses ruff.",
+    ]
     await facts_session.end()
     assert seen_by_model(Conversation(home, session="s-2").block) == ["- Uses uv."]
 
 
 async def test_m14_git_blame_shows_the_session_of_a_line(facts_session):
-    commit = plain_git(facts_session.folder, "blame", "-s", "-L", "2,2", "-l", "facts.md").split()[0]
+    commit = plain_git(facts_session.folder, "blame", "-s", "-L", "2,2", "-l", "facts.md").split()[
+        0
+    ]
     said = plain_git(facts_session.folder, "show", "-s", "--format=%(trailers:unfold)", commit)
     assert said.split() == ["Ouro-Origin:", "agent", "Ouro-Session:", "s-1", "Ouro-Turn:", "2"]

@@ -11,7 +11,11 @@ from ouro.llm import call
 from ouro.messages import ATTACHED, PIPED
 from ouro.utils.runtime import get_memory_dir
 
-OBEYS = [add(EVIL, by="user", confidence=1.0), add(EVIL, "user-facts", scope="user"), {"op": "confirm", "target": 1}]
+OBEYS = [
+    add(EVIL, by="user", confidence=1.0),
+    add(EVIL, "user-facts", scope="user"),
+    {"op": "confirm", "target": 1},
+]
 
 
 def obedient_classifier(asked: str):
@@ -20,12 +24,18 @@ def obedient_classifier(asked: str):
 
 
 def files(repository) -> list[str]:
-    return [path.name for place in (repository / ".ouro" / "memory", get_memory_dir()) for path in place.glob("*.md")]
+    return [
+        path.name
+        for place in (repository / ".ouro" / "memory", get_memory_dir())
+        for path in place.glob("*.md")
+    ]
 
 
 @pytest.fixture
 def run_two_sessions(repository):
-    """A function that runs a session with these messages, and another; returns notes, models and pending changes."""
+    """A function that runs a session with these messages, and another; returns notes, models and
+    pending changes.
+    """
 
     async def run(said, *replies) -> tuple[list[str], Two, tuple]:
         two = Two(always=obedient_classifier, replies=list(replies))
@@ -44,7 +54,9 @@ def run_two_sessions(repository):
 
 
 @pytest.mark.parametrize("phrasing", PHRASINGS)
-async def test_m1_file_text_repeated_by_the_assistant_is_no_note(repository, run_two_sessions, phrasing):
+async def test_m1_file_text_repeated_by_the_assistant_is_no_note(
+    repository, run_two_sessions, phrasing
+):
     (repository / "README.md").write_text(PHRASINGS[phrasing])
     repeats = f"The README says: {PHRASINGS[phrasing]} I will remember: {EVIL}"
 
@@ -91,10 +103,16 @@ async def test_m1_output_of_a_user_shell_line_is_not_captured(repository, run_tw
 
 
 async def test_m1_commit_subject_repeated_by_the_assistant_is_no_note(repository, run_two_sessions):
-    subprocess.run(["git", "commit", "-q", "--allow-empty", "-m", f"remember: {EVIL}"], cwd=repository, check=True)
+    subprocess.run(
+        ["git", "commit", "-q", "--allow-empty", "-m", f"remember: {EVIL}"],
+        cwd=repository,
+        check=True,
+    )
 
     found, _, waiting = await run_two_sessions(
-        ["which tests are there?"], call("shell", command="git log -1"), f"As the last commit says: {EVIL}"
+        ["which tests are there?"],
+        call("shell", command="git log -1"),
+        f"As the last commit says: {EVIL}",
     )
 
     assert found == []

@@ -32,7 +32,9 @@ def write_at_once(store: GitMemoryStore, way: str) -> None:
     command = [sys.executable, "-c", WARM + WRITER]
     folders = [str(store.folder), str(store.repository.state_dir)]
     running = [
-        subprocess.Popen([*command, str(who), str(EACH), way, *folders], stderr=subprocess.PIPE, text=True)
+        subprocess.Popen(
+            [*command, str(who), str(EACH), way, *folders], stderr=subprocess.PIPE, text=True
+        )
         for who in range(PROCESSES)
     ]
     errors = [each.communicate()[1] for each in running]
@@ -44,7 +46,9 @@ def all_facts() -> set[str]:
 
 
 def git(store: GitMemoryStore, *arguments: str) -> str:
-    done = subprocess.run(["git", "-C", store.folder, *arguments], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        ["git", "-C", store.folder, *arguments], capture_output=True, text=True, check=True
+    )
     return done.stdout
 
 
@@ -80,9 +84,14 @@ def test_m5_plain_git_commits_in_between_are_kept(store):
     made = 0
     for number in range(40):
         (store.folder / f"mem_person{number}.md").write_text(f"{number}\n")
-        add = subprocess.run(["git", "-C", store.folder, "add", f"mem_person{number}.md"], capture_output=True)
+        add = subprocess.run(
+            ["git", "-C", store.folder, "add", f"mem_person{number}.md"], capture_output=True
+        )
         if add.returncode == 0:
-            done = subprocess.run(["git", "-C", store.folder, "commit", "-qm", f"Person {number}"], capture_output=True)
+            done = subprocess.run(
+                ["git", "-C", store.folder, "commit", "-qm", f"Person {number}"],
+                capture_output=True,
+            )
             made += done.returncode == 0
 
     assert running.wait() == 0

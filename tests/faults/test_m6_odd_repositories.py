@@ -1,4 +1,6 @@
-"""M6: every unusual state of memory's git repository. The text is kept, and the history is never replaced."""
+"""M6: every unusual state of memory's git repository. The text is kept, and the history is never
+replaced.
+"""
 
 import os
 import shutil
@@ -26,14 +28,18 @@ def short_lock_wait(monkeypatch):
 @pytest.fixture
 def store(home) -> GitMemoryStore:
     """Two commits of history."""
-    made = GitMemoryStore(home / ".ouro" / "memory", "user", home / ".ouro" / "history.git" / "user.git")
+    made = GitMemoryStore(
+        home / ".ouro" / "memory", "user", home / ".ouro" / "history.git" / "user.git"
+    )
     made.save_and_commit({"facts.md": "- one\n"}, "Learn one")
     made.save_and_commit({"facts.md": "- one\n- two\n"}, "Learn two")
     return made
 
 
 def plain(store: GitMemoryStore, *arguments: str, check: bool = True) -> str:
-    done = subprocess.run(["git", "-C", store.folder, *arguments], capture_output=True, text=True, check=check)
+    done = subprocess.run(
+        ["git", "-C", store.folder, *arguments], capture_output=True, text=True, check=check
+    )
     return done.stdout.strip()
 
 
@@ -107,7 +113,9 @@ GOOD = {
     "index is gone": lose_index,
     "on another branch": on_another_branch,
     "no user.name": without_name,
-    "commit.gpgsign with a program that fails": with_settings("[commit]", "gpgsign = true", "[gpg]", "program = false"),
+    "commit.gpgsign with a program that fails": with_settings(
+        "[commit]", "gpgsign = true", "[gpg]", "program = false"
+    ),
     "global hooks that fail": failing_hook,
     "autocrlf and safecrlf": with_settings("[core]", "autocrlf = true", "safecrlf = true"),
     "all Markdown is ignored": ignoring_markdown,
@@ -129,7 +137,9 @@ def test_m6_commit_is_made_on_top_of_the_last_in_these_states(store, spoil):
 
 
 @pytest.mark.parametrize(
-    "spoil", [GOOD[name] for name in GOOD if "lock" not in name], ids=[n for n in GOOD if "lock" not in n]
+    "spoil",
+    [GOOD[name] for name in GOOD if "lock" not in name],
+    ids=[n for n in GOOD if "lock" not in n],
 )
 def test_m6_in_these_states_plain_git_commits_too(store, spoil):
     spoil(store)
@@ -222,7 +232,9 @@ def objects_gone(store: GitMemoryStore) -> None:
 
 def unknown_format(store: GitMemoryStore) -> None:
     config = store.repository.git_dir / "config"
-    config.write_text(config.read_text().replace("repositoryformatversion = 0", "repositoryformatversion = 99"))
+    config.write_text(
+        config.read_text().replace("repositoryformatversion = 0", "repositoryformatversion = 99")
+    )
 
 
 def held_lock(store: GitMemoryStore) -> None:
@@ -380,10 +392,26 @@ def test_m6_wrong_clock_makes_no_unreadable_commit(store, monkeypatch, second):
     ],
 )
 def test_m6_commit_with_an_odd_header_is_readable_in_the_log(store, head, message):
-    lines = [f"tree {plain(store, 'rev-parse', 'HEAD^{tree}')}", f"parent {plain(store, 'rev-parse', 'HEAD')}", head]
+    lines = [
+        f"tree {plain(store, 'rev-parse', 'HEAD^{tree}')}",
+        f"parent {plain(store, 'rev-parse', 'HEAD')}",
+        head,
+    ]
     text = "\n".join([*filter(None, lines), "", f"{message}\n"])
-    made = ["git", "-C", store.folder, "hash-object", "-t", "commit", "-w", "--stdin", "--literally"]
-    odd = subprocess.run(made, input=text, capture_output=True, text=True, check=True).stdout.strip()
+    made = [
+        "git",
+        "-C",
+        store.folder,
+        "hash-object",
+        "-t",
+        "commit",
+        "-w",
+        "--stdin",
+        "--literally",
+    ]
+    odd = subprocess.run(
+        made, input=text, capture_output=True, text=True, check=True
+    ).stdout.strip()
     plain(store, "update-ref", "refs/heads/main", odd)
 
     assert store.save_and_commit({"facts.md": "- three\n"}, "Learn three")
@@ -417,7 +445,10 @@ def test_m6_hanging_git_costs_one_timeout_and_is_retried_later(store, monkeypatc
 
 def test_m6_temporary_files_of_git_are_removed_by_the_next_commit(store):
     objects = store.repository.git_dir / "objects"
-    left = [objects / name for name in ("pack/tmp_pack_a1B2c3", "pack/tmp_idx_a1B2c3", "17/tmp_obj_a1B2c3")]
+    left = [
+        objects / name
+        for name in ("pack/tmp_pack_a1B2c3", "pack/tmp_idx_a1B2c3", "17/tmp_obj_a1B2c3")
+    ]
     written_now = objects / "pack" / "tmp_pack_d4E5f6"
     for path in (*left, written_now):
         path.parent.mkdir(exist_ok=True)
@@ -435,7 +466,9 @@ def test_m6_temporary_files_of_git_are_removed_by_the_next_commit(store):
 def test_m6_damaged_approval_record_loses_at_most_the_last_change(store, left):
     (store.repository.own_dir / "accepted").write_text(left)
 
-    assert [(edit.before, edit.after) for edit in unapproved(store)] == [("- one\n", "- one\n- two\n")]
+    assert [(edit.before, edit.after) for edit in unapproved(store)] == [
+        ("- one\n", "- one\n- two\n")
+    ]
     store.accept(store.get_current_head())
     assert unapproved(store) == ()
 
@@ -444,9 +477,13 @@ def test_m6_approval_is_on_disk_before_the_file_is_written(store, monkeypatch):
     order = []
     sync, write = os.fsync, store._files.write
     monkeypatch.setattr(
-        os, "fsync", lambda file: (order.append(str(Path(f"/proc/self/fd/{file}").readlink())), sync(file))
+        os,
+        "fsync",
+        lambda file: (order.append(str(Path(f"/proc/self/fd/{file}").readlink())), sync(file)),
     )
-    monkeypatch.setattr(store._files, "write", lambda *file: (order.append("written"), write(*file)))
+    monkeypatch.setattr(
+        store._files, "write", lambda *file: (order.append("written"), write(*file))
+    )
 
     store.save_and_commit({"facts.md": "- three\n"}, "Learn three")
 

@@ -49,14 +49,20 @@ def place(home) -> OuroHome:
 
 def memory(place: OuroHome, folder: Path | None = None) -> GitMemoryStore:
     made = folder or place.path / "memory"
-    return GitMemoryStore(made, "repo" if folder else "user", place.histories / ("app.git" if folder else "user.git"))
+    return GitMemoryStore(
+        made, "repo" if folder else "user", place.histories / ("app.git" if folder else "user.git")
+    )
 
 
 def store_session(place: OuroHome, number: int, *, holds: bool) -> str:
     """Store a session with every kind of content."""
     words = list(FORMS) if holds else ["nothing", "of", "it"]
     talk = StoredSession(place.sessions, number)
-    call = ToolCall("call_1", "shell", {"command": f"echo {words[0]}", "nested": {"a": [words[-1]]}, "id": words[0]})
+    call = ToolCall(
+        "call_1",
+        "shell",
+        {"command": f"echo {words[0]}", "nested": {"a": [words[-1]]}, "id": words[0]},
+    )
     talk.say(
         user("  leading blanks\n\nand a last line \n"),
         user("\n".join(words)),
@@ -66,7 +72,9 @@ def store_session(place: OuroHome, number: int, *, holds: bool) -> str:
     )
     talk.change(TitleRecord(f"About {words[0]}", "2026-11-21T20:15:00.000Z"))
     talk.change(SummaryRecord(f"They said {words[2]}", "2026-11-21T20:15:00.000Z", 5))
-    talk.change(CompactionRecord(6, "2026-11-21T20:15:01.000Z", (1, 3), (), f"In short: {words[0]}"))
+    talk.change(
+        CompactionRecord(6, "2026-11-21T20:15:01.000Z", (1, 3), (), f"In short: {words[0]}")
+    )
     talk.end()
     return talk.id
 
@@ -76,15 +84,25 @@ def full_home(place, tmp_path) -> OuroHome:
     """A home that contains the secret in every place that can have it."""
     for store in (memory(place), memory(place, tmp_path / "app" / ".ouro" / "memory")):
         store.save_and_commit({"facts.md": "- Oslo.\n"}, "Learn")
-        store.save_and_commit({"facts.md": f"- Oslo.\n- The key is {SECRET}\n- Tea.\n"}, f"Learn {SECRET}")
-        store.save_and_commit({"facts.md": "- Oslo.\n- Tea.\n", "preferences.md": f"- {SECRET}\n"}, "Move")
-        note = Note(id=NOTE_ID, text=f"Use {SECRET} here.", entities=(f"cmd:run {SECRET}", "pkg:flask"))
-        store.save_and_commit({f"{NOTE_ID}.md": note_text(note), "archive/mem_00000002.md": note_text(note)}, "Note")
+        store.save_and_commit(
+            {"facts.md": f"- Oslo.\n- The key is {SECRET}\n- Tea.\n"}, f"Learn {SECRET}"
+        )
+        store.save_and_commit(
+            {"facts.md": "- Oslo.\n- Tea.\n", "preferences.md": f"- {SECRET}\n"}, "Move"
+        )
+        note = Note(
+            id=NOTE_ID, text=f"Use {SECRET} here.", entities=(f"cmd:run {SECRET}", "pkg:flask")
+        )
+        store.save_and_commit(
+            {f"{NOTE_ID}.md": note_text(note), "archive/mem_00000002.md": note_text(note)}, "Note"
+        )
         git(store.folder, "commit", "-q", "--allow-empty", "-m", f"lost {SECRET}")
         git(store.folder, "reset", "-q", "--hard", "HEAD~1")
         store.accept(store.get_current_head())
     edit = FileEdit("facts.md", None, f"- {SECRET}\n")
-    Proposals(memory(place).repository).add(Proposal("abc123", "user", "agent", (edit,), "it waits"))
+    Proposals(memory(place).repository).add(
+        Proposal("abc123", "user", "agent", (edit,), "it waits")
+    )
     store_session(place, 1, holds=True)
     store_session(place, 2, holds=False)
     wait(YamlFileMemoryStore(place.sessions).delete_session(store_session(place, 3, holds=True)))
@@ -101,7 +119,12 @@ def full_home(place, tmp_path) -> OuroHome:
 
 def every_byte(place: OuroHome, tmp_path) -> bytes:
     """All files with their names, and all objects of the histories, unpacked."""
-    files = [each for root in (place.path, tmp_path / "app") for each in root.rglob("*") if each.is_file()]
+    files = [
+        each
+        for root in (place.path, tmp_path / "app")
+        for each in root.rglob("*")
+        if each.is_file()
+    ]
     objects = [
         subprocess.run(
             ["git", f"--git-dir={git_dir}", "cat-file", "--batch-all-objects", "--batch", "--unordered"],
@@ -119,7 +142,10 @@ def normalize(data: bytes) -> bytes:
 
 def is_gone(place: OuroHome, tmp_path) -> bool:
     data = normalize(every_byte(place, tmp_path))
-    return not any(normalize(form.encode()) in data for form in (*FORMS, "Tr0ub4dor", "VHIwdWI0ZG9yICYgIjMiIHplYnJh"))
+    return not any(
+        normalize(form.encode()) in data
+        for form in (*FORMS, "Tr0ub4dor", "VHIwdWI0ZG9yICYgIjMiIHplYnJh")
+    )
 
 
 def test_m8_forgotten_text_is_left_in_no_byte(full_home, tmp_path):
@@ -151,13 +177,17 @@ def test_m8_forgotten_text_is_left_in_no_byte(full_home, tmp_path):
 def test_m8_old_objects_cannot_be_read(full_home):
     history = full_home.path / "memory" / ".git"
     blobs = git(history, "rev-list", "--all", "--reflog", "--objects", "--no-object-names").split()
-    held = [each for each in blobs if SECRET.encode() in git(history, "cat-file", "-p", each.decode())]
+    held = [
+        each for each in blobs if SECRET.encode() in git(history, "cat-file", "-p", each.decode())
+    ]
     assert held
 
     TrueForget(SECRET, full_home).forget()
 
     for each in held:
-        assert subprocess.run(["git", f"--git-dir={history}", "cat-file", "-e", each], check=False).returncode
+        assert subprocess.run(
+            ["git", f"--git-dir={history}", "cat-file", "-e", each], check=False
+        ).returncode
     assert git(history, "fsck", "--strict") == b""
     seen = git(history, "rev-list", "--all").split()
     assert set(git(history, "reflog", "--format=%H").split()) <= set(seen)
@@ -168,7 +198,9 @@ def test_m8_files_without_the_text_are_unchanged(full_home, tmp_path):
     other = next(full_home.sessions.glob("*_00000002")) / "session.yaml"
     untouched = other.read_bytes()
     subjects = git(store.folder, "log", "--format=%s %at %an", "main").decode()
-    loaded = wait(sessions.load_session("00000001-7e1b-4d0a-9a55-3b8f0c1d2e4f", read_only=True)).records
+    loaded = wait(
+        sessions.load_session("00000001-7e1b-4d0a-9a55-3b8f0c1d2e4f", read_only=True)
+    ).records
 
     TrueForget(SECRET, full_home).forget()
 
@@ -176,7 +208,10 @@ def test_m8_files_without_the_text_are_unchanged(full_home, tmp_path):
     assert (store.folder / "facts.md").read_text() == "- Oslo.\n- Tea.\n"
     assert not (store.folder / "preferences.md").exists()
     note = parse_note(f"{NOTE_ID}.md", (store.folder / f"{NOTE_ID}.md").read_text())
-    assert (note.note.text, note.note.entities) == ("Use [forgotten] here.", ("cmd:run [forgotten]", "pkg:flask"))
+    assert (note.note.text, note.note.entities) == (
+        "Use [forgotten] here.",
+        ("cmd:run [forgotten]", "pkg:flask"),
+    )
     now = git(store.folder, "log", "--format=%s %at %an", "main").decode()
     assert now.partition("\n")[2] == subjects.replace(SECRET, "[forgotten]")
     assert now.startswith("Forget ")
@@ -196,7 +231,9 @@ def test_m8_untrusted_text_stays_untrusted_after_forgetting(full_home):
 
     TrueForget(SECRET, full_home).forget()
 
-    assert [each.after for each in unapproved(memory(full_home))] == ["- Oslo.\n- Tea.\n- Always run [forgotten] now\n"]
+    assert [each.after for each in unapproved(memory(full_home))] == [
+        "- Oslo.\n- Tea.\n- Always run [forgotten] now\n"
+    ]
 
 
 def test_m8_open_session_is_skipped_and_reported(full_home):
@@ -216,7 +253,9 @@ def test_m8_open_session_is_skipped_and_reported(full_home):
 def test_m8_kill_while_the_accepted_commit_is_recorded_can_be_rerun(place):
     memory(place).save_and_commit({"facts.md": f"- The key is {SECRET}\n"}, "Learn")
     state = place.histories / "user.git" / "ouro"
-    (state / "accepted").rename(state / "accepted.before")  # between the two steps of `ApprovalLedger.accept`
+    (state / "accepted").rename(
+        state / "accepted.before"
+    )  # between the two steps of `ApprovalLedger.accept`
 
     done = TrueForget(SECRET, place).forget()
 
@@ -248,18 +287,22 @@ def test_m8_kill_while_the_git_index_is_written_can_be_rerun(place, monkeypatch)
 def test_m8_kill_at_a_random_moment_can_be_rerun(full_home, tmp_path):
     drawn = random.Random(5)
     code = (
-        f"{WARM}import sys; from pathlib import Path;"
-        "from ouro.memory.long_term.true_forget import TrueForget, OuroHome;"
-        f"h = Path({str(full_home.path)!r}); print(1, flush=True);"
-        f"TrueForget({SECRET!r}, OuroHome(h, h/'history.git', h/'sessions', h/'cache'/'index.db')).forget()"
+        f"{WARM}import sys; from pathlib import Path;from ouro.memory.long_term.true_forget import"
+        f" TrueForget, OuroHome;h = Path({str(full_home.path)!r}); print(1,"
+        f" flush=True);TrueForget({SECRET!r}, OuroHome(h, h/'history.git', h/'sessions',"
+        " h/'cache'/'index.db')).forget()"
     )
     for _ in range(8):
-        process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, start_new_session=True)
+        process = subprocess.Popen(
+            [sys.executable, "-c", code], stdout=subprocess.PIPE, start_new_session=True
+        )
         process.stdout.readline()
         time.sleep(drawn.random() * 0.4)
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-        assert GitRepository(full_home.histories / "user.git", full_home.path / "memory").head().commit
+        assert (
+            GitRepository(full_home.histories / "user.git", full_home.path / "memory").head().commit
+        )
         git(full_home.path / "memory" / ".git", "fsck", "--strict")
 
     done = TrueForget(SECRET, full_home).forget()

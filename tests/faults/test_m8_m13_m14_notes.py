@@ -21,7 +21,9 @@ TOKEN = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
 
 
 def texts(folder) -> list[str]:
-    return sorted(parse_note(path.name, path.read_text()).note.text for path in folder.glob("mem_*.md"))
+    return sorted(
+        parse_note(path.name, path.read_text()).note.text for path in folder.glob("mem_*.md")
+    )
 
 
 async def start(repository, two):
@@ -54,7 +56,10 @@ def opened():
 
 @pytest.mark.parametrize(
     "at",
-    ["ouro.memory.long_term.git.repository.GitRepository.commit", "ouro.memory.long_term.store.GitMemoryStore._settle"],
+    [
+        "ouro.memory.long_term.git.repository.GitRepository.commit",
+        "ouro.memory.long_term.store.GitMemoryStore._settle",
+    ],
 )
 def test_m13_note_killed_before_its_commit_is_trusted_at_next_start(home, monkeypatch, at):
     note = Note(id="mem_00000001", text=TESTS, scope="user", category="user-facts")
@@ -63,7 +68,9 @@ def test_m13_note_killed_before_its_commit_is_trusted_at_next_start(home, monkey
         raise KeyboardInterrupt
 
     book = Notebook({"user": opened().store})
-    book.add(Note(id="mem_00000000", text="Before.", scope="user", category="user-facts"), "capture")
+    book.add(
+        Note(id="mem_00000000", text="Before.", scope="user", category="user-facts"), "capture"
+    )
     with monkeypatch.context() as patched:
         patched.setattr(at, die)
         with pytest.raises(KeyboardInterrupt):
@@ -73,7 +80,12 @@ def test_m13_note_killed_before_its_commit_is_trusted_at_next_start(home, monkey
     assert (scope.untrusted, scope.proposals()) == ((), ())
     assert texts(get_memory_dir()) == ["Before.", TESTS]
     git = ["git", "-C", str(get_memory_dir())]
-    assert subprocess.run([*git, "status", "--short"], capture_output=True, text=True, check=True).stdout == ""
+    assert (
+        subprocess.run(
+            [*git, "status", "--short"], capture_output=True, text=True, check=True
+        ).stdout
+        == ""
+    )
     assert scope.store.accepted == scope.store.get_current_head()
 
 
@@ -114,7 +126,11 @@ def test_m3_note_added_while_ouro_was_closed_is_not_trusted(home):
 
 def forget_that_it_was_captured():
     """Simulate a kill before ouro recorded the capture."""
-    [path] = [each for each in get_sessions_dir().glob("*/session.yaml") if "captured:" in each.read_text()]
+    [path] = [
+        each
+        for each in get_sessions_dir().glob("*/session.yaml")
+        if "captured:" in each.read_text()
+    ]
     path.write_text(re.sub(r"---\ncaptured:.*?\n\.\.\.\n", "", path.read_text(), flags=re.DOTALL))
 
 
@@ -132,17 +148,26 @@ async def test_m14_note_removed_by_the_user_is_not_captured_again(repository, wa
         case "removed":
             path.unlink()
         case "reverted":
-            subprocess.run(["git", "-C", str(folder), "revert", "--no-edit", "HEAD"], check=True, capture_output=True)
+            subprocess.run(
+                ["git", "-C", str(folder), "revert", "--no-edit", "HEAD"],
+                check=True,
+                capture_output=True,
+            )
         case "undone":
             log = subprocess.run(
-                ["git", "-C", str(folder), "log", "-1", "--format=%H"], capture_output=True, text=True, check=True
+                ["git", "-C", str(folder), "log", "-1", "--format=%H"],
+                capture_output=True,
+                text=True,
+                check=True,
             )
             await session.memory.manager.undo(log.stdout.strip())
     await session.close()
     forget_that_it_was_captured()
 
     two.answers = []
-    two.always = lambda asked: [add(TESTS, "patterns")] if "run the tests" in asked.partition("quoted")[2] else []
+    two.always = lambda asked: (
+        [add(TESTS, "patterns")] if "run the tests" in asked.partition("quoted")[2] else []
+    )
     session = await start(repository, two)
     assert "pytest -q" in "".join(two.captures[1:])
     assert texts(folder) == []
@@ -155,7 +180,9 @@ async def test_three_sessions_capturing_at_once_lose_nothing(repository, home):
     said = ["the tests are in test_api.py", "the worker is in worker.py", "the api is in api.py"]
     twos = [Two([add(f"{each.capitalize()}.")]) for each in said]
     sessions = [await two.open(repository) for two in twos]
-    await asyncio.gather(*(say(session, each) for session, each in zip(sessions, said, strict=True)))
+    await asyncio.gather(
+        *(say(session, each) for session, each in zip(sessions, said, strict=True))
+    )
     await until(lambda: len(texts(repository / ".ouro" / "memory")) >= 3)
     await asyncio.gather(*(say(session, "and on we go") for session in sessions))
     for session in sessions:

@@ -37,7 +37,9 @@ def store(home, mask) -> GitMemoryStore:
 def every_byte(store: GitMemoryStore) -> bytes:
     """All files, and all objects of the history, unpacked."""
     listed = ["cat-file", "--batch-all-objects", "--batch"]
-    objects = subprocess.run(["git", "-C", store.folder, *listed], capture_output=True, check=True).stdout
+    objects = subprocess.run(
+        ["git", "-C", store.folder, *listed], capture_output=True, check=True
+    ).stdout
     home = store.folder.parent
     return objects + b"".join(each.read_bytes() for each in home.rglob("*") if each.is_file())
 
@@ -69,7 +71,9 @@ def test_m8_file_with_a_secret_is_not_committed_and_is_reported(store):
     commit = store.commit_changes("Take in what is there")
 
     assert store.log(1)[0].paths == ("mem_1.md",)
-    assert store.refused == (SkippedFile("preferences.md", "holds a secret (aws-id): not committed"),)
+    assert store.refused == (
+        SkippedFile("preferences.md", "holds a secret (aws-id): not committed"),
+    )
     assert commit
     objects = ["git", "-C", store.folder, "cat-file", "--batch-all-objects", "--batch"]
     assert SHAPED.encode() not in subprocess.run(objects, capture_output=True, check=True).stdout
@@ -94,7 +98,9 @@ def test_m8_file_tool_refuses_a_secret_in_memory_only(store, mask, tmp_path):
     assert sorted(each.name for each in store.folder.glob("*.md")) == ["facts.md"]
 
 
-@pytest.mark.parametrize("edit", [FileEdit("facts.md", None, f"- {OWN}\n"), FileEdit(f"{SHAPED}.md", None, "- one\n")])
+@pytest.mark.parametrize(
+    "edit", [FileEdit("facts.md", None, f"- {OWN}\n"), FileEdit(f"{SHAPED}.md", None, "- one\n")]
+)
 def test_m8_secret_in_a_memory_file_is_refused_despite_approved_call(tmp_path, mask, edit):
     provenance = Provenance([user("remember it")])
     assert decide(edit, provenance, mask.kind_of_secret, is_approved=True).state == "refused"

@@ -41,7 +41,9 @@ def loop(path: Path) -> None:
 
 
 def hard_link(path: Path) -> None:
-    path.hardlink_to(next(each / "outside.md" for each in path.parents if (each / "outside.md").exists()))
+    path.hardlink_to(
+        next(each / "outside.md" for each in path.parents if (each / "outside.md").exists())
+    )
 
 
 def fifo(path: Path) -> None:
@@ -121,7 +123,11 @@ def test_m9_a_memory_folder_that_is_a_link_is_not_used(store, tmp_path):
     store.folder.rename(tmp_path / "elsewhere")
     store.folder.symlink_to(tmp_path / "elsewhere")
 
-    for use in (store.load_all, lambda: store.save_and_commit({"facts.md": "x"}, "x"), lambda: store.read("facts.md")):
+    for use in (
+        store.load_all,
+        lambda: store.save_and_commit({"facts.md": "x"}, "x"),
+        lambda: store.read("facts.md"),
+    ):
         with pytest.raises(MemoryUnusable, match="is a link"):
             use()
     assert (tmp_path / "elsewhere" / "facts.md").read_text() == "- one\n"
@@ -147,7 +153,16 @@ def test_m9_a_folder_of_another_user_is_not_read(store):
 
 
 @pytest.mark.parametrize(
-    "name", ["../outside.md", "/etc/hosts.md", "archive/../../outside.md", "sub/x.md", ".hidden.md", "x.txt", "a\nb.md"]
+    "name",
+    [
+        "../outside.md",
+        "/etc/hosts.md",
+        "archive/../../outside.md",
+        "sub/x.md",
+        ".hidden.md",
+        "x.txt",
+        "a\nb.md",
+    ],
 )
 def test_m9_no_name_leaves_the_folder(store, tmp_path, name):
     with pytest.raises(FileRefused):

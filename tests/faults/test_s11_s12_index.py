@@ -1,4 +1,6 @@
-"""S11, S12: an index that is missing, stale, damaged, newer or read-only; many sessions; a very long session."""
+"""S11, S12: an index that is missing, stale, damaged, newer or read-only; many sessions; a very
+long session.
+"""
 
 import os
 import shutil
@@ -53,12 +55,25 @@ ALL = [f"title {number}" for number in range(5)]
         lambda index: index.write_bytes(b"\x00" * 4096),
         lambda index: index.write_text(index.read_text().replace("format: 1", "format: 999")),
         lambda index: index.write_text("a: &a [*a]"),
-        lambda index: index.write_text(index.read_text().replace('"messages":1', '"messages":"many"')),
+        lambda index: index.write_text(
+            index.read_text().replace('"messages":1', '"messages":"many"')
+        ),
         lambda index: (index.unlink(), index.mkdir()),
         lambda index: (index.unlink(), index.symlink_to("/etc/hostname")),
         lambda index: (index.unlink(), os.mkfifo(index)),
     ],
-    ids=["missing", "empty", "cut", "NULs", "newer", "hostile", "wrong type", "a folder", "a symlink", "a FIFO"],
+    ids=[
+        "missing",
+        "empty",
+        "cut",
+        "NULs",
+        "newer",
+        "hostile",
+        "wrong type",
+        "a folder",
+        "a symlink",
+        "a FIFO",
+    ],
 )
 def test_s11_damaged_session_index_is_rebuilt(root, spoil):
     assert titles(root) == ALL
@@ -107,7 +122,11 @@ def test_s12_a_list_opens_no_session(root, monkeypatch):
     assert titles(root) == ALL
     seen = []
     opened = os.open
-    monkeypatch.setattr(os, "open", lambda path, *rest, **more: seen.append(str(path)) or opened(path, *rest, **more))
+    monkeypatch.setattr(
+        os,
+        "open",
+        lambda path, *rest, **more: seen.append(str(path)) or opened(path, *rest, **more),
+    )
 
     assert titles(root) == ALL
     assert [path for path in seen if "session.yaml" in path] == []
@@ -121,7 +140,10 @@ def long_session(root):
     with path.open("r+b") as file:
         file.truncate(900 << 20)
         file.seek(0, 2)
-        file.write(b"\n...\n---\nmessage: 70001\nat: 2026-11-22T00:00:00.000Z\nrole: user\ntext: the end\n...\n")
+        file.write(
+            b"\n...\n---\nmessage: 70001\nat: 2026-11-22T00:00:00.000Z\nrole: user\ntext: the"
+            b" end\n...\n"
+        )
     return path
 
 
@@ -131,14 +153,21 @@ def test_s12_session_of_900_mb_opens_from_its_end(root, long_session):
     assert [record.message for record in loaded.records] == [user("the end")]
     assert loaded.header.id == session_id(9)
     assert loaded.notices == (
-        f"The session has 900 MB: only its last 256 MB were read. The rest stays in {long_session}.",
+        (
+            "The session has 900 MB: only its last 256 MB were read. The rest stays in"
+            f" {long_session}."
+        ),
     )
 
 
 def test_s12_a_session_of_900_mb_is_listed_by_its_start_and_its_end(root, long_session):
     found = wait(YamlFileMemoryStore(root).list_sessions())[0]
 
-    assert (found.title, found.messages, found.size) == ("title 9", 70001, long_session.stat().st_size)
+    assert (found.title, found.messages, found.size) == (
+        "title 9",
+        70001,
+        long_session.stat().st_size,
+    )
 
 
 def test_s12_only_new_records_of_a_long_session_are_read(root, monkeypatch):
@@ -146,14 +175,23 @@ def test_s12_only_new_records_of_a_long_session_are_read(root, monkeypatch):
     assert titles(root) == ALL
     store = YamlFileMemoryStore(root)
     wait(store.load_session(session_id(1)))
-    wait(store.save_message(session_id(1), MessageRecord(2, AT, Message("assistant", (Text("x"),), Usage(cost=0.25)))))
+    wait(
+        store.save_message(
+            session_id(1),
+            MessageRecord(2, AT, Message("assistant", (Text("x"),), Usage(cost=0.25))),
+        )
+    )
     seen = []
     read_range = session_survey.read_range
     monkeypatch.setattr(
-        session_survey, "read_range", lambda *given: seen.append(given[2] - given[1]) or read_range(*given)
+        session_survey,
+        "read_range",
+        lambda *given: seen.append(given[2] - given[1]) or read_range(*given),
     )
 
-    found = next(each for each in wait(YamlFileMemoryStore(root).list_sessions()) if each.id == session_id(1))
+    found = next(
+        each for each in wait(YamlFileMemoryStore(root).list_sessions()) if each.id == session_id(1)
+    )
 
     assert (found.messages, found.cost, found.title) == (2, 0.25, "title 1")
     assert len(seen) == 1
@@ -161,7 +199,9 @@ def test_s12_only_new_records_of_a_long_session_are_read(root, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "make", [Path.touch, os.mkfifo, lambda path: path.symlink_to(path)], ids=["file", "FIFO", "loop"]
+    "make",
+    [Path.touch, os.mkfifo, lambda path: path.symlink_to(path)],
+    ids=["file", "FIFO", "loop"],
 )
 def test_s11_sessions_folder_that_is_no_folder_is_reported(tmp_path, make):
     make(tmp_path / "sessions")

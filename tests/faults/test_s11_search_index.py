@@ -1,4 +1,6 @@
-"""S11, M10, M14: a search index that is missing, damaged, newer, locked or read-only; hostile and changing files."""
+"""S11, M10, M14: a search index that is missing, damaged, newer, locked or read-only; hostile and
+changing files.
+"""
 
 import os
 import sqlite3
@@ -76,7 +78,10 @@ def without_a_table(path) -> None:
         lambda path: (path.unlink(), path.symlink_to("/etc/hostname")),
         lambda path: (path.unlink(), os.mkfifo(path)),
         lambda path: [each.unlink() for each in path.parent.iterdir()] and path.parent.rmdir(),
-        lambda path: (path.rename(f"{path}.old"), path.parent.joinpath("index.db-wal").write_bytes(b"\1" * 5_000)),
+        lambda path: (
+            path.rename(f"{path}.old"),
+            path.parent.joinpath("index.db-wal").write_bytes(b"\1" * 5_000),
+        ),
     ],
     ids=[
         "missing",
@@ -101,7 +106,9 @@ def test_s11_set_aside_index_is_kept_once(path, root):
     for _ in range(2):
         path.write_bytes(b"no database" * 1_000)
         look(path, root)
-    assert sorted(each.name for each in path.parent.iterdir() if "aside" in each.name) == ["index.db.aside"]
+    assert sorted(each.name for each in path.parent.iterdir() if "aside" in each.name) == [
+        "index.db.aside"
+    ]
 
 
 def test_s11_missing_table_is_reported_and_fixed_by_a_rebuild(path, root):
@@ -110,7 +117,10 @@ def test_s11_missing_table_is_reported_and_fixed_by_a_rebuild(path, root):
     with pytest.raises(SearchUnavailable):
         index.follow(Sources(root))
     index.rebuild(Sources(root))
-    assert {hit.session_id for hit in search_sessions(index, "heron")} == {session_id(1), session_id(2)}
+    assert {hit.session_id for hit in search_sessions(index, "heron")} == {
+        session_id(1),
+        session_id(2),
+    }
     index.close()
 
 
@@ -179,7 +189,10 @@ def test_s11_three_processes_at_once_make_one_index(home, root):
         talk.end()
     path = home / ".ouro" / "cache" / "index.db"
     command = [sys.executable, "-c", FOLLOW, str(path), str(root)]
-    running = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(3)]
+    running = [
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for _ in range(3)
+    ]
     done = [each.communicate() for each in running]
     assert [(out.strip(), error) for out, error in done] == [("(22, 22)", "")] * 3
 
@@ -221,7 +234,11 @@ def test_m14_manually_reverted_or_removed_text_leaves_the_index(memory):
     note, facts = memory / "mem_3f6c1e00.md", memory / "facts.md"
     note.write_text(NOTE.format(id="3f6c1e00", text="Use the heron."))
     facts.write_text("- one\n- two\n")
-    assert notes_of(memory) == [("facts.md:1", "- one"), ("facts.md:2", "- two"), ("mem_3f6c1e00", "Use the heron.")]
+    assert notes_of(memory) == [
+        ("facts.md:1", "- one"),
+        ("facts.md:2", "- two"),
+        ("mem_3f6c1e00", "Use the heron."),
+    ]
     note.unlink()
     facts.write_text("- two\n")
     assert notes_of(memory) == [("facts.md:1", "- two")]
@@ -243,9 +260,14 @@ def test_m14_a_file_that_is_restored_with_its_old_time_is_seen(memory):
 
 @pytest.mark.parametrize("number", ["99999999999999999999999", "-1", "9223372036854775808"])
 def test_m10_note_with_an_out_of_range_number_hides_no_other(memory, number):
-    (memory / "mem_3f6c1e00.md").write_text(f"---\nturn: {number}\nversion: {number}\n---\nUse the heron.\n")
+    (memory / "mem_3f6c1e00.md").write_text(
+        f"---\nturn: {number}\nversion: {number}\n---\nUse the heron.\n"
+    )
     (memory / "mem_3f6c1e01.md").write_text(NOTE.format(id="3f6c1e01", text="Use the crane."))
-    assert notes_of(memory) == [("mem_3f6c1e00", "Use the heron."), ("mem_3f6c1e01", "Use the crane.")]
+    assert notes_of(memory) == [
+        ("mem_3f6c1e00", "Use the heron."),
+        ("mem_3f6c1e01", "Use the crane."),
+    ]
 
 
 def test_m10_a_project_whose_name_is_no_text_hides_no_other(memory, home):
@@ -254,7 +276,9 @@ def test_m10_a_project_whose_name_is_no_text_hides_no_other(memory, home):
     odd.mkdir()
     (odd / "facts.md").write_text("- It is there.\n")
     index = Index(memory.parent / "cache" / "index.db")
-    index.follow(Sources(None, (MemoryFolder("repo", str(odd), odd), MemoryFolder("user", "", memory))))
+    index.follow(
+        Sources(None, (MemoryFolder("repo", str(odd), odd), MemoryFolder("user", "", memory)))
+    )
     with index.reading() as database:
         assert database.execute("SELECT text FROM notes").fetchall() == [("Use the heron.",)]
     index.close()
@@ -262,7 +286,9 @@ def test_m10_a_project_whose_name_is_no_text_hides_no_other(memory, home):
 
 def test_m10_file_that_cannot_be_indexed_hides_no_other(memory, monkeypatch):
     for number in range(2):
-        (memory / f"mem_3f6c1e0{number}.md").write_text(NOTE.format(id=f"3f6c1e0{number}", text=f"Note {number}."))
+        (memory / f"mem_3f6c1e0{number}.md").write_text(
+            NOTE.format(id=f"3f6c1e0{number}", text=f"Note {number}.")
+        )
 
     def feed(database, folder, path):
         if path.endswith("00.md"):

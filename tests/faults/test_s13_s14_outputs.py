@@ -21,12 +21,15 @@ def umask_0():
 
 def modes(top) -> set[tuple[str, int]]:
     return {
-        ("folder" if each.is_dir() else "file", stat.S_IMODE(each.stat().st_mode)) for each in [top, *top.rglob("*")]
+        ("folder" if each.is_dir() else "file", stat.S_IMODE(each.stat().st_mode))
+        for each in [top, *top.rglob("*")]
     }
 
 
 async def opened(repository, store=None, **options):
-    return await open_session(Options(repository, ready_model=ScriptedModel([]), **options), OpenRequest(), store)
+    return await open_session(
+        Options(repository, ready_model=ScriptedModel([]), **options), OpenRequest(), store
+    )
 
 
 async def test_s13_output_before_the_first_message_is_private(repository, home, umask_0):
@@ -39,7 +42,9 @@ async def test_s13_output_before_the_first_message_is_private(repository, home, 
     await session.close()
 
 
-async def test_s14_outputs_of_an_ephemeral_session_are_private_and_removed(repository, tmp_path, monkeypatch, umask_0):
+async def test_s14_outputs_of_an_ephemeral_session_are_private_and_removed(
+    repository, tmp_path, monkeypatch, umask_0
+):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
     (tmp_path / "temporary").mkdir()
     session = await opened(repository, DictMemoryStore(), ephemeral=True)

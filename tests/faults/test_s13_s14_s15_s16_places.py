@@ -1,4 +1,6 @@
-"""S13 to S16: file modes and owners, a read-only home, a clock that goes back, ids that would lead to other folders."""
+"""S13 to S16: file modes and owners, a read-only home, a clock that goes back, ids that would lead
+to other folders.
+"""
 
 import os
 import stat
@@ -17,7 +19,9 @@ from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import Image, ToolReply, tool, user
 from ouro.utils.runtime import get_home
 
-HEADER = SessionHeader("0d9f3c52-7e1b-4d0a-9a55-3b8f0c1d2e4f", "/p", "m", "2026-11-21T20:14:03.120Z")
+HEADER = SessionHeader(
+    "0d9f3c52-7e1b-4d0a-9a55-3b8f0c1d2e4f", "/p", "m", "2026-11-21T20:14:03.120Z"
+)
 
 
 @pytest.fixture
@@ -29,14 +33,17 @@ def root(home):
 def folder(root):
     store = YamlFileMemoryStore(root)
     wait(store.create_session(HEADER))
-    wait(store.save_message(HEADER.id, MessageRecord(1, "", user("one", [Image("image/png", b"x")]))))
+    wait(
+        store.save_message(HEADER.id, MessageRecord(1, "", user("one", [Image("image/png", b"x")])))
+    )
     wait(store.close_session(HEADER.id))
     return root / "2026-11-21_0d9f3c52"
 
 
 def modes(top) -> set[tuple[str, int]]:
     return {
-        ("folder" if path.is_dir() else "file", stat.S_IMODE(path.stat().st_mode)) for path in [top, *top.rglob("*")]
+        ("folder" if path.is_dir() else "file", stat.S_IMODE(path.stat().st_mode))
+        for path in [top, *top.rglob("*")]
     }
 
 
@@ -45,7 +52,9 @@ def test_s13_session_files_are_private_whatever_the_umask(root, request):
     request.addfinalizer(lambda: os.umask(before))
     store = YamlFileMemoryStore(root)
     wait(store.create_session(HEADER))
-    wait(store.save_message(HEADER.id, MessageRecord(1, "", user("one", [Image("image/png", b"x")]))))
+    wait(
+        store.save_message(HEADER.id, MessageRecord(1, "", user("one", [Image("image/png", b"x")])))
+    )
     wait(store.close_session(HEADER.id))
     wait(store.load_session(HEADER.id))
     wait(store.list_sessions())
@@ -58,7 +67,11 @@ def test_s13_loosened_permissions_are_corrected(root, folder):
     root.chmod(0o777)
     store = YamlFileMemoryStore(root)
     wait(store.load_session(HEADER.id))
-    wait(store.create_session(msgspec.structs.replace(HEADER, id="11111111-7e1b-4d0a-9a55-3b8f0c1d2e4f")))
+    wait(
+        store.create_session(
+            msgspec.structs.replace(HEADER, id="11111111-7e1b-4d0a-9a55-3b8f0c1d2e4f")
+        )
+    )
 
     assert stat.S_IMODE((folder / "session.yaml").stat().st_mode) == 0o600
     assert stat.S_IMODE(root.stat().st_mode) == 0o700
@@ -115,7 +128,9 @@ def test_s13_folder_of_another_user_is_refused_with_an_own_file(folder, monkeypa
 
     def of_another(descriptor):
         found = fstat(descriptor)
-        return os.stat_result((*found[:4], 4242, *found[5:])) if stat.S_ISDIR(found.st_mode) else found
+        return (
+            os.stat_result((*found[:4], 4242, *found[5:])) if stat.S_ISDIR(found.st_mode) else found
+        )
 
     monkeypatch.setattr(os, "fstat", of_another)
     with pytest.raises(SessionError, match="belongs to another user"):
@@ -129,7 +144,11 @@ def test_s13_every_created_file_is_private(root, folder):
         copy = SessionHeader("1d9f3c52-7e1b-4d0a-9a55-3b8f0c1d2e4f", "/p", "m", HEADER.created_at)
         other = SessionHeader("2d9f3c52-7e1b-4d0a-9a55-3b8f0c1d2e4f", "/p", "m", HEADER.created_at)
         wait(store.fork_session(HEADER.id, None, copy))
-        wait(store.import_session(other, [MessageRecord(1, "", tool(ToolReply("1", "read", "long\n" * 9000)))]))
+        wait(
+            store.import_session(
+                other, [MessageRecord(1, "", tool(ToolReply("1", "read", "long\n" * 9000)))]
+            )
+        )
         wait(store.delete_session(copy.id))
         wait(store.list_sessions()), wait(store.list_deleted())
     finally:
@@ -152,7 +171,8 @@ def test_s13_foreign_files_in_outputs_are_not_copied(root, folder, tmp_path):
     kept = list(store.outputs_folder(copy).iterdir())
     assert [path.suffix for path in kept] == [".png"]
     assert (
-        wait(store.load_session(copy.id)).records[0].message == wait(store.load_session(HEADER.id)).records[0].message
+        wait(store.load_session(copy.id)).records[0].message
+        == wait(store.load_session(HEADER.id)).records[0].message
     )
 
 
@@ -170,16 +190,22 @@ def test_s13_picture_name_cannot_leave_the_folder(root, folder):
 async def test_s14_session_continues_if_nothing_can_be_saved(home):
     (home / ".ouro").mkdir(mode=0o700)
     (home / ".ouro" / "sessions").write_text("in the way")
-    memory = MemoryManager.start(YamlFileMemoryStore(home / ".ouro" / "sessions"), project="/p", model="m")
+    memory = MemoryManager.start(
+        YamlFileMemoryStore(home / ".ouro" / "sessions"), project="/p", model="m"
+    )
 
     with pytest.raises(SaveFailed, match="Not saved"):
         await memory.add(user("one"))
 
-    assert memory.notices == (f"This session cannot be saved: {home / '.ouro' / 'sessions'} is not a folder.",)
+    assert memory.notices == (
+        f"This session cannot be saved: {home / '.ouro' / 'sessions'} is not a folder.",
+    )
     assert memory.context() == [user("one")]
 
 
-def test_s14_a_session_in_a_folder_that_cannot_be_written_opens_read_only(root, folder, monkeypatch):
+def test_s14_a_session_in_a_folder_that_cannot_be_written_opens_read_only(
+    root, folder, monkeypatch
+):
     import ouro.memory.yaml_backend as yaml_backend
 
     def read_only(_):
@@ -218,7 +244,9 @@ async def test_s15_order_is_kept_when_the_clock_goes_back_a_year(root, monkeypat
 
     clock = iter(["2026-06-01T00:00:00.000Z", "2026-06-02T00:00:00.000Z"])
     earlier = "2025-06-01T00:00:00.000Z"
-    monkeypatch.setattr(manager, "timestamp", lambda not_before="": max(next(clock, earlier), not_before))
+    monkeypatch.setattr(
+        manager, "timestamp", lambda not_before="": max(next(clock, earlier), not_before)
+    )
     store = YamlFileMemoryStore(root)
     memory = MemoryManager.start(store, project="/p", model="m")
     for text in ("one", "two", "three"):
@@ -228,7 +256,11 @@ async def test_s15_order_is_kept_when_the_clock_goes_back_a_year(root, monkeypat
     loaded = (await store.load_session(memory.session_id)).records
     records = [each for each in loaded if isinstance(each, MessageRecord)]
 
-    assert [(record.number, record.message.text) for record in records] == [(1, "one"), (2, "two"), (3, "three")]
+    assert [(record.number, record.message.text) for record in records] == [
+        (1, "one"),
+        (2, "two"),
+        (3, "three"),
+    ]
     assert [record.at for record in loaded] == sorted(record.at for record in loaded)
     info = await store.get_session_stats(memory.session_id)
     assert info.created_at <= info.updated_at
@@ -237,13 +269,16 @@ async def test_s15_order_is_kept_when_the_clock_goes_back_a_year(root, monkeypat
 def test_s15_two_sessions_of_the_same_second_have_folders_of_their_own(root):
     store = YamlFileMemoryStore(root)
     for tail in ("0000", "0001", "0002"):
-        header = SessionHeader(f"0d9f3c52-7e1b-4d0a-9a55-3b8f0c1d{tail}", "/p", "m", HEADER.created_at)
+        header = SessionHeader(
+            f"0d9f3c52-7e1b-4d0a-9a55-3b8f0c1d{tail}", "/p", "m", HEADER.created_at
+        )
         wait(store.create_session(header))
         wait(store.save_message(header.id, MessageRecord(1, "", user(tail))))
         wait(store.close_session(header.id))
 
     assert sorted(
-        wait(store.load_session(each.id)).records[0].message.text for each in wait(store.list_sessions())
+        wait(store.load_session(each.id)).records[0].message.text
+        for each in wait(store.list_sessions())
     ) == [
         "0000",
         "0001",
@@ -252,12 +287,18 @@ def test_s15_two_sessions_of_the_same_second_have_folders_of_their_own(root):
 
 
 @pytest.mark.parametrize(
-    "name", ["../../x", "..", "/etc", "x" * 300, "", "2026-11-21_ffffffff", "a\x00b", "a/b", ".index.yaml"]
+    "name",
+    ["../../x", "..", "/etc", "x" * 300, "", "2026-11-21_ffffffff", "a\x00b", "a/b", ".index.yaml"],
 )
 def test_s16_invalid_id_is_refused(root, folder, name):
     store = YamlFileMemoryStore(root)
     (root.parent / "x").mkdir()
-    for ask in (store.load_session, store.get_session_stats, store.delete_session, store.repair_session):
+    for ask in (
+        store.load_session,
+        store.get_session_stats,
+        store.delete_session,
+        store.repair_session,
+    ):
         with pytest.raises(SessionNotFound):
             wait(ask(name))
     with pytest.raises(SaveFailed):
@@ -269,7 +310,9 @@ def test_s16_similar_project_paths_are_kept_apart(root):
     store = YamlFileMemoryStore(root)
     paths = ["/home/me/my-app", "/home/me/my_app", "/home/me/my/app", "/home/me/my-app/"]
     for number, path in enumerate(paths):
-        header = SessionHeader(f"0000000{number}-7e1b-4d0a-9a55-3b8f0c1d2e4f", path, "m", HEADER.created_at)
+        header = SessionHeader(
+            f"0000000{number}-7e1b-4d0a-9a55-3b8f0c1d2e4f", path, "m", HEADER.created_at
+        )
         wait(store.create_session(header))
         wait(store.save_message(header.id, MessageRecord(1, "", user(path))))
         wait(store.close_session(header.id))

@@ -11,7 +11,9 @@ from ouro.memory.sessions.session_file import rewrite_file
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import ToolReply, tool, user
 
-HEADER = SessionHeader("0d9f3c52-7e1b-4d0a-9a55-3b8f0c1d2e4f", "/p", "m", "2026-11-21T20:14:03.120Z")
+HEADER = SessionHeader(
+    "0d9f3c52-7e1b-4d0a-9a55-3b8f0c1d2e4f", "/p", "m", "2026-11-21T20:14:03.120Z"
+)
 
 
 @pytest.fixture
@@ -22,17 +24,23 @@ def calls(monkeypatch) -> list[str]:
 
     def name(descriptor: int) -> str:
         return ".".join(
-            part for part in Path(f"/proc/self/fd/{descriptor}").readlink().name.split(".") if not part.isdigit()
+            part
+            for part in Path(f"/proc/self/fd/{descriptor}").readlink().name.split(".")
+            if not part.isdigit()
         )
 
     def written(descriptor, data):
-        made.append(f"write {'a new file' if name(descriptor).startswith('..') else name(descriptor)}")
+        made.append(
+            f"write {'a new file' if name(descriptor).startswith('..') else name(descriptor)}"
+        )
         return write(descriptor, data)
 
     def flushed(descriptor):
         file = "a new file" if name(descriptor).startswith("..") else name(descriptor)
         path = Path(f"/proc/self/fd/{descriptor}")
-        is_buffered = path.is_file() and (name(descriptor).endswith(".tmp") or "unfinished" in str(path.readlink()))
+        is_buffered = path.is_file() and (
+            name(descriptor).endswith(".tmp") or "unfinished" in str(path.readlink())
+        )
         if is_buffered and os.fstat(descriptor).st_size:
             made.append(f"write {file}")  # buffered: the data must be in the file before the flush
         if file:  # not for the journal of written folders, which is named after the process
@@ -49,7 +57,9 @@ def calls(monkeypatch) -> list[str]:
     return made
 
 
-@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="names of descriptors are read from /proc")
+@pytest.mark.skipif(
+    not Path("/proc/self/fd").exists(), reason="names of descriptors are read from /proc"
+)
 class TestOrder:
     def test_s17_a_record_is_flushed_before_its_save_returns(self, home, calls):
         store = YamlFileMemoryStore(home / ".ouro" / "sessions")
@@ -59,14 +69,23 @@ class TestOrder:
         wait(store.save_message(HEADER.id, MessageRecord(1, "", user("one"))))
 
         folder = "2026-11-21_0d9f3c52"
-        assert created == ["write session.yaml", "fsync session.yaml", f"fsync {folder}", "fsync sessions"]
+        assert created == [
+            "write session.yaml",
+            "fsync session.yaml",
+            f"fsync {folder}",
+            "fsync sessions",
+        ]
         assert calls == ["write session.yaml", "fsync session.yaml"]
 
     def test_s17_long_output_is_flushed_before_its_record(self, home, calls):
         store = YamlFileMemoryStore(home / ".ouro" / "sessions")
         wait(store.create_session(HEADER))
         calls.clear()
-        wait(store.save_message(HEADER.id, MessageRecord(1, "", tool(ToolReply("1", "read", "line\n" * 9000)))))
+        wait(
+            store.save_message(
+                HEADER.id, MessageRecord(1, "", tool(ToolReply("1", "read", "line\n" * 9000)))
+            )
+        )
 
         assert [step.split(" ")[0] if ".txt" in step else step for step in calls] == [
             "fsync 2026-11-21_0d9f3c52",
@@ -81,7 +100,9 @@ class TestOrder:
     def test_s17_whole_session_is_flushed_before_the_rename(self, home, calls, monkeypatch):
         rename = Path.rename
         monkeypatch.setattr(
-            Path, "rename", lambda path, target: calls.append(f"rename to {target.name}") or rename(path, target)
+            Path,
+            "rename",
+            lambda path, target: calls.append(f"rename to {target.name}") or rename(path, target),
         )
         store = YamlFileMemoryStore(home / ".ouro" / "sessions")
         wait(store.import_session(HEADER, [MessageRecord(1, "", user("one"))]))
@@ -90,7 +111,9 @@ class TestOrder:
 
         folder = "2026-11-21_0d9f3c52"
         steps = [step for step in calls if "lock" not in step]
-        assert [step.partition("-2026")[0] for step in steps if "unfinished" in step] == ["fsync .unfinished"]
+        assert [step.partition("-2026")[0] for step in steps if "unfinished" in step] == [
+            "fsync .unfinished"
+        ]
         assert "unfinished" in steps[steps.index(f"rename to {folder}") - 1]
         assert [step for step in steps if "unfinished" not in step] == [
             "write session.yaml",
@@ -117,13 +140,24 @@ class TestOrder:
         wait(store.save_message(HEADER.id, MessageRecord(1, "", user("one"))))
 
         kept = ["write session-1.torn", "fsync session-1.torn", f"fsync {folder.name}"]
-        assert calls == [*kept, "cut off", "fsync session.yaml", "write session.yaml", "fsync session.yaml"]
+        assert calls == [
+            *kept,
+            "cut off",
+            "fsync session.yaml",
+            "write session.yaml",
+            "fsync session.yaml",
+        ]
 
     def test_s17_replacement_file_is_flushed_before_the_rename(self, tmp_path, calls):
         (tmp_path / ".index.yaml").write_text("old")
         rewrite_file(tmp_path, ".index.yaml", b"new")
 
-        assert calls == ["write a new file", "fsync a new file", "rename .index.yaml", f"fsync {tmp_path.name}"]
+        assert calls == [
+            "write a new file",
+            "fsync a new file",
+            "rename .index.yaml",
+            f"fsync {tmp_path.name}",
+        ]
 
 
 def test_s17_crash_while_setting_a_tail_aside_loses_nothing(home, monkeypatch):
@@ -168,11 +202,15 @@ def test_s17_crash_before_the_header_does_not_block_the_session(home):
     assert len(wait(store.list_sessions())) == 1
 
 
-@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="names of descriptors are read from /proc")
+@pytest.mark.skipif(
+    not Path("/proc/self/fd").exists(), reason="names of descriptors are read from /proc"
+)
 def test_s17_private_file_is_flushed_before_the_rename(tmp_path, calls):
     from ouro.utils.files import write_private
 
     write_private(tmp_path / "config.yaml", "mode: ask\n")
-    flushed = next(number for number, made in enumerate(calls) if made.startswith("fsync .config.yaml."))
+    flushed = next(
+        number for number, made in enumerate(calls) if made.startswith("fsync .config.yaml.")
+    )
     assert flushed < next(number for number, made in enumerate(calls) if made.startswith("rename"))
     assert calls[-1] == f"fsync {tmp_path.name}"

@@ -11,7 +11,10 @@ from ouro.memory.manager import MemoryManager
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import ToolCall, ToolReply, assistant, tool, user
 
-OTHER = b"---\nsession: {format: 1, id: x, created_at: ''}\n...\n---\nmessage: 1\nrole: user\ntext: other words\n...\n"
+OTHER = (
+    b"---\nsession: {format: 1, id: x, created_at: ''}\n...\n---\nmessage: 1\nrole: user\ntext:"
+    b" other words\n...\n"
+)
 
 
 def deleted(path):
@@ -43,7 +46,9 @@ def rewritten(path):
 async def talk(store, count=4, **options):
     memory = MemoryManager.start(store, project="/p", model="m", **options)
     for number in range(1, count + 1):
-        await memory.add(user(f"question {number}") if number % 2 else assistant(f"answer {number}"))
+        await memory.add(
+            user(f"question {number}") if number % 2 else assistant(f"answer {number}")
+        )
     return memory
 
 
@@ -61,7 +66,9 @@ async def test_s19_session_file_lost_while_open_is_rewritten(home, harm, resumed
     memory = await talk(store, on_notice=notices.append)
     if resumed:
         await memory.close()
-        memory = await MemoryManager.resume(store, memory.session_id, project="/p", on_notice=notices.append)
+        memory = await MemoryManager.resume(
+            store, memory.session_id, project="/p", on_notice=notices.append
+        )
     (path,) = (home / ".ouro" / "sessions").glob("2*/session.yaml")
     harm(path)
     left = path.read_bytes() if path.exists() else b""
@@ -73,7 +80,9 @@ async def test_s19_session_file_lost_while_open_is_rewritten(home, harm, resumed
     words = [f"{'question' if number % 2 else 'answer'} {number}" for number in range(1, 7)]
     assert await texts(YamlFileMemoryStore(), memory.session_id) == words
     assert len(notices) == 1
-    assert "by another program while the session was open. The session was written again" in notices[0]
+    assert (
+        "by another program while the session was open. The session was written again" in notices[0]
+    )
     found = [each.read_bytes() for each in path.parent.glob("session-*.found")]
     assert found == ([left] if left else [])
     assert all(str(each) in notices[0] for each in path.parent.glob("session-*.found"))
@@ -99,7 +108,12 @@ async def test_s19_long_output_after_the_folder_was_removed(home, is_link):
     assert list(elsewhere.iterdir()) == []
     assert any("The session was written again" in notice for notice in notices)
     loaded = await store.load_session(memory.session_id, read_only=True)
-    assert [record.number for record in loaded.records if isinstance(record, MessageRecord)] == [1, 2, 3, 4]
+    assert [record.number for record in loaded.records if isinstance(record, MessageRecord)] == [
+        1,
+        2,
+        3,
+        4,
+    ]
     assert loaded.records[-1].message.parts_of(ToolReply)[0].text == output
 
 
@@ -114,7 +128,12 @@ async def test_s19_text_appended_by_another_program_is_kept(home):
     await memory.close()
 
     assert notices == []
-    assert await texts(store, memory.session_id) == ["question 1", "answer 2", "added by hand", "question 3"]
+    assert await texts(store, memory.session_id) == [
+        "question 1",
+        "answer 2",
+        "added by hand",
+        "question 3",
+    ]
 
 
 async def test_s19_title_pins_and_mode_are_rewritten_too(home):

@@ -1,4 +1,5 @@
-"""S1, S3, S7: a session with every kind of record, cut at every byte, and read by the reader that all sessions use.
+"""S1, S3, S7: a session with every kind of record, cut at every byte, and read by the reader that
+all sessions use.
 
 `test_s1_s2_s3_cut_saves.py` cuts real saves of real processes, at fewer places.
 """
@@ -15,7 +16,13 @@ from memory.store_contract import EVERY_CHANGE
 
 from ouro.memory.backend import CHANGES, MessageRecord, Record, SessionHeader
 from ouro.memory.serialization import record_from
-from ouro.memory.sessions.session_file import encode_record, find_whole_end, number_of, read_backward, split
+from ouro.memory.sessions.session_file import (
+    encode_record,
+    find_whole_end,
+    number_of,
+    read_backward,
+    split,
+)
 from ouro.memory.sessions.session_folders import fetch_output
 from ouro.memory.sessions.session_reader import read_session
 from ouro.memory.sessions.yaml_text import load
@@ -23,18 +30,32 @@ from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import Image, Message, Text, Thinking, ToolCall, ToolReply, Usage, tool, user
 
 AT = "2026-11-21T20:15:00.000Z"
-HEADER = SessionHeader("0d9f3c52-7e1b-4d0a-9a55-3b8f0c1d2e4f", "/p", "m", AT, memory={"user": "4be1c0d"})
+HEADER = SessionHeader(
+    "0d9f3c52-7e1b-4d0a-9a55-3b8f0c1d2e4f", "/p", "m", AT, memory={"user": "4be1c0d"}
+)
 MESSAGES = [
-    user("one\n...\n---\nfour ", [Image("image/png", b"\x89PNG", "shot.png")], "Today is Saturday."),
+    user(
+        "one\n...\n---\nfour ", [Image("image/png", b"\x89PNG", "shot.png")], "Today is Saturday."
+    ),
     Message(
         "assistant",
-        (Thinking("Hm.", "seal"), Text("zwei — 二\n"), ToolCall("c", "read", {"path": "a", "lines": [1, 2]})),
+        (
+            Thinking("Hm.", "seal"),
+            Text("zwei — 二\n"),
+            ToolCall("c", "read", {"path": "a", "lines": [1, 2]}),
+        ),
         Usage(10, 4, 0, 5, 0.25),
         "a/one",
     ),
-    tool(ToolReply("c", "read", "...\n---\nmessage: 9\n\ttabs\n", failed=True), ToolReply("d", "x", "y\n" * 9000)),
+    tool(
+        ToolReply("c", "read", "...\n---\nmessage: 9\n\ttabs\n", failed=True),
+        ToolReply("d", "x", "y\n" * 9000),
+    ),
 ]
-RECORDS: list[Record] = [*(MessageRecord(number, AT, each) for number, each in enumerate(MESSAGES, 1)), *EVERY_CHANGE]
+RECORDS: list[Record] = [
+    *(MessageRecord(number, AT, each) for number, each in enumerate(MESSAGES, 1)),
+    *EVERY_CHANGE,
+]
 NEXT = encode_record({"message": 900, "role": "user", "text": "the next one"})
 
 
@@ -94,7 +115,9 @@ def test_s1_record_after_a_cut_one_is_read_and_the_cut_one_skipped(data):
         blocks, tail = split(data[:cut] + glue + NEXT)
         believed = [block for block in blocks if block.is_whole]
         assert (number_of(believed[-1]), tail) == (900, b""), cut
-        assert [block.offset for block in believed[:-1]] == [block.offset for block in whole[:kept]], cut
+        assert [block.offset for block in believed[:-1]] == [
+            block.offset for block in whole[:kept]
+        ], cut
 
 
 @pytest.mark.parametrize("part", [0.3, 0.5, 0.7, 0.9, 0.999])

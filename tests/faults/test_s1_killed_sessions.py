@@ -1,4 +1,6 @@
-"""S1: real sessions killed at random moments; `python -m fakes.killed_sessions --kills 1000` kills many more."""
+"""S1: real sessions killed at random moments; `python -m fakes.killed_sessions --kills 1000` kills
+many more.
+"""
 
 import pytest
 from fakes.killed_sessions import kill_sessions

@@ -22,7 +22,9 @@ from ouro.memory.sessions.session_file import OpenFile
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import ToolCall, ToolReply, assistant, tool, user
 
-HEADER = SessionHeader("0d9f3c52-7e1b-4d0a-9a55-3b8f0c1d2e4f", "/p", "m", "2026-11-21T20:14:03.120Z")
+HEADER = SessionHeader(
+    "0d9f3c52-7e1b-4d0a-9a55-3b8f0c1d2e4f", "/p", "m", "2026-11-21T20:14:03.120Z"
+)
 EARLIER = [user("one"), assistant("two\nlines", ToolCall("c", "read", {"path": "a"}))]
 LATER = user("three\n...\n---\nfour ")
 AFTER = user("five")
@@ -76,7 +78,9 @@ def save_again(root: Path, saved: Record) -> None:
 
 
 def in_a_child(limit: int, on_limit: signal.Handlers, do: Callable[[], None]) -> int:
-    """Run it in a process with files limited to `limit` bytes; returns the wait status (exit code 7: SaveFailed)."""
+    """Run it in a process with files limited to `limit` bytes; returns the wait status (exit code
+    7: SaveFailed).
+    """
     child = os.fork()
     if child == 0:
         code = 9
@@ -122,12 +126,17 @@ def test_s1_s3_killed_at_any_byte_of_a_save(template, tmp_path, saved):
     for limit in sorted({*range(before, after, step), after - 1}):
         store = YamlFileMemoryStore(template)
         wait(store.load_session(HEADER.id))
-        assert os.WTERMSIG(in_a_child(limit, signal.SIG_DFL, partial(save, store, saved))) == signal.SIGXFSZ
+        assert (
+            os.WTERMSIG(in_a_child(limit, signal.SIG_DFL, partial(save, store, saved)))
+            == signal.SIGXFSZ
+        )
         wait(store.close_session(HEADER.id))
 
         found, notices = load_records(template)
         torn = list(template.glob("2*/*.torn"))
-        complete = limit == after - 1  # only the last newline is missing: the end mark itself is complete
+        complete = (
+            limit == after - 1
+        )  # only the last newline is missing: the end mark itself is complete
         assert found == ([*KEPT, saved] if complete else KEPT), limit
         assert [each.stat().st_size for each in torn] == (
             [limit - before] if before < limit and not complete else []
@@ -177,7 +186,9 @@ COPY = SessionHeader("1d9f3c52-7e1b-4d0a-9a55-3b8f0c1d2e4f", "/p", "m", "2026-11
 
 
 # Only a sample: each byte needs a process.
-@pytest.mark.parametrize(("on_limit", "step"), [(signal.SIG_DFL, 17), (signal.SIG_IGN, 3)], ids=["killed", "disk full"])
+@pytest.mark.parametrize(
+    ("on_limit", "step"), [(signal.SIG_DFL, 17), (signal.SIG_IGN, 3)], ids=["killed", "disk full"]
+)
 @pytest.mark.parametrize(
     "make",
     [
@@ -186,7 +197,9 @@ COPY = SessionHeader("1d9f3c52-7e1b-4d0a-9a55-3b8f0c1d2e4f", "/p", "m", "2026-11
     ],
     ids=["fork", "import"],
 )
-def test_s1_s2_session_created_as_a_whole_exists_completely_or_not(template, tmp_path, make, on_limit, step):
+def test_s1_s2_session_created_as_a_whole_exists_completely_or_not(
+    template, tmp_path, make, on_limit, step
+):
     whole = tmp_path / "whole"
     shutil.copytree(template, whole)
     make(YamlFileMemoryStore(whole))
@@ -198,7 +211,9 @@ def test_s1_s2_session_created_as_a_whole_exists_completely_or_not(template, tmp
         else:
             assert in_a_child(limit, on_limit, lambda: make(YamlFileMemoryStore(template))) != 0
 
-        assert [each.id for each in wait(YamlFileMemoryStore(template).list_sessions())] == [HEADER.id], limit
+        assert [each.id for each in wait(YamlFileMemoryStore(template).list_sessions())] == [
+            HEADER.id
+        ], limit
     store = YamlFileMemoryStore(template)
     make(store)
     wait(store.rebuild_index())
@@ -207,7 +222,10 @@ def test_s1_s2_session_created_as_a_whole_exists_completely_or_not(template, tmp
 
 
 async def test_s1_cancelled_save_is_finished_although_its_session_is_closed(template, monkeypatch):
-    store, writing, closed, done = (YamlFileMemoryStore(template), *(threading.Event() for _ in range(3)))
+    store, writing, closed, done = (
+        YamlFileMemoryStore(template),
+        *(threading.Event() for _ in range(3)),
+    )
     await store.load_session(HEADER.id)
     write = os.write
 
@@ -228,11 +246,19 @@ async def test_s1_cancelled_save_is_finished_although_its_session_is_closed(temp
     assert await asyncio.to_thread(done.wait, 10)
 
     monkeypatch.undo()
-    assert (await YamlFileMemoryStore(template).load_session(HEADER.id)).records == (*KEPT, record(3, LATER))
+    assert (await YamlFileMemoryStore(template).load_session(HEADER.id)).records == (
+        *KEPT,
+        record(3, LATER),
+    )
 
 
 async def test_s1_save_after_a_cancelled_one_waits_for_it(template, monkeypatch):
-    store, writing, waited, write = YamlFileMemoryStore(template), threading.Event(), threading.Event(), os.write
+    store, writing, waited, write = (
+        YamlFileMemoryStore(template),
+        threading.Event(),
+        threading.Event(),
+        os.write,
+    )
     await store.load_session(HEADER.id)
 
     def slow_once(descriptor, data):
@@ -249,12 +275,16 @@ async def test_s1_save_after_a_cancelled_one_waits_for_it(template, monkeypatch)
     await asyncio.wait([second], timeout=0.2)
     waited.set()
     await second
-    await asyncio.gather(*(store.save_message(HEADER.id, record(number, LATER)) for number in range(5, 100)))
+    await asyncio.gather(
+        *(store.save_message(HEADER.id, record(number, LATER)) for number in range(5, 100))
+    )
     await store.close_session(HEADER.id)
 
     loaded = await store.load_session(HEADER.id, read_only=True)
     assert loaded.records[: len(KEPT) + 2] == (*KEPT, record(3, LATER), record(4, LATER))
-    assert {item.number for item in loaded.records if isinstance(item, MessageRecord)} == set(range(1, 100))
+    assert {item.number for item in loaded.records if isinstance(item, MessageRecord)} == set(
+        range(1, 100)
+    )
     assert loaded.notices == ()
 
 
@@ -286,7 +316,9 @@ def test_s2_the_error_says_what_to_do(template, monkeypatch, code, hint):
     with pytest.raises(SaveFailed) as error:
         wait(store.save_message(HEADER.id, record(3, LATER)))
 
-    assert error.value.message == f"Not saved in {session_file(template).parent}: {os.strerror(code)}."
+    assert (
+        error.value.message == f"Not saved in {session_file(template).parent}: {os.strerror(code)}."
+    )
     assert error.value.hint == hint
 
 
@@ -299,4 +331,6 @@ def test_s3_a_tail_left_by_another_writer_is_set_aside_by_the_next_save(template
     wait(store.close_session(HEADER.id))
 
     assert load_records(template) == ([*KEPT, record(4, AFTER)], ())
-    assert [path.read_bytes()[-10:] for path in template.glob("2*/session-1.torn")] == [b"half a sen"]
+    assert [path.read_bytes()[-10:] for path in template.glob("2*/session-1.torn")] == [
+        b"half a sen"
+    ]

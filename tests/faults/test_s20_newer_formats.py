@@ -1,4 +1,6 @@
-"""S20: sessions of a newer ouro are read-only: rename, repair, fork and forget report it and change nothing."""
+"""S20: sessions of a newer ouro are read-only: rename, repair, fork and forget report it and change
+nothing.
+"""
 
 import re
 
@@ -13,7 +15,9 @@ from ouro.memory.sessions.session_catalog import SessionCatalog
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import user
 
-HEADER = SessionHeader("0d9f3c52-7e1b-4d0a-9a55-3b8f0c1d2e4f", "/p", "m", "2026-11-21T20:14:03.120Z")
+HEADER = SessionHeader(
+    "0d9f3c52-7e1b-4d0a-9a55-3b8f0c1d2e4f", "/p", "m", "2026-11-21T20:14:03.120Z"
+)
 OTHER = replace(HEADER, id="1d9f3c52-7e1b-4d0a-9a55-3b8f0c1d2e4f")
 
 
@@ -39,16 +43,23 @@ def fork(root):
 
 
 def forget(root):
-    home = OuroHome(root.parent, root.parent / "history.git", root, root.parent / "cache" / "index.db")
+    home = OuroHome(
+        root.parent, root.parent / "history.git", root, root.parent / "cache" / "index.db"
+    )
     left = TrueForget("secret words", home).forget().left
     raise SessionError(" ".join(left))
 
 
-@pytest.mark.parametrize("written", ["format: 2", "format: '2.1'", "format: next", "format: 9, kind: {a: b}"])
+@pytest.mark.parametrize(
+    "written", ["format: 2", "format: '2.1'", "format: next", "format: 9, kind: {a: b}"]
+)
 @pytest.mark.parametrize("action", [rename, repair, fork, forget])
 def test_s20_newer_format_is_left_unchanged_and_reported(root, written, action):
     (path,) = root.glob("2*/session.yaml")
-    newer = path.read_text().replace("format: 1", written) + "---\nhologram: {text: secret words}\n...\n---\nhalf"
+    newer = (
+        path.read_text().replace("format: 1", written)
+        + "---\nhologram: {text: secret words}\n...\n---\nhalf"
+    )
     path.write_text(newer)
 
     with pytest.raises(SessionError) as error:

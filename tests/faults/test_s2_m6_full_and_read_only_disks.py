@@ -1,4 +1,6 @@
-"""S2, M6: commands on a full disk and with a read-only home: no traceback, but the path and what to do."""
+"""S2, M6: commands on a full disk and with a read-only home: no traceback, but the path and what to
+do.
+"""
 
 import os
 import shlex
@@ -15,7 +17,12 @@ def run(home: Path, script: str) -> str:
     """The output of a shell script that can mount file systems; `$O` is ouro."""
     environment = {**os.environ, "HOME": str(home), "OURO_HOME": str(home / ".ouro"), "O": OURO}
     done = subprocess.run(
-        ["unshare", "-rm", "sh", "-c", script], env=environment, cwd=home, capture_output=True, text=True, check=False
+        ["unshare", "-rm", "sh", "-c", script],
+        env=environment,
+        cwd=home,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     if "unshare failed" in done.stderr or "permission denied" in done.stderr:
         pytest.skip("no mounts are allowed here")
@@ -25,11 +32,11 @@ def run(home: Path, script: str) -> str:
 def test_s2_full_disk_refuses_memory_with_the_path_and_leaves_nothing(tmp_path):
     said = run(
         tmp_path,
-        "mount -t tmpfs -o size=3m none $HOME && cd $HOME && $O memory remember user I like tea >/dev/null\n"
-        "dd if=/dev/zero of=fill bs=1k 2>/dev/null\n"
-        "for drink in coffee milk water; do $O memory remember user I like $drink; done\n"
-        "rm fill; $O memory remember user I like wine; cat .ouro/memory/preferences.md\n"
-        "find .ouro -name 'tmp_*' -o -name '.*.tmp' -o -name '*.aside' -o -path '*.git/*.lock' | sed 's/^/left: /'",
+        "mount -t tmpfs -o size=3m none $HOME && cd $HOME && $O memory remember user I like tea"
+        " >/dev/null\ndd if=/dev/zero of=fill bs=1k 2>/dev/null\nfor drink in coffee milk water; do"
+        " $O memory remember user I like $drink; done\nrm fill; $O memory remember user I like"
+        " wine; cat .ouro/memory/preferences.md\nfind .ouro -name 'tmp_*' -o -name '.*.tmp' -o"
+        " -name '*.aside' -o -path '*.git/*.lock' | sed 's/^/left: /'",
     )
     assert "Traceback" not in said
     assert "left: " not in said

@@ -17,7 +17,9 @@ from ouro.memory.sessions.session_file import SessionLock
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import user
 
-HEADER = SessionHeader("0d9f3c52-7e1b-4d0a-9a55-3b8f0c1d2e4f", "/p", "m", "2026-11-21T20:14:03.120Z")
+HEADER = SessionHeader(
+    "0d9f3c52-7e1b-4d0a-9a55-3b8f0c1d2e4f", "/p", "m", "2026-11-21T20:14:03.120Z"
+)
 HOLD = """
     import asyncio, sys
     from pathlib import Path
@@ -63,9 +65,12 @@ def test_s4_second_process_sees_the_owner_until_that_one_dies(root):
         holder.kill()
 
     assert re.fullmatch(
-        rf"This session is in use by process {holder.pid} since (yesterday )?\d\d:\d\d\.", error.value.message
+        rf"This session is in use by process {holder.pid} since (yesterday )?\d\d:\d\d\.",
+        error.value.message,
     )
-    assert wait(YamlFileMemoryStore(root).load_session(HEADER.id)).records == (MessageRecord(1, "", user("one")),)
+    assert wait(YamlFileMemoryStore(root).load_session(HEADER.id)).records == (
+        MessageRecord(1, "", user("one")),
+    )
 
 
 @pytest.mark.parametrize("names", ["ab", "abcd"])
@@ -77,14 +82,19 @@ def test_s4_concurrent_writers_lose_and_interleave_nothing(root, names):
     loaded = wait(YamlFileMemoryStore(root).load_session(HEADER.id))
 
     texts = [record.message.text.split("\n")[0] for record in loaded.records]
-    assert sorted(texts) == sorted(["one", *(f"{name}-{number}" for name in names for number in range(200))])
+    assert sorted(texts) == sorted(
+        ["one", *(f"{name}-{number}" for name in names for number in range(200))]
+    )
     assert [record.message.text.count("more of it") for record in loaded.records] == [
         0 if text == "one" else int(text.partition("-")[2]) * 7 % 50 for text in texts
     ]
     assert loaded.notices == ()
     # Duplicate numbers were replaced, on disk too.
     assert len({record.number for record in loaded.records}) == len(texts)
-    assert wait(YamlFileMemoryStore(root).load_session(HEADER.id, read_only=True)).records == loaded.records
+    assert (
+        wait(YamlFileMemoryStore(root).load_session(HEADER.id, read_only=True)).records
+        == loaded.records
+    )
 
 
 def test_s4_session_open_elsewhere_can_be_read_and_copied(root):

@@ -1,4 +1,6 @@
-"""S5, X7: the terminal closes or a signal arrives; permission questions that try to hide what they ask."""
+"""S5, X7: the terminal closes or a signal arrives; permission questions that try to hide what they
+ask.
+"""
 
 import os
 import signal

@@ -1,4 +1,6 @@
-"""S6: hostile session files. Each causes a clear message with the file's name, and the list of sessions still works."""
+"""S6: hostile session files. Each causes a clear message with the file's name, and the list of
+sessions still works.
+"""
 
 import pytest
 from fakes.waiting import wait
@@ -22,7 +24,9 @@ HOSTILE = {
     "python object": b"text: !!python/object/apply:os.system [id]",
     "own tag": b"text: !thing x",
     "verbatim tag": b"text: !<tag:yaml.org,2002:python/name:os.system> x",
-    "bad timestamp": b"session: {format: 1, id: x, created_at: 2026-99-99T99:99:99Z, created_at: 1}",
+    "bad timestamp": (
+        b"session: {format: 1, id: x, created_at: 2026-99-99T99:99:99Z, created_at: 1}"
+    ),
     "huge integer": b"message: " + b"9" * 10_000,
     "self reference": b"a: &a [*a]",
     "NUL": b"text: \x00",
@@ -91,8 +95,12 @@ SKIPPED = {
     "compaction that covers three": b"compaction: 3\ncovers: [1, 2, 3]\nkept: []\nsummary: x",
     "compaction without what it covers": b"compaction: 3\nsummary: x",
     "compaction below zero": b"compaction: -3\ncovers: [1, 2]\nkept: []\nsummary: x",
-    "compaction of an endless number": b"compaction: 3\ncovers: [1, 99999999999999999999]\nkept: []\nsummary: x",
-    "compaction with a list for a summary": b"compaction: 3\ncovers: [1, 2]\nkept: []\nsummary: [x]",
+    "compaction of an endless number": (
+        b"compaction: 3\ncovers: [1, 99999999999999999999]\nkept: []\nsummary: x"
+    ),
+    "compaction with a list for a summary": (
+        b"compaction: 3\ncovers: [1, 2]\nkept: []\nsummary: [x]"
+    ),
     "rewind to nowhere": b"rewind: 99999",
     "rewind to a word": b"rewind: start",
     "rewind below zero": b"rewind: -1",
@@ -105,35 +113,65 @@ SKIPPED = {
     "captured below zero": b"captured: -1",
     "summary of a list": b"summary: [x]\nmessage: 2",
     "message of an endless number": b"message: 99999999999999999999\nrole: user\ntext: x",
-    "message with endless usage": b"message: 3\nrole: assistant\nusage: {input: 99999999999999999999}",
-    "outputs outside": b"message: 3\nrole: tool\nreplies:\n- {id: a, name: b, file: [../../../etc/passwd]}",
+    "message with endless usage": (
+        b"message: 3\nrole: assistant\nusage: {input: 99999999999999999999}"
+    ),
+    "outputs outside": (
+        b"message: 3\nrole: tool\nreplies:\n- {id: a, name: b, file: [../../../etc/passwd]}"
+    ),
 }
 TAKEN = {
-    "compaction that covers beyond all": b"compaction: 3\ncovers: [1, 999999]\nkept: [99999, 1, 1]\nsummary: x",
-    "compaction that keeps what comes later": b"compaction: 3\ncovers: [1, 2]\nkept: [4, 3]\nsummary: x",
-    "compaction whose hints are nonsense": (
-        b"compaction: 3\ncovers: [1, 2]\nkept: [1, 2]\nsummary: x\nbytes_back: [99999999, -7, [1], 0]"
+    "compaction that covers beyond all": (
+        b"compaction: 3\ncovers: [1, 999999]\nkept: [99999, 1, 1]\nsummary: x"
     ),
-    "compaction with the number of a message": b"compaction: 1\ncovers: [1, 1]\nkept: [1]\nsummary: x",
+    "compaction that keeps what comes later": (
+        b"compaction: 3\ncovers: [1, 2]\nkept: [4, 3]\nsummary: x"
+    ),
+    "compaction whose hints are nonsense": (
+        b"compaction: 3\ncovers: [1, 2]\nkept: [1, 2]\nsummary: x\nbytes_back: [99999999, -7,"
+        b" [1], 0]"
+    ),
+    "compaction with the number of a message": (
+        b"compaction: 1\ncovers: [1, 1]\nkept: [1]\nsummary: x"
+    ),
     "pin of nothing": b"pin: 12345",
     "recalled for nothing": b"recalled: 12345\nitems: []",
     "fork of itself": b"fork: " + ID.encode() + b"\nnumber: 99",
     "many rewinds": b"\n...\n---\n".join([b"rewind: 1", b"rewind: 2"] * 1000),
     "many compactions": b"\n...\n---\n".join(
-        b"compaction: %d\ncovers: [1, %d]\nkept: [1]\nsummary: x" % (number, number - 1) for number in range(3, 500)
+        b"compaction: %d\ncovers: [1, %d]\nkept: [1]\nsummary: x" % (number, number - 1)
+        for number in range(3, 500)
     ),
-    "output outside": b"message: 3\nrole: tool\nreplies:\n- {id: a, name: b, file: ../../secret.txt}",
-    "output that is gone": b"message: 3\nrole: tool\nreplies:\n- {id: a, name: b, file: outputs/x.txt}",
+    "output outside": (
+        b"message: 3\nrole: tool\nreplies:\n- {id: a, name: b, file: ../../secret.txt}"
+    ),
+    "output that is gone": (
+        b"message: 3\nrole: tool\nreplies:\n- {id: a, name: b, file: outputs/x.txt}"
+    ),
 }
 
 
 def message(number: int) -> bytes:
-    return b"---\nmessage: %d\nat: 2026-11-21T20:15:00.000Z\nrole: user\ntext: good %d\n...\n" % (number, number)
+    return b"---\nmessage: %d\nat: 2026-11-21T20:15:00.000Z\nrole: user\ntext: good %d\n...\n" % (
+        number,
+        number,
+    )
 
 
 @pytest.mark.parametrize("content", [*SKIPPED.values(), *TAKEN.values()], ids=[*SKIPPED, *TAKEN])
 async def test_s6_a_hostile_record_of_any_kind_is_skipped_or_does_no_harm(root, content):
-    write(root, b"---\n" + HEAD + b"...\n" + message(1) + message(2) + b"---\n" + content + b"\n...\n" + message(600))
+    write(
+        root,
+        b"---\n"
+        + HEAD
+        + b"...\n"
+        + message(1)
+        + message(2)
+        + b"---\n"
+        + content
+        + b"\n...\n"
+        + message(600),
+    )
     store = YamlFileMemoryStore(root)
     assert {each.id for each in await store.list_sessions()} == {ID, GOOD.id}
 
@@ -144,11 +182,15 @@ async def test_s6_a_hostile_record_of_any_kind_is_skipped_or_does_no_harm(root, 
     await memory.close()
 
     assert sent[-2:] == ["good 600", "more"]
-    is_told = content in SKIPPED.values() or b"file: " in content  # a missing output is reported too
+    is_told = (
+        content in SKIPPED.values() or b"file: " in content
+    )  # a missing output is reported too
     assert (bool(memory.notices), usage.input) == (is_told, 0)
     whole = await store.load_session(ID, read_only=True)
     assert "root: secret" not in str(whole.records)
-    assert [each.message.text for each in whole.records if isinstance(each, MessageRecord)][-2:] == ["good 600", "more"]
+    assert [each.message.text for each in whole.records if isinstance(each, MessageRecord)][
+        -2:
+    ] == ["good 600", "more"]
     again = await MemoryManager.resume(store, ID, project="/p", fork=True)
     assert [each.text for each in again.context() if each.text] == sent
     await again.close()
@@ -163,8 +205,13 @@ async def test_s6_a_hostile_record_of_any_kind_is_skipped_or_does_no_harm(root, 
 )  # fmt: skip
 def test_s6_record_with_one_bad_value_is_skipped(root, value):
     """One bad value at a time, so that each check is tested alone."""
-    content = b"message: 2\nat: x\nrole: tool\nreplies:\n- {id: a, name: b, text: c}\nmore: " + value.encode()
-    write(root, b"---\n" + HEAD + b"...\n" + message(1) + b"---\n" + content + b"\n...\n" + message(3))
+    content = (
+        b"message: 2\nat: x\nrole: tool\nreplies:\n- {id: a, name: b, text: c}\nmore: "
+        + value.encode()
+    )
+    write(
+        root, b"---\n" + HEAD + b"...\n" + message(1) + b"---\n" + content + b"\n...\n" + message(3)
+    )
 
     loaded = wait(YamlFileMemoryStore(root).load_session(ID))
 

@@ -1,4 +1,6 @@
-"""S7, S8, S9, S10: records that are cut, contain any text, lack their counterpart, or have wrong values."""
+"""S7, S8, S9, S10: records that are cut, contain any text, lack their counterpart, or have wrong
+values.
+"""
 
 import pytest
 from fakes.waiting import wait
@@ -13,7 +15,9 @@ from ouro.memory.short_term import INTERRUPTED
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import Message, Text, Thinking, ToolCall, ToolReply, Usage, assistant, user
 
-HEADER = SessionHeader("0d9f3c52-7e1b-4d0a-9a55-3b8f0c1d2e4f", "/p", "m", "2026-11-21T20:14:03.120Z")
+HEADER = SessionHeader(
+    "0d9f3c52-7e1b-4d0a-9a55-3b8f0c1d2e4f", "/p", "m", "2026-11-21T20:14:03.120Z"
+)
 
 
 @pytest.fixture
@@ -61,7 +65,20 @@ TEXTS = st.one_of(
     st.text(),
     st.lists(
         st.sampled_from(
-            ["\ud800", "\x85", "\u2028", "\ufeff", "\x00", "\n---\n", "\n...\n", " \n", "\t", "\u202e", "a: b", "\r"]
+            [
+                "\ud800",
+                "\x85",
+                "\u2028",
+                "\ufeff",
+                "\x00",
+                "\n---\n",
+                "\n...\n",
+                " \n",
+                "\t",
+                "\u202e",
+                "a: b",
+                "\r",
+            ]
         )
     ).map("".join),
 )
@@ -71,14 +88,20 @@ TEXTS = st.one_of(
 @given(TEXTS, TEXTS, TEXTS)
 def test_s8_any_string_round_trips_in_every_field(first, second, third):
     call = ToolCall("1", "shell", {"a": first, "b": [second, {"c": third}]}, malformed=second)
-    message = Message("assistant", (Thinking(first, third), Text(second), call, ToolReply("1", "x", third)))
+    message = Message(
+        "assistant", (Thinking(first, third), Text(second), call, ToolReply("1", "x", third))
+    )
 
     data = record_data(MessageRecord(1, "", message), replace_surrogates, lambda _: "")
 
     first, second, third = map(replace_surrogates, (first, second, third))
     call = ToolCall("1", "shell", {"a": first, "b": [second, {"c": third}]}, malformed=second)
-    kept = Message("assistant", (Thinking(first, third), Text(second), call, ToolReply("1", "x", third)))
-    assert record_from(load(dump(data).encode()), lambda _: b"").record == MessageRecord(1, "", kept)
+    kept = Message(
+        "assistant", (Thinking(first, third), Text(second), call, ToolReply("1", "x", third))
+    )
+    assert record_from(load(dump(data).encode()), lambda _: b"").record == MessageRecord(
+        1, "", kept
+    )
 
 
 NESTED: dict = {"deep": []}
@@ -93,13 +116,22 @@ for _ in range(40):
 def test_s8_arguments_difficult_for_yaml_round_trip(arguments):
     record = MessageRecord(1, "", assistant("", ToolCall("1", "x", arguments)))
 
-    assert record_from(load(dump(record_data(record, str, lambda _: "")).encode()), lambda _: b"").record == record
+    assert (
+        record_from(
+            load(dump(record_data(record, str, lambda _: "")).encode()), lambda _: b""
+        ).record
+        == record
+    )
 
 
-@pytest.mark.parametrize(("depth", "deepest"), [(100, True), (101, False), (950, False), (100_000, False)])
+@pytest.mark.parametrize(
+    ("depth", "deepest"), [(100, True), (101, False), (950, False), (100_000, False)]
+)
 def test_s8_stored_arguments_that_are_too_deep_are_kept_as_text(depth, deepest):
     text = '{"a": ' * (depth - 1) + "{}" + "}" * (depth - 1)
-    data = record_data(MessageRecord(1, "", assistant("", ToolCall("1", "x", {}))), str, lambda _: "")
+    data = record_data(
+        MessageRecord(1, "", assistant("", ToolCall("1", "x", {}))), str, lambda _: ""
+    )
     data["tool_calls"] = [{"id": "1", "name": "x", "arguments_json": text}]
 
     [call] = record_from(data, lambda _: b"").record.message.tool_calls
@@ -112,7 +144,9 @@ def test_s8_too_deeply_nested_arguments_do_not_prevent_a_save():
     for _ in range(5000):
         deep = {"a": deep}
 
-    data = record_data(MessageRecord(1, "", assistant("", ToolCall("1", "x", deep))), str, lambda _: "")
+    data = record_data(
+        MessageRecord(1, "", assistant("", ToolCall("1", "x", deep))), str, lambda _: ""
+    )
 
     assert data["tool_calls"] == [
         {"id": "1", "name": "x", "arguments": {}, "malformed": "[nested too deep to be kept]"}
@@ -148,7 +182,9 @@ async def test_s9_a_tool_call_without_its_result_is_answered_interrupted(home):
 )
 def test_s10_record_of_a_wrong_type_is_skipped_and_reported(folder, record, reason):
     path = folder / "session.yaml"
-    path.write_text(path.read_text() + f"---\n{record}\n...\n---\nmessage: 2\nrole: user\ntext: good\n...\n")
+    path.write_text(
+        path.read_text() + f"---\n{record}\n...\n---\nmessage: 2\nrole: user\ntext: good\n...\n"
+    )
     before = path.read_bytes()
 
     loaded = load_from(folder)
@@ -197,32 +233,49 @@ MENDED = {
 }
 
 
-@pytest.mark.parametrize(("record", "field", "message"), [(record, *found) for record, found in MENDED.items()])
+@pytest.mark.parametrize(
+    ("record", "field", "message"), [(record, *found) for record, found in MENDED.items()]
+)
 def test_s10_value_of_a_wrong_type_is_dropped_and_the_message_kept(folder, record, field, message):
     """Older versions saved the token counts of a server unchecked, and could not read them back."""
     path = folder / "session.yaml"
-    path.write_text(path.read_text() + f"---\n{record}\n...\n---\nmessage: 2\nrole: user\ntext: good\n...\n")
+    path.write_text(
+        path.read_text() + f"---\n{record}\n...\n---\nmessage: 2\nrole: user\ntext: good\n...\n"
+    )
 
     loaded = load_from(folder)
 
     assert [kept.message for kept in loaded.records] == [message, user("good")]
     assert loaded.notices == (
-        f"Values of a wrong type in {path} were converted or left out: 1 × `{field}`."
-        " `ouro sessions repair` corrects the file.",
+        (
+            f"Values of a wrong type in {path} were converted or left out: 1 × `{field}`."
+            " `ouro sessions repair` corrects the file."
+        ),
     )
     wait(YamlFileMemoryStore(folder.parent).repair_session(HEADER.id))
     again = load_from(folder)
-    assert ([kept.message for kept in again.records], again.notices) == ([message, user("good")], ())
+    assert ([kept.message for kept in again.records], again.notices) == (
+        [message, user("good")],
+        (),
+    )
 
 
 def test_s10_number_of_an_export_that_no_float_holds_is_dropped():
-    data = {"message": 1, "at": "", "role": "assistant", "text": "x", "usage": {"input": -(10**400), "cost": 0.5}}
+    data = {
+        "message": 1,
+        "at": "",
+        "role": "assistant",
+        "text": "x",
+        "usage": {"input": -(10**400), "cost": 0.5},
+    }
     assert record_from_export(data).message == Message("assistant", (Text("x"),), Usage(cost=0.5))
 
 
 def test_s10_unclear_private_flag_counts_as_private(folder):
     path = folder / "session.yaml"
-    path.write_text(path.read_text() + "---\nmessage: 1\nrole: user\nprivate: 'yes'\ntext: x\n...\n")
+    path.write_text(
+        path.read_text() + "---\nmessage: 1\nrole: user\nprivate: 'yes'\ntext: x\n...\n"
+    )
 
     assert [record.private for record in load_from(folder).records] == [True]
 
@@ -233,12 +286,18 @@ def test_s10_many_bad_records_are_reported_in_a_few_lines(folder):
 
     notices = load_from(folder).notices
 
-    assert (len(notices), notices[-1]) == (4, f"47 more records cannot be read; they stay in {path}.")
+    assert (len(notices), notices[-1]) == (
+        4,
+        f"47 more records cannot be read; they stay in {path}.",
+    )
 
 
 def test_s10_newer_records_and_fields_are_skipped_and_reported(folder):
     path = folder / "session.yaml"
-    newer = "---\nhologram: 41\nsummary: x\n...\n---\nmessage: 1\nrole: user\ntext: good\nmood: bright\n...\n"
+    newer = (
+        "---\nhologram: 41\nsummary: x\n...\n---\nmessage: 1\nrole: user\ntext: good\nmood:"
+        " bright\n...\n"
+    )
     path.write_text(path.read_text() + newer)
 
     loaded = load_from(folder)
@@ -253,7 +312,8 @@ def test_s10_newer_records_and_fields_are_skipped_and_reported(folder):
 async def test_s10_a_newer_format_opens_read_only_and_is_not_touched(folder):
     path = folder / "session.yaml"
     path.write_text(
-        path.read_text().replace("format: 1", "format: 2") + "---\nmessage: 1\nrole: user\ntext: good\n...\n---\nhalf"
+        path.read_text().replace("format: 1", "format: 2")
+        + "---\nmessage: 1\nrole: user\ntext: good\n...\n---\nhalf"
     )
     before = path.read_bytes()
 

@@ -1,4 +1,6 @@
-"""U1: an error message at the end of ouro sends no control sequence of foreign text to the terminal."""
+"""U1: an error message at the end of ouro sends no control sequence of foreign text to the
+terminal.
+"""
 
 import pytest
 from fakes.ouro_program import OuroProgram
@@ -25,4 +27,6 @@ def test_u1_error_messages_contain_no_escape_sequence(tmp_path, model_server, ar
     done = ouro.headless(*(each.replace("{folder}", str(folder)) for each in arguments))
     assert done.code != 0
     assert done.err.startswith("ouro")
-    assert [each for each in ("\x1b", "\x07", "\x9b", "\u202e") if each in done.out + done.err] == []
+    assert [
+        each for each in ("\x1b", "\x07", "\x9b", "\u202e") if each in done.out + done.err
+    ] == []

@@ -1,4 +1,6 @@
-"""U1, U2, U3, U6: foreign text in the transcript has no effect on the terminal, the app or the network."""
+"""U1, U2, U3, U6: foreign text in the transcript has no effect on the terminal, the app or the
+network.
+"""
 
 import re
 
@@ -36,16 +38,26 @@ SEQUENCES = {
     "tags": "\U000e0041\ufeff\u200b",
     "unfinished": "\x1b]0;never ends",
 }
-MARKUP = "[@click=app.quit]x[/] [link=https://e.com]y[/link] [/x] [red [bold]b[/bold] [on red]x[/] $error"
-OURS = re.compile(r"\x1b\[[0-9;]*m|\x1b\]8;id=[0-9]*;(?:https?://[!-~]+|mailto:[!-~]+)?\x1b\\|\x1b\]8;;\x1b\\")
+MARKUP = (
+    "[@click=app.quit]x[/] [link=https://e.com]y[/link] [/x] [red [bold]b[/bold] [on red]x[/]"
+    " $error"
+)
+OURS = re.compile(
+    r"\x1b\[[0-9;]*m|\x1b\]8;id=[0-9]*;(?:https?://[!-~]+|mailto:[!-~]+)?\x1b\\|\x1b\]8;;\x1b\\"
+)
 
-HARMFUL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\U000e0000-\U000e0fff]")
+HARMFUL = re.compile(
+    r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\U000e0000-\U000e0fff]"
+)
 
 
 def events_with(text):
     """`text` in every place that can contain foreign text."""
     call = ToolCall("c", text, {text: text})
-    changes = (FileChange(text, text, f"{text}\nnew", moved_to=text), FileChange(f"{text}.py", None, text))
+    changes = (
+        FileChange(text, text, f"{text}\nnew", moved_to=text),
+        FileChange(f"{text}.py", None, text),
+    )
     bodies = [
         Plain(text, "python"),
         CommandOutput(text, text, 1),
@@ -83,7 +95,9 @@ def events_with(text):
 def unfold_all(app):
     """Unfold everything, and queue a message."""
     app.transcript.toggle_outputs()
-    app.transcript.set_queued((), [next(event.text for event in app.events if isinstance(event, Prompted))])
+    app.transcript.set_queued(
+        (), [next(event.text for event in app.events if isinstance(event, Prompted))]
+    )
     app.transcript._draw()
 
 
@@ -107,7 +121,11 @@ async def test_u1_no_external_escape_sequence_reaches_the_terminal(name):
 
 async def test_u1_escape_sequence_streamed_by_character_is_removed():
     text = "".join(f"before {sequence} after\n\n" for sequence in SEQUENCES.values())
-    app = TranscriptApp(Prompted("x"), *(TextDelta(character) for character in text), *(ThinkingDelta(c) for c in text))
+    app = TranscriptApp(
+        Prompted("x"),
+        *(TextDelta(character) for character in text),
+        *(ThinkingDelta(c) for c in text),
+    )
     async with app.run_test(size=(100, 10)):
         unfold_all(app)
         left = OURS.sub("", terminal_output(app))
@@ -135,7 +153,9 @@ async def test_u2_markup_is_shown_literally_and_is_not_clickable():
     "size", [(1, 1), (1, 500), (500, 1), (2, 3), pytest.param((2000, 2000), marks=pytest.mark.slow)]
 )
 async def test_u3_any_size_while_streaming(size):
-    app = TranscriptApp(*events_with("日本語 words 👩‍💻 to wrap"), TextDelta("```py\n" + "x = 1\n" * 30))
+    app = TranscriptApp(
+        *events_with("日本語 words 👩‍💻 to wrap"), TextDelta("```py\n" + "x = 1\n" * 30)
+    )
     async with app.run_test(size=(80, 24)) as pilot:
         app.transcript.toggle_outputs()
         await pilot.pause()
@@ -150,11 +170,20 @@ async def test_u3_any_size_while_streaming(size):
 
 
 async def test_u6_pictures_are_named_and_unsafe_links_not_clickable():
-    text = "![p](https://e.com/p.png) [f](file:///etc/passwd) [v](vscode://x) [j](javascript:x) [ok](https://e.com/a)"
+    text = (
+        "![p](https://e.com/p.png) [f](file:///etc/passwd) [v](vscode://x) [j](javascript:x)"
+        " [ok](https://e.com/a)"
+    )
     app = TranscriptApp(Prompted("x"), TextDelta(text))
     async with app.run_test(size=(160, 10)):
         raw = terminal_output(app)
         shown = "\n".join(app.lines())
         assert set(re.findall(r"\x1b\]8;[^;]*;([^\x1b]+)\x1b", raw)) == {"https://e.com/a"}
-        for target in ("https://e.com/p.png", "file:///etc/passwd", "vscode://x", "javascript:x", "https://e.com/a"):
+        for target in (
+            "https://e.com/p.png",
+            "file:///etc/passwd",
+            "vscode://x",
+            "javascript:x",
+            "https://e.com/a",
+        ):
             assert target in shown

@@ -115,7 +115,9 @@ def test_u7_suspend_and_resume_restores_screen_and_modes(start):
     terminal.until(lambda: b"\x1b[?1049l" in terminal.raw)
     os.kill(pid, signal.SIGCONT)
     terminal.until(lambda: terminal.raw.count(b"\x1b[?1049h") == 2)
-    terminal.until(lambda: not terminal.modes()[0] & termios.ICRNL)  # before that, Enter would be a line feed
+    terminal.until(
+        lambda: not terminal.modes()[0] & termios.ICRNL
+    )  # before that, Enter would be a line feed
     terminal.send("hello\r")
     terminal.until(lambda: terminal.calls("sent") == ["hello"])
     terminal.until(lambda: terminal.shows("the answer"))

@@ -25,7 +25,12 @@ def root(repository, home) -> Path:
     (home / "letters").mkdir(parents=True)
     (repository / "src").mkdir()
     (repository / "secrets").mkdir()
-    files = (repository / ".env", repository / "src/.env", repository / "secrets/key", home / "letters/one.txt")
+    files = (
+        repository / ".env",
+        repository / "src/.env",
+        repository / "secrets/key",
+        home / "letters/one.txt",
+    )
     for path in files:
         path.write_text(f"{HIDDEN}\n")
     (repository / "src/a.py").write_text("shown\n")
@@ -40,7 +45,9 @@ def permissions_of(root: Path, mode="auto", *, hides=True, **rules) -> Permissio
 @pytest.mark.parametrize("limits", ["read", "workspace"])
 @pytest.mark.parametrize("tier", ["bubblewrap", "landlock"])
 def test_x10_programs_cannot_read_files_denied_by_a_rule(root, home, tier, limits):
-    confinement = Confinement(root, home / "sandbox", unreadable=permissions_of(root).unreadable_files)
+    confinement = Confinement(
+        root, home / "sandbox", unreadable=permissions_of(root).unreadable_files
+    )
     if tier == "landlock":
         if not abi():
             pytest.skip("the kernel has no Landlock")
@@ -51,19 +58,29 @@ def test_x10_programs_cannot_read_files_denied_by_a_rule(root, home, tier, limit
     lines = (
         "grep -rh . .; cat ~/letters/*",
         "cat .env src/.env secrets/key",
-        "mv secrets made; mv .env made; ln .env made2; ln secrets/key src/made; cat made made* made/* src/*",
-        "cp -r . /tmp/copy; grep -rh . /tmp/copy; tar c . ; python3 -c 'print(open(\".env\").read())'",
+        (
+            "mv secrets made; mv .env made; ln .env made2; ln secrets/key src/made; cat made made*"
+            " made/* src/*"
+        ),
+        (
+            "cp -r . /tmp/copy; grep -rh . /tmp/copy; tar c . ; python3 -c"
+            " 'print(open(\".env\").read())'"
+        ),
     )
     printed = ""
     for line in lines:
         argv = confinement.wrap(["bash", "-c", line], limits)
-        printed += subprocess.run(argv, cwd=root, capture_output=True, text=True, errors="replace", check=False).stdout
+        printed += subprocess.run(
+            argv, cwd=root, capture_output=True, text=True, errors="replace", check=False
+        ).stdout
     confinement.close()
     assert "shown" in printed
     assert HIDDEN not in printed
     assert {path.name for path in root.iterdir()} >= {".env", "secrets", "src"}
     assert HIDDEN in (root / "secrets/key").read_text()
-    assert not [path for path in root.rglob("made*") if path.is_file() and HIDDEN in path.read_text()]
+    assert not [
+        path for path in root.rglob("made*") if path.is_file() and HIDDEN in path.read_text()
+    ]
 
 
 async def test_x10_session_hides_denied_files_and_offers_no_sandbox_exit(root, home):
@@ -75,7 +92,11 @@ async def test_x10_session_hides_denied_files_and_offers_no_sandbox_exit(root, h
         pytest.skip("no sandbox works here")
     async for _event in session.send("go"):
         pass
-    (result,) = (part.text for message in session.transcript.messages() for part in message.parts_of(ToolReply))
+    (result,) = (
+        part.text
+        for message in session.transcript.messages()
+        for part in message.parts_of(ToolReply)
+    )
     await session.close()
     assert "shown\n" in result
     assert HIDDEN not in result
@@ -92,8 +113,14 @@ def test_x10_git_asks_if_it_tracks_a_denied_file(root, line):
         decision = permissions_of(root, mode).decide("shell", Effect.RUN, [line])
         assert isinstance(decision, Ask)
         assert "src/.env, which a rule denies to read" in decision.reason
-    assert isinstance(permissions_of(root).decide("shell", Effect.RUN, [f"cd src && sh -c '{line}'"]), Ask)
-    for names in ("git status -s", "git log --oneline -5 --stat -- src", "git add src && git commit -qm 'pv'"):
+    assert isinstance(
+        permissions_of(root).decide("shell", Effect.RUN, [f"cd src && sh -c '{line}'"]), Ask
+    )
+    for names in (
+        "git status -s",
+        "git log --oneline -5 --stat -- src",
+        "git add src && git commit -qm 'pv'",
+    ):
         assert isinstance(permissions_of(root).decide("shell", Effect.RUN, [names]), Allow)
     rule = f"shell({' '.join(line.split()[:2])} *)"
     assert isinstance(permissions_of(root, allow=[rule]).decide("shell", Effect.RUN, [line]), Allow)
@@ -103,13 +130,20 @@ def test_x10_git_asks_if_it_tracks_a_denied_file(root, line):
 @pytest.mark.parametrize("line", ["grep -r x .", "egrep -rn x", "rg x", "ls | rg x src"])
 def test_x10_search_asks_if_no_sandbox_hides_denied_files(root, line):
     assert isinstance(permissions_of(root, "ask").decide("shell", Effect.RUN, [line]), Allow)
-    assert isinstance(permissions_of(root, "ask", hides=False).decide("shell", Effect.RUN, [line]), Ask)
-    assert isinstance(permissions_of(root, "ask", hides=False).decide("shell", Effect.RUN, ["grep x src/a.py"]), Allow)
+    assert isinstance(
+        permissions_of(root, "ask", hides=False).decide("shell", Effect.RUN, [line]), Ask
+    )
+    assert isinstance(
+        permissions_of(root, "ask", hides=False).decide("shell", Effect.RUN, ["grep x src/a.py"]),
+        Allow,
+    )
 
 
 def test_x10_too_many_denied_files_block_every_confined_command(root, home, monkeypatch):
     monkeypatch.setattr("ouro.safety.permissions._MAX_UNREADABLE", 2)
-    confinement = Confinement(root, home / "sandbox", unreadable=permissions_of(root).unreadable_files)
+    confinement = Confinement(
+        root, home / "sandbox", unreadable=permissions_of(root).unreadable_files
+    )
     with pytest.raises(OSError, match="too many"):
         confinement.wrap(["ls"], "read")
     assert confinement.wrap(["ls"], "off") == ["ls"]
@@ -120,7 +154,9 @@ def test_x10_only_folders_that_have_changed_are_read_again(root, monkeypatch):
     monkeypatch.setattr("os.scandir", lambda folder: read.append(Path(folder)) or scan(folder))
     first = permissions.unreadable_files()
     assert permissions.unreadable_files() == first
-    assert read.count(root / "src") == 2  # a folder that has just changed may change again in the same tick
+    assert (
+        read.count(root / "src") == 2
+    )  # a folder that has just changed may change again in the same tick
     monkeypatch.setattr("ouro.safety.permissions._SETTLED", 0)
     permissions.unreadable_files()
     read.clear()
@@ -144,12 +180,15 @@ def test_x10_only_folders_that_have_changed_are_read_again(root, monkeypatch):
 @pytest.mark.skipif(not abi(), reason="the kernel has no Landlock")
 def test_x10_landlock_denial_names_the_affected_folders(root, home):
     (home / "sandbox").mkdir()
-    confinement = Confinement(root, home / "sandbox", unreadable=permissions_of(root).unreadable_files)
+    confinement = Confinement(
+        root, home / "sandbox", unreadable=permissions_of(root).unreadable_files
+    )
     confinement._chosen = ChosenSandbox(Landlock(home / "sandbox"))
     argv = confinement.wrap(["bash", "-c", "touch src/made"], "workspace")
     done = subprocess.run(argv, cwd=root, capture_output=True, text=True, check=False)
-    assert f"beside a file that a rule denies to read: in {home / 'letters'}, {root}, {root / 'src'}." in (
-        confinement.find_denial(done.stderr)
+    assert (
+        f"beside a file that a rule denies to read: in {home / 'letters'}, {root}, {root / 'src'}."
+        in (confinement.find_denial(done.stderr))
     )
     confinement.close()
 
@@ -173,4 +212,10 @@ def test_x10_project_rules_apply_in_a_subagent_worktree(root, tmp_path):
         assert isinstance(child.decide("read", Effect.READ, [path]), Deny)
         assert isinstance(child.decide("shell", Effect.RUN, [f"cat {path}"]), Deny)
     hidden = {path.parent / path.name for path in child.unreadable_files()}
-    assert hidden >= {worktree / "secrets", worktree / ".env", root / "secrets", root / ".env", root / "src/.env"}
+    assert hidden >= {
+        worktree / "secrets",
+        worktree / ".env",
+        root / "secrets",
+        root / ".env",
+        root / "src/.env",
+    }

@@ -70,7 +70,9 @@ async def test_x10_file_outside_is_not_read_or_written_without_asking(root, home
     for header in ("Add", "Update", "Delete"):
         body = {"Add": "\n+x", "Update": "\n-x\n+y", "Delete": ""}[header]
         with pytest.raises(ToolError, match="outside the workspace"):
-            await call(patch, input=f"*** Begin Patch\n*** {header} File: {path}{body}\n*** End Patch")
+            await call(
+                patch, input=f"*** Begin Patch\n*** {header} File: {path}{body}\n*** End Patch"
+            )
     assert (root.parent / "outside/secret.txt").read_text() == SECRET
 
 
@@ -89,7 +91,15 @@ async def test_x10_search_follows_no_link_outside(root):
 
 
 @pytest.mark.parametrize(
-    "path", [".git/config", ".GIT/config", ".git/hooks/pre-commit", ".ouro/config.yaml", ".bashrc", "sub/.zshenv"]
+    "path",
+    [
+        ".git/config",
+        ".GIT/config",
+        ".git/hooks/pre-commit",
+        ".ouro/config.yaml",
+        ".bashrc",
+        "sub/.zshenv",
+    ],
 )
 async def test_x10_protected_files_are_not_written_without_asking(root, path):
     workspace, _, write, _, patch = tools(root)
@@ -110,9 +120,15 @@ async def test_x10_patch_cannot_move_a_file_outside_or_onto_protected_ones(root)
         with pytest.raises(ToolError):
             await call(
                 patch,
-                input=f"*** Begin Patch\n*** Update File: a.txt\n*** Move to: {target}\n-inside\n+x\n*** End Patch",
+                input=(
+                    "*** Begin Patch\n*** Update File: a.txt\n*** Move to:"
+                    f" {target}\n-inside\n+x\n*** End Patch"
+                ),
             )
-    assert ((root / "a.txt").read_text(), os.listdir(root.parent / "outside")) == ("inside\n", ["secret.txt"])  # noqa: PTH208
+    assert ((root / "a.txt").read_text(), os.listdir(root.parent / "outside")) == (  # noqa: PTH208
+        "inside\n",
+        ["secret.txt"],
+    )
 
 
 @pytest.mark.parametrize("kind", ["pipe", "socket", "device link", "folder"])
@@ -139,7 +155,9 @@ async def test_x10_pipes_sockets_devices_and_folders_are_refused_without_waiting
             await call(tool, path="x", **arguments)
 
 
-@pytest.mark.skipif(os.geteuid() != 0 or not hasattr(os, "mknod"), reason="only root can make a device")
+@pytest.mark.skipif(
+    os.geteuid() != 0 or not hasattr(os, "mknod"), reason="only root can make a device"
+)
 async def test_x10_a_device_inside_is_refused(root):
     try:
         os.mknod(root / "zero", 0o666 | 0o020000, os.makedev(1, 5))
@@ -181,7 +199,9 @@ def test_x10_reader_is_not_misled_by_a_folder_swapped_for_a_link(root_with_swaps
     workspace = Workspace(root_with_swaps)
     read: set[bytes] = set()
     tried = 0
-    while tried < 1500 or (not read and tried < 50_000):  # `d` is the real folder only some of the time
+    while tried < 1500 or (
+        not read and tried < 50_000
+    ):  # `d` is the real folder only some of the time
         tried += 1
         try:
             with workspace.open("d/secret.txt") as file:
@@ -196,7 +216,9 @@ def test_x10_writer_is_not_misled_by_a_folder_swapped_for_a_link(root_with_swaps
 
     workspace = Workspace(root_with_swaps)
     written = tried = 0
-    while tried < 500 or (not written and tried < 50_000):  # `d` is the real folder only some of the time
+    while tried < 500 or (
+        not written and tried < 50_000
+    ):  # `d` is the real folder only some of the time
         tried += 1
         try:
             with workspace.place("d/secret.txt", "write", create_parents=True) as place:
@@ -217,7 +239,9 @@ def swap(folder: Path) -> None:
 
 @pytest.fixture
 def swapped_when_checked(root, monkeypatch) -> Workspace:
-    """A workspace whose folder `d` is replaced by a link to the outside as soon as a path was resolved and checked."""
+    """A workspace whose folder `d` is replaced by a link to the outside as soon as a path was
+    resolved and checked.
+    """
     for folder in (root / "d/sub", root.parent / "outside/sub"):
         folder.mkdir(parents=True)
     (root / "d/sub/secret.txt").write_text("harmless\n")
@@ -240,13 +264,18 @@ def test_x10_reader_is_not_misled_by_a_folder_swapped_after_the_check(swapped_wh
         assert file.read() == b"harmless\n"
 
 
-@pytest.mark.parametrize("path", ["d/secret.txt", "d/sub/secret.txt", "d/new.txt", "d/sub/new.txt", "d/more/new.txt"])
+@pytest.mark.parametrize(
+    "path", ["d/secret.txt", "d/sub/secret.txt", "d/new.txt", "d/sub/new.txt", "d/more/new.txt"]
+)
 def test_x10_writer_is_not_misled_by_a_folder_swapped_after_the_check(swapped_when_checked, path):
     from ouro.utils.text_files import save
 
     outside = swapped_when_checked.root.parent / "outside"
     before = sorted(outside.rglob("*"))
-    with pytest.raises(ToolError), swapped_when_checked.place(path, "write", create_parents=True) as place:
+    with (
+        pytest.raises(ToolError),
+        swapped_when_checked.place(path, "write", create_parents=True) as place,
+    ):
         save(place.folder, place.name, b"ours\n", expected=place.stat())
     assert sorted(outside.rglob("*")) == before
     assert (outside / "sub/secret.txt").read_text() == SECRET

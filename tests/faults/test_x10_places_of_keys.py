@@ -140,7 +140,12 @@ def test_x10_a_rule_of_many_stars_is_matched_in_linear_time(keys):
 
 @pytest.mark.parametrize(
     ("program", "words"),
-    [("echo", " rm -rf ./x"), ("cat", " a.txt -n"), ("grep -e x", " -l ./x"), ("timeout 5", " timeout 5")],
+    [
+        ("echo", " rm -rf ./x"),
+        ("cat", " a.txt -n"),
+        ("grep -e x", " -l ./x"),
+        ("timeout 5", " timeout 5"),
+    ],
 )
 def test_x10_a_line_of_many_words_is_judged_in_linear_time(keys, program, words):
     """The options of a command were read once for each of its words: 9,000 characters took 6 s."""

@@ -49,7 +49,9 @@ async def test_x11_commands_of_a_killed_ouro_are_ended_and_others_kept(tmp_path)
 
 
 def header(number: int) -> SessionHeader:
-    return SessionHeader(f"{number}d9f3c52-7e1b-4d0a-9a55-3b8f0c1d2e4f", "/p", "m", "2026-11-21T20:14:03.120Z")
+    return SessionHeader(
+        f"{number}d9f3c52-7e1b-4d0a-9a55-3b8f0c1d2e4f", "/p", "m", "2026-11-21T20:14:03.120Z"
+    )
 
 
 async def test_x11_temporary_files_are_removed_unless_their_process_runs(home, tmp_path):
@@ -57,7 +59,11 @@ async def test_x11_temporary_files_are_removed_unless_their_process_runs(home, t
     checkpoints = home / ".ouro" / "checkpoints" / "project-1" / "info"
     for folder in (memory, state, checkpoints):
         folder.mkdir(parents=True, exist_ok=True)
-        for name in (".facts.md.4190000.0123abcd.tmp", f".facts.md.{os.getpid()}.0123abcd.tmp", ".mine.12.tmp"):
+        for name in (
+            ".facts.md.4190000.0123abcd.tmp",
+            f".facts.md.{os.getpid()}.0123abcd.tmp",
+            ".mine.12.tmp",
+        ):
             (folder / name).touch()
     scanner = home / ".ouro" / "cache" / "secret-rules"
     scanner.mkdir(parents=True)
@@ -114,7 +120,9 @@ kept.take(2, "before")
 @pytest.mark.skipif(sys.platform != "linux", reason="the path of an open folder is found by /proc")
 async def test_x11_leftovers_of_a_killed_checkpoint_are_removed(home, repository):
     checkpoints = home / ".ouro" / "checkpoints"
-    done = subprocess.run([sys.executable, "-c", _CHECKPOINT, str(repository), str(checkpoints)], check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", _CHECKPOINT, str(repository), str(checkpoints)], check=False
+    )
     assert done.returncode == -signal.SIGKILL
     assert len([*checkpoints.rglob(".*.tmp")]) == 1
 
@@ -137,7 +145,10 @@ def test_x11_unfinished_folders_and_sessions_without_a_message_are_removed(home)
     (said / "outputs").mkdir()
     (said / "outputs" / ".01.txt.4190000.0123abcd.tmp").touch()
     (said / ".session.yaml.4190000.0123abcd").touch()
-    for name, age in (("2026-11-21_71111111", 99), ("2026-11-21_82222222", 0)):  # killed before the file was created
+    for name, age in (
+        ("2026-11-21_71111111", 99),
+        ("2026-11-21_82222222", 0),
+    ):  # killed before the file was created
         (root / name).mkdir()
         os.utime(root / name, (time.time() - age,) * 2)
     (root / "..index.yaml.4190000.0123abcd.tmp").touch()
@@ -189,9 +200,13 @@ async def test_x11_a_git_that_outlives_its_ouro_keeps_the_lock_of_the_history(tm
     repo, pipe = GitRepository(tmp_path / "user.git"), tmp_path / "pipe"
     repo.create()
     os.mkfifo(pipe)  # git waits for its input
-    with subprocess.Popen([sys.executable, "-c", _COMMITS, repo.state_dir, pipe], stdout=subprocess.PIPE) as ouro:
+    with subprocess.Popen(
+        [sys.executable, "-c", _COMMITS, repo.state_dir, pipe], stdout=subprocess.PIPE
+    ) as ouro:
         assert ouro.stdout.readline() == b"locked\n"
-        await until(lambda: living(f"hash-object\0{pipe}"))  # this process, not `git version`, which runs before it
+        await until(
+            lambda: living(f"hash-object\0{pipe}")
+        )  # this process, not `git version`, which runs before it
         ouro.kill()
     with pytest.raises(BlockingIOError), repo.alone(timeout=0):
         pass

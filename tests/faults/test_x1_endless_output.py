@@ -47,7 +47,9 @@ async def test_x1_reports_are_few_and_small_under_a_flood(bench):
 
 
 async def test_x1_huge_line_keeps_head_and_tail(bench):
-    result = await bench.run("printf start; head -c 300000000 /dev/zero | tr '\\0' x; printf end", timeout=60)
+    result = await bench.run(
+        "printf start; head -c 300000000 /dev/zero | tr '\\0' x; printf end", timeout=60
+    )
     assert result.text.startswith("startxxx")
     assert "xxxend\n[exit code 0" in result.text
     assert "300,000,008 bytes in all" in result.text

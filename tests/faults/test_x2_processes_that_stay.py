@@ -20,7 +20,10 @@ from fakes.waiting import PATIENCE, until
         "setsid -f sleep 98701; sleep 0.05; echo done",
         "setsid -f sh -c 'trap \"\" TERM HUP; sleep 98701; sleep 98701'; sleep 0.05; echo done",
         "env -i setsid sleep 98701 > /dev/null < /dev/null 2>&1 & sleep 0.05; echo done",
-        'python3 -c \'import subprocess as s;s.Popen(["sleep", "98701"], env={}, start_new_session=1)\';echo done',
+        (
+            'python3 -c \'import subprocess as s;s.Popen(["sleep", "98701"], env={},'
+            " start_new_session=1)';echo done"
+        ),
         "bash -c 'sleep 98701 & disown; setsid sleep 98701 & disown'; sleep 0.05; echo done",
     ],
 )
@@ -37,7 +40,10 @@ async def test_x2_a_daemon_neither_blocks_the_call_nor_outlives_it(bench, line):
         "sleep 98702",
         "trap '' TERM INT HUP; while :; do sleep 98702; done",
         "setsid sh -c 'trap \"\" TERM; sleep 98702' & trap '' TERM; sleep 98702",
-        "python3 -c 'import signal, time; signal.signal(15, lambda *_: None); [time.sleep(1) for _ in range(98702)]'",
+        (
+            "python3 -c 'import signal, time; signal.signal(15, lambda *_: None); [time.sleep(1)"
+            " for _ in range(98702)]'"
+        ),
     ],
 )
 async def test_x2_at_the_time_limit_everything_is_ended(bench, line):
@@ -55,7 +61,9 @@ async def test_x2_line_that_starts_many_processes_is_ended_completely(bench):
 
 async def test_x2_number_of_processes_is_limited(bench):
     soft, hard = resource.getrlimit(resource.RLIMIT_NPROC)
-    resource.setrlimit(resource.RLIMIT_NPROC, (hard, hard))  # without this it is often below 100,000
+    resource.setrlimit(
+        resource.RLIMIT_NPROC, (hard, hard)
+    )  # without this it is often below 100,000
     running = int(Path("/proc/loadavg").read_text().split()[3].partition("/")[2])
     try:
         result = await bench.run("sleep 0.05; ulimit -Su")
@@ -65,7 +73,9 @@ async def test_x2_number_of_processes_is_limited(bench):
 
 
 async def test_x2_an_interrupted_call_ends_its_processes_at_once(bench):
-    task = asyncio.create_task(bench.run("trap '' TERM; echo up; sleep 98704 & while :; do wait; done", timeout=600))
+    task = asyncio.create_task(
+        bench.run("trap '' TERM; echo up; sleep 98704 & while :; do wait; done", timeout=600)
+    )
     await until(lambda: bench.reported)
     task.cancel()
     async with asyncio.timeout(PATIENCE):
@@ -75,7 +85,9 @@ async def test_x2_an_interrupted_call_ends_its_processes_at_once(bench):
 
 
 async def test_x2_a_second_interruption_kills_without_waiting(bench):
-    task = asyncio.create_task(bench.run("trap '' TERM; echo up; while :; do sleep 0.01; done", timeout=60))
+    task = asyncio.create_task(
+        bench.run("trap '' TERM; echo up; while :; do sleep 0.01; done", timeout=60)
+    )
     await until(lambda: bench.reported)
     task.cancel()
     await asyncio.sleep(0)
@@ -86,7 +98,9 @@ async def test_x2_a_second_interruption_kills_without_waiting(bench):
 
 
 async def test_x2_kill_all_ends_a_running_call(bench):
-    task = asyncio.create_task(bench.run("trap '' TERM; echo up; while :; do sleep 98705; done", timeout=60))
+    task = asyncio.create_task(
+        bench.run("trap '' TERM; echo up; while :; do sleep 98705; done", timeout=60)
+    )
     await until(lambda: bench.reported)
     bench.shell.kill_all()
     assert "ended by signal 9" in (await task).text

@@ -52,7 +52,10 @@ async def test_x2_search_reports_files_that_are_too_large(tmp_path):
     logs = await tool.run(GrepArgs("nothing", glob="*.log"), None)
 
     assert whole.text.split("\n")[:2] == ["small.log", "1:needle"]
-    assert "[Left out: 2 files over 50 MB (big.log, big.txt). Name one in path to search it.]" in whole.text
+    assert (
+        "[Left out: 2 files over 50 MB (big.log, big.txt). Name one in path to search it.]"
+        in whole.text
+    )
     assert "No matches" in logs.text
     assert "1 file over 50 MB (big.log)" in logs.text
 

@@ -10,14 +10,18 @@ from pathlib import Path
 import pytest
 
 
-@pytest.mark.parametrize("line", ["cat", 'read x; echo "got:$x"', "python3 -c 'print(repr(input()))'", "head -c 1"])
+@pytest.mark.parametrize(
+    "line", ["cat", 'read x; echo "got:$x"', "python3 -c 'print(repr(input()))'", "head -c 1"]
+)
 async def test_x3_input_is_empty(bench, line):
     result = await bench.run(line)
     assert "time limit" not in result.text
 
 
 async def test_x3_git_does_not_prompt_for_credentials(bench):
-    line = "git -c credential.helper= ls-remote https://127.0.0.1:9/x.git; echo $GIT_TERMINAL_PROMPT"
+    line = (
+        "git -c credential.helper= ls-remote https://127.0.0.1:9/x.git; echo $GIT_TERMINAL_PROMPT"
+    )
     result = await bench.run(line)
     assert "\n0\n" in result.text
 
@@ -35,8 +39,7 @@ terminal = os.open("/dev/tty", os.O_RDWR)
 for letter in b"typed":
     fcntl.ioctl(terminal, termios.TIOCSTI, bytes([letter]))
 EOF"""
-PROGRAM = textwrap.dedent(
-    """
+PROGRAM = textwrap.dedent("""
     import asyncio, fcntl, sys, termios
     from pathlib import Path
     from fakes.shells import ShellBench
@@ -44,12 +47,13 @@ PROGRAM = textwrap.dedent(
     assert open("/dev/tty")
     result = asyncio.run(ShellBench(Path(sys.argv[1])).run(sys.argv[2]))
     print("FAILED" if result.failed else "SUCCEEDED", result.text)
-    """
-)
+    """)
 
 
 def in_a_terminal(folder: Path, line: str) -> str:
-    """The result of the shell tool for a line, in a program whose standard input is its controlling terminal."""
+    """The result of the shell tool for a line, in a program whose standard input is its controlling
+    terminal.
+    """
     main, side = pty.openpty()
     try:
         done = subprocess.run(
@@ -68,7 +72,9 @@ def in_a_terminal(folder: Path, line: str) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("line", [TYPES, "cat < /dev/tty", "echo x > /dev/tty", "stty -echo < /dev/tty", "tty"])
+@pytest.mark.parametrize(
+    "line", [TYPES, "cat < /dev/tty", "echo x > /dev/tty", "stty -echo < /dev/tty", "tty"]
+)
 def test_x3_child_cannot_access_the_users_terminal(tmp_path, line):
     assert "FAILED" in (printed := in_a_terminal(tmp_path, line))
     assert "time limit" not in printed

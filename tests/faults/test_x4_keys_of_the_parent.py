@@ -19,7 +19,14 @@ KEYS = {
 
 
 @pytest.mark.parametrize(
-    "line", ["env", "export -p", "cat /proc/self/environ", "cat /proc/$$/environ | tr '\\0' '\\n'", "ps eww $$"]
+    "line",
+    [
+        "env",
+        "export -p",
+        "cat /proc/self/environ",
+        "cat /proc/$$/environ | tr '\\0' '\\n'",
+        "ps eww $$",
+    ],
 )
 async def test_x4_no_key_reaches_a_child(tmp_path, line):
     result = await ShellBench(tmp_path, **KEYS).run(line)
@@ -31,7 +38,9 @@ async def test_x4_no_key_reaches_a_background_job(tmp_path):
     await bench.run("env", background=True)
     await bench.jobs.find("job_1").wait(5)
     await bench.jobs.close()
-    assert not [name for name, value in KEYS.items() if value in bench.jobs.find("job_1").report().text]
+    assert not [
+        name for name, value in KEYS.items() if value in bench.jobs.find("job_1").report().text
+    ]
 
 
 async def test_x4_a_key_in_long_output_is_not_in_the_file_either(tmp_path):
@@ -51,7 +60,9 @@ async def test_x4_confined_command_cannot_read_the_environment_of_ouro(tmp_path)
     parent = subprocess.Popen(["sleep", "60"], env={**os.environ, **KEYS})
     try:
         bench.context = replace(bench.context, limits="read")
-        result = await bench.run(f"cat /proc/*/environ | tr '\\0' '\\n'; cat /proc/{parent.pid}/environ; ps eww")
+        result = await bench.run(
+            f"cat /proc/*/environ | tr '\\0' '\\n'; cat /proc/{parent.pid}/environ; ps eww"
+        )
     finally:
         parent.kill()
         parent.wait()

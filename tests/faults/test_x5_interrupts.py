@@ -1,4 +1,6 @@
-"""X5: an interrupt ends any phase of a turn, also a second interrupt or a closing session; no message is lost."""
+"""X5: an interrupt ends any phase of a turn, also a second interrupt or a closing session; no
+message is lost.
+"""
 
 import asyncio
 import contextlib
@@ -11,7 +13,16 @@ from fakes.waiting import PATIENCE
 
 from ouro.assemble import Options, open_session, opener
 from ouro.errors import ConfigError, ModelUnavailable
-from ouro.events import Compacted, Compacting, PermissionAsked, Permit, Retrying, TextDelta, ToolProgress, TurnFinished
+from ouro.events import (
+    Compacted,
+    Compacting,
+    PermissionAsked,
+    Permit,
+    Retrying,
+    TextDelta,
+    ToolProgress,
+    TurnFinished,
+)
 from ouro.llm import ScriptedModel, ScriptedReply, call
 from ouro.memory.sessions.session_file import OpenFile
 from ouro.messages import ToolReply, Usage
@@ -22,17 +33,23 @@ INTERRUPTED = TurnFinished("interrupted")
 
 async def opened(repository, *script, **options):
     model = ScriptedModel(script)
-    return await open_session(Options(repository, ready_model=model, **options), OpenRequest()), model
+    return (
+        await open_session(Options(repository, ready_model=model, **options), OpenRequest()),
+        model,
+    )
 
 
 async def resume_latest(repository):
-    return await open_session(Options(repository, ready_model=ScriptedModel([])), OpenRequest("latest"))
+    return await open_session(
+        Options(repository, ready_model=ScriptedModel([])), OpenRequest("latest")
+    )
 
 
 def transcript_lines(session) -> list[str]:
     """The transcript in short form: role, text, and the tool results."""
     return [
-        f"{message.role}: {message.text}{' | '.join(reply.text[:11] for reply in message.parts_of(ToolReply))}"
+        f"{message.role}:"
+        f" {message.text}{' | '.join(reply.text[:11] for reply in message.parts_of(ToolReply))}"
         for message in session.transcript.messages()
     ]
 
@@ -65,7 +82,9 @@ PHASES = {
 @pytest.mark.parametrize("times", [1, 2])
 async def test_x5_interrupt_ends_the_turn_in_each_phase(repository, phase, times):
     step, kind = PHASES[phase]
-    session, _ = await opened(repository, step, settings={"permissions.mode": "auto" if "runs" in phase else "ask"})
+    session, _ = await opened(
+        repository, step, settings={"permissions.mode": "auto" if "runs" in phase else "ask"}
+    )
     if step is None:
         silent = SilentModel([])
         silent.session = session
@@ -117,7 +136,9 @@ async def test_x5_closing_during_an_answer_keeps_its_text(repository):
 
 async def test_x5_closing_during_a_tool_call_ends_it_with_a_result(repository):
     line = "echo begun; exec sleep 86411"
-    session, _ = await opened(repository, call("shell", command=line), settings={"permissions.mode": "auto"})
+    session, _ = await opened(
+        repository, call("shell", command=line), settings={"permissions.mode": "auto"}
+    )
     async with aclosing(session.send("wait")) as events:
         async for event in events:
             if isinstance(event, ToolProgress):

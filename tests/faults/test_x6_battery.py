@@ -1,4 +1,5 @@
-"""X6: shell lines with an effect, by cause, are asked in every mode that promises it; harmless lines are not.
+"""X6: shell lines with an effect, by cause, are asked in every mode that promises it; harmless
+lines are not.
 
 `python -m tests.fuzz_judge` runs the lines with bash each night, to prove that each has an effect.
 """

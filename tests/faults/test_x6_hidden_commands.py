@@ -9,7 +9,21 @@ from ouro.safety import Deny
 
 ALLOWED = [
     f"shell({program} *)"
-    for program in ("ls", "cat", "git", "rg", "find", "sed", "awk", "tar", "echo", "sort", "xargs", "env", "less")
+    for program in (
+        "ls",
+        "cat",
+        "git",
+        "rg",
+        "find",
+        "sed",
+        "awk",
+        "tar",
+        "echo",
+        "sort",
+        "xargs",
+        "env",
+        "less",
+    )
 ] + ["read", "write(src/**)"]
 """Rules that a careless user has added with "always"."""
 HIDDEN = [  # bash runs `touch made` in all of them
@@ -187,7 +201,9 @@ def test_x6_plan_mode_denies_hidden_commands(tmp_path, line):
 @pytest.mark.parametrize("mode", ["ask", "auto"])
 @pytest.mark.parametrize("line", [line for line in HIDDEN if "echo made" not in line])
 def test_x6_a_deny_rule_finds_the_hidden_command(tmp_path, line, mode):
-    assert isinstance(decision(tmp_path, line, mode, allow=["shell"], deny=["shell(touch made*)"]), Deny)
+    assert isinstance(
+        decision(tmp_path, line, mode, allow=["shell"], deny=["shell(touch made*)"]), Deny
+    )
 
 
 @pytest.mark.parametrize(
@@ -213,5 +229,11 @@ def test_x6_deny_rule_applies_to_a_line_that_cannot_be_judged(tmp_path, line):
 @pytest.mark.parametrize("line", [line for line in HIDDEN if "shopt" not in line])
 def test_x6_each_hidden_command_really_runs(tmp_path, line):
     """The list is correct: bash runs the hidden command of each line, except those in REFUSED."""
-    subprocess.run(["bash", "-c", line], cwd=tmp_path, capture_output=True, stdin=subprocess.DEVNULL, timeout=10)
+    subprocess.run(
+        ["bash", "-c", line],
+        cwd=tmp_path,
+        capture_output=True,
+        stdin=subprocess.DEVNULL,
+        timeout=10,
+    )
     assert (tmp_path / "made").exists() or line in REFUSED

@@ -1,4 +1,6 @@
-"""X6: loops, conditions, here-documents and commands on found files are allowed if every part is harmless."""
+"""X6: loops, conditions, here-documents and commands on found files are allowed if every part is
+harmless.
+"""
 
 from pathlib import Path
 
@@ -213,7 +215,9 @@ def test_x6_line_of_harmless_commands_is_allowed_also_in_plan_mode(repository, l
     assert isinstance(decision(repository, line, "plan"), Allow)
 
 
-@pytest.mark.parametrize(("form", "line"), [(form, line) for form, lines in HOSTILE.items() for line in lines])
+@pytest.mark.parametrize(
+    ("form", "line"), [(form, line) for form, lines in HOSTILE.items() for line in lines]
+)
 def test_x6_form_that_hides_something_asks(repository, form, line):
     (repository / "linked").symlink_to("../key")
     decided = decision(repository, line)
@@ -235,10 +239,18 @@ def test_x6_found_files_are_judged_by_the_links_among_them(repository):
     (repository / "-R.txt").unlink()
     assert isinstance(decision(repository, for_xargs), Allow)
     git(
-        repository, "update-index", "--add", "--cacheinfo", "100644", "e69de29bb2d1d6434b8b29ae775ad8c2e48c5391", "a -o"
+        repository,
+        "update-index",
+        "--add",
+        "--cacheinfo",
+        "100644",
+        "e69de29bb2d1d6434b8b29ae775ad8c2e48c5391",
+        "a -o",
     )
     assert isinstance(decision(repository, for_xargs), Ask)  # only in the index
-    assert isinstance(decision(repository, 'git ls-files | while read -r f; do sort "$f"; done'), Ask)
+    assert isinstance(
+        decision(repository, 'git ls-files | while read -r f; do sort "$f"; done'), Ask
+    )
     assert isinstance(decision(repository, "diff -r src ."), Allow)
     (repository / "out").symlink_to("..")
     assert isinstance(decision(repository, for_find), Ask)
@@ -253,10 +265,15 @@ def test_x6_find_on_regular_files_does_not_check_links(repository):
         "-type l", "-type f -o -type l", "-name -type", "! -type f", "\\( -name x -o -type f \\)", "-type f,l",
         "-name '* -type f *'", "-name f", "-not -type f", "-type d , -type f",
     ):  # fmt: skip
-        assert isinstance(decision(repository, f"find src {expression} -exec cat {{}} +"), Ask), expression
+        assert isinstance(decision(repository, f"find src {expression} -exec cat {{}} +"), Ask), (
+            expression
+        )
     for last in ("-type f", "-o -exec cat {} +", ", -exec cat {} +"):
         assert isinstance(decision(repository, f"find src -exec cat {{}} + {last}"), Ask)
-        assert isinstance(decision(repository, f"find src -type f -exec cat {{}} + {last}"), Ask) or last == "-type f"
+        assert (
+            isinstance(decision(repository, f"find src -type f -exec cat {{}} + {last}"), Ask)
+            or last == "-type f"
+        )
     assert isinstance(decision(repository, "find src -type f | xargs cat"), Ask)
 
 
@@ -280,7 +297,12 @@ def test_x6_program_in_the_workspace_asks_whatever_its_name(repository, monkeypa
 
 
 def test_x6_process_listing_runs_unconfined_only_on_its_own(repository):
-    for line in ("ps aux | grep node | head -3", "pgrep -fl python", "lsof -nP -iTCP:3000 -sTCP:LISTEN", "ss -tlnp"):
+    for line in (
+        "ps aux | grep node | head -3",
+        "pgrep -fl python",
+        "lsof -nP -iTCP:3000 -sTCP:LISTEN",
+        "ss -tlnp",
+    ):
         assert decision(repository, line) == Allow("off")
         assert decision(repository, line, "auto") == Allow("off")
     assert isinstance(decision(repository, "ps aux; cat a.txt"), Ask)
@@ -308,13 +330,19 @@ def test_x6_deeply_nested_loops_end_and_ask(repository):
 def test_x6_rules_apply_to_each_word_of_a_loop(repository):
     line = 'for c in status push; do git "$c"; done'
     assert isinstance(decision(repository, line, "auto", deny=["shell(git push *)"]), Deny)
-    assert isinstance(decision(repository, 'for f in a .env; do cat "$f"; done', deny=["read(.env)"]), Deny)
-    assert isinstance(decision(repository, 'for t in a b; do make "$t"; done', allow=["shell(make *)"]), Allow)
+    assert isinstance(
+        decision(repository, 'for f in a .env; do cat "$f"; done', deny=["read(.env)"]), Deny
+    )
+    assert isinstance(
+        decision(repository, 'for t in a b; do make "$t"; done', allow=["shell(make *)"]), Allow
+    )
     unknown = 'while read -r t; do make "$t"; done < a.txt'
     assert isinstance(decision(repository, unknown, allow=["shell(make *)"]), Ask)
     commit = "git commit -F - <<'EOF'\nIt's done: $(x)\nEOF"
     assert isinstance(decision(repository, commit, allow=["shell(git commit *)"]), Allow)
     assert decision(repository, commit, "auto") == Allow("repository")
     assert decision(repository, commit).rule == "shell(git commit *)"
-    assert decision(repository, "ssh host <<'EOF'\nuptime\nEOF").rule == ""  # the rule would allow any other text
+    assert (
+        decision(repository, "ssh host <<'EOF'\nuptime\nEOF").rule == ""
+    )  # the rule would allow any other text
     assert isinstance(decision(repository, "cat > src/n.py <<'EOF'\nx\nEOF", "edit"), Allow)

@@ -1,4 +1,6 @@
-"""X6: a shell line with an effect is asked. Each list is one way to circumvent an earlier version of the judge."""
+"""X6: a shell line with an effect is asked. Each list is one way to circumvent an earlier version
+of the judge.
+"""
 
 import os
 import subprocess
@@ -25,7 +27,13 @@ def root(tmp_path, home) -> Path:
     return folder
 
 
-GAPS = ["ls\n\\touch made", "ls\n\\\ntouch made", "ls \\\n\ntouch made", "ls;\\touch made", "ls \n \\tee made"]
+GAPS = [
+    "ls\n\\touch made",
+    "ls\n\\\ntouch made",
+    "ls \\\n\ntouch made",
+    "ls;\\touch made",
+    "ls \n \\tee made",
+]
 PROGRAMS = [
     "awk -We prog.awk",
     "awk -W exec prog.awk",
@@ -131,7 +139,9 @@ def test_x6_cd_in_a_line_is_followed_or_asks(root, line):
     assert isinstance(decision(root, line), Ask)
 
 
-@pytest.mark.parametrize("line", ["cd -- / && rm -rf usr", "cd -- ~/.ssh && cat ./id_rsa", "cd -P -- / && rm -rf usr"])
+@pytest.mark.parametrize(
+    "line", ["cd -- / && rm -rf usr", "cd -- ~/.ssh && cat ./id_rsa", "cd -P -- / && rm -rf usr"]
+)
 def test_x6_destructive_check_of_auto_follows_cd(root, line):
     assert isinstance(decision(root, line, "auto"), Ask)
 
@@ -152,7 +162,12 @@ def test_x6_pattern_that_could_expand_to_an_option_asks(root):
 
     line = "grep -rn one --include=*.txt ."
     assert isinstance(decision(root, line), Allow)
-    for asked in ("grep --file=*.txt a", "grep --include=*/*.txt a", "grep --include=$X a", "grep --inc*=x a"):
+    for asked in (
+        "grep --file=*.txt a",
+        "grep --include=*/*.txt a",
+        "grep --include=$X a",
+        "grep --inc*=x a",
+    ):
         assert isinstance(decision(root, asked), Ask), asked
     (root / "--include=b.txt").write_text("")
     assert isinstance(decision(root, line), Ask)
@@ -167,15 +182,26 @@ def test_x6_quoted_here_document_is_a_word(root):
     assert isinstance(decision(root, f"echo {TEXT} && ls"), Allow)
     commit = f"git add -A && git commit -m {TEXT}"
     assert decision(root, commit, "auto") == Allow("repository")
-    assert isinstance(decision(root, commit, allow=["shell(git add *)", "shell(git commit *)"]), Allow)
+    assert isinstance(
+        decision(root, commit, allow=["shell(git add *)", "shell(git commit *)"]), Allow
+    )
     assert isinstance(decision(root, commit, "auto", deny=["shell(git commit *)"]), Deny)
 
 
 def test_x6_code_in_a_quoted_here_document_is_text(root, monkeypatch):
-    for line in (f"git commit -m {CODE}", f"git commit -m {CODE} -m 'a'", f"git commit -m {TEXT} -m 'a'"):
+    for line in (
+        f"git commit -m {CODE}",
+        f"git commit -m {CODE} -m 'a'",
+        f"git commit -m {TEXT} -m 'a'",
+    ):
         assert decision(root, line, "auto") == Allow("repository")
-    done = subprocess.run(["bash", "-c", f"printf %s {CODE}"], cwd=root, capture_output=True, text=True, check=True)
-    assert (done.stdout, done.stderr) == ('fix: (x)\n\nCall `made` and "$(made)" \\ for $5, it\'s done.', "")
+    done = subprocess.run(
+        ["bash", "-c", f"printf %s {CODE}"], cwd=root, capture_output=True, text=True, check=True
+    )
+    assert (done.stdout, done.stderr) == (
+        'fix: (x)\n\nCall `made` and "$(made)" \\ for $5, it\'s done.',
+        "",
+    )
     for platform, programs in (("darwin", os.environ["PATH"]), ("linux", "")):
         monkeypatch.setattr("sys.platform", platform)  # its bash 3.2 ends the text at a `)`
         monkeypatch.setenv("PATH", programs)  # without bash another shell runs it
@@ -196,7 +222,10 @@ def test_x6_code_in_a_quoted_here_document_is_text(root, monkeypatch):
         TEXT.replace("<<'EOF'", "<<-'EOF'"),
         TEXT.replace("cat", "cat x"),
         CODE.replace("'EOF'", "EOF"),
-        *(TEXT.replace("fix: (x)", text) for text in ("x\\", "EO\\\nF", 'EOF)"; touch made; echo "')),
+        *(
+            TEXT.replace("fix: (x)", text)
+            for text in ("x\\", "EO\\\nF", 'EOF)"; touch made; echo "')
+        ),
     ],
 )
 def test_x6_here_document_that_bash_could_execute_asks(root, line):
@@ -368,7 +397,9 @@ def test_x6_lines_found_by_the_fuzzer_ask(root, line):
 
 
 def test_x6_fuzzed_lines_that_are_allowed_have_no_effect(tmp_path, home):
-    """`OURO_FUZZ_LINES` and `OURO_FUZZ_SEED` choose the lines; others: `python -m tests.fuzz_judge`."""
+    """`OURO_FUZZ_LINES` and `OURO_FUZZ_SEED` choose the lines; others: `python -m
+    tests.fuzz_judge`.
+    """
     lines = islice(Lines(os.environ.get("OURO_FUZZ_SEED", "ouro")), FUZZED)
     found, ran = fuzz(Judge(tmp_path / "scratch", home), lines)
     assert found == []
@@ -379,11 +410,17 @@ def test_x6_fuzzed_lines_that_are_allowed_have_no_effect(tmp_path, home):
 def test_x6_a_line_that_is_too_long_is_decided_without_being_judged(tmp_path, monkeypatch, mode):
     """Judging 40 KB of `timeout 5 timeout 5 …` took 13 s, and such a line is asked in any case."""
     monkeypatch.setattr("ouro.safety.shell.judge.floor", None)
-    permissions = Permissions(Workspace(tmp_path), mode, allow=["shell"], deny=["shell(rm *)", "read(.env)"])
+    permissions = Permissions(
+        Workspace(tmp_path), mode, allow=["shell"], deny=["shell(rm *)", "read(.env)"]
+    )
     words = "timeout 5 " * 4000
 
     decision = permissions.decide("shell", Effect.RUN, [words])
-    assert isinstance(decision, Deny) if mode == "plan" else decision == Ask("it is longer than 10,000 characters")
+    assert (
+        isinstance(decision, Deny)
+        if mode == "plan"
+        else decision == Ask("it is longer than 10,000 characters")
+    )
     for line in (f"{words}; rm a", f"{words}\nrm a", f"cat .env; {words}"):
         denied = permissions.decide("shell", Effect.RUN, [line])
         assert isinstance(denied, Deny), line[:30]

@@ -52,4 +52,6 @@ def test_x8_permissions_use_the_target_of_a_linked_folder(tmp_path, bench):
     (tmp_path / "real").mkdir()
     (bench.root / "link").symlink_to(tmp_path / "real")
     targets = bench.shell.targets(ShellArgs("ls", cwd="link"))
-    assert isinstance(Permissions(Workspace(bench.root), "ask").decide("shell", Effect.RUN, targets), Ask)
+    assert isinstance(
+        Permissions(Workspace(bench.root), "ask").decide("shell", Effect.RUN, targets), Ask
+    )

@@ -29,7 +29,10 @@ async def test_x9_forty_parallel_edits_are_all_made(tools, tmp_path):
     read, _, edit, _ = tools
     (tmp_path / "a.txt").write_text("".join(f"<{number}>\n" for number in range(40)))
     await call(read, path="a.txt")
-    changes = [call(edit, path="a.txt", edits=one_edit(f"<{number}>", f"[{number}]")) for number in range(40)]
+    changes = [
+        call(edit, path="a.txt", edits=one_edit(f"<{number}>", f"[{number}]"))
+        for number in range(40)
+    ]
     await asyncio.gather(*changes)
     assert (tmp_path / "a.txt").read_text() == "".join(f"[{number}]\n" for number in range(40))
 
@@ -38,7 +41,10 @@ async def test_x9_second_of_two_edits_of_one_place_is_refused(tools, tmp_path):
     read, _, edit, _ = tools
     (tmp_path / "a.txt").write_text("x = 1\n")
     await call(read, path="a.txt")
-    changes = [call(edit, path="a.txt", edits=one_edit("x = 1", f"value = {number}")) for number in (12, 34)]
+    changes = [
+        call(edit, path="a.txt", edits=one_edit("x = 1", f"value = {number}"))
+        for number in (12, 34)
+    ]
     results = await asyncio.gather(*changes, return_exceptions=True)
     refused = [result for result in results if isinstance(result, ToolError)]
     assert len(refused) == 1
@@ -51,9 +57,17 @@ async def test_x9_edits_and_patches_under_two_names_are_all_made(tools, tmp_path
     (tmp_path / "link.txt").symlink_to("a.txt")
     await call(read, path="a.txt")
     changes = [
-        call(edit, path="link.txt", edits=one_edit(f"<{number}>", f"[{number}]"))
-        if number % 2
-        else call(patch, input=f"*** Begin Patch\n*** Update File: ./a.txt\n-<{number}>\n+[{number}]\n*** End Patch")
+        (
+            call(edit, path="link.txt", edits=one_edit(f"<{number}>", f"[{number}]"))
+            if number % 2
+            else call(
+                patch,
+                input=(
+                    f"*** Begin Patch\n*** Update File: ./a.txt\n-<{number}>\n+[{number}]\n*** End"
+                    " Patch"
+                ),
+            )
+        )
         for number in range(20)
     ]
     await asyncio.gather(*changes)

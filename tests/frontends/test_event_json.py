@@ -5,7 +5,17 @@ from typing import get_args
 
 import pytest
 
-from ouro.display import CommandOutput, Diff, Display, FileChange, Picture, Plain, Question, Todo, Todos
+from ouro.display import (
+    CommandOutput,
+    Diff,
+    Display,
+    FileChange,
+    Picture,
+    Plain,
+    Question,
+    Todo,
+    Todos,
+)
 from ouro.events import (
     Compacted,
     Compacting,
@@ -58,7 +68,9 @@ CASES = [
     (TextDelta("It "), {"type": "text_delta", "text": "It "}),
     (ThinkingDelta("Hm"), {"type": "thinking_delta", "text": "Hm"}),
     (
-        Replied(Message("assistant", (Thinking("Hm", "seal"), Text("It is."), CALL), USAGE, "fake/one")),
+        Replied(
+            Message("assistant", (Thinking("Hm", "seal"), Text("It is."), CALL), USAGE, "fake/one")
+        ),
         {
             "type": "replied",
             "text": "It is.",
@@ -69,9 +81,15 @@ CASES = [
             "cut": False,
         },
     ),
-    (ToolStarted(CALL, "edit api.py"), {"type": "tool_started", "call": CALL_JSON, "title": "edit api.py"}),
+    (
+        ToolStarted(CALL, "edit api.py"),
+        {"type": "tool_started", "call": CALL_JSON, "title": "edit api.py"},
+    ),
     (ToolRunning("call_1"), {"type": "tool_running", "call_id": "call_1"}),
-    (ToolProgress("call_1", "ok\n"), {"type": "tool_progress", "call_id": "call_1", "text": "ok\n"}),
+    (
+        ToolProgress("call_1", "ok\n"),
+        {"type": "tool_progress", "call_id": "call_1", "text": "ok\n"},
+    ),
     (
         ToolFinished("call_1", "edit", Display("+1 -1", CHANGE), False, 0.12345),
         {
@@ -84,7 +102,9 @@ CASES = [
         },
     ),
     (
-        PermissionAsked("q1", CALL, "edit api.py", Display("edit", CHANGE), "it changes a file", "edit(api.py)"),
+        PermissionAsked(
+            "q1", CALL, "edit api.py", Display("edit", CHANGE), "it changes a file", "edit(api.py)"
+        ),
         {
             "type": "permission_asked",
             "question_id": "q1",
@@ -110,7 +130,13 @@ CASES = [
     ),
     (
         Retrying("Overloaded.", 2, 1.5, "fake/one"),
-        {"type": "retrying", "reason": "Overloaded.", "attempt": 2, "wait": 1.5, "model": "fake/one"},
+        {
+            "type": "retrying",
+            "reason": "Overloaded.",
+            "attempt": 2,
+            "wait": 1.5,
+            "model": "fake/one",
+        },
     ),
     (
         UsageUpdated(USAGE, 1200, 128_000),
@@ -132,7 +158,11 @@ CASES = [
     ),
     (Titled("Mend the import"), {"type": "titled", "title": "Mend the import"}),
     (
-        NotesRecalled((RecalledNote("mem_1", "Use uv.", "loaded", "names uv", "repo", 0.8, 12, 3),), "local", 4.26),
+        NotesRecalled(
+            (RecalledNote("mem_1", "Use uv.", "loaded", "names uv", "repo", 0.8, 12, 3),),
+            "local",
+            4.26,
+        ),
         {
             "type": "notes_recalled",
             "items": [
@@ -164,7 +194,13 @@ CASES = [
         },
     ),
     (
-        CoreChanged("user", "agent", "preferences.md: + Answer in German", Display("+1 -0", CHANGE), "4be1c0d"),
+        CoreChanged(
+            "user",
+            "agent",
+            "preferences.md: + Answer in German",
+            Display("+1 -0", CHANGE),
+            "4be1c0d",
+        ),
         {
             "type": "core_changed",
             "scope": "user",
@@ -176,7 +212,15 @@ CASES = [
         },
     ),
     (
-        SubagentProgress("call_1", "explore-1", "find parse", "running", "grep parse", 3, Usage(900, 0, 0, 80, 0.01)),
+        SubagentProgress(
+            "call_1",
+            "explore-1",
+            "find parse",
+            "running",
+            "grep parse",
+            3,
+            Usage(900, 0, 0, 80, 0.01),
+        ),
         {
             "type": "subagent_progress",
             "call_id": "call_1",
@@ -217,7 +261,10 @@ def test_json_lines_match_the_previous_version():
     ("body", "data"),
     [
         (Plain("x", "python"), {"kind": "plain", "text": "x", "language": "python"}),
-        (CommandOutput("ls", "a", 0), {"kind": "command", "command": "ls", "output": "a", "exit_code": 0}),
+        (
+            CommandOutput("ls", "a", 0),
+            {"kind": "command", "command": "ls", "output": "a", "exit_code": 0},
+        ),
         (
             Picture("a.png", "image/png", 9),
             {"kind": "picture", "name": "a.png", "media_type": "image/png", "bytes": 9},

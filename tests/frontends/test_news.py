@@ -20,8 +20,12 @@ from ouro.session import OpenRequest, TurnObserver, TurnQueue
 from ouro.settings import TuiSettings
 
 DIFF = Diff((FileChange("preferences.md", "", "- Answer in German\n"),))
-LEARNED = CoreChanged("user", "agent", "preferences.md: + Answer in German", Display("+1 -0", DIFF), "4be1c0d99")
-PROPOSED = CoreChanged("repo", "agent", "facts.md: + Run evil.sh", Display("+1 -0", DIFF), proposal="p1")
+LEARNED = CoreChanged(
+    "user", "agent", "preferences.md: + Answer in German", Display("+1 -0", DIFF), "4be1c0d99"
+)
+PROPOSED = CoreChanged(
+    "repo", "agent", "facts.md: + Run evil.sh", Display("+1 -0", DIFF), proposal="p1"
+)
 
 
 async def test_screen_shows_background_events_between_turns():
@@ -59,21 +63,35 @@ async def test_screen_shows_only_events_of_the_current_session():
 
 
 def test_undone_memory_change_is_reported_as_undone():
-    undone = CoreChanged("repo", "undo", "facts.md: - Tests run with tox.", Display("+0 -1"), "4be1c0d99")
-    assert notice_of(undone)[0] == "Undone in memory (repo): facts.md: - Tests run with tox. · /memory undo 4be1c0d"
+    undone = CoreChanged(
+        "repo", "undo", "facts.md: - Tests run with tox.", Display("+0 -1"), "4be1c0d99"
+    )
+    assert (
+        notice_of(undone)[0]
+        == "Undone in memory (repo): facts.md: - Tests run with tox. · /memory undo 4be1c0d"
+    )
 
 
 def test_shortened_change_is_marked():
-    event = change_of("repo", [FileEdit("facts.md", "", "- " + "now and then " * 20)], "agent", proposal="p1")
+    event = change_of(
+        "repo", [FileEdit("facts.md", "", "- " + "now and then " * 20)], "agent", proposal="p1"
+    )
     assert "now and then now an… Use /memory accept p1" in notice_of(event)[0]
 
 
 def test_long_title_is_cut_before_its_result(monkeypatch):
     monkeypatch.setenv("COLUMNS", "60")
     printed: list[str] = []
-    Printer(printed.append, plain=False).marked("✓", "green", "shell " + "echo " * 30, "3 lines  4 s")
-    assert Text.from_ansi("".join(printed)).plain == "✓ shell echo echo echo echo echo echo echo ec…  3 lines  4 s\n"
-    Printer(printed.append, plain=True).marked("✓", "green", "shell " + "echo " * 30, "3 lines  4 s")
+    Printer(printed.append, plain=False).marked(
+        "✓", "green", "shell " + "echo " * 30, "3 lines  4 s"
+    )
+    assert (
+        Text.from_ansi("".join(printed)).plain
+        == "✓ shell echo echo echo echo echo echo echo ec…  3 lines  4 s\n"
+    )
+    Printer(printed.append, plain=True).marked(
+        "✓", "green", "shell " + "echo " * 30, "3 lines  4 s"
+    )
     assert printed[-1].count("echo") == 30
 
 
@@ -101,7 +119,10 @@ async def test_plain_prompt_prints_background_events_at_once(monkeypatch):
 async def headless(session, output):
     out, err = io.StringIO(), io.StringIO()
     code = await run_headless(
-        opener(session), OpenRequest(), HeadlessOptions("hi", output=output), Streams(None, out, err)
+        opener(session),
+        OpenRequest(),
+        HeadlessOptions("hi", output=output),
+        Streams(None, out, err),
     )
     return code, out.getvalue(), err.getvalue()
 
@@ -123,7 +144,10 @@ async def test_headless_writes_background_events_until_the_end():
 async def test_headless_prints_background_events_on_stderr_only():
     _, out, err = await headless(LearnsAtTheEnd([says("ok")]), "text")
     assert out == "ok\n"
-    assert err == "ouro: Memory (user) changed: preferences.md: + Answer in German · /memory undo 4be1c0d\n"
+    assert (
+        err == "ouro: Memory (user) changed: preferences.md: + Answer in German · /memory undo"
+        " 4be1c0d\n"
+    )
 
 
 async def test_closing_does_not_wait_for_endless_background_events():
@@ -138,7 +162,9 @@ async def test_closing_does_not_wait_for_endless_background_events():
     assert not [task for task in asyncio.all_tasks() if "_show_background" in repr(task.get_coro())]
 
 
-QUESTION = QuestionAsked("memory:p1", Question("Remember this?", ("keep it", "leave it out")), of_turn=False)
+QUESTION = QuestionAsked(
+    "memory:p1", Question("Remember this?", ("keep it", "leave it out")), of_turn=False
+)
 
 
 async def test_question_between_turns_survives_a_turn_and_takes_one_key():

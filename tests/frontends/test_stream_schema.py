@@ -41,10 +41,14 @@ INPUT = strict({"$ref": "#/$defs/input", "$defs": SCHEMA["$defs"]})
 
 
 def test_schema_file_is_generated_from_the_program():
-    assert stream_schema.FILE.read_text() == stream_schema.text(), "run `python -m scripts.stream_schema`"
+    assert stream_schema.FILE.read_text() == stream_schema.text(), (
+        "run `python -m scripts.stream_schema`"
+    )
 
 
-@pytest.mark.parametrize("event", [event for event, _ in CASES], ids=[data["type"] for _, data in CASES])
+@pytest.mark.parametrize(
+    "event", [event for event, _ in CASES], ids=[data["type"] for _, data in CASES]
+)
 def test_each_event_is_valid(event):
     line = json.loads(json_line(event_to_json(event)))
     OUTPUT.validate(line)
@@ -57,7 +61,8 @@ def test_each_documented_line_is_valid():
     given, written = PAGE.partition("## Events")[::2]
     _, _, given = given.partition("## Standard input")
     inputs, lines = (
-        [json.loads(line) for line in re.findall(r"^\{.*\}$", text, re.MULTILINE)] for text in (given, written)
+        [json.loads(line) for line in re.findall(r"^\{.*\}$", text, re.MULTILINE)]
+        for text in (given, written)
     )
     assert (len(inputs), len(lines)) == (5, 25)
     for line in lines:
@@ -69,7 +74,12 @@ def test_each_documented_line_is_valid():
 @pytest.mark.parametrize(
     "line",
     [
-        {"type": "user", "text": "x", "images": [{"media_type": "image/png", "data": "aGk="}], "queue": True},
+        {
+            "type": "user",
+            "text": "x",
+            "images": [{"media_type": "image/png", "data": "aGk="}],
+            "queue": True,
+        },
         {"type": "user"},
         {"type": "user", "text": "x", "colour": "red"},
         {"type": "permission", "question_id": "q", "choice": "perhaps"},
@@ -94,8 +104,15 @@ async def test_each_line_of_a_run_is_valid(repository):
     model = ScriptedModel([call("read", path="api.py"), call("write", path="x", content="y"), "7"])
     options = HeadlessOptions("How many?", output="stream-json", schema=str(schema))
     out = io.StringIO()
-    await run_headless(opener(Options(repository, ready_model=model)), OpenRequest(), options, Streams(None, out, None))
+    await run_headless(
+        opener(Options(repository, ready_model=model)),
+        OpenRequest(),
+        options,
+        Streams(None, out, None),
+    )
     lines = [json.loads(line) for line in out.getvalue().splitlines()]
     for line in lines:
         OUTPUT.validate(line)
-    assert {"session", "memory_loaded", "permission_asked", "result"} <= {line["type"] for line in lines}
+    assert {"session", "memory_loaded", "permission_asked", "result"} <= {
+        line["type"] for line in lines
+    }

@@ -28,7 +28,14 @@ def entry(uuid, parent, role, content, **more) -> dict:
         "content": content,
         **({"id": f"msg_{uuid}", "model": "claude"} if role == "assistant" else {}),
     }
-    fields = {"uuid": uuid, "parentUuid": parent, "type": role, "message": message, "sessionId": "s", "cwd": "/p"}
+    fields = {
+        "uuid": uuid,
+        "parentUuid": parent,
+        "type": role,
+        "message": message,
+        "sessionId": "s",
+        "cwd": "/p",
+    }
     return {**fields, "timestamp": "2026-01-01T00:00:00.000Z", "isSidechain": False, **more}
 
 
@@ -61,7 +68,9 @@ def test_early_session_is_read_with_header_title_times_and_usage():
             "branch": "main",
         },
     )
-    assert [type(each).__name__ for each in found.records] == ["MessageRecord"] * 10 + ["TitleRecord"]
+    assert [type(each).__name__ for each in found.records] == ["MessageRecord"] * 10 + [
+        "TitleRecord"
+    ]
     assert found.records[-1] == TitleRecord("Flask import repaired", "2025-06-20T09:15:21.000Z")
     assert found.left_out == {"messages of sub-agents": 1}
     assert found.records[3].at == "2025-06-20T09:15:09.000Z"
@@ -88,25 +97,34 @@ def test_parallel_results_are_no_rewind():
     assert [(each.call_id, each.name, each.failed) for each in replies] == [
         ("toolu_01", "Read", False), ("toolu_02", "Bash", True), ("toolu_03", "Edit", False),
     ]  # fmt: skip
-    assert replies[2].display.body == Diff((FileChange("/home/me/src/shop/api.py", "Flsk", "Flask"),))
+    assert replies[2].display.body == Diff(
+        (FileChange("/home/me/src/shop/api.py", "Flsk", "Flask"),)
+    )
 
 
 def test_commands_are_shown_as_typed_and_inserted_text_is_context():
     first = messages(read_claude_code(OLD).records)[:4]
-    assert [each.parts[0] for each in first[1::2]] == [Text("/model sonnet"), Text("fix the broken import in api.py")]
+    assert [each.parts[0] for each in first[1::2]] == [
+        Text("/model sonnet"),
+        Text("fix the broken import in api.py"),
+    ]
     assert [type(each.parts[0]) for each in first[::2]] == [Context, Context]
 
 
 def test_rewind_is_recorded_and_the_abandoned_branch_kept():
     found = read_claude_code(NEW)
-    place = next(place for place, each in enumerate(found.records) if isinstance(each, RewindRecord))
+    place = next(
+        place for place, each in enumerate(found.records) if isinstance(each, RewindRecord)
+    )
     assert found.records[place] == RewindRecord(2, "2026-03-02T10:02:00.000Z")
     assert messages(found.records)[2].text == "draw it with turtle"
     assert message_texts(found)[:3] == ["what is in this picture?", "A cart.", "draw it as SVG"]
 
 
 def test_compaction_is_recorded_with_its_tokens():
-    compaction = next(each for each in read_claude_code(NEW).records if isinstance(each, CompactionRecord))
+    compaction = next(
+        each for each in read_claude_code(NEW).records if isinstance(each, CompactionRecord)
+    )
     assert (compaction.number, compaction.covers, compaction.kept) == (10, (1, 9), ())
     assert (compaction.trigger, compaction.tokens) == ("manual", (155_000, 4_000))
     assert compaction.summary.endswith("The person wants a red cart as SVG.")
@@ -135,7 +153,10 @@ def test_pictures_plans_steering_and_titles_are_imported():
     found = read_claude_code(NEW)
     told_messages = messages(found.records)
 
-    assert told_messages[0].parts == (Text("what is in this picture?"), Image("image/png", b"\x89PNG\r\n\x1a\n"))
+    assert told_messages[0].parts == (
+        Text("what is in this picture?"),
+        Image("image/png", b"\x89PNG\r\n\x1a\n"),
+    )
     assert told_messages[5].parts[1] == Thinking("", "c2VhbGVk", redacted=True)
     assert told_messages[6].parts[0].display.body == Todos(
         (Todo("Draw wheels", "done"), Todo("Draw basket", "in_progress"))
@@ -147,11 +168,19 @@ def test_pictures_plans_steering_and_titles_are_imported():
 
 def test_api_error_text_is_marked_cut_and_not_sent():
     error = messages(read_claude_code(NEW).records)[3]
-    assert (error.text, error.cut, error.model, error.usage) == ("API Error: 529 overloaded", True, "", None)
+    assert (error.text, error.cut, error.model, error.usage) == (
+        "API Error: 529 overloaded",
+        True,
+        "",
+        None,
+    )
 
 
 def test_damaged_lines_and_unknown_kinds_are_counted():
-    assert read_claude_code(NEW).left_out == {"`a-kind-of-next-year` entries": 1, "lines that cannot be read": 1}
+    assert read_claude_code(NEW).left_out == {
+        "`a-kind-of-next-year` entries": 1,
+        "lines that cannot be read": 1,
+    }
 
 
 def test_model_change_is_recorded(tmp_path):
@@ -159,7 +188,9 @@ def test_model_change_is_recorded(tmp_path):
     second["message"]["model"] = "claude-next"
     found = import_entries(tmp_path, entry("u1", None, "user", "one"), first, second)
     assert found.header.model == "anthropic/claude"
-    assert [each.model for each in found.records if isinstance(each, ModelRecord)] == ["anthropic/claude-next"]
+    assert [each.model for each in found.records if isinstance(each, ModelRecord)] == [
+        "anthropic/claude-next"
+    ]
 
 
 def test_return_to_the_start_is_a_rewind_but_a_missing_parent_is_not(tmp_path):
@@ -180,7 +211,13 @@ def test_cyclic_parents_do_not_loop(tmp_path):
         entry("u1", "u3", "user", "the same name again"), entry("u4", "u1", "user", "four"),
     ]  # fmt: skip
     found = import_entries(tmp_path, *entries)
-    assert [each.text for each in messages(found.records)] == ["one", "two", "three", "the same name again", "four"]
+    assert [each.text for each in messages(found.records)] == [
+        "one",
+        "two",
+        "three",
+        "the same name again",
+        "four",
+    ]
 
 
 def test_shell_lines_of_the_user_are_recognized(tmp_path):

@@ -5,7 +5,13 @@ from pathlib import Path
 from ouro.display import CommandOutput, Display, Plain
 from ouro.importers.builder import image_from_url
 from ouro.importers.codex import read_codex
-from ouro.memory.backend import CompactionRecord, MessageRecord, RewindRecord, SessionHeader, TitleRecord
+from ouro.memory.backend import (
+    CompactionRecord,
+    MessageRecord,
+    RewindRecord,
+    SessionHeader,
+    TitleRecord,
+)
 from ouro.messages import Image, Message, Text, Thinking, ToolCall, ToolReply, Usage, user
 
 DATA = Path(__file__).parent / "data"
@@ -18,7 +24,9 @@ def messages(records) -> list[Message]:
 
 def import_lines(tmp_path, *lines):
     path = tmp_path / "rollout.jsonl"
-    path.write_text("".join(json.dumps({"timestamp": "2026-01-01T00:00:00Z", **each}) + "\n" for each in lines))
+    path.write_text(
+        "".join(json.dumps({"timestamp": "2026-01-01T00:00:00Z", **each}) + "\n" for each in lines)
+    )
     return read_codex(path)
 
 
@@ -37,7 +45,12 @@ def test_session_is_read_with_header_title_and_times():
         "/home/me/src/shop",
         "openai/gpt-5.3-codex",
         "2026-02-03T07:59:59.900Z",
-        origin={"from": "codex", "id": "019c22a0-1111-7222-8333-444455556666", "file": str(NEW), "branch": "main"},
+        origin={
+            "from": "codex",
+            "id": "019c22a0-1111-7222-8333-444455556666",
+            "file": str(NEW),
+            "branch": "main",
+        },
     )
     assert found.left_out == {}
     assert found.records[-1] == TitleRecord("Cart test", "2026-02-03T08:05:02.000Z")
@@ -68,7 +81,10 @@ def test_picture_tags_and_skill_text_are_left_out(tmp_path):
 
 def test_items_of_an_answer_are_one_message_with_one_usage():
     answer = messages(read_codex(NEW).records)[1]
-    patch = "*** Begin Patch\n*** Add File: tests/test_cart.py\n+def test_cart():\n+    assert True\n*** End Patch"
+    patch = (
+        "*** Begin Patch\n*** Add File: tests/test_cart.py\n+def test_cart():\n+    assert"
+        " True\n*** End Patch"
+    )
     assert answer == Message(
         "assistant",
         (
@@ -111,7 +127,10 @@ def test_compaction_is_recorded_but_an_encrypted_one_is_ignored(tmp_path):
     sealed = import_lines(
         tmp_path,
         item(type="message", role="user", content=[{"type": "input_text", "text": "hi"}]),
-        {"type": "compacted", "payload": {"message": "", "replacement_history": [{"type": "compaction"}]}},
+        {
+            "type": "compacted",
+            "payload": {"message": "", "replacement_history": [{"type": "compaction"}]},
+        },
     )
     assert not [each for each in sealed.records if isinstance(each, CompactionRecord)]
 
@@ -150,13 +169,19 @@ def test_messages_only_in_events_are_read(tmp_path):
         event(type="user_message", message="hello"),
         event(type="agent_message", message="hi"),
     )
-    assert [(each.role, each.text) for each in messages(found.records)] == [("user", "hello"), ("assistant", "hi")]
+    assert [(each.role, each.text) for each in messages(found.records)] == [
+        ("user", "hello"),
+        ("assistant", "hi"),
+    ]
 
 
 def test_copied_session_is_identified_by_its_own_header(tmp_path):
     found = import_lines(
         tmp_path,
-        {"type": "session_meta", "payload": {"id": "copy", "cwd": "/p", "forked_from_id": "source"}},
+        {
+            "type": "session_meta",
+            "payload": {"id": "copy", "cwd": "/p", "forked_from_id": "source"},
+        },
         {"type": "session_meta", "payload": {"id": "source", "cwd": "/q"}},
         item(type="message", role="user", content="hello"),
     )

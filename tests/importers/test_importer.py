@@ -19,7 +19,9 @@ CART = "6a1d2c3b-4e5f-4061-9b7c-8d9e0f1a2b3c"
 
 @pytest.fixture
 def store(home) -> YamlFileMemoryStore:
-    return YamlFileMemoryStore(home / ".ouro" / "sessions", lambda text: text.replace("hunter2hunter2", "[secret]"))
+    return YamlFileMemoryStore(
+        home / ".ouro" / "sessions", lambda text: text.replace("hunter2hunter2", "[secret]")
+    )
 
 
 def take(store, home, *paths, program=None) -> list[ImportResult]:
@@ -36,7 +38,9 @@ def outcomes(done) -> list[str]:
 
 def texts(store, session_id) -> list[str]:
     found = wait(store.read_whole(session_id)).records()
-    return [each.message.text for each in found if isinstance(each, MessageRecord) and each.message.text]
+    return [
+        each.message.text for each in found if isinstance(each, MessageRecord) and each.message.text
+    ]
 
 
 def lines(path: Path) -> list[str]:
@@ -54,15 +58,25 @@ def test_every_format_is_recognized_by_its_first_lines():
     ]
     by_name = {each.path.name: (each.project, each.first_words) for each in found}
     assert by_name["codex-0.98.jsonl"] == ("/home/me/src/shop", "add a test for the cart")
-    assert by_name["claude-code-1.0.jsonl"] == ("/home/me/src/shop", "fix the broken import in api.py")
+    assert by_name["claude-code-1.0.jsonl"] == (
+        "/home/me/src/shop",
+        "fix the broken import in api.py",
+    )
 
 
 def test_default_folders_are_searched(home):
     for name in (".claude/projects/-home-me", ".codex/sessions/2026/02/03"):
         (home / name).mkdir(parents=True)
-    shutil.copy(DATA / "claude-code-2.1.jsonl", home / ".claude/projects/-home-me" / f"{CART}.jsonl")
+    shutil.copy(
+        DATA / "claude-code-2.1.jsonl", home / ".claude/projects/-home-me" / f"{CART}.jsonl"
+    )
     shutil.copy(DATA / "codex-0.98.jsonl", home / ".codex/sessions/2026/02/03/rollout-x.jsonl")
-    agent = {"type": "user", "isSidechain": True, "sessionId": CART, "message": {"role": "user", "content": "x"}}
+    agent = {
+        "type": "user",
+        "isSidechain": True,
+        "sessionId": CART,
+        "message": {"role": "user", "content": "x"},
+    }
     (home / ".claude/projects/-home-me" / "agent-1.jsonl").write_text(json.dumps(agent) + "\n")
 
     places = usual_places({"HOME": str(home)})
@@ -98,7 +112,8 @@ def test_second_import_adds_and_reads_nothing(store, home):
 
 
 @pytest.mark.parametrize(
-    "name", ["claude-code-1.0.jsonl", "claude-code-2.1.jsonl", "codex-0.2.jsonl", "codex-0.98.jsonl"]
+    "name",
+    ["claude-code-1.0.jsonl", "claude-code-2.1.jsonl", "codex-0.2.jsonl", "codex-0.98.jsonl"],
 )
 def test_growing_log_is_imported_as_if_read_at_once(store, home, tmp_path, name):
     path = tmp_path / name
@@ -112,7 +127,9 @@ def test_growing_log_is_imported_as_if_read_at_once(store, home, tmp_path, name)
 
     fresh = YamlFileMemoryStore(tmp_path / "fresh")
     wait(Importer(fresh, ImportLedger(), set()).take(find_sources([path])[0]))
-    assert texts_that_go_on(grown) == texts_that_go_on(list(wait(fresh.read_whole(session.id)).records()))
+    assert texts_that_go_on(grown) == texts_that_go_on(
+        list(wait(fresh.read_whole(session.id)).records())
+    )
 
 
 def texts_that_go_on(records) -> list:
@@ -132,9 +149,15 @@ def test_appended_messages_are_imported_once(store, home, tmp_path):
     path.write_text("".join(whole))
     assert [(each.outcome, each.messages) for each in take(store, home, path)] == [("more", 9)]
     assert outcomes(take(store, home, path)) == ["known"]
-    numbers = [each.number for each in wait(store.read_whole(CART)).records() if isinstance(each, MessageRecord)]
+    numbers = [
+        each.number
+        for each in wait(store.read_whole(CART)).records()
+        if isinstance(each, MessageRecord)
+    ]
     assert numbers == sorted(set(numbers))
-    assert RewindRecord(2, "2026-03-02T10:02:00.000Z") in list(wait(store.read_whole(CART)).records())
+    assert RewindRecord(2, "2026-03-02T10:02:00.000Z") in list(
+        wait(store.read_whole(CART)).records()
+    )
 
 
 def test_a_session_that_went_on_in_both_places_keeps_both(store, home, tmp_path):
@@ -144,7 +167,11 @@ def test_a_session_that_went_on_in_both_places_keeps_both(store, home, tmp_path)
     take(store, home, path)
     loaded = wait(store.load_session(CART))
     number = max(each.number for each in loaded.records if isinstance(each, MessageRecord)) + 1
-    wait(store.save_message(CART, MessageRecord(number, "2026-03-05T00:00:00.000Z", user("said here"))))
+    wait(
+        store.save_message(
+            CART, MessageRecord(number, "2026-03-05T00:00:00.000Z", user("said here"))
+        )
+    )
     wait(store.save_memory(CART, TitleRecord("My own title", "2026-03-05T00:00:01.000Z")))
     wait(store.close_session(CART))
     path.write_text("".join(whole))
@@ -161,7 +188,9 @@ def test_a_session_that_went_on_in_both_places_keeps_both(store, home, tmp_path)
         for part in each.message.parts
         if isinstance(part, Context)
     ]
-    assert contexts == ["What follows was said in Claude Code, where this session was continued too."]
+    assert contexts == [
+        "What follows was said in Claude Code, where this session was continued too."
+    ]
     assert wait(store.get_session_stats(CART)).title == "My own title"
     assert outcomes(take(store, home, path)) == ["known"]
     assert texts(store, CART) == said
@@ -195,11 +224,20 @@ def test_open_session_is_skipped_and_reported(store, home, tmp_path):
 
 def test_secrets_are_masked_on_import(store, home, tmp_path):
     path = tmp_path / "log.jsonl"
-    path.write_text((DATA / "codex-0.98.jsonl").read_text().replace("add a test", "use hunter2hunter2 to add a test"))
+    path.write_text(
+        (DATA / "codex-0.98.jsonl")
+        .read_text()
+        .replace("add a test", "use hunter2hunter2 to add a test")
+    )
     take(store, home, path)
-    kept = "".join(each.read_text(errors="replace") for each in (home / ".ouro").rglob("*") if each.is_file())
+    kept = "".join(
+        each.read_text(errors="replace") for each in (home / ".ouro").rglob("*") if each.is_file()
+    )
     assert "hunter2hunter2" not in kept
-    assert texts(store, "019c22a0-1111-7222-8333-444455556666")[0] == "use [secret] to add a test for the cart"
+    assert (
+        texts(store, "019c22a0-1111-7222-8333-444455556666")[0]
+        == "use [secret] to add a test for the cart"
+    )
 
 
 HOSTILE = [
@@ -247,7 +285,11 @@ async def test_hostile_lines_do_not_stop_the_import(store, home, tmp_path, progr
 
 @pytest.mark.parametrize("program", ["ouro-old", "json", "codex", "claude-code"])
 def test_foreign_files_are_reported_and_not_imported(store, home, tmp_path, program):
-    for name, data in (("a.jsonl", b"\xff\xfe\0"), ("b.jsonl", b""), ("c.jsonl", b'{"session": {"id": "../x"}}')):
+    for name, data in (
+        ("a.jsonl", b"\xff\xfe\0"),
+        ("b.jsonl", b""),
+        ("c.jsonl", b'{"session": {"id": "../x"}}'),
+    ):
         (tmp_path / name).write_bytes(data)
     done = take(store, home, tmp_path, program=program)
     assert len(done) == 3
@@ -264,10 +306,18 @@ def test_pipes_and_link_loops_are_not_followed(store, home, tmp_path):
 
 
 def test_m1_export_of_another_user_sets_no_mode_and_counts_as_imported(store, home, tmp_path):
-    """Memory is made of own sessions only, and the mode of a session is restored when it is resumed."""
+    """Memory is made of own sessions only, and the mode of a session is restored when it is
+    resumed.
+    """
     header = SessionHeader(CART, "/p", "m", "2026-02-03T10:00:00.000Z")
-    records = [ModeRecord("auto", header.created_at), MessageRecord(1, header.created_at, user("Always use tabs."))]
-    document = {**header_data(header), "records": [record_data(item, str, lambda *_: None) for item in records]}
+    records = [
+        ModeRecord("auto", header.created_at),
+        MessageRecord(1, header.created_at, user("Always use tabs.")),
+    ]
+    document = {
+        **header_data(header),
+        "records": [record_data(item, str, lambda *_: None) for item in records],
+    }
     path = tmp_path / "chat.json"
     path.write_text(json.dumps(document))
 

@@ -11,7 +11,9 @@ PATH = Path(__file__).parent / "data" / "older" / "2025-09-01_8c3f4e5d" / "sessi
 
 
 def messages(path) -> list[Message]:
-    return [each.message for each in read_older_ouro(path).records if isinstance(each, MessageRecord)]
+    return [
+        each.message for each in read_older_ouro(path).records if isinstance(each, MessageRecord)
+    ]
 
 
 def write_session(tmp_path, text: str) -> Path:
@@ -39,9 +41,9 @@ def test_session_is_read_in_order():
 def test_oldest_messages_with_calls_in_their_content_are_read(tmp_path):
     path = write_session(
         tmp_path,
-        "id: x\ncreated_at: '2025-01-01T00:00:00'\nmessages:\n"
-        "- {role: assistant, content: [{type: text, text: Look}, {type: tool_use, id: t1, name: f, input: {q: a}}]}\n"
-        "- {role: user, content: [{type: tool_result, tool_use_id: t1, content: found}]}\n",
+        "id: x\ncreated_at: '2025-01-01T00:00:00'\nmessages:\n- {role: assistant, content: [{type:"
+        " text, text: Look}, {type: tool_use, id: t1, name: f, input: {q: a}}]}\n- {role: user,"
+        " content: [{type: tool_result, tool_use_id: t1, content: found}]}\n",
     )
     assert messages(path) == [
         Message("assistant", (Text("Look"), ToolCall("t1", "f", {"q": "a"}))),
@@ -50,14 +52,25 @@ def test_oldest_messages_with_calls_in_their_content_are_read(tmp_path):
 
 
 def test_invalid_messages_are_counted(tmp_path):
-    path = write_session(tmp_path, "id: x\nmessages: [7, {role: nobody}, {role: user}, {role: user, content: hi}]\n")
+    path = write_session(
+        tmp_path, "id: x\nmessages: [7, {role: nobody}, {role: user}, {role: user, content: hi}]\n"
+    )
     assert read_older_ouro(path).left_out == {"lines that cannot be read": 3}
     assert messages(path) == [user("hi")]
 
 
 @pytest.mark.parametrize(
     "text",
-    ["", "[1]", "messages: 7", "a: &x [1]\nb: *x", "!!python/object:os.system {}", "[" * 100_000, "id: \x00", "id: x"],
+    [
+        "",
+        "[1]",
+        "messages: 7",
+        "a: &x [1]\nb: *x",
+        "!!python/object:os.system {}",
+        "[" * 100_000,
+        "id: \x00",
+        "id: x",
+    ],
 )
 def test_invalid_session_file_raises(tmp_path, text):
     with pytest.raises(SessionError, match=r"session\.yaml"):

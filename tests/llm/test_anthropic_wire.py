@@ -7,7 +7,17 @@ from msgspec.structs import replace
 
 from ouro.llm import Endpoint, ModelSpec
 from ouro.llm.anthropic import AnthropicWire
-from ouro.messages import Message, Text, Thinking, ToolCall, ToolReply, assistant, system, tool, user
+from ouro.messages import (
+    Message,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolReply,
+    assistant,
+    system,
+    tool,
+    user,
+)
 
 MARK = {"type": "ephemeral"}
 
@@ -22,7 +32,9 @@ def request_body(anthropic, n=-1):
 
 
 def thinking(name, effort, *messages):
-    wire = AnthropicWire(ModelSpec(name, max_output=64_000, thinking=True), Endpoint("http://x"), effort=effort)
+    wire = AnthropicWire(
+        ModelSpec(name, max_output=64_000, thinking=True), Endpoint("http://x"), effort=effort
+    )
     body = wire._request(messages or [user("hi")], [])[2]
     return {key: body[key] for key in ("thinking", "output_config") if key in body}
 
@@ -34,13 +46,21 @@ async def test_request_matches_the_documentation(anthropic):
         "model": "claude-sonnet-4-5",
         "max_tokens": 8192,
         "tools": [
-            {"name": "read", "description": "Read a file.", "input_schema": READ.parameters, "cache_control": MARK}
+            {
+                "name": "read",
+                "description": "Read a file.",
+                "input_schema": READ.parameters,
+                "cache_control": MARK,
+            }
         ],
         "system": [{"type": "text", "text": "Be brief.", "cache_control": MARK}],
         "messages": [
             {
                 "role": "user",
-                "content": [{"type": "text", "text": "Today."}, {"type": "text", "text": "hi", "cache_control": MARK}],
+                "content": [
+                    {"type": "text", "text": "Today."},
+                    {"type": "text", "text": "hi", "cache_control": MARK},
+                ],
             }
         ],
         "stream": True,
@@ -64,15 +84,25 @@ async def test_at_most_four_cache_marks_end_the_stable_prefix(anthropic):
         turns += [user(f"question {n}"), call, tool(ToolReply(f"a{n}", "read", "x"))]
     await anthropic.ask(system("Be brief."), *turns, tools=[READ, SHELL])
     body = request_body(anthropic)
-    marked = [n for n, m in enumerate(body["messages"]) if any("cache_control" in block for block in m["content"])]
+    marked = [
+        n
+        for n, m in enumerate(body["messages"])
+        if any("cache_control" in block for block in m["content"])
+    ]
     assert marked == [9, 11]
     assert anthropic.server.requests[0].raw.count(b"cache_control") == 4
 
 
 async def test_thinking_and_signatures_are_sent_back_unchanged(anthropic):
-    anthropic.server.script([Reply("Well.", thinking="I think.", signature="seal==", redacted="opaque"), "ok"])
+    anthropic.server.script(
+        [Reply("Well.", thinking="I think.", signature="seal==", redacted="opaque"), "ok"]
+    )
     reply = await anthropic.ask(effort="medium")
-    assert reply.parts == (Thinking("", "opaque", redacted=True), Thinking("I think.", "seal=="), Text("Well."))
+    assert reply.parts == (
+        Thinking("", "opaque", redacted=True),
+        Thinking("I think.", "seal=="),
+        Text("Well."),
+    )
     await anthropic.ask(user("hi"), reply, user("And?"), effort="medium")
     assert request_body(anthropic)["messages"][1]["content"] == [
         {"type": "redacted_thinking", "data": "opaque"},
@@ -85,10 +115,15 @@ async def test_only_its_own_whole_thinking_is_sent_back(anthropic):
     anthropic.server.script(["ok"])
     thought = (Thinking("I think.", "seal"), Text("Well."))
     own = anthropic.spec.name
-    other, cut = Message("assistant", thought, model="openai/x"), Message("assistant", thought, model=own, cut=True)
+    other, cut = (
+        Message("assistant", thought, model="openai/x"),
+        Message("assistant", thought, model=own, cut=True),
+    )
     unsealed = Message("assistant", (Thinking("hm"), Text("Well.")), model=own)
     alone = Message("assistant", (Thinking("hm", "seal"),), model=own)
-    await anthropic.ask(user("hi"), other, user("a"), cut, user("b"), unsealed, user("c"), alone, user("d"))
+    await anthropic.ask(
+        user("hi"), other, user("a"), cut, user("b"), unsealed, user("c"), alone, user("d")
+    )
     assert b"thinking" not in anthropic.server.requests[0].raw
 
 
@@ -96,19 +131,37 @@ async def test_only_its_own_whole_thinking_is_sent_back(anthropic):
     ("name", "effort", "asked"),
     [
         ("anthropic/claude-sonnet-4-5", "off", {}),
-        ("anthropic/claude-sonnet-4-5", "low", {"thinking": {"type": "enabled", "budget_tokens": 4000}}),
-        ("anthropic/claude-sonnet-4-20250514", "high", {"thinking": {"type": "enabled", "budget_tokens": 32000}}),
-        ("anthropic/claude-3-7-sonnet-latest", "medium", {"thinking": {"type": "enabled", "budget_tokens": 10000}}),
+        (
+            "anthropic/claude-sonnet-4-5",
+            "low",
+            {"thinking": {"type": "enabled", "budget_tokens": 4000}},
+        ),
+        (
+            "anthropic/claude-sonnet-4-20250514",
+            "high",
+            {"thinking": {"type": "enabled", "budget_tokens": 32000}},
+        ),
+        (
+            "anthropic/claude-3-7-sonnet-latest",
+            "medium",
+            {"thinking": {"type": "enabled", "budget_tokens": 10000}},
+        ),
         ("anthropic/claude-opus-5", "off", {}),
         (
             "anthropic/claude-opus-4-6",
             "medium",
-            {"thinking": {"type": "adaptive", "display": "summarized"}, "output_config": {"effort": "medium"}},
+            {
+                "thinking": {"type": "adaptive", "display": "summarized"},
+                "output_config": {"effort": "medium"},
+            },
         ),
         (
             "anthropic/claude-opus-5",
             "high",
-            {"thinking": {"type": "adaptive", "display": "summarized"}, "output_config": {"effort": "high"}},
+            {
+                "thinking": {"type": "adaptive", "display": "summarized"},
+                "output_config": {"effort": "high"},
+            },
         ),
     ],
 )
@@ -129,7 +182,9 @@ def test_no_thinking_budget_after_calls_made_without_thinking():
 
 async def test_rejected_thinking_mode_falls_back_to_the_other(anthropic):
     spec = replace(anthropic.spec, name="anthropic/claude-future")
-    anthropic.server.script([failure(400, '"thinking.type.enabled" is not supported for this model.'), "ok", "ok"])
+    anthropic.server.script(
+        [failure(400, '"thinking.type.enabled" is not supported for this model.'), "ok", "ok"]
+    )
     model = anthropic.model(spec, effort="low")
     for _ in range(2):
         await chunks_of(model)
@@ -139,7 +194,9 @@ async def test_rejected_thinking_mode_falls_back_to_the_other(anthropic):
 
 
 async def test_rejected_signatures_are_left_out(anthropic):
-    anthropic.server.script([failure(400, "messages.1.content.0: Invalid `signature` in `thinking` block"), "ok"])
+    anthropic.server.script(
+        [failure(400, "messages.1.content.0: Invalid `signature` in `thinking` block"), "ok"]
+    )
     own = Message("assistant", (Thinking("hm", "old"), Text("Well.")), model=anthropic.spec.name)
     await anthropic.ask(user("hi"), own, user("And?"))
     assert [b"hm" in request.raw for request in anthropic.server.requests] == [True, False]
@@ -150,4 +207,7 @@ async def test_failed_tool_result_is_marked_as_error(anthropic):
     call = assistant("", ToolCall("a", "read", {}))
     await anthropic.ask(user("hi"), call, tool(ToolReply("a", "read", "no such file", failed=True)))
     (block,) = request_body(anthropic)["messages"][-1]["content"]
-    assert (block["is_error"], block["content"]) == (True, [{"type": "text", "text": "no such file"}])
+    assert (block["is_error"], block["content"]) == (
+        True,
+        [{"type": "text", "text": "no such file"}],
+    )

@@ -44,7 +44,8 @@ class TestTheDefault:
     def test_first_model_of_the_file_with_a_key_is_the_default(self, models_file, monkeypatch):
         monkeypatch.setenv("HAVE", "x")
         text = (
-            "models:\n  openai/a: {api_key_env: HAVE_NOT}\n  openai/b: {api_key_env: HAVE}\n  openai/c: {api_key: k}\n"
+            "models:\n  openai/a: {api_key_env: HAVE_NOT}\n  openai/b: {api_key_env: HAVE}\n "
+            " openai/c: {api_key: k}\n"
         )
         assert catalog(models_file, text).default() == "openai/b"
 
@@ -108,7 +109,9 @@ class TestNames:
         assert catalog(models_file, text).resolve("sonnet") == "openai/my-sonnet"
 
     def test_a_name_of_several_providers_is_not_guessed(self):
-        with pytest.raises(NoModelError, match="`gpt-oss-120b` matches several models: `groq/openai/gpt-oss-120b`"):
+        with pytest.raises(
+            NoModelError, match="`gpt-oss-120b` matches several models: `groq/openai/gpt-oss-120b`"
+        ):
             Catalog().resolve("gpt-oss-120b")
 
     def test_local_model_is_found_without_its_tag(self, monkeypatch):
@@ -150,17 +153,27 @@ class TestRoutes:
 
     def test_entry_with_its_own_url_gets_no_provider_key(self, models_file, monkeypatch):
         monkeypatch.setenv("OPENAI_API_KEY", "sk-o")
-        text = "models:\n  openai/*: {api_key: sk-common}\n  openai/mine: {api_base: 'http://127.0.0.1:9/v1'}\n"
-        assert catalog(models_file, text).route("openai/mine")[1] == Endpoint("http://127.0.0.1:9/v1")
+        text = (
+            "models:\n  openai/*: {api_key: sk-common}\n  openai/mine: {api_base:"
+            " 'http://127.0.0.1:9/v1'}\n"
+        )
+        assert catalog(models_file, text).route("openai/mine")[1] == Endpoint(
+            "http://127.0.0.1:9/v1"
+        )
 
     def test_provider_wildcard_applies_to_all_its_models(self, models_file):
-        found = catalog(models_file, "models:\n  anthropic/*: {api_key: sk-1}\n  anthropic/a: {window: 5}\n")
+        found = catalog(
+            models_file, "models:\n  anthropic/*: {api_key: sk-1}\n  anthropic/a: {window: 5}\n"
+        )
         assert found.route("anthropic/a")[1].api_key == "sk-1"
         assert found.route("anthropic/b")[1].api_key == "sk-1"
         assert found.default() == "anthropic/a"
 
     def test_local_server_needs_no_key(self):
-        assert Catalog(environ={}).route("ollama_chat/x") == ("openai", Endpoint("http://127.0.0.1:11434/v1"))
+        assert Catalog(environ={}).route("ollama_chat/x") == (
+            "openai",
+            Endpoint("http://127.0.0.1:11434/v1"),
+        )
 
     def test_other_providers_and_responses_models_use_litellm(self, models_file, monkeypatch):
         monkeypatch.setenv("OPENAI_API_KEY", "sk-o")
@@ -187,14 +200,24 @@ class TestRoutes:
         ],
     )
     def test_custom_server_uses_the_openai_protocol(self, models_file, name, via, wire):
-        found = catalog(models_file, f"models:\n  {name}: {{{via}api_base: 'https://h/v1', api_key: k}}\n")
-        assert found.route(name) == (wire, Endpoint("https://h/v1", "k", key_source="`api_key` in models.yaml"))
+        found = catalog(
+            models_file, f"models:\n  {name}: {{{via}api_base: 'https://h/v1', api_key: k}}\n"
+        )
+        assert found.route(name) == (
+            wire,
+            Endpoint("https://h/v1", "k", key_source="`api_key` in models.yaml"),
+        )
 
-    @pytest.mark.parametrize("url", ["foo", "http://", "http://[::1", "http://host:port/v1", "http://h:99999/v1"])
+    @pytest.mark.parametrize(
+        "url", ["foo", "http://", "http://[::1", "http://host:port/v1", "http://h:99999/v1"]
+    )
     def test_invalid_address_is_reported(self, models_file, url):
         with pytest.raises(ConfigError, match="`api_base` must be like"):
             catalog(models_file, f"models:\n  openai/m: {{api_base: '{url}'}}\n")
-        for name, variable in (("openai/gpt-5", "OPENAI_BASE_URL"), ("ollama_chat/q", "OLLAMA_HOST")):
+        for name, variable in (
+            ("openai/gpt-5", "OPENAI_BASE_URL"),
+            ("ollama_chat/q", "OLLAMA_HOST"),
+        ):
             given = url if name == "openai/gpt-5" else f"{url}:port"
             reason = Catalog(environ={"OPENAI_API_KEY": "k", variable: given}).unusable(name)
             assert reason.endswith("is not an address of a server")
@@ -207,16 +230,23 @@ class TestRoutes:
 
     def test_key_command_runs_once_and_only_when_needed(self, models_file, tmp_path):
         script = tmp_path / "key"
-        script.write_text(f"#!/bin/sh\necho run >> {tmp_path}/runs\necho sk-from-command\necho more\n")
+        script.write_text(
+            f"#!/bin/sh\necho run >> {tmp_path}/runs\necho sk-from-command\necho more\n"
+        )
         script.chmod(0o755)
         found = catalog(models_file, f"models:\n  openai/*: {{api_key_command: {script}}}\n")
         assert found.default() == "openai/gpt-6.1-sol"
         assert (found.key_values(), (tmp_path / "runs").exists()) == ((), False)
         assert [found.route("openai/gpt-5")[1].api_key for _ in range(2)] == ["sk-from-command"] * 2
-        assert (found.key_values(), (tmp_path / "runs").read_text()) == (("sk-from-command",), "run\n")
+        assert (found.key_values(), (tmp_path / "runs").read_text()) == (
+            ("sk-from-command",),
+            "run\n",
+        )
 
     def test_a_command_is_not_given_to_a_shell(self, models_file, tmp_path):
-        found = catalog(models_file, f"models:\n  openai/*: {{api_key_command: 'echo k; touch {tmp_path}/x'}}\n")
+        found = catalog(
+            models_file, f"models:\n  openai/*: {{api_key_command: 'echo k; touch {tmp_path}/x'}}\n"
+        )
         assert found.route("openai/gpt-5")[1].api_key == f"k; touch {tmp_path}/x"
         assert not (tmp_path / "x").exists()
 
@@ -237,14 +267,24 @@ class TestRoutes:
     def test_every_key_is_passed_to_the_mask(self, models_file, monkeypatch):
         monkeypatch.setenv("GROQ_API_KEY", "gsk-1")
         monkeypatch.setenv("MINE", "sk-3")
-        found = catalog(models_file, "models:\n  openai/a: {api_key: sk-2}\n  openai/b: {api_key_env: MINE}\n")
+        found = catalog(
+            models_file, "models:\n  openai/a: {api_key: sk-2}\n  openai/b: {api_key_env: MINE}\n"
+        )
         assert set(found.key_values()) == {"gsk-1", "sk-2", "sk-3"}
 
     async def test_make_returns_the_wire_of_the_provider(self, monkeypatch):
         monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
         monkeypatch.setenv("OPENAI_API_KEY", "k")
-        made = [Catalog().make(name, "low") for name in ("sonnet", "gpt-5", "ollama_chat/x", "bedrock/x")]
-        assert [type(model).__name__ for model in made] == ["AnthropicWire", "OpenAIWire", "OpenAIWire", "LiteLLMModel"]
+        made = [
+            Catalog().make(name, "low")
+            for name in ("sonnet", "gpt-5", "ollama_chat/x", "bedrock/x")
+        ]
+        assert [type(model).__name__ for model in made] == [
+            "AnthropicWire",
+            "OpenAIWire",
+            "OpenAIWire",
+            "LiteLLMModel",
+        ]
         assert made[1].spec.name == "openai/gpt-5"
         for model in made:
             await model.close()
@@ -253,22 +293,42 @@ class TestRoutes:
 class TestSpecs:
     def test_known_model_has_its_price(self):
         assert Catalog().spec("claude-haiku-4-5") == ModelSpec(
-            "anthropic/claude-haiku-4-5", 200_000, 33_333, Prices(1, 5, 0.1, 1.25), images=True, thinking=True
+            "anthropic/claude-haiku-4-5",
+            200_000,
+            33_333,
+            Prices(1, 5, 0.1, 1.25),
+            images=True,
+            thinking=True,
         )
 
     def test_date_suffix_and_openrouter_prefix_find_the_known_model(self):
         known = Catalog().spec("anthropic/claude-sonnet-4-5")
-        for name in ("anthropic/claude-sonnet-4-5-20250929", "openrouter/anthropic/claude-sonnet-4.5"):
+        for name in (
+            "anthropic/claude-sonnet-4-5-20250929",
+            "openrouter/anthropic/claude-sonnet-4.5",
+        ):
             assert Catalog().spec(name).prices == known.prices
 
     def test_unknown_model_gets_cautious_limits_and_no_price(self):
-        assert Catalog().spec("openai/gpt-of-next-year") == ModelSpec("openai/gpt-of-next-year", 128_000, 8_192)
+        assert Catalog().spec("openai/gpt-of-next-year") == ModelSpec(
+            "openai/gpt-of-next-year", 128_000, 8_192
+        )
 
     def test_values_of_the_file_override_the_known_ones(self, models_file):
-        said = "window: 6000, prices: {input: 1, output: 2}, images: false, patches: no, text_tools: on"
+        said = (
+            "window: 6000, prices: {input: 1, output: 2}, images: false, patches: no,"
+            " text_tools: on"
+        )
         text = f"models:\n  openai/gpt-5: {{{said}}}\n"
         assert catalog(models_file, text).spec("gpt-5") == ModelSpec(
-            "openai/gpt-5", 6000, 1000, Prices(1, 2), images=False, thinking=True, patches=False, text_tools="on"
+            "openai/gpt-5",
+            6000,
+            1000,
+            Prices(1, 2),
+            images=False,
+            thinking=True,
+            patches=False,
+            text_tools="on",
         )
 
     def test_window_reported_by_a_server_is_used_at_no_cost(self, monkeypatch):
@@ -276,7 +336,9 @@ class TestSpecs:
             monkeypatch.setenv("HOSTED_VLLM_API_BASE", f"http://{server.address}/v1")
             found = Catalog()
             found.servers()
-            assert found.spec("hosted_vllm/m") == ModelSpec("hosted_vllm/m", 60_000, 10_000, Prices(0, 0))
+            assert found.spec("hosted_vllm/m") == ModelSpec(
+                "hosted_vllm/m", 60_000, 10_000, Prices(0, 0)
+            )
 
 
 class TestChoices:
@@ -302,7 +364,9 @@ class TestFallbacks:
     def test_fallbacks_of_a_model_override_the_global_ones(self, models_file, monkeypatch):
         monkeypatch.setenv("OPENAI_API_KEY", "k")
         found = catalog(
-            models_file, "fallbacks: [gpt-5, gpt-4.1, grok]\nmodels:\n  openai/gpt-4o: {fallbacks: [gpt-5-mini]}\n"
+            models_file,
+            "fallbacks: [gpt-5, gpt-4.1, grok]\nmodels:\n  openai/gpt-4o: {fallbacks:"
+            " [gpt-5-mini]}\n",
         )
         assert found.fallbacks("openai/gpt-4o") == ["openai/gpt-5-mini"]
         assert found.fallbacks("openai/gpt-5") == ["openai/gpt-4.1"]
@@ -319,16 +383,31 @@ class TestTheFile:
             ("modles: {}\n", ":1: unknown key `modles`. Did you mean `models`?"),
             (
                 "models:\n  openai/a:\n    api_kye: x\n",
-                ":3: unknown key `models.openai/a.api_kye`. Did you mean `models.openai/a.api_key`?",
+                (
+                    ":3: unknown key `models.openai/a.api_kye`. Did you mean"
+                    " `models.openai/a.api_key`?"
+                ),
             ),
-            ("models:\n  openai/a: {window: big}\n", ":2: `models.openai/a.window` must be a whole number, not `big`."),
-            ("models:\n  openai/a: {window: 0}\n", ":2: `openai/a`: `window` must be more than 0, not `0`."),
+            (
+                "models:\n  openai/a: {window: big}\n",
+                ":2: `models.openai/a.window` must be a whole number, not `big`.",
+            ),
+            (
+                "models:\n  openai/a: {window: 0}\n",
+                ":2: `openai/a`: `window` must be more than 0, not `0`.",
+            ),
             (
                 "models:\n  openai/a: {via: http}\n",
                 ":2: `models.openai/a.via` must be one of direct, litellm, not `http`.",
             ),
-            ("models:\n  openai/a: {prices: {input: 1}}\n", ":2: `models.openai/a.prices` needs `output`."),
-            ("models:\n  openai/a: {prices: {input: -1, output: 2}}\n", ":2: `openai/a`: `prices` cannot be below 0."),
+            (
+                "models:\n  openai/a: {prices: {input: 1}}\n",
+                ":2: `models.openai/a.prices` needs `output`.",
+            ),
+            (
+                "models:\n  openai/a: {prices: {input: -1, output: 2}}\n",
+                ":2: `openai/a`: `prices` cannot be below 0.",
+            ),
             (
                 "models:\n\n  openai/a: {api_key: sk-SECRET, api_key_env: B}\n",
                 ":3: `openai/a` has `api_key` and `api_key_env`: keep one.",
@@ -352,7 +431,10 @@ class TestTheFile:
         models_file.write_text("default: gpt-5\n")
         models_file.chmod(0o644)
         assert Catalog.from_files().notices == (
-            "~/.ouro/models.yaml could be read by others on this machine; its permissions are now 0600.",
+            (
+                "~/.ouro/models.yaml could be read by others on this machine; its permissions are"
+                " now 0600."
+            ),
         )
         assert stat.S_IMODE(models_file.stat().st_mode) == 0o600
         assert Catalog.from_files().notices == ()
@@ -385,7 +467,11 @@ def test_unknown_provider_is_no_model():
 def test_the_list_of_litellm_providers_is_that_of_the_pinned_litellm():
     package = Path(importlib.util.find_spec("litellm").origin).parent  # importing it takes 2 s
     module = ast.parse((package / "types" / "utils.py").read_text())
-    names = next(node for node in module.body if isinstance(node, ast.ClassDef) and node.name == "LlmProviders")
+    names = next(
+        node
+        for node in module.body
+        if isinstance(node, ast.ClassDef) and node.name == "LlmProviders"
+    )
     listed = [node.value.value for node in names.body if isinstance(node, ast.Assign)]
     known = Path(providers.__file__).with_name("litellm_providers.txt").read_text().split()
     assert sorted(listed) == known

@@ -7,7 +7,16 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from ouro.errors import AuthenticationFailed, ModelError, ModelUnavailable, RateLimited
-from ouro.llm import Catalog, Endpoint, ModelEntry, ModelsFile, ModelSpec, Prices, litellm_model, model
+from ouro.llm import (
+    Catalog,
+    Endpoint,
+    ModelEntry,
+    ModelsFile,
+    ModelSpec,
+    Prices,
+    litellm_model,
+    model,
+)
 from ouro.llm.litellm_model import LiteLLMEmbeddings
 from ouro.llm.openai import EmbeddingWire
 
@@ -52,11 +61,18 @@ def wire(server) -> EmbeddingWire:
 
 
 def vectors(*rows, **more) -> tuple[int, bytes]:
-    return 200, json.dumps({"data": [{"index": index, "embedding": row} for index, row in rows], **more}).encode()
+    return (
+        200,
+        json.dumps(
+            {"data": [{"index": index, "embedding": row} for index, row in rows], **more}
+        ).encode(),
+    )
 
 
 def test_vectors_are_returned_in_the_order_of_the_texts(server):
-    server.answer = vectors((1, [0.0, 2.0]), (0, [1.0, 0.0]), model="small", usage={"prompt_tokens": 500_000})
+    server.answer = vectors(
+        (1, [0.0, 2.0]), (0, [1.0, 0.0]), model="small", usage={"prompt_tokens": 500_000}
+    )
     asking = wire(server)
     told = asking.embed(["one", "two"])
     assert told.vectors == [[1.0, 0.0], [0.0, 2.0]]
@@ -78,7 +94,16 @@ def test_vectors_are_returned_in_the_order_of_the_texts(server):
         (vectors((0, [1.0]), (1, [])), ModelError),
         (vectors((0, [1.0]), (1, [1.0, 2.0])), ModelError),
     ],
-    ids=["key", "too many", "down", "a page", "no numbers", "one is missing", "an empty one", "two lengths"],
+    ids=[
+        "key",
+        "too many",
+        "down",
+        "a page",
+        "no numbers",
+        "one is missing",
+        "an empty one",
+        "two lengths",
+    ],
 )
 def test_invalid_answer_raises_without_showing_the_key(server, answer, error):
     server.answer = answer
@@ -91,7 +116,9 @@ def test_invalid_answer_raises_without_showing_the_key(server, answer, error):
 
 def test_unreachable_server_raises():
     asking = EmbeddingWire(PRICED, Endpoint("http://127.0.0.1:9/v1"))
-    with pytest.raises(ModelUnavailable, match=r"127\.0\.0\.1:9 cannot be reached: the connection was refused"):
+    with pytest.raises(
+        ModelUnavailable, match=r"127\.0\.0\.1:9 cannot be reached: the connection was refused"
+    ):
         asking.embed(["one"])
     asking.close()
 
@@ -105,7 +132,10 @@ def cohere(server, name="cohere/embed-english-v3.0"):
 def test_litellm_provider_returns_vectors_and_cost(server, litellm_kept):
     embeddings = {"float": [[1.0, 0.0], [0.0, 2.0]]}
     meta = {"billed_units": {"input_tokens": 1_000_000}}
-    server.answer = 200, json.dumps({"id": "x", "texts": [], "embeddings": embeddings, "meta": meta}).encode()
+    server.answer = (
+        200,
+        json.dumps({"id": "x", "texts": [], "embeddings": embeddings, "meta": meta}).encode(),
+    )
     asking = cohere(server)
     told = asking.embed(["one", "two"])
     asking.close()
@@ -123,7 +153,16 @@ def test_litellm_provider_returns_vectors_and_cost(server, litellm_kept):
         ((429, b"{}"), RateLimited),
         ((503, b"{}"), ModelUnavailable),
         ((307, b"{}"), ModelError),
-        ((200, b'{"embeddings": {"float": [[1.0]]}, "meta": {"billed_units": {"input_tokens": 1}}}'), ModelError),
+        (
+            (
+                200,
+                (
+                    b'{"embeddings": {"float": [[1.0]]}, "meta": {"billed_units": {"input_tokens":'
+                    b" 1}}}"
+                ),
+            ),
+            ModelError,
+        ),
     ],
     ids=["key", "too many", "down", "another server", "one is missing"],
 )
@@ -138,7 +177,9 @@ def test_failed_litellm_request_raises_without_showing_the_key(server, litellm_k
 def test_local_server_is_used_by_its_litellm_name(server, litellm_kept):
     server.answer = 200, json.dumps({"embeddings": [[0.0, 1.0]], "prompt_eval_count": 3}).encode()
     entry = ModelEntry(api_base=f"http://127.0.0.1:{server.server_port}")
-    asking = Catalog(ModelsFile(models={"ollama/nomic-embed-text": entry}), {}).embeddings("ollama/nomic-embed-text")
+    asking = Catalog(ModelsFile(models={"ollama/nomic-embed-text": entry}), {}).embeddings(
+        "ollama/nomic-embed-text"
+    )
     assert asking.embed(["one"]).vectors == [[0.0, 1.0]]
     assert server.asked[0][0] == "/api/embed"
 

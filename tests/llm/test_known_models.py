@@ -12,7 +12,9 @@ from ouro.llm.providers import TABLE
 def price_map() -> dict:
     """The model data of the pinned litellm, read from its file: importing litellm takes seconds."""
     return json.loads(
-        (Path(find_spec("litellm").origin).parent / "model_prices_and_context_window_backup.json").read_text()
+        (
+            Path(find_spec("litellm").origin).parent / "model_prices_and_context_window_backup.json"
+        ).read_text()
     )
 
 
@@ -29,7 +31,10 @@ def test_the_table_agrees_with_the_pinned_litellm(price_map):
         prices = [round((row.get(key) or 0) * 1e6, 5) or None for key in asked.values()]
         if Prices(*prices) != spec.prices or spec.window > row["max_input_tokens"]:
             wrong.append(spec.name)
-        if (spec.images, spec.thinking) != (bool(row.get("supports_vision")), bool(row.get("supports_reasoning"))):
+        if (spec.images, spec.thinking) != (
+            bool(row.get("supports_vision")),
+            bool(row.get("supports_reasoning")),
+        ):
             wrong.append(spec.name)
     assert wrong == []
 
@@ -38,7 +43,9 @@ def test_windows_stay_below_the_higher_price_tier(price_map):
     for spec in TABLE:
         row = price_map.get(spec.name) or price_map[spec.name.partition("/")[2]]
         steps = [
-            key.split("_")[5] for key in row if key.startswith("input_cost_per_token_above_") and key.count("_") == 6
+            key.split("_")[5]
+            for key in row
+            if key.startswith("input_cost_per_token_above_") and key.count("_") == 6
         ]
         assert all(spec.window <= int(step.removesuffix("k")) * 1000 for step in steps), spec.name
 
@@ -49,5 +56,9 @@ def test_max_output_fits_beside_a_full_window():
 
 def test_every_provider_and_its_flagship_is_known():
     assert {name.partition("/")[0] for name in KNOWN} <= set(PROVIDERS)
-    flagships = {f"{provider.name}/{provider.flagship}".lower() for provider in HOSTED if provider.name != "openrouter"}
+    flagships = {
+        f"{provider.name}/{provider.flagship}".lower()
+        for provider in HOSTED
+        if provider.name != "openrouter"
+    }
     assert flagships <= set(KNOWN)

@@ -1,4 +1,6 @@
-"""The process of litellm: shared, restarted after a crash, gets its keys through a pipe, ends a request quickly."""
+"""The process of litellm: shared, restarted after a crash, gets its keys through a pipe, ends a
+request quickly.
+"""
 
 import asyncio
 import os
@@ -46,7 +48,10 @@ async def test_key_is_not_in_the_arguments_or_environment_of_the_process(litellm
         process = Path(f"/proc/{litellm_model.share_process('tests').pid}")
         if not process.exists():
             pytest.skip("no /proc here")
-        assert KEY.encode() not in (process / "cmdline").read_bytes() + (process / "environ").read_bytes()
+        assert (
+            KEY.encode()
+            not in (process / "cmdline").read_bytes() + (process / "environ").read_bytes()
+        )
     await model.close()
 
 
@@ -73,12 +78,16 @@ async def test_process_that_cannot_start_reports_the_reason(monkeypatch, when):
     monkeypatch.setattr(litellm_model, "share_process", lambda _user: process)
     await until(lambda: when == "at once" or not process.alive)
     with pytest.raises(ModelUnavailable, match="no litellm here"):
-        await anext(litellm_model.stream_events("tests", "ask", {}, Endpoint(limits=Timeouts(first=5))))
+        await anext(
+            litellm_model.stream_events("tests", "ask", {}, Endpoint(limits=Timeouts(first=5)))
+        )
 
 
 async def test_stopping_one_answer_leaves_the_others_alone(litellm):
     litellm.server.script(
-        lambda request: Reply(["one", " two"], fault="stall" if request.prompt == "stop" else "", after=1)
+        lambda request: Reply(
+            ["one", " two"], fault="stall" if request.prompt == "stop" else "", after=1
+        )
     )
     model = litellm.model()
     async with aclosing(model.stream([user("stop")])) as chunks:
@@ -92,12 +101,16 @@ async def test_stopping_one_answer_leaves_the_others_alone(litellm):
 async def test_litellm_prices_fill_in_unknown_ones(litellm, claude):
     used = Reply("x", tokens=Tokens(1_000_000, 0, 0, 0))
     litellm.server.script([used, used])
-    assert (await claude.ask(spec=replace(claude.spec, prices=None))).usage.cost == pytest.approx(3, rel=1)
+    assert (await claude.ask(spec=replace(claude.spec, prices=None))).usage.cost == pytest.approx(
+        3, rel=1
+    )
     assert (await litellm.ask(spec=replace(litellm.spec, prices=None))).usage.cost is None
 
 
 async def test_claude_is_given_cache_marks_and_its_thinking_back(claude):
-    claude.server.script([Reply("Well.", thinking="I think.", signature="seal==", redacted="opaque"), "ok"])
+    claude.server.script(
+        [Reply("Well.", thinking="I think.", signature="seal==", redacted="opaque"), "ok"]
+    )
     reply = await claude.ask(system("Be brief."), user("hi"), effort="low")
     await claude.ask(system("Be brief."), user("hi"), reply, user("And?"), effort="low")
     body = claude.server.requests[1].body
@@ -125,16 +138,18 @@ def test_litellm_py_in_the_folder_is_not_imported(tmp_path, litellm_kept):
     """A repository may contain a litellm.py: the process must not import it."""
     (tmp_path / "litellm.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
     script = (
-        "import asyncio; from ouro.llm.litellm_model import WORKER; from ouro.utils.worker import WorkerProcess\n"
-        "async def run():\n"
-        "    process = WorkerProcess(WORKER)\n"
-        "    request = {'model': 'openai/x', 'first': 1, 'connect': 1, 'messages': []}\n"
-        "    print(await anext(process.ask('ask', request, first=100, idle=100)))\n"
-        "    process.stop()\n"
-        "asyncio.run(run())\n"
+        "import asyncio; from ouro.llm.litellm_model import WORKER; from ouro.utils.worker import"
+        " WorkerProcess\nasync def run():\n    process = WorkerProcess(WORKER)\n    request ="
+        " {'model': 'openai/x', 'first': 1, 'connect': 1, 'messages': []}\n    print(await"
+        " anext(process.ask('ask', request, first=100, idle=100)))\n   "
+        " process.stop()\nasyncio.run(run())\n"
     )
     done = subprocess.run(
-        [sys.executable, "-P", "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=100
+        [sys.executable, "-P", "-c", script],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=100,
     )
     assert "error" in done.stdout, done
     assert not (tmp_path / "ran").exists()

@@ -8,7 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ouro.errors import EmptyAnswer, ModelError, RequestRefused, StreamCut
-from ouro.llm import CUT_SHORT, CallChunk, EndChunk, ReplyBuilder, TextChunk, ThinkingChunk, UsageChunk
+from ouro.llm import (
+    CUT_SHORT,
+    CallChunk,
+    EndChunk,
+    ReplyBuilder,
+    TextChunk,
+    ThinkingChunk,
+    UsageChunk,
+)
 from ouro.messages import Message, Text, Thinking, ToolCall, Usage
 
 JSON = st.recursive(
@@ -75,7 +83,9 @@ def test_interleaved_calls_are_assembled(order):
 @settings(max_examples=200, deadline=None)
 @given(
     st.text(alphabet=st.characters(), max_size=40)
-    | st.binary(max_size=40).map(lambda b: b.decode("utf-16", "surrogatepass") if len(b) % 2 == 0 else "")
+    | st.binary(max_size=40).map(
+        lambda b: b.decode("utf-16", "surrogatepass") if len(b) % 2 == 0 else ""
+    )
 )
 def test_any_arguments_are_parsed_and_serializable(text):
     (call,) = build(CallChunk(0, "a", "tool", text)).finish().tool_calls
@@ -115,7 +125,12 @@ def test_stream_without_an_end_raises_stream_cut():
 
 @pytest.mark.parametrize(
     ("end", "error"),
-    [("stop", EmptyAnswer), ("tools", EmptyAnswer), ("length", RequestRefused), ("filtered", RequestRefused)],
+    [
+        ("stop", EmptyAnswer),
+        ("tools", EmptyAnswer),
+        ("length", RequestRefused),
+        ("filtered", RequestRefused),
+    ],
 )
 def test_empty_answer_raises(end, error):
     with pytest.raises(error):
@@ -123,7 +138,11 @@ def test_empty_answer_raises(end, error):
 
 
 def test_cut_last_call_without_arguments_is_malformed():
-    calls = build(CallChunk(0, "a", "list", ""), CallChunk(1, "b", "remove", ""), end="length").finish().tool_calls
+    calls = (
+        build(CallChunk(0, "a", "list", ""), CallChunk(1, "b", "remove", ""), end="length")
+        .finish()
+        .tool_calls
+    )
     assert [call.malformed for call in calls] == ["", CUT_SHORT]
 
 
@@ -139,7 +158,11 @@ def test_call_ids_are_unique_in_the_transcript():
 
 
 def test_parallel_calls_with_one_index_are_separated_by_id():
-    chunks = [CallChunk(0, "a", "read", '{"n":'), CallChunk(0, "a", "", "1}"), CallChunk(0, "b", "read", '{"n":2}')]
+    chunks = [
+        CallChunk(0, "a", "read", '{"n":'),
+        CallChunk(0, "a", "", "1}"),
+        CallChunk(0, "b", "read", '{"n":2}'),
+    ]
     assert [call.arguments for call in build(*chunks).finish().tool_calls] == [{"n": 1}, {"n": 2}]
 
 

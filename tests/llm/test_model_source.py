@@ -41,13 +41,22 @@ def names(models):
         ({}, ["own"], ["own"], []),
         ({"compact": "small"}, ["small"], ["small"], []),
         ({"classify": "tiny"}, ["own"], ["tiny"], []),
-        ({"compact": "small", "classify": "tiny", "retrieve": "quick"}, ["small"], ["tiny"], ["quick"]),
+        (
+            {"compact": "small", "classify": "tiny", "retrieve": "quick"},
+            ["small"],
+            ["tiny"],
+            ["quick"],
+        ),
         ({"compact": "gone", "classify": "gone", "retrieve": "gone"}, ["own"], ["own"], []),
     ],
 )
 def test_missing_roles_fall_back(roles, compact, classify, retrieve):
     found = source(Maker("gone"), **roles)
-    assert (names(found.role("compact")), names(found.role("classify")), names(found.role("retrieve"))) == (
+    assert (
+        names(found.role("compact")),
+        names(found.role("classify")),
+        names(found.role("retrieve")),
+    ) == (
         compact,
         classify,
         retrieve,

@@ -16,16 +16,22 @@ def save_entry(text: str, name: str, entry: ModelEntry, default: str = "") -> st
 
 
 def test_first_model_creates_a_private_file(home):
-    path = write_models_file("anthropic/*", ModelEntry(api_key="sk-1:#"), "anthropic/claude-sonnet-5")
+    path = write_models_file(
+        "anthropic/*", ModelEntry(api_key="sk-1:#"), "anthropic/claude-sonnet-5"
+    )
     assert path.read_text() == (
-        HEADER + 'default: anthropic/claude-sonnet-5\nmodels:\n  anthropic/*:\n    api_key: "sk-1:#"\n'
+        HEADER
+        + 'default: anthropic/claude-sonnet-5\nmodels:\n  anthropic/*:\n    api_key: "sk-1:#"\n'
     )
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
 
 
 def test_default_without_an_entry_is_written(home):
-    assert write_models_file("", ModelEntry(), "openai/gpt-5").read_text() == HEADER + "default: openai/gpt-5\n"
+    assert (
+        write_models_file("", ModelEntry(), "openai/gpt-5").read_text()
+        == HEADER + "default: openai/gpt-5\n"
+    )
 
 
 def test_adding_a_model_keeps_the_rest_of_the_file(home):
@@ -39,16 +45,28 @@ def test_adding_a_model_keeps_the_rest_of_the_file(home):
 
 
 def test_updated_entry_keeps_its_other_fields(home):
-    text = "models:\n  a/b:\n    # dear\n    prices: {input: 1, output: 2}\n    api_key: old\n    images: true\n"
-    assert save_entry(text, "a/b", ModelEntry(api_key_env="NEW"), "a/b") == (
-        "default: a/b\nmodels:\n  a/b:\n    api_key_env: NEW\n    # dear\n"
+    text = (
+        "models:\n  a/b:\n    # dear\n    prices: {input: 1, output: 2}\n    api_key: old\n   "
+        " images: true\n"
+    )
+    assert (
+        save_entry(text, "a/b", ModelEntry(api_key_env="NEW"), "a/b")
+        == "default: a/b\nmodels:\n  a/b:\n    api_key_env: NEW\n    # dear\n"
         "    prices: {input: 1, output: 2}\n    images: true\n"
     )
 
 
 @pytest.mark.parametrize(
     "text",
-    ["", "# only words\n", "models:\n", "models: {}\n", "models:\n  a/b: {}\n", "fallbacks: [x/y]", "default: q/r\n"],
+    [
+        "",
+        "# only words\n",
+        "models:\n",
+        "models: {}\n",
+        "models:\n  a/b: {}\n",
+        "fallbacks: [x/y]",
+        "default: q/r\n",
+    ],
 )
 def test_every_plain_layout_takes_an_entry(home, text):
     save_entry(text, "a/b", ModelEntry(api_base="http://h/v1"), "a/b")
@@ -57,7 +75,12 @@ def test_every_plain_layout_takes_an_entry(home, text):
 
 
 @pytest.mark.parametrize(
-    "text", ["models: {a/b: {api_key: k}}\n", "{models: {a/b: {api_key: k}}}\n", "models:\n  a/b: {api_key: k}\n"]
+    "text",
+    [
+        "models: {a/b: {api_key: k}}\n",
+        "{models: {a/b: {api_key: k}}}\n",
+        "models:\n  a/b: {api_key: k}\n",
+    ],
 )
 def test_file_that_cannot_be_edited_in_place_is_unchanged(home, text):
     with pytest.raises(ConfigError, match="cannot be changed automatically"):

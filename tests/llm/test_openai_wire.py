@@ -31,7 +31,11 @@ async def test_request_matches_the_documentation(openai):
         "tools": [
             {
                 "type": "function",
-                "function": {"name": "read", "description": "Read a file.", "parameters": READ.parameters},
+                "function": {
+                    "name": "read",
+                    "description": "Read a file.",
+                    "parameters": READ.parameters,
+                },
             }
         ],
         "max_tokens": 8192,
@@ -47,7 +51,8 @@ async def test_fields_rejected_by_the_server_are_left_out(openai):
         failure(400, "Unknown field: stream_options"),
         failure(
             400,
-            "Unsupported parameter: 'max_tokens' is not supported here. Use 'max_completion_tokens' instead.",
+            "Unsupported parameter: 'max_tokens' is not supported here. Use 'max_completion_tokens'"
+            " instead.",
         ),
         failure(400, "Unsupported value: 'reasoning_effort' does not support 'none'"),
         failure(422, "reasoning_effort: extra fields not permitted"),
@@ -62,7 +67,9 @@ async def test_fields_rejected_by_the_server_are_left_out(openai):
     kept = {"max_completion_tokens": 8192, "stream": True}
     assert len(openai.server.requests) == 7
     for body in (request_body(openai, 5), request_body(openai, 6)):
-        assert {key: value for key, value in body.items() if key not in ("model", "messages")} == kept
+        assert {
+            key: value for key, value in body.items() if key not in ("model", "messages")
+        } == kept
 
 
 async def test_text_tools_request_uses_a_schema_and_temperature_0(openai):
@@ -107,7 +114,11 @@ async def test_other_400_errors_are_reported(openai):
 
 
 @pytest.mark.parametrize(
-    ("url", "name"), [("https://api.openai.com/v1", "max_completion_tokens"), ("http://127.0.0.1:1/v1", "max_tokens")]
+    ("url", "name"),
+    [
+        ("https://api.openai.com/v1", "max_completion_tokens"),
+        ("http://127.0.0.1:1/v1", "max_tokens"),
+    ],
 )
 def test_token_limit_field_depends_on_the_server(url, name):
     body = OpenAIWire(ModelSpec("openai/gpt"), Endpoint(url))._request([user("hi")], [])[2]
@@ -124,15 +135,26 @@ async def test_effort_is_asked_of_models_that_think(openai, effort, value):
 
 
 def test_model_name_is_sent_without_the_provider():
-    for name, wire_name in (("openai/gpt-x", "gpt-x"), ("openrouter/a/b", "a/b"), ("plain", "plain")):
-        assert OpenAIWire(ModelSpec(name), Endpoint("http://x"))._request([], [])[2]["model"] == wire_name
+    for name, wire_name in (
+        ("openai/gpt-x", "gpt-x"),
+        ("openrouter/a/b", "a/b"),
+        ("plain", "plain"),
+    ):
+        assert (
+            OpenAIWire(ModelSpec(name), Endpoint("http://x"))._request([], [])[2]["model"]
+            == wire_name
+        )
 
 
 async def test_pictures_of_tools_follow_all_replies(openai):
     openai.server.script(["ok"])
     dot = Image("image/png", b"dot", "dot.png")
     calls = assistant("", ToolCall("a", "read", {}), ToolCall("b", "read", {}))
-    await openai.ask(user("Look"), calls, tool(ToolReply("a", "read", "1", images=(dot,)), ToolReply("b", "read", "2")))
+    await openai.ask(
+        user("Look"),
+        calls,
+        tool(ToolReply("a", "read", "1", images=(dot,)), ToolReply("b", "read", "2")),
+    )
     *_, first, second, pictures = request_body(openai)["messages"]
     assert [first["tool_call_id"], second["tool_call_id"], pictures["role"]] == ["a", "b", "user"]
     url = f"data:image/png;base64,{base64.b64encode(b'dot').decode()}"
@@ -145,7 +167,10 @@ async def test_pictures_of_tools_follow_all_replies(openai):
 async def test_thinking_is_sent_back_only_to_servers_that_want_it():
     thought = Message("assistant", (Thinking("hm"), Text("Yes"), ToolCall("a", "read", {})))
     spec = ModelSpec("x/y", thinking=True)
-    for url, wanted in (("https://api.deepseek.com/v1", True), ("https://api.example.invalid/v1", False)):
+    for url, wanted in (
+        ("https://api.deepseek.com/v1", True),
+        ("https://api.example.invalid/v1", False),
+    ):
         body = OpenAIWire(spec, Endpoint(url))._request([thought], [])[2]
         assert ("reasoning_content" in body["messages"][0]) == wanted
 
@@ -160,7 +185,12 @@ async def test_thought_signature_of_a_call_is_sent_back(openai):
         "extra_content": extra,
     }
     openai.server.script(
-        [sse({"choices": [{"delta": {"tool_calls": [call]}, "finish_reason": "stop"}]}, "[DONE]"), "ok"]
+        [
+            sse(
+                {"choices": [{"delta": {"tool_calls": [call]}, "finish_reason": "stop"}]}, "[DONE]"
+            ),
+            "ok",
+        ]
     )
     reply = await openai.ask()
     await openai.ask(user("hi"), reply, tool(ToolReply(reply.tool_calls[0].id, "read", "x")))
@@ -170,16 +200,32 @@ async def test_thought_signature_of_a_call_is_sent_back(openai):
 
 
 async def test_nonstandard_stream_formats_are_parsed(openai):
-    """No index, arguments as an object, thinking under another name, a complete message instead of a delta."""
+    """No index, arguments as an object, thinking under another name, a complete message instead of
+    a delta.
+    """
     events = [
         {"choices": [{"delta": {"reasoning": "hm"}}]},
         {"choices": [{"message": {"content": "Hello"}}]},
         {
             "choices": [
-                {"delta": {"tool_calls": [{"id": "a", "function": {"name": "read", "arguments": {"path": "x"}}}]}}
+                {
+                    "delta": {
+                        "tool_calls": [
+                            {"id": "a", "function": {"name": "read", "arguments": {"path": "x"}}}
+                        ]
+                    }
+                }
             ]
         },
-        {"choices": [{"delta": {"tool_calls": [{"id": "b", "function": {"name": "read", "arguments": "{}"}}]}}]},
+        {
+            "choices": [
+                {
+                    "delta": {
+                        "tool_calls": [{"id": "b", "function": {"name": "read", "arguments": "{}"}}]
+                    }
+                }
+            ]
+        },
         {
             "choices": [{"delta": {"content": None, "tool_calls": None}, "finish_reason": "eos"}],
             "usage": {"prompt_tokens": 3, "cost": 0.5},
@@ -187,7 +233,10 @@ async def test_nonstandard_stream_formats_are_parsed(openai):
     ]
     openai.server.script([sse(*events)])
     reply = await openai.ask(spec=replace(openai.spec, prices=None))
-    assert [part for part in reply.parts if not isinstance(part, ToolCall)] == [Thinking("hm"), Text("Hello")]
+    assert [part for part in reply.parts if not isinstance(part, ToolCall)] == [
+        Thinking("hm"),
+        Text("Hello"),
+    ]
     assert [call.arguments for call in reply.tool_calls] == [{"path": "x"}, {}]
     assert (reply.usage.input, reply.usage.cost) == (3, 0.5)
 

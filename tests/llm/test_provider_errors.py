@@ -38,7 +38,11 @@ def test_keys_are_redacted(secret):
 
 @pytest.mark.parametrize(
     "text",
-    ["The model `claude-sonnet-4-5-20250929` is overloaded", "maximum context length is 8192 tokens", "req_12345"],
+    [
+        "The model `claude-sonnet-4-5-20250929` is overloaded",
+        "maximum context length is 8192 tokens",
+        "req_12345",
+    ],
 )
 def test_other_text_is_not_redacted(text):
     assert redact(text, "my-own-key", "") == text
@@ -62,7 +66,10 @@ def test_other_text_is_not_redacted(text):
 )
 def test_provider_message_is_extracted_from_any_body(body, shown):
     error = error_from_status(418, body, {}, HERE)
-    assert (type(error), error.message) == (RequestRefused, f"api.example.invalid answered 418{shown}")
+    assert (type(error), error.message) == (
+        RequestRefused,
+        f"api.example.invalid answered 418{shown}",
+    )
 
 
 @pytest.mark.parametrize(
@@ -88,7 +95,9 @@ def test_not_found_error_names_the_address():
 
 
 def test_missing_key_is_reported():
-    assert error_from_status(401, "{}", {}, Endpoint("http://x")).hint.startswith("No key was given")
+    assert error_from_status(401, "{}", {}, Endpoint("http://x")).hint.startswith(
+        "No key was given"
+    )
     assert "MY_KEY" in error_from_status(401, "{}", {}, HERE).hint
 
 
@@ -97,7 +106,9 @@ def test_retry_after_is_parsed_in_every_form():
     assert retry_after({"retry-after": "2.5"}) == 2.5
     assert retry_after({"retry-after-ms": "1500", "retry-after": "2"}) == 1.5
     assert 90 < retry_after({"retry-after": later}) <= 100
-    assert [retry_after(headers) for headers in ({}, {"retry-after": "soon"}, {"retry-after": "-1"})] == [None, None, 0]
+    assert [
+        retry_after(headers) for headers in ({}, {"retry-after": "soon"}, {"retry-after": "-1"})
+    ] == [None, None, 0]
 
 
 @pytest.mark.parametrize(

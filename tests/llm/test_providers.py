@@ -34,9 +34,15 @@ def test_every_kind_of_server_is_found_with_its_models_and_their_windows():
         "hosted_vllm": models("Qwen/Qwen3-32B", max_model_len=40960),
     }
     with ExitStack() as running:
-        servers = {name: running.enter_context(local_server(answer)) for name, answer in answers.items()}
-        environ = {VARIABLES[name]: f"http://{server.address}/v1" for name, server in servers.items()}
-        found = find_local_servers({**environ, "OLLAMA_HOST": servers["ollama_chat"].address}, timeout=20)
+        servers = {
+            name: running.enter_context(local_server(answer)) for name, answer in answers.items()
+        }
+        environ = {
+            VARIABLES[name]: f"http://{server.address}/v1" for name, server in servers.items()
+        }
+        found = find_local_servers(
+            {**environ, "OLLAMA_HOST": servers["ollama_chat"].address}, timeout=20
+        )
 
     def expected(name: str, model: str, window: int | None) -> ServerModels:
         return ServerModels(f"http://{servers[name].address}/v1", {f"{name}/{model}": window})
@@ -63,19 +69,29 @@ def test_every_kind_of_server_is_found_with_its_models_and_their_windows():
 )
 def test_foreign_server_on_the_port_offers_nothing(answer):
     with local_server(answer) as server:
-        found = find_local_servers({**closed_addresses(), "OLLAMA_HOST": server.address}, timeout=20)
+        found = find_local_servers(
+            {**closed_addresses(), "OLLAMA_HOST": server.address}, timeout=20
+        )
     assert [model for each in found.values() for model in each.models] == []
 
 
 def test_a_server_that_refuses_offers_nothing():
     with local_server(models("a"), status=401) as server:
-        assert find_local_servers({**closed_addresses(), "OLLAMA_HOST": server.address}, timeout=20) == {}
+        assert (
+            find_local_servers({**closed_addresses(), "OLLAMA_HOST": server.address}, timeout=20)
+            == {}
+        )
 
 
 def test_silent_server_does_not_delay_the_others():
     with local_server(None) as silent, local_server(models("a")) as quick:
         found = find_local_servers(
-            {**closed_addresses(), "OLLAMA_HOST": silent.address, "LM_STUDIO_API_BASE": quick.address}, timeout=0.5
+            {
+                **closed_addresses(),
+                "OLLAMA_HOST": silent.address,
+                "LM_STUDIO_API_BASE": quick.address,
+            },
+            timeout=0.5,
         )
     assert [provider.name for provider in found] == ["lm_studio"]
 
@@ -87,7 +103,9 @@ def test_no_local_server_is_no_error():
 def test_proxy_is_not_used_for_local_servers(monkeypatch):
     with local_server(models("wrong")) as proxy, local_server(models("right")) as server:
         monkeypatch.setenv("http_proxy", f"http://{proxy.address}")
-        found = find_local_servers({**closed_addresses(), "OLLAMA_HOST": server.address}, timeout=20)
+        found = find_local_servers(
+            {**closed_addresses(), "OLLAMA_HOST": server.address}, timeout=20
+        )
     assert next(iter(found.values())).models == {"ollama_chat/right": None}
     assert proxy.requests == []
 

@@ -68,7 +68,13 @@ async def test_an_answer_is_passed_on():
 
 
 @pytest.mark.parametrize(
-    "failed", [(TextChunk("Y"),), (EndChunk("stop"),), ModelUnavailable("down"), (TextChunk("Y"), StreamCut("cut"))]
+    "failed",
+    [
+        (TextChunk("Y"),),
+        (EndChunk("stop"),),
+        ModelUnavailable("down"),
+        (TextChunk("Y"), StreamCut("cut")),
+    ],
 )
 async def test_failed_or_empty_answer_is_retried(failed):
     model, clock = Answers(failed, YES), Clock()
@@ -80,7 +86,7 @@ async def test_failed_or_empty_answer_is_retried(failed):
 
 
 async def test_first_retry_includes_the_hint():
-    (told, *_rest) = await ask(Answers(ModelUnavailable("down\nbadly", "Are you online?"), YES))
+    told, *_rest = await ask(Answers(ModelUnavailable("down\nbadly", "Are you online?"), YES))
     assert told.reason == "down Are you online?"
 
 
@@ -89,9 +95,10 @@ async def test_waits_grow_with_jitter(monkeypatch):
     clock = Clock()
     with pytest.raises(ModelUnavailable, match="5 attempts"):
         await ask(Answers(*[ModelUnavailable("down")] * 9), clock=clock)
-    assert [longest / 2 <= wait <= longest for wait, longest in zip(clock.waits, (1, 2, 4, 8), strict=True)] == [
-        True
-    ] * 4
+    assert [
+        longest / 2 <= wait <= longest
+        for wait, longest in zip(clock.waits, (1, 2, 4, 8), strict=True)
+    ] == [True] * 4
 
 
 async def test_retry_after_of_the_provider_is_used():
@@ -102,12 +109,20 @@ async def test_retry_after_of_the_provider_is_used():
 
 async def test_too_long_retry_after_raises_instead_of_waiting():
     clock, model = Clock(), Answers(RateLimited("Too many requests.", retry_after=3600))
-    with pytest.raises(RateLimited, match=r"m asks to wait 3600 s; ouro waits at most 60 s") as failure:
+    with pytest.raises(
+        RateLimited, match=r"m asks to wait 3600 s; ouro waits at most 60 s"
+    ) as failure:
         await ask(model, clock=clock)
-    assert (clock.waits, failure.value.retry_after, "/model" in failure.value.hint) == ([], 3600, True)
+    assert (clock.waits, failure.value.retry_after, "/model" in failure.value.hint) == (
+        [],
+        3600,
+        True,
+    )
 
 
-@pytest.mark.parametrize("error", [AuthenticationFailed("no"), RequestRefused("no"), ContextTooLong("no")])
+@pytest.mark.parametrize(
+    "error", [AuthenticationFailed("no"), RequestRefused("no"), ContextTooLong("no")]
+)
 async def test_permanent_errors_are_not_retried(error):
     model, other = Answers(error, YES), Answers(YES, name="n")
     with pytest.raises(type(error)):
@@ -116,7 +131,10 @@ async def test_permanent_errors_are_not_retried(error):
 
 
 async def test_fallback_is_used_after_all_attempts_failed():
-    first, second = Answers(*[ModelUnavailable("down")] * 2), Answers(EmptyAnswer("nothing"), YES, name="n")
+    first, second = (
+        Answers(*[ModelUnavailable("down")] * 2),
+        Answers(EmptyAnswer("nothing"), YES, name="n"),
+    )
     chunks = await ask(first, second, attempts=2)
     told = [(chunk.model, chunk.attempt) for chunk in chunks if isinstance(chunk, Retrying)]
     assert told == [("m", 2), ("n", 1), ("n", 2)]
@@ -125,7 +143,9 @@ async def test_fallback_is_used_after_all_attempts_failed():
 
 async def test_long_retry_after_switches_to_the_fallback_at_once():
     clock = Clock()
-    chunks = await ask(Answers(RateLimited("slow", retry_after=600)), Answers(YES, name="n"), clock=clock)
+    chunks = await ask(
+        Answers(RateLimited("slow", retry_after=600)), Answers(YES, name="n"), clock=clock
+    )
     assert chunks == [Retrying("slow", 1, 0.0, "n"), *YES]
     assert clock.waits == []
 
@@ -170,7 +190,9 @@ async def test_partial_answer_is_available_before_a_retry():
     async def on_retry(retry):
         kept.append((call.partial().text, retry.attempt))
 
-    call = ModelCall([Answers((TextChunk("Half"), StreamCut("cut")), YES)], [user("hi")], sleep=Clock().sleep)
+    call = ModelCall(
+        [Answers((TextChunk("Half"), StreamCut("cut")), YES)], [user("hi")], sleep=Clock().sleep
+    )
     answer = await call.run(on_retry=on_retry)
     assert (kept, answer.text) == ([("Half", 2)], "Yes.")
 

@@ -47,7 +47,9 @@ async def test_thinking_comes_first_and_ends_with_its_signature():
 
 
 async def test_calls_get_ids_and_stream_arguments_as_json_chunks():
-    model = ScriptedModel([calls(call("read", path="a" * 40), call("read", path="b.py")), call("glob")])
+    model = ScriptedModel(
+        [calls(call("read", path="a" * 40), call("read", path="b.py")), call("glob")]
+    )
 
     first = await chunks_of(model)
     second = await chunks_of(model)
@@ -58,7 +60,9 @@ async def test_calls_get_ids_and_stream_arguments_as_json_chunks():
         (1, "call_2", "read"),
         (0, "call_3", "glob"),
     ]
-    pieces = [chunk.arguments for chunk in first if isinstance(chunk, CallChunk) and chunk.index == 0]
+    pieces = [
+        chunk.arguments for chunk in first if isinstance(chunk, CallChunk) and chunk.index == 0
+    ]
     assert len(pieces) > 2
     assert json.loads("".join(pieces)) == {"path": "a" * 40}
     assert first[-1] == EndChunk("tools")
@@ -71,7 +75,9 @@ async def test_malformed_arguments_are_sent_unchanged():
 
 
 async def test_error_replaces_or_interrupts_a_reply():
-    model = ScriptedModel([ModelUnavailable("down"), ScriptedReply("half an", error=StreamCut("cut"))])
+    model = ScriptedModel(
+        [ModelUnavailable("down"), ScriptedReply("half an", error=StreamCut("cut"))]
+    )
 
     with pytest.raises(ModelUnavailable, match="down"):
         await chunks_of(model)

@@ -13,7 +13,11 @@ from ouro.messages import Text, ToolCall, ToolReply, assistant, system, tool, us
 NAMES = ("read", "edit", "write", "glob", "grep", "shell", "todo", "subagent")
 FIELDS = {"shell": "command", "glob": "pattern", "grep": "pattern"}
 TOOLS = [
-    ToolSpec(name, f"{name}.", {"type": "object", "properties": {FIELDS.get(name, "path"): {"type": "string"}}})
+    ToolSpec(
+        name,
+        f"{name}.",
+        {"type": "object", "properties": {FIELDS.get(name, "path"): {"type": "string"}}},
+    )
     for name in NAMES
 ]
 TASK = "The tests fail. Find out why, and mend it. Run them with: pytest -q"
@@ -42,7 +46,9 @@ def failed_run(task=TASK, output=FAILED):
 
 def after_read(path, task=TASK, text=OLD, *, of=None):
     """The messages up to the content of the file to change."""
-    return extend(of or start(task), ToolCall("tochange_1", "read", {"path": path}), number_lines(text))
+    return extend(
+        of or start(task), ToolCall("tochange_1", "read", {"path": path}), number_lines(text)
+    )
 
 
 def block(text):
@@ -50,10 +56,18 @@ def block(text):
 
 
 async def test_a_failed_command_is_repaired_step_by_step():
-    """All requests but the first and the last ask one question; the command is run again without a request."""
+    """All requests but the first and the last ask one question; the command is run again without a
+    request.
+    """
     run = '{"name": "shell", "arguments": {"command": "pytest -q"}}'
     done = '{"name": "answer", "arguments": {"text": "It counts every piece."}}'
-    results = [(FAILED, True), (FILES, False), (number_lines(OLD), False), ("Changed.", False), ("3 passed", False)]
+    results = [
+        (FAILED, True),
+        (FILES, False),
+        (number_lines(OLD), False),
+        ("Changed.", False),
+        ("3 passed", False),
+    ]
     script = [run, '{"path": "shop/basket.py"}', block(NEW), done]
     model = ScriptedModel(script, spec=ModelSpec("some-1.5b"))
     messages, calls = start(), []
@@ -81,17 +95,30 @@ async def test_a_failed_command_is_repaired_step_by_step():
     assert FAILED in text[0].text
     assert f"```\n{OLD}```" in text[0].text
     last = "\n".join(message.text for message in model.requests[3].messages)
-    assert ('{"name": "change", "arguments": {"path": "shop/basket.py"}}' in last, '"glob"' in last) == (True, False)
+    assert (
+        '{"name": "change", "arguments": {"path": "shop/basket.py"}}' in last,
+        '"glob"' in last,
+    ) == (True, False)
 
 
 async def test_chosen_change_starts_with_reading_the_file():
     change = '{"name": "change", "arguments": {"path": "shop/basket.py"}}'
-    write = '{"name": "write", "arguments": {"path": "shop/basket.py", "content": "def total(): ..."}}'
+    write = (
+        '{"name": "write", "arguments": {"path": "shop/basket.py", "content": "def total(): ..."}}'
+    )
     fields = {"path": {"type": "string"}, "content": {"type": "string"}}
     tools = [*TOOLS, ToolSpec("write", "write.", {"type": "object", "properties": fields})][::-1]
-    read = extend(start(), ToolCall("call_1", "read", {"path": "shop/basket.py"}), number_lines(OLD))
-    for messages, text, name in ((start(), change, "read"), (read, write, "read"), (start(), write, "write")):
-        message = await ModelCall([ScriptedModel([text], spec=ModelSpec("some-1.5b"))], messages, tools).run()
+    read = extend(
+        start(), ToolCall("call_1", "read", {"path": "shop/basket.py"}), number_lines(OLD)
+    )
+    for messages, text, name in (
+        (start(), change, "read"),
+        (read, write, "read"),
+        (start(), write, "write"),
+    ):
+        message = await ModelCall(
+            [ScriptedModel([text], spec=ModelSpec("some-1.5b"))], messages, tools
+        ).run()
         assert [call.name for call in message.tool_calls] == [name]
 
 
@@ -103,7 +130,12 @@ async def test_chosen_change_starts_with_reading_the_file():
         extend(start(), RUN, "3 passed\n[exit code 0, 0.3 s]"),
         extend(start(), RUN, "The user refused this call.", failed=True),
         extend(start(), RUN, "…\n[time limit, 60.0 s]", failed=True),
-        extend(start(), ToolCall("tochange_1", "read", {"path": "a.py"}), "The user refused this call.", failed=True),
+        extend(
+            start(),
+            ToolCall("tochange_1", "read", {"path": "a.py"}),
+            "The user refused this call.",
+            failed=True,
+        ),
         failed_run()[:-1],
         start(),
     ],
@@ -115,7 +147,12 @@ def test_other_turns_have_no_next_step(messages):
 def test_no_step_after_three_failures():
     messages = start()
     for number in range(4):
-        messages = extend(messages, ToolCall(f"call_{number}", "shell", {"command": "pytest -q"}), FAILED, failed=True)
+        messages = extend(
+            messages,
+            ToolCall(f"call_{number}", "shell", {"command": "pytest -q"}),
+            FAILED,
+            failed=True,
+        )
         assert (next_step(messages, TOOLS) is None) == (number == 3)
 
 
@@ -137,7 +174,9 @@ def test_no_step_without_its_tools():
     ],
 )
 def test_file_choice_is_limited_to_listed_files_without_tests(task, answer, path):
-    step = next_step(extend(failed_run(task), ToolCall("fault_1", "glob", {"pattern": "**"}), FILES), TOOLS)
+    step = next_step(
+        extend(failed_run(task), ToolCall("fault_1", "glob", {"pattern": "**"}), FILES), TOOLS
+    )
     assert isinstance(step, StepRequest)
     call = step.call(answer)
     assert (call and call.arguments["path"]) == path
@@ -157,10 +196,18 @@ def test_among_many_files_those_named_in_the_output_are_offered():
     ("old", "new", "edit"),
     [
         (OLD, NEW, (OLD.splitlines()[1], NEW.splitlines()[1])),
-        ("a\nb\na\nb\n", "a\nb\na\nc\n", ("b\na\nb", "b\na\nc")),  # the changed line alone is there twice
+        (
+            "a\nb\na\nb\n",
+            "a\nb\na\nc\n",
+            ("b\na\nb", "b\na\nc"),
+        ),  # the changed line alone is there twice
         ("a\nb\n", "a\nx\nb\n", ("a\nb", "a\nx\nb")),
         ("a\nb\nc\n", "a\nc\n", ("a\nb\nc", "a\nc")),
-        ("key = [secret removed]\nport = 1\n", "key = [secret removed]\nport = 2\n", ("port = 1", "port = 2")),
+        (
+            "key = [secret removed]\nport = 1\n",
+            "key = [secret removed]\nport = 2\n",
+            ("port = 1", "port = 2"),
+        ),
     ],
 )
 def test_edit_contains_the_changed_lines_and_unique_context(old, new, edit):
@@ -209,7 +256,10 @@ def test_file_that_cannot_be_returned_whole_uses_edit(text):
 
 def test_a_file_that_does_not_exist_is_written():
     messages = extend(
-        start("Add hello.py."), ToolCall("tochange_1", "read", {"path": "hello.py"}), "hello.py does not exist.", True
+        start("Add hello.py."),
+        ToolCall("tochange_1", "read", {"path": "hello.py"}),
+        "hello.py does not exist.",
+        True,
     )
     step = next_step(messages, TOOLS)
     assert isinstance(step, StepRequest)
@@ -218,8 +268,21 @@ def test_a_file_that_does_not_exist_is_written():
 
 
 def test_small_models_get_change_instead_of_edit_and_fewer_tools():
-    assert [each.name for each in small_tools(start(), TOOLS)] == ["read", "change", "write", "glob", "grep", "shell"]
-    assert [each.name for each in small_tools(start(), TOOLS[1:])] == ["edit", "write", "glob", "grep", "shell"]
+    assert [each.name for each in small_tools(start(), TOOLS)] == [
+        "read",
+        "change",
+        "write",
+        "glob",
+        "grep",
+        "shell",
+    ]
+    assert [each.name for each in small_tools(start(), TOOLS[1:])] == [
+        "edit",
+        "write",
+        "glob",
+        "grep",
+        "shell",
+    ]
 
 
 PROMPT = """\
@@ -237,17 +300,25 @@ Use tabs.
 </memory-1>"""
 
 
-@pytest.mark.parametrize("wish", ["no tools", "Do not use tools", "don't use any tools", "without tools"])
+@pytest.mark.parametrize(
+    "wish", ["no tools", "Do not use tools", "don't use any tools", "without tools"]
+)
 async def test_no_tools_request_answers_from_memory_as_plain_text(wish):
     messages = extend([system(PROMPT), user(TASK)], RUN, "3 passed")
-    context = "<environment>\nDate: 2026-11-23\n</environment>\n\n| [mem_1a2b] (repo · corrections · 2026-11-23) a note"
+    context = (
+        "<environment>\nDate: 2026-11-23\n</environment>\n\n| [mem_1a2b] (repo · corrections ·"
+        " 2026-11-23) a note"
+    )
     asked = user(f"Why did they fail? {wish}.", context=context)
     messages = [*messages, assistant("All pass."), asked]
     model = ScriptedModel(["The count was missing."], spec=ModelSpec("some-1.5b"))
     message = await ModelCall([model], messages, TOOLS).run()
     [request] = model.requests
     assert (message.text, request.tools) == ("The count was missing.", ())
-    assert request.messages[0].text == "You are ouro, a coding agent in the user's terminal.\n\nUse tabs.\n"
+    assert (
+        request.messages[0].text
+        == "You are ouro, a coding agent in the user's terminal.\n\nUse tabs.\n"
+    )
     assert request.messages[-2].text == "All pass."
     assert request.messages[-1].parts == (
         Text(
@@ -269,14 +340,19 @@ def test_model_sees_only_the_change_and_not_its_steps():
 
 async def test_invalid_step_answer_is_requested_once():
     done = '{"name": "answer", "arguments": {"text": "I cannot."}}'
-    model = ScriptedModel(["no code", TransientModelError("broke"), done], spec=ModelSpec("some-1.5b"))
+    model = ScriptedModel(
+        ["no code", TransientModelError("broke"), done], spec=ModelSpec("some-1.5b")
+    )
 
     async def no_wait(_seconds):
         return None
 
     message = await ModelCall([model], after_read("a.py"), TOOLS, sleep=no_wait).run()
     assert (message.text, len(model.requests)) == ("I cannot.", 3)
-    assert message.usage.output == 2 * (await ModelCall([one_answer(done)], start(), TOOLS).run()).usage.output
+    assert (
+        message.usage.output
+        == 2 * (await ModelCall([one_answer(done)], start(), TOOLS).run()).usage.output
+    )
 
 
 def one_answer(text):
@@ -297,7 +373,8 @@ async def test_partial_step_is_not_shown():
 
 
 @pytest.mark.parametrize(
-    "task", ["There are no tools in the list: add one.", "Write a page without tools/ in its links."]
+    "task",
+    ["There are no tools in the list: add one.", "Write a page without tools/ in its links."],
 )
 def test_text_mentioning_tools_is_no_request_to_omit_them(task):
     assert small_tools(start(task), TOOLS)

@@ -94,13 +94,21 @@ async def answer(text, name="openai/some", **spec):
     model = ScriptedModel([text], spec=ModelSpec(name, **spec))
     seen = []
     message = await ModelCall([model], [system("Be brief."), user("go")], [READ]).run(seen.append)
-    return message, "".join(chunk.text for chunk in seen if isinstance(chunk, TextChunk)), model.requests[0]
+    return (
+        message,
+        "".join(chunk.text for chunk in seen if isinstance(chunk, TextChunk)),
+        model.requests[0],
+    )
 
 
 async def test_call_in_the_text_becomes_a_tool_call_and_is_not_shown():
     message, shown, request = await answer(f"First I look.\n{CALL}")
     assert [type(part) for part in message.parts] == [Text, ToolCall]
-    assert (message.text, message.tool_calls[0].name, shown.strip()) == ("First I look.", "read", "First I look.")
+    assert (message.text, message.tool_calls[0].name, shown.strip()) == (
+        "First I look.",
+        "read",
+        "First I look.",
+    )
     assert request.tools == (READ,)
 
 
@@ -124,11 +132,19 @@ async def test_text_tools_on_describes_tools_and_sends_results_as_text():
     result = Message("tool", (ToolReply("1", "read", "x = 1"),))
     told = Message("assistant", (Text("It is 1."),))
     sent = describe_tools([system("s"), user("go"), call, result, told], [READ])
-    assert [message.role for message in sent] == ["system", "user", "assistant", "user", "assistant"]
+    assert [message.role for message in sent] == [
+        "system",
+        "user",
+        "assistant",
+        "user",
+        "assistant",
+    ]
     assert sent[2].text == '{"name": "read", "arguments": {"path": "a"}}'
     assert sent[3].text.startswith("Result of read:\nx = 1\n\n")
     assert sent[4].text == '{"name": "answer", "arguments": {"text": "It is 1."}}'
-    prompt = describe_tools([Message("system", (Text("how to work"), Text("memory")))], [READ])[0].text
+    prompt = describe_tools([Message("system", (Text("how to work"), Text("memory")))], [READ])[
+        0
+    ].text
     assert prompt.startswith("how to work\n\n# Tools\n")
     assert prompt.endswith("\n\nmemory")
 
@@ -153,9 +169,15 @@ def test_nested_arguments_and_choices_are_described():
         "required": ["old"],
     }
     fields = {"edits": {"type": "array", "items": piece}, "mode": {"enum": ["ask", "auto"]}}
-    edit = ToolSpec("edit", "Replace text.", {"type": "object", "properties": fields, "required": ["edits", "mode"]})
+    edit = ToolSpec(
+        "edit",
+        "Replace text.",
+        {"type": "object", "properties": fields, "required": ["edits", "mode"]},
+    )
     prompt = describe_tools([system("s")], [edit])[0].text
-    assert '- edit(edits: [{old: string, all?: boolean}], mode: "ask"|"auto"): Replace text.' in prompt
+    assert (
+        '- edit(edits: [{old: string, all?: boolean}], mode: "ask"|"auto"): Replace text.' in prompt
+    )
 
 
 def test_answer_schema_contains_each_tool_and_answer():
@@ -167,7 +189,9 @@ def test_answer_schema_contains_each_tool_and_answer():
 
 def test_a_tool_that_needs_no_argument_keeps_the_optional_ones():
     fields = {"query": {"type": "string"}}
-    kinds = call_schema([ToolSpec("search", "Search.", {"type": "object", "properties": fields})])["anyOf"]
+    kinds = call_schema([ToolSpec("search", "Search.", {"type": "object", "properties": fields})])[
+        "anyOf"
+    ]
     assert kinds[0]["properties"]["arguments"]["properties"] == fields
 
 
@@ -175,7 +199,11 @@ def test_a_tool_that_needs_no_argument_keeps_the_optional_ones():
 async def test_answer_call_is_streamed_as_it_is_written(end):
     text = 'Done: "a" → \\ é 😀\nmore'
     for ascii_only in (True, False):
-        written = '{"name": "answer",\n "arguments": {"text": ' + json.dumps(text, ensure_ascii=ascii_only)[:-1] + end
+        written = (
+            '{"name": "answer",\n "arguments": {"text": '
+            + json.dumps(text, ensure_ascii=ascii_only)[:-1]
+            + end
+        )
         message, shown, _ = await answer(written, text_tools="on")
         assert (message.text, shown, message.tool_calls) == (text, text, ())
         reader = AnswerReader()
@@ -210,9 +238,13 @@ async def test_repetition_of_a_small_model_is_stopped(name):
 
 async def test_the_text_of_a_file_may_repeat_itself():
     fields = {"path": {"type": "string"}, "content": {"type": "string"}}
-    write = ToolSpec("write", "Write.", {"type": "object", "properties": fields, "required": ["path", "content"]})
+    write = ToolSpec(
+        "write", "Write.", {"type": "object", "properties": fields, "required": ["path", "content"]}
+    )
     call = json.dumps({"name": "write", "arguments": {"path": "a", "content": LOOP * 30}})
-    message = await ModelCall([ScriptedModel([call], spec=ModelSpec("some-1b"))], [user("go")], [write]).run()
+    message = await ModelCall(
+        [ScriptedModel([call], spec=ModelSpec("some-1b"))], [user("go")], [write]
+    ).run()
     assert message.tool_calls[0].arguments["content"] == LOOP * 30
 
 
@@ -226,7 +258,9 @@ async def test_the_text_of_a_file_may_repeat_itself():
 async def test_interrupted_answer_is_kept_as_shown(written, kept):
     """Without JSON: neither the call of `answer`, nor a partial other call."""
     held = asyncio.Event()
-    model = ScriptedModel([ScriptedReply(written, hold=held.wait)], spec=ModelSpec("openai/some", text_tools="on"))
+    model = ScriptedModel(
+        [ScriptedReply(written, hold=held.wait)], spec=ModelSpec("openai/some", text_tools="on")
+    )
     call = ModelCall([model], [user("go")], [READ])
     running = asyncio.create_task(call.run())
     await asyncio.sleep(0.05)
@@ -255,6 +289,10 @@ async def test_endless_held_back_call_is_stopped():
 
 
 def test_a_type_that_json_schema_does_not_know_fits_anything():
-    odd = ToolSpec("odd", "", {"type": "object", "properties": {"file": {"type": "file"}}, "required": ["file"]})
+    odd = ToolSpec(
+        "odd",
+        "",
+        {"type": "object", "properties": {"file": {"type": "file"}}, "required": ["file"]},
+    )
     _, calls = find_calls('{"name": "odd", "arguments": {"file": "a.png"}}', [odd], [])
     assert [dict(call.arguments) for call in calls] == [{"file": "a.png"}]

@@ -15,7 +15,9 @@ from ouro.llm.wire import EventDecoder, ServerEvent, new_client, translate_http_
 from ouro.messages import user
 
 LINE = st.text(st.characters(exclude_characters="\r\n", exclude_categories=["Cs"]), max_size=12)
-EVENTS = st.lists(st.builds(ServerEvent, LINE.filter(lambda name: not name.startswith(" ")), LINE), max_size=5)
+EVENTS = st.lists(
+    st.builds(ServerEvent, LINE.filter(lambda name: not name.startswith(" ")), LINE), max_size=5
+)
 
 
 def events(pieces):
@@ -25,7 +27,12 @@ def events(pieces):
 
 
 @settings(max_examples=150, deadline=None)
-@given(EVENTS, st.sampled_from(["\n", "\r\n", "\r"]), st.lists(st.integers(0, 200), max_size=8), st.booleans())
+@given(
+    EVENTS,
+    st.sampled_from(["\n", "\r\n", "\r"]),
+    st.lists(st.integers(0, 200), max_size=8),
+    st.booleans(),
+)
 def test_events_do_not_depend_on_chunk_boundaries(wanted, newline, places, comments):
     lines = []
     for event in wanted:
@@ -55,7 +62,14 @@ def test_invalid_proxy_or_certificate_setting_is_reported(monkeypatch, variable,
 
 @pytest.mark.parametrize(("proxy", "told"), [("", False), ("http://127.0.0.1:9", True)])
 def test_connection_error_names_the_proxy_variable(monkeypatch, proxy, told):
-    for name in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy", "HTTP_PROXY", "http_proxy"):
+    for name in (
+        "HTTPS_PROXY",
+        "https_proxy",
+        "ALL_PROXY",
+        "all_proxy",
+        "HTTP_PROXY",
+        "http_proxy",
+    ):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HTTPS_PROXY", proxy)
     endpoint = Endpoint("https://api.example.com/v1")
@@ -65,7 +79,9 @@ def test_connection_error_names_the_proxy_variable(monkeypatch, proxy, told):
 
 
 async def test_https_to_a_plain_http_server_is_not_retried(model_server):
-    model = OpenAIWire(ModelSpec("openai/m"), Endpoint(model_server.openai_url.replace("http:", "https:")))
+    model = OpenAIWire(
+        ModelSpec("openai/m"), Endpoint(model_server.openai_url.replace("http:", "https:"))
+    )
     with pytest.raises(RequestRefused, match="TLS failed") as failure:
         await anext(model.stream([user("go")]))
     await model.close()
@@ -77,7 +93,9 @@ def test_data_of_several_lines_is_joined_and_other_fields_are_passed_over():
     assert events([data]) == [ServerEvent("x", "one\ntwo"), ServerEvent("", "last")]
 
 
-@pytest.mark.parametrize("data", [b"data: \xff\n\n", b"data: " + b"x" * 17_000_000], ids=["no text", "no end"])
+@pytest.mark.parametrize(
+    "data", [b"data: \xff\n\n", b"data: " + b"x" * 17_000_000], ids=["no text", "no end"]
+)
 def test_undecodable_or_endless_data_raises_stream_cut(data):
     with pytest.raises(StreamCut):
         events([data])
@@ -85,7 +103,8 @@ def test_undecodable_or_endless_data_raises_stream_cut(data):
 
 @settings(max_examples=200, deadline=None)
 @given(
-    st.text(st.characters() | st.characters(categories=["Cs"]), max_size=20), st.lists(st.integers(0, 20), max_size=5)
+    st.text(st.characters() | st.characters(categories=["Cs"]), max_size=20),
+    st.lists(st.integers(0, 20), max_size=5),
 )
 def test_split_surrogates_are_joined_at_any_boundary(text, places):
     places = [0, *sorted({min(place, len(text)) for place in places}), len(text)]

@@ -9,7 +9,19 @@ from fakes.model_server import Call, Reply, Tokens, markdown
 from fakes.wires import Wire, chunks_of
 
 from ouro.llm import EndChunk, TextChunk, ThinkingChunk, Warmable
-from ouro.messages import Image, Message, Text, Thinking, ToolCall, ToolReply, Usage, assistant, system, tool, user
+from ouro.messages import (
+    Image,
+    Message,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolReply,
+    Usage,
+    assistant,
+    system,
+    tool,
+    user,
+)
 
 PIXEL = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -20,14 +32,20 @@ PICTURE = Image("image/png", PIXEL, "dot.png")
 async def test_text_is_streamed_in_chunks(wire):
     wire.server.script([Reply(["Hello ", "there", ", you."])])
     chunks = await chunks_of(wire.model())
-    assert [chunk.text for chunk in chunks if isinstance(chunk, TextChunk)] == ["Hello ", "there", ", you."]
+    assert [chunk.text for chunk in chunks if isinstance(chunk, TextChunk)] == [
+        "Hello ",
+        "there",
+        ", you.",
+    ]
     assert chunks[-1] == EndChunk("stop")
 
 
 @pytest.mark.parametrize("kind", ["openai", "anthropic"])
 async def test_next_request_reuses_the_connection(kind, model_server):
     wire = Wire(kind, model_server)
-    wire.server.script([Reply("One."), Reply(calls=[Call("read", {"path": "a.py"})]), Reply("Three.")])
+    wire.server.script(
+        [Reply("One."), Reply(calls=[Call("read", {"path": "a.py"})]), Reply("Three.")]
+    )
     model = wire.model()
     for _ in range(3):
         await chunks_of(model)
@@ -65,9 +83,13 @@ async def test_thinking_comes_before_the_answer(wire):
 
 
 async def test_usage_counts_cache_and_cost(wire):
-    wire.server.script([Reply("Yes.", tokens=Tokens(input=1000, output=50, cached=600, cache_written=100))])
+    wire.server.script(
+        [Reply("Yes.", tokens=Tokens(input=1000, output=50, cached=600, cache_written=100))]
+    )
     written = 100 if wire.speaks_anthropic else 0
-    used = Usage(1000, 600, written, 50, pytest.approx((400 - written + 60 + written * 2 + 500) / 1e6))
+    used = Usage(
+        1000, 600, written, 50, pytest.approx((400 - written + 60 + written * 2 + 500) / 1e6)
+    )
     assert (await wire.ask()).usage == used
 
 
@@ -83,7 +105,11 @@ async def test_the_whole_conversation_is_sent(wire):
     calls = (ToolCall("a1", "read", {"path": "x"}), ToolCall("a2", "shell", {"command": "ls"}))
     replies = tool(ToolReply("a1", "read", "one"), ToolReply("a2", "shell", "no", failed=True))
     await wire.ask(
-        system("Be brief."), user("Look.", context="Today."), assistant("Well.", *calls), replies, user("And?")
+        system("Be brief."),
+        user("Look.", context="Today."),
+        assistant("Well.", *calls),
+        replies,
+        user("And?"),
     )
     body = wire.server.requests[0].body
     sent = json.dumps(body, ensure_ascii=False)
@@ -101,7 +127,9 @@ async def test_the_whole_conversation_is_sent(wire):
 async def test_pictures_of_the_user_and_of_tools_are_sent(wire):
     wire.server.script(["ok"])
     looked = tool(ToolReply("a1", "read", "a picture", images=(PICTURE,)))
-    await wire.ask(user("Look", [PICTURE]), assistant("", ToolCall("a1", "read", {"path": "x"})), looked)
+    await wire.ask(
+        user("Look", [PICTURE]), assistant("", ToolCall("a1", "read", {"path": "x"})), looked
+    )
     assert wire.server.requests[0].raw.count(base64.b64encode(PIXEL)) == 2
 
 
@@ -110,7 +138,11 @@ async def test_model_without_vision_gets_a_note_for_pictures(wire):
     from msgspec.structs import replace
 
     looked = tool(ToolReply("a1", "read", "a picture", images=(PICTURE,)))
-    messages = [user("Look", [PICTURE]), assistant("", ToolCall("a1", "read", {"path": "x"})), looked]
+    messages = [
+        user("Look", [PICTURE]),
+        assistant("", ToolCall("a1", "read", {"path": "x"})),
+        looked,
+    ]
     await wire.ask(*messages, spec=replace(wire.spec, images=False))
     raw = wire.server.requests[0].raw
     assert base64.b64encode(PIXEL) not in raw
@@ -119,7 +151,9 @@ async def test_model_without_vision_gets_a_note_for_pictures(wire):
 
 async def test_a_cut_message_is_sent_without_its_calls(wire):
     wire.server.script(["ok"])
-    cut = Message("assistant", (Text("I wil"), ToolCall("a1", "shell", {"command": "rm"})), cut=True)
+    cut = Message(
+        "assistant", (Text("I wil"), ToolCall("a1", "shell", {"command": "rm"})), cut=True
+    )
     only_calls = Message("assistant", (ToolCall("a2", "shell", {"command": "rm"}),), cut=True)
     await wire.ask(user("Go"), cut, only_calls, user("Stop"))
     raw = wire.server.requests[0].raw
@@ -130,18 +164,36 @@ async def test_a_cut_message_is_sent_without_its_calls(wire):
 async def test_invalid_call_of_the_model_is_sent_back_in_a_valid_form(wire):
     """A call of an invalid tool with invalid arguments and id must not make the session unsendable."""
     wire.server.script(["ok"])
-    call = ToolCall("functions.read:0/ä " + "x" * 100, "read the file!", {}, malformed='{"path": "a')
+    call = ToolCall(
+        "functions.read:0/ä " + "x" * 100, "read the file!", {}, malformed='{"path": "a'
+    )
     blank = Message("assistant", (Text("  \n"),))
-    await wire.ask(user("Go"), blank, assistant("", call), tool(ToolReply(call.id, call.name, "")), user("Go on"))
+    await wire.ask(
+        user("Go"),
+        blank,
+        assistant("", call),
+        tool(ToolReply(call.id, call.name, "")),
+        user("Go on"),
+    )
     body = wire.server.requests[0].body
     if wire.speaks_anthropic:
-        asked = next(block for m in body["messages"] for block in m["content"] if block["type"] == "tool_use")
-        got = next(block for m in body["messages"] for block in m["content"] if block["type"] == "tool_result")
+        asked = next(
+            block for m in body["messages"] for block in m["content"] if block["type"] == "tool_use"
+        )
+        got = next(
+            block
+            for m in body["messages"]
+            for block in m["content"]
+            if block["type"] == "tool_result"
+        )
         assert (asked["name"], asked["id"]) == ("read_the_file_", got["tool_use_id"])
         assert isinstance(asked["input"], dict)
     else:
         asked = body["messages"][1]["tool_calls"][0]
-        assert (asked["function"]["name"], asked["id"]) == ("read_the_file_", body["messages"][2]["tool_call_id"])
+        assert (asked["function"]["name"], asked["id"]) == (
+            "read_the_file_",
+            body["messages"][2]["tool_call_id"],
+        )
         assert isinstance(json.loads(asked["function"]["arguments"]), dict)
 
 
@@ -193,7 +245,9 @@ async def test_two_answers_are_streamed_in_parallel(wire):
     assert (one.text, two.text) == ("You said one", "You said two")
 
 
-@pytest.mark.parametrize("quirk", [{"newline": "\r\n"}, {"newline": "\r"}, {"comments": True}, {"done": False}])
+@pytest.mark.parametrize(
+    "quirk", [{"newline": "\r\n"}, {"newline": "\r"}, {"comments": True}, {"done": False}]
+)
 async def test_nonstandard_servers_are_supported(wire, quirk):
     if wire.kind.startswith("litellm") and quirk == {"newline": "\r"}:
         pytest.skip("litellm does not read lines that end with CR alone")

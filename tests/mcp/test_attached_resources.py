@@ -9,7 +9,9 @@ from ouro.messages import user
 
 async def test_named_resource_is_attached(bench: Bench):
     servers = bench.open(one=fake())
-    text = await read_named_resources(servers, "compare @one:note://one with @two:note://x and a@one:b.")
+    text = await read_named_resources(
+        servers, "compare @one:note://one with @two:note://x and a@one:b."
+    )
     assert text == '<resource name="one:note://one">\nthe content of note://one\n</resource>'
     assert resource_names(servers) == ["one:note://one"]
     assert await read_named_resources(servers, "nothing here, @one: neither") == ""
@@ -24,4 +26,6 @@ async def test_m1_resource_text_does_not_count_as_user_words(bench: Bench):
 async def test_unreadable_resource_is_reported_and_the_message_sent(bench: Bench):
     servers = bench.open(one=fake(start="exit"))
     text = await read_named_resources(servers, "read @one:note://one, please")
-    assert text.startswith('<resource name="one:note://one">\nIt cannot be read: The MCP server one cannot be used')
+    assert text.startswith(
+        '<resource name="one:note://one">\nIt cannot be read: The MCP server one cannot be used'
+    )

@@ -12,7 +12,9 @@ GOOD = McpServerSettings(command="good")
 
 
 def project(root, servers):
-    (root / ".mcp.json").write_text(servers if isinstance(servers, str) else json.dumps({"mcpServers": servers}))
+    (root / ".mcp.json").write_text(
+        servers if isinstance(servers, str) else json.dumps({"mcpServers": servers})
+    )
     return root
 
 
@@ -24,7 +26,9 @@ def project(root, servers):
     ({"url": "file:///etc"}, "begins with http:// or https://"),
 ])  # fmt: skip
 def test_invalid_entry_is_left_out_alone(home, tmp_path, entry, why):
-    found = find_servers({"own": GOOD}, project(tmp_path, {"bad": entry, "there": {"command": "x"}}))
+    found = find_servers(
+        {"own": GOOD}, project(tmp_path, {"bad": entry, "there": {"command": "x"}})
+    )
     assert [*found.servers] == ["own", "there"]
     [notice] = found.notices
     assert notice.startswith(f"An MCP server in {tmp_path}/.mcp.json is left out. ")
@@ -32,7 +36,10 @@ def test_invalid_entry_is_left_out_alone(home, tmp_path, entry, why):
 
 
 def test_name_with_spaces_is_refused(home, tmp_path):
-    assert "`a b` is not a name" in find_servers({}, project(tmp_path, {"a b": {"command": "x"}})).notices[0]
+    assert (
+        "`a b` is not a name"
+        in find_servers({}, project(tmp_path, {"a b": {"command": "x"}})).notices[0]
+    )
 
 
 @pytest.mark.parametrize(("text", "why"), [("{", "is not JSON"), ("[]", "an object is expected"),
@@ -48,7 +55,9 @@ def test_broken_project_file_affects_only_its_own_servers(home, tmp_path, text, 
 
 def test_user_definition_wins_and_the_other_is_reported(home, tmp_path):
     found = find_servers(
-        {"own": GOOD}, project(tmp_path, {"own": {"command": "evil"}}), {"tools": {"own": {"url": "x"}}}
+        {"own": GOOD},
+        project(tmp_path, {"own": {"command": "evil"}}),
+        {"tools": {"own": {"url": "x"}}},
     )
     assert found.servers == {"own": GOOD}
     assert "another definition is used, not that in " in found.notices[-1]

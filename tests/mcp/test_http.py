@@ -59,7 +59,9 @@ async def test_f4_an_answer_of_40_mb_ends_the_call_only(bench: Bench, start_serv
     remote = await servers.ready("remote")
     with pytest.raises(ServerFailed):
         await remote.call("big", {}, lambda _: None)
-    assert (await (await servers.ready("remote")).call("add", {"a": 1, "b": 2}, lambda _: None)).text == "3"
+    assert (
+        await (await servers.ready("remote")).call("add", {"a": 1, "b": 2}, lambda _: None)
+    ).text == "3"
 
 
 async def test_e2_server_hanging_after_a_cancelled_call_is_reported(bench: Bench, start_server):
@@ -87,7 +89,9 @@ async def test_changed_tool_list_is_noticed(bench: Bench, start_server):
 async def test_unreachable_server_is_reported(bench: Bench, start_server):
     server = start_server()
     server.close()
-    with pytest.raises(ToolError, match=f"remote cannot be used: {server.url}: the connection was refused"):
+    with pytest.raises(
+        ToolError, match=f"remote cannot be used: {server.url}: the connection was refused"
+    ):
         await bench.open(remote=at(server)).ready("remote")
 
 
@@ -102,7 +106,9 @@ async def test_unreachable_server_is_reported(bench: Bench, start_server):
 async def test_server_without_mcp_is_reported_with_its_address(bench: Bench, answer, says):
     async def refuse(reader, writer):
         await reader.readuntil(b"\r\n\r\n")
-        writer.write(f"HTTP/1.1 {answer}\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{{}}".encode())
+        writer.write(
+            f"HTTP/1.1 {answer}\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{{}}".encode()
+        )
         writer.close()
 
     async with await asyncio.start_server(refuse, "127.0.0.1", 0) as server:
@@ -119,7 +125,9 @@ async def test_server_without_mcp_is_reported_with_its_address(bench: Bench, ans
 def browse(addresses: list[str], url: str) -> None:
     """Act as a browser: follow the redirects, in another thread."""
     addresses.append(url)
-    threading.Thread(target=lambda: urllib.request.urlopen(url, timeout=10).read(), daemon=True).start()
+    threading.Thread(
+        target=lambda: urllib.request.urlopen(url, timeout=10).read(), daemon=True
+    ).start()
 
 
 async def test_e3_login_is_per_server_and_tokens_are_private(bench: Bench, start_server):
@@ -148,21 +156,27 @@ async def test_e3_login_is_per_server_and_tokens_are_private(bench: Bench, start
     assert token not in "".join(path.read_text() for path in Path(bench.folder).rglob("*.json"))
 
 
-async def test_a_call_that_needs_more_rights_is_allowed_after_another_login(bench: Bench, start_server):
+async def test_a_call_that_needs_more_rights_is_allowed_after_another_login(
+    bench: Bench, start_server
+):
     servers = bench.open(remote=at(start_server(logins=Logins())))
     remote = servers.servers["remote"]
     with pytest.raises(ToolError):
         await servers.ready("remote")
     addresses: list[str] = []
     await remote.login(lambda url: browse(addresses, url))
-    with pytest.raises(LoginRequired, match="Run `ouro mcp login remote`, and `/mcp on remote` in open sessions"):
+    with pytest.raises(
+        LoginRequired, match="Run `ouro mcp login remote`, and `/mcp on remote` in open sessions"
+    ):
         await remote.call("count", {"to": 3}, lambda _: None)
     await remote.login(lambda url: browse(addresses, url))
     assert (await remote.call("count", {"to": 3}, lambda _: None)).text == "counted"
     assert ["scope=count" in address for address in addresses] == [False, True]
 
 
-async def test_e3_with_a_keyring_no_token_is_in_a_file(bench: Bench, start_server, monkeypatch, tmp_path):
+async def test_e3_with_a_keyring_no_token_is_in_a_file(
+    bench: Bench, start_server, monkeypatch, tmp_path
+):
     """The keyring backend is configured as on a real system, for both the worker and ouro."""
     monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "fakes.file_keyring.FileKeyring")
     monkeypatch.setenv("FAKE_KEYRING", str(tmp_path / "ring.json"))
@@ -173,7 +187,9 @@ async def test_e3_with_a_keyring_no_token_is_in_a_file(bench: Bench, start_serve
         await servers.ready("remote")
     await servers.servers["remote"].login(lambda url: browse([], url))
     assert servers.servers["remote"].state == "ready"
-    assert Tokens(server.url).load()["tokens"]["access_token"] in (tmp_path / "ring.json").read_text()
+    assert (
+        Tokens(server.url).load()["tokens"]["access_token"] in (tmp_path / "ring.json").read_text()
+    )
     assert Tokens(server.url).place() == "the keyring (a file)"
     assert not (get_home() / "mcp" / "tokens").exists()
     assert Tokens(server.url).delete()
@@ -197,7 +213,12 @@ async def test_e3_a_forged_answer_to_the_redirect_is_refused(bench: Bench, start
         await servers.ready("remote")
 
     def forge(url: str) -> None:
-        redirect = url.partition("redirect_uri=")[2].partition("&")[0].replace("%3A", ":").replace("%2F", "/")
+        redirect = (
+            url.partition("redirect_uri=")[2]
+            .partition("&")[0]
+            .replace("%3A", ":")
+            .replace("%2F", "/")
+        )
         browse([], f"{redirect}?code=planted&state=guessed")
 
     with pytest.raises(ServerFailed, match="State parameter mismatch"):

@@ -83,9 +83,17 @@ async def test_an_address_is_shown_and_never_opened(answer, action):
 
 
 def test_arguments_of_a_prompt_are_typed_in_order_or_by_name():
-    prompt = ServerPrompt("explain", "", (PromptArgument("topic", required=True), PromptArgument("style")))
+    prompt = ServerPrompt(
+        "explain", "", (PromptArgument("topic", required=True), PromptArgument("style"))
+    )
     assert parse_prompt_arguments(prompt, "yeast short") == {"topic": "yeast", "style": "short"}
-    assert parse_prompt_arguments(prompt, 'style=short "wild yeast"') == {"style": "short", "topic": "wild yeast"}
-    assert parse_prompt_arguments(prompt, "style=short wild yeast") == {"style": "short", "topic": "wild yeast"}
+    assert parse_prompt_arguments(prompt, 'style=short "wild yeast"') == {
+        "style": "short",
+        "topic": "wild yeast",
+    }
+    assert parse_prompt_arguments(prompt, "style=short wild yeast") == {
+        "style": "short",
+        "topic": "wild yeast",
+    }
     with pytest.raises(UsageError, match="needs topic"):
         parse_prompt_arguments(prompt, "")

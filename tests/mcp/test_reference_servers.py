@@ -1,7 +1,9 @@
-"""The reference servers of the protocol, as npm packages. Skipped if node or the packages are missing.
+"""The reference servers of the protocol, as npm packages. Skipped if node or the packages are
+missing.
 
 `npm install -g @modelcontextprotocol/server-everything @modelcontextprotocol/server-filesystem
-@modelcontextprotocol/server-memory`, or set TEST_NPM_FOLDER to a folder in which they are installed.
+@modelcontextprotocol/server-memory`, or set TEST_NPM_FOLDER to a folder in which they are
+installed.
 """
 
 import shutil
@@ -68,7 +70,9 @@ async def test_filesystem_server_works(bench: Bench, node_path):
 
 
 async def test_memory_server_works(bench: Bench, node_path):
-    settings = node("mcp-server-memory", env={"MEMORY_FILE_PATH": str(bench.folder / "memory.json")})
+    settings = node(
+        "mcp-server-memory", env={"MEMORY_FILE_PATH": str(bench.folder / "memory.json")}
+    )
     _, one = await opened(bench, settings)
     entity = {"name": "Bo", "entityType": "person", "observations": ["likes tea"]}
     await one.call("create_entities", {"entities": [entity]}, silent)

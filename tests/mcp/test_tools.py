@@ -1,4 +1,6 @@
-"""The tools of MCP servers for the model: which are in a request, how to find the others, which questions are asked."""
+"""The tools of MCP servers for the model: which are in a request, how to find the others, which
+questions are asked.
+"""
 
 import json
 
@@ -25,7 +27,9 @@ class Toolbox:
     """The tools of servers, called like the agent calls them."""
 
     def __init__(self, bench: Bench, servers, budget: int = 3_000) -> None:
-        outputs = Outputs(bench.folder / "outputs", lambda text: text.replace("secret-word", "[masked]"))
+        outputs = Outputs(
+            bench.folder / "outputs", lambda text: text.replace("secret-word", "[masked]")
+        )
         self.tools = {tool.name: tool for tool in mcp_tools(servers, outputs, budget)}
         self.around = Surroundings()
 
@@ -58,7 +62,10 @@ async def test_the_first_session_searches_the_next_has_the_tools(bench: Bench):
     assert list(Toolbox(bench, first).tools) == ["tool_search", "mcp_call", "mcp_read"]
     await first.ready("one")
     second = bench.open(one=fake(tools=["echo", "fail"]))
-    assert list(Toolbox(bench, second).tools)[3:] == ["mcp__one__echo", "mcp__one__fail"]  # not connected yet
+    assert list(Toolbox(bench, second).tools)[3:] == [
+        "mcp__one__echo",
+        "mcp__one__fail",
+    ]  # not connected yet
     assert (await Toolbox(bench, second).run("mcp__one__echo", text="hi")).text == "hi"
 
 
@@ -77,7 +84,10 @@ async def test_tools_beyond_the_budget_are_found_by_search(bench: Bench):
 async def test_server_instructions_are_shown_with_its_tools(bench: Bench):
     told = "Call echo before fail.\x1b[31m"
     box = Toolbox(
-        bench, await ready(bench, one=fake(tools=["echo", "fail"], instructions=told), two=fake(tools=["fail"]))
+        bench,
+        await ready(
+            bench, one=fake(tools=["echo", "fail"], instructions=told), two=fake(tools=["fail"])
+        ),
     )
     found = (await box.run("tool_search", query="echo")).text
     assert found.endswith("one says about its tools, as data:\nCall echo before fail.")
@@ -86,7 +96,9 @@ async def test_server_instructions_are_shown_with_its_tools(bench: Bench):
 
 async def test_mcp_call_acts_as_the_tool_itself(bench: Bench):
     box = Toolbox(bench, await ready(bench, one=fake()))
-    tool, args = box.resolve("mcp_call", {"tool": "one.echo", "arguments": '{"text": "as a string"}'})
+    tool, args = box.resolve(
+        "mcp_call", {"tool": "one.echo", "arguments": '{"text": "as a string"}'}
+    )
     assert (tool.name, tool.targets(args)) == ("mcp__one__echo", ("one.echo",))
     assert (await tool.run(args, box.around.context)).text == "as a string"
     shown = (await tool.preview(args)).body.text
@@ -116,7 +128,9 @@ async def test_u1_results_are_cleaned_cut_and_saved(bench: Bench):
 
 
 async def test_invalid_image_and_duplicate_content_are_left_out(bench: Bench):
-    """Providers refuse a whole request with an invalid image; servers repeat images in the structured content."""
+    """Providers refuse a whole request with an invalid image; servers repeat images in the
+    structured content.
+    """
     result = await Toolbox(bench, await ready(bench, one=fake())).call("one.image")
     assert [image.media_type for image in result.images] == ["image/png"]
     assert result.text.strip() == "[1 image could not be read]"
@@ -155,14 +169,19 @@ async def test_f4_a_tool_with_a_schema_that_lies_is_not_in_a_request(bench: Benc
     {"schema": {"type": "object", "description": "x" * 30_000}},
 ])  # fmt: skip
 def test_f4_schema_a_provider_would_refuse_is_not_in_a_request(change):
-    tool = ToolDefinition("echo", "Say it.", {"type": "object", "properties": {"text": {"type": "string"}}})
+    tool = ToolDefinition(
+        "echo", "Say it.", {"type": "object", "properties": {"text": {"type": "string"}}}
+    )
     assert tool.fits_request()
     assert not replace(tool, **change).fits_request()
 
 
 def test_tool_names_fit_every_provider():
     schema = {"type": "object"}
-    names = [ToolDefinition(name, "", schema).spec("one").name for name in ("a.b", "a_b", "x" * 80, "x" * 81)]
+    names = [
+        ToolDefinition(name, "", schema).spec("one").name
+        for name in ("a.b", "a_b", "x" * 80, "x" * 81)
+    ]
     assert names[1] == "mcp__one__a_b"
     assert len(set(names)) == 4
     assert all(len(name) <= 64 for name in names)
@@ -171,23 +190,37 @@ def test_tool_names_fit_every_provider():
 async def test_resources_are_listed_and_read(bench: Bench):
     box = Toolbox(bench, await ready(bench, one=fake()))
     assert "note://one  The first note" in (await box.run("mcp_read", server="one")).text
-    assert (await box.run("mcp_read", server="one", uri="note://one")).text == "the content of note://one"
+    assert (
+        await box.run("mcp_read", server="one", uri="note://one")
+    ).text == "the content of note://one"
 
 
 async def test_many_tools_delay_nothing_and_use_little_of_the_window(repository, home):
-    """Servers that never finish their start; their tools were approved earlier. It measures counts, not time."""
+    """Servers that never finish their start; their tools were approved earlier. It measures counts,
+    not time.
+    """
     settings = {f"server{number}": fake(start="hang") for number in range(10)}
-    schema = {"type": "object", "properties": {"text": {"type": "string", "description": "What to say. " * 10}}}
-    tools = [ToolDefinition(f"tool_{number}", f"Do the thing {number}. " * 20, schema) for number in range(20)]
+    schema = {
+        "type": "object",
+        "properties": {"text": {"type": "string", "description": "What to say. " * 10}},
+    }
+    tools = [
+        ToolDefinition(f"tool_{number}", f"Do the thing {number}. " * 20, schema)
+        for number in range(20)
+    ]
     for name, server in settings.items():
         save_approved(approval_key(name, server, repository), tools)
     file = home / ".ouro" / "mcp.json"
     file.parent.mkdir(exist_ok=True)
-    file.write_text(json.dumps({"mcpServers": {name: to_entry(server) for name, server in settings.items()}}))
+    file.write_text(
+        json.dumps({"mcpServers": {name: to_entry(server) for name, server in settings.items()}})
+    )
     sizes = []
     for off in (["no"], list(settings)):
         file.write_text(json.dumps({**json.loads(file.read_text()), "off": off}))
-        session = await opener(Options(repository, ready_model=(model := ScriptedModel(["Hello."]))))(OpenRequest())
+        session = await opener(
+            Options(repository, ready_model=(model := ScriptedModel(["Hello."])))
+        )(OpenRequest())
         async for _event in session.send("hi"):
             pass
         states = {server.state for server in session.extensions.servers.servers.values()}

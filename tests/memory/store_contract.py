@@ -44,9 +44,14 @@ from ouro.messages import (
     user,
 )
 
-HEADER = SessionHeader("0d9f3c52-7e1b-4d0a-9a55-3b8f0c1d2e4f", "/home/me/app", "test/model", "2026-11-21T20:14:03.120Z")
+HEADER = SessionHeader(
+    "0d9f3c52-7e1b-4d0a-9a55-3b8f0c1d2e4f", "/home/me/app", "test/model", "2026-11-21T20:14:03.120Z"
+)
 OTHER = SessionHeader(
-    "1e9f3c52-7e1b-4d0a-9a55-3b8f0c1d2e4f", "/home/me/other", "test/model", "2026-11-20T20:14:03.120Z"
+    "1e9f3c52-7e1b-4d0a-9a55-3b8f0c1d2e4f",
+    "/home/me/other",
+    "test/model",
+    "2026-11-20T20:14:03.120Z",
 )
 
 EVERY_PART = (
@@ -59,7 +64,9 @@ EVERY_PART = (
             Thinking("", "opaque", redacted=True),
             Text("Let me look."),
             ToolCall(
-                "call_1", "read", {"path": "api.py", "lines": [1, 2.5, True, None], "more": {"a b": {"c": "d\n e"}}}
+                "call_1",
+                "read",
+                {"path": "api.py", "lines": [1, 2.5, True, None], "more": {"a b": {"c": "d\n e"}}},
             ),
             ToolCall("call_2", "shell", {}, malformed='{"command": "ls'),
         ),
@@ -68,15 +75,32 @@ EVERY_PART = (
     ),
     tool(
         ToolReply(
-            "call_1", "read", "1\timport os\n \n", display=Display("2 lines", Plain("1\timport os\n \n", "python"))
+            "call_1",
+            "read",
+            "1\timport os\n \n",
+            display=Display("2 lines", Plain("1\timport os\n \n", "python")),
         ),
-        ToolReply("call_2", "shell", "no arguments", failed=True, images=(Image("image/gif", b"GIF"),)),
+        ToolReply(
+            "call_2", "shell", "no arguments", failed=True, images=(Image("image/gif", b"GIF"),)
+        ),
     ),
     tool(
         ToolReply("a", "shell", "said", display=Display("exit 1", CommandOutput("ls", "said", 1))),
-        ToolReply("b", "shell", "said", display=Display("killed", CommandOutput("ls\nls", "more than said"))),
-        ToolReply("c", "read", "a picture", display=Display("png", Picture("a.png", "image/png", 12))),
-        ToolReply("d", "todo_write", "kept", display=Display("2", Todos((Todo("one", "done"), Todo("two: 3"))))),
+        ToolReply(
+            "b",
+            "shell",
+            "said",
+            display=Display("killed", CommandOutput("ls\nls", "more than said")),
+        ),
+        ToolReply(
+            "c", "read", "a picture", display=Display("png", Picture("a.png", "image/png", 12))
+        ),
+        ToolReply(
+            "d",
+            "todo_write",
+            "kept",
+            display=Display("2", Todos((Todo("one", "done"), Todo("two: 3")))),
+        ),
         ToolReply("e", "read", "…", display=Display("only a summary")),
         ToolReply("f", "read", "", display=Display("differs", Plain("what was shown"))),
     ),
@@ -88,8 +112,14 @@ EVERY_PART = (
 
 LONG = "a long line of output é\n" * 1000
 LONG_OUTPUTS = (
-    tool(ToolReply("1", "shell", LONG, display=Display("1000 lines", CommandOutput("make", LONG, 0)))),
-    tool(ToolReply("2", "shell", LONG[:100], display=Display("all of it", CommandOutput("make", LONG)))),
+    tool(
+        ToolReply("1", "shell", LONG, display=Display("1000 lines", CommandOutput("make", LONG, 0)))
+    ),
+    tool(
+        ToolReply(
+            "2", "shell", LONG[:100], display=Display("all of it", CommandOutput("make", LONG))
+        )
+    ),
     Message("user", (ToolReply("3", "read", LONG + "."), Text("parts in no common order"))),
 )
 AT = "2026-11-21T20:16:00.000Z"
@@ -124,7 +154,9 @@ EVERY_CHANGE: tuple[ChangeRecord, ...] = (
     RewindRecord(3, AT, ("conversation", "memory")),
     RewindRecord(0, AT),
     ForkRecord("1e9f3c52-7e1b-4d0a-9a55-3b8f0c1d2e4f", 7, AT),
-    RecalledRecord(2, AT, (RecalledItem("mem_1", "loaded", "names api.py", 0.5, 120),), way="local"),
+    RecalledRecord(
+        2, AT, (RecalledItem("mem_1", "loaded", "names api.py", 0.5, 120),), way="local"
+    ),
     RecalledRecord(3, AT, ()),
     CostRecord("title", AT, "small/model", Usage(100, 0, 0, 9)),
     CapturedRecord(3, AT),
@@ -137,7 +169,9 @@ def message_record(number: int, message: Message) -> MessageRecord:
 
 
 class StoreContract:
-    """Needs a fixture `store`, and a fixture `again`: the same store, opened by another start of ouro."""
+    """Needs a fixture `store`, and a fixture `again`: the same store, opened by another start of
+    ouro.
+    """
 
     def test_saved_session_is_loaded_unchanged(self, store: MemoryStore, again):
         records = [message_record(number, message) for number, message in enumerate(EVERY_PART, 1)]
@@ -148,14 +182,18 @@ class StoreContract:
             wait(store.save_memory(HEADER.id, change))
         wait(store.close_session(HEADER.id))
 
-        assert wait(again().load_session(HEADER.id)) == LoadedSession(HEADER, (*records, *EVERY_CHANGE))
+        assert wait(again().load_session(HEADER.id)) == LoadedSession(
+            HEADER, (*records, *EVERY_CHANGE)
+        )
 
     def test_long_outputs_are_loaded_unchanged(self, store, again):
         self._saved(store, HEADER, *LONG_OUTPUTS)
 
         found = wait(again().load_session(HEADER.id)).records
 
-        assert found == tuple(message_record(number, message) for number, message in enumerate(LONG_OUTPUTS, 1))
+        assert found == tuple(
+            message_record(number, message) for number, message in enumerate(LONG_OUTPUTS, 1)
+        )
 
     def test_loaded_session_can_be_continued(self, store, again):
         self._saved(store, HEADER, user("one"))
@@ -166,7 +204,9 @@ class StoreContract:
 
         found = wait(again().load_session(HEADER.id))
 
-        assert [record.message.text for record in found.records if isinstance(record, MessageRecord)] == ["one", "two"]
+        assert [
+            record.message.text for record in found.records if isinstance(record, MessageRecord)
+        ] == ["one", "two"]
 
     def test_an_open_session_is_refused_to_others_but_may_be_read(self, store):
         wait(store.create_session(HEADER))
@@ -186,11 +226,17 @@ class StoreContract:
             wait(store.save_message(HEADER.id, message_record(2, user("two"))))
 
     def test_sessions_are_listed_last_used_first_and_by_project(self, store):
-        self._saved(store, HEADER, user("one"), Message("assistant", (Text("two"),), Usage(cost=0.5)))
+        self._saved(
+            store, HEADER, user("one"), Message("assistant", (Text("two"),), Usage(cost=0.5))
+        )
         self._saved(store, OTHER, user("three"))
         wait(store.load_session(OTHER.id))
         wait(store.save_memory(OTHER.id, TitleRecord("three", timestamp())))
-        wait(store.save_message(OTHER.id, replace(message_record(2, user("four")), at="2026-12-01T00:00:00.000Z")))
+        wait(
+            store.save_message(
+                OTHER.id, replace(message_record(2, user("four")), at="2026-12-01T00:00:00.000Z")
+            )
+        )
         wait(store.close_session(OTHER.id))
 
         found = wait(store.list_sessions())
@@ -201,7 +247,10 @@ class StoreContract:
             ("three", "/home/me/other", "test/model", 2, None),
             ("", "/home/me/app", "test/model", 2, 0.5),
         ]
-        assert [each.updated_at for each in found] == ["2026-12-01T00:00:00.000Z", "2026-11-21T20:15:02.000Z"]
+        assert [each.updated_at for each in found] == [
+            "2026-12-01T00:00:00.000Z",
+            "2026-11-21T20:15:02.000Z",
+        ]
         assert [each.id for each in wait(store.list_sessions("/home/me/app"))] == [HEADER.id]
         assert wait(store.get_session_stats(HEADER.id)) == found[1]
 
@@ -225,7 +274,9 @@ class StoreContract:
 
         wait(store.restore_session(HEADER.id))
         assert wait(again().list_deleted()) == []
-        assert wait(again().load_session(HEADER.id, read_only=True)).records == (message_record(1, user("one")),)
+        assert wait(again().load_session(HEADER.id, read_only=True)).records == (
+            message_record(1, user("one")),
+        )
 
     def test_purge_removes_only_deleted_sessions_permanently(self, store, again):
         self._saved(store, HEADER, user("one"))
@@ -240,7 +291,10 @@ class StoreContract:
                 wait(ask(HEADER.id))
 
     def test_a_session_is_imported_whole(self, store, again):
-        records = (*(message_record(number, message) for number, message in enumerate(EVERY_PART, 1)), *EVERY_CHANGE)
+        records = (
+            *(message_record(number, message) for number, message in enumerate(EVERY_PART, 1)),
+            *EVERY_CHANGE,
+        )
         wait(store.import_session(HEADER, iter(records)))
 
         assert wait(again().load_session(HEADER.id)) == LoadedSession(HEADER, records)
@@ -260,13 +314,20 @@ class StoreContract:
         assert self._texts(again(), HEADER) == ["one", EVERY_PART[0].text, "", "four", "five"]
         copy = wait(again().load_session(OTHER.id))
         said = (user("one"), EVERY_PART[0], LONG_OUTPUTS[0], user("other"))
-        assert tuple(each.message for each in copy.records if isinstance(each, MessageRecord)) == said
+        assert (
+            tuple(each.message for each in copy.records if isinstance(each, MessageRecord)) == said
+        )
         assert [replace(each, at="") for each in copy.records[3:5]] == [
             ForkRecord(HEADER.id, 3, ""),
             TitleRecord("another", ""),
         ]
         info = wait(again().get_session_stats(OTHER.id))
-        assert (info.title, info.fork_of, info.messages, info.project) == ("another", HEADER.id, 4, OTHER.project)
+        assert (info.title, info.fork_of, info.messages, info.project) == (
+            "another",
+            HEADER.id,
+            4,
+            OTHER.project,
+        )
 
     def test_fork_is_complete_or_fails(self, store):
         self._saved(store, HEADER, user("one"), user("two"))
@@ -321,7 +382,11 @@ class StoreContract:
     def test_costs_outside_sessions_are_counted_by_day_and_model(self, store):
         assert wait(store.load_costs()) == ()
         for model, cost in (("b/two", 0.25), ("a/one", None), ("b/two", 0.25)):
-            wait(store.save_cost(CostRecord("vectors", HEADER.created_at, model, Usage(7, cost=cost))))
+            wait(
+                store.save_cost(
+                    CostRecord("vectors", HEADER.created_at, model, Usage(7, cost=cost))
+                )
+            )
         day = day_of(HEADER.created_at)
         assert wait(store.load_costs()) == (
             DailyUsage(day, "a/one", Usage(7), 1),

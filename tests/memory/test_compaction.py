@@ -50,7 +50,11 @@ def test_compaction_limit_follows_the_window():
 
 def test_user_messages_are_kept_and_the_last_round_stays():
     sent = entries(
-        user("Never push."), assistant("Fine."), user("Mend it."), assistant("", call("1")), tool(reply("1"))
+        user("Never push."),
+        assistant("Fine."),
+        user("Mend it."),
+        assistant("", call("1")),
+        tool(reply("1")),
     )
     found = plan(sent)
     assert (found.covers, found.kept) == ((1, 3), (1, 3))
@@ -58,7 +62,11 @@ def test_user_messages_are_kept_and_the_last_round_stays():
 
 
 def test_tail_keeps_whole_rounds_that_fit():
-    rounds = [each for n in range(9) for each in (assistant("", call(str(n))), tool(reply(str(n), "x" * 350)))]
+    rounds = [
+        each
+        for n in range(9)
+        for each in (assistant("", call(str(n))), tool(reply(str(n), "x" * 350)))
+    ]
     found = plan(entries(user("go"), *rounds), tail=320)
     assert numbers(found.tail) == [14, 15, 16, 17, 18, 19]
 
@@ -70,7 +78,13 @@ def test_last_round_that_fills_the_window_is_summarized():
 
 
 def test_calls_that_wait_for_their_answer_are_never_covered():
-    sent = entries(user("go"), assistant("a"), user("on"), assistant("", call("1"), call("2")), tool(reply("1")))
+    sent = entries(
+        user("go"),
+        assistant("a"),
+        user("on"),
+        assistant("", call("1"), call("2")),
+        tool(reply("1")),
+    )
     assert numbers(plan(sent, last=0).tail) == [4, 5]
     steered = [*sent, MessageRecord(6, AT, user("stop"))]
     assert numbers(plan(steered, last=0).tail) == [4, 5, 6]
@@ -98,7 +112,9 @@ def test_first_message_pins_and_newest_messages_are_kept_in_order():
 
 def test_oversized_message_is_quoted_shortened_and_others_kept():
     log = "START " + "x" * 90_000 + " END"
-    found = plan(entries(user("Never push."), user(log), user("Use tabs."), assistant("end")), words=2_000)
+    found = plan(
+        entries(user("Never push."), user(log), user("Use tabs."), assistant("end")), words=2_000
+    )
     assert (found.kept, numbers(found.quoted)) == ((1, 3), [2])
     quoted = quote_messages(found.quoted)
     assert quoted.startswith("Message 2:\n> START xxx")
@@ -120,12 +136,18 @@ def test_second_compaction_covers_the_first_and_keeps_its_messages():
         MessageRecord(6, AT, user("on")),
         MessageRecord(7, AT, assistant("a")),
     ]
-    found = plan([*sent, MessageRecord(8, AT, user("and")), MessageRecord(9, AT, assistant("b"))], before)
+    found = plan(
+        [*sent, MessageRecord(8, AT, user("and")), MessageRecord(9, AT, assistant("b"))], before
+    )
     assert (found.covers, found.kept) == ((1, 8), (1, 6, 8))
 
 
 def test_file_lists_of_earlier_summaries_are_merged():
-    summary = "## Goal\nMend it.\n\n" + format_files(["- read `a.py`", "- changed `b.py`"]) + "\n\n## Plan\n- [ ] x"
+    summary = (
+        "## Goal\nMend it.\n\n"
+        + format_files(["- read `a.py`", "- changed `b.py`"])
+        + "\n\n## Plan\n- [ ] x"
+    )
     assert parse_files(summary) == ["- read `a.py`", "- changed `b.py`"]
     again = format_files([*parse_files(summary), "- read `a.py`", "- changed `c.py`"])
     assert parse_files(again) == ["- changed `b.py`", "- read `a.py`", "- changed `c.py`"]
@@ -149,10 +171,19 @@ def any_records(rng):
         records.append(MessageRecord(number, AT, message))
 
     for _ in range(rng.randint(1, 12)):
-        put(user(rng.choice("abc") * rng.randint(0, 900), [Image("image/png", b"p")] * rng.randint(0, 1)))
+        put(
+            user(
+                rng.choice("abc") * rng.randint(0, 900),
+                [Image("image/png", b"p")] * rng.randint(0, 1),
+            )
+        )
         for _ in range(rng.randint(0, 4)):
             made = [call(f"c{(calls := calls + 1) % 40}") for _ in range(rng.randint(0, 3))]
-            put(Message("assistant", (Text("t" * rng.randint(0, 300)), *made), cut=rng.random() < 0.1))
+            put(
+                Message(
+                    "assistant", (Text("t" * rng.randint(0, 300)), *made), cut=rng.random() < 0.1
+                )
+            )
             if made and rng.random() < 0.9:
                 answered = rng.sample(made, rng.randint(0, len(made)))
                 put(tool(*(reply(each.id, "o" * rng.randint(0, 2_000)) for each in answered)))
@@ -204,7 +235,9 @@ def test_compaction_of_any_transcript_leaves_a_sendable_one(seed):
         if found is None:
             continue
         done += 1
-        made = CompactionRecord(transcript.next_number, AT, found.covers, found.kept, f"Summary {done}.")
+        made = CompactionRecord(
+            transcript.next_number, AT, found.covers, found.kept, f"Summary {done}."
+        )
         transcript.take(made)
         records.append(made)
         messages = make_sendable(transcript.sent())

@@ -1,11 +1,19 @@
-"""After a compaction, messages that are no longer sent leave memory; scrolling and rewinds read them from the file."""
+"""After a compaction, messages that are no longer sent leave memory; scrolling and rewinds read
+them from the file.
+"""
 
 import gc
 
 import pytest
 
 from ouro.errors import SaveFailed
-from ouro.memory.backend import CompactionRecord, MessageRecord, ModelRecord, RecalledRecord, RewindRecord
+from ouro.memory.backend import (
+    CompactionRecord,
+    MessageRecord,
+    ModelRecord,
+    RecalledRecord,
+    RewindRecord,
+)
 from ouro.memory.manager import MemoryManager
 from ouro.memory.sessions.session_reader import MIN_SHOWN
 from ouro.memory.yaml_backend import YamlFileMemoryStore
@@ -24,9 +32,13 @@ async def talk(memory: MemoryManager, turns: int, output: str = "some text") -> 
     for _ in range(turns):
         number = memory.next_number
         await memory.add(user(f"prompt {number}"))
-        await memory.add(assistant("Looking.", ToolCall(f"call_{number}", "read", {"path": "a.py"})))
+        await memory.add(
+            assistant("Looking.", ToolCall(f"call_{number}", "read", {"path": "a.py"}))
+        )
         await memory.add(tool(ToolReply(f"call_{number}", "read", f"{number}: {output}")))
-        await memory.add(Message("assistant", (Text(f"answer {number}"),), Usage(500, output=20), "m"))
+        await memory.add(
+            Message("assistant", (Text(f"answer {number}"),), Usage(500, output=20), "m")
+        )
 
 
 async def compact(memory: MemoryManager, leave: int = 8) -> None:
@@ -35,12 +47,18 @@ async def compact(memory: MemoryManager, leave: int = 8) -> None:
     kept = tuple(each.number for each in covered[:3] if each.message.role == "user")
     last = max(each.number for each in covered)
     await memory.record(
-        CompactionRecord(memory.next_number, memory.now(), (1, last), kept, "What was said.", tokens=(900, 90))
+        CompactionRecord(
+            memory.next_number, memory.now(), (1, last), kept, "What was said.", tokens=(900, 90)
+        )
     )
 
 
 def texts(told) -> list[str]:
-    return [each.message.text for each in told if isinstance(each, MessageRecord) and each.message.role != "tool"]
+    return [
+        each.message.text
+        for each in told
+        if isinstance(each, MessageRecord) and each.message.role != "tool"
+    ]
 
 
 def bytes_held(memory: MemoryManager) -> int:
@@ -77,7 +95,9 @@ async def test_memory_use_does_not_grow_with_compactions(store):
         await compact(memory)
         gc.collect()
         held.append(bytes_held(memory))
-        objects.append(sum(isinstance(each, MessageRecord | ToolReply) for each in gc.get_objects()))
+        objects.append(
+            sum(isinstance(each, MessageRecord | ToolReply) for each in gc.get_objects())
+        )
 
     assert memory.transcript.turns == 300
     assert max(held[1:]) <= held[1] + 100 < 12 * len(OUTPUT)

@@ -1,4 +1,6 @@
-"""A long session over real wires: the first message is still sent at the end, and the cached prefix is kept."""
+"""A long session over real wires: the first message is still sent at the end, and the cached prefix
+is kept.
+"""
 
 from __future__ import annotations
 
@@ -40,17 +42,22 @@ def asks_for_summary(request) -> bool:
 
 
 def answer(request):
-    """The answer of a provider: with the tokens of the request, and a summary if the request asks for one."""
+    """The answer of a provider: with the tokens of the request, and a summary if the request asks
+    for one.
+    """
     tokens = Tokens(input=int(len(request.raw) / 3.5), output=150)
     if asks_for_summary(request):
         return Reply("## Goal\nTo look around.\n## Next\nThe next question.", tokens=tokens)
-    return Reply(["Das habe ich gesehen. " * 130], tokens=tokens)  # in one piece: streaming is not tested here
+    return Reply(
+        ["Das habe ich gesehen. " * 130], tokens=tokens
+    )  # in one piece: streaming is not tested here
 
 
 def plain(messages):
     """Messages as the provider's cache compares them: without the cache marks."""
     return json.loads(
-        json.dumps(messages), object_hook=lambda each: {k: v for k, v in each.items() if k != "cache_control"}
+        json.dumps(messages),
+        object_hook=lambda each: {k: v for k, v in each.items() if k != "cache_control"},
     )
 
 
@@ -61,7 +68,9 @@ async def say(session, text):
 
 
 @pytest.mark.slow
-async def test_first_message_is_still_sent_after_100_turns_and_compactions(model, model_server, repository):
+async def test_first_message_is_still_sent_after_100_turns_and_compactions(
+    model, model_server, repository
+):
     model_server.script(answer)
     session = await open_session(Options(repository), OpenRequest())
     compactions = await say(session, FIRST)
@@ -81,7 +90,10 @@ async def test_first_message_is_still_sent_after_100_turns_and_compactions(model
         if asks_for_summary(request):
             before = model_server.requests[number - 1]
             assert plain(request.messages)[: len(before.messages)] == plain(before.messages)
-            rest = [{k: v for k, v in plain(each.body).items() if k != "messages"} for each in (before, request)]
+            rest = [
+                {k: v for k, v in plain(each.body).items() if k != "messages"}
+                for each in (before, request)
+            ]
             assert rest[0] == rest[1]
 
     last = model_server.requests[-1]
@@ -96,7 +108,9 @@ async def test_first_message_is_still_sent_after_100_turns_and_compactions(model
     await again.close()
 
 
-async def test_configured_compaction_model_writes_the_summary(model, model_server, repository, home):
+async def test_configured_compaction_model_writes_the_summary(
+    model, model_server, repository, home
+):
     path = home / ".ouro" / "models.yaml"
     provider = model.partition("/")[0]
     entry = path.read_text().splitlines()[-1].partition(": ")[2]
@@ -107,6 +121,8 @@ async def test_configured_compaction_model_writes_the_summary(model, model_serve
         await say(session, f"Question {turn}")
     seen = [event async for event in session.window.compact("the German answers")]
     assert [type(event).__name__ for event in seen][-2:] == ["UsageUpdated", "TurnFinished"]
-    assert [request.body["model"] for request in model_server.requests] == ["test-model"] * 3 + ["writer"]
+    assert [request.body["model"] for request in model_server.requests] == ["test-model"] * 3 + [
+        "writer"
+    ]
     assert "the German answers" in json.dumps(model_server.requests[-1].messages[-1])
     await session.close()

@@ -66,7 +66,9 @@ async def test_cost_before_the_first_message_is_counted_once_outside(home):
     memory = start_manager(store)
     memory.note(CostRecord("crystallization", memory.now(), "c/d", Usage(9, cost=0.5)))
     await memory.close()
-    assert [(each.model, each.usage) for each in await store.load_costs()] == [("c/d", Usage(9, cost=0.5))]
+    assert [(each.model, each.usage) for each in await store.load_costs()] == [
+        ("c/d", Usage(9, cost=0.5))
+    ]
     assert (await store.list_sessions()) == []
 
     memory = start_manager(store)
@@ -86,7 +88,9 @@ async def test_cost_in_a_read_only_session_is_counted_outside(home):
     await memory.add(Message("assistant", (Text("x"),), Usage(5, cost=0.25), "a/b"))
     await memory.close()
     assert saved_texts(store, memory.session_id) == ["one"]
-    assert [(each.model, each.usage) for each in await store.load_costs()] == [("a/b", Usage(5, cost=0.25))]
+    assert [(each.model, each.usage) for each in await store.load_costs()] == [
+        ("a/b", Usage(5, cost=0.25))
+    ]
 
 
 async def test_a_message_is_saved_when_add_returns():
@@ -102,7 +106,9 @@ async def test_a_message_is_saved_when_add_returns():
 async def test_title_is_the_first_message_and_can_be_changed():
     store = DictMemoryStore()
     memory = start_manager(store)
-    await memory.add(user("fix the\n broken import in api.py, which nobody has looked at since spring"))
+    await memory.add(
+        user("fix the\n broken import in api.py, which nobody has looked at since spring")
+    )
     first = memory.title
     memory.set_title("imports")
     await memory.close()
@@ -115,7 +121,9 @@ async def test_title_is_the_first_message_and_can_be_changed():
 def test_a_title_is_one_clean_line():
     assert make_title("\x1b[31m a\tb\n\nc\u202e ") == "a b c"
     assert make_title("I ran this in a shell:\n\n$ make -j2\nok\n") == "! make -j2"
-    assert make_title("On standard input:\n\ndiff --git a b\n\n+ x\n\nreview this\n") == "review this"
+    assert (
+        make_title("On standard input:\n\ndiff --git a b\n\n+ x\n\nreview this\n") == "review this"
+    )
     assert make_title("Attached files:\n\n<file>a</file>\n\nwhat is it?") == "what is it?"
     assert make_title("x" * 99) == "x" * 60 + "…"
 
@@ -212,7 +220,11 @@ async def test_resume_restores_the_state_and_continues_numbering():
 async def test_session_is_found_by_id_prefix_latest_and_words():
     store = DictMemoryStore()
     memories = {}
-    for project, text in (("/p", "fix the import"), ("/p", "fix the tests"), ("/other", "write docs")):
+    for project, text in (
+        ("/p", "fix the import"),
+        ("/p", "fix the tests"),
+        ("/other", "write docs"),
+    ):
         memory = MemoryManager.start(store, project=project, model="a/b")
         await memory.add(user(text))
         await memory.close()
@@ -241,7 +253,9 @@ async def test_a_session_that_is_open_is_refused(home):
     await memory.add(user("one"))
 
     with pytest.raises(SessionInUse):
-        await MemoryManager.resume(YamlFileMemoryStore(home / ".ouro" / "sessions"), memory.session_id, project="/p")
+        await MemoryManager.resume(
+            YamlFileMemoryStore(home / ".ouro" / "sessions"), memory.session_id, project="/p"
+        )
 
 
 async def test_unwritable_home_is_reported_at_the_start(home):

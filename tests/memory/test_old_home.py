@@ -1,7 +1,8 @@
-"""A home folder of version 0.1.0 (`tests/fixtures/old_home.tar.gz`) opens and behaves as it did in that version.
+"""A home folder of version 0.1.0 (`tests/fixtures/old_home.tar.gz`) opens and behaves as it did in
+that version.
 
-It contains sessions with images, a long output, a compaction, a rewind, a pin, a fork and an open tool call, the
-trash, costs, an index and settings. `old_home.json` is the output of that version.
+It contains sessions with images, a long output, a compaction, a rewind, a pin, a fork and an open
+tool call, the trash, costs, an index and settings. `old_home.json` is the output of that version.
 """
 
 from __future__ import annotations
@@ -49,7 +50,10 @@ def test_sessions_are_listed_and_their_costs_counted_as_before(capsys):
 
 @pytest.mark.parametrize("session", GOLDEN["export"])
 def test_a_session_is_exported_as_before(capsys, session):
-    assert run_json(capsys, "sessions", "export", session, "--format", "json") == GOLDEN["export"][session]
+    assert (
+        run_json(capsys, "sessions", "export", session, "--format", "json")
+        == GOLDEN["export"][session]
+    )
 
 
 @pytest.mark.parametrize("session", GOLDEN["resume"])
@@ -61,11 +65,17 @@ async def test_resume_sends_the_same_context(session):
     transcript = memory.transcript
     records = [MessageRecord(0, "", message) for message in memory.context()]
     sent = [record_data(record, str, lambda *_: None, inline=True) for record in records]
-    assert [_without_frame(message) for message in sent] == [_without_frame(message) for message in old["context"]]
-    assert [[branch.since, [entry.number for entry in branch.entries]] for branch in transcript.branches] == old[
-        "branches"
+    assert [_without_frame(message) for message in sent] == [
+        _without_frame(message) for message in old["context"]
     ]
-    assert (memory.title, memory.model, sorted(transcript.pins)) == (old["title"], old["model"], old["pins"])
+    assert [
+        [branch.since, [entry.number for entry in branch.entries]] for branch in transcript.branches
+    ] == old["branches"]
+    assert (memory.title, memory.model, sorted(transcript.pins)) == (
+        old["title"],
+        old["model"],
+        old["pins"],
+    )
     assert (memory.usage.input, memory.usage.cost, list(memory.notices)) == (
         old["usage"]["input"],
         old["usage"]["cost"],
@@ -97,7 +107,11 @@ def test_index_returns_the_same_hits():
 
 def test_settings_are_read():
     settings = load_settings()
-    assert (settings.memory.cadence_turns, settings.memory.half_life_days, settings.compaction.at) == (3, 20, 0.7)
+    assert (
+        settings.memory.cadence_turns,
+        settings.memory.half_life_days,
+        settings.compaction.at,
+    ) == (3, 20, 0.7)
     assert (settings.tui.theme, settings.permissions.mode) == ("dark", "ask")
 
 

@@ -1,4 +1,6 @@
-"""Images over real wires: sent again byte for byte; if one is not sent it is named, and a missing file is reported."""
+"""Images over real wires: sent again byte for byte; if one is not sent it is named, and a missing
+file is reported.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,8 @@ def model(request, home, model_server, monkeypatch):
 def plain(messages):
     """Messages without the cache marks, which move."""
     return json.loads(
-        json.dumps(messages), object_hook=lambda each: {k: v for k, v in each.items() if k != "cache_control"}
+        json.dumps(messages),
+        object_hook=lambda each: {k: v for k, v in each.items() if k != "cache_control"},
     )
 
 
@@ -98,11 +101,15 @@ async def test_export_includes_pictures_and_names_missing_ones(model, repository
         assert (SENT in text) == (kind != "markdown") or f"base64,{SENT}" in text, kind
     [kept] = get_sessions_dir().glob("2*/outputs/*.png")
     kept.unlink()
-    assert "the picture shot.png is no longer there" in "".join(document(await session.transcript.whole(), "html"))
+    assert "the picture shot.png is no longer there" in "".join(
+        document(await session.transcript.whole(), "html")
+    )
     await session.close()
 
 
-async def test_compaction_keeps_user_pictures_and_lists_dropped_ones(model, model_server, repository):
+async def test_compaction_keeps_user_pictures_and_lists_dropped_ones(
+    model, model_server, repository
+):
     (repository / "chart.png").write_bytes(PNG)
     read = Reply(calls=(Call("read", {"path": "chart.png"}),))
     answers = ["A chart.", "Yes.", "Long. " * 3000, "## Goal\nTo look.", "Fine."]

@@ -41,7 +41,10 @@ async def test_a_session_without_arguments_is_saved_in_the_default_folder(home):
 
 
 def test_long_term_memory_classes_have_their_public_names():
-    assert (LongTermMemoryManager.__name__, GitMemoryStore.__name__) == ("LongTermMemoryManager", "GitMemoryStore")
+    assert (LongTermMemoryManager.__name__, GitMemoryStore.__name__) == (
+        "LongTermMemoryManager",
+        "GitMemoryStore",
+    )
     assert inspect.iscoroutinefunction(LongTermMemoryConsolidator.consolidate)
     long_term = object()
     assert MemoryManager(long_term=long_term).long_term is long_term
@@ -51,7 +54,10 @@ def test_store_methods_are_asynchronous_and_required():
     assert MemoryStore.__abstractmethods__ >= METHODS
     assert all(inspect.iscoroutinefunction(getattr(MemoryStore, name)) for name in METHODS)
     for missing in METHODS:
-        made = {name: getattr(YamlFileMemoryStore, name) for name in MemoryStore.__abstractmethods__ - {missing}}
+        made = {
+            name: getattr(YamlFileMemoryStore, name)
+            for name in MemoryStore.__abstractmethods__ - {missing}
+        }
         with pytest.raises(TypeError, match=missing):
             type("Incomplete", (MemoryStore,), made)()
 
@@ -60,7 +66,12 @@ def test_store_methods_are_asynchronous_and_required():
     "message",
     [
         user("look", [Image("image/png", b"\x89PNG", "shot.png")], "It is Sunday."),
-        Message("assistant", (Text("one"), ToolCall("c", "read", {"path": "a"})), Usage(5, 1, 0, 2, 0.5), "a/b"),
+        Message(
+            "assistant",
+            (Text("one"), ToolCall("c", "read", {"path": "a"})),
+            Usage(5, 1, 0, 2, 0.5),
+            "a/b",
+        ),
         tool(ToolReply("c", "read", "x\n", images=(Image("image/gif", b"GIF"),))),
     ],
 )
@@ -76,7 +87,9 @@ def test_data_that_is_not_a_message_is_refused():
 
 async def test_header_can_be_passed_explicitly(home):
     store = YamlFileMemoryStore()
-    header = SessionHeader("0d9f3c52-7e1b-4d0a-9a55-3b8f0c1d2e4f", "/p", "a/b", "2026-11-21T20:14:03.120Z")
+    header = SessionHeader(
+        "0d9f3c52-7e1b-4d0a-9a55-3b8f0c1d2e4f", "/p", "a/b", "2026-11-21T20:14:03.120Z"
+    )
     await store.create_session(header)
     await store.close_session(header.id)
     assert (await store.load_session(header.id, read_only=True)).header == header

@@ -1,4 +1,6 @@
-"""A session after a resume: with few messages in memory, read page by page, edited by hand, copied, or read-only."""
+"""A session after a resume: with few messages in memory, read page by page, edited by hand, copied,
+or read-only.
+"""
 
 import asyncio
 import os
@@ -72,7 +74,9 @@ async def test_resume_sends_the_same_messages(root):
     for number in range(1, 120):
         await memory.add(user(f"m{number}"))
     await memory.record(
-        CompactionRecord(memory.next_number, memory.now(), (1, 110), (3, 50), "Said before.", tokens=(9, 5))
+        CompactionRecord(
+            memory.next_number, memory.now(), (1, 110), (3, 50), "Said before.", tokens=(9, 5)
+        )
     )
     await memory.add(Message("assistant", (Text("so"),), Usage(50, 0, 0, 5), "a/b"))
     sent, usage, tokens = memory.context(), memory.usage, memory.tokens
@@ -82,7 +86,12 @@ async def test_resume_sends_the_same_messages(root):
 
     assert again.context() == sent
     assert texts(sent[:2]) == ["m3", "m50"]
-    assert (again.title, again.usage, again.tokens, again.next_number) == ("m1", usage, tokens, memory.next_number)
+    assert (again.title, again.usage, again.tokens, again.next_number) == (
+        "m1",
+        usage,
+        tokens,
+        memory.next_number,
+    )
     await again.close()
 
 
@@ -93,13 +102,17 @@ async def test_kept_messages_are_read_at_their_recorded_offsets(store, path, mon
     await memory.close()
     scanned = []
     scan = session_reader._SessionReader._scan
-    monkeypatch.setattr(session_reader._SessionReader, "_scan", lambda *given: scanned.append(given) or scan(*given))
+    monkeypatch.setattr(
+        session_reader._SessionReader, "_scan", lambda *given: scanned.append(given) or scan(*given)
+    )
 
     again = await reopen(store)
     assert (again.context(), scanned) == (sent, [])
     await again.close()
     for edited_message, scans in (("m3", 0), ("m220", 1)):
-        by_hand = path.read_text().replace(f"text: {edited_message}\n", "text: another one, of another length\n")
+        by_hand = path.read_text().replace(
+            f"text: {edited_message}\n", "text: another one, of another length\n"
+        )
         path.write_text(by_hand)
         edited = await reopen(store)
         assert (edited.context(), len(scanned)) == (sent, scans)
@@ -145,7 +158,9 @@ async def test_rewind_to_before_the_compaction_survives_a_resume(store):
 
     again = await reopen(store)
     assert (again.context(), again.pager.has_earlier) == (expected, False)
-    assert [(each.since, each.entries[-1].number) for each in again.transcript.branches] == [(5, 303)]
+    assert [(each.since, each.entries[-1].number) for each in again.transcript.branches] == [
+        (5, 303)
+    ]
     await again.record(RewindRecord(303, again.now()))
     assert again.transcript.compaction == CHECK
     await again.close()
@@ -170,7 +185,11 @@ async def test_rewind_to_an_unloaded_message_continues_there_when_the_user_scrol
     await memory.record(RewindRecord(150, memory.now()))
 
     assert notices == ["Earlier messages could not be read: The disk is gone."]
-    assert (memory.context(), memory.transcript.is_whole, memory.pager.has_earlier) == ([], False, True)
+    assert (memory.context(), memory.transcript.is_whole, memory.pager.has_earlier) == (
+        [],
+        False,
+        True,
+    )
     while memory.pager.has_earlier:
         await memory.pager.load_earlier(100)
     assert texts(memory.context()) == [f"m{number}" for number in range(1, 151)]
@@ -237,7 +256,10 @@ async def test_read_only_session_rewinds_to_a_long_branch_and_stays_there(root, 
 async def test_without_a_compaction_the_end_is_loaded_first(root, monkeypatch):
     monkeypatch.setattr(session_reader, "MAX_SHOWN", 4000)
     store = YamlFileMemoryStore(root)
-    answers = [MessageRecord(n, AT, Message("assistant", (Text(f"m{n}"),), Usage(1, cost=1.0))) for n in range(1, 301)]
+    answers = [
+        MessageRecord(n, AT, Message("assistant", (Text(f"m{n}"),), Usage(1, cost=1.0)))
+        for n in range(1, 301)
+    ]
     await store.import_session(HEADER, [TitleRecord("named", AT), *answers])
 
     memory = await reopen(store)
@@ -275,7 +297,9 @@ async def test_session_longer_than_any_window_is_read_partly_with_a_notice(root,
 
 
 async def test_manually_added_message_gets_a_permanent_number(store, path):
-    by_hand = "---\nrole: user\ntext: added\n...\n---\nmessage: 299\nrole: user\ntext: copied\n...\n"
+    by_hand = (
+        "---\nrole: user\ntext: added\n...\n---\nmessage: 299\nrole: user\ntext: copied\n...\n"
+    )
     before = path.read_text().replace("---\nmessage: 300\n", by_hand + "---\nmessage: 300\n")
     path.write_text(before)
 
@@ -288,7 +312,9 @@ async def test_manually_added_message_gets_a_permanent_number(store, path):
                      (303, "m303")]  # fmt: skip
     after = path.read_text()
     assert after.startswith(
-        before.replace("---\nrole: user\ntext: added", "---\nmessage: 304\nrole: user\ntext: added").replace(
+        before.replace(
+            "---\nrole: user\ntext: added", "---\nmessage: 304\nrole: user\ntext: added"
+        ).replace(
             "message: 299\nrole: user\ntext: copied", "message: 305\nrole: user\ntext: copied"
         )
     )
@@ -306,7 +332,11 @@ async def test_manually_deleted_message_is_removed_everywhere(store, path):
 
     memory = await reopen(store)
 
-    assert [entry.number for entry in memory.transcript.sent_entries()] == [210, *range(291, 301), 302]
+    assert [entry.number for entry in memory.transcript.sent_entries()] == [
+        210,
+        *range(291, 301),
+        302,
+    ]
     assert (memory.next_number, memory.notices) == (303, ())
     await memory.close()
 
@@ -333,21 +363,29 @@ async def test_a_copy_is_continued_while_the_session_is_open_elsewhere(store, pa
     await copy.add(user("here"))
     await holder.add(user("there"))
 
-    assert (texts(copy.context())[:-1], texts(holder.context())[-1]) == (texts(holder.context())[:-1], "there")
+    assert (texts(copy.context())[:-1], texts(holder.context())[-1]) == (
+        texts(holder.context())[:-1],
+        "there",
+    )
     assert copy.transcript.fork is not None
     assert (copy.transcript.fork.session, copy.usage) == (HEADER.id, Usage())
     await asyncio.gather(copy.close(), holder.close())
 
 
 @pytest.mark.parametrize(
-    "name", ["2026-11-21_0d9f3c52 copy", "2099-01-01_0d9f3c52", "a name as long as the id of sessions"]
+    "name",
+    ["2026-11-21_0d9f3c52 copy", "2099-01-01_0d9f3c52", "a name as long as the id of sessions"],
 )
 async def test_manually_copied_folder_is_opened_by_its_name(store, path, name):
     folder = path.parent
     copy = shutil.copytree(folder, folder.with_name(name))
     before = (copy / "session.yaml").read_bytes()
     listed = {each.folder: each for each in await store.list_sessions()}
-    assert (listed[folder.name].id, listed[name].id, listed[name].fork_of) == (HEADER.id, name, HEADER.id)
+    assert (listed[folder.name].id, listed[name].id, listed[name].fork_of) == (
+        HEADER.id,
+        name,
+        HEADER.id,
+    )
     assert name in listed[name].title
 
     original = await reopen(store)
@@ -387,8 +425,12 @@ async def test_page_of_a_file_changed_by_another_program_is_refused(store, path)
 
 async def test_resume_reads_only_the_needed_part_of_a_long_session(store, path, monkeypatch):
     filler = "x" * 2000
-    records = [replace(said(number), message=user(f"m{number} {filler}")) for number in range(1, 3001)]
-    check = CompactionRecord(3001, AT, (1, 2995), (7, 210), "What was said.", pins=(7,), spent=Usage(5))
+    records = [
+        replace(said(number), message=user(f"m{number} {filler}")) for number in range(1, 3001)
+    ]
+    check = CompactionRecord(
+        3001, AT, (1, 2995), (7, 210), "What was said.", pins=(7,), spent=Usage(5)
+    )
     header = replace(HEADER, id="1d9f3c52-7e1b-4d0a-9a55-3b8f0c1d2e4f")
     await store.import_session(header, records)
     await store.load_session(header.id)
@@ -398,7 +440,11 @@ async def test_resume_reads_only_the_needed_part_of_a_long_session(store, path, 
     read = []
     pread = os.pread
     monkeypatch.setattr(
-        os, "pread", lambda descriptor, size, place: read.append(len(data := pread(descriptor, size, place))) or data
+        os,
+        "pread",
+        lambda descriptor, size, place: (
+            read.append(len(data := pread(descriptor, size, place))) or data
+        ),
     )
 
     memory = await reopen(store, header.id)

@@ -37,8 +37,12 @@ class Machine:
         self.store = YamlFileMemoryStore(root / "sessions")
 
     def sync(self, *, encrypt=False, remote=None):
-        there = SessionRemote(self.root / "sessions.git", self.root / "sessions.key", str(remote or self.remote))
-        return SessionSync(self.root / "sessions", there, [self.project], lambda _what: None).run(encrypt=encrypt)
+        there = SessionRemote(
+            self.root / "sessions.git", self.root / "sessions.key", str(remote or self.remote)
+        )
+        return SessionSync(self.root / "sessions", there, [self.project], lambda _what: None).run(
+            encrypt=encrypt
+        )
 
     async def start(self, *texts):
         memory = MemoryManager.start(self.store, project=str(self.project / "sub"), model="m")
@@ -54,7 +58,7 @@ class Machine:
         await memory.close()
 
     async def user_texts(self, session_id):
-        return [entry.text for entry in (await self.messages(session_id))]
+        return [entry.text for entry in await self.messages(session_id)]
 
     async def messages(self, session_id):
         loaded = await MemoryManager.resume(self.store, session_id, project="", read_only=True)
@@ -254,7 +258,9 @@ async def test_s21_forged_remote_sessions_are_skipped(machines, remote, tmp_path
         f"s/{session}/outputs/evil": "x",
         f"s/{session}/subagents/..%2f/header": header,
         f"s/{cut}/subagents/{renamed}/header": header,
-        f"s/{session}/subagents/{lost}/header": header.replace(session, lost).replace("/work", "/etc"),
+        f"s/{session}/subagents/{lost}/header": (
+            header.replace(session, lost).replace("/work", "/etc")
+        ),
         f"s/{session}/subagents/{session}/header": header,
     }.items():
         path = clone / name
@@ -274,7 +280,9 @@ def test_unreachable_remote_is_reported_without_its_password(machines):
         machines[0].sync(remote="/no/such.git")
     reason = "'/no/such.git' does not appear to be a git repository."
     assert failure.value.message == f"Sessions cannot be synchronized with /no/such.git: {reason}"
-    with pytest.raises(MemoryUnusable, match=r"with https://127\.0\.0\.1:1/a\.git: unable to access") as failure:
+    with pytest.raises(
+        MemoryUnusable, match=r"with https://127\.0\.0\.1:1/a\.git: unable to access"
+    ) as failure:
         machines[0].sync(remote="https://me:word@127.0.0.1:1/a.git")
     assert "word" not in failure.value.message
 
@@ -328,12 +336,20 @@ FORGED = {
 
 
 @pytest.mark.parametrize("forged", FORGED.values(), ids=FORGED)
-async def test_s21_forged_date_of_a_session_names_no_folder_elsewhere(machines, remote, tmp_path, forged):
+async def test_s21_forged_date_of_a_session_names_no_folder_elsewhere(
+    machines, remote, tmp_path, forged
+):
     one, two = machines
     session = await one.start("first")
     one.sync()
     new = "11111111-1111-4111-8111-111111111111"
-    forge(remote, tmp_path, session, new, lambda header: re.sub(r'"created_at": "[^"]*"', forged, header))
+    forge(
+        remote,
+        tmp_path,
+        session,
+        new,
+        lambda header: re.sub(r'"created_at": "[^"]*"', forged, header),
+    )
 
     report = two.sync()
 
@@ -357,13 +373,22 @@ async def test_s21_malformed_header_skips_only_its_session(machines, remote, tmp
     assert (report.received, report.skipped) == ((session,), (new,))
 
 
-async def test_s21_packed_zeros_of_a_remote_are_not_unpacked(machines, remote, tmp_path, monkeypatch):
+async def test_s21_packed_zeros_of_a_remote_are_not_unpacked(
+    machines, remote, tmp_path, monkeypatch
+):
     monkeypatch.setattr("ouro.memory.session_remote._MAX_READ", 1 << 20)
     one, two = machines
     session = await one.start("first")
     one.sync()
     new = "11111111-1111-4111-8111-111111111111"
-    forge(remote, tmp_path, session, new, str, {f"chunks/{n:06d}-0123456789abcdef": bytes(1 << 19) for n in range(3)})
+    forge(
+        remote,
+        tmp_path,
+        session,
+        new,
+        str,
+        {f"chunks/{n:06d}-0123456789abcdef": bytes(1 << 19) for n in range(3)},
+    )
 
     report = two.sync()
 

@@ -40,14 +40,24 @@ def test_overlong_summary_is_cut_at_a_line_with_a_note():
 
 def test_parts_are_json_lines_with_shortened_outputs():
     messages = [
-        Message("user", (Context("Date: today"), Text("Look."), Image("image/png", b"p", "shot.png"))),
+        Message(
+            "user", (Context("Date: today"), Text("Look."), Image("image/png", b"p", "shot.png"))
+        ),
         assistant("", ToolCall("1", "shell", {"command": "make"})),
         tool(ToolReply("1", "shell", "a" * 9_000)),
     ]
     [part] = split_messages(messages, 20_000)
     first, second, third = map(json.loads, part.splitlines())
-    assert first == {"role": "user", "added by ouro": "Date: today", "text": "Look.", "pictures": ["shot.png"]}
-    assert second == {"role": "assistant", "calls": [{"tool": "shell", "arguments": '{"command": "make"}'}]}
+    assert first == {
+        "role": "user",
+        "added by ouro": "Date: today",
+        "text": "Look.",
+        "pictures": ["shot.png"],
+    }
+    assert second == {
+        "role": "assistant",
+        "calls": [{"tool": "shell", "arguments": '{"command": "make"}'}],
+    }
     assert len(third["outputs"][0]["text"]) < 4_100
 
 

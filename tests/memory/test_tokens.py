@@ -16,7 +16,10 @@ def test_a_text_is_counted_by_its_characters():
 
 
 def test_pictures_and_arguments_count_too():
-    messages = [user("", [Image("image/png", b"")]), assistant("", ToolCall("1", "read", {"path": "x" * 335}))]
+    messages = [
+        user("", [Image("image/png", b"")]),
+        assistant("", ToolCall("1", "read", {"path": "x" * 335})),
+    ]
 
     assert estimate_messages(messages) == 1500 + 100
 
@@ -33,6 +36,10 @@ def test_without_a_figure_all_is_estimated():
 
 def test_usage_of_a_one_file_request_is_not_the_context_size():
     answer = Message("assistant", (Text("x" * 9999),), Usage(input=1000, output=50))
-    step = Message("assistant", (ToolCall("changed_1", "edit", {"path": "x" * 335}),), Usage(input=108, output=28))
+    step = Message(
+        "assistant",
+        (ToolCall("changed_1", "edit", {"path": "x" * 335}),),
+        Usage(input=108, output=28),
+    )
 
     assert count([answer, step]) == 1150

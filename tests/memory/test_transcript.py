@@ -31,11 +31,17 @@ def prompt(number: int, text: str = "") -> MessageRecord:
     return MessageRecord(number, "", user(text or f"m{number}"))
 
 
-def compaction(number: int, covers: tuple[int, int], kept: tuple[int, ...] = (), **more) -> CompactionRecord:
-    return CompactionRecord(number, "", covers, kept, more.pop("summary", f"up to {covers[1]}"), **more)
+def compaction(
+    number: int, covers: tuple[int, int], kept: tuple[int, ...] = (), **more
+) -> CompactionRecord:
+    return CompactionRecord(
+        number, "", covers, kept, more.pop("summary", f"up to {covers[1]}"), **more
+    )
 
 
-def fold(*records: Record, is_whole: bool = True, kept: tuple[MessageRecord, ...] = ()) -> Transcript:
+def fold(
+    *records: Record, is_whole: bool = True, kept: tuple[MessageRecord, ...] = ()
+) -> Transcript:
     return Transcript.of(LoadedSession(HEADER, records, kept=kept, place=0 if is_whole else 100))
 
 
@@ -46,7 +52,9 @@ def texts(entries) -> list[str]:
 def test_messages_are_in_file_order():
     transcript = fold(prompt(1), prompt(2), prompt(3))
 
-    assert transcript.entries == tuple(MessageRecord(number, "", user(f"m{number}")) for number in (1, 2, 3))
+    assert transcript.entries == tuple(
+        MessageRecord(number, "", user(f"m{number}")) for number in (1, 2, 3)
+    )
     assert (transcript.next_number, transcript.last_number, transcript.branches) == (4, 3, ())
 
 
@@ -94,7 +102,9 @@ def test_rewound_positions_are_kept_until_a_new_message():
 
 
 def test_repeated_rewinds_to_one_place_are_shown_once():
-    transcript = fold(prompt(1), prompt(2), RewindRecord(1, ""), RewindRecord(2, ""), RewindRecord(1, ""))
+    transcript = fold(
+        prompt(1), prompt(2), RewindRecord(1, ""), RewindRecord(2, ""), RewindRecord(1, "")
+    )
     shown = [item for item in transcript.shown_items() if isinstance(item, RewindRecord)]
     assert shown == [RewindRecord(1, "")]
     transcript.take(RewindRecord(2, ""))
@@ -102,7 +112,10 @@ def test_repeated_rewinds_to_one_place_are_shown_once():
 
 
 def test_rewind_to_a_deleted_message_means_the_one_before():
-    assert texts(fold(prompt(1), prompt(2), prompt(4), prompt(5), RewindRecord(3, "")).entries) == ["m1", "m2"]
+    assert texts(fold(prompt(1), prompt(2), prompt(4), prompt(5), RewindRecord(3, "")).entries) == [
+        "m1",
+        "m2",
+    ]
     assert texts(fold(prompt(2), prompt(3), RewindRecord(1, "")).entries) == []
 
 
@@ -111,7 +124,9 @@ def test_rewind_to_a_missing_message_is_skipped_with_a_notice(nowhere):
     transcript = fold(prompt(1), prompt(2), RewindRecord(nowhere, ""), prompt(3))
 
     assert texts(transcript.entries) == ["m1", "m2", "m3"]
-    assert transcript.notices == [f"A rewind to message {nowhere}, which does not exist, is skipped."]
+    assert transcript.notices == [
+        f"A rewind to message {nowhere}, which does not exist, is skipped."
+    ]
 
 
 def test_compaction_sends_kept_messages_summary_and_uncovered_ones():
@@ -125,7 +140,13 @@ def test_compaction_sends_kept_messages_summary_and_uncovered_ones():
 
 def test_last_compaction_applies_until_it_is_rewound():
     transcript = fold(
-        prompt(1), prompt(2), compaction(3, (1, 1)), prompt(4), compaction(5, (1, 3)), prompt(6), RewindRecord(4, "")
+        prompt(1),
+        prompt(2),
+        compaction(3, (1, 1)),
+        prompt(4),
+        compaction(5, (1, 3)),
+        prompt(6),
+        RewindRecord(4, ""),
     )
     assert transcript.compaction == compaction(3, (1, 1))
     assert texts(transcript.sent_entries()) == ["m2", "m4"]
@@ -154,7 +175,9 @@ def test_compaction_without_a_summary_only_drops_outputs():
 
 
 def test_message_added_manually_in_the_covered_part_is_covered():
-    transcript = fold(prompt(1), prompt(0, "by hand"), prompt(2), compaction(3, (1, 2), (1,)), prompt(4))
+    transcript = fold(
+        prompt(1), prompt(0, "by hand"), prompt(2), compaction(3, (1, 2), (1,)), prompt(4)
+    )
 
     assert texts(transcript.sent_entries()) == ["m1", "m4"]
 
@@ -194,7 +217,12 @@ def test_other_record_types_are_folded():
         ForkRecord("other", 1, "2026-11-21T20:15:00.000Z"),
     )
 
-    assert (transcript.title, transcript.model, transcript.pins, transcript.captured) == ("two", "a/b", {1}, 1)
+    assert (transcript.title, transcript.model, transcript.pins, transcript.captured) == (
+        "two",
+        "a/b",
+        {1},
+        1,
+    )
     assert transcript.summary == SummaryRecord("about", "", 1)
     assert transcript.recalled == {1: RecalledRecord(1, "", ())}
     assert transcript.fork == ForkRecord("other", 1, "2026-11-21T20:15:00.000Z")
@@ -203,11 +231,22 @@ def test_other_record_types_are_folded():
 
 def test_checkpoint_restores_the_state_before_it():
     check = compaction(
-        41, (1, 40), (7,), spent=Usage(input=900, cost=2.0), title="named", pins=(7,), chosen="c/d", captured=33
+        41,
+        (1, 40),
+        (7,),
+        spent=Usage(input=900, cost=2.0),
+        title="named",
+        pins=(7,),
+        chosen="c/d",
+        captured=33,
     )
     transcript = fold(check, prompt(42), is_whole=False, kept=(prompt(7),))
 
-    assert (transcript.usage, transcript.title, transcript.pins) == (Usage(input=900, cost=2.0), "named", {7})
+    assert (transcript.usage, transcript.title, transcript.pins) == (
+        Usage(input=900, cost=2.0),
+        "named",
+        {7},
+    )
     assert (transcript.model, transcript.captured, transcript.next_number) == ("c/d", 33, 43)
     assert texts(transcript.sent_entries()) == ["m7", "m42"]
     assert (transcript.is_whole, transcript.is_complete) == (False, True)
@@ -221,7 +260,11 @@ def test_older_records_are_prepended_and_can_be_rewound_to():
     transcript.prepend((prompt(1), prompt(2)), is_whole=True)
 
     assert texts(transcript.entries) == ["m1", "m2", "m3", "m4", "m6"]
-    assert (transcript.is_whole, transcript.number_before(3), transcript.number_before(1)) == (True, 2, 0)
+    assert (transcript.is_whole, transcript.number_before(3), transcript.number_before(1)) == (
+        True,
+        2,
+        0,
+    )
     transcript.take(RewindRecord(2, ""))
     assert texts(transcript.entries) == ["m1", "m2"]
     transcript.take(RewindRecord(6, ""))
@@ -267,13 +310,18 @@ def test_is_complete_tells_whether_all_sent_messages_are_loaded(transcript, is_c
 
 def test_number_of_an_unloaded_message_is_used_once():
     transcript = fold(prompt(5), RewindRecord(2, ""), prompt(2), prompt(4), is_whole=False)
-    assert [(each.number, each.message.text) for each in transcript.entries] == [(6, "m2"), (4, "m4")]
+    assert [(each.number, each.message.text) for each in transcript.entries] == [
+        (6, "m2"),
+        (4, "m4"),
+    ]
     transcript.take(RewindRecord(5, ""))
     assert [[entry.number for entry in each.entries] for each in transcript.branches] == [[6, 4]]
 
     transcript.prepend([prompt(1), prompt(2)], is_whole=True)
     assert [each.number for each in transcript.entries] == [1, 2, 5]
-    assert [(each.since, [entry.number for entry in each.entries]) for each in transcript.branches] == [(2, [6, 4])]
+    assert [
+        (each.since, [entry.number for entry in each.entries]) for each in transcript.branches
+    ] == [(2, [6, 4])]
 
 
 def test_number_that_occurs_twice_among_older_messages_is_used_once():
@@ -309,7 +357,9 @@ RECORDS = st.one_of(
     ),
     st.builds(RewindRecord, st.integers(-1, 14), st.just("")),
     st.builds(
-        lambda number, covers, kept, summary: CompactionRecord(number, "", covers, tuple(kept), summary),
+        lambda number, covers, kept, summary: CompactionRecord(
+            number, "", covers, tuple(kept), summary
+        ),
         st.integers(-1, 12),
         st.tuples(st.integers(-1, 12), st.integers(-1, 12)),
         st.lists(st.integers(-1, 12), max_size=4),

@@ -39,9 +39,18 @@ class TestYamlFileMemoryStore(StoreContract):
         return lambda: YamlFileMemoryStore(root)
 
     def test_file_matches_the_specification(self, store, root):
-        call = Message("assistant", EVERY_PART[2].parts[2:3], Usage(5210, 4800, 0, 41, 0.0031), "anthropic/claude")
+        call = Message(
+            "assistant",
+            EVERY_PART[2].parts[2:3],
+            Usage(5210, 4800, 0, 41, 0.0031),
+            "anthropic/claude",
+        )
         wait(store.create_session(HEADER))
-        wait(store.save_message(HEADER.id, message_record(1, user("fix the broken import\n  in api.py"))))
+        wait(
+            store.save_message(
+                HEADER.id, message_record(1, user("fix the broken import\n  in api.py"))
+            )
+        )
         wait(store.save_message(HEADER.id, message_record(2, call)))
 
         folder = root / "2026-11-21_0d9f3c52"
@@ -89,7 +98,10 @@ class TestYamlFileMemoryStore(StoreContract):
 
         text = (root / "2026-11-21_0d9f3c52" / "session.yaml").read_text()
 
-        assert [each.get("message") for each in yaml.safe_load_all(text)] == [None, *range(1, len(EVERY_PART) + 1)]
+        assert [each.get("message") for each in yaml.safe_load_all(text)] == [
+            None,
+            *range(1, len(EVERY_PART) + 1),
+        ]
 
     def test_save_cost_does_not_grow_with_the_number_of_messages(self, store, root, monkeypatch):
         wait(store.create_session(HEADER))
@@ -150,15 +162,22 @@ class TestYamlFileMemoryStore(StoreContract):
     def test_manually_edited_record_is_loaded(self, store, root, again):
         self._saved(store, HEADER, user("helo"), user("two"))
         path = root / "2026-11-21_0d9f3c52" / "session.yaml"
-        by_hand = path.read_text().replace("text: helo", "text: >\n    hello\n    there # not a comment\n# a remark")
+        by_hand = path.read_text().replace(
+            "text: helo", "text: >\n    hello\n    there # not a comment\n# a remark"
+        )
         path.write_text(by_hand.rstrip("\n").replace("\n", "\r\n"), newline="")
 
         loaded = wait(again().load_session(HEADER.id))
 
-        assert [each.message.text for each in loaded.records] == ["hello there # not a comment\n", "two"]
+        assert [each.message.text for each in loaded.records] == [
+            "hello there # not a comment\n",
+            "two",
+        ]
         assert loaded.notices == ()
 
-    def test_a_file_that_an_editor_left_without_its_last_newline_is_continued(self, store, root, again):
+    def test_a_file_that_an_editor_left_without_its_last_newline_is_continued(
+        self, store, root, again
+    ):
         self._saved(store, HEADER, user("one"))
         path = root / "2026-11-21_0d9f3c52" / "session.yaml"
         path.write_bytes(path.read_bytes().rstrip(b"\n"))
@@ -169,7 +188,10 @@ class TestYamlFileMemoryStore(StoreContract):
         wait(second.close_session(HEADER.id))
 
         loaded = wait(again().load_session(HEADER.id))
-        assert ([each.message.text for each in loaded.records], loaded.notices) == (["one", "two"], ())
+        assert ([each.message.text for each in loaded.records], loaded.notices) == (
+            ["one", "two"],
+            (),
+        )
 
     def test_outputs_can_be_saved_before_the_first_message(self, store, again):
         outputs = store.outputs_folder(HEADER)
@@ -179,7 +201,11 @@ class TestYamlFileMemoryStore(StoreContract):
         wait(again().load_session(HEADER.id))
 
         assert store.outputs_folder(HEADER) == outputs
-        assert [path.name for path in sorted(outputs.parent.iterdir())] == ["lock", "outputs", "session.yaml"]
+        assert [path.name for path in sorted(outputs.parent.iterdir())] == [
+            "lock",
+            "outputs",
+            "session.yaml",
+        ]
         assert (outputs / "long.txt").read_text() == "long"
 
     def test_failed_creation_can_be_retried(self, store, again, monkeypatch):
@@ -196,9 +222,13 @@ class TestYamlFileMemoryStore(StoreContract):
 
     def test_long_session_loads_what_is_sent_and_the_rest_by_page(self, store, again):
         count = 4 * MIN_SHOWN
-        records: list[Record] = [message_record(number % 60, user(str(number))) for number in range(1, count + 1)]
+        records: list[Record] = [
+            message_record(number % 60, user(str(number))) for number in range(1, count + 1)
+        ]
         records = [replace(each, number=number) for number, each in enumerate(records, 1)]
-        check = CompactionRecord(count + 1, AT, (1, count - 5), (3, 7), "what was said", spent=Usage(input=9))
+        check = CompactionRecord(
+            count + 1, AT, (1, count - 5), (3, 7), "what was said", spent=Usage(input=9)
+        )
         records += [TitleRecord("title", AT), check, message_record(1, user("last"))]
         records[-1] = replace(records[-1], number=count + 2)
         wait(store.import_session(HEADER, records))
@@ -249,7 +279,11 @@ class TestYamlFileMemoryStore(StoreContract):
         assert transcript.sent() == whole.sent()
         assert whole.entries[-len(transcript.entries) :] == transcript.entries
         branches = [(each.since, each.entries[-1].number) for each in transcript.branches]
-        assert branches == [(150, 300)] == [(each.since, each.entries[-1].number) for each in whole.branches]
+        assert (
+            branches
+            == [(150, 300)]
+            == [(each.since, each.entries[-1].number) for each in whole.branches]
+        )
 
     def test_sessions_with_the_same_id_prefix_get_separate_folders(self, store, root):
         twin = SessionHeader("0d9f3c52-0000-4d0a-9a55-3b8f0c1d2e4f", "/p", "m", HEADER.created_at)
@@ -262,7 +296,9 @@ class TestYamlFileMemoryStore(StoreContract):
 
 def test_output_also_sent_to_the_model_is_stored_once(tmp_path):
     store = YamlFileMemoryStore(tmp_path / "sessions")
-    header = SessionHeader("0d9f3c52-7e1b-4d0a-9a55-3b8f0c1d2e4f", "/p", "m", "2026-11-21T20:14:03.120Z")
+    header = SessionHeader(
+        "0d9f3c52-7e1b-4d0a-9a55-3b8f0c1d2e4f", "/p", "m", "2026-11-21T20:14:03.120Z"
+    )
     output = "line of output\n" * 50 + "the end"
     shown = Display("51 lines", CommandOutput("make", output, 0))
     message = tool(ToolReply("c1", "shell", f"{output}\n[exit code 0, 0.1 s]", display=shown))

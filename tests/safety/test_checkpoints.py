@@ -65,7 +65,11 @@ def test_undo_and_redo_of_every_kind_of_change(kept, root):
 
     turn(kept, 1, work)
     after = snapshot(root)
-    assert {change.kind for change in kept.changes(kept.turns()[0])} == {"added", "changed", "deleted"}
+    assert {change.kind for change in kept.changes(kept.turns()[0])} == {
+        "added",
+        "changed",
+        "deleted",
+    }
 
     assert kept.undo(kept.turns()).left == {}
     assert snapshot(root) == before
@@ -95,7 +99,11 @@ def test_file_replaced_by_a_link_or_folder_is_restored(kept, root):
 def test_several_turns_are_undone_in_reverse(kept, root):
     before = snapshot(root)
     for number in range(1, 6):
-        turn(kept, number, lambda number=number: (root / "a.py").write_text(f"turn {number}\n" * number))
+        turn(
+            kept,
+            number,
+            lambda number=number: (root / "a.py").write_text(f"turn {number}\n" * number),
+        )
     kept.undo(kept.turns()[2:])
     assert (root / "a.py").read_text() == "turn 2\n" * 2
     kept.undo(kept.turns()[:2])
@@ -188,7 +196,9 @@ class TestWhatTheUserChangedSince:
         assert list((tmp_path / "outside").iterdir()) == []
 
     @pytest.mark.parametrize("work", ["write", "delete", "link"])
-    def test_x10_undo_is_not_misled_by_a_folder_swapped_after_the_check(self, kept, root, tmp_path, monkeypatch, work):
+    def test_x10_undo_is_not_misled_by_a_folder_swapped_after_the_check(
+        self, kept, root, tmp_path, monkeypatch, work
+    ):
         outside = tmp_path / "outside"
         outside.mkdir()
         (outside / "b.py").write_text("theirs\n")
@@ -329,7 +339,9 @@ def test_old_and_excess_checkpoints_are_deleted(kept, root, tmp_path):
 def test_a_checkpoint_without_a_change_starts_git_once(kept, root, monkeypatch):
     started = []
     run = checkpoints._run_git
-    monkeypatch.setattr(checkpoints, "_run_git", lambda *given: started.append(given[2][0]) or run(*given))
+    monkeypatch.setattr(
+        checkpoints, "_run_git", lambda *given: started.append(given[2][0]) or run(*given)
+    )
     first = kept.take(1, "before")
     started.clear()
     assert kept.take(1, "after") == first
@@ -359,10 +371,15 @@ def test_stale_lock_of_a_killed_git_is_removed(kept, root):
 
 
 def test_a_git_that_outlives_its_ouro_keeps_the_lock(kept, root, tmp_path):
-    """That git still has the index open: without the lock another ouro would remove its lock file as a stale one."""
+    """That git still has the index open: without the lock another ouro would remove its lock file
+    as a stale one.
+    """
     tools, started, go = (tmp_path / name for name in ("tools", "started", "go"))
     tools.mkdir()
-    waits = f'case "$*" in *update-index*) touch {started}; until [ -e {go} ]; do sleep 0.05; done;; esac'
+    waits = (
+        f'case "$*" in *update-index*) touch {started}; until [ -e {go} ]; do sleep 0.05; done;;'
+        " esac"
+    )
     (tools / "git").write_text(f'#!/bin/sh\n{waits}\nexec {shutil.which("git")} "$@"\n')
     (tools / "git").chmod(0o755)
     code = "import sys; from pathlib import Path; from ouro.safety import Checkpoints\n"
@@ -387,7 +404,9 @@ def test_commit_older_than_a_day_is_not_reused(kept, root, monkeypatch):
     later = time.time() + 90_000
     monkeypatch.setattr(checkpoints.time, "time", lambda: later)
     monkeypatch.setattr(
-        checkpoints, "_ENVIRONMENT", checkpoints._ENVIRONMENT | {"GIT_COMMITTER_DATE": f"{later:.0f} +0000"}
+        checkpoints,
+        "_ENVIRONMENT",
+        checkpoints._ENVIRONMENT | {"GIT_COMMITTER_DATE": f"{later:.0f} +0000"},
     )
     assert kept.take(2, "before") != first
 
@@ -402,7 +421,9 @@ def test_undo_in_an_empty_folder_removes_the_new_file(tmp_path):
 
 
 def test_unreadable_file_is_skipped_and_the_rest_kept(kept, root, monkeypatch):
-    monkeypatch.setattr(os, "access", lambda path, mode: Path(path).name != "a.py")  # root can read every file
+    monkeypatch.setattr(
+        os, "access", lambda path, mode: Path(path).name != "a.py"
+    )  # root can read every file
     turn(kept, 1, lambda: (root / "sub/b.py").write_text("changed\n"))
     assert kept.skipped == {"a.py"}
     kept.undo(kept.turns())

@@ -51,12 +51,18 @@ def test_common_variables_are_passed_on(name, value):
 
 
 def test_own_key_is_removed_under_any_name():
-    assert "EDITOR_ARGS" not in child_environment({"EDITOR_ARGS": "--with our-own-key"}, secrets=["our-own-key"])
+    assert "EDITOR_ARGS" not in child_environment(
+        {"EDITOR_ARGS": "--with our-own-key"}, secrets=["our-own-key"]
+    )
 
 
 def test_pager_terminal_and_git_prompts_are_disabled():
     environment = child_environment({"PAGER": "less", "TERM": "xterm-256color"})
-    assert (environment["PAGER"], environment["TERM"], environment["GIT_TERMINAL_PROMPT"]) == ("cat", "dumb", "0")
+    assert (environment["PAGER"], environment["TERM"], environment["GIT_TERMINAL_PROMPT"]) == (
+        "cat",
+        "dumb",
+        "0",
+    )
 
 
 def test_removed_secret_values_are_masked():
@@ -77,6 +83,12 @@ def test_removed_secret_values_are_masked():
         "HOME": "/home/me",
     }
 
-    values = ["k" * 8 + "1", "t0kent0ken", "correct horse", "c00kie-c00kie", environment["DATABASE_URL"]]
+    values = [
+        "k" * 8 + "1",
+        "t0kent0ken",
+        "correct horse",
+        "c00kie-c00kie",
+        environment["DATABASE_URL"],
+    ]
     assert secret_values(environment) == values
     assert not set(values).intersection(child_environment(environment).values())

@@ -22,7 +22,8 @@ def root(tmp_path) -> Path:
 def verdicts(root: Path, tool: str, effect: Effect, target: str, **rules) -> list[str]:
     workspace = Workspace(root)
     return [
-        type(Permissions(workspace, mode, **rules).decide(tool, effect, [target])).__name__.lower() for mode in MODES
+        type(Permissions(workspace, mode, **rules).decide(tool, effect, [target])).__name__.lower()
+        for mode in MODES
     ]
 
 
@@ -96,7 +97,9 @@ def test_lines_creating_files_inside_are_allowed_in_edit_mode(root, line):
     assert shell(root, line) == ["ask", "allow", "deny", "allow"]
 
 
-@pytest.mark.parametrize("line", ["cat /etc/hosts", "ls ..", "cd / && ls", "git -C /etc log", "grep -f/etc/hosts x"])
+@pytest.mark.parametrize(
+    "line", ["cat /etc/hosts", "ls ..", "cd / && ls", "git -C /etc log", "grep -f/etc/hosts x"]
+)
 def test_lines_that_read_outside_ask(root, line):
     assert shell(root, line) == ["ask", "ask", "ask", "allow"]
 
@@ -203,7 +206,9 @@ def test_a_link_out_of_the_workspace_does_not_count_as_inside(root):
     ],
 )
 def test_destructive_lines_ask_in_every_mode_despite_allow_rules(root, line):
-    assert shell(root, line, allow=["shell", "shell(*)", "run", "read", "write", "read(~/**)", "write(~/**)"]) == [
+    assert shell(
+        root, line, allow=["shell", "shell(*)", "run", "read", "write", "read(~/**)", "write(~/**)"]
+    ) == [
         "ask",
         "ask",
         "deny",
@@ -258,7 +263,11 @@ def test_suggested_rule_allows_the_same_line_or_none_is_offered(root, line, rule
 
 
 def test_deny_overrides_ask_and_ask_overrides_allow(root):
-    rules = {"allow": ["shell(git *)"], "ask": ["shell(git push *)"], "deny": ["shell(git push --tags*)"]}
+    rules = {
+        "allow": ["shell(git *)"],
+        "ask": ["shell(git push *)"],
+        "deny": ["shell(git push --tags*)"],
+    }
     assert shell(root, "git pull", **rules)[0] == "allow"
     assert shell(root, "git push", **rules) == ["ask", "ask", "deny", "ask"]
     assert shell(root, "git push --tags", **rules) == ["deny"] * 4
@@ -310,7 +319,10 @@ def test_deny_rule_applies_to_the_target_of_a_link(root):
 def test_network_asks_except_for_allowed_hosts(root):
     url = "https://docs.python.org/3/"
     assert verdicts(root, "web_fetch", Effect.NET, url) == ["ask", "ask", "ask", "ask"]
-    assert verdicts(root, "web_fetch", Effect.NET, url, allow=["web_fetch(docs.python.org)"])[0] == "allow"
+    assert (
+        verdicts(root, "web_fetch", Effect.NET, url, allow=["web_fetch(docs.python.org)"])[0]
+        == "allow"
+    )
     decision = Permissions(Workspace(root), "ask").decide("web_fetch", Effect.NET, [url])
     assert decision == Ask("it reaches docs.python.org", "web_fetch(docs.python.org)")
 
@@ -322,7 +334,9 @@ def test_tool_without_effect_is_allowed_unless_denied(root):
 
 
 def test_several_targets_are_asked_in_one_question(root):
-    decision = Permissions(Workspace(root), "ask").decide("apply_patch", Effect.WRITE, ["src/a.py", "src/b.py", "c.py"])
+    decision = Permissions(Workspace(root), "ask").decide(
+        "apply_patch", Effect.WRITE, ["src/a.py", "src/b.py", "c.py"]
+    )
     assert isinstance(decision, Ask)
     assert decision.rule == "write(src/**), write(./c.py)"
 

@@ -36,7 +36,9 @@ def test_two_sessions_do_not_lose_each_others_rules(home, tmp_path):
     assert len(RuleStore(path, tmp_path).load()) == 20
 
 
-@pytest.mark.parametrize("text", ["- x", "a: b", "a: [[b]]", "[", "a: &x [b]\nc: *x", "\x00", "HERE: [shell(]"])
+@pytest.mark.parametrize(
+    "text", ["- x", "a: b", "a: [[b]]", "[", "a: &x [b]\nc: *x", "\x00", "HERE: [shell(]"]
+)
 def test_file_without_rules_is_refused_and_unchanged(home, tmp_path, text):
     path = home / ".ouro" / "permissions.yaml"
     path.parent.mkdir()

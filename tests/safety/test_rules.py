@@ -105,11 +105,16 @@ def test_rule_covers_tools_or_effects(rule, tool, effect, covers):
 
 
 def test_several_rules_are_parsed_from_one_text():
-    texts = [str(rule) for rule in parse_rules("shell(git add *), shell(git commit -m a, b), write(src/**)")]
+    texts = [
+        str(rule)
+        for rule in parse_rules("shell(git add *), shell(git commit -m a, b), write(src/**)")
+    ]
     assert texts == ["shell(git add *)", "shell(git commit -m a, b)", "write(src/**)"]
 
 
-@pytest.mark.parametrize("text", ["", "shell(", "shell()", "shell)x(", "two words", "(x)", "shell( )"])
+@pytest.mark.parametrize(
+    "text", ["", "shell(", "shell()", "shell)x(", "two words", "(x)", "shell( )"]
+)
 def test_invalid_rule_is_refused_with_a_hint(text):
     with pytest.raises(ConfigError) as caught:
         parse_rule(text)

@@ -15,7 +15,14 @@ from ouro.safety import SecretMask, SecretScanner, secrets
 from ouro.safety.secrets import may_match
 
 PER_RULE = 8
-POSIX = {"alnum": "a-zA-Z0-9", "alpha": "a-zA-Z", "digit": "0-9", "xdigit": "0-9a-fA-F", "space": r"\s", "word": r"\w"}
+POSIX = {
+    "alnum": "a-zA-Z0-9",
+    "alpha": "a-zA-Z",
+    "digit": "0-9",
+    "xdigit": "0-9a-fA-F",
+    "space": r"\s",
+    "word": r"\w",
+}
 CATEGORIES = {
     c.CATEGORY_DIGIT: "0123456789", c.CATEGORY_WORD: "abcXYZ019_", c.CATEGORY_SPACE: " ",
     c.CATEGORY_NOT_SPACE: "aX1-", c.CATEGORY_NOT_WORD: " -/", c.CATEGORY_NOT_DIGIT: "aX-",
@@ -55,7 +62,9 @@ class Writer:
             return self.text(value[3])
         if kind in (c.MAX_REPEAT, c.MIN_REPEAT, c.POSSESSIVE_REPEAT):
             low, high, tree = value
-            return "".join(self.text(tree) for _ in range(self.draw.choice((low, min(int(high), low + 3)))))
+            return "".join(
+                self.text(tree) for _ in range(self.draw.choice((low, min(int(high), low + 3))))
+            )
         if kind is c.ATOMIC_GROUP:
             return self.text(value)
         assert kind in (c.AT, c.ASSERT, c.ASSERT_NOT), kind
@@ -83,7 +92,9 @@ class Writer:
 
 
 def test_text_matching_a_scanner_rule_may_match():
-    assert version("kingfisher-secret-scanner") == secrets.RULES_VERSION  # otherwise every text waits
+    assert (
+        version("kingfisher-secret-scanner") == secrets.RULES_VERSION
+    )  # otherwise every text waits
     rules = Rules()
     writer, missed = Writer(7), []
     for rule in rules.metadata():
@@ -103,7 +114,10 @@ def test_text_matching_a_scanner_rule_may_match():
         "session 81ebc31c-0d9f-4e1b-a7c2-0123456789ab",
         '<memory-db01da77acb78964 recalled="mem_1a2b3c4d:176a4753 command:176a4753">',
         '<memory-db01da77acb78964 recalled="command:176a4753">',
-        '<memory-db01da77acb78964 changed="user 1873a138bfbb82b166c1a31bce9d47aa58815a59 repo ~e3b0c44298fc">',
+        (
+            '<memory-db01da77acb78964 changed="user 1873a138bfbb82b166c1a31bce9d47aa58815a59 repo'
+            ' ~e3b0c44298fc">'
+        ),
     ],
 )
 def test_common_words_skip_the_scanner(text):

@@ -55,7 +55,9 @@ def test_known_value_is_masked_in_every_encoding(form, no_scanner):
 
 
 def test_the_longer_of_two_values_wins(no_scanner):
-    masked = SecretMask(["first-half", "first-half-and-more"], scanner=no_scanner).mask("x first-half-and-more y")
+    masked = SecretMask(["first-half", "first-half-and-more"], scanner=no_scanner).mask(
+        "x first-half-and-more y"
+    )
 
     assert masked.startswith("x [secret:known:")
     assert masked.endswith("] y")
@@ -67,7 +69,8 @@ def test_short_known_values_are_not_masked(no_scanner):
 
 def test_ordinary_text_is_unchanged(mask):
     text = (
-        "def token(self): return self._token  # see https://x.invalid/a?b=c, 0a1b2c3d4e5f60718293a4b5c6d7e8f901234567\n"
+        "def token(self): return self._token  # see https://x.invalid/a?b=c,"
+        " 0a1b2c3d4e5f60718293a4b5c6d7e8f901234567\n"
     )
 
     assert mask(text) == text
@@ -102,7 +105,10 @@ def test_lone_surrogates_do_no_harm(mask):
 def test_masking_works_from_many_threads_at_once(mask):
     texts = [f"API_KEY={'a1b2c3d4' * 3}{number}" for number in range(40)]
     found: dict[str, str] = {}
-    threads = [threading.Thread(target=lambda text=text: found.update({text: mask(text)})) for text in texts]
+    threads = [
+        threading.Thread(target=lambda text=text: found.update({text: mask(text)}))
+        for text in texts
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -112,21 +118,34 @@ def test_masking_works_from_many_threads_at_once(mask):
 
 
 @pytest.mark.parametrize(
-    "name", ["password", "DB_PASSWORD", "apiKey", "api_key", "x-api-key", "client_secret", "accessToken", "private-key"]
+    "name",
+    [
+        "password",
+        "DB_PASSWORD",
+        "apiKey",
+        "api_key",
+        "x-api-key",
+        "client_secret",
+        "accessToken",
+        "private-key",
+    ],
 )
 def test_secret_names_are_recognized(name):
     assert is_secret_name(name)
 
 
 @pytest.mark.parametrize(
-    "name", ["path", "max_tokens", "tokenizer", "author", "keyboard", "passenger", "secretary", "command"]
+    "name",
+    ["path", "max_tokens", "tokenizer", "author", "keyboard", "passenger", "secretary", "command"],
 )
 def test_ordinary_names_are_not_secret(name):
     assert not is_secret_name(name)
 
 
 def test_other_passes_work_without_the_scanner(no_scanner):
-    masked = SecretMask([KEY], scanner=no_scanner).mask(f"{KEY} and DB_PASSWORD=tr0ub4dor3 and 0123456789abcdefgh")
+    masked = SecretMask([KEY], scanner=no_scanner).mask(
+        f"{KEY} and DB_PASSWORD=tr0ub4dor3 and 0123456789abcdefgh"
+    )
 
     assert KEY not in masked
     assert "tr0ub4dor3" not in masked
@@ -183,19 +202,25 @@ def installed_rules(mask, rules_of_all_tests, tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "prefix", str(tmp_path / "prefix"))
     monkeypatch.setenv("OURO_HOME", str(tmp_path / "home"))
     monkeypatch.delenv("KF_RULE_CACHE_DIR")
-    monkeypatch.setattr(secrets.subprocess, "Popen", Mock(side_effect=OSError("rules are compiled")))
+    monkeypatch.setattr(
+        secrets.subprocess, "Popen", Mock(side_effect=OSError("rules are compiled"))
+    )
     return folder
 
 
 def test_installed_compiled_rules_are_used_in_a_new_home(installed_rules):
-    masked = SecretMask(scanner=SecretScanner(), patience=300).mask("dor_v1_" + "e2c3001c9e893547" * 4)
+    masked = SecretMask(scanner=SecretScanner(), patience=300).mask(
+        "dor_v1_" + "e2c3001c9e893547" * 4
+    )
 
     assert masked == "[secret:digitalocean-refresh-token:dc0c]"
     secrets.subprocess.Popen.assert_not_called()
 
 
 @pytest.mark.parametrize("problem", ["writable", "link"])
-def test_rules_of_the_installation_that_others_can_change_are_not_used(problem, installed_rules, tmp_path):
+def test_rules_of_the_installation_that_others_can_change_are_not_used(
+    problem, installed_rules, tmp_path
+):
     for path in list(installed_rules.iterdir()):
         if problem == "writable":
             path.chmod(0o666)
@@ -214,7 +239,9 @@ def test_the_installer_compiles_rules_that_every_user_can_read(installed_rules, 
     monkeypatch.setattr("kingfisher_sdk.Rules", compile_rules)
     secrets.compile_for_installation()
 
-    assert [(path.name, path.stat().st_mode & 0o777) for path in installed_rules.iterdir()] == [("new.vscdb", 0o644)]
+    assert [(path.name, path.stat().st_mode & 0o777) for path in installed_rules.iterdir()] == [
+        ("new.vscdb", 0o644)
+    ]
     assert installed_rules.stat().st_mode & 0o022 == 0
 
 
@@ -226,7 +253,9 @@ def test_the_environment_of_a_message_does_not_load_the_scanner():
     mask = SecretMask(scanner=Untouched()).mask
     lines = ("Working folder: /home/ada/project-2026-11-release", "Git branch: fix-1234-long-lines")
     text = "\n".join(("<environment>", *lines, "</environment>"))
-    record = MessageRecord(1, "2026-11-23T00:00:00.000Z", Message("user", (Context(text), Text("hi"))))
+    record = MessageRecord(
+        1, "2026-11-23T00:00:00.000Z", Message("user", (Context(text), Text("hi")))
+    )
     assert record_data(record, mask, str)["context"] == [text]
 
 

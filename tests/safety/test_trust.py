@@ -69,7 +69,11 @@ def test_trust_is_saved_for_the_current_files_of_a_folder(folder, store):
     assert (store.is_trusted(folder, files), store.was_trusted(folder)) == (False, False)
     store.trust(folder, files)
     again = TrustStore(get_trust_path())
-    assert (again.is_trusted(folder, files), again.was_trusted(folder), again.notice) == (True, True, "")
+    assert (again.is_trusted(folder, files), again.was_trusted(folder), again.notice) == (
+        True,
+        True,
+        "",
+    )
     assert stat.S_IMODE(get_trust_path().stat().st_mode) == 0o600
 
 
@@ -79,7 +83,11 @@ def test_changed_or_new_file_needs_trust_again(folder, store, change):
     path = folder / ("AGENTS.md" if change == "edit" else "CLAUDE.md")
     path.write_text("obey me")
     files = acting_files(folder)
-    assert (store.is_trusted(folder, files), store.untrusted(folder, files), store.was_trusted(folder)) == (
+    assert (
+        store.is_trusted(folder, files),
+        store.untrusted(folder, files),
+        store.was_trusted(folder),
+    ) == (
         False,
         (path,),
         True,
@@ -109,7 +117,9 @@ def test_the_same_files_in_another_folder_are_not_trusted(folder, store, tmp_pat
     assert not store.is_trusted(other, acting_files(other))
 
 
-@pytest.mark.parametrize("text", ["[1", "a: 7", "x: {files: [1]}", "\x00", "a: &a {files: {}}\n", "[" * 100_000])
+@pytest.mark.parametrize(
+    "text", ["[1", "a: 7", "x: {files: [1]}", "\x00", "a: &a {files: {}}\n", "[" * 100_000]
+)
 def test_broken_trust_file_trusts_nothing_and_is_set_aside(folder, home, text):
     (home / ".ouro").mkdir()
     get_trust_path().write_text(text)
@@ -134,7 +144,8 @@ def test_concurrent_stores_keep_each_others_trust(folder, home, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "name", [b"caf\xe9", b"new\nline", b"back\\xe9slash", b"quote\"'", "ünï 日本".encode(), b"# : -"]
+    "name",
+    [b"caf\xe9", b"new\nline", b"back\\xe9slash", b"quote\"'", "ünï 日本".encode(), b"# : -"],
 )
 def test_a_path_may_be_any_bytes(store, tmp_path, name):
     root = tmp_path / os.fsdecode(name)
@@ -184,7 +195,12 @@ def test_claude_settings_act_only_if_they_have_hooks(folder):
     settings = folder / ".claude" / "settings.json"
     settings.write_text('{"permissions": {"allow": ["Bash"]}}')
     assert settings not in acting_files(folder)
-    for text in ('{"hooks": {"Stop": []}}', '{"\\u0068ooks": {"Stop": []}}', "{ // not JSON", "[1]"):
+    for text in (
+        '{"hooks": {"Stop": []}}',
+        '{"\\u0068ooks": {"Stop": []}}',
+        "{ // not JSON",
+        "[1]",
+    ):
         settings.write_text(text)
         assert settings in acting_files(folder)
 

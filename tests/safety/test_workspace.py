@@ -175,7 +175,9 @@ def test_parents_are_made_below_the_root(root):
 
 def test_shown_paths_are_short(root, home):
     workspace = Workspace(root)
-    assert [workspace.shown(path) for path in (root, root / "a/b", home / "x", home, Path("/etc"))] == [
+    assert [
+        workspace.shown(path) for path in (root, root / "a/b", home / "x", home, Path("/etc"))
+    ] == [
         ".",
         "a/b",
         "~/x",
@@ -200,4 +202,7 @@ def test_git_file_of_a_memory_can_name_a_folder_that_is_not_utf_8(tmp_path):
     (folder / ".git").write_bytes(b"gitdir: " + os.fsencode(state) + b"\n")
 
     assert GuardedMemory(folder, state).tampered() == ""
-    assert GuardedMemory(folder, tmp_path / "other.git").tampered() == f"{folder / '.git'} is not ouro's"
+    assert (
+        GuardedMemory(folder, tmp_path / "other.git").tampered()
+        == f"{folder / '.git'} is not ouro's"
+    )

@@ -24,7 +24,9 @@ def store(home) -> YamlFileMemoryStore:
     return YamlFileMemoryStore(home / ".ouro" / "sessions")
 
 
-def spend(store, number: int, cost: float | None, at: str = "", model: str = "a/one", purpose: str = "") -> str:
+def spend(
+    store, number: int, cost: float | None, at: str = "", model: str = "a/one", purpose: str = ""
+) -> str:
     """A stored session with one model call."""
     at = at or timestamp()
     session_id = f"0000000{number}-7e1b-4d0a-9a55-3b8f0c1d2e4f"
@@ -49,7 +51,10 @@ async def test_spending_is_reported_by_period_and_model_with_side_calls(store):
     spend(store, 3, 2.0, at=OLD)
     report = await money(store).report()
 
-    one, small = ModelUse("a/one", Usage(100, 40, 0, 10, 0.5), 1), ModelUse("a/small", Usage(100, 40, 0, 10, 0.25), 1)
+    one, small = (
+        ModelUse("a/one", Usage(100, 40, 0, 10, 0.5), 1),
+        ModelUse("a/small", Usage(100, 40, 0, 10, 0.25), 1),
+    )
     both = ModelUse("a/one", Usage(200, 80, 0, 20, 2.5), 2)
     assert report.periods == (
         UsagePeriod("session", ()),
@@ -62,10 +67,14 @@ async def test_spending_is_reported_by_period_and_model_with_side_calls(store):
 async def test_side_calls_are_apart_also_in_a_resumed_session(store):
     at, used = timestamp(), Usage(100, 40, 0, 10, 0.5)
     header = SessionHeader("00000009-7e1b-4d0a-9a55-3b8f0c1d2e4f", "/p", "a/one", at)
-    asked = [CostRecord(purpose, at, "a/small", used) for purpose in ("title", "capture", "capture")]
+    asked = [
+        CostRecord(purpose, at, "a/small", used) for purpose in ("title", "capture", "capture")
+    ]
     wait(store.import_session(header, [MessageRecord(1, at, user("x")), *asked]))
     memory = await MemoryManager.resume(store, header.id, project="/p", read_only=True)
-    report = await Budget(memory, SessionCatalog(store, "/p"), LimitSettings(), lambda: ModelSpec("a/one")).report()
+    report = await Budget(
+        memory, SessionCatalog(store, "/p"), LimitSettings(), lambda: ModelSpec("a/one")
+    ).report()
     assert report.side_calls == (("capture", 2, used + used), ("title", 1, used))
 
 
@@ -83,7 +92,9 @@ async def test_session_list_is_not_read_without_a_day_limit(store, monkeypatch):
 async def test_unreadable_spending_stops_at_a_daily_limit(store, home):
     (home / ".ouro" / "sessions").mkdir(parents=True, exist_ok=True)
     (home / ".ouro" / "sessions" / "spent.json").write_text('{"format": 2}')
-    with pytest.raises(LimitReached, match=r"The limits of cost cannot be checked: .*spent.json cannot be read"):
+    with pytest.raises(
+        LimitReached, match=r"The limits of cost cannot be checked: .*spent.json cannot be read"
+    ):
         await money(store, max_cost_day=1.0).check(0)
     assert await money(store, max_cost=1.0).check(0) == ""
 
@@ -93,7 +104,10 @@ async def test_warning_near_a_limit_is_given_once(store):
     spend(store, 1, 0.79)
     assert await purse.check(0) == ""
     spend(store, 2, 0.02)
-    assert await purse.check(0) == "Today has cost $0.81 of $1.00 (limits.max_cost_day): $0.19 are left."
+    assert (
+        await purse.check(0)
+        == "Today has cost $0.81 of $1.00 (limits.max_cost_day): $0.19 are left."
+    )
     assert await purse.check(0) == ""
 
 
@@ -102,9 +116,15 @@ async def test_warning_near_a_limit_is_given_once(store):
     [
         (
             {"max_cost_day": 1.0},
-            "Stopped: today has cost $1.00 of $1.00.\nIt is reset tomorrow. Raise limits.max_cost_day",
+            (
+                "Stopped: today has cost $1.00 of $1.00.\nIt is reset tomorrow. Raise"
+                " limits.max_cost_day"
+            ),
         ),
-        ({"max_cost_month": 0.5}, "Stopped: this month has cost $1.00 of $0.50.\nIt is reset next month."),
+        (
+            {"max_cost_month": 0.5},
+            "Stopped: this month has cost $1.00 of $0.50.\nIt is reset next month.",
+        ),
     ],
 )
 async def test_reached_limit_stops_and_says_when_it_resets(store, limits, told):
@@ -122,7 +142,9 @@ async def test_yesterday_and_unknown_prices_do_not_count(store):
     spend(store, 1, 5.0, at=OLD)
     spend(store, 2, None)
     purse = money(store, max_cost_day=1.0, max_cost_month=1.0)
-    assert (await purse.check(0)).startswith("The price of a/one is not known: its calls count for no limit")
+    assert (await purse.check(0)).startswith(
+        "The price of a/one is not known: its calls count for no limit"
+    )
     assert await purse.check(0) == ""
 
 

@@ -25,7 +25,8 @@ SUMMARY = "## Goal\nMend the greeting."
 async def opened(repository, *script, resume="", window=60_000, trust="yes"):
     model = ScriptedModel(script, spec=ModelSpec("scripted", window=window))
     session = await open_session(
-        Options(repository, {"permissions.mode": "auto"}, ready_model=model), OpenRequest(resume, trust=trust)
+        Options(repository, {"permissions.mode": "auto"}, ready_model=model),
+        OpenRequest(resume, trust=trust),
     )
     return session, model
 
@@ -76,7 +77,9 @@ async def test_report_names_the_largest_item_and_the_compaction_outlook(reposito
 
 async def test_summary_counts_as_a_part_after_compaction(repository):
     (repository / "long.txt").write_text("a line of text\n" * 2_000)
-    session, model = await opened(repository, call("read", path="long.txt"), "Long.", "Yes.", SUMMARY)
+    session, model = await opened(
+        repository, call("read", path="long.txt"), "Long.", "Yes.", SUMMARY
+    )
     await say(session, "Look at it.")
     await say(session, "Sure?")
     seen = [event async for event in session.window.compact("")]
@@ -98,7 +101,14 @@ async def test_one_time_context_is_sent_again_after_compaction(repository):
     (repository / "sub").mkdir()
     (repository / "sub" / "AGENTS.md").write_text("Here we use tabs.")
     (repository / "sub" / "a.py").write_text("a = 1\n" * 900)
-    script = [call("read", path="sub/a.py"), "Seen.", "Yes.", SUMMARY, call("read", path="sub/a.py"), "Again."]
+    script = [
+        call("read", path="sub/a.py"),
+        "Seen.",
+        "Yes.",
+        SUMMARY,
+        call("read", path="sub/a.py"),
+        "Again.",
+    ]
     session, model = await opened(repository, *script)
     await say(session, "Look.")
     await say(session, "Sure?")
@@ -198,7 +208,10 @@ async def test_rewinding_before_a_drop_undoes_it(repository):
 
 
 async def test_recalled_note_is_dropped_from_its_message():
-    note, other = "| [mem_aa] (user · x) Use tabs.\n|   before: spaces\n", "| [mem_bb] (user) No.\n</memory-1>"
+    note, other = (
+        "| [mem_aa] (user · x) Use tabs.\n|   before: spaces\n",
+        "| [mem_bb] (user) No.\n</memory-1>",
+    )
     context = '<memory-1 recalled="mem_aa:1 mem_bb:2">\nNotes.\n'
     left = remove_notes(user("Go.", context=context + note + other), frozenset(["mem_aa"]))
     assert left == user("Go.", context=context + other)
@@ -244,7 +257,13 @@ async def test_probe_reports_facts_lost_by_the_summary(repository):
         {"question": "Which colour?", "answer": "invented"},
     ]
     asked = "\n".join(map(json.dumps, questions))
-    script = ["Port 8443 it is, on release-7. " * 90, "Yes.", asked, SUMMARY, "1. It is port 8443.\n2. unknown"]
+    script = [
+        "Port 8443 it is, on release-7. " * 90,
+        "Yes.",
+        asked,
+        SUMMARY,
+        "1. It is port 8443.\n2. unknown",
+    ]
     session, model = await opened(repository, *script)
     await say(session, "Which port?")
     await say(session, "Sure?")
@@ -257,7 +276,9 @@ async def test_probe_reports_facts_lost_by_the_summary(repository):
 
 async def test_side_question_reuses_the_prefix_and_is_not_kept(repository):
     wanted = "It is 42."
-    session, model = await opened(repository, "Hello.", ScriptedReply(wanted, usage=Usage(input=70, output=5)), "Bye.")
+    session, model = await opened(
+        repository, "Hello.", ScriptedReply(wanted, usage=Usage(input=70, output=5)), "Bye."
+    )
     await say(session, "Hi.")
     before = session.transcript.context()
     shown = []
@@ -265,7 +286,10 @@ async def test_side_question_reuses_the_prefix_and_is_not_kept(repository):
     assert (shown, [type(event) for event in events]) == ([wanted], [TurnFinished])
     first, aside = model.requests
     assert (*first.messages, before[-1]) == aside.messages[:-1]
-    assert (first.tools, "What is the answer?" in aside.messages[-1].parts[0].text) == (aside.tools, True)
+    assert (first.tools, "What is the answer?" in aside.messages[-1].parts[0].text) == (
+        aside.tools,
+        True,
+    )
     assert session.transcript.context() == before
     await say(session, "Bye.")
     assert "What is the answer?" not in str(model.requests[-1].messages)

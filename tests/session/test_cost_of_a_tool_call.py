@@ -1,4 +1,6 @@
-"""The cost of a tool call, which must not grow in a long session, in counts that do not depend on the machine."""
+"""The cost of a tool call, which must not grow in a long session, in counts that do not depend on
+the machine.
+"""
 
 from __future__ import annotations
 
@@ -74,9 +76,13 @@ async def model(repository):
     """A model with one request for each tool call, one after them, and one in a second turn."""
     global _is_counting
     sys.addaudithook(_audit)  # a hook cannot be removed
-    model = CountingModel([*(call("shell", command=f"true {number}") for number in range(CALLS)), "Done.", "Yes."])
+    model = CountingModel(
+        [*(call("shell", command=f"true {number}") for number in range(CALLS)), "Done.", "Yes."]
+    )
     threading.setprofile(_profile)
-    session = await opener(Options(repository, {"permissions.mode": "auto"}, ready_model=model))(OpenRequest())
+    session = await opener(Options(repository, {"permissions.mode": "auto"}, ready_model=model))(
+        OpenRequest()
+    )
     try:
         _counts.clear()
         _is_counting = True
@@ -94,9 +100,18 @@ async def model(repository):
 
 LIMITS = {"files opened": 13, "folders listed": 1, "processes": 1, "messages formatted": 5, "bytes formatted": 700,
           "functions called": 1_250, "functions called in threads": 950}  # fmt: skip
-"""Currently ten files, no folder, one process, four messages of 488 bytes, 995 and 845 functions."""
-TURN = {"files opened": 80, "folders listed": 12, "processes": 9, "bytes formatted": 1_500, "functions called": 1_500}
-"""From the last answer to the request of the next turn, with the work after a turn: 50, 6, 5, 400 and 1,006 now."""
+"""Currently ten files, no folder, one process, four messages of 488 bytes, 995 and 845 functions.
+"""
+TURN = {
+    "files opened": 80,
+    "folders listed": 12,
+    "processes": 9,
+    "bytes formatted": 1_500,
+    "functions called": 1_500,
+}
+"""From the last answer to the request of the next turn, with the work after a turn: 50, 6, 5, 400
+and 1,006 now.
+"""
 BLOCKS = 300
 """Blocks of memory that Python keeps for a call and its two messages: 200 now."""
 
@@ -104,13 +119,16 @@ BLOCKS = 300
 async def test_tool_call_cost_does_not_grow_with_the_session(model):
     windows = model.windows[1:-1]
     early, late = (
-        {name: median(window[name] for window in part) for name in LIMITS} for part in (windows[5:15], windows[30:])
+        {name: median(window[name] for window in part) for name in LIMITS}
+        for part in (windows[5:15], windows[30:])
     )
     assert {name: count for name, count in late.items() if count > LIMITS[name]} == {}
     # Fifty messages later: less than one function call more for each message.
     for name in ("functions called", "functions called in threads"):
         assert late[name] - early[name] < 40, name
-    assert {name: count for name, count in model.windows[-1].items() if count > TURN.get(name, count)} == {}
+    assert {
+        name: count for name, count in model.windows[-1].items() if count > TURN.get(name, count)
+    } == {}
     kept = (model.blocks[CALLS] - model.blocks[CALLS // 2]) / (CALLS // 2)
     assert kept < BLOCKS
 
@@ -132,7 +150,9 @@ async def run(calls):
 asyncio.run(run(int(sys.argv[1])))
 """
 SYSTEM_CALLS = "%%stat,mkdir,epoll_wait,sendto,clone3,clone,vfork"
-"""Calls of stat, event loop turns, switches to threads, processes; reads of /proc depend on other processes."""
+"""Calls of stat, event loop turns, switches to threads, processes; reads of /proc depend on other
+processes.
+"""
 
 
 @pytest.mark.skipif(not shutil.which("strace"), reason="strace is not installed")
@@ -140,7 +160,23 @@ def test_system_calls_per_tool_call_are_limited(repository, home, tmp_path):
     """142 calls of the main thread now, in a folder with a shorter path; 517 in an earlier version."""
     totals = []
     for calls in (2, 12):
-        trace = ["strace", "-c", "-U", "calls", "-o", tmp_path / "out", "-e", f"trace={SYSTEM_CALLS}"]
-        subprocess.run([*trace, sys.executable, "-c", PROGRAM, str(calls)], cwd=repository, check=True)
-        totals.append(sum(int(number) for number in (tmp_path / "out").read_text().split() if number.isdigit()) // 2)
+        trace = [
+            "strace",
+            "-c",
+            "-U",
+            "calls",
+            "-o",
+            tmp_path / "out",
+            "-e",
+            f"trace={SYSTEM_CALLS}",
+        ]
+        subprocess.run(
+            [*trace, sys.executable, "-c", PROGRAM, str(calls)], cwd=repository, check=True
+        )
+        totals.append(
+            sum(
+                int(number) for number in (tmp_path / "out").read_text().split() if number.isdigit()
+            )
+            // 2
+        )
     assert (totals[1] - totals[0]) / 10 < 230

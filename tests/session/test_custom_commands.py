@@ -9,7 +9,15 @@ from fakes.files import write
 from fakes.turns import notices_of
 
 from ouro.assemble import Options, opener
-from ouro.events import Notice, PermissionAsked, Permit, Prompted, SubagentProgress, ToolStarted, TurnFinished
+from ouro.events import (
+    Notice,
+    PermissionAsked,
+    Permit,
+    Prompted,
+    SubagentProgress,
+    ToolStarted,
+    TurnFinished,
+)
 from ouro.llm import ScriptedModel, call
 from ouro.memory.long_term.trust.provenance import Provenance
 from ouro.messages import Context
@@ -18,7 +26,9 @@ from ouro.session import OpenRequest
 
 async def opened(repository, *script, **options):
     model = ScriptedModel(script or ["Done."])
-    session = await opener(Options(repository, ready_model=model, **options))(OpenRequest(trust="yes"))
+    session = await opener(Options(repository, ready_model=model, **options))(
+        OpenRequest(trust="yes")
+    )
     return session, model
 
 
@@ -32,7 +42,9 @@ async def run(session, text, choice="yes"):
 
 
 def command_in(model) -> str:
-    parts = [part.text for message in model.requests[-1].messages for part in message.parts_of(Context)]
+    parts = [
+        part.text for message in model.requests[-1].messages for part in message.parts_of(Context)
+    ]
     text = "\n\n".join(parts)
     return text[text.index("<command") :]
 
@@ -55,15 +67,20 @@ async def test_arguments_are_substituted(home, repository, body, typed, sent):
     write(home / ".ouro/commands/ship.md", body)
     session, model = await opened(repository)
     events = await run(session, f"/ship {typed}".strip())
-    assert [event.text for event in events if isinstance(event, Prompted)] == [f"/ship {typed}".strip()]
-    assert command_in(model) == (
-        '<command name="/ship" from="~/.ouro/commands/ship.md">\n'
-        f"The user ran a command. Its text follows: do what it says, and answer the user.\n\n{sent}\n</command>"
+    assert [event.text for event in events if isinstance(event, Prompted)] == [
+        f"/ship {typed}".strip()
+    ]
+    assert (
+        command_in(model)
+        == '<command name="/ship" from="~/.ouro/commands/ship.md">\nThe user ran a command. Its'
+        f" text follows: do what it says, and answer the user.\n\n{sent}\n</command>"
     )
     await session.close()
 
 
-@pytest.mark.parametrize(("typed", "sent"), [("/review tests", "Have tests reviewed"), ("/init", "Study this")])
+@pytest.mark.parametrize(
+    ("typed", "sent"), [("/review tests", "Have tests reviewed"), ("/init", "Study this")]
+)
 async def test_builtin_command_is_shown_as_typed_and_sends_its_prompt(repository, typed, sent):
     session, model = await opened(repository)
     events = await run(session, typed)
@@ -76,7 +93,13 @@ async def test_builtin_command_is_shown_as_typed_and_sends_its_prompt(repository
 @pytest.mark.parametrize(
     ("typed", "warning"),
     [
-        ("/git:com now", "There is no command /git:com. Did you mean /git:commit? The message was sent as it is."),
+        (
+            "/git:com now",
+            (
+                "There is no command /git:com. Did you mean /git:commit? The message was sent as"
+                " it is."
+            ),
+        ),
         ("/model", "/model is for sessions on the screen. The message was sent as it is."),
         ("/tmp is full", ""),
         ("/git:commit", "The command runs in this mode, not in its own: there is no mode `read`."),
@@ -86,13 +109,18 @@ async def test_invalid_custom_command_is_a_warning(home, repository, typed, warn
     write(home / ".ouro/commands/git/commit.md", "---\nmode: read\n---\nCommit.")
     session, _model = await opened(repository)
     events = await run(session, typed)
-    assert [event.text for event in events if isinstance(event, Notice)] == [warning] * bool(warning)
+    assert [event.text for event in events if isinstance(event, Notice)] == [warning] * bool(
+        warning
+    )
     assert events[-1] == TurnFinished("answered")
     await session.close()
 
 
 async def test_shell_and_file_inserts_are_run_and_shown(repository):
-    write(repository / ".claude/commands/git/commit.md", "Log: !`git log --format=%s`\nThe code: @api.py, @$1\n")
+    write(
+        repository / ".claude/commands/git/commit.md",
+        "Log: !`git log --format=%s`\nThe code: @api.py, @$1\n",
+    )
     (repository / "b.txt").write_text("bbb\n")
     session, model = await opened(repository)
     events = await run(session, "/git:commit b.txt")
@@ -101,7 +129,11 @@ async def test_shell_and_file_inserts_are_run_and_shown(repository):
     assert '<file path="api.py">' in sent
     assert "def hello" in sent
     assert "bbb" in sent
-    assert [event.call.name for event in events if isinstance(event, ToolStarted)] == ["shell", "read", "read"]
+    assert [event.call.name for event in events if isinstance(event, ToolStarted)] == [
+        "shell",
+        "read",
+        "read",
+    ]
     assert [at for at, event in enumerate(events) if isinstance(event, Prompted)] == [0]
     await session.close()
 
@@ -119,12 +151,17 @@ async def test_include_loop_stops_at_the_first_file(repository):
 
 
 async def test_project_shell_insert_asks_for_permission(repository):
-    write(repository / ".claude/commands/x.md", "---\nallowed-tools: Bash(*), Write\nmode: auto\n---\n!`touch made`")
+    write(
+        repository / ".claude/commands/x.md",
+        "---\nallowed-tools: Bash(*), Write\nmode: auto\n---\n!`touch made`",
+    )
     session, model = await opened(repository)
     events = await run(session, "/x", "no")
     (asked,) = [event for event in events if isinstance(event, PermissionAsked)]
     assert asked.call.arguments == {"command": "touch made"}
-    assert events[-1] == TurnFinished("failed", "The command was not sent: `touch made` was refused.")
+    assert events[-1] == TurnFinished(
+        "failed", "The command was not sent: `touch made` was refused."
+    )
     assert (model.requests, (repository / "made").exists()) == ([], False)
     await session.close()
 
@@ -151,23 +188,33 @@ async def test_allowed_tools_of_a_user_command_apply_to_its_turn(home, repositor
         ("project", "nonsense", "edit", "edit"),
     ],
 )
-async def test_r2_command_mode_applies_to_its_turn_and_project_cannot_widen(home, repository, folder, mode, now, used):
+async def test_r2_command_mode_applies_to_its_turn_and_project_cannot_widen(
+    home, repository, folder, mode, now, used
+):
     base = repository / ".claude" if folder == "project" else home / folder
     write(base / "commands/x.md", f"---\nmode: {mode}\n---\nGo.")
     session, model = await opened(repository, "Done.", settings={"permissions.mode": now})
     await run(session, "/x")
-    text = "".join(part.text for message in model.requests[-1].messages for part in message.parts_of(Context))
+    text = "".join(
+        part.text for message in model.requests[-1].messages for part in message.parts_of(Context)
+    )
     assert f"Permission mode: {used} " in text
     assert session.status().mode == now
     await session.close()
 
 
-async def test_command_model_applies_to_its_turn_and_unknown_one_warns(home, repository, monkeypatch):
+async def test_command_model_applies_to_its_turn_and_unknown_one_warns(
+    home, repository, monkeypatch
+):
     write(home / ".ouro/commands/x.md", "---\nmodel: scripted/other\n---\nGo.")
     session, _ = await opened(repository, "Done.")
     used = []
     change = session.model_source.change
-    monkeypatch.setattr(session.model_source, "change", lambda name, effort: (used.append(name), change(name, effort)))
+    monkeypatch.setattr(
+        session.model_source,
+        "change",
+        lambda name, effort: (used.append(name), change(name, effort)),
+    )
     before = session.status().model
     await run(session, "/x")
     assert used[0] == "scripted/other"
@@ -180,9 +227,16 @@ async def test_e4_commands_of_an_untrusted_project_are_not_loaded(repository):
     model = ScriptedModel(["What?"])
     session = await opener(Options(repository, ready_model=model))(OpenRequest(trust="no"))
     await run(session, "/x")
-    assert not any("<command" in part.text for item in model.requests[-1].messages for part in item.parts_of(Context))
+    assert not any(
+        "<command" in part.text
+        for item in model.requests[-1].messages
+        for part in item.parts_of(Context)
+    )
     assert not (repository / "made").exists()
-    assert notices_of(session)[0] == "The project is not trusted: 1 file not obeyed. `ouro doctor` lists them."
+    assert (
+        notices_of(session)[0]
+        == "The project is not trusted: 1 file not obeyed. `ouro doctor` lists them."
+    )
     await session.close()
 
 
@@ -205,7 +259,10 @@ async def test_m1_command_text_is_not_counted_as_user_words(repository):
     await session.close()
 
 
-FORKED = "---\ndescription: Looks.\ncontext: fork\nagent: Explore\n{}---\nLook at $ARGUMENTS. State: !`echo fresh`\n"
+FORKED = (
+    "---\ndescription: Looks.\ncontext: fork\nagent: Explore\n{}---\nLook at $ARGUMENTS. State:"
+    " !`echo fresh`\n"
+)
 
 
 @pytest.mark.parametrize("place", [".ouro/commands/look.md", ".claude/skills/look/SKILL.md"])

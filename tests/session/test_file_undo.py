@@ -19,7 +19,9 @@ READ = call("read", path="a.txt")
 async def opened(repository, *script, resume="", **options):
     model = ScriptedModel(script)
     settings = {"permissions.mode": "auto", **options.pop("settings", {})}
-    return await open_session(Options(repository, settings, ready_model=model, **options), OpenRequest(resume))
+    return await open_session(
+        Options(repository, settings, ready_model=model, **options), OpenRequest(resume)
+    )
 
 
 def write(path, content):
@@ -29,7 +31,9 @@ def write(path, content):
 async def test_undo_and_redo_cover_file_tools_and_shell_lines(repository):
     (repository / "old.txt").write_text("old\n")
     line = "echo more > made.txt && rm old.txt"
-    session = await opened(repository, write("a.py", "1\n"), "Done.", call("shell", command=line), "Done.")
+    session = await opened(
+        repository, write("a.py", "1\n"), "Done.", call("shell", command=line), "Done."
+    )
     await say(session, "write a.py")
     await say(session, "run it")
     assert (repository / "made.txt").exists()
@@ -115,7 +119,9 @@ async def test_a_turn_that_is_interrupted_can_be_undone(repository):
 
 
 async def test_steering_message_is_undone_with_only_what_followed(repository):
-    session = await opened(repository, write("a.py", "1\n"), lambda _: steer(), write("b.py", "3\n"), "Done.")
+    session = await opened(
+        repository, write("a.py", "1\n"), lambda _: steer(), write("b.py", "3\n"), "Done."
+    )
 
     def steer():
         session.steer("and b.py")
@@ -134,7 +140,9 @@ async def test_steering_message_is_undone_with_only_what_followed(repository):
     await session.close()
 
 
-@pytest.mark.parametrize("options", [{"ephemeral": True}, {"settings": {"checkpoints.enabled": False}}])
+@pytest.mark.parametrize(
+    "options", [{"ephemeral": True}, {"settings": {"checkpoints.enabled": False}}]
+)
 async def test_file_undo_can_be_disabled(repository, home, options):
     session = await opened(repository, write("a.py", "1\n"), "Done.", **options)
     await say(session, "write a.py")
@@ -151,10 +159,14 @@ async def test_file_undo_can_be_disabled(repository, home, options):
         ("MAX_FILE_BYTES", "`/undo` does not restore a.py, api.py: too large"),
     ],
 )
-async def test_failed_checkpoint_is_reported_once_and_the_turn_runs(repository, monkeypatch, limit, told):
+async def test_failed_checkpoint_is_reported_once_and_the_turn_runs(
+    repository, monkeypatch, limit, told
+):
     monkeypatch.setattr(f"ouro.safety.checkpoints.{limit}", 0)
     (repository / "b.py").touch()
-    session = await opened(repository, write("a.py", "1\n"), "Done.", READ, write("b.py", ""), "Done.")
+    session = await opened(
+        repository, write("a.py", "1\n"), "Done.", READ, write("b.py", ""), "Done."
+    )
     await say(session, "write a.py")
     await say(session, "write b.py")
     assert (repository / "b.py").exists()
@@ -174,7 +186,9 @@ async def test_diff_since_a_message_lists_hunks_that_can_be_undone(repository):
     before = "".join(f"{number}\n" for number in range(30))
     after = before.replace("2\n3\n", "two\n3\n", 1).replace("25\n", "") + "end"
     (repository / "a.txt").write_text(before)
-    session = await opened(repository, READ, write("a.txt", after), write("b.txt", "b\n"), "Done.", "Fine.")
+    session = await opened(
+        repository, READ, write("a.txt", after), write("b.txt", "b\n"), "Done.", "Fine."
+    )
     await say(session, "write a.txt")
     await say(session, "thanks")
     diff = await session.rewind.diff(2)
@@ -243,7 +257,10 @@ async def test_files_can_be_redone_without_messages_or_with_a_branch(repository)
     assert not (repository / "b.py").exists()
 
     [branch] = session.rewind.branches()
-    assert dict(await session.rewind.can_redo(branch.number)) == {"conversation": "4 messages", "files": "1 file"}
+    assert dict(await session.rewind.can_redo(branch.number)) == {
+        "conversation": "4 messages",
+        "files": "1 file",
+    }
     assert await session.rewind.visit(branch.number, ("files",)) == ["Changed again: b.py."]
     assert (repository / "b.py").exists()
     await session.rewind.undo()

@@ -1,4 +1,6 @@
-"""Notices about records that are read in the background after the screen is shown: reported when found, once."""
+"""Notices about records that are read in the background after the screen is shown: reported when
+found, once.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ def path(home, monkeypatch):
 
 async def opened(repository):
     model = ScriptedModel(["Yes."])
-    return await open_session(Options(repository, ready_model=model), OpenRequest(HEADER.id, trust="yes"))
+    return await open_session(
+        Options(repository, ready_model=model), OpenRequest(HEADER.id, trust="yes")
+    )
 
 
 async def read_notices(session):

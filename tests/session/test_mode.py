@@ -36,8 +36,12 @@ async def test_mode_is_restored_and_shown_on_the_card(repository):
     await again.close()
 
 
-@pytest.mark.parametrize(("left", "project", "restored"), [("auto", "ask", "ask"), ("plan", "ask", "plan")])
-async def test_a_restored_mode_is_not_wider_than_that_of_the_project(repository, left, project, restored):
+@pytest.mark.parametrize(
+    ("left", "project", "restored"), [("auto", "ask", "ask"), ("plan", "ask", "plan")]
+)
+async def test_a_restored_mode_is_not_wider_than_that_of_the_project(
+    repository, left, project, restored
+):
     await leave_in_mode(repository, left)
     (repository / ".ouro").mkdir(exist_ok=True)
     (repository / ".ouro" / "config.yaml").write_text(f"permissions:\n  mode: {project}\n")
@@ -48,7 +52,9 @@ async def test_a_restored_mode_is_not_wider_than_that_of_the_project(repository,
 
 async def test_the_mode_of_the_command_line_is_saved_too_and_wins_on_resume(repository):
     await leave_in_mode(repository, "", settings={"permissions.mode": "plan"})
-    again = await opened(repository, "Three.", resume="latest", settings={"permissions.mode": "edit"})
+    again = await opened(
+        repository, "Three.", resume="latest", settings={"permissions.mode": "edit"}
+    )
     assert again.status().mode == "edit"
     await say(again, "b")
     await again.close()
@@ -70,7 +76,9 @@ async def test_mode_survives_compaction_and_mode_changes(repository):
     await again.close()
 
 
-async def test_a_session_without_a_saved_mode_opens_in_that_of_the_settings(repository, monkeypatch):
+async def test_a_session_without_a_saved_mode_opens_in_that_of_the_settings(
+    repository, monkeypatch
+):
     session = await leave_in_mode(repository, "")
     text = next((session.transcript.outputs.parent).glob("session.yaml")).read_text()
     assert "\nmode:" not in text

@@ -1,4 +1,6 @@
-"""Another model in the middle of a session: whose token counts are used, the size of its window, who is called."""
+"""Another model in the middle of a session: whose token counts are used, the size of its window,
+who is called.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ def models(home, model_server, monkeypatch):
     folder.mkdir(mode=0o700)
     first = f"{{api_base: '{model_server.url}/v1', api_key: sk-test-1, window: 40000}}"
     second = f"{{api_base: '{model_server.url}', api_key: sk-test-2, window: 90000}}"
-    (folder / "models.yaml").write_text(f"default: {FIRST}\nmodels:\n  {FIRST}: {first}\n  {SECOND}: {second}\n")
+    (folder / "models.yaml").write_text(
+        f"default: {FIRST}\nmodels:\n  {FIRST}: {first}\n  {SECOND}: {second}\n"
+    )
     (folder / "models.yaml").chmod(0o600)
     monkeypatch.setenv("OURO_SESSIONS_TITLES", "false")
     monkeypatch.setenv("OURO_MEMORY_ENABLED", "false")
@@ -109,7 +113,9 @@ async def test_rewind_keeps_the_model_in_use(repository, model_server):
     assert asked == ["first", "first", "second", "second", "second", "second", "first"]
 
 
-async def test_an_effort_is_shown_and_set_only_for_a_model_that_thinks(repository, home, model_server):
+async def test_an_effort_is_shown_and_set_only_for_a_model_that_thinks(
+    repository, home, model_server
+):
     session = await opened(repository)
     assert session.status().effort == "off"
     with pytest.raises(UsageError, match="openai/first is not known to think") as refused:

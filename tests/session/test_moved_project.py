@@ -1,4 +1,6 @@
-"""A project that was moved, renamed or removed: its sessions are found by id, never by another project's `latest`."""
+"""A project that was moved, renamed or removed: its sessions are found by id, never by another
+project's `latest`.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ def places(tmp_path):
 
 async def opened(folder, resume="", **request):
     model = ScriptedModel(["Yes."])
-    return await open_session(Options(folder, ready_model=model), OpenRequest(resume, trust="yes", **request))
+    return await open_session(
+        Options(folder, ready_model=model), OpenRequest(resume, trust="yes", **request)
+    )
 
 
 async def create_session_in(folder, text):
@@ -45,7 +49,10 @@ async def test_session_of_a_moved_project_is_found_by_id_with_a_notice(places):
     session = await opened(new, was[:8])
     assert session.id == was
     [notice] = [each for each in notices_of(session) if "does not exist" in each]
-    assert f"{places / 'old'}, the folder of this session, does not exist: it continues in {new}." in notice
+    assert (
+        f"{places / 'old'}, the folder of this session, does not exist: it continues in {new}."
+        in notice
+    )
     assert (await session.resumed.card()).folder == str(new)
     await session.close()
     with pytest.raises(SessionNotFound, match="No session of this folder yet"):

@@ -17,14 +17,17 @@ PLAN = (Todo("look", "done"), Todo("mend it [now]", "in_progress"), Todo("tell")
 async def opened(repository, *script, resume=""):
     model = ScriptedModel(script, spec=ModelSpec("anthropic/claude-test", window=500_000))
     return await open_session(
-        Options(repository, {"permissions.mode": "auto"}, ready_model=model), OpenRequest(resume, trust="yes")
+        Options(repository, {"permissions.mode": "auto"}, ready_model=model),
+        OpenRequest(resume, trust="yes"),
     )
 
 
 async def planned(repository):
     """A session whose agent has made the plan PLAN."""
     todos = [{"text": each.text, "state": each.state} for each in PLAN]
-    session = await opened(repository, call("todo", todos=todos), "Planned.", *["So it is."] * 3, "## Goal\nMend it.")
+    session = await opened(
+        repository, call("todo", todos=todos), "Planned.", *["So it is."] * 3, "## Goal\nMend it."
+    )
     assert [event async for event in session.send("Plan it.")]
     assert session.todos == PLAN
     return session
@@ -38,7 +41,9 @@ async def test_plan_from_earlier_messages_is_restored_when_they_are_read(reposit
     again = await opened(repository, resume="latest")
     events = again.events()
     if again.todos != PLAN:  # otherwise everything was already read
-        assert await anext(event async for event in events if isinstance(event, TodosChanged)) == TodosChanged(PLAN)
+        assert await anext(
+            event async for event in events if isinstance(event, TodosChanged)
+        ) == TodosChanged(PLAN)
     assert (await again.resumed.card()).todos == PLAN[1:]
     assert again.todos == PLAN
     await again.close()

@@ -31,12 +31,20 @@ async def opened(repository, *script, resume="", name="anthropic/claude-test", *
     spec = ModelSpec(name, window=200_000, prices=Prices(2, 10, 0.2, 2.5))
     model = ScriptedModel(script, spec=spec)
     asked = OpenRequest(resume, trust="yes", **request)
-    return await open_session(Options(repository, {"permissions.mode": "auto"}, ready_model=model), asked), model
+    return (
+        await open_session(
+            Options(repository, {"permissions.mode": "auto"}, ready_model=model), asked
+        ),
+        model,
+    )
 
 
 async def closed_session(repository, *turns, answer="So it is."):
     """A closed session with these messages."""
-    answers = [ScriptedReply(answer, usage=Usage(input=6_000 * number)) for number in range(1, len(turns) + 1)]
+    answers = [
+        ScriptedReply(answer, usage=Usage(input=6_000 * number))
+        for number in range(1, len(turns) + 1)
+    ]
     session, _ = await opened(repository, *answers)
     for text in turns:
         assert [event async for event in session.send(text)]
@@ -52,7 +60,9 @@ async def card_of(repository, **options):
 
 
 def git(repository, *arguments, minutes=1):
-    """Run git some minutes in the future: git dates have whole seconds, and the test takes less than one."""
+    """Run git some minutes in the future: git dates have whole seconds, and the test takes less
+    than one.
+    """
     environment = {**os.environ, "GIT_COMMITTER_DATE": f"{int(time.time()) + 60 * minutes} +0000"}
     subprocess.run(["git", *arguments], cwd=repository, check=True, env=environment)
 
@@ -100,7 +110,12 @@ async def test_card_shows_repository_changes_since(repository):
     git(repository, "checkout", "-qb", "elsewhere")
     (repository / "new.py").write_text("")
     news = (await card_of(repository)).repository
-    assert (news.branch, news.branch_then, news.commits, news.changed) == ("elsewhere", "main", 2, 1)
+    assert (news.branch, news.branch_then, news.commits, news.changed) == (
+        "elsewhere",
+        "main",
+        2,
+        1,
+    )
     assert [re.sub(r"^\w+ ", "", subject) for subject in news.subjects] == ["third", "second"]
 
 
@@ -120,7 +135,11 @@ async def test_card_shows_memory_changes_since(repository):
     assert (await card_of(repository)).memory.changes == {}
     other, _ = await opened(repository)
     await write_as_user(
-        other.memory.manager, "user", {"preferences.md": "- Answer in German.\n"}, "Prefer German", origin="person"
+        other.memory.manager,
+        "user",
+        {"preferences.md": "- Answer in German.\n"},
+        "Prefer German",
+        origin="person",
     )
     await other.close()
     assert (await card_of(repository)).memory.changes == {"user": 1}
@@ -134,7 +153,9 @@ async def test_resume_as_then_sends_memory_as_it_was(repository, fork):
     await first.close()
     other, _ = await opened(repository)
     note = Note(id="mem_0000000a", scope="user", text="The staging host is heron")
-    await other.memory.with_editor(lambda editor: editor.write("user", {note.file_name: note_text(note)}, "x"))
+    await other.memory.with_editor(
+        lambda editor: editor.write("user", {note.file_name: note_text(note)}, "x")
+    )
     await other.memory.with_editor(
         lambda editor: editor.write("user", {"preferences.md": "- Answer in French.\n"}, "x")
     )
@@ -163,7 +184,10 @@ async def test_tail_is_sent_and_the_rest_stays_in_the_session(repository):
     card = await session.resumed.card()
     assert (card.tail.turns, card.tail.tokens < card.tokens / 2) == (3, True)
     seen = [event async for event in session.resumed.take("tail")]
-    assert any(isinstance(event, Notice) and "4 earlier messages are not sent" in event.text for event in seen)
+    assert any(
+        isinstance(event, Notice) and "4 earlier messages are not sent" in event.text
+        for event in seen
+    )
     assert [event async for event in session.send("sixth")]
     asked = [message for message in model.requests[-1].messages if message.role == "user"]
     words = [message.text for message in asked if message.text]
@@ -173,7 +197,10 @@ async def test_tail_is_sent_and_the_rest_stays_in_the_session(repository):
     await session.close()
     again, model = await opened(repository, "Yes.", resume="latest")
     assert [event async for event in again.send("seventh")]
-    assert [m.text for m in model.requests[-1].messages if m.role == "user" and m.text] == [*words, "seventh"]
+    assert [m.text for m in model.requests[-1].messages if m.role == "user" and m.text] == [
+        *words,
+        "seventh",
+    ]
     await again.close()
 
 
@@ -190,10 +217,14 @@ async def test_pinned_messages_stay_in_the_tail(repository):
 
 async def test_request_can_choose_tail_or_summary_on_resume(repository):
     await closed_session(repository, "first", "second", "third", "fourth", "fifth", answer=LONG)
-    session, model = await opened(repository, "## Goal\nCount.", "Yes.", resume="latest", part="summary")
+    session, model = await opened(
+        repository, "## Goal\nCount.", "Yes.", resume="latest", part="summary"
+    )
     assert (await session.resumed.card()).is_long is False
     assert [event async for event in session.send("sixth")]
-    notes = [part.text for message in model.requests[-1].messages for part in message.parts_of(Context)]
+    notes = [
+        part.text for message in model.requests[-1].messages for part in message.parts_of(Context)
+    ]
     assert any("## Goal\nCount." in note for note in notes)
     await session.close()
 
@@ -202,7 +233,11 @@ async def test_a_request_for_the_tail_leaves_the_rest_out_before_the_first_call(
     await closed_session(repository, "first", "second", "third", "fourth", "fifth", answer=LONG)
     session, model = await opened(repository, "Yes.", resume="latest", part="tail")
     assert [event async for event in session.send("sixth")]
-    words = [message.text for message in model.requests[-1].messages if message.role == "user" and message.text]
+    words = [
+        message.text
+        for message in model.requests[-1].messages
+        if message.role == "user" and message.text
+    ]
     assert words == ["fourth", "fifth", "sixth"], "three turns would be too long for a tail"
     await session.close()
 

@@ -21,7 +21,10 @@ from ouro.session.rewind import Rewind
 
 def make(repository, *script, **options):
     model = ScriptedModel(script)
-    return opener(Options(repository, {"permissions.mode": "auto"}, ready_model=model, **options)), model
+    return (
+        opener(Options(repository, {"permissions.mode": "auto"}, ready_model=model, **options)),
+        model,
+    )
 
 
 async def collect(events):
@@ -82,7 +85,10 @@ async def test_rewound_messages_stay_in_the_file(repository, home):
     await session.close()
     [file] = (home / ".ouro" / "sessions").glob("*/session.yaml")
     text = file.read_text()
-    assert all(each in text for each in ("first", "One.", "second", "Two.", "rewind: 2", "instead", "Three."))
+    assert all(
+        each in text
+        for each in ("first", "One.", "second", "Two.", "rewind: 2", "instead", "Three.")
+    )
 
 
 async def test_resume_starts_at_the_rewound_position(repository):
@@ -157,7 +163,10 @@ async def test_compaction_omits_older_branches_and_reports_it(repository):
     await say(session, "a", "b")
     await session.rewind.undo()
     await say(session, *["a word and another, " * 300] * 26)
-    assert ([each.texts for each in session.rewind.branches()], session.rewind.lacks_branches) == ([("b",)], False)
+    assert ([each.texts for each in session.rewind.branches()], session.rewind.lacks_branches) == (
+        [("b",)],
+        False,
+    )
     await collect(session.window.compact(""))
     assert (session.rewind.branches(), session.rewind.lacks_branches) == ((), True)
     await session.close()
@@ -180,7 +189,9 @@ async def test_todo_plan_follows_the_current_branch(repository):
 
 async def test_rewound_cost_stays_counted(repository):
     used = Usage(input=100, output=10, cost=0.5)
-    open_session, _ = make(repository, ScriptedReply("One.", usage=used), ScriptedReply("Two.", usage=used))
+    open_session, _ = make(
+        repository, ScriptedReply("One.", usage=used), ScriptedReply("Two.", usage=used)
+    )
     session = await open_session(OpenRequest())
     await say(session, "a", "b")
     await session.rewind.undo()
@@ -206,7 +217,9 @@ async def test_context_size_shrinks_after_undo(repository):
 
 async def test_file_read_only_in_rewound_messages_must_be_read_again(repository):
     write = call("write", path="api.py", content="greeting = 'hi '\n")
-    open_session, _ = make(repository, "Yes?", call("read", path="api.py"), "Read.", write, "Not read.")
+    open_session, _ = make(
+        repository, "Yes?", call("read", path="api.py"), "Read.", write, "Not read."
+    )
     session = await open_session(OpenRequest())
     await say(session, "hello", "look at it")
     await session.rewind.undo()
@@ -223,7 +236,9 @@ async def test_environment_context_is_sent_again_after_undo(repository):
     await say(session, "a")
     await session.rewind.undo()
     await say(session, "b")
-    [note] = [part.text for message in model.requests[-1].messages for part in message.parts_of(Context)]
+    [note] = [
+        part.text for message in model.requests[-1].messages for part in message.parts_of(Context)
+    ]
     assert "Git branch" in note
     await session.close()
 
@@ -234,7 +249,12 @@ async def test_rewind_is_refused_during_a_turn(repository):
     await say(session, "a")
     turn = session.send("b")
     await anext(turn)
-    for way in (session.rewind.undo(), session.rewind.rewind(1), session.rewind.redo(), session.rewind.visit(2)):
+    for way in (
+        session.rewind.undo(),
+        session.rewind.rewind(1),
+        session.rewind.redo(),
+        session.rewind.visit(2),
+    ):
         with pytest.raises(UsageError, match="The agent is at work"):
             await way
     await turn.aclose()
@@ -303,7 +323,9 @@ async def test_a_fork_at_a_message_ends_before_it(repository):
     open_session, _ = make(repository, "One.", "Two.")
     session = await open_session(OpenRequest())
     await say(session, "a", "b")
-    forked = await open_session(OpenRequest(await session.rewind.fork(session.rewind.points()[1].number)))
+    forked = await open_session(
+        OpenRequest(await session.rewind.fork(session.rewind.points()[1].number))
+    )
     assert words(forked) == ["a", "One."]
     await forked.close()
     assert await session.rewind.fork(session.rewind.points()[0].number) == ""
@@ -363,7 +385,9 @@ class Files:
     async def find(self, number):
         if self.failing == "find":
             raise ToolError("git is gone")
-        return SimpleNamespace(what=self.what, undo=partial(self.undo, number)) if self.what else None
+        return (
+            SimpleNamespace(what=self.what, undo=partial(self.undo, number)) if self.what else None
+        )
 
     async def find_undone(self, numbers):
         return None
@@ -383,7 +407,9 @@ async def test_rewind_undoes_files_only_if_chosen(repository):
     session = await open_session(OpenRequest())
     await say(session, "a", "b")
     files, memory = Files(), Files("")
-    past = Rewind(session.transcript, lambda: False, lambda: None, {"files": files, "memory": memory}, at_once)
+    past = Rewind(
+        session.transcript, lambda: False, lambda: None, {"files": files, "memory": memory}, at_once
+    )
     assert await past.can_rewind(3) == {"files": "2 files"}
     rewound = await past.rewind(3, ("conversation", "files"))
     assert rewound.notices == ("api.py was changed since by another program: it stays.",)
@@ -402,7 +428,13 @@ async def test_failed_file_undo_is_reported_and_messages_are_rewound(repository)
     session = await open_session(OpenRequest())
     await say(session, "a", "b")
     for failing, told in (("find", ()), ("undo", ("Not undone in files: git is gone",))):
-        past = Rewind(session.transcript, lambda: False, lambda: None, {"files": Files(failing=failing)}, at_once)
+        past = Rewind(
+            session.transcript,
+            lambda: False,
+            lambda: None,
+            {"files": Files(failing=failing)},
+            at_once,
+        )
         assert await past.can_rewind(3) == ({} if failing == "find" else {"files": "2 files"})
         assert (await past.rewind(3, ("conversation", "files"))).notices == told
         assert words(session) == ["a", "One."]

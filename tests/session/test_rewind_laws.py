@@ -1,7 +1,8 @@
-"""Laws of rewinds, over random sequences of messages, rewinds, redos, forks, compactions and resumes.
+"""Laws of rewinds, over random sequences of messages, rewinds, redos, forks, compactions and
+resumes.
 
-A resume sends what was sent before it; the current branch contains what a plain list would contain; and every
-message is in the file.
+A resume sends what was sent before it; the current branch contains what a plain list would contain;
+and every message is in the file.
 """
 
 from __future__ import annotations
@@ -54,7 +55,9 @@ class Story:
         if self.chance.random() < 0.4:
             call = ToolCall(f"c{self.count}", "read", {"path": "a.py"})
             await self.memory.add(assistant("Looking.", call))
-            await self.memory.add(tool(ToolReply(call.id, "read", f"text {self.count} " * self.chance.randrange(80))))
+            await self.memory.add(
+                tool(ToolReply(call.id, "read", f"text {self.count} " * self.chance.randrange(80)))
+            )
         await self.memory.add(assistant(f"answer {self.count}"))
         self.said |= {words, f"answer {self.count}"}
         self._arrive_at(self.memory.next_number - 1, line)
@@ -65,13 +68,23 @@ class Story:
         if len(entries) < 3:
             return
         last = self.chance.choice(entries[:-1])
-        covered = [each for each in self.memory.transcript.sent_entries() if each.number <= last.number]
-        kept = tuple(each.number for each in covered if each.message.role == "user" and self.chance.random() < 0.5)
+        covered = [
+            each for each in self.memory.transcript.sent_entries() if each.number <= last.number
+        ]
+        kept = tuple(
+            each.number
+            for each in covered
+            if each.message.role == "user" and self.chance.random() < 0.5
+        )
         number = self.memory.next_number
-        record = CompactionRecord(number, self.memory.now(), (1, last.number), kept, f"summary {number}")
+        record = CompactionRecord(
+            number, self.memory.now(), (1, last.number), kept, f"summary {number}"
+        )
         await self.memory.record(record)
         sent = self.memory.context()
-        while self.memory.pager.has_earlier and self.chance.random() < 0.5:  # read pages that left memory
+        while (
+            self.memory.pager.has_earlier and self.chance.random() < 0.5
+        ):  # read pages that left memory
             await self.memory.pager.load_earlier(self.chance.randrange(1, 9))
         assert self.memory.context() == sent
         self._arrive_at(number, self.line)
@@ -81,11 +94,20 @@ class Story:
         calls = [reply.call_id for entry in entries for reply in entry.message.parts_of(ToolReply)]
         items = [*(str(entry.number) for entry in entries), *(f"call:{call}" for call in calls)]
         if items:
-            number, chosen = self.memory.next_number, tuple(self.chance.sample(items, min(2, len(items))))
-            await self.memory.record(DropRecord(number, self.memory.now(), chosen, self.chance.random() < 0.4))
+            number, chosen = (
+                self.memory.next_number,
+                tuple(self.chance.sample(items, min(2, len(items)))),
+            )
+            await self.memory.record(
+                DropRecord(number, self.memory.now(), chosen, self.chance.random() < 0.4)
+            )
             self._arrive_at(number, self.line)
             calls = [call.id for message in self.memory.context() for call in message.tool_calls]
-            results = [reply.call_id for sent in self.memory.context() for reply in sent.parts_of(ToolReply)]
+            results = [
+                reply.call_id
+                for sent in self.memory.context()
+                for reply in sent.parts_of(ToolReply)
+            ]
             assert calls == results
             assert [sent.role for sent in self.memory.context()][:1] in ([], ["user"])
 
@@ -166,7 +188,11 @@ class Story:
         while self.rewinder.has_earlier:
             await self.rewinder.load_earlier(self.chance.randrange(1, 20))
         assert [each.text for each in self.rewinder.points()] == self.line
-        texts = [each.message.text for each in self.memory.transcript.entries if each.message.role == "user"]
+        texts = [
+            each.message.text
+            for each in self.memory.transcript.entries
+            if each.message.role == "user"
+        ]
         assert texts == self.line
 
 

@@ -45,7 +45,9 @@ async def collect(events):
 
 async def test_session_is_restored_on_resume(repository):
     open_session, _ = make(
-        repository, call("todo", todos=[{"text": "look", "state": "done"}, {"text": "mend"}]), "Done."
+        repository,
+        call("todo", todos=[{"text": "look", "state": "done"}, {"text": "mend"}]),
+        "Done.",
     )
     session = await open_session(OpenRequest())
     seen = await collect(session.send("plan it"))
@@ -53,8 +55,16 @@ async def test_session_is_restored_on_resume(repository):
     session.rename("the plan")
     await session.close()
     again = await open_session(OpenRequest("latest"))
-    assert (again.id, again.title, again.todos) == (session.id, "the plan", (Todo("look", "done"), Todo("mend")))
-    shown = [type(event) for event in again.scrollback.shown() if not isinstance(event, ToolFinished | ToolStarted)]
+    assert (again.id, again.title, again.todos) == (
+        session.id,
+        "the plan",
+        (Todo("look", "done"), Todo("mend")),
+    )
+    shown = [
+        type(event)
+        for event in again.scrollback.shown()
+        if not isinstance(event, ToolFinished | ToolStarted)
+    ]
     assert shown[0] is Prompted
     assert shown.count(Replied) == 2
     await again.close()
@@ -154,7 +164,10 @@ async def test_a_question_is_answered_by_the_user(repository):
 
 async def test_an_interrupt_ends_a_running_command_and_a_waiting_question(repository):
     open_session, model = make(
-        repository, call("shell", command="sleep 60"), call("shell", command="make deploy"), "Never mind."
+        repository,
+        call("shell", command="sleep 60"),
+        call("shell", command="make deploy"),
+        "Never mind.",
     )
     session = await open_session(OpenRequest())
     for kind in (ToolStarted, PermissionAsked):
@@ -166,7 +179,9 @@ async def test_an_interrupt_ends_a_running_command_and_a_waiting_question(reposi
         assert seen[-1] == TurnFinished("interrupted")
         assert [type(event) for event in seen].count(TurnFinished) == 1
         assert not session.running
-    seen = await collect(session.send("go on"))  # the transcript can be sent: every call has its result
+    seen = await collect(
+        session.send("go on")
+    )  # the transcript can be sent: every call has its result
     assert seen[-1] == TurnFinished("answered")
     assert "Interrupted" in str(model.requests[-1].messages)
     await session.close()
@@ -174,15 +189,23 @@ async def test_an_interrupt_ends_a_running_command_and_a_waiting_question(reposi
 
 async def test_model_gets_the_output_of_an_interrupted_command(repository):
     open_session, model = make(
-        repository, call("shell", command="echo printed; sleep 60"), "I see.", settings={"permissions.mode": "auto"}
+        repository,
+        call("shell", command="echo printed; sleep 60"),
+        "I see.",
+        settings={"permissions.mode": "auto"},
     )
     session = await open_session(OpenRequest())
     async for event in session.send("wait"):
         if isinstance(event, ToolProgress):
             session.interrupt()
     await collect(session.send("what was that?"))
-    [reply] = [part for message in model.requests[-1].messages for part in message.parts_of(ToolReply)]
-    assert reply.text == "Interrupted by the user before it finished. Until then it had printed:\nprinted"
+    [reply] = [
+        part for message in model.requests[-1].messages for part in message.parts_of(ToolReply)
+    ]
+    assert (
+        reply.text
+        == "Interrupted by the user before it finished. Until then it had printed:\nprinted"
+    )
     assert reply.display == Display("interrupted", Plain("printed"))
     await session.close()
 
@@ -191,13 +214,17 @@ async def test_output_of_an_interrupted_shell_line_is_kept(repository):
     open_session, _ = make(repository)
     session = await open_session(OpenRequest())
     seen = []
-    async with aclosing(session.background.run_line("echo printed; sleep 60", share=True)) as events:
+    async with aclosing(
+        session.background.run_line("echo printed; sleep 60", share=True)
+    ) as events:
         async for event in events:
             seen.append(event)
             if isinstance(event, ToolProgress):
                 session.interrupt()
     [finished] = [event for event in seen if isinstance(event, ToolFinished)]
-    assert finished.display == Display("interrupted", CommandOutput("echo printed; sleep 60", "printed\n"))
+    assert finished.display == Display(
+        "interrupted", CommandOutput("echo printed; sleep 60", "printed\n")
+    )
     await session.close()
 
 
@@ -222,7 +249,9 @@ async def test_environment_is_sent_once_and_again_on_change(repository):
     await collect(session.send("2"))
     session.set_mode("plan")
     await collect(session.send("3"))
-    notes = [part.text for message in model.requests[-1].messages for part in message.parts_of(Context)]
+    notes = [
+        part.text for message in model.requests[-1].messages for part in message.parts_of(Context)
+    ]
     assert len(notes) == 2
     assert "Git branch: main\nGit status: 0 changed files" in notes[0]
     assert notes[1].splitlines()[1].startswith("Permission mode: plan")
@@ -260,7 +289,10 @@ async def test_second_concurrent_turn_is_refused(repository):
 
 async def test_long_output_is_saved_in_the_session_folder(repository, home):
     open_session, model = make(
-        repository, call("shell", command="seq 100000"), "Long.", settings={"permissions.mode": "auto"}
+        repository,
+        call("shell", command="seq 100000"),
+        "Long.",
+        settings={"permissions.mode": "auto"},
     )
     session = await open_session(OpenRequest())
     await collect(session.send("count"))
@@ -326,7 +358,14 @@ async def test_at_completes_folders_and_files_outer_ones_first(repository):
     for name in ("src/b.py", "src/deep dir/c.py", "z.py"):
         (repository / name).write_text("")
     session = await opener(Options(repository, ready_model=ScriptedModel([])))(OpenRequest())
-    assert session.project_files() == ["api.py", "src/", "z.py", "src/b.py", "src/deep dir/", "src/deep dir/c.py"]
+    assert session.project_files() == [
+        "api.py",
+        "src/",
+        "z.py",
+        "src/b.py",
+        "src/deep dir/",
+        "src/deep dir/c.py",
+    ]
     await session.close()
 
 
@@ -336,9 +375,23 @@ async def test_image_named_in_a_message_is_attached(repository):
     (repository / "folder.png").mkdir()
     model = ScriptedModel(["It is red.", "ok"])
     session = await opener(Options(repository, ready_model=model))(OpenRequest())
-    events = [event async for event in session.send("see @shot.png, @bad.PNG @folder.png @gone.png and shot.png")]
-    [sent] = [part for message in model.requests[0].messages for part in message.parts if isinstance(part, Image)]
-    assert (sent.name, sent.media_type, sent.data) == ("shot.png", "image/png", (repository / "shot.png").read_bytes())
+    events = [
+        event
+        async for event in session.send(
+            "see @shot.png, @bad.PNG @folder.png @gone.png and shot.png"
+        )
+    ]
+    [sent] = [
+        part
+        for message in model.requests[0].messages
+        for part in message.parts
+        if isinstance(part, Image)
+    ]
+    assert (sent.name, sent.media_type, sent.data) == (
+        "shot.png",
+        "image/png",
+        (repository / "shot.png").read_bytes(),
+    )
     [shown] = [event for event in events if isinstance(event, Prompted)]
     assert [image.name for image in shown.images] == ["shot.png"]
     said = [event.text for event in events if isinstance(event, Notice)]
@@ -376,6 +429,10 @@ async def test_missing_named_file_is_reported(repository, text, missing):
     (repository / "src").mkdir(exist_ok=True)
     session = await opener(Options(repository, ready_model=ScriptedModel(["ok"])))(OpenRequest())
     events = [event async for event in session.send(text)]
-    said = [event.text for event in events if isinstance(event, Notice) and event.text.startswith("There is no file")]
+    said = [
+        event.text
+        for event in events
+        if isinstance(event, Notice) and event.text.startswith("There is no file")
+    ]
     assert said == [f"There is no file {name}. The message was sent as it is." for name in missing]
     await session.close()

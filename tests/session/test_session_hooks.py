@@ -40,7 +40,9 @@ def hook(event, command, matcher=""):
 
 async def opened(folder, *script, resume="", trust="unknown", **options):
     model = ScriptedModel(script)
-    session = await opener(Options(folder, ready_model=model, **options))(OpenRequest(resume, trust=trust))
+    session = await opener(Options(folder, ready_model=model, **options))(
+        OpenRequest(resume, trust=trust)
+    )
     return session, model
 
 
@@ -54,11 +56,17 @@ async def play(session, text="go", permit="yes"):
 
 
 def results(session):
-    return [part.text for message in session.transcript.messages() for part in message.parts_of(ToolReply)]
+    return [
+        part.text
+        for message in session.transcript.messages()
+        for part in message.parts_of(ToolReply)
+    ]
 
 
 def contexts(session):
-    return "\n".join(part.text for message in session.transcript.messages() for part in message.parts_of(Context))
+    return "\n".join(
+        part.text for message in session.transcript.messages() for part in message.parts_of(Context)
+    )
 
 
 @needs_jq
@@ -66,7 +74,10 @@ async def test_recipe_format_after_edit(repository, home, monkeypatch):
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
     write_config(home, FORMAT)
     session, _ = await opened(
-        repository, call("write", path="a.py", content="x  =  1\n"), "Done.", settings={"permissions.mode": "edit"}
+        repository,
+        call("write", path="a.py", content="x  =  1\n"),
+        "Done.",
+        settings={"permissions.mode": "edit"},
     )
     await play(session)
     assert (repository / "a.py").read_text() == "x = 1\n"
@@ -78,7 +89,10 @@ async def test_recipe_linter_errors_are_returned_to_the_model(repository, home, 
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
     write_config(home, LINT)
     session, _ = await opened(
-        repository, call("write", path="a.py", content="import os\n"), "Done.", settings={"permissions.mode": "edit"}
+        repository,
+        call("write", path="a.py", content="import os\n"),
+        "Done.",
+        settings={"permissions.mode": "edit"},
     )
     await play(session)
     assert "A hook adds: " in results(session)[0]
@@ -89,13 +103,22 @@ async def test_recipe_linter_errors_are_returned_to_the_model(repository, home, 
 @needs_jq
 async def test_recipe_blocked_path_reports_the_reason_to_the_model(repository, home):
     write_config(home, BLOCK)
-    calls = [call("write", path="generated/a.py", content="x"), call("write", path="b.py", content="x")]
+    calls = [
+        call("write", path="generated/a.py", content="x"),
+        call("write", path="b.py", content="x"),
+    ]
     session, _ = await opened(repository, *calls, "I see.", settings={"permissions.mode": "edit"})
     seen = await play(session)
-    assert results(session)[0] == "A hook refused this: generated/ is written by make: change the templates."
+    assert (
+        results(session)[0]
+        == "A hook refused this: generated/ is written by make: change the templates."
+    )
     assert not (repository / "generated").exists()
     assert (repository / "b.py").exists()
-    assert next(event.display.summary for event in seen if isinstance(event, ToolFinished)) == "refused"
+    assert (
+        next(event.display.summary for event in seen if isinstance(event, ToolFinished))
+        == "refused"
+    )
     runs = session.turn.hooks.hooks.runs
     assert [run.outcome.verdict for run in runs] == ["deny", ""]
     await session.close()
@@ -120,11 +143,17 @@ async def test_recipe_notify(repository, home, monkeypatch, tmp_path):
 async def test_recipe_commit_after_a_turn(repository, home):
     write_config(home, COMMIT)
     session, _ = await opened(
-        repository, call("write", path="a.py", content="x"), "Done.", "Nothing.", settings={"permissions.mode": "edit"}
+        repository,
+        call("write", path="a.py", content="x"),
+        "Done.",
+        "Nothing.",
+        settings={"permissions.mode": "edit"},
     )
     await play(session)
     await play(session)
-    log = subprocess.run(["git", "log", "--format=%s", "--name-only"], cwd=repository, capture_output=True, text=True)
+    log = subprocess.run(
+        ["git", "log", "--format=%s", "--name-only"], cwd=repository, capture_output=True, text=True
+    )
     assert re.match(r"ouro, \d\d:\d\d\n\na\.py\n", log.stdout)
     assert session.turn.hooks.hooks.runs[-1].failure == ""
     await session.close()
@@ -139,23 +168,32 @@ async def test_call_and_notification_events_match_claude_code(repository, home):
     session, _ = await opened(repository, call("write", path="a.py", content="x"), "Done.")
     await play(session)
     await until(lambda: len(session.turn.hooks.hooks.runs) >= 2)
-    asked, called = (json.loads((repository / name).read_text()) for name in ("asked.json", "call.json"))
+    asked, called = (
+        json.loads((repository / name).read_text()) for name in ("asked.json", "call.json")
+    )
     assert (asked["notification_type"], asked["kind"]) == ("permission_prompt", "permission")
     assert called["tool_use_id"] == next(
-        part.call_id for message in session.transcript.messages() for part in message.parts_of(ToolReply)
+        part.call_id
+        for message in session.transcript.messages()
+        for part in message.parts_of(ToolReply)
     )
     await session.close()
 
 
 async def test_hook_that_changes_arguments_is_shown_and_reported(repository, home):
-    changed = json.dumps({"hookSpecificOutput": {"updatedInput": {"command": "echo tamed > a.txt"}}})
+    changed = json.dumps(
+        {"hookSpecificOutput": {"updatedInput": {"command": "echo tamed > a.txt"}}}
+    )
     write_config(home, hook("before-tool", f"echo '{changed}'", "Bash"))
     session, _ = await opened(repository, call("shell", command="make everything"), "Done.")
     seen = await play(session)
     titles = [event.title for event in seen if isinstance(event, ToolStarted)]
     assert titles == ["shell make everything", "shell echo tamed > a.txt"]
     (asked,) = (event for event in seen if isinstance(event, PermissionAsked))
-    assert (asked.title, asked.display.body.command) == ("shell echo tamed > a.txt", "echo tamed > a.txt")
+    assert (asked.title, asked.display.body.command) == (
+        "shell echo tamed > a.txt",
+        "echo tamed > a.txt",
+    )
     assert asked.call.arguments == {"command": "echo tamed > a.txt"}
     assert results(session)[0].endswith("A hook changed this call to: shell echo tamed > a.txt")
     assert (repository / "a.txt").read_text() == "tamed\n"
@@ -163,16 +201,26 @@ async def test_hook_that_changes_arguments_is_shown_and_reported(repository, hom
 
 
 async def test_hook_can_force_a_question_or_approve_an_asked_call(repository, home):
-    write_config(home, hook("before-tool", 'echo \'{"decision": "ask", "reason": "sure?"}\'', "read"))
+    write_config(
+        home, hook("before-tool", 'echo \'{"decision": "ask", "reason": "sure?"}\'', "read")
+    )
     (repository / "a.py").write_text("x = 1\n")
     session, _ = await opened(repository, call("read", path="a.py"), "Done.")
-    asked = [event.reason for event in await play(session, permit="no") if isinstance(event, PermissionAsked)]
+    asked = [
+        event.reason
+        for event in await play(session, permit="no")
+        if isinstance(event, PermissionAsked)
+    ]
     assert asked == ["a hook asks: sure?"]
     await session.close()
     write_config(home, hook("before-tool", 'echo \'{"decision": "approve"}\''))
     calls = [call("write", path="b.py", content="x"), call("shell", command="rm -rf /"), "Done."]
     session, _ = await opened(repository, *calls)
-    asked = [event.title for event in await play(session, permit="no") if isinstance(event, PermissionAsked)]
+    asked = [
+        event.title
+        for event in await play(session, permit="no")
+        if isinstance(event, PermissionAsked)
+    ]
     assert (repository / "b.py").exists()
     assert asked == ["shell rm -rf /"], "what is always asked is asked"
     await session.close()
@@ -181,7 +229,10 @@ async def test_hook_can_force_a_question_or_approve_an_asked_call(repository, ho
 async def test_a_deny_rule_and_plan_mode_win_over_a_hook_that_permits(repository, home):
     write_config(home, hook("before-tool", 'echo \'{"decision": "approve"}\''))
     session, _ = await opened(
-        repository, call("write", path="b.py", content="x"), "Done.", settings={"permissions.mode": "plan"}
+        repository,
+        call("write", path="b.py", content="x"),
+        "Done.",
+        settings={"permissions.mode": "plan"},
     )
     await play(session)
     assert not (repository / "b.py").exists()
@@ -233,16 +284,23 @@ async def test_e4_project_hooks_run_only_while_trusted_and_unchanged(repository,
     """E4, F1."""
     (repository / ".claude").mkdir()
     settings = repository / ".claude" / "settings.json"
-    entry = {"matcher": "Write", "hooks": [{"type": "command", "command": "touch ran; echo no >&2; exit 2"}]}
+    entry = {
+        "matcher": "Write",
+        "hooks": [{"type": "command", "command": "touch ran; echo no >&2; exit 2"}],
+    }
     settings.write_text(json.dumps({"hooks": {"PreToolUse": [entry]}}))
     script = (call("write", path="b.py", content="x"), "Done.")
     with pytest.raises(TrustNeeded):
         await opened(repository, *script)
-    session, _ = await opened(repository, *script, trust="no", settings={"permissions.mode": "edit"})
+    session, _ = await opened(
+        repository, *script, trust="no", settings={"permissions.mode": "edit"}
+    )
     await play(session)
     assert not (repository / "ran").exists()
     await session.close()
-    session, _ = await opened(repository, *script, trust="yes", settings={"permissions.mode": "edit"})
+    session, _ = await opened(
+        repository, *script, trust="yes", settings={"permissions.mode": "edit"}
+    )
     await play(session)
     assert results(session) == ["A hook refused this: no"]
     await session.close()
@@ -283,25 +341,36 @@ async def test_hooks_apply_to_subagent_tools(repository, home):
 async def test_e5_failing_hook_is_a_notice_and_the_session_continues(repository, home):
     write_config(home, hook("before-tool", "exit 1"))
     session, _ = await opened(
-        repository, call("write", path="b.py", content="x"), "Done.", settings={"permissions.mode": "edit"}
+        repository,
+        call("write", path="b.py", content="x"),
+        "Done.",
+        settings={"permissions.mode": "edit"},
     )
     await play(session)
     assert (repository / "b.py").exists()
     await session.close()
     said = [event.text async for event in session.events() if isinstance(event, Notice)]
-    assert any("The hook `exit 1` (before-tool, ~/.ouro/config.yaml) failed: exit code 1" in text for text in said)
+    assert any(
+        "The hook `exit 1` (before-tool, ~/.ouro/config.yaml) failed: exit code 1" in text
+        for text in said
+    )
 
 
 async def test_an_interrupt_ends_a_hook(repository, home):
     write_config(home, hook("before-tool", "echo $$ > pid; sleep 1000"))
     session, _ = await opened(
-        repository, call("write", path="b.py", content="x"), "Done.", settings={"permissions.mode": "edit"}
+        repository,
+        call("write", path="b.py", content="x"),
+        "Done.",
+        settings={"permissions.mode": "edit"},
     )
     seen = []
     async for event in session.send("go"):
         seen.append(event)
         if type(event).__name__ == "ToolStarted":
-            await until(lambda: (repository / "pid").exists() and (repository / "pid").read_text().strip())
+            await until(
+                lambda: (repository / "pid").exists() and (repository / "pid").read_text().strip()
+            )
             session.interrupt()
     assert seen[-1].outcome == "interrupted"
     with pytest.raises(ProcessLookupError):
@@ -310,16 +379,30 @@ async def test_an_interrupt_ends_a_hook(repository, home):
 
 
 async def test_hook_sees_the_real_tool_behind_mcp_call(repository, home):
-    """`mcp_call` passes a call on: a matcher for the tool matches it, and the hook can change its arguments."""
+    """`mcp_call` passes a call on: a matcher for the tool matches it, and the hook can change its
+    arguments.
+    """
     fake = Path(__file__).parents[1] / "fakes" / "mcp_stdio_server.py"
     server = {"command": sys.executable, "args": [str(fake)]}
-    change = json.dumps({"hookSpecificOutput": {"updatedInput": {"text": "changed"}, "permissionDecision": "allow"}})
+    change = json.dumps(
+        {"hookSpecificOutput": {"updatedInput": {"text": "changed"}, "permissionDecision": "allow"}}
+    )
     hooks = [
-        {"event": "before-tool", "matcher": "mcp__demo__echo", "command": f"cat > seen.json; echo '{change}'"},
-        {"event": "before-tool", "matcher": "mcp__demo__fail", "command": "echo Never. >&2; exit 2"},
+        {
+            "event": "before-tool",
+            "matcher": "mcp__demo__echo",
+            "command": f"cat > seen.json; echo '{change}'",
+        },
+        {
+            "event": "before-tool",
+            "matcher": "mcp__demo__fail",
+            "command": "echo Never. >&2; exit 2",
+        },
     ]
     write_config(home, yaml.safe_dump({"hooks": hooks, "mcp": {"servers": {"demo": server}}}))
-    calls = [call("mcp_call", tool=f"demo.{tool}", arguments={"text": "hi"}) for tool in ("echo", "fail")]
+    calls = [
+        call("mcp_call", tool=f"demo.{tool}", arguments={"text": "hi"}) for tool in ("echo", "fail")
+    ]
     session, _ = await opened(repository, *calls, "Done.")
     await play(session)
     await session.close()
@@ -327,7 +410,11 @@ async def test_hook_sees_the_real_tool_behind_mcp_call(repository, home):
     assert changed == "changed\n\nA hook changed this call to: demo.echo text: changed"
     assert refused == "A hook refused this: Never."
     seen = json.loads((repository / "seen.json").read_text())
-    assert (seen["tool_name"], seen["tool_input"], seen["effect"]) == ("mcp__demo__echo", {"text": "hi"}, "mcp")
+    assert (seen["tool_name"], seen["tool_input"], seen["effect"]) == (
+        "mcp__demo__echo",
+        {"text": "hi"},
+        "mcp",
+    )
 
 
 GUARD = """\
@@ -353,8 +440,12 @@ async def test_skill_hooks_run_after_the_skill_was_used(repository, home):
 
 async def test_notification_hook_of_a_skill_runs_at_the_next_question(repository, home):
     hook = "hooks: {Notification: [{hooks: [{type: command, command: touch told}]}]}"
-    write(home / ".claude/skills/loud/SKILL.md", f"---\ndescription: Loud.\n{hook}\n---\nBe loud.\n")
-    session, _ = await opened(repository, call("skill", name="loud"), call("write", path="a", content="x"), "Done.")
+    write(
+        home / ".claude/skills/loud/SKILL.md", f"---\ndescription: Loud.\n{hook}\n---\nBe loud.\n"
+    )
+    session, _ = await opened(
+        repository, call("skill", name="loud"), call("write", path="a", content="x"), "Done."
+    )
     await play(session)
     await until(lambda: session.turn.hooks.hooks.runs)
     assert (repository / "told").exists()
@@ -376,12 +467,15 @@ async def test_command_hooks_run_from_its_use_and_fork_hooks_only_in_it(reposito
 
 async def test_hooks_of_an_agent_are_about_its_calls_and_its_end(repository, home):
     ends = (
-        "  Stop:\n    - hooks: [{type: command, command: 'test -e told || { touch told; echo more >&2; exit 2; }'}]\n"
+        "  Stop:\n    - hooks: [{type: command, command: 'test -e told || { touch told; echo more"
+        " >&2; exit 2; }'}]\n"
     )
     write(home / ".claude/agents/safe.md", f"---\ndescription: Safe.\n{GUARD}{ends}---\nBe safe.\n")
     shell = call("shell", command="echo 1")
     start = call("subagent", task="t", prompt="p", agent="safe")
-    session, model = await opened(repository, shell, start, shell, "Report.", "Better report.", "Done.")
+    session, model = await opened(
+        repository, shell, start, shell, "Report.", "Better report.", "Done."
+    )
     await play(session)
     first, report = results(session)
     assert ("not here" in first, "Better report." in report) == (False, True)
@@ -391,10 +485,16 @@ async def test_hooks_of_an_agent_are_about_its_calls_and_its_end(repository, hom
 
 
 async def test_subagent_stop_event_matches_claude_code(repository, home):
-    hooks = {"SubagentStop": [{"matcher": "explore", "hooks": [{"type": "command", "command": "cat > ended.json"}]}]}
+    hooks = {
+        "SubagentStop": [
+            {"matcher": "explore", "hooks": [{"type": "command", "command": "cat > ended.json"}]}
+        ]
+    }
     write(home / ".claude/settings.json", json.dumps({"hooks": hooks}))
     write_config(home, "claude_hooks: true\n")
-    session, _ = await opened(repository, call("subagent", task="t", prompt="p", agent="explore"), "Report.", "Done.")
+    session, _ = await opened(
+        repository, call("subagent", task="t", prompt="p", agent="explore"), "Report.", "Done."
+    )
     await play(session)
     told = json.loads((repository / "ended.json").read_text())
     assert (told["hook_event_name"], told["agent_id"], told["agent_type"], told["stop_hook_active"]) == (

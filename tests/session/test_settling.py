@@ -39,7 +39,9 @@ async def talk(repository):
 
     async def begin(*script):
         model = ScriptedModel([write_preferences("Answer in German.\n"), "Noted.", *script])
-        session = await opener(Options(repository, {"permissions.mode": "auto"}, ready_model=model))(OpenRequest())
+        session = await opener(
+            Options(repository, {"permissions.mode": "auto"}, ready_model=model)
+        )(OpenRequest())
         opened.append(session)
         await say(session, "answer in German")
         await session.memory.settled()
@@ -86,7 +88,9 @@ async def test_memory_write_is_refused_while_another_ouro_commits(talk):
 
 
 async def test_next_turn_sees_the_memory_written_by_the_last(talk):
-    session, model = await talk(write_preferences("Answer in German.\nBe short.\n"), "Noted.", "Ja.")
+    session, model = await talk(
+        write_preferences("Answer in German.\nBe short.\n"), "Noted.", "Ja."
+    )
     async with send_with_commit_lock(session, "be short"):
         asked = len(model.requests)
         following = asyncio.create_task(say(session, "and?"))
@@ -97,7 +101,9 @@ async def test_next_turn_sees_the_memory_written_by_the_last(talk):
 
 
 async def test_interrupt_and_close_keep_memory_changes(talk):
-    session, _ = await talk(write_preferences("Answer in German.\nBe short.\n"), call("shell", command="sleep 60"))
+    session, _ = await talk(
+        write_preferences("Answer in German.\nBe short.\n"), call("shell", command="sleep 60")
+    )
     before = head()
     with ExitStack() as held:
         async with aclosing(session.send("be short")) as events:
@@ -112,7 +118,10 @@ async def test_interrupt_and_close_keep_memory_changes(talk):
         assert (closing.done(), head()) == (False, before)
     await closing
     assert head() != before
-    assert await core_changes(session) == ["preferences.md: + Answer in German.", "preferences.md: + Be short."]
+    assert await core_changes(session) == [
+        "preferences.md: + Answer in German.",
+        "preferences.md: + Be short.",
+    ]
 
 
 async def test_rewind_waits_for_the_memory_commit(talk):

@@ -7,7 +7,15 @@ from fakes.transcript_app import TranscriptApp
 from fakes.turns import say
 
 from ouro.assemble import Options, open_session
-from ouro.events import Compacted, NotesRecalled, Notice, Prompted, Titled, ToolFinished, ToolStarted
+from ouro.events import (
+    Compacted,
+    NotesRecalled,
+    Notice,
+    Prompted,
+    Titled,
+    ToolFinished,
+    ToolStarted,
+)
 from ouro.frontends.plain.printer import Printer
 from ouro.llm import ModelSpec, ScriptedModel, ScriptedReply, call
 from ouro.messages import Usage
@@ -21,13 +29,16 @@ SUMMARY = "## Goal\nMend the greeting."
 async def opened(repository, *script, resume="", part="full"):
     model = ScriptedModel(script, spec=ModelSpec("scripted", window=60_000))
     return await open_session(
-        Options(repository, {"permissions.mode": "auto"}, ready_model=model), OpenRequest(resume, part=part)
+        Options(repository, {"permissions.mode": "auto"}, ready_model=model),
+        OpenRequest(resume, part=part),
     )
 
 
 def marks(session):
     return [
-        event for event in session.scrollback.shown() if isinstance(event, Compacted | Notice | NotesRecalled | Titled)
+        event
+        for event in session.scrollback.shown()
+        if isinstance(event, Compacted | Notice | NotesRecalled | Titled)
     ]
 
 
@@ -35,7 +46,9 @@ async def compacted_session(repository):
     """A session with a compaction in the middle, and the event of the compaction."""
     (repository / "long.txt").write_text("a line of text\n" * 2_000)
     summary = ScriptedReply(SUMMARY, usage=Usage(900, 800, 0, 50, 0.01))
-    session = await opened(repository, call("read", path="long.txt"), "Long.", "Yes.", summary, "Fine.")
+    session = await opened(
+        repository, call("read", path="long.txt"), "Long.", "Yes.", summary, "Fine."
+    )
     await say(session, "Look at it.")
     await say(session, "Sure?")
     [told] = [event async for event in session.window.compact("") if isinstance(event, Compacted)]
@@ -51,7 +64,9 @@ async def test_compaction_receipt_is_shown_again_on_resume(repository):
 
     again = await opened(repository, resume="latest")
     assert marks(again) == [told]
-    places = [type(event) for event in again.scrollback.shown() if isinstance(event, Compacted | Prompted)]
+    places = [
+        type(event) for event in again.scrollback.shown() if isinstance(event, Compacted | Prompted)
+    ]
     assert places == [Prompted, Prompted, Compacted, Prompted]
     await again.close()
 
@@ -105,7 +120,9 @@ async def test_plain_prompt_prints_the_compaction_receipt_on_resume(repository):
 
 
 async def test_dropped_messages_notice_is_shown_again_on_resume(repository):
-    answers = [ScriptedReply("So it is.", usage=Usage(input=6_000 * number)) for number in range(1, 5)]
+    answers = [
+        ScriptedReply("So it is.", usage=Usage(input=6_000 * number)) for number in range(1, 5)
+    ]
     session = await opened(repository, *answers)
     for number in range(4):
         await say(session, f"Question {number}. " + "and what of it? " * 1_000)
@@ -128,12 +145,17 @@ async def test_model_change_and_rewind_are_shown_again_but_titles_are_not(reposi
     await say(session, "b")
     await session.rewind.undo()
     await say(session, "c")
-    expected = [Notice("Model: other/model"), Notice("Rewound to here. What followed is kept: /rewind lists it.")]
+    expected = [
+        Notice("Model: other/model"),
+        Notice("Rewound to here. What followed is kept: /rewind lists it."),
+    ]
     assert marks(session) == expected
 
     await session.rewind.undo()
     await session.rewind.redo()
-    assert marks(session) == expected, "what was left stands on the line again: there is nothing to tell"
+    assert marks(session) == expected, (
+        "what was left stands on the line again: there is nothing to tell"
+    )
     await session.close()
     again = await opened(repository, resume="latest")
     assert marks(again)[:2] == expected

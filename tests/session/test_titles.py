@@ -36,7 +36,9 @@ async def records_of(session, kind):
 
 
 async def test_model_finds_a_title_after_the_first_turn(repository):
-    open_session, model = make(repository, "Mended.", ScriptedReply("“Mend the import in api.py.”", usage=USED))
+    open_session, model = make(
+        repository, "Mended.", ScriptedReply("“Mend the import in api.py.”", usage=USED)
+    )
     session = await open_session(OpenRequest())
     await say(session, "the import in api.py is broken, please fix it for me as soon as you can")
     assert await anext(session.events()) == Titled("Mend the import in api.py")
@@ -63,7 +65,11 @@ async def test_next_turn_does_not_wait_for_the_title(repository):
     held = asyncio.Event()
 
     def reply(messages):
-        return ScriptedReply("Slow title", hold=held.wait) if messages[0].text == INSTRUCTIONS else "Yes."
+        return (
+            ScriptedReply("Slow title", hold=held.wait)
+            if messages[0].text == INSTRUCTIONS
+            else "Yes."
+        )
 
     open_session, _ = make(repository, reply, reply, reply)
     session = await open_session(OpenRequest())
@@ -76,7 +82,9 @@ async def test_next_turn_does_not_wait_for_the_title(repository):
 
 
 async def test_failed_title_is_not_retried_and_only_logged(repository, caplog):
-    open_session, model = make(repository, "One.", ScriptedReply(error=ModelUnavailable("down")), "Two.", "Three.")
+    open_session, model = make(
+        repository, "One.", ScriptedReply(error=ModelUnavailable("down")), "Two.", "Three."
+    )
     session = await open_session(OpenRequest())
     await say(session, "one")
     await wait_until_quiet(session)
@@ -89,7 +97,9 @@ async def test_failed_title_is_not_retried_and_only_logged(repository, caplog):
 
 
 async def test_failed_title_is_retried_after_a_resume(repository):
-    open_session, _model = make(repository, "One.", ScriptedReply(error=ModelUnavailable("down")), "Two.", "Found")
+    open_session, _model = make(
+        repository, "One.", ScriptedReply(error=ModelUnavailable("down")), "Two.", "Found"
+    )
     session = await open_session(OpenRequest())
     await say(session, "one")
     await wait_until_quiet(session)
@@ -153,7 +163,10 @@ async def test_requested_title_replaces_any_title(repository):
         await session.turn.titles.find()
     await say(session, "one")
     session.rename("mine")
-    assert (await session.turn.titles.find(), session.title) == ("Mend the parser", "Mend the parser")
+    assert (await session.turn.titles.find(), session.title) == (
+        "Mend the parser",
+        "Mend the parser",
+    )
     with pytest.raises(UsageError, match="gave no title"):
         await session.turn.titles.find()
     assert session.title == "Mend the parser"
@@ -180,7 +193,11 @@ def test_a_title_is_cleaned(answer, title):
 
 
 def test_the_excerpt_is_short_and_has_beginning_and_end():
-    long = [user("the beginning"), *(assistant("middle " * 100) for _ in range(50)), user("the end")]
+    long = [
+        user("the beginning"),
+        *(assistant("middle " * 100) for _ in range(50)),
+        user("the end"),
+    ]
     text = excerpt(long)
     assert text.startswith("User: the beginning")
     assert text.endswith("User: the end")

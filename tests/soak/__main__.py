@@ -1,8 +1,9 @@
 """A crash campaign: `python -m tests.soak --minutes 2 --seed 7`.
 
-Real `ouro -p` processes, one, two or eight at a time, use a model server on loopback and are killed: at random moments,
-or before the N-th write, fsync or rename of the process (a library in C, if `cc` is installed). At the same time an
-editor writes into memory, and git pulls into the project. After each round these rules are checked:
+Real `ouro -p` processes, one, two or eight at a time, use a model server on loopback and are
+killed: at random moments, or before the N-th write, fsync or rename of the process (a library in C,
+if `cc` is installed). At the same time an editor writes into memory, and git pulls into the
+project. After each round these rules are checked:
 
 - everything that was acknowledged on standard output is in the session,
 - everything that others wrote is there,
@@ -10,7 +11,8 @@ editor writes into memory, and git pulls into the project. After each round thes
 - git finds no damage,
 - nothing is left behind: no temporary file, no unfinished folder, no process.
 
-`--turns 1000` runs one session of that many turns instead, and compares the growth of its memory with a limit (Linux).
+`--turns 1000` runs one session of that many turns instead, and compares the growth of its memory
+with a limit (Linux).
 """
 
 from __future__ import annotations
@@ -27,12 +29,17 @@ from soak.growth import run  # noqa: E402
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.soak", description=(__doc__ or "").partition("\n")[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.soak", description=(__doc__ or "").partition("\n")[0]
+    )
     parser.add_argument("--minutes", type=float, default=2.0)
     parser.add_argument("--rounds", type=int, default=0, help="end after this many rounds")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument(
-        "--turns", type=int, default=0, help="measure the growth of memory over this many turns instead"
+        "--turns",
+        type=int,
+        default=0,
+        help="measure the growth of memory over this many turns instead",
     )
     options = parser.parse_args()
     if options.turns:
@@ -40,7 +47,10 @@ def main() -> int:
             broken = run(Path(folder), options.turns)
         print(*broken or ["memory grows within the limit"], sep="\n")
         return bool(broken)
-    with tempfile.TemporaryDirectory(prefix="ouro-soak-") as folder, Campaign(Path(folder), options.seed) as campaign:
+    with (
+        tempfile.TemporaryDirectory(prefix="ouro-soak-") as folder,
+        Campaign(Path(folder), options.seed) as campaign,
+    ):
         broken = campaign.run(options.minutes * 60, options.rounds)
         print(campaign.summary())
     print("\n".join(broken[:20]) if broken else "no rule was broken")

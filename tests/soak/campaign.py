@@ -1,4 +1,6 @@
-"""One home, one project, many killed processes: the records that they acknowledged are compared with what is left."""
+"""One home, one project, many killed processes: the records that they acknowledged are compared
+with what is left.
+"""
 
 from __future__ import annotations
 
@@ -111,15 +113,17 @@ class Campaign:
         messages = sum(len(texts) + len(results) for texts, results in self._acknowledged.values())
         ends = ", ".join(f"{count} × {name}" for name, count in sorted(self._ends.items()))
         return (
-            f"{self._rounds} rounds, {len(self._acknowledged)} sessions, {messages} messages and results acknowledged, "
-            f"{len(self._written)} lines of an editor. Ended: {ends}."
+            f"{self._rounds} rounds, {len(self._acknowledged)} sessions, {messages} messages and"
+            f" results acknowledged, {len(self._written)} lines of an editor. Ended: {ends}."
         )
 
     def _prepare(self) -> None:
         for place in (self._home, self._home / "ouro", self._project):
             place.mkdir(mode=0o700)
         (self._home / "ouro" / "memory").mkdir(mode=0o700)
-        (self._home / ".gitconfig").write_text("[user]\n\tname = Soak\n\temail = soak@example.invalid\n")
+        (self._home / ".gitconfig").write_text(
+            "[user]\n\tname = Soak\n\temail = soak@example.invalid\n"
+        )
         self._git(self._project, "init", "-q", "-b", "main")
         (self._project / "a.txt").write_text("line\n" * 400)
         self._git(self._project, "add", "-A")
@@ -133,11 +137,19 @@ class Campaign:
         if compiler is None or sys.platform != "linux":
             return None
         source = str(Path(__file__).with_name("killer.c"))
-        subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", str(library), source, "-ldl"], check=True)
+        subprocess.run(
+            [compiler, "-shared", "-fPIC", "-O1", "-o", str(library), source, "-ldl"], check=True
+        )
         return library
 
     def _write_models(self) -> None:
-        models = {"openai/test-model": {"api_base": self._server.openai_url, "api_key": _KEY, "window": 100_000}}
+        models = {
+            "openai/test-model": {
+                "api_base": self._server.openai_url,
+                "api_key": _KEY,
+                "window": 100_000,
+            }
+        }
         path = self._home / "ouro" / "models.yaml"
         path.write_text(yaml.safe_dump({"default": "openai/test-model", "models": models}))
         path.chmod(0o600)
@@ -158,12 +170,18 @@ class Campaign:
                 return Call("read", {"path": "a.txt"}, id=f"call_{number}")
             case 1:
                 return Call(
-                    "write", {"path": f"made/{number % 7}/{number}.txt", "content": "x\n" * 50}, id=f"call_{number}"
+                    "write",
+                    {"path": f"made/{number % 7}/{number}.txt", "content": "x\n" * 50},
+                    id=f"call_{number}",
                 )
             case 2:
-                return Call("shell", {"command": f"echo {number} >> log.txt; seq 4000"}, id=f"call_{number}")
+                return Call(
+                    "shell", {"command": f"echo {number} >> log.txt; seq 4000"}, id=f"call_{number}"
+                )
             case _:
-                return Call("shell", {"command": f"sleep 0.0{rng.randint(1, 9)}"}, id=f"call_{number}")
+                return Call(
+                    "shell", {"command": f"sleep 0.0{rng.randint(1, 9)}"}, id=f"call_{number}"
+                )
 
     def _round(self) -> Iterator[str]:
         started = [self._start() for _ in range(self._rng.choice(_AT_ONCE))]
@@ -195,9 +213,17 @@ class Campaign:
 
     def _start(self) -> Killed:
         rng, plan = self._rng, "random"
-        environment = {"PATH": os.environ["PATH"], "HOME": str(self._home), "OURO_HOME": str(self._home / "ouro")}
+        environment = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(self._home),
+            "OURO_HOME": str(self._home / "ouro"),
+        }
         environment |= {"PYTHONPATH": str(Path(__file__).parents[2])}
-        environment |= {"LANG": "C.UTF-8", "OURO_SESSIONS_TITLES": "false", "OURO_SANDBOX_ENABLED": "false"}
+        environment |= {
+            "LANG": "C.UTF-8",
+            "OURO_SESSIONS_TITLES": "false",
+            "OURO_SANDBOX_ENABLED": "false",
+        }
         if self._killer and rng.random() < 0.6:
             kind = rng.choice(list(_KINDS))
             plan = f"{kind}:{rng.randint(1, _KINDS[kind])}"
@@ -206,7 +232,18 @@ class Campaign:
         resumable = [session for session, (texts, _) in self._acknowledged.items() if texts]
         session = rng.choice([*resumable, ""]) if rng.random() < 0.7 else ""
         words = f"prompt {next(self._numbers)}-{rng.getrandbits(32):x}"
-        command = [sys.executable, "-m", "ouro", "-p", words, "--output", "stream-json", "--mode", "auto", "--trust"]
+        command = [
+            sys.executable,
+            "-m",
+            "ouro",
+            "-p",
+            words,
+            "--output",
+            "stream-json",
+            "--mode",
+            "auto",
+            "--trust",
+        ]
         output = self._folder / f"output-{next(self._numbers)}"
         with output.open("wb") as file, output.with_suffix(".errors").open("wb") as errors:
             process = subprocess.Popen(
@@ -256,42 +293,79 @@ class Campaign:
         except Exception as error:
             yield f"session {session} does not open: {error!r}"
             return
-        messages = [record.message for record in loaded.records if isinstance(record, MessageRecord)]
+        messages = [
+            record.message for record in loaded.records if isinstance(record, MessageRecord)
+        ]
         said = [message.text for message in messages]
         yield from (f"lost of {session}: {text[:60]!r}" for text in texts if text not in said)
         answered = {reply.call_id for message in messages for reply in message.parts_of(ToolReply)}
-        yield from (f"lost of {session}: the result of {call}" for call in results if call not in answered)
+        yield from (
+            f"lost of {session}: the result of {call}" for call in results if call not in answered
+        )
         if not _is_sendable(make_sendable(Transcript.of(loaded).sent())):
             yield f"{session} cannot be sent"
-        yield from (f"{session}: {notice}" for notice in loaded.notices if "cannot be read" in notice)
+        yield from (
+            f"{session}: {notice}" for notice in loaded.notices if "cannot be read" in notice
+        )
 
     def _check_end(self) -> list[str]:
         """What is left after one more start that is not killed."""
         sessions = self._home / "ouro" / "sessions"
-        for folder in sessions.glob("2*"):  # makes them old: a folder that may still be in creation is not removed
+        for folder in sessions.glob(
+            "2*"
+        ):  # makes them old: a folder that may still be in creation is not removed
             os.utime(folder, (0, 0))
-        environment = {"PATH": os.environ["PATH"], "HOME": str(self._home), "OURO_HOME": str(self._home / "ouro")}
+        environment = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(self._home),
+            "OURO_HOME": str(self._home / "ouro"),
+        }
         environment |= {"PYTHONPATH": str(Path(__file__).parents[2])}
         command = [sys.executable, "-m", "ouro", "-p", "the last one", "--mode", "auto", "--trust"]
         done = subprocess.run(
             command, cwd=self._project, env={**environment, "LANG": "C.UTF-8"}, capture_output=True, text=True,
             stdin=subprocess.DEVNULL, timeout=_LONGEST,
         )  # fmt: skip
-        broken = [f"the last start: exit code {done.returncode}: {done.stderr[-300:]}"] if done.returncode else []
-        left = [*sessions.glob(".unfinished-*"), *sessions.glob("2*/.*"), *sessions.glob("2*/outputs/.*")]
+        broken = (
+            [f"the last start: exit code {done.returncode}: {done.stderr[-300:]}"]
+            if done.returncode
+            else []
+        )
+        left = [
+            *sessions.glob(".unfinished-*"),
+            *sessions.glob("2*/.*"),
+            *sessions.glob("2*/outputs/.*"),
+        ]
         left += [folder for folder in sessions.glob("2*") if not (folder / "session.yaml").exists()]
-        left += [path for path in (self._home / "ouro").rglob("*.lock") if path.parent.name == ".git"]
+        left += [
+            path for path in (self._home / "ouro").rglob("*.lock") if path.parent.name == ".git"
+        ]
         left += (self._home / "ouro").rglob("tmp_obj_*")
         left += [*(self._home / "ouro").rglob(".*.tmp"), *self._project.rglob(".*.tmp")]
-        return broken + [f"left behind: {path.relative_to(self._home)}" for path in left] + list(self._processes())
+        return (
+            broken
+            + [f"left behind: {path.relative_to(self._home)}" for path in left]
+            + list(self._processes())
+        )
 
     def _processes(self) -> Iterator[str]:
         for process in Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):
                 if (process / "cwd").readlink() == self._project:
-                    words = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
+                    words = (
+                        (process / "cmdline")
+                        .read_bytes()
+                        .replace(b"\0", b" ")
+                        .decode("utf-8", "replace")
+                    )
                     yield f"still running: {words[:100]}"
 
     def _git(self, place: Path, *arguments: str) -> None:
-        environment = {"PATH": os.environ["PATH"], "HOME": str(self._home), "GIT_CONFIG_NOSYSTEM": "1"}
-        subprocess.run(["git", *arguments], cwd=place, env=environment, check=True, capture_output=True)
+        environment = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(self._home),
+            "GIT_CONFIG_NOSYSTEM": "1",
+        }
+        subprocess.run(
+            ["git", *arguments], cwd=place, env=environment, check=True, capture_output=True
+        )

@@ -17,7 +17,8 @@ from ouro.utils.runtime import trim_memory
 SETTLED = 200
 """Turns after which everything is loaded, including the memory of each thread."""
 MAX_GROWTH = 0.12
-"""MiB a turn after that. The messages themselves take 0.02; it was 0.3 in a session of 1,000 turns."""
+"""MiB a turn after that. The messages themselves take 0.02; it was 0.3 in a session of 1,000 turns.
+"""
 _KEY = "sk-test-soak"
 
 
@@ -39,13 +40,19 @@ def run(folder: Path, turns: int) -> list[str]:
 
     measured: list[tuple[int, float]] = []
     with ModelServer(reply) as server:
-        models = {"openai/test-model": {"api_base": server.openai_url, "api_key": _KEY, "window": 100_000}}
-        (home / "models.yaml").write_text(yaml.safe_dump({"default": "openai/test-model", "models": models}))
+        models = {
+            "openai/test-model": {"api_base": server.openai_url, "api_key": _KEY, "window": 100_000}
+        }
+        (home / "models.yaml").write_text(
+            yaml.safe_dump({"default": "openai/test-model", "models": models})
+        )
         (home / "models.yaml").chmod(0o600)
         os.environ |= {"OURO_HOME": str(home), "OURO_SANDBOX_ENABLED": "false"}
         with Agent(str(project), mode="auto") as agent:
             for turn in range(1, turns + 1):
-                agent.run(f"Look at module {turn % 50}: the service {turn} uses port {4_000 + turn}.")
+                agent.run(
+                    f"Look at module {turn % 50}: the service {turn} uses port {4_000 + turn}."
+                )
                 server.requests.clear()
                 if turn % 50 == 0:
                     measured.append((turn, _resident()))
@@ -59,7 +66,11 @@ def _breaches(measured: list[tuple[int, float]]) -> list[str]:
         return []
     (first, before), (last, after) = settled[0], settled[-1]
     slope = (after - before) / (last - first)
-    return [f"memory grows by {slope:.2f} MiB a turn, more than {MAX_GROWTH}"] if slope > MAX_GROWTH else []
+    return (
+        [f"memory grows by {slope:.2f} MiB a turn, more than {MAX_GROWTH}"]
+        if slope > MAX_GROWTH
+        else []
+    )
 
 
 def _resident() -> float:

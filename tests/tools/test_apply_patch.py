@@ -30,7 +30,11 @@ def patch(*lines: str) -> str:
 
 
 def tree(root: Path) -> dict[str, str]:
-    return {str(path.relative_to(root)): path.read_text() for path in sorted(root.rglob("*")) if path.is_file()}
+    return {
+        str(path.relative_to(root)): path.read_text()
+        for path in sorted(root.rglob("*"))
+        if path.is_file()
+    }
 
 
 async def refusal(tool: ApplyPatch, root: Path, text: str) -> str:
@@ -70,7 +74,10 @@ async def test_adds_changes_moves_and_deletes_in_one_patch(tool, tmp_path):
         "pkg/renamed.py": "a\nB\nc\n",
     }
     assert (tmp_path / "pkg/renamed.py").stat().st_mode & 0o777 == 0o755
-    assert result.text == ("Applied the patch:\nA pkg/new.py\nM api.py\nM name.py -> pkg/renamed.py\nD old.py")
+    assert (
+        result.text
+        == "Applied the patch:\nA pkg/new.py\nM api.py\nM name.py -> pkg/renamed.py\nD old.py"
+    )
     assert result.display.summary == "4 files, +5 −3"
     assert tool.targets(parse_arguments(tool, {"input": text})) == (
         "pkg/new.py", "api.py", "name.py", "pkg/renamed.py", "old.py",
@@ -81,7 +88,9 @@ async def test_a_preview_shows_the_diff_and_writes_nothing(tool, tmp_path):
     (tmp_path / "a.py").write_text("x\n")
     text = patch("*** Update File: a.py", "-x", "+y", "*** Add File: far/off.py", "+new")
     display = await tool.preview(parse_arguments(tool, {"input": text}))
-    assert display.body == Diff((FileChange("a.py", "x\n", "y\n"), FileChange("far/off.py", None, "new\n")))
+    assert display.body == Diff(
+        (FileChange("a.py", "x\n", "y\n"), FileChange("far/off.py", None, "new\n"))
+    )
     assert tree(tmp_path) == {"a.py": "x\n"}
     assert os.listdir(tmp_path) == ["a.py"]  # noqa: PTH208
 
@@ -93,8 +102,12 @@ def apply(text: str, *lines: str) -> tuple[str, list[str]]:
 
 
 def test_header_selects_one_of_two_matches():
-    text = "class A:\n    def f(self):\n        pass\n\n\nclass B:\n    def f(self):\n        pass\n"
-    after, notes = apply(text, "@@ class B:", "@@     def f(self):", "-        pass", "+        return 1")
+    text = (
+        "class A:\n    def f(self):\n        pass\n\n\nclass B:\n    def f(self):\n        pass\n"
+    )
+    after, notes = apply(
+        text, "@@ class B:", "@@     def f(self):", "-        pass", "+        return 1"
+    )
     assert (after, notes) == (text.removesuffix("pass\n") + "return 1\n", [])
 
 
@@ -115,7 +128,10 @@ def test_lines_without_context_are_appended():
 
 
 def test_lines_are_added_below_a_header():
-    assert apply("import os\n\nx = 1\n", "@@ import os", "+import sys")[0] == "import os\nimport sys\n\nx = 1\n"
+    assert (
+        apply("import os\n\nx = 1\n", "@@ import os", "+import sys")[0]
+        == "import os\nimport sys\n\nx = 1\n"
+    )
 
 
 def test_missing_final_newline_is_kept():
@@ -141,27 +157,41 @@ def test_context_is_matched_despite_whitespace_and_quotes(line, how):
     text = f"def f():\n{line}\nend\n"
     after, notes = apply(text, "@@", "     return 'x'", "-end", "+END")
     assert after == text.replace("end", "END")
-    assert notes == [f"The change at line 3 of the patch was made at line 2 of the file, though {how}."]
+    assert notes == [
+        f"The change at line 3 of the patch was made at line 2 of the file, though {how}."
+    ]
 
 
 def test_added_lines_follow_the_indentation_of_the_file():
     after, _ = apply(
-        "class A:\n    def f(self):\n        a()\n", "@@", " def f(self):", "-    a()", "+    if b:", "+        c()"
+        "class A:\n    def f(self):\n        a()\n",
+        "@@",
+        " def f(self):",
+        "-    a()",
+        "+    if b:",
+        "+        c()",
     )
     assert after == "class A:\n    def f(self):\n        if b:\n            c()\n"
 
 
 def test_several_hunks_apply_in_any_order():
     text = "".join(f"{number}\n" for number in range(1, 10))
-    assert apply(text, "@@", "-2", "+two", "@@", " 7", "-8")[0] == text.replace("2", "two").replace("8\n", "")
-    assert apply(text, "@@", "-8", "+eight", "@@", "-2", "+two")[0] == text.replace("2", "two").replace("8", "eight")
+    assert apply(text, "@@", "-2", "+two", "@@", " 7", "-8")[0] == text.replace("2", "two").replace(
+        "8\n", ""
+    )
+    assert apply(text, "@@", "-8", "+eight", "@@", "-2", "+two")[0] == text.replace(
+        "2", "two"
+    ).replace("8", "eight")
 
 
 def test_ambiguous_match_is_reported():
     after, notes = apply("x\na\nx\n", "@@", "-x", "+y")
     assert (after, notes) == (
         "y\na\nx\n",
-        ["The change at line 3 of the patch was made at line 1; the same lines are also at 3. Check it."],
+        [
+            "The change at line 3 of the patch was made at line 1; the same lines are also at 3."
+            " Check it."
+        ],
     )
 
 
@@ -183,17 +213,31 @@ def test_shell_and_markdown_around_a_patch_are_passed_over():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("hello", "Line 1 of the patch is wrong: a patch begins with *** Begin Patch. The line is: hello"),
+        (
+            "hello",
+            "Line 1 of the patch is wrong: a patch begins with *** Begin Patch. The line is: hello",
+        ),
         (
             "*** Begin Patch\n*** Delete File: a",
-            "Line 2 of the patch is wrong: a patch ends with *** End Patch; this one may have been cut off. "
-            "The line is: *** Delete File: a",
+            (
+                "Line 2 of the patch is wrong: a patch ends with *** End Patch; this one may have"
+                " been cut off. The line is: *** Delete File: a"
+            ),
         ),
         (patch("*** Frob File: a"), "Line 2 of the patch is wrong: expected *** Add File:"),
-        (patch("*** Add File: a", "no plus"), "Line 3 of the patch is wrong: each line of an added file begins with +"),
+        (
+            patch("*** Add File: a", "no plus"),
+            "Line 3 of the patch is wrong: each line of an added file begins with +",
+        ),
         (patch("*** Delete File: a", "+x"), "Line 3 of the patch is wrong: expected a file header"),
-        (patch("*** Update File: a", "@@", "x"), "Line 4 of the patch is wrong: a line of a change begins with"),
-        (patch("*** Update File: a", "*** End of File"), "Line 3 of the patch is wrong: there is no change before it"),
+        (
+            patch("*** Update File: a", "@@", "x"),
+            "Line 4 of the patch is wrong: a line of a change begins with",
+        ),
+        (
+            patch("*** Update File: a", "*** End of File"),
+            "Line 3 of the patch is wrong: there is no change before it",
+        ),
         (patch("*** Update File: a"), "The patch changes nothing in a."),
         (patch(), "The patch is empty: it names no file."),
         (patch("*** Delete File: a", "*** Delete File: a"), "The patch names a twice"),
@@ -208,9 +252,18 @@ async def test_a_broken_patch_is_refused_with_its_line(tool, tmp_path, text, mes
 async def test_one_failing_hunk_leaves_every_file_unchanged(tool, tmp_path):
     (tmp_path / "a.py").write_text("x\n")
     (tmp_path / "b.py").write_text("first line here\nsecond\n")
-    text = patch("*** Update File: a.py", "-x", "+y", "*** Update File: b.py", "@@", " first line there", "-second")
-    assert await refusal(tool, tmp_path, text) == (
-        "b.py: Line 6 of the patch: these lines are not in the file. The nearest lines are:\n"
+    text = patch(
+        "*** Update File: a.py",
+        "-x",
+        "+y",
+        "*** Update File: b.py",
+        "@@",
+        " first line there",
+        "-second",
+    )
+    assert (
+        await refusal(tool, tmp_path, text)
+        == "b.py: Line 6 of the patch: these lines are not in the file. The nearest lines are:\n"
         "1\tfirst line here\n2\tsecond No file was changed."
     )
 
@@ -227,7 +280,9 @@ async def test_write_failure_restores_every_file(tool, tmp_path, monkeypatch):
         unlink(path, dir_fd=dir_fd)
 
     monkeypatch.setattr(os, "unlink", failing)
-    text = patch("*** Add File: n.py", "+n", "*** Update File: a.py", "-x", "+y", "*** Delete File: b.py")
+    text = patch(
+        "*** Add File: n.py", "+n", "*** Update File: a.py", "-x", "+y", "*** Delete File: b.py"
+    )
     assert await refusal(tool, tmp_path, text) == "b.py cannot be deleted: Input/output error."
     assert (tmp_path / "a.py").stat().st_mode & 0o777 == 0o755
 
@@ -237,7 +292,10 @@ async def test_write_failure_restores_every_file(tool, tmp_path, monkeypatch):
     [
         (["*** Delete File: none.py"], "none.py does not exist."),
         (["*** Delete File: link.py"], "link.py is a link: use the shell to move or delete it."),
-        (["*** Update File: a.py", "-x", "*** Delete File: ./a.py"], "The patch names one file under two names"),
+        (
+            ["*** Update File: a.py", "-x", "*** Delete File: ./a.py"],
+            "The patch names one file under two names",
+        ),
     ],
 )
 async def test_conflicting_paths_are_refused(tool, tmp_path, lines, message):
@@ -271,9 +329,13 @@ def test_patch_between_two_texts_yields_the_second(old, new):
 
 @pytest.mark.parametrize("indent", ["  ", "\t"])
 def test_indented_header_counts_only_outside_an_update(indent):
-    added = parse_patch(patch(f"{indent}*** Add File: a.py", "+x", f"{indent}*** Delete File: b.py"))
+    added = parse_patch(
+        patch(f"{indent}*** Add File: a.py", "+x", f"{indent}*** Delete File: b.py")
+    )
     assert [(file.kind, file.path) for file in added] == [("Add", "a.py"), ("Delete", "b.py")]
-    (updated,) = parse_patch(patch(f"{indent}*** Update File: a.py", "-x", " *** Delete File: b.py"))
+    (updated,) = parse_patch(
+        patch(f"{indent}*** Update File: a.py", "-x", " *** Delete File: b.py")
+    )
     assert updated.hunks[0].lines == [("-", "x"), (" ", "*** Delete File: b.py")]
 
 
@@ -344,13 +406,17 @@ async def test_codex_scenarios_give_the_expected_files(tool, tmp_path, scenario,
 async def test_overwritten_files_are_previewed_and_reported(tool, tmp_path):
     for name in ("a.py", "b.py", "c.py"):
         (tmp_path / name).write_text(f"{name}\n")
-    text = patch("*** Add File: a.py", "+x", "*** Update File: b.py", "*** Move to: c.py", "-b.py", "+y")
+    text = patch(
+        "*** Add File: a.py", "+x", "*** Update File: b.py", "*** Move to: c.py", "-b.py", "+y"
+    )
     shown = await tool.preview(parse_arguments(tool, {"input": text}))
     assert [(change.path, change.before, change.after, change.moved_to) for change in shown.body.changes] == [
         ("a.py", "a.py\n", "x\n", ""), ("c.py", "c.py\n", None, ""), ("b.py", "b.py\n", "y\n", "c.py"),
     ]  # fmt: skip
     result = await call(tool, input=text)
-    assert result.text.endswith("a.py existed: its text was replaced.\nc.py existed: it was replaced.")
+    assert result.text.endswith(
+        "a.py existed: its text was replaced.\nc.py existed: it was replaced."
+    )
 
 
 async def test_file_changed_since_it_was_read_is_not_overwritten(tool, tmp_path):

@@ -11,7 +11,9 @@ from ouro.tools.tool import ToolResult
 
 async def test_question_is_asked_and_answers_are_returned():
     around = Surroundings(["tabs", "four of them"])
-    result = await AskUser().run(AskUserArgs("Tabs or spaces?", ["tabs", "spaces"], True, "*why*"), around.context)
+    result = await AskUser().run(
+        AskUserArgs("Tabs or spaces?", ["tabs", "spaces"], True, "*why*"), around.context
+    )
     assert around.questions == [Question("Tabs or spaces?", ("tabs", "spaces"), True, "*why*")]
     assert result == ToolResult(
         "The user answered:\ntabs\nfour of them",

@@ -48,7 +48,9 @@ class Files:
         return path
 
     async def change(self, name: str, *pairs: tuple[str, str], replace_all: bool = False):
-        edits = [{"old_text": old, "new_text": new, "replace_all": replace_all} for old, new in pairs]
+        edits = [
+            {"old_text": old, "new_text": new, "replace_all": replace_all} for old, new in pairs
+        ]
         return await call(self.edit, path=name, edits=edits)
 
     async def refusal(self, name: str, *pairs: tuple[str, str]) -> str:
@@ -69,7 +71,9 @@ async def test_replaces_a_unique_match_and_shows_the_diff(files):
     result = await files.change("a.py", ("y = 2", "y = 3\nz = 4"))
     assert path.read_text() == "x = 1\ny = 3\nz = 4\n"
     assert result.text == "Changed a.py (+2 −1)."
-    assert result.display == Display("+2 −1", Diff((FileChange("a.py", "x = 1\ny = 2\n", "x = 1\ny = 3\nz = 4\n"),)))
+    assert result.display == Display(
+        "+2 −1", Diff((FileChange("a.py", "x = 1\ny = 2\n", "x = 1\ny = 3\nz = 4\n"),))
+    )
 
 
 async def test_later_edits_see_earlier_ones_and_a_failure_undoes_all(files):
@@ -83,8 +87,10 @@ async def test_later_edits_see_earlier_ones_and_a_failure_undoes_all(files):
 
 async def test_an_ambiguous_text_is_refused_with_its_lines(files):
     files.put("a.py", "a = 1\nb = 1\na = 1\n")
-    assert await files.refusal("a.py", ("a = 1", "a = 2")) == (
-        "old_text matches 2 places, at lines 1, 3. Give more of the lines around the one you mean, "
+    assert (
+        await files.refusal("a.py", ("a = 1", "a = 2"))
+        == "old_text matches 2 places, at lines 1, 3. Give more of the lines around the one you"
+        " mean, "
         "or set replace_all to change all."
     )
 
@@ -102,7 +108,10 @@ async def test_wrong_indentation_is_tolerated_corrected_and_reported(files):
         "a.py",
         (
             "def two(self):\n    value = compute( 2 )\n    return value",
-            "def two(self):\n    value = compute( 2 )\n    if value:\n        log(value)\n    return value",
+            (
+                "def two(self):\n    value = compute( 2 )\n    if value:\n        log(value)\n   "
+                " return value"
+            ),
         ),
     )
     assert path.read_text() == (
@@ -111,14 +120,21 @@ async def test_wrong_indentation_is_tolerated_corrected_and_reported(files):
             "        value = compute( 2 )\n        if value:\n            log(value)\n",
         )
     )
-    assert "old_text did not match exactly (indentation differed). Changed from line 6 on, which was:" in result.text
+    assert (
+        "old_text did not match exactly (indentation differed). Changed from line 6 on, which was:"
+        in result.text
+    )
 
 
 async def test_tabs_in_the_file_stay_tabs(files):
     path = files.put("a.go", "func f() {\n\tif x {\n\t\ty()\n\t}\n}\n")
     old = "    if x {\n        y()\n    }"
-    await files.change("a.go", (old, old.replace("y()\n", "y()\n        if z {\n            w()\n        }\n")))
-    assert path.read_text() == "func f() {\n\tif x {\n\t\ty()\n\t\tif z {\n\t\t\tw()\n\t\t}\n\t}\n}\n"
+    await files.change(
+        "a.go", (old, old.replace("y()\n", "y()\n        if z {\n            w()\n        }\n"))
+    )
+    assert (
+        path.read_text() == "func f() {\n\tif x {\n\t\ty()\n\t\tif z {\n\t\t\tw()\n\t\t}\n\t}\n}\n"
+    )
 
 
 async def test_trailing_spaces_of_lines_that_stay_are_kept(files):
@@ -135,7 +151,10 @@ async def test_typographic_quotes_match_plain_quotes(files):
 
 
 async def test_misquoted_context_line_is_tolerated_and_kept(files):
-    text = "def total(items):\n    # add up everything, without tax\n    amount = sum(items)\n    return amount\n"
+    text = (
+        "def total(items):\n    # add up everything, without tax\n    amount = sum(items)\n   "
+        " return amount\n"
+    )
     path = files.put("a.py", text)
     old = text.replace("without", "wihout").removesuffix("\n")
     result = await files.change("a.py", (old, old + " * 2"))
@@ -146,9 +165,10 @@ async def test_misquoted_context_line_is_tolerated_and_kept(files):
 async def test_different_number_is_no_match(files):
     files.put("a.py", "assert add_numbers_together(1, 2) == 3\n")
     message = await files.refusal("a.py", ("assert add_numbers_together(1, 2) == 4\n", "pass\n"))
-    assert message == (
-        "old_text is not in the file. The nearest lines are:\n1\tassert add_numbers_together(1, 2) == 3\n"
-        "Copy old_text exactly from the file, without line numbers."
+    assert (
+        message
+        == "old_text is not in the file. The nearest lines are:\n1\tassert add_numbers_together(1,"
+        " 2) == 3\nCopy old_text exactly from the file, without line numbers."
     )
 
 
@@ -194,7 +214,9 @@ async def test_unread_file_accepts_only_exact_matches(files):
 
 async def test_text_already_present_is_reported(files):
     files.put("a.py", "x = compute()\n")
-    assert "new_text is already at line 1" in await files.refusal("a.py", ("y = nothing", "x = compute()"))
+    assert "new_text is already at line 1" in await files.refusal(
+        "a.py", ("y = nothing", "x = compute()")
+    )
 
 
 @pytest.mark.parametrize(
@@ -212,11 +234,16 @@ async def test_useless_edits_are_refused_with_advice(files, pair, reason):
 
 async def test_edits_that_cancel_out_are_refused(files):
     files.put("a.py", "x\n")
-    assert await files.refusal("a.py", ("x", "y"), ("y", "x")) == "These edits change nothing in a.py."
+    assert (
+        await files.refusal("a.py", ("x", "y"), ("y", "x")) == "These edits change nothing in a.py."
+    )
 
 
 async def test_a_missing_file_is_refused(files):
-    assert await files.refusal("none.py", ("x", "y")) == "none.py does not exist. To create it, use write."
+    assert (
+        await files.refusal("none.py", ("x", "y"))
+        == "none.py does not exist. To create it, use write."
+    )
 
 
 async def test_a_binary_file_is_refused(files):
@@ -302,7 +329,9 @@ def test_an_exact_unique_edit_changes_only_that_region(lines, ending, final, dat
     after = apply_edits(decode(raw.encode()), [Replacement(old, new)], notes := [])
     assert notes == []
     expected = text[:start] + new + text[end:]
-    assert after.encode().decode() == (expected.replace("\n", "\r\n") if "\r\n" in raw else expected)
+    assert after.encode().decode() == (
+        expected.replace("\n", "\r\n") if "\r\n" in raw else expected
+    )
 
 
 def test_overlapping_matches_are_ambiguous():
@@ -326,12 +355,18 @@ def test_diff_among_many_equal_lines_is_fast():
     assert display_of([change]).summary == "+952 −952"
     (file,) = file_diffs(Diff((change,)).lines())
     changed = [pair for part in file.hunks for pair in part if not pair.is_same]
-    assert sum(pair.new is not None for pair in changed) == sum(pair.old is not None for pair in changed) == 952
+    assert (
+        sum(pair.new is not None for pair in changed)
+        == sum(pair.old is not None for pair in changed)
+        == 952
+    )
 
 
 @pytest.mark.usefixtures("cpu_limit")
 async def test_long_text_is_searched_fast_in_a_long_file(tmp_path):
-    """Each took minutes: equal lines were compared in pairs, and 600 lines with every window of the file."""
+    """Each took minutes: equal lines were compared in pairs, and 600 lines with every window of the
+    file.
+    """
     files = Files(tmp_path)
     files.put("equal.c", "{ \n" + "} \n" * 3000)
     await files.change("equal.c", ("}\n" * 3000, "}\n;\n" * 3000))
@@ -346,9 +381,14 @@ async def test_long_text_is_searched_fast_in_a_long_file(tmp_path):
     assert find_lines(equal, [*equal[:200_000], "y"]) == []
     assert find_lines(equal, equal[2:]) == [0, 1, 2]
 
-    lines = [f"    value_{number % 700} = compute({number}, {number * 7})" for number in range(12_000)]
+    lines = [
+        f"    value_{number % 700} = compute({number}, {number * 7})" for number in range(12_000)
+    ]
     files.put("long.py", "\n".join(lines))
-    wanted = [line + " # not in the file" * (number % 3 == 0) for number, line in enumerate(lines[6_000:6_600])]
+    wanted = [
+        line + " # not in the file" * (number % 3 == 0)
+        for number, line in enumerate(lines[6_000:6_600])
+    ]
     message = await files.refusal("long.py", ("\n".join(wanted), ""))
     assert f"The nearest lines are:\n6001\t{lines[6_000]}\n" in message
 

@@ -89,7 +89,9 @@ async def test_change_by_the_editors_formatter_is_refused(tools):
 
 async def test_each_tool_writes_through_the_editor(tools):
     await call(tools.write, path="new.py", content="y = 1\n")
-    await call(tools.patch, input="*** Begin Patch\n*** Update File: api.py\n-x = 1\n+x = 3\n*** End Patch")
+    await call(
+        tools.patch, input="*** Begin Patch\n*** Update File: api.py\n-x = 1\n+x = 3\n*** End Patch"
+    )
     assert (tools.root / "new.py").read_text() == "y = 1\n"
     assert tools.file.read_bytes() == b"x = 3\r\nmine = True\r\n"
 

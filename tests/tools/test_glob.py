@@ -16,7 +16,15 @@ from ouro.tools.glob import Glob, expand_braces, name_pattern
 
 @pytest.fixture
 def root(tmp_path) -> Path:
-    names = ["a.py", "src/b.py", "src/deep/c.py", "src/d.ts", "node/x.js", "README.md", "src/.hidden"]
+    names = [
+        "a.py",
+        "src/b.py",
+        "src/deep/c.py",
+        "src/d.ts",
+        "node/x.js",
+        "README.md",
+        "src/.hidden",
+    ]
     for age, name in enumerate(names):
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -36,17 +44,24 @@ async def test_newest_files_come_first_and_ignored_files_are_left_out(root, is_r
     if is_repository:
         subprocess.run(["git", "init", "-q", root], check=True)
     assert await run_glob(root, "*.py") == "a.py\nsrc/b.py\nsrc/deep/c.py"
-    assert await run_glob(root, "**") == "a.py\nsrc/b.py\nsrc/deep/c.py\nsrc/d.ts\nREADME.md\nsrc/.hidden\n.gitignore"
+    assert (
+        await run_glob(root, "**")
+        == "a.py\nsrc/b.py\nsrc/deep/c.py\nsrc/d.ts\nREADME.md\nsrc/.hidden\n.gitignore"
+    )
     assert await run_glob(root, "*.{ts,md}") == "src/d.ts\nREADME.md"
     assert await run_glob(root, "*.py", path="src") == "src/b.py\nsrc/deep/c.py"
     assert await run_glob(root, "src/*.py") == "src/b.py"
     assert await run_glob(root, f"{root}/src/*.py") == "src/b.py"
-    assert await run_glob(root, "*.js") == (
-        "No file has a name that matches *.js. Files that .gitignore excludes were not searched. "
+    assert (
+        await run_glob(root, "*.js")
+        == "No file has a name that matches *.js. Files that .gitignore excludes were not"
+        " searched. "
         "To search for text in files, use grep."
     )
     assert await run_glob(root, "*.js", ignored=True) == "node/x.js"
-    assert "To search another folder, name it in path. To search for text" in await run_glob(root, "../*.js")
+    assert "To search another folder, name it in path. To search for text" in await run_glob(
+        root, "../*.js"
+    )
 
 
 async def test_a_deleted_file_that_git_still_lists_is_not_found(repository):
@@ -59,7 +74,9 @@ async def test_more_than_100_files_are_cut_and_counted(tmp_path):
         (tmp_path / f"{number}.txt").touch()
     result = await call(Glob(Workspace(tmp_path)), pattern="*.txt")
     assert len(result.text.split("\n")) == 101
-    assert result.text.endswith("\n[100 of 150, the newest. Narrow the pattern or the path to see others.]")
+    assert result.text.endswith(
+        "\n[100 of 150, the newest. Narrow the pattern or the path to see others.]"
+    )
     assert result.display.summary == "150 files"
 
 
@@ -90,7 +107,10 @@ async def test_file_or_missing_path_as_folder_is_refused(root):
 )
 def test_patterns_match_as_in_a_shell(pattern, fits, does_not):
     test = name_pattern(pattern)
-    assert ([name for name in fits if not test(name)], [name for name in does_not if test(name)]) == ([], [])
+    assert (
+        [name for name in fits if not test(name)],
+        [name for name in does_not if test(name)],
+    ) == ([], [])
 
 
 @pytest.mark.parametrize("pattern", ["{a,b}" * 20, "{a}" * 2_000], ids=["forms", "depth"])

@@ -17,7 +17,10 @@ from ouro.tools.grep import Grep, find_ripgrep
 from ouro.tools.tool import parse_arguments
 
 TREE: dict[str, str | bytes] = {
-    "api.py": "import os\n\n\ndef hello(name):\n    return 'hello ' + name\n\n\ndef bye(name):\n    return 'bye'\n",
+    "api.py": (
+        "import os\n\n\ndef hello(name):\n    return 'hello ' + name\n\n\ndef bye(name):\n   "
+        " return 'bye'\n"
+    ),
     "src/deep/util.py": "def helper():\n    hello('you')\n",
     "src/app.ts": "export const hello = 1;\r\nhello;\r\n",
     "src/app.min.js": "hello();",
@@ -89,8 +92,9 @@ async def test_files_mode_lists_unignored_files_in_order(grep):
 
 async def test_matches_are_grouped_by_file(grep):
     result = await call(grep, pattern="hello", path="src")
-    assert result.text == (
-        "src/app.min.js\n1:hello();\n\nsrc/app.ts\n1:export const hello = 1;\n2:hello;\n\n"
+    assert (
+        result.text
+        == "src/app.min.js\n1:hello();\n\nsrc/app.ts\n1:export const hello = 1;\n2:hello;\n\n"
         "src/deep/util.py\n2:    hello('you')\n\n"
         "src/important.tmp\n1:hello\n\nsrc/only_here.txt\n1:hello"
     )
@@ -100,7 +104,8 @@ async def test_matches_are_grouped_by_file(grep):
 async def test_shows_lines_around_with_gaps_marked(grep):
     assert (
         await run_grep(grep, "^def", path="api.py", context=1)
-        == "api.py\n3-\n4:def hello(name):\n5-    return 'hello ' + name\n--\n7-\n8:def bye(name):\n9-    return 'bye'"
+        == "api.py\n3-\n4:def hello(name):\n5-    return 'hello ' + name\n--\n7-\n8:def"
+        " bye(name):\n9-    return 'bye'"
     )
 
 
@@ -149,12 +154,18 @@ async def test_limit_reports_that_more_matches_exist(grep):
     assert await run_grep(grep, "hello", path="src", limit=2) == (
         "src/app.min.js\n1:hello();\n\nsrc/app.ts\n1:export const hello = 1;" + more
     )
-    assert await run_grep(grep, "hello", path="src", limit=2, mode="files") == "src/app.min.js\nsrc/app.ts" + more
+    assert (
+        await run_grep(grep, "hello", path="src", limit=2, mode="files")
+        == "src/app.min.js\nsrc/app.ts" + more
+    )
     assert not (await run_grep(grep, "hello", path="src", limit=6)).endswith("]")
 
 
 async def test_long_lines_are_cut(grep):
-    assert await run_grep(grep, "hello", path="long.txt") == "long.txt\n1:hello " + "x" * 394 + " [cut]"
+    assert (
+        await run_grep(grep, "hello", path="long.txt")
+        == "long.txt\n1:hello " + "x" * 394 + " [cut]"
+    )
 
 
 async def test_invalid_regular_expression_is_reported(grep):
@@ -196,13 +207,19 @@ async def test_gitignore_applies_within_its_repository_only(tmp_path):
     subprocess.run(["git", "init", "-q", outer / "repo"], check=True)
     for name in ("a.txt", "a.log"):
         (outer / "repo/sub" / name).write_text("hello\n")
-    assert await run_grep(Grep(Workspace(outer / "repo")), "hello", path="sub", mode="files") == "sub/a.txt"
+    assert (
+        await run_grep(Grep(Workspace(outer / "repo")), "hello", path="sub", mode="files")
+        == "sub/a.txt"
+    )
 
 
 def test_title_names_path_and_type(root):
     grep = Grep(Workspace(root))
     assert grep.title(parse_arguments(grep, {"pattern": "x"})) == 'grep "x"'
-    assert grep.title(parse_arguments(grep, {"pattern": "x", "path": "src", "type": "py"})) == 'grep "x" in src, py'
+    assert (
+        grep.title(parse_arguments(grep, {"pattern": "x", "path": "src", "type": "py"}))
+        == 'grep "x" in src, py'
+    )
 
 
 @pytest.mark.parametrize("limit", [8_000_000, 300])
@@ -245,7 +262,8 @@ async def test_files_that_cannot_be_read_are_counted(monkeypatch):
         if os.getuid() == 0:  # root reads every file
             program = folder / "rg"
             program.write_text(
-                f'#!/bin/sh\nexec setpriv --reuid=65534 --clear-groups {shlex.quote(find_ripgrep())} "$@"\n'
+                "#!/bin/sh\nexec setpriv --reuid=65534 --clear-groups"
+                f' {shlex.quote(find_ripgrep())} "$@"\n'
             )
             program.chmod(0o755)
             monkeypatch.setattr("ouro.tools.grep.find_ripgrep", lambda: str(program))

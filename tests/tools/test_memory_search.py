@@ -37,9 +37,13 @@ def searching(*hits, asked=None):
 
 
 async def test_hits_are_quoted_with_their_source():
-    tool = searching(CitedText("first\n2. second", "note mem_1"), CitedText("tea", "core memory (user)"))
+    tool = searching(
+        CitedText("first\n2. second", "note mem_1"), CitedText("tea", "core memory (user)")
+    )
     result = await call(tool, query="tea")
-    assert result.text == "1. note mem_1\n   > first\n   > 2. second\n2. core memory (user)\n   > tea"
+    assert (
+        result.text == "1. note mem_1\n   > first\n   > 2. second\n2. core memory (user)\n   > tea"
+    )
     body = Plain("note mem_1\n  first 2. second\ncore memory (user)\n  tea")
     assert result.display == Display("2 found", body)
 
@@ -52,10 +56,16 @@ async def test_arguments_are_passed_on_and_validated():
         [("tea", 3, "2026-11-01")],
         "No matches. Try other words, or leave since out.",
     )
-    assert tool.title(MemorySearchArgs("a\n b", since="2026-11-01")) == 'memory "a b" since 2026-11-01'
+    assert (
+        tool.title(MemorySearchArgs("a\n b", since="2026-11-01")) == 'memory "a b" since 2026-11-01'
+    )
     with pytest.raises(ToolError, match="since is a day such as 2026-11-21, not last week"):
         await call(tool, query="tea", since="last week")
-    for wrong in ({"query": ""}, {"query": "x", "max_results": 0}, {"query": "x", "max_results": 51}):
+    for wrong in (
+        {"query": ""},
+        {"query": "x", "max_results": 0},
+        {"query": "x", "max_results": 51},
+    ):
         with pytest.raises(ToolError, match="Wrong arguments"):
             parse_arguments(tool, wrong)
 
@@ -77,7 +87,9 @@ async def test_a_long_hit_is_cut():
 def test_memory_search_needs_no_permission(tmp_path, mode):
     tool = searching()
     permissions = Permissions(Workspace(tmp_path), mode)
-    assert permissions.decide(tool.name, tool.effect, tool.targets(MemorySearchArgs("x"))) == Allow()
+    assert (
+        permissions.decide(tool.name, tool.effect, tool.targets(MemorySearchArgs("x"))) == Allow()
+    )
 
 
 async def test_notes_core_and_sessions_show_their_source(home, tmp_path):
@@ -85,7 +97,9 @@ async def test_notes_core_and_sessions_show_their_source(home, tmp_path):
     memory.mkdir(mode=0o700, parents=True)
     (memory / "facts.md").write_text("# Facts\n- The heron is the staging database.\n")
     os.utime(memory / "facts.md", (1_795_132_800, 1_795_132_800))  # 2026-11-20
-    (memory / "mem_3f6c1e00.md").write_text(NOTE.format(id="3f6c1e00", text="Never migrate the heron by hand."))
+    (memory / "mem_3f6c1e00.md").write_text(
+        NOTE.format(id="3f6c1e00", text="Never migrate the heron by hand.")
+    )
     talk = StoredSession(home / ".ouro" / "sessions", 1, "/home/me/app")
     talk.say(user("Where is the heron?\x1b[31m"), assistant("On db7."))
     talk.change(TitleRecord("the \x07heron", AT))
@@ -96,8 +110,10 @@ async def test_notes_core_and_sessions_show_their_source(home, tmp_path):
     sources = [line for line in result.text.splitlines() if not line.startswith("   >")]
     assert sorted(line[3:] for line in sources) == [
         "core memory (user, facts) · 2026-11-20 · ~/.ouro/memory/facts.md, line 2",
-        "note mem_3f6c1e00 (user, coding-preferences) · 2026-11-20 · learned in session s, turn 2"
-        " · ~/.ouro/memory/mem_3f6c1e00.md",
+        (
+            "note mem_3f6c1e00 (user, coding-preferences) · 2026-11-20 · learned in session s, turn"
+            " 2 · ~/.ouro/memory/mem_3f6c1e00.md"
+        ),
         "session 00000001 “the heron” · 2026-11-21 20:14 · message 1, said by user · /home/me/app",
     ]
     assert "\x1b" not in result.text
@@ -105,7 +121,9 @@ async def test_notes_core_and_sessions_show_their_source(home, tmp_path):
 
 async def test_notes_of_other_repositories_are_not_returned(home, tmp_path):
     """Whether trusted or not: only a session in that repository knows what is approved there."""
-    scopes = open_scopes([repo_store(tmp_path / "here", home / ".ouro" / "history.git", str, is_shared=False)]).opened
+    scopes = open_scopes(
+        [repo_store(tmp_path / "here", home / ".ouro" / "history.git", str, is_shared=False)]
+    ).opened
     for name in ("here", "elsewhere"):
         memory = tmp_path / name / ".ouro" / "memory"
         memory.mkdir(parents=True)
@@ -164,7 +182,13 @@ async def test_index_failure_during_a_search_tells_how_to_continue(indexed):
     await lookup.find("heron")
     with lookup.search().index.writing() as database:
         database.execute("DROP TABLE messages_words_data")
-    with pytest.raises(ToolError, match=r"cannot be read just now: .* Search again in a moment, or continue without"):
+    with pytest.raises(
+        ToolError,
+        match=r"cannot be read just now: .* Search again in a moment, or continue without",
+    ):
         await call(MemorySearch(search_for(lookup)), query="heron pond")
-    assert "The heron stands" in (await call(MemorySearch(search_for(lookup)), query="heron pond")).text
+    assert (
+        "The heron stands"
+        in (await call(MemorySearch(search_for(lookup)), query="heron pond")).text
+    )
     await lookup.close()

@@ -48,10 +48,12 @@ async def test_shows_lines_with_their_numbers(read, tmp_path):
 
 async def test_partial_read_reports_its_range_and_the_next_offset(read, tmp_path):
     (tmp_path / "a.txt").write_text("".join(f"line {number}\n" for number in range(1, 11)))
-    assert (await call(read, path="a.txt", offset=3, limit=2)).text == (
-        "3\tline 3\n4\tline 4\n[Lines 3-4 of 10. Continue with offset=5.]"
-    )
-    assert (await call(read, path="a.txt", offset=9)).text == "9\tline 9\n10\tline 10\n[Lines 9-10 of 10.]"
+    assert (
+        await call(read, path="a.txt", offset=3, limit=2)
+    ).text == "3\tline 3\n4\tline 4\n[Lines 3-4 of 10. Continue with offset=5.]"
+    assert (
+        await call(read, path="a.txt", offset=9)
+    ).text == "9\tline 9\n10\tline 10\n[Lines 9-10 of 10.]"
     assert (
         await call(read, path="a.txt", offset=0, limit=1)
     ).text == "1\tline 1\n[Lines 1-1 of 10. Continue with offset=2.]"
@@ -73,9 +75,13 @@ async def test_empty_file_is_reported(read, tmp_path):
 
 async def test_long_files_and_lines_are_cut_with_a_note(read, tmp_path):
     (tmp_path / "a.txt").write_text("x" * 5000 + "\nshort\n")
-    assert (await call(read, path="a.txt")).text == "1\t" + "x" * 2000 + " [cut: the line goes on]\n2\tshort"
+    assert (
+        await call(read, path="a.txt")
+    ).text == "1\t" + "x" * 2000 + " [cut: the line goes on]\n2\tshort"
     (tmp_path / "b.txt").write_text("y" * 100 + "\n" * 5000)
-    assert (await call(read, path="b.txt")).text.endswith("[Lines 1-2000 of 5000. Continue with offset=2001.]")
+    assert (await call(read, path="b.txt")).text.endswith(
+        "[Lines 1-2000 of 5000. Continue with offset=2001.]"
+    )
     (tmp_path / "c.txt").write_text(("z" * 1990 + "\n") * 100)
     result = await call(read, path="c.txt")
     assert len(result.text) < 61_000
@@ -83,8 +89,12 @@ async def test_long_files_and_lines_are_cut_with_a_note(read, tmp_path):
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "cp1252"])
-async def test_a_huge_file_is_read_in_part_with_the_same_result(read, tmp_path, monkeypatch, encoding):
-    lines = "".join(f"line {number} caf\u00e9 {'x' * (number % 50) * 100}\r\n" for number in range(1, 400))
+async def test_a_huge_file_is_read_in_part_with_the_same_result(
+    read, tmp_path, monkeypatch, encoding
+):
+    lines = "".join(
+        f"line {number} caf\u00e9 {'x' * (number % 50) * 100}\r\n" for number in range(1, 400)
+    )
     (tmp_path / "a.txt").write_bytes(lines.encode(encoding))
     whole = (await call(read, path="a.txt", offset=100, limit=60)).text.rpartition("\n")
     monkeypatch.setattr(read_module, "_MAX_WHOLE_BYTES", 10)
@@ -93,11 +103,16 @@ async def test_a_huge_file_is_read_in_part_with_the_same_result(read, tmp_path, 
     assert part[2].startswith("[Lines 100-1")
     assert "of a file of" in part[2]
     assert (await call(read, path="a.txt", offset=399)).text.startswith("399\tline 399 caf")
-    assert await refusal(read, "a.txt", offset=400) == "The file has 399 lines: there is no line 400."
+    assert (
+        await refusal(read, "a.txt", offset=400) == "The file has 399 lines: there is no line 400."
+    )
 
 
 async def test_latin1_and_cp1251_files_are_decoded(read, tmp_path):
-    greeting = "\u041f\u0440\u0438\u0432\u0435\u0442, \u043c\u0438\u0440! \u041a\u0430\u043a \u0434\u0435\u043b\u0430?"
+    greeting = (
+        "\u041f\u0440\u0438\u0432\u0435\u0442, \u043c\u0438\u0440! \u041a\u0430\u043a"
+        " \u0434\u0435\u043b\u0430?"
+    )
     (tmp_path / "a.txt").write_bytes("gr\u00fc\u00dfe\r\n".encode("latin-1"))
     (tmp_path / "b.txt").write_bytes((greeting + "\n").encode("cp1251"))
     assert (await call(read, path="a.txt")).text == "1\tgr\u00fc\u00dfe"
@@ -115,13 +130,15 @@ async def test_latin1_and_cp1251_files_are_decoded(read, tmp_path):
 )
 async def test_binary_file_is_refused_with_its_kind(read, tmp_path, data, kind):
     (tmp_path / "a.bin").write_bytes(data)
-    assert await refusal(read, "a.bin") == (
-        f"a.bin is {kind}, not text. Use the shell to look into it (file, strings, unzip -l, …)."
+    assert (
+        await refusal(read, "a.bin")
+        == f"a.bin is {kind}, not text. Use the shell to look into it (file, strings, unzip -l, …)."
     )
 
 
 @pytest.mark.parametrize(
-    ("form", "media_type"), [("PNG", "image/png"), ("JPEG", "image/jpeg"), ("GIF", "image/gif"), ("WEBP", "image/webp")]
+    ("form", "media_type"),
+    [("PNG", "image/png"), ("JPEG", "image/jpeg"), ("GIF", "image/gif"), ("WEBP", "image/webp")],
 )
 async def test_picture_is_returned_unchanged(read, tmp_path, form, media_type):
     data = drawing(30, 20, form)
@@ -139,7 +156,10 @@ async def test_a_large_picture_is_scaled_down(read, tmp_path):
         result = await call(read, path="a.png")
         (image,) = result.images
         assert Pillow.open(io.BytesIO(image.data)).size == (1568, 392)
-        assert (image.media_type, result.display.summary) == (media_type, "4000×1000, scaled to 1568×392")
+        assert (image.media_type, result.display.summary) == (
+            media_type,
+            "4000×1000, scaled to 1568×392",
+        )
 
 
 async def test_a_damaged_or_enormous_picture_is_refused(read, tmp_path):
@@ -176,14 +196,19 @@ def pdf(*pages: str) -> bytes:
         offsets.append(len(data))
         data += f"{number} 0 obj\n{body}\nendobj\n".encode()
     table = "".join(f"{offset:010} 00000 n \n" for offset in offsets)
-    end = f"xref\n0 {len(bodies) + 1}\n0000000000 65535 f \n{table}trailer << /Size {len(bodies) + 1} /Root 1 0 R >>\n"
+    end = (
+        f"xref\n0 {len(bodies) + 1}\n0000000000 65535 f \n{table}trailer << /Size {len(bodies) + 1}"
+        " /Root 1 0 R >>\n"
+    )
     return data + f"{end}startxref\n{len(data)}\n%%EOF\n".encode()
 
 
 async def test_a_pdf_is_shown_as_text_by_pages(read, tmp_path):
     (tmp_path / "a.pdf").write_bytes(pdf("first words", "second words", "third words"))
-    assert (await call(read, path="a.pdf")).text == (
-        "--- page 1 of 3\nfirst words\n--- page 2 of 3\nsecond words\n--- page 3 of 3\nthird words"
+    assert (
+        (await call(read, path="a.pdf")).text
+        == "--- page 1 of 3\nfirst words\n--- page 2 of 3\nsecond words\n--- page 3 of 3\nthird"
+        " words"
     )
     assert (
         await call(read, path="a.pdf", offset=2, limit=1)
@@ -203,10 +228,18 @@ async def test_a_notebook_is_shown_as_cells_with_their_output(read, tmp_path):
     outputs = [
         {"output_type": "stream", "text": ["out\n", "\x1b[31mred\x1b[0m\n"]},
         {"output_type": "execute_result", "data": {"text/plain": "42"}},
-        {"output_type": "display_data", "data": {"image/png": base64.b64encode(png).decode(), "text/plain": "<fig>"}},
+        {
+            "output_type": "display_data",
+            "data": {"image/png": base64.b64encode(png).decode(), "text/plain": "<fig>"},
+        },
         {"output_type": "display_data", "data": {"image/png": "AAAA"}},
         {"output_type": "display_data", "data": {"image/jpeg": "no base64!"}},
-        {"output_type": "error", "ename": "E", "evalue": "bad", "traceback": ["\x1b[1mE: bad\x1b[0m"]},
+        {
+            "output_type": "error",
+            "ename": "E",
+            "evalue": "bad",
+            "traceback": ["\x1b[1mE: bad\x1b[0m"],
+        },
     ]
     cells = [
         {"cell_type": "markdown", "source": ["# Title\n", "words"]},
@@ -244,15 +277,24 @@ async def test_invalid_notebook_is_shown_as_text(read, tmp_path):
 async def test_reading_a_folder_lists_its_files(read, tmp_path):
     (tmp_path / "src").mkdir()
     (tmp_path / "a.py").touch()
-    assert await refusal(read, ".") == ". is a folder. Read one of its files, or use glob. It holds:\na.py\nsrc/"
+    assert (
+        await refusal(read, ".")
+        == ". is a folder. Read one of its files, or use glob. It holds:\na.py\nsrc/"
+    )
 
 
 async def test_missing_file_suggests_similar_names(read, tmp_path):
     (tmp_path / "src").mkdir()
     (tmp_path / "src/handler.py").touch()
     (tmp_path / "readme.md").touch()
-    assert await refusal(read, "handler.py") == "handler.py does not exist. Did you mean src/handler.py?"
-    assert await refusal(read, "src/handlers.py") == "src/handlers.py does not exist. Did you mean src/handler.py?"
+    assert (
+        await refusal(read, "handler.py")
+        == "handler.py does not exist. Did you mean src/handler.py?"
+    )
+    assert (
+        await refusal(read, "src/handlers.py")
+        == "src/handlers.py does not exist. Did you mean src/handler.py?"
+    )
     assert await refusal(read, "zzz") == "zzz does not exist. Use glob to find it."
 
 

@@ -57,7 +57,9 @@ async def test_timeout_returns_partial_output_and_a_hint(bench):
 
 
 async def test_progress_is_reported_while_the_command_runs(bench):
-    task = asyncio.create_task(bench.run("echo first; until [ -e go ]; do sleep 0.01; done; echo last"))
+    task = asyncio.create_task(
+        bench.run("echo first; until [ -e go ]; do sleep 0.01; done; echo last")
+    )
     await until(lambda: "first" in "".join(bench.reported))
     (bench.root / "go").touch()
     assert "last" in (await task).text
@@ -130,8 +132,16 @@ async def test_preview_shows_the_whole_command(bench):
 
 def test_schema_describes_each_argument_and_limits_the_timeout(bench):
     spec = bench.shell.spec()
-    assert set(spec.parameters["properties"]) == {"command", "cwd", "timeout_seconds", "background", "outside_sandbox"}
-    properties = {name: value for name, value in spec.parameters["properties"].items() if name != "command"}
+    assert set(spec.parameters["properties"]) == {
+        "command",
+        "cwd",
+        "timeout_seconds",
+        "background",
+        "outside_sandbox",
+    }
+    properties = {
+        name: value for name, value in spec.parameters["properties"].items() if name != "command"
+    }
     assert all("description" in each for each in properties.values())
     assert spec.parameters["required"] == ["command"]
     with pytest.raises(ToolError, match="timeout_seconds"):

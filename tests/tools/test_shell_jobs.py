@@ -18,7 +18,9 @@ async def bench(tmp_path):
 
 
 async def test_background_output_is_returned_incrementally(bench):
-    started = await bench.run("echo one; until [ -e go ]; do sleep 0.01; done; echo two", background=True)
+    started = await bench.run(
+        "echo one; until [ -e go ]; do sleep 0.01; done; echo two", background=True
+    )
     assert "shell_output(id='job_1')" in started.text
     output = ShellOutput(bench.jobs)
     first = await output.run(ShellOutputArgs("job_1", wait_seconds=5), bench.context)
@@ -61,7 +63,9 @@ async def test_processes_left_by_a_finished_job_are_killed(bench):
 
 async def test_closing_ends_every_job(bench):
     for _ in range(3):
-        await bench.run("trap '' TERM; echo up; sleep 98764 & while :; do wait; done", background=True)
+        await bench.run(
+            "trap '' TERM; echo up; sleep 98764 & while :; do wait; done", background=True
+        )
     await until(lambda: all(job.tail for job in bench.jobs.list()))
     await bench.jobs.close()
     assert [job.running for job in bench.jobs.list()] == [False] * 3

@@ -12,10 +12,14 @@ async def opened(repository, *script):
 async def test_the_model_reads_a_skill_and_the_user_runs_one(repository):
     folder = repository / ".agents/skills/pdf"
     folder.mkdir(parents=True)
-    (folder / "SKILL.md").write_text("---\ndescription: Reads PDF\n---\nUse pdftotext on $ARGUMENTS.\n")
+    (folder / "SKILL.md").write_text(
+        "---\ndescription: Reads PDF\n---\nUse pdftotext on $ARGUMENTS.\n"
+    )
     session, model = await opened(repository, call("skill", name="pdf"), "Done.", "Done.")
     assert [event async for event in session.send("read it")]
-    (reply,) = [part for message in model.requests[-1].messages for part in message.parts_of(ToolReply)]
+    (reply,) = [
+        part for message in model.requests[-1].messages for part in message.parts_of(ToolReply)
+    ]
     assert "Use pdftotext" in reply.text
     assert "- pdf: Reads PDF" in model.requests[0].messages[0].text
     assert [event async for event in session.send("/pdf a.pdf")]

@@ -13,7 +13,11 @@ from ouro.tools.tool import ToolResult
 
 async def test_whole_list_is_stored_shown_and_confirmed():
     plan = TodoPlan()
-    todos = [{"text": "read", "state": "done"}, {"text": "write", "state": "in_progress"}, {"text": "test"}]
+    todos = [
+        {"text": "read", "state": "done"},
+        {"text": "write", "state": "in_progress"},
+        {"text": "test"},
+    ]
     expected = (Todo("read", "done"), Todo("write", "in_progress"), Todo("test"))
     assert await call(TodoWrite(plan), todos=todos) == ToolResult(
         "Plan saved: 1 of 3 done. Now: write", Display("1 of 3 done", Todos(expected))

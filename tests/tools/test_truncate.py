@@ -5,7 +5,15 @@ import threading
 
 import pytest
 
-from ouro.tools.truncate import MAX_IN_MEMORY, MAX_SHOWN, MAX_SPOOLED, OutputCapture, fold_progress, readable, shorten
+from ouro.tools.truncate import (
+    MAX_IN_MEMORY,
+    MAX_SHOWN,
+    MAX_SPOOLED,
+    OutputCapture,
+    fold_progress,
+    readable,
+    shorten,
+)
 
 
 def test_short_output_creates_no_file(tmp_path):
@@ -36,7 +44,10 @@ def test_long_output_shows_head_tail_size_and_file(tmp_path):
 def test_text_is_cut_between_lines():
     shortened = shorten("".join(f"line {number}\n" for number in range(1000)), 1000)
     head, tail = shortened.split("\n\n[… cut here: 8,890 characters in all]\n\n")
-    assert (head.splitlines()[-1].startswith("line "), tail.splitlines()[0].startswith("line ")) == (True, True)
+    assert (
+        head.splitlines()[-1].startswith("line "),
+        tail.splitlines()[0].startswith("line "),
+    ) == (True, True)
 
 
 def test_memory_and_file_are_bounded_however_much_is_printed(tmp_path):
@@ -128,7 +139,9 @@ def test_one_large_chunk_equals_many_small_ones(tmp_path):
     for capture in (whole, pieces):
         capture.close()
         capture.settle(10)
-    assert whole.text().replace(str(whole.file), "FILE") == pieces.text().replace(str(pieces.file), "FILE")
+    assert whole.text().replace(str(whole.file), "FILE") == pieces.text().replace(
+        str(pieces.file), "FILE"
+    )
     assert whole.since(len(data) - 50) == pieces.since(len(data) - 50)
     assert whole.file.read_bytes() == pieces.file.read_bytes() == data
 

@@ -25,9 +25,15 @@ class Site(ThreadingHTTPServer):
         self.pages: dict[str, tuple[int, dict[str, str], bytes]] = {}
         self.asked: list[tuple[str, str]] = []
 
-    def add(self, path: str, body: bytes | str = b"", kind="text/html", status=200, **headers: str) -> str:
+    def add(
+        self, path: str, body: bytes | str = b"", kind="text/html", status=200, **headers: str
+    ) -> str:
         data = body.encode() if isinstance(body, str) else body
-        self.pages[path] = status, {"Content-Type": kind} | {k.replace("_", "-"): v for k, v in headers.items()}, data
+        self.pages[path] = (
+            status,
+            {"Content-Type": kind} | {k.replace("_", "-"): v for k, v in headers.items()},
+            data,
+        )
         return f"http://docs.example:{self.server_port}{path}"
 
 
@@ -91,7 +97,10 @@ async def test_other_text_types_are_shown_unchanged(site, kind, body, wanted):
 
 
 async def test_a_long_page_is_read_in_parts_and_loaded_once(site):
-    url, tool = site.add("/long", "\n".join(f"line {n}" for n in range(9_000)), "text/plain"), WebFetch(to_loopback)
+    url, tool = (
+        site.add("/long", "\n".join(f"line {n}" for n in range(9_000)), "text/plain"),
+        WebFetch(to_loopback),
+    )
     first = (await fetch(url, tool=tool)).text
     assert first.endswith("characters in all. Continue with start=30000.]")
     second = (await fetch(url, 30_000, tool)).text
@@ -123,11 +132,17 @@ async def test_image_is_returned_as_a_picture(site):
         ({"status": 404}, r"docs\.example answered 404 Not Found"),
         ({"kind": "application/zip", "body": b"PK"}, "is application/zip, not text"),
         ({"body": b"x" * 5_000_001}, "larger than 5,000,000 bytes"),
-        ({"body": gzip.compress(b"\0" * 50_000_000), "Content_Encoding": "gzip"}, "larger than 5,000,000 bytes"),
+        (
+            {"body": gzip.compress(b"\0" * 50_000_000), "Content_Encoding": "gzip"},
+            "larger than 5,000,000 bytes",
+        ),
         ({"body": b"x", "Content_Encoding": "br"}, "in the encoding br"),
         ({"body": b"x", "Content_Encoding": "gzip"}, "cannot be decompressed"),
         ({"status": 302, "Location": "/x"}, "redirects more than 5 times"),
-        ({"status": 302, "Location": "http://other.example/a"}, r"has moved to http://other\.example/a\. Call"),
+        (
+            {"status": 302, "Location": "http://other.example/a"},
+            r"has moved to http://other\.example/a\. Call",
+        ),
         ({"status": 302, "Location": "file:///etc/passwd"}, "has moved to file:///etc/passwd"),
     ],
 )
@@ -171,7 +186,9 @@ async def test_f7_e7_name_resolving_to_a_private_address_is_refused(site, monkey
     assert site.asked == []
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "2130706433", "0x7f.1", "127.1", "[::1]", "0"])
+@pytest.mark.parametrize(
+    "host", ["127.0.0.1", "localhost", "2130706433", "0x7f.1", "127.1", "[::1]", "0"]
+)
 async def test_f7_every_spelling_of_localhost_is_refused(site, host):
     site.add("/x", "x")
     with pytest.raises(ToolError):
@@ -181,7 +198,9 @@ async def test_f7_every_spelling_of_localhost_is_refused(site, host):
 
 async def test_e7_checked_address_is_the_one_connected_to(site, monkeypatch):
     answers = iter(["93.184.216.34", "127.0.0.1"])
-    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: [(0, 0, 0, "", (next(answers), 80))])
+    monkeypatch.setattr(
+        socket, "getaddrinfo", lambda *_, **__: [(0, 0, 0, "", (next(answers), 80))]
+    )
     assert await public_address("rebind.example", 80) == "93.184.216.34"
     connected = []
 
@@ -198,22 +217,34 @@ class TestPermission:
     def decide(self, tmp_path):
         def decide(url, mode="ask", **rules):
             finds = {"finds_secret": lambda text: "a key" if "s3cr3t" in text else ""}
-            return Permissions(Workspace(tmp_path), mode, **rules, **finds).decide("web_fetch", Effect.NET, [url])
+            return Permissions(Workspace(tmp_path), mode, **rules, **finds).decide(
+                "web_fetch", Effect.NET, [url]
+            )
 
         return decide
 
     @pytest.mark.parametrize("mode", ["plan", "ask", "edit", "auto"])
     def test_a_host_is_asked_about_in_every_mode_and_can_be_allowed(self, decide, mode):
         decision = decide("https://docs.example/a", mode)
-        assert (decision.reason, decision.rule) == ("it reaches docs.example", "web_fetch(docs.example)")
+        assert (decision.reason, decision.rule) == (
+            "it reaches docs.example",
+            "web_fetch(docs.example)",
+        )
         assert decide("https://docs.example/b", mode, allow=[decision.rule]) == Allow()
 
     def test_secret_in_the_address_is_denied_despite_allow_rules(self, decide):
-        assert isinstance(decide("https://docs.example/?k=s3cr3t", "auto", allow=["web_fetch"]), Deny)
+        assert isinstance(
+            decide("https://docs.example/?k=s3cr3t", "auto", allow=["web_fetch"]), Deny
+        )
 
     def test_encoded_data_in_the_address_asks_despite_allow_rules(self, decide):
-        assert isinstance(decide(f"https://docs.example/?q={'QUJD' * 20}", allow=["web_fetch"]), Ask)
-        assert decide(f"https://docs.example/{'a-long-title-' * 20}/{'0f' * 20}", allow=["web_fetch"]) == Allow()
+        assert isinstance(
+            decide(f"https://docs.example/?q={'QUJD' * 20}", allow=["web_fetch"]), Ask
+        )
+        assert (
+            decide(f"https://docs.example/{'a-long-title-' * 20}/{'0f' * 20}", allow=["web_fetch"])
+            == Allow()
+        )
 
 
 BOMBS = {"comments": b"<!--", "tags": b"<a ", "cdata": b"<![CDATA["}
@@ -245,7 +276,9 @@ async def test_address_that_cannot_be_sent_is_an_error_for_the_model(url):
         await fetch(url)
 
 
-@pytest.mark.parametrize("address", ["93.184.216.34", "2606:2800:220:1::1", "::ffff:93.184.216.34", "64:ff9b::5db8:d8"])
+@pytest.mark.parametrize(
+    "address", ["93.184.216.34", "2606:2800:220:1::1", "::ffff:93.184.216.34", "64:ff9b::5db8:d8"]
+)
 async def test_public_addresses_are_used(monkeypatch, address):
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: [(0, 0, 0, "", (address, 80))])
     assert await public_address("x.example", 80) == address

@@ -33,7 +33,9 @@ async def test_creates_a_file_and_its_parent_folders(write, tmp_path):
     result = await call(write, path="a/b/c.py", content="x = 1\n")
     assert (tmp_path / "a/b/c.py").read_text() == "x = 1\n"
     assert result.text == "Wrote a/b/c.py (new file, 1 line)."
-    assert result.display == Display("new file, 1 line", Diff((FileChange("a/b/c.py", None, "x = 1\n"),)))
+    assert result.display == Display(
+        "new file, 1 line", Diff((FileChange("a/b/c.py", None, "x = 1\n"),))
+    )
 
 
 async def test_written_file_counts_as_seen(write, tmp_path):
@@ -44,7 +46,10 @@ async def test_written_file_counts_as_seen(write, tmp_path):
 
 async def test_unread_file_is_not_overwritten(write, tmp_path):
     (tmp_path / "a.py").write_text("precious\n")
-    assert await refusal(write, "a.py", "x") == "a.py has not been read yet. Read it first, then change it."
+    assert (
+        await refusal(write, "a.py", "x")
+        == "a.py has not been read yet. Read it first, then change it."
+    )
     assert (tmp_path / "a.py").read_text() == "precious\n"
 
 
@@ -54,7 +59,10 @@ async def test_encoding_line_endings_and_mode_of_a_file_are_kept(write, seen, tm
     path.chmod(0o755)
     seen.note(path, path.read_bytes())
     await call(write, path="run.sh", content="three\nfour\n")
-    assert (path.read_bytes(), path.stat().st_mode & 0o777) == (b"\xef\xbb\xbfthree\r\nfour\r\n", 0o755)
+    assert (path.read_bytes(), path.stat().st_mode & 0o777) == (
+        b"\xef\xbb\xbfthree\r\nfour\r\n",
+        0o755,
+    )
 
 
 async def test_identical_text_is_reported(write):
@@ -70,7 +78,9 @@ async def test_a_folder_or_a_file_in_the_way_is_refused(write, tmp_path):
 
 
 async def test_overlong_file_name_is_reported(write):
-    assert await refusal(write, "n" * 300, "x") == f"{'n' * 300} cannot be read: File name too long."
+    assert (
+        await refusal(write, "n" * 300, "x") == f"{'n' * 300} cannot be read: File name too long."
+    )
 
 
 async def test_preview_creates_nothing(write, tmp_path):

@@ -72,7 +72,10 @@ def test_leftover_in_a_non_utf8_folder_is_removed_and_others_kept(home, tmp_path
     (journals / ".DS_Store").write_text("x")
     (folder / f".a.txt.{gone}.01234567.tmp").write_text("half")
     sweep_written_dirs([])
-    assert ([path.name for path in folder.iterdir()], [path.name for path in journals.iterdir()]) == (
+    assert (
+        [path.name for path in folder.iterdir()],
+        [path.name for path in journals.iterdir()],
+    ) == (
         ["a.txt"],
         [".DS_Store"],
     )

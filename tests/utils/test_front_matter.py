@@ -9,10 +9,16 @@ from ouro.utils.yaml import split_front_matter, words_in
         ("---\na: b\n---\nrest", {"a": "b"}),
         ("\ufeff---\r\na: true\r\nb: 5\r\n---\r\nrest", {"a": "true", "b": "5"}),
         ("---\n---\nrest", {}),
-        ("---\ntools:\n  - Read\n  - Grep\nempty:\n---\nrest", {"tools": ["Read", "Grep"], "empty": ""}),
+        (
+            "---\ntools:\n  - Read\n  - Grep\nempty:\n---\nrest",
+            {"tools": ["Read", "Grep"], "empty": ""},
+        ),
         # Valid for Claude Code, invalid as YAML.
         ("---\nargument-hint: [a] [b]\n---\nrest", {"argument-hint": "[a] [b]"}),
-        ('---\ndescription: Use when: "x"\n  and y\n---\nrest', {"description": 'Use when: "x" and y'}),
+        (
+            '---\ndescription: Use when: "x"\n  and y\n---\nrest',
+            {"description": 'Use when: "x" and y'},
+        ),
         ("---\nglobs: *.py, *.md\n---\nrest", {"globs": "*.py, *.md"}),
         ("---\ndescription: <b>&x\n---\nrest", {"description": "<b>&x"}),
     ],

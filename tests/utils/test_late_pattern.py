@@ -35,12 +35,12 @@ def test_patterns_of_an_import_are_late_in_its_own_thread_only(tmp_path, monkeyp
 
 def test_yaml_is_read_and_written_with_late_patterns():
     code = (
-        "import re; from datetime import date; from ouro.utils.yaml import parse_yaml, plain_values\n"
-        "assert plain_values(parse_yaml('a: [1, x]', 'n')) == {'a': ['1', 'x']}\n"
-        "import yaml; from yaml.reader import Reader, ReaderError; known = {'when': date(2026, 11, 23), 'n': 1.5}\n"
-        "assert not isinstance(Reader.NON_PRINTABLE, re.Pattern)\n"
-        "assert yaml.load(yaml.safe_dump(known), yaml.SafeLoader) == yaml.safe_load(yaml.safe_dump(known)) == known\n"
-        "try: yaml.load('\\x07', yaml.SafeLoader)\n"
-        "except ReaderError: sys = __import__('sys'); sys.exit(3)"
+        "import re; from datetime import date; from ouro.utils.yaml import parse_yaml,"
+        " plain_values\nassert plain_values(parse_yaml('a: [1, x]', 'n')) == {'a': ['1',"
+        " 'x']}\nimport yaml; from yaml.reader import Reader, ReaderError; known = {'when':"
+        " date(2026, 11, 23), 'n': 1.5}\nassert not isinstance(Reader.NON_PRINTABLE,"
+        " re.Pattern)\nassert yaml.load(yaml.safe_dump(known), yaml.SafeLoader) =="
+        " yaml.safe_load(yaml.safe_dump(known)) == known\ntry: yaml.load('\\x07',"
+        " yaml.SafeLoader)\nexcept ReaderError: sys = __import__('sys'); sys.exit(3)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 3

@@ -21,7 +21,12 @@ def git(*arguments: str, cwd: Path) -> None:
 def test_git_decides_which_files_belong_to_a_repository(repository):
     put(repository, "new.py", "out.log", "build/x.py", "sub dir/\u00fc\n.txt")
     (repository / ".gitignore").write_text("*.log\nbuild/\n")
-    assert list_project_files(repository) == [".gitignore", "api.py", "new.py", "sub dir/\u00fc\n.txt"]
+    assert list_project_files(repository) == [
+        ".gitignore",
+        "api.py",
+        "new.py",
+        "sub dir/\u00fc\n.txt",
+    ]
     assert list_project_files(repository / "sub dir") == ["\u00fc\n.txt"]
 
 
@@ -30,9 +35,23 @@ def test_nested_repositories_are_listed(repository, tmp_path):
     put(other, "lib.py")
     for arguments in (["init", "-q"], ["add", "."], ["commit", "-qm", "x"]):
         git(*arguments, cwd=other)
-    git("-c", "protocol.file.allow=always", "submodule", "add", "-q", str(other), "vendor", cwd=repository)
+    git(
+        "-c",
+        "protocol.file.allow=always",
+        "submodule",
+        "add",
+        "-q",
+        str(other),
+        "vendor",
+        cwd=repository,
+    )
     git("clone", "-q", str(other), "nested", cwd=repository)
-    assert list_project_files(repository) == [".gitmodules", "api.py", "nested/lib.py", "vendor/lib.py"]
+    assert list_project_files(repository) == [
+        ".gitmodules",
+        "api.py",
+        "nested/lib.py",
+        "vendor/lib.py",
+    ]
 
 
 def test_listing_runs_no_program_configured_by_the_repository(repository, tmp_path):
@@ -42,7 +61,17 @@ def test_listing_runs_no_program_configured_by_the_repository(repository, tmp_pa
 
 
 def test_without_git_the_ignore_files_of_each_folder_apply(tmp_path):
-    put(tmp_path, "a.py", "a.log", "keep.log", "src/b.py", "src/c.tmp", "src/d.log", "node_modules/x.js", "out/y.py")
+    put(
+        tmp_path,
+        "a.py",
+        "a.log",
+        "keep.log",
+        "src/b.py",
+        "src/c.tmp",
+        "src/d.log",
+        "node_modules/x.js",
+        "out/y.py",
+    )
     (tmp_path / ".gitignore").write_text("*.log\n!keep.log\n/out/\n")
     (tmp_path / "src/.gitignore").write_text("*.tmp\n!d.log\n")
     (tmp_path / "link").symlink_to("src")

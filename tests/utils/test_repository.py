@@ -20,7 +20,14 @@ def test_worktrees_and_subfolders_are_one_project(repository, worktree, tmp_path
     (worktree / "src").mkdir()
     is_here = same_project(str(repository))
 
-    folders = (repository, worktree, worktree / "src", repository / "gone", tmp_path, tmp_path / "elsewhere")
+    folders = (
+        repository,
+        worktree,
+        worktree / "src",
+        repository / "gone",
+        tmp_path,
+        tmp_path / "elsewhere",
+    )
     assert [is_here(str(each)) for each in folders] == [True, True, True, True, False, False]
     assert same_project(str(worktree / "src"))(str(repository))
 
@@ -28,7 +35,12 @@ def test_worktrees_and_subfolders_are_one_project(repository, worktree, tmp_path
 def test_without_git_only_the_very_folder_counts(tmp_path):
     is_here = same_project(str(tmp_path / "app"))
 
-    assert [is_here(str(tmp_path / name)) for name in ("app", "app/src", "App", ".")] == [True, False, False, False]
+    assert [is_here(str(tmp_path / name)) for name in ("app", "app/src", "App", ".")] == [
+        True,
+        False,
+        False,
+        False,
+    ]
 
 
 def test_folder_claiming_to_be_a_worktree_is_another_project(repository, worktree, tmp_path):
@@ -42,7 +54,10 @@ def test_folder_claiming_to_be_a_worktree_is_another_project(repository, worktre
 
 def test_a_submodule_is_a_project_of_its_own(repository, tmp_path):
     inner = repository / "inner"
-    subprocess.run(["git", "init", "-q", "--separate-git-dir", str(tmp_path / "of-inner"), str(inner)], check=True)
+    subprocess.run(
+        ["git", "init", "-q", "--separate-git-dir", str(tmp_path / "of-inner"), str(inner)],
+        check=True,
+    )
 
     assert not same_project(str(repository))(str(inner))
     assert same_project(str(inner))(str(inner / "src"))
@@ -60,12 +75,20 @@ def test_folder_claiming_to_be_a_submodule_is_another_project(repository):
 def test_a_folder_that_cannot_be_resolved_is_another_project(repository, tmp_path):
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
 
-    assert [same_project(str(repository))(name) for name in ("/a\0b", str(tmp_path / "loop"))] == [False, False]
+    assert [same_project(str(repository))(name) for name in ("/a\0b", str(tmp_path / "loop"))] == [
+        False,
+        False,
+    ]
 
 
-def test_a_link_to_the_git_file_of_a_project_does_not_make_a_folder_that_project(repository, worktree, tmp_path):
+def test_a_link_to_the_git_file_of_a_project_does_not_make_a_folder_that_project(
+    repository, worktree, tmp_path
+):
     inner = tmp_path / "inner"
-    subprocess.run(["git", "init", "-q", "--separate-git-dir", str(tmp_path / "of-inner"), str(inner)], check=True)
+    subprocess.run(
+        ["git", "init", "-q", "--separate-git-dir", str(tmp_path / "of-inner"), str(inner)],
+        check=True,
+    )
 
     for project in (worktree, inner):
         claims = tmp_path / f"claims-{project.name}"

@@ -24,7 +24,9 @@ def test_text_is_cut_with_an_ellipsis():
 
 
 def test_invisible_characters_are_removed_even_if_printable():
-    doubled = "".join(sign * 2 for sign in map(chr, range(sys.maxunicode + 1)) if sign.isprintable())
+    doubled = "".join(
+        sign * 2 for sign in map(chr, range(sys.maxunicode + 1)) if sign.isprintable()
+    )
     hidden = set(text_module._INVISIBLE.findall(doubled))
     assert "\ufe0f" in hidden
     assert [sign for sign in hidden if clean(f"{sign}\n{sign * 2}") == f"{sign}\n{sign * 2}"] == []
@@ -52,7 +54,14 @@ def test_a_timestamp_is_shown_in_local_time(monkeypatch):
 
 @pytest.mark.parametrize(
     ("amount", "text"),
-    [(0, "$0.00"), (1.5, "$1.50"), (0.05, "$0.05"), (0.0123, "$0.0123"), (0.004, "$0.004"), (1234.5, "$1234.50")],
+    [
+        (0, "$0.00"),
+        (1.5, "$1.50"),
+        (0.05, "$0.05"),
+        (0.0123, "$0.0123"),
+        (0.004, "$0.004"),
+        (1234.5, "$1234.50"),
+    ],
 )
 def test_small_amounts_are_not_shown_as_zero(amount, text):
     assert dollars(amount) == text
@@ -64,7 +73,14 @@ def test_diff_of_many_changed_lines_is_fast():
     began = time.process_time()
     lines = Diff((FileChange("a.txt", before, after),)).lines()
     assert time.process_time() - began < 2  # difflib took 10 s
-    assert lines[:6] == ["--- a/a.txt", "+++ b/a.txt", "@@ -1,8000 +1,8000 @@", " line 0", "-line 1", "+line 1!"]
+    assert lines[:6] == [
+        "--- a/a.txt",
+        "+++ b/a.txt",
+        "@@ -1,8000 +1,8000 @@",
+        " line 0",
+        "-line 1",
+        "+line 1!",
+    ]
 
 
 def test_a_diff_of_a_part_of_a_file_has_the_line_numbers_of_the_file():

@@ -37,7 +37,9 @@ def put(path: Path, data: bytes) -> None:
         save(folder, path.name, data, expected=path.lstat() if path.exists() else None)
 
 
-@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-32", "utf-16-le", "utf-16-be", "cp1252"])
+@pytest.mark.parametrize(
+    "encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-32", "utf-16-le", "utf-16-be", "cp1252"]
+)
 @pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])
 def test_text_round_trips_in_every_encoding(encoding, newline):
     data = f"one caf\u00e9{newline}two{newline}".encode(encoding)

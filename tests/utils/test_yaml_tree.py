@@ -32,7 +32,9 @@ def test_byte_order_mark_is_ignored(tmp_path):
         ("a: 1\n---\nb: 2\n", "f:2: a second document"),
         ("[" * 99, "f:1: nested more than 32 deep."),
         ("a: " + "{b: " * 99, "f:1: nested more than 32 deep."),
-        pytest.param("[" * 100_000, "f:1: n", id="nested"),  # newer versions of libyaml have a limit of their own
+        pytest.param(
+            "[" * 100_000, "f:1: n", id="nested"
+        ),  # newer versions of libyaml have a limit of their own
         ("? [a]\n: 1\n", "f:1: a key must be a word."),
         ("a: [1\n", "f:1: not YAML: "),
         ("a: \x00\n", "f: not YAML: "),

@@ -17,9 +17,10 @@ from typing import Any
 
 OURO = (sys.executable, "-m", "ouro")
 REVIEW = (
-    "Review this pull request. The material is its description and its diff; the checkout may be that of another "
-    "commit. Report what is wrong, with file and line, the most serious first: faults, missing tests, security. Do not "
-    "repeat what the diff says, and do not praise. If nothing is wrong, say so in one sentence."
+    "Review this pull request. The material is its description and its diff; the checkout may be"
+    " that of another commit. Report what is wrong, with file and line, the most serious first:"
+    " faults, missing tests, security. Do not repeat what the diff says, and do not praise. If"
+    " nothing is wrong, say so in one sentence."
 )
 MARK = "<!-- ouro -->"
 """Begins each comment of ouro."""
@@ -62,13 +63,19 @@ class GitHub:
         return json.loads(self._call("GET", path))
 
     def diff(self, number: int) -> str:
-        return self._call("GET", f"/pulls/{number}", accept="application/vnd.github.diff").decode(errors="replace")
+        return self._call("GET", f"/pulls/{number}", accept="application/vnd.github.diff").decode(
+            errors="replace"
+        )
 
     def send(self, method: str, path: str, body: Mapping[str, Any]) -> None:
         self._call(method, path, json.dumps(body).encode())
 
     def _call(
-        self, method: str, path: str, body: bytes | None = None, accept: str = "application/vnd.github+json"
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        accept: str = "application/vnd.github+json",
     ) -> bytes:
         request = urllib.request.Request(f"{self._base}{path}", body, method=method)  # noqa: S310 (https, or the test's)
         request.add_header("Accept", accept)
@@ -78,8 +85,14 @@ class GitHub:
                 data: bytes = answer.read()
                 return data
         except urllib.error.HTTPError as error:
-            hint = " Does the job have `permissions: pull-requests: write, issues: write`?" if error.code == 403 else ""
-            raise ActionError(f"GitHub refused {method} {path}: {error.code} {error.reason}.{hint}") from error
+            hint = (
+                " Does the job have `permissions: pull-requests: write, issues: write`?"
+                if error.code == 403
+                else ""
+            )
+            raise ActionError(
+                f"GitHub refused {method} {path}: {error.code} {error.reason}.{hint}"
+            ) from error
         except OSError as error:
             raise ActionError(f"GitHub cannot be reached: {error}.") from error
 
@@ -92,7 +105,9 @@ def main(environ: Mapping[str, str]) -> int:
         if order is None:
             return skip("nothing to answer in this event")
         api = GitHub(environ)
-        if environ.get("OURO_CI_AUTHORS", "write") != "anyone" and not may_write(api, order.author, event):
+        if environ.get("OURO_CI_AUTHORS", "write") != "anyone" and not may_write(
+            api, order.author, event
+        ):
             return skip(f"{order.author} may not write to this repository (input `authors`)")
         result = run_ouro(order, material_of(api, order, event), environ)
         return report(api, order, result, environ)
@@ -110,7 +125,11 @@ def order_of(event: Mapping[str, Any], environ: Mapping[str, str]) -> Order | No
         if event.get("action") != "created" or not re.match(rf"{re.escape(trigger)}(\s|\Z)", words):
             return None
         is_pull_request = "pull_request" in event or "pull_request" in issue
-        asked = words.removeprefix(trigger).strip() or prompt or (REVIEW if is_pull_request else "Answer this issue.")
+        asked = (
+            words.removeprefix(trigger).strip()
+            or prompt
+            or (REVIEW if is_pull_request else "Answer this issue.")
+        )
         return Order(asked, comment["user"]["login"], int(issue["number"]), is_pull_request, True)
     if pull := event.get("pull_request"):
         return Order(prompt or REVIEW, pull["user"]["login"], int(pull["number"]), True, False)
@@ -144,16 +163,35 @@ def run_ouro(order: Order, material: str, environ: Mapping[str, str]) -> dict[st
     mode = environ.get("OURO_CI_MODE") or "plan"
     # With `=`: a comment that begins with a hyphen is a prompt, not a flag.
     line = [*OURO, f"--print={order.prompt}", "--output=json", f"--mode={mode}"]
-    line += ["--no-trust", "--ephemeral", "--no-memory"]  # anyone may have written the instructions in the checkout
-    for flag, name in (("--max-cost", "MAX_COST"), ("--max-turns", "MAX_TURNS"), ("--model", "MODEL")):
+    line += [
+        "--no-trust",
+        "--ephemeral",
+        "--no-memory",
+    ]  # anyone may have written the instructions in the checkout
+    for flag, name in (
+        ("--max-cost", "MAX_COST"),
+        ("--max-turns", "MAX_TURNS"),
+        ("--model", "MODEL"),
+    ):
         if value := environ.get(f"OURO_CI_{name}"):
             line.append(f"{flag}={value}")
-    line += [f"--allow={rule.strip()}" for rule in environ.get("OURO_CI_ALLOW", "").splitlines() if rule.strip()]
+    line += [
+        f"--allow={rule.strip()}"
+        for rule in environ.get("OURO_CI_ALLOW", "").splitlines()
+        if rule.strip()
+    ]
     own = {name: value for name, value in environ.items() if not WITHHELD.match(name)}
     folder = environ.get("GITHUB_WORKSPACE", ".")
     try:
         done = subprocess.run(
-            line, input=material, capture_output=True, text=True, env=own, cwd=folder, timeout=RUN_TIMEOUT, check=False
+            line,
+            input=material,
+            capture_output=True,
+            text=True,
+            env=own,
+            cwd=folder,
+            timeout=RUN_TIMEOUT,
+            check=False,
         )
     except subprocess.TimeoutExpired as error:
         raise ActionError(f"ouro was stopped after {RUN_TIMEOUT} seconds.") from error
@@ -161,14 +199,20 @@ def run_ouro(order: Order, material: str, environ: Mapping[str, str]) -> dict[st
     try:
         result: dict[str, Any] = json.loads(done.stdout)
     except ValueError as error:
-        raise ActionError(f"ouro ended with exit code {done.returncode}: {done.stderr.strip()[-1000:]}") from error
+        raise ActionError(
+            f"ouro ended with exit code {done.returncode}: {done.stderr.strip()[-1000:]}"
+        ) from error
     return result
 
 
 def report(api: GitHub, order: Order, result: Mapping[str, Any], environ: Mapping[str, str]) -> int:
     """Post the answer and set the outputs of the step; returns the exit code."""
     answered = result["outcome"] == "answered"
-    problem = "" if answered else f"ouro did not finish its answer: {result['detail'] or result['outcome']}"
+    problem = (
+        ""
+        if answered
+        else f"ouro did not finish its answer: {result['detail'] or result['outcome']}"
+    )
     text = "\n\n".join(filter(None, (result["result"], problem)))
     for name, value in environ.items():  # whatever a prompt injection has made the model say
         if IS_SECRET.search(name) and len(value) >= 8:

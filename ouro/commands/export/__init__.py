@@ -34,22 +34,30 @@ from ouro.utils.text import clean, dollars, one_line, plural
 
 Format = Literal["markdown", "html", "json"]
 _FORMATS: Mapping[str, Format] = {
-    **dict.fromkeys(("", ".md", ".markdown", ".txt"), "markdown"), ".html": "html", ".htm": "html", ".json": "json"
-}  # fmt: skip
+    **dict.fromkeys(("", ".md", ".markdown", ".txt"), "markdown"),
+    ".html": "html",
+    ".htm": "html",
+    ".json": "json",
+}
 _NOTHING = Message("user", ())
 _EMBEDDABLE = ("image/png", "image/jpeg", "image/gif", "image/webp")
 """Never SVG, because it can contain scripts."""
 
 
 def format_of(path: Path) -> Format:
-    """The format of a file's ending; Markdown without one. Raises UsageError: there is no such format."""
+    """The format of a file's ending; Markdown without one. Raises UsageError: there is no such
+    format.
+    """
     if found := _FORMATS.get(path.suffix.lower()):
         return found
-    raise UsageError(f"A session cannot be written as `{path.suffix}`.", "End the file in .md, .html or .json.")
+    raise UsageError(
+        f"A session cannot be written as `{path.suffix}`.", "End the file in .md, .html or .json."
+    )
 
 
 def document(whole: WholeSession, to: Format) -> Iterator[str]:
-    """A session in a format, piece by piece. Blocks on the disk; memory use does not grow with the session.
+    """A session in a format, piece by piece. Blocks on the disk; memory use does not grow with the
+    session.
 
     Raises:
         SessionError: the session cannot be read.
@@ -63,7 +71,11 @@ def document(whole: WholeSession, to: Format) -> Iterator[str]:
 def _as_json(whole: WholeSession, found: Survey) -> Iterator[str]:
     """Every record, one on each line, with its images."""
     head = {**header_data(whole.header), "title": found.title, "messages": found.messages}
-    yield "{\n" + "".join(f"{_to_json(key)}: {_to_json(value)},\n" for key, value in head.items()) + '"records": ['
+    yield (
+        "{\n"
+        + "".join(f"{_to_json(key)}: {_to_json(value)},\n" for key, value in head.items())
+        + '"records": ['
+    )
     before = "\n"
     for record in whole.records():
         yield before + _to_json(_record_data(record, found))
@@ -119,21 +131,28 @@ def survey(whole: WholeSession) -> Survey:
 class SessionDocument:
     """The order of a document; the format writes each kind of text."""
 
-    def __init__(self, whole: WholeSession, found: Survey, form: HtmlFormat | MarkdownFormat) -> None:
+    def __init__(
+        self, whole: WholeSession, found: Survey, form: HtmlFormat | MarkdownFormat
+    ) -> None:
         self._whole = whole
         self._found = found
         self._form = form
 
     def write(self) -> Iterator[str]:
         prompts = [(number, date_and_time(at), text) for number, at, text in self._found.prompts]
-        yield self._form.head(self._found.title, [fact for fact in self._facts() if fact[1]], prompts)
+        yield self._form.head(
+            self._found.title, [fact for fact in self._facts() if fact[1]], prompts
+        )
         yield from map(self._form.piece, self._pieces())
         yield self._form.tail
 
     def _facts(self) -> list[tuple[str, str]]:
         header, usage, form = self._whole.header, self._found.usage, self._form
         cost = dollars(usage.cost, "price unknown")
-        used = f"{usage.input:,} tokens read ({usage.cached:,} from the cache), {usage.output:,} written, {cost}"
+        used = (
+            f"{usage.input:,} tokens read ({usage.cached:,} from the cache), {usage.output:,}"
+            f" written, {cost}"
+        )
         return [
             ("Session", form.code(header.id)),
             ("Folder", form.code(header.project) if header.project else ""),
@@ -166,14 +185,17 @@ class SessionDocument:
         message = record.message
         if message.role == "tool":
             for reply in message.parts_of(ToolReply):
-                yield self._tool(open_calls.pop(reply.call_id, ToolCall(reply.call_id, reply.name, {})), reply)
+                yield self._tool(
+                    open_calls.pop(reply.call_id, ToolCall(reply.call_id, reply.name, {})), reply
+                )
             return
         if message.role == "assistant" or message.text:
             yield from self._unanswered(open_calls)
         shown = [
             part
             for part in message.parts
-            if isinstance(part, Image) or (isinstance(part, Text | Context | Thinking) and part.text.strip())
+            if isinstance(part, Image)
+            or (isinstance(part, Text | Context | Thinking) and part.text.strip())
         ]
         if shown:
             who = "ouro" if message.role == "assistant" else "You"
@@ -198,7 +220,9 @@ class SessionDocument:
                 return ""
 
     def _unanswered(self, open_calls: dict[str, ToolCall]) -> Iterator[str]:
-        yield from (self._form.tool(_call_title(call), "not answered", "") for call in open_calls.values())
+        yield from (
+            self._form.tool(_call_title(call), "not answered", "") for call in open_calls.values()
+        )
         open_calls.clear()
 
     def _tool(self, call: ToolCall, reply: ToolReply) -> str:
@@ -252,7 +276,9 @@ def _ending(message: Message) -> str:
     """The reason why an answer is not complete."""
     if message.cut:
         return "stopped in the middle"
-    return {"": "", "length": "cut at max_output", "filtered": "stopped by the provider's filter"}[message.incomplete]
+    return {"": "", "length": "cut at max_output", "filtered": "stopped by the provider's filter"}[
+        message.incomplete
+    ]
 
 
 def _mark_text(record: Record, last_title: str) -> str:
@@ -260,9 +286,14 @@ def _mark_text(record: Record, last_title: str) -> str:
         case CompactionRecord(covers=(first, last), summary=summary, dropped=dropped):
             if not summary:
                 return f"Compacted: {len(dropped)} old outputs were no longer sent."
-            return f"Compacted: from here on a summary was sent instead of messages {first} to {last}."
+            return (
+                f"Compacted: from here on a summary was sent instead of messages {first} to {last}."
+            )
         case DropRecord(items=items, restored=restored):
-            return f"{plural(len(items), 'item')} {'restored to' if restored else 'left out of'} the request."
+            return (
+                f"{plural(len(items), 'item')} {'restored to' if restored else 'left out of'} the"
+                " request."
+            )
         case RewindRecord(to):
             return f"Went back to message {to}." if to else "Went back to the start."
         case ForkRecord(session, number):
@@ -274,6 +305,9 @@ def _mark_text(record: Record, last_title: str) -> str:
         case RecalledRecord(items=items) if loaded := sum(item.state == "loaded" for item in items):
             return f"{plural(loaded, 'note')} {'was' if loaded == 1 else 'were'} recalled."
         case CostRecord(purpose, _, model, usage):
-            return f"In the background: {purpose} ({model}, {usage.input:,} + {usage.output:,} tokens)."
+            return (
+                f"In the background: {purpose} ({model}, {usage.input:,} + {usage.output:,}"
+                " tokens)."
+            )
         case _:
             return ""

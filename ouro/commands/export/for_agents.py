@@ -1,4 +1,6 @@
-"""Sessions in the formats of Claude Code and Codex, in the folders where these programs find and continue them."""
+"""Sessions in the formats of Claude Code and Codex, in the folders where these programs find and
+continue them.
+"""
 
 from __future__ import annotations
 
@@ -34,29 +36,36 @@ class AgentSession(msgspec.Struct, frozen=True):
 
 
 def session_for_agent(whole: WholeSession, agent: Agent) -> AgentSession:
-    """The current branch of a session; a summary replaces the messages that a compaction covers, as for ouro's models.
+    """The current branch of a session; a summary replaces the messages that a compaction covers, as
+    for ouro's models.
 
-    What ouro adds to messages, and thinking of another provider, is left out. Blocks on the disk, and holds the session
-    in memory.
+    What ouro adds to messages, and thinking of another provider, is left out. Blocks on the disk,
+    and holds the session in memory.
     """
     transcript = Transcript.of(LoadedSession(whole.header, tuple(whole.records())))
     header = whole.header
     # Each state gets another file, so that a copy that was continued there is not overwritten.
     session_id = str(uuid.uuid5(uuid.NAMESPACE_URL, f"ouro:{header.id}:{transcript.last_at}"))
     write = _claude_lines if agent == "claude" else _codex_lines
-    entries = [entry for entry in transcript.entries if str(entry.number) not in transcript.dropped_items]
+    entries = [
+        entry for entry in transcript.entries if str(entry.number) not in transcript.dropped_items
+    ]
     lines = tuple(
         json.dumps(line, ensure_ascii=False).encode("utf-8", "replace").decode() + "\n"
         for line in write(session_id, transcript, entries, header)
     )
     if agent == "claude":
         home = Path(environ.get("CLAUDE_CONFIG_DIR") or Path.home() / ".claude")
-        path = home / "projects" / re.sub(r"[^A-Za-z0-9]", "-", header.project) / f"{session_id}.jsonl"
+        path = (
+            home / "projects" / re.sub(r"[^A-Za-z0-9]", "-", header.project) / f"{session_id}.jsonl"
+        )
         return AgentSession(path, lines, f"claude --resume {session_id}")
     home = Path(environ.get("CODEX_HOME") or Path.home() / ".codex")
     at = transcript.last_at or timestamp()
     name = f"rollout-{at[:19].replace(':', '-')}-{session_id}.jsonl"
-    return AgentSession(home / "sessions" / at[:10].replace("-", "/") / name, lines, f"codex resume {session_id}")
+    return AgentSession(
+        home / "sessions" / at[:10].replace("-", "/") / name, lines, f"codex resume {session_id}"
+    )
 
 
 def _claude_lines(
@@ -67,10 +76,23 @@ def _claude_lines(
     def entry(kind: str, number: int, at: str, **fields: Any) -> Mapping[str, Any]:
         nonlocal parent
         own = str(uuid.uuid5(uuid.UUID(session_id), f"{number}:{kind}:{parent}"))
-        common = {"parentUuid": parent, "isSidechain": False, "userType": "external", "cwd": header.project}
+        common = {
+            "parentUuid": parent,
+            "isSidechain": False,
+            "userType": "external",
+            "cwd": header.project,
+        }
         parent = own
-        return {**common, "sessionId": session_id, "version": "2.0.0", "gitBranch": "", "type": kind, **fields,
-                "uuid": own, "timestamp": at}  # fmt: skip
+        return {
+            **common,
+            "sessionId": session_id,
+            "version": "2.0.0",
+            "gitBranch": "",
+            "type": kind,
+            **fields,
+            "uuid": own,
+            "timestamp": at,
+        }
 
     if transcript.title:
         yield {"type": "custom-title", "customTitle": transcript.title, "sessionId": session_id}
@@ -79,12 +101,27 @@ def _claude_lines(
             parent = None
             metadata = {"trigger": "manual", "preTokens": 0}
             at = transcript.compaction.at if transcript.compaction else transcript.last_at
-            yield entry("system", 0, at, subtype="compact_boundary", content="Conversation compacted",
-                        compactMetadata=metadata)  # fmt: skip
+            yield entry(
+                "system",
+                0,
+                at,
+                subtype="compact_boundary",
+                content="Conversation compacted",
+                compactMetadata=metadata,
+            )
             message = {"role": "user", "content": item}
-            yield entry("user", 0, at, message=message, isCompactSummary=True, isVisibleInTranscriptOnly=True)
+            yield entry(
+                "user",
+                0,
+                at,
+                message=message,
+                isCompactSummary=True,
+                isVisibleInTranscriptOnly=True,
+            )
             continue
-        content = [block for part in item.message.parts if (block := _claude_block(part, item.message))]
+        content = [
+            block for part in item.message.parts if (block := _claude_block(part, item.message))
+        ]
         at = item.at or transcript.last_at
         if not content:
             continue
@@ -93,16 +130,20 @@ def _claude_lines(
             continue
         usage = item.message.usage
         answer: dict[str, Any] = {
-            "id": f"msg_ouro_{item.number}", "type": "message", "role": "assistant", "content": content,
+            "id": f"msg_ouro_{item.number}",
+            "type": "message",
+            "role": "assistant",
+            "content": content,
             "model": item.message.model.removeprefix("anthropic/") or "<synthetic>",
-            "stop_reason": "tool_use" if item.message.tool_calls else "end_turn", "stop_sequence": None,
+            "stop_reason": "tool_use" if item.message.tool_calls else "end_turn",
+            "stop_sequence": None,
             "usage": {
                 "input_tokens": usage.input - usage.cached - usage.cache_written if usage else 0,
                 "cache_read_input_tokens": usage.cached if usage else 0,
                 "cache_creation_input_tokens": usage.cache_written if usage else 0,
                 "output_tokens": usage.output if usage else 0,
             },
-        }  # fmt: skip
+        }
         yield entry("assistant", item.number, at, message=answer)
 
 
@@ -110,18 +151,30 @@ def _claude_block(part: Any, message: Message) -> dict[str, Any] | None:
     match part:
         case Text(text) if text.strip():
             return {"type": "text", "text": text}
-        case Thinking(text, signature, redacted) if signature and message.model.startswith("anthropic/"):
+        case Thinking(text, signature, redacted) if signature and message.model.startswith(
+            "anthropic/"
+        ):
             if redacted:
                 return {"type": "redacted_thinking", "data": signature}
             return {"type": "thinking", "thinking": text, "signature": signature}
         case Image(media_type, data):
-            source = {"type": "base64", "media_type": media_type, "data": base64.b64encode(data).decode()}
+            source = {
+                "type": "base64",
+                "media_type": media_type,
+                "data": base64.b64encode(data).decode(),
+            }
             return {"type": "image", "source": source}
         case ToolCall(call_id, name, arguments) if not message.cut:
             return {"type": "tool_use", "id": _id(call_id), "name": name, "input": dict(arguments)}
         case ToolReply(call_id, text=text, failed=failed, images=images):
-            content = [block for part in (Text(text), *images) if (block := _claude_block(part, message))]
-            result = {"type": "tool_result", "tool_use_id": _id(call_id), "content": content if images else text}
+            content = [
+                block for part in (Text(text), *images) if (block := _claude_block(part, message))
+            ]
+            result = {
+                "type": "tool_result",
+                "tool_use_id": _id(call_id),
+                "content": content if images else text,
+            }
             return result | ({"is_error": True} if failed else {})
         case _:
             return None
@@ -136,23 +189,49 @@ def _codex_lines(
     def line(kind: str, payload: Mapping[str, Any]) -> Mapping[str, Any]:
         return {"timestamp": at, "type": kind, "payload": payload}
 
-    yield line("session_meta", {
-        "id": session_id, "timestamp": at, "cwd": header.project, "originator": "ouro", "cli_version": "0.0.0",
-        "instructions": None, "source": "cli",
-    })  # fmt: skip
+    yield line(
+        "session_meta",
+        {
+            "id": session_id,
+            "timestamp": at,
+            "cwd": header.project,
+            "originator": "ouro",
+            "cli_version": "0.0.0",
+            "instructions": None,
+            "source": "cli",
+        },
+    )
     if provider == "openai":  # otherwise Codex would ask its own provider for this model
-        yield line("turn_context", {
-            "cwd": header.project, "approval_policy": "on-request", "sandbox_policy": _SANDBOX, "model": name,
-            "summary": "auto",
-        })  # fmt: skip
+        yield line(
+            "turn_context",
+            {
+                "cwd": header.project,
+                "approval_policy": "on-request",
+                "sandbox_policy": _SANDBOX,
+                "model": name,
+                "summary": "auto",
+            },
+        )
     if transcript.title:
         yield line(
-            "event_msg", {"type": "thread_name_updated", "thread_id": session_id, "thread_name": transcript.title}
+            "event_msg",
+            {
+                "type": "thread_name_updated",
+                "thread_id": session_id,
+                "thread_name": transcript.title,
+            },
         )
     for item in _with_summary(transcript, entries):
         if isinstance(item, str):
-            # Without a history of its own, Codex also sends the latest of the messages that are covered.
-            history = [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": item}]}]
+            # Without a history of its own, Codex also sends the latest of the messages that are
+            # covered.
+            history = [
+                {
+                    "type": "message",
+                    "role": "user",
+                    "content": [{"type": "input_text", "text": item}],
+                }
+            ]
             yield line("compacted", {"message": item, "replacement_history": history})
             continue
         at = item.at or at
@@ -171,10 +250,21 @@ def _codex_items(message: Message) -> Iterator[dict[str, Any]]:
         match part:
             case ToolCall(call_id, name, arguments) if not message.cut:
                 text = json.dumps(dict(arguments), ensure_ascii=False)
-                yield {"type": "function_call", "name": name, "arguments": text, "call_id": _id(call_id)}
+                yield {
+                    "type": "function_call",
+                    "name": name,
+                    "arguments": text,
+                    "call_id": _id(call_id),
+                }
             case ToolReply(call_id, text=text, images=images):
-                blocks = [block for part in (Text(text), *images) if (block := _codex_block(part, kind))]
-                yield {"type": "function_call_output", "call_id": _id(call_id), "output": blocks if images else text}
+                blocks = [
+                    block for part in (Text(text), *images) if (block := _codex_block(part, kind))
+                ]
+                yield {
+                    "type": "function_call_output",
+                    "call_id": _id(call_id),
+                    "output": blocks if images else text,
+                }
 
 
 def _codex_block(part: Any, kind: str) -> dict[str, Any] | None:
@@ -182,13 +272,20 @@ def _codex_block(part: Any, kind: str) -> dict[str, Any] | None:
         case Text(text) if text.strip():
             return {"type": kind, "text": text}
         case Image(media_type, data):
-            return {"type": "input_image", "image_url": f"data:{media_type};base64,{base64.b64encode(data).decode()}"}
+            return {
+                "type": "input_image",
+                "image_url": f"data:{media_type};base64,{base64.b64encode(data).decode()}",
+            }
         case _:
             return None
 
 
-def _with_summary(transcript: Transcript, entries: list[MessageRecord]) -> Iterator[MessageRecord | str]:
-    """The messages, with the current summary and the messages that it keeps after those that it covers."""
+def _with_summary(
+    transcript: Transcript, entries: list[MessageRecord]
+) -> Iterator[MessageRecord | str]:
+    """The messages, with the current summary and the messages that it keeps after those that it
+    covers.
+    """
     compaction = transcript.compaction
     if compaction is None:
         yield from entries
@@ -196,7 +293,12 @@ def _with_summary(transcript: Transcript, entries: list[MessageRecord]) -> Itera
     covered = list(takewhile(lambda entry: entry.number <= compaction.covers[1], entries))
     kept = [entry.message.text for entry in transcript.entries if entry.number in compaction.kept]
     yield from covered
-    yield "\n\n".join([compaction.summary, *(f"Said before, word for word:\n{text}" for text in kept if text.strip())])
+    yield "\n\n".join(
+        [
+            compaction.summary,
+            *(f"Said before, word for word:\n{text}" for text in kept if text.strip()),
+        ]
+    )
     yield from entries[len(covered) :]
 
 

@@ -22,8 +22,13 @@ if TYPE_CHECKING:
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
 _ACTIVE = re.compile(r"<(?=[A-Za-z/!?])")
 _MAX_RENDERED = 200_000
-"""Maximum characters to render; a longer text is shown verbatim, because rendering would take minutes."""
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
+"""Maximum characters to render; a longer text is shown verbatim, because rendering would take
+minutes.
+"""
+_POLICY = (
+    "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action"
+    " 'none'"
+)
 _CLASSES = {"You": "person", "ouro": "model", "Added for the model": "added"}
 
 
@@ -41,7 +46,9 @@ class MarkdownFormat:
     block = staticmethod(block)
     todos = staticmethod(todo_list)
 
-    def head(self, title: str, named: Sequence[tuple[str, str]], _prompts: Sequence[tuple[int, str, str]]) -> str:
+    def head(
+        self, title: str, named: Sequence[tuple[str, str]], _prompts: Sequence[tuple[int, str, str]]
+    ) -> str:
         return f"# {escape(title) or 'Session'}\n\n{facts(*named)}\n"
 
     def piece(self, text: str) -> str:
@@ -117,22 +124,30 @@ class HtmlFormat:
 
     escaped = staticmethod(escaped)
 
-    def head(self, title: str, facts: Sequence[tuple[str, str]], prompts: Sequence[tuple[int, str, str]]) -> str:
-        """The beginning of the page: `facts` are names and HTML, `prompts` the numbers, times and words of messages."""
+    def head(
+        self, title: str, facts: Sequence[tuple[str, str]], prompts: Sequence[tuple[int, str, str]]
+    ) -> str:
+        """The beginning of the page: `facts` are names and HTML, `prompts` the numbers, times and
+        words of messages.
+        """
         title = escaped(title) or "Session"
         listed = "".join(f"<dt>{name}</dt><dd>{value}</dd>" for name, value in facts)
         contents = ""
         if len(prompts) > 1:
             lines = "".join(
-                f'<li><a href="#m{number}">{escaped(text)}</a> <time>{at}</time></li>\n' for number, at, text in prompts
+                f'<li><a href="#m{number}">{escaped(text)}</a> <time>{at}</time></li>\n'
+                for number, at, text in prompts
             )
             summary = f"{len(prompts)} of your messages"
-            contents = f"<nav><details><summary>{summary}</summary>\n<ol>\n{lines}</ol></details></nav>\n"
+            contents = (
+                f"<nav><details><summary>{summary}</summary>\n<ol>\n{lines}</ol></details></nav>\n"
+            )
         return (
             '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
             f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
             '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-            '<meta name="color-scheme" content="light dark">\n<meta name="referrer" content="no-referrer">\n'
+            '<meta name="color-scheme" content="light dark">\n<meta name="referrer"'
+            ' content="no-referrer">\n'
             f"<title>{title}</title>\n<style>\n{page_style()}</style>\n</head>\n<body>\n"
             f"<header>\n<h1>{title}</h1>\n<dl>{listed}</dl>\n</header>\n{contents}<main>\n"
         )
@@ -162,12 +177,16 @@ class HtmlFormat:
         for line in lines:
             in_head = not line.startswith("@@") and (in_head or line.startswith("--- "))
             is_place = in_head or line.startswith("@@")
-            kind = "place" if is_place else {"+": "added-line", "-": "removed-line"}.get(line[:1], "")
+            kind = (
+                "place" if is_place else {"+": "added-line", "-": "removed-line"}.get(line[:1], "")
+            )
             marked.append(f'<span class="{kind}">{escaped(line)}\n</span>')
         return f'<pre class="diff">{"".join(marked)}</pre>\n'
 
     def todos(self, todos: Iterable[Todo]) -> str:
-        return f"<ul>{''.join(f'<li>{todo.mark} {escaped(todo.text)}</li>' for todo in todos)}</ul>\n"
+        return (
+            f"<ul>{''.join(f'<li>{todo.mark} {escaped(todo.text)}</li>' for todo in todos)}</ul>\n"
+        )
 
     def picture(self, name: str, image: Image) -> str:
         data = base64.b64encode(image.data).decode()
@@ -194,7 +213,11 @@ class HtmlFormat:
         return f'<p class="mark">{escaped(text)} <time>{at}</time></p>\n'
 
     def rewound(self, *, begins: bool) -> str:
-        return '<details class="back"><summary>Removed by a rewind</summary>\n' if begins else "</details>\n"
+        return (
+            '<details class="back"><summary>Removed by a rewind</summary>\n'
+            if begins
+            else "</details>\n"
+        )
 
 
 def highlight_code(text: str, language: str) -> str:
@@ -246,7 +269,10 @@ def _link(renderer: Any, tokens: Sequence[Token], index: int, options: Any, env:
 def page_style() -> str:
     page = (files("ouro.commands.export") / "page.css").read_text(encoding="utf-8")
     light, dark = _code_colours("friendly"), _code_colours("github-dark")
-    return f"{page}@media screen {{\n{light}\n}}\n@media screen and (prefers-color-scheme: dark) {{\n{dark}\n}}\n"
+    return (
+        f"{page}@media screen {{\n{light}\n}}\n@media screen and (prefers-color-scheme: dark)"
+        f" {{\n{dark}\n}}\n"
+    )
 
 
 def _code_colours(style: str) -> str:

@@ -38,10 +38,14 @@ class EditorClient:
         self._loop = asyncio.get_running_loop()
 
     def read(self, path: Path) -> str | None:
-        """Return the text of a file in the editor; None if it does not answer. Blocks: call it from a thread."""
+        """Return the text of a file in the editor; None if it does not answer. Blocks: call it from
+        a thread.
+        """
         if not self._can.read_text_file:
             return None
-        answer = self._wait(self._answer(self._client.read_text_file(self.session_id, str(path)), ANSWER_TIMEOUT))
+        answer = self._wait(
+            self._answer(self._client.read_text_file(self.session_id, str(path)), ANSWER_TIMEOUT)
+        )
         return None if answer is None else answer.content
 
     def write(self, path: Path, text: str) -> bool:
@@ -55,7 +59,11 @@ class EditorClient:
 
     async def create(self, call_id: str, argv: Sequence[str], cwd: Path) -> str:
         opening = self._client.create_terminal(
-            self.session_id, argv[0], args=list(argv[1:]), cwd=str(cwd), output_byte_limit=MAX_OUTPUT
+            self.session_id,
+            argv[0],
+            args=list(argv[1:]),
+            cwd=str(cwd),
+            output_byte_limit=MAX_OUTPUT,
         )
         made = await self._answer(opening)
         if made is None:
@@ -64,7 +72,9 @@ class EditorClient:
         return made.terminal_id
 
     async def wait(self, terminal_id: str) -> int:
-        ended = await self._answer(self._client.wait_for_terminal_exit(self.session_id, terminal_id), None)
+        ended = await self._answer(
+            self._client.wait_for_terminal_exit(self.session_id, terminal_id), None
+        )
         if ended is not None and ended.exit_code is not None:
             return ended.exit_code
         return -int(getattr(signal, (ended and ended.signal) or "", signal.SIGKILL))
@@ -77,12 +87,18 @@ class EditorClient:
         await self._answer(self._client.release_terminal(self.session_id, terminal_id))
         if found is None:
             return "[The editor did not return the output.]\n"
-        return f"[The beginning of the output is cut.]\n{found.output}" if found.truncated else found.output
+        return (
+            f"[The beginning of the output is cut.]\n{found.output}"
+            if found.truncated
+            else found.output
+        )
 
     def _wait(self, work: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
-    async def _answer(self, asked: Awaitable[T], seconds: float | None = ANSWER_TIMEOUT) -> T | None:
+    async def _answer(
+        self, asked: Awaitable[T], seconds: float | None = ANSWER_TIMEOUT
+    ) -> T | None:
         """Return what the editor answers; None if it fails or does not answer in time."""
         try:
             async with asyncio.timeout(seconds):

@@ -1,4 +1,6 @@
-"""EditorSession: a session in an editor, with its prompts, questions and settings; the editor as a front end."""
+"""EditorSession: a session in an editor, with its prompts, questions and settings; the editor as a
+front end.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ ANSWER = "answer"
 """The name of the field of a form."""
 CLOSE_TIMEOUT = 10.0
 MAX_CHOICES = 9
-"""Maximum buttons of one question; a longer list is printed, and the user types a choice after the command."""
+"""Maximum buttons of one question; a longer list is printed, and the user types a choice after the
+command.
+"""
 ELSEWHERE = "Use the editor's own list of threads."
 NOT_HERE = {"resume", "clear", "fork", "copy", "theme", "exit"}
 """Commands that are not offered, because editors have their own way to do this."""
@@ -64,17 +68,24 @@ class EditorFrontEnd(FrontEnd):
             self.show(f"{clean(title)} Name one after the command:\n\n{clean(names)}")
             return None
         options = [
-            acp.PermissionOption(option_id=str(at), name=choice_line(choice, current), kind="allow_once")
+            acp.PermissionOption(
+                option_id=str(at), name=choice_line(choice, current), kind="allow_once"
+            )
             for at, choice in enumerate(choices)
         ]
         options.append(acp.PermissionOption(option_id="cancel", name="Cancel", kind="reject_once"))
         call_id = f"choice_{next(self._numbers)}"
-        call = acp.ToolCallUpdate(tool_call_id=call_id, title=clean(title), kind="other", status="pending")
+        call = acp.ToolCallUpdate(
+            tool_call_id=call_id, title=clean(title), kind="other", status="pending"
+        )
         chosen = await self._editor.request_choice(call, options)
         return next((choice.value for at, choice in enumerate(choices) if chosen == str(at)), None)
 
     def show_again(self, draft: str = "", images: Sequence[Image] = ()) -> None:  # noqa: ARG002 (the editor has them)
-        self.say("The agent continues from the message that you went back to; later messages in the editor are gone.")
+        self.say(
+            "The agent continues from the message that you went back to; later messages in the"
+            " editor are gone."
+        )
         if draft:
             self.say(f"The message was:\n{draft}")
 
@@ -89,7 +100,9 @@ class EditorFrontEnd(FrontEnd):
         raise UsageError(ELSEWHERE, f"The session is {request.resume}." if request.resume else "")
 
     async def go_to(self, message: int) -> None:
-        raise UsageError(f"Message {message} cannot be shown in an editor.", "Use `ouro --resume` in a terminal.")
+        raise UsageError(
+            f"Message {message} cannot be shown in an editor.", "Use `ouro --resume` in a terminal."
+        )
 
     async def send(self, text: str) -> None:
         self._turns.queue(Draft(text))
@@ -114,7 +127,9 @@ class EditorSession(TurnObserver):
         can_fill_forms: the editor shows forms, so that the user can type any answer to a question.
     """
 
-    def __init__(self, session: Session, client: Client, updates: EventUpdates, *, can_fill_forms: bool) -> None:
+    def __init__(
+        self, session: Session, client: Client, updates: EventUpdates, *, can_fill_forms: bool
+    ) -> None:
         self.session = session
         self.usage = Usage()
         """The usage of the running prompt, or of the last one."""
@@ -140,7 +155,11 @@ class EditorSession(TurnObserver):
         Raises UsageError: a content block is of a kind that ouro cannot use.
         """
         async with self._one_prompt:
-            self._finished, self.usage, self._is_cancelled = events.TurnFinished("answered"), Usage(), False
+            self._finished, self.usage, self._is_cancelled = (
+                events.TurnFinished("answered"),
+                Usage(),
+                False,
+            )
             self._queue.queue(await asyncio.to_thread(draft_of, blocks, self.session.cwd))
             await self._queue.idle()
             await self.send_settings()
@@ -213,7 +232,9 @@ class EditorSession(TurnObserver):
     async def run_command(self, text: str) -> bool:
         return await dispatch(self.front_end, text)
 
-    async def request_choice(self, call: acp.ToolCallUpdate, options: Sequence[acp.PermissionOption]) -> str:
+    async def request_choice(
+        self, call: acp.ToolCallUpdate, options: Sequence[acp.PermissionOption]
+    ) -> str:
         """The id of the option that the user picks; empty if they dismiss the question."""
         await self.flush()
         answer = await self._client.request_permission(self.session.id, call, list(options))
@@ -222,9 +243,16 @@ class EditorSession(TurnObserver):
 
     async def settings(self) -> dict[str, Any]:
         """Modes and options, for the response that opens the session."""
-        available = [acp.SessionMode(id=mode, name=mode.capitalize(), description=what) for mode, what in MODES.items()]
-        modes = acp.SessionModeState(current_mode_id=self.session.status().mode, available_modes=available)
-        async with self._sending:  # before the response, the editor does not know the session, and drops its updates
+        available = [
+            acp.SessionMode(id=mode, name=mode.capitalize(), description=what)
+            for mode, what in MODES.items()
+        ]
+        modes = acp.SessionModeState(
+            current_mode_id=self.session.status().mode, available_modes=available
+        )
+        async with (
+            self._sending
+        ):  # before the response, the editor does not know the session, and drops its updates
             return {"modes": modes, "config_options": await self.options()}
 
     async def options(self) -> list[acp.SessionConfigOptionSelect]:
@@ -244,16 +272,24 @@ class EditorSession(TurnObserver):
                 name=name.capitalize(),
                 category=category,
                 current_value=chosen,
-                options=[acp.SessionConfigSelectOption(value=value, name=value) for value in values],
+                options=[
+                    acp.SessionConfigSelectOption(value=value, name=value) for value in values
+                ],
             )
             for name, category, chosen, values in rows
         ]
 
     async def set_option(self, name: str, value: str) -> None:
         """Set mode, model or effort. Raises UsageError."""
-        allowed = {"mode": tuple(MODES), "effort": EFFORTS}.get(name, (value,) if name == "model" else ())
+        allowed = {"mode": tuple(MODES), "effort": EFFORTS}.get(
+            name, (value,) if name == "model" else ()
+        )
         if value not in allowed:
-            known = f"`{name}` is one of {', '.join(allowed)}." if allowed else "There are: mode, model, effort."
+            known = (
+                f"`{name}` is one of {', '.join(allowed)}."
+                if allowed
+                else "There are: mode, model, effort."
+            )
             raise UsageError(f"`{name}` cannot be set to `{value}`.", known)
         if name == "mode":
             self.session.set_mode(cast("Any", value))
@@ -269,10 +305,22 @@ class EditorSession(TurnObserver):
         """Send mode and options if they changed since they were last sent."""
         before, self._sent = self._sent, self._settings()
         if before[0] != self._sent[0]:
-            self.send([acp.CurrentModeUpdate(session_update="current_mode_update", current_mode_id=self._sent[0])])
+            self.send(
+                [
+                    acp.CurrentModeUpdate(
+                        session_update="current_mode_update", current_mode_id=self._sent[0]
+                    )
+                ]
+            )
         if before != self._sent:
             options: list[Any] = list(await self.options())
-            self.send([acp.ConfigOptionUpdate(session_update="config_option_update", config_options=options)])
+            self.send(
+                [
+                    acp.ConfigOptionUpdate(
+                        session_update="config_option_update", config_options=options
+                    )
+                ]
+            )
 
     def send_commands(self) -> None:
         """Send the slash commands if they changed: a server started, or a command file was written."""
@@ -297,7 +345,10 @@ class EditorSession(TurnObserver):
             "no": ("Reject", "reject_once"),
         }
         offered = {choice: shown for choice, shown in known.items() if choice in asked.choices}
-        options = [acp.PermissionOption(option_id=key, name=name, kind=kind) for key, (name, kind) in offered.items()]
+        options = [
+            acp.PermissionOption(option_id=key, name=name, kind=kind)
+            for key, (name, kind) in offered.items()
+        ]
         try:
             call = self._updates.call(asked.call, f"{asked.title} ({asked.reason})", asked.display)
             chosen = await self.request_choice(call, options)
@@ -323,7 +374,9 @@ class EditorSession(TurnObserver):
 
     async def _fill_form(self, question: Question) -> Sequence[str]:
         await self.flush()
-        field: Any = acp.ElicitationStringPropertySchema(type="string", enum=list(question.choices) or None)
+        field: Any = acp.ElicitationStringPropertySchema(
+            type="string", enum=list(question.choices) or None
+        )
         if question.several and question.choices:
             items = acp.StringMultiSelectItems(type="string", enum=list(question.choices))
             field = acp.ElicitationMultiSelectPropertySchema(type="array", items=items)
@@ -347,14 +400,18 @@ class EditorSession(TurnObserver):
 
 
 def available_commands(session: Session) -> list[acp.AvailableCommand]:
-    """The slash commands for the editor's completion: built-in ones, then those of files, skills and servers."""
+    """The slash commands for the editor's completion: built-in ones, then those of files, skills
+    and servers.
+    """
     return [
         acp.AvailableCommand(
             name=command.name,
             description=clean(command.help or command.place),
-            input=acp.AvailableCommandInput(root=acp.UnstructuredCommandInput(hint=command.argument))
-            if command.argument
-            else None,
+            input=(
+                acp.AvailableCommandInput(root=acp.UnstructuredCommandInput(hint=command.argument))
+                if command.argument
+                else None
+            ),
         )
         for command in listed_commands(session)
         if command.name not in NOT_HERE
@@ -368,8 +425,8 @@ def _text_of(question: Question) -> str:
 def draft_of(blocks: Iterable[Any], cwd: Path) -> Draft:
     """Build a message from the content blocks of a prompt.
 
-    A linked file is named by its path, for the model to read. The text of an embedded file comes first, marked as not
-    written by the user.
+    A linked file is named by its path, for the model to read. The text of an embedded file comes
+    first, marked as not written by the user.
 
     Raises:
         UsageError: a block cannot be sent to a model, or the message is empty.
@@ -392,7 +449,10 @@ def draft_of(blocks: Iterable[Any], cwd: Path) -> Draft:
                 name, kind = _name(resource.uri, cwd), resource.mime_type or ""
                 text = _with_mention(text, name)
                 if not kind.startswith("image/"):
-                    raise UsageError(f"{name} ({kind or 'binary'}) cannot be embedded.", "Name its path in the text.")
+                    raise UsageError(
+                        f"{name} ({kind or 'binary'}) cannot be embedded.",
+                        "Name its path in the text.",
+                    )
                 images.append(_image(name, resource.blob))
             case _:
                 raise UsageError("ouro understands text, images and files; not audio.")

@@ -1,4 +1,6 @@
-"""The agent side of the Agent Client Protocol: sessions for an editor, over standard input and output."""
+"""The agent side of the Agent Client Protocol: sessions for an editor, over standard input and
+output.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,14 @@ from acp import schema as acp
 from msgspec.structs import replace
 
 from ouro import __version__
-from ouro.errors import AuthenticationFailed, NoModelError, OuroError, SessionNotFound, TrustNeeded, UsageError
+from ouro.errors import (
+    AuthenticationFailed,
+    NoModelError,
+    OuroError,
+    SessionNotFound,
+    TrustNeeded,
+    UsageError,
+)
 from ouro.events import Outcome, TurnFinished
 from ouro.frontends.acp.editor_client import EditorClient
 from ouro.frontends.acp.editor_session import EditorSession
@@ -50,13 +59,17 @@ STOP_REASONS: dict[Outcome, acp.StopReason] = {
 }
 
 
-async def run_acp(options: Options, make_opener: MakeOpener, open_catalog: CatalogOf, stdin: int, stdout: int) -> int:
+async def run_acp(
+    options: Options, make_opener: MakeOpener, open_catalog: CatalogOf, stdin: int, stdout: int
+) -> int:
     """Serve one client until it closes its end, or a signal comes; returns the exit code."""
     agent = EditorAgent(options, make_opener, open_catalog)
     serving = asyncio.create_task(
         run_agent(cast("Any", agent), StdioTransport(stdin, stdout), use_unstable_protocol=True)
     )
-    with handle_signals(lambda _number: serving.cancel(), signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    with handle_signals(
+        lambda _number: serving.cancel(), signal.SIGINT, signal.SIGTERM, signal.SIGHUP
+    ):
         try:
             await asyncio.wait([serving])
         finally:
@@ -64,7 +77,9 @@ async def run_acp(options: Options, make_opener: MakeOpener, open_catalog: Catal
     return 0
 
 
-def _report_errors(handler: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
+def _report_errors(
+    handler: Callable[P, Coroutine[Any, Any, T]],
+) -> Callable[P, Coroutine[Any, Any, T]]:
     """Turn the errors of a handler into JSON-RPC errors with a message for users."""
 
     @functools.wraps(handler)
@@ -93,7 +108,9 @@ def _mcp_servers(servers: Sequence[Any]) -> dict[str, McpServerSettings]:
             name = f"{name}-{len(found)}"
         if isinstance(server, acp.McpServerStdio):
             env = {variable.name: variable.value for variable in server.env}
-            found[name] = McpServerSettings(command=server.command, args=tuple(server.args), env=env)
+            found[name] = McpServerSettings(
+                command=server.command, args=tuple(server.args), env=env
+            )
         elif isinstance(server, acp.HttpMcpServer | acp.SseMcpServer):
             headers = {header.name: header.value for header in server.headers}
             found[name] = McpServerSettings(url=server.url, transport=server.type, headers=headers)
@@ -121,7 +138,9 @@ class EditorAgent:
     async def close(self) -> None:
         """Close all sessions: running turns are interrupted and saved."""
         sessions, self._sessions = list(self._sessions.values()), {}
-        for result in await asyncio.gather(*(session.close() for session in sessions), return_exceptions=True):
+        for result in await asyncio.gather(
+            *(session.close() for session in sessions), return_exceptions=True
+        ):
             if isinstance(result, Exception):
                 log.error("a session was not closed", exc_info=result)
 
@@ -139,7 +158,9 @@ class EditorAgent:
             auth_methods=[],
             agent_capabilities=acp.AgentCapabilities(
                 load_session=True,
-                prompt_capabilities=acp.PromptCapabilities(image=True, audio=False, embedded_context=True),
+                prompt_capabilities=acp.PromptCapabilities(
+                    image=True, audio=False, embedded_context=True
+                ),
                 mcp_capabilities=acp.McpCapabilities(http=True, sse=True),
                 session_capabilities=acp.SessionCapabilities(
                     list=acp.SessionListCapabilities(),
@@ -163,7 +184,9 @@ class EditorAgent:
         return acp.LoadSessionResponse(**await editor.settings())
 
     @_report_errors
-    async def resume_session(self, session_id: str, cwd: str, **more: Any) -> acp.ResumeSessionResponse:
+    async def resume_session(
+        self, session_id: str, cwd: str, **more: Any
+    ) -> acp.ResumeSessionResponse:
         editor = await self._open_saved(cwd, session_id, more)
         return acp.ResumeSessionResponse(**await editor.settings())
 
@@ -183,7 +206,9 @@ class EditorAgent:
             raise UsageError(f"`{cursor}` is not a cursor of this list.")
         start = int(cursor or 0)
         page = [
-            acp.SessionInfo(session_id=info.id, cwd=info.project, title=info.title, updated_at=info.updated_at)
+            acp.SessionInfo(
+                session_id=info.id, cwd=info.project, title=info.title, updated_at=info.updated_at
+            )
             for info in found[start : start + PAGE]
         ]
         following = str(start + PAGE) if len(found) > start + PAGE else None
@@ -208,14 +233,18 @@ class EditorAgent:
         if finished.detail:
             editor.send([notice(finished.detail)])
             await editor.flush()
-        return acp.PromptResponse(stop_reason=STOP_REASONS[finished.outcome], usage=usage_of(editor.usage))
+        return acp.PromptResponse(
+            stop_reason=STOP_REASONS[finished.outcome], usage=usage_of(editor.usage)
+        )
 
     async def cancel(self, session_id: str, **_meta: Any) -> None:
         if editor := self._sessions.get(session_id):
             editor.cancel()
 
     @_report_errors
-    async def set_session_mode(self, mode_id: str, session_id: str, **_meta: Any) -> acp.SetSessionModeResponse:
+    async def set_session_mode(
+        self, mode_id: str, session_id: str, **_meta: Any
+    ) -> acp.SetSessionModeResponse:
         editor = self._editor_of(session_id)
         await editor.set_option("mode", mode_id)
         await editor.send_settings()
@@ -228,11 +257,15 @@ class EditorAgent:
         editor = self._editor_of(session_id)
         await editor.set_option(config_id, str(value))
         await editor.send_settings()
-        return acp.SetSessionConfigOptionResponse(config_options=cast("Any", await editor.options()))
+        return acp.SetSessionConfigOptionResponse(
+            config_options=cast("Any", await editor.options())
+        )
 
     def _editor_of(self, session_id: str) -> EditorSession:
         if session_id not in self._sessions:
-            raise SessionNotFound(f"No session {session_id} is open here.", "Load it, or begin a new one.")
+            raise SessionNotFound(
+                f"No session {session_id} is open here.", "Load it, or begin a new one."
+            )
         return self._sessions[session_id]
 
     async def _open_saved(self, cwd: str, session_id: str, more: dict[str, Any]) -> EditorSession:
@@ -254,7 +287,8 @@ class EditorAgent:
                 raise UsageError(f"{folder} is not an absolute path of a folder.")
         assert self._client is not None
         client = EditorClient(self._client, self._can, request.new_id)
-        # Zed shows output of ouro's commands as a terminal (`_meta`); other editors run the commands themselves.
+        # Zed shows output of ouro's commands as a terminal (`_meta`); other editors run the
+        # commands themselves.
         has_own = bool(self._can.terminal) and not self._shows_terminals
         options = replace(
             self._options,
@@ -264,20 +298,31 @@ class EditorAgent:
             terminals=client if has_own else None,
             mcp_servers=_mcp_servers(more.get("mcp_servers") or ()),
         )
-        use = functools.partial(self._use, await asyncio.to_thread(self._make_opener, options), client)
+        use = functools.partial(
+            self._use, await asyncio.to_thread(self._make_opener, options), client
+        )
         try:
             return await use(request)
-        except TrustNeeded as error:  # asked with the first prompt: before it there is no session for a question
+        except (
+            TrustNeeded
+        ) as error:  # asked with the first prompt: before it there is no session for a question
             editor = await use(replace(request, trust="no"))
-            self._untrusted[editor.session.id] = error, functools.partial(use, replace(request, trust="yes"))
+            self._untrusted[editor.session.id] = (
+                error,
+                functools.partial(use, replace(request, trust="yes")),
+            )
             return editor
 
-    async def _use(self, open_session: OpenSession, client: EditorClient, request: OpenRequest) -> EditorSession:
+    async def _use(
+        self, open_session: OpenSession, client: EditorClient, request: OpenRequest
+    ) -> EditorSession:
         session = await open_session(request)
         client.session_id = session.id
         assert self._client is not None
         updates = EventUpdates(session.cwd, client.terminals, has_terminals=self._shows_terminals)
-        can_fill_forms = self._can.elicitation is not None and self._can.elicitation.form is not None
+        can_fill_forms = (
+            self._can.elicitation is not None and self._can.elicitation.form is not None
+        )
         editor = EditorSession(session, self._client, updates, can_fill_forms=can_fill_forms)
         self._sessions[session.id] = editor
         editor.send_commands()
@@ -288,7 +333,9 @@ class EditorAgent:
         return bool((self._can.field_meta or {}).get("terminal_output"))
 
     async def _ask_for_trust(self, session_id: str) -> None:
-        """Ask whether the folder is trusted; if so, open the session again with the folder's files in use."""
+        """Ask whether the folder is trusted; if so, open the session again with the folder's files
+        in use.
+        """
         error, open_trusted = self._untrusted.pop(session_id)
         editor = self._editor_of(session_id)
         title, choices = trust_question(error)

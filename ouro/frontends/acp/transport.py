@@ -15,7 +15,9 @@ PARSE_ERROR = {"code": -32700, "message": "This line is not a JSON-RPC message."
 
 
 class StdioTransport:
-    """A transport for the SDK. It answers invalid lines with an error; the SDK's own transport drops them."""
+    """A transport for the SDK. It answers invalid lines with an error; the SDK's own transport
+    drops them.
+    """
 
     def __init__(self, stdin: int, stdout: int) -> None:
         self._arriving = read_lines(stdin)
@@ -51,7 +53,9 @@ class StdioTransport:
 
 
 def import_sdk() -> None:
-    """Import the SDK; pydantic then makes the validators of its 250 classes on first use, not at the import."""
+    """Import the SDK; pydantic then makes the validators of its 250 classes on first use, not at
+    the import.
+    """
     from pydantic import BaseModel
 
     BaseModel.model_config["defer_build"] = True

@@ -36,7 +36,11 @@ KINDS: dict[str, acp.ToolKind] = {
     "shell_kill": "execute",
     "todo": "think",
 }
-_TODO_STATES: dict[str, acp.PlanEntryStatus] = {"pending": "pending", "in_progress": "in_progress", "done": "completed"}
+_TODO_STATES: dict[str, acp.PlanEntryStatus] = {
+    "pending": "pending",
+    "in_progress": "in_progress",
+    "done": "completed",
+}
 _MAX_OUTPUT = 10_000
 """Characters of running output in each update, for clients that cannot show a terminal."""
 
@@ -50,7 +54,9 @@ class EventUpdates:
         has_terminals: the client shows output as a terminal (`_meta.terminal_output`, as Zed does).
     """
 
-    def __init__(self, cwd: Path, terminals: Mapping[str, str], *, has_terminals: bool = False) -> None:
+    def __init__(
+        self, cwd: Path, terminals: Mapping[str, str], *, has_terminals: bool = False
+    ) -> None:
         self._cwd = cwd
         self._terminals = terminals
         self._has_terminals = has_terminals
@@ -73,20 +79,28 @@ class EventUpdates:
             case events.ToolFinished():
                 yield self._end_update(event)
             case events.SubagentProgress():
-                line = f"{event.id} ({event.state}): {event.activity or event.task}\n{event.figures}"
+                line = (
+                    f"{event.id} ({event.state}): {event.activity or event.task}\n{event.figures}"
+                )
                 yield helpers.update_tool_call(event.call_id, content=[_text_content(clean(line))])
             case events.TodosChanged(todos):
                 yield plan_of(todos)
             case events.UsageUpdated():
                 cost = event.session.cost
                 price = acp.Cost(amount=cost, currency="USD") if cost is not None else None
-                yield acp.UsageUpdate(session_update="usage_update", used=event.context, size=event.window, cost=price)
+                yield acp.UsageUpdate(
+                    session_update="usage_update", used=event.context, size=event.window, cost=price
+                )
             case events.Titled(title):
                 yield acp.SessionInfoUpdate(session_update="session_info_update", title=title)
             case events.NotesRecalled() | events.TurnFinished():
                 pass
             case _ if found := notice_of(event):
-                repeats = " What the answer had so far does not count." if isinstance(event, events.Retrying) else ""
+                repeats = (
+                    " What the answer had so far does not count."
+                    if isinstance(event, events.Retrying)
+                    else ""
+                )
                 yield notice(f"{found[0]}{repeats}")
             case _:
                 pass
@@ -102,7 +116,9 @@ class EventUpdates:
             picture = helpers.image_block(base64.b64encode(image.data).decode(), image.media_type)
             yield helpers.update_user_message(picture)
 
-    def call(self, call: ToolCall, title: str, display: Display | None = None) -> acp.ToolCallUpdate:
+    def call(
+        self, call: ToolCall, title: str, display: Display | None = None
+    ) -> acp.ToolCallUpdate:
         """A tool call for a permission question, with what it would do."""
         return acp.ToolCallUpdate(
             tool_call_id=call.id,
@@ -127,7 +143,11 @@ class EventUpdates:
             title=title,
             kind=KINDS.get(call.name, "other"),
             status="pending",
-            content=[acp.TerminalToolCallContent(type="terminal", terminal_id=call.id)] if is_terminal else None,
+            content=(
+                [acp.TerminalToolCallContent(type="terminal", terminal_id=call.id)]
+                if is_terminal
+                else None
+            ),
             locations=where,
             raw_input=given,
             field_meta=_terminal(call.id, "info", cwd=str(self._cwd)) if is_terminal else None,
@@ -138,7 +158,9 @@ class EventUpdates:
             return helpers.update_tool_call(event.call_id, content=self._terminal_of(event.call_id))
         if self._has_terminals:
             return _meta_update(event.call_id, _terminal(event.call_id, "output", data=event.text))
-        output = self._output[event.call_id] = (self._output.get(event.call_id, "") + event.text)[-_MAX_OUTPUT:]
+        output = self._output[event.call_id] = (self._output.get(event.call_id, "") + event.text)[
+            -_MAX_OUTPUT:
+        ]
         return helpers.update_tool_call(event.call_id, content=[_text_content(block(output))])
 
     def _end_update(self, event: events.ToolFinished) -> Update:
@@ -150,7 +172,9 @@ class EventUpdates:
             return _meta_update(event.call_id, meta, status=status)
         content = self._terminal_of(event.call_id) or self._content(event.display)
         locations = self._locations(None, event.display)
-        return helpers.update_tool_call(event.call_id, status=status, content=content, locations=locations)
+        return helpers.update_tool_call(
+            event.call_id, status=status, content=content, locations=locations
+        )
 
     def _terminal_of(self, call_id: str) -> list[Any]:
         shown = self._terminals.get(call_id)
@@ -162,33 +186,49 @@ class EventUpdates:
                 content = []
                 for change in changes:
                     path = self._absolute(change.moved_to or change.path)
-                    content.append(helpers.tool_diff_content(path, change.after or "", change.before))
+                    content.append(
+                        helpers.tool_diff_content(path, change.after or "", change.before)
+                    )
                 return content
             case CommandOutput(command, output, exit_code):
-                return [_text_content(block(output or (command if exit_code is None else "(no output)")))]
+                return [
+                    _text_content(
+                        block(output or (command if exit_code is None else "(no output)"))
+                    )
+                ]
             case Plain(text, language):
                 return [_text_content(block(text, language))]
             case _:
                 return [_text_content(clean(display.summary))]
 
-    def _locations(self, call: ToolCall | None, display: Display | None = None) -> list[acp.ToolCallLocation] | None:
+    def _locations(
+        self, call: ToolCall | None, display: Display | None = None
+    ) -> list[acp.ToolCallLocation] | None:
         if display is not None and isinstance(display.body, Diff):
             return [
-                acp.ToolCallLocation(path=self._absolute(change.moved_to or change.path), line=_first_change(change))
+                acp.ToolCallLocation(
+                    path=self._absolute(change.moved_to or change.path), line=_first_change(change)
+                )
                 for change in display.body.changes
             ]
         path = call.arguments.get("path") if call is not None and call.name in KINDS else None
         if call is None or not isinstance(path, str) or not path:
             return None
         line = call.arguments.get("offset") if call.name == "read" else None
-        return [acp.ToolCallLocation(path=self._absolute(path), line=line if isinstance(line, int) else None)]
+        return [
+            acp.ToolCallLocation(
+                path=self._absolute(path), line=line if isinstance(line, int) else None
+            )
+        ]
 
     def _absolute(self, path: str) -> str:
         return os.path.normpath(self._cwd / Path(path.replace("\0", "\ufffd")).expanduser())
 
 
 def plan_of(todos: Sequence[Todo]) -> Update:
-    return helpers.update_plan(helpers.plan_entry(clean(todo.text), status=_TODO_STATES[todo.state]) for todo in todos)
+    return helpers.update_plan(
+        helpers.plan_entry(clean(todo.text), status=_TODO_STATES[todo.state]) for todo in todos
+    )
 
 
 def notice(text: str) -> Update:
@@ -214,14 +254,22 @@ def _text_content(text: str) -> acp.ContentToolCallContent:
 def _first_change(change: Any) -> int:
     """The number of the first changed line, from 1."""
     before, after = (change.before or "").splitlines(), (change.after or "").splitlines()
-    same = next((at for at, pair in enumerate(zip(before, after, strict=False)) if pair[0] != pair[1]), None)
+    same = next(
+        (at for at, pair in enumerate(zip(before, after, strict=False)) if pair[0] != pair[1]), None
+    )
     first: int = change.first_line
     return first + (min(len(before), len(after)) if same is None else same)
 
 
-def _terminal(call_id: str, what: Literal["info", "output", "exit"], **fields: Any) -> dict[str, Any]:
+def _terminal(
+    call_id: str, what: Literal["info", "output", "exit"], **fields: Any
+) -> dict[str, Any]:
     return {f"terminal_{what}": {"terminal_id": call_id, **fields}}
 
 
-def _meta_update(call_id: str, meta: dict[str, Any], status: acp.ToolCallStatus | None = None) -> Update:
-    return acp.ToolCallProgress(session_update="tool_call_update", tool_call_id=call_id, status=status, field_meta=meta)
+def _meta_update(
+    call_id: str, meta: dict[str, Any], status: acp.ToolCallStatus | None = None
+) -> Update:
+    return acp.ToolCallProgress(
+        session_update="tool_call_update", tool_call_id=call_id, status=status, field_meta=meta
+    )

@@ -40,7 +40,9 @@ class AnswerSchema:
             raise UsageError(f"The schema is not a JSON schema: {error.message}") from error
         self._schema = schema
         self._convert = convert
-        registry: Registry[Any] = Registry()  # empty, because by default a $ref is fetched from the network
+        registry: Registry[Any] = (
+            Registry()
+        )  # empty, because by default a $ref is fetched from the network
         self._validator = kind(schema, registry=registry)
 
     @classmethod
@@ -56,14 +58,17 @@ class AnswerSchema:
             schema = json.loads(source if is_text else Path(source).read_text(encoding="utf-8"))
         except OSError as error:
             hint = 'Name a file, or write the schema itself: --schema \'{"type": "object"}\'.'
-            raise UsageError(f"The schema {source} cannot be read: {error.strerror}.", hint) from error
+            raise UsageError(
+                f"The schema {source} cannot be read: {error.strerror}.", hint
+            ) from error
         except ValueError as error:
             raise UsageError(f"The schema {name} is not JSON: {error}.") from error
         return cls(schema)
 
     @classmethod
     def of(cls, kind: Any) -> AnswerSchema:
-        """The schema of a type (msgspec, dataclass, TypedDict, pydantic, `list[str]`), or a JSON schema as a mapping.
+        """The schema of a type (msgspec, dataclass, TypedDict, pydantic, `list[str]`), or a JSON
+        schema as a mapping.
 
         Raises:
             UsageError: it has no JSON schema.
@@ -79,12 +84,15 @@ class AnswerSchema:
 
     def add_to(self, prompt: str) -> str:
         return (
-            f"{prompt}\n\nWhen the work is done, answer with one JSON value and nothing else: no words around it, "
-            f"no code fence. It has to fit this JSON schema:\n{json.dumps(self._schema)}"
+            f"{prompt}\n\nWhen the work is done, answer with one JSON value and nothing else: no"
+            " words around it, no code fence. It has to fit this JSON"
+            f" schema:\n{json.dumps(self._schema)}"
         )
 
     def parse(self, answer: str) -> Any:
-        """The value of an answer. Raises AnswerMisfit: it is not JSON, or does not match the schema."""
+        """The value of an answer. Raises AnswerMisfit: it is not JSON, or does not match the
+        schema.
+        """
         from jsonschema.exceptions import best_match
         from referencing.exceptions import Unresolvable
 
@@ -97,7 +105,9 @@ class AnswerSchema:
         try:
             error = best_match(self._validator.iter_errors(value))
         except Unresolvable as unresolvable:
-            raise UsageError(f"The schema refers to what it does not hold: {unresolvable}") from unresolvable
+            raise UsageError(
+                f"The schema refers to what it does not hold: {unresolvable}"
+            ) from unresolvable
         except RecursionError as deep:
             raise AnswerMisfit("the answer is nested too deeply") from deep
         if error is not None:

@@ -34,8 +34,8 @@ from ouro.messages import Image
 from ouro.session import Draft, OpenRequest, OpenSession, Session, TurnObserver, TurnQueue
 
 REFUSED = (
-    "ouro runs headless, without a user to ask, so this was refused ({}). "
-    "Do the work without it if possible; else say in your answer what was refused and how to allow it."
+    "ouro runs headless, without a user to ask, so this was refused ({}). Do the work without it if"
+    " possible; else say in your answer what was refused and how to allow it."
 )
 """To the model, when a permission was needed; in the brackets, how it could be allowed."""
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -77,7 +77,9 @@ async def run_headless(
     """
     streams = streams or Streams.standard()
     if options.input == "stream-json" and options.output != "stream-json":
-        raise UsageError("--input stream-json needs --output stream-json: questions are asked there.")
+        raise UsageError(
+            "--input stream-json needs --output stream-json: questions are asked there."
+        )
     schema = AnswerSchema.load(options.schema) if options.schema else None
     output = Output(Pipe(streams.stdout), Pipe(streams.stderr), options.output)
     prompt = options.prompt
@@ -97,7 +99,13 @@ async def run_headless(
 class HeadlessRun(TurnObserver):
     """The prompts of one process and their results."""
 
-    def __init__(self, session: Session, options: HeadlessOptions, output: Output, schema: AnswerSchema | None) -> None:
+    def __init__(
+        self,
+        session: Session,
+        options: HeadlessOptions,
+        output: Output,
+        schema: AnswerSchema | None,
+    ) -> None:
         self._session = session
         self._schema = schema
         self._output = output
@@ -173,7 +181,10 @@ class HeadlessRun(TurnObserver):
         started = time.monotonic()
         try:
             result = self._result = Result(self._session.id, self._session.status().model)
-            text, images = self._schema.add_to(draft.text) if self._schema else draft.text, draft.images
+            text, images = (
+                self._schema.add_to(draft.text) if self._schema else draft.text,
+                draft.images,
+            )
             for _ in range(1 + MAX_ASKED_AGAIN):
                 await self._queue.run(self._session.send(text, images))
                 misfit = result.check(self._schema)
@@ -222,12 +233,16 @@ class HeadlessRun(TurnObserver):
             case UserInput():
                 images: list[Image] = []
                 for image in given.images:
-                    read, _ = await asyncio.to_thread(make_image, image.name or "The image", image.data)
+                    read, _ = await asyncio.to_thread(
+                        make_image, image.name or "The image", image.data
+                    )
                     images.append(read)
                 deliver = self._queue.queue if given.queue else self._queue.say
                 deliver(Draft(given.text, tuple(images)))
             case PermissionInput():
-                self._open.pop(given.question_id, None)  # QuestionClosed comes later; the input may end before it
+                self._open.pop(
+                    given.question_id, None
+                )  # QuestionClosed comes later; the input may end before it
                 self._session.answer(given.question_id, events.Permit(given.choice, given.comment))
             case AnswerInput():
                 self._open.pop(given.question_id, None)
@@ -236,7 +251,9 @@ class HeadlessRun(TurnObserver):
                 self._session.interrupt()
 
     def interrupt(self, number: int) -> None:
-        """End with the code of that signal: the first interrupts the turn, the next ones kill its child processes."""
+        """End with the code of that signal: the first interrupts the turn, the next ones kill its
+        child processes.
+        """
         self._signal = self._signal or number
         self._queue.stop()
         self._over.set()

@@ -14,7 +14,8 @@ from ouro.events import PermitChoice
 from ouro.messages import PIPED
 
 PATIENCE = 3.0
-"""Seconds to wait for the first byte of a pipe if there is a prompt already: CI systems may never close the pipe.
+"""Seconds to wait for the first byte of a pipe if there is a prompt already: CI systems may never
+close the pipe.
 
 Without a prompt, a message after this time shows the user what ouro waits for.
 """
@@ -35,7 +36,9 @@ class UserInput(msgspec.Struct, tag="user", tag_field="type", forbid_unknown_fie
     queue: bool = False
 
 
-class PermissionInput(msgspec.Struct, tag="permission", tag_field="type", forbid_unknown_fields=True):
+class PermissionInput(
+    msgspec.Struct, tag="permission", tag_field="type", forbid_unknown_fields=True
+):
     question_id: str
     choice: PermitChoice
     comment: str = ""
@@ -55,17 +58,23 @@ _DECODER: msgspec.json.Decoder[Input] = msgspec.json.Decoder(Input)
 
 
 def parse_input(line: bytes) -> Input:
-    """One line of the input. Raises UsageError: it is not a valid input; the message names the error."""
+    """One line of the input. Raises UsageError: it is not a valid input; the message names the
+    error.
+    """
     try:
         return _DECODER.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"A line of the input is not understood: {error}. See docs/headless.md.") from error
+        raise UsageError(
+            f"A line of the input is not understood: {error}. See docs/headless.md."
+        ) from error
 
 
 async def read_lines(stdin: int | None) -> AsyncGenerator[bytes, None]:
     pieces: list[bytes] = []
     while stdin is not None and (block := await read_block(stdin)):
-        if b"\n" not in block:  # joined only at the end of the line: an image is a line of megabytes
+        if (
+            b"\n" not in block
+        ):  # joined only at the end of the line: an image is a line of megabytes
             pieces.append(block)
             continue
         *whole, rest = b"".join([*pieces, block]).split(b"\n")
@@ -84,10 +93,16 @@ async def read_prompt(prompt: str, stdin: int | None, say: Callable[[str], None]
     Raises:
         UsageError: both are empty.
     """
-    piped = b"" if stdin is None or os.isatty(stdin) else await _read_all(stdin, bool(prompt.strip()), say)
+    piped = (
+        b""
+        if stdin is None or os.isatty(stdin)
+        else await _read_all(stdin, bool(prompt.strip()), say)
+    )
     material, prompt = piped.decode(errors="replace").strip(), prompt.strip()
     if not material and not prompt:
-        raise UsageError("The prompt is empty.", 'Usage: ouro -p "fix the failing test", or pipe a prompt in.')
+        raise UsageError(
+            "The prompt is empty.", 'Usage: ouro -p "fix the failing test", or pipe a prompt in.'
+        )
     return f"{PIPED}{material}\n\n{prompt}" if material and prompt else material or prompt
 
 
@@ -100,7 +115,10 @@ async def _read_all(stdin: int, has_prompt: bool, say: Callable[[str], None]) ->
                 blocks.append(await read_block(stdin))
         except TimeoutError:
             if has_prompt and not blocks:
-                say(f"Nothing came on standard input in {PATIENCE:g} s: it is ignored. `< /dev/null` skips the wait.")
+                say(
+                    f"Nothing came on standard input in {PATIENCE:g} s: it is ignored. `<"
+                    " /dev/null` skips the wait."
+                )
                 return b""
             say("Waiting for the end of standard input.")
             patience = None

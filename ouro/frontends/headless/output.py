@@ -72,7 +72,9 @@ class Result(msgspec.Struct, rename={"text": "result", "refusals": "refused"}):
                 pass
 
     def check(self, schema: AnswerSchema | None) -> AnswerMisfit | None:
-        """Set `data` to the value of the answer; if it does not match, return the misfit, for the model to correct."""
+        """Set `data` to the value of the answer; if it does not match, return the misfit, for the
+        model to correct.
+        """
         if schema is None or self.outcome != "answered":
             return None
         try:
@@ -92,7 +94,11 @@ class Result(msgspec.Struct, rename={"text": "result", "refusals": "refused"}):
         """`exit_code`: the exit code of the program; a signal may have set it."""
         fields = msgspec.to_builtins(self, enc_hook=str)
         misfit, seconds = fields.pop("misfit"), fields.pop("seconds")
-        more = {"detail": self.detail or misfit, "duration_ms": round(seconds * 1000), "exit_code": exit_code}
+        more = {
+            "detail": self.detail or misfit,
+            "duration_ms": round(seconds * 1000),
+            "exit_code": exit_code,
+        }
         return {"type": "result", **fields, **more}
 
 
@@ -134,7 +140,9 @@ class Pipe:
 
 
 class Output(NoticePrinter):
-    """Prints the answer on stdout and progress on stderr, one line per tool; or the events on stdout."""
+    """Prints the answer on stdout and progress on stderr, one line per tool; or the events on
+    stdout.
+    """
 
     def __init__(self, stdout: Pipe, stderr: Pipe, output_format: OutputFormat) -> None:
         super().__init__()
@@ -142,19 +150,36 @@ class Output(NoticePrinter):
         self.prints_events = output_format == "stream-json"
         self._progress = stderr
         self._format = output_format
-        self._coloured = stderr.is_terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+        self._coloured = (
+            stderr.is_terminal
+            and not os.environ.get("NO_COLOR")
+            and os.environ.get("TERM") != "dumb"
+        )
 
     def started(self, session: Session) -> None:
         if self.prints_events:
             status = session.status()
-            line = {"type": "session", "session_id": session.id, "model": status.model, "mode": status.mode}
+            line = {
+                "type": "session",
+                "session_id": session.id,
+                "model": status.model,
+                "mode": status.mode,
+            }
             self.pipe.write(json_line({**line, "cwd": str(session.cwd)}))
             if session.memory.manager is not None:
                 receipt = session.memory.manager.receipt()
-                loaded = {"versions": dict(receipt.versions), "tokens": receipt.tokens, "price": receipt.price}
+                loaded = {
+                    "versions": dict(receipt.versions),
+                    "tokens": receipt.tokens,
+                    "price": receipt.price,
+                }
                 entries = [msgspec.structs.asdict(entry) for entry in receipt.lines]
                 waiting = list(receipt.waiting)
-                self.pipe.write(json_line({"type": "memory_loaded", **loaded, "entries": entries, "waiting": waiting}))
+                self.pipe.write(
+                    json_line(
+                        {"type": "memory_loaded", **loaded, "entries": entries, "waiting": waiting}
+                    )
+                )
 
     def say(self, text: str, level: events.Level = "info") -> None:  # noqa: ARG002 (the text says it)
         """Print one line of progress without terminal control."""
@@ -199,7 +224,10 @@ def event_to_json(event: Event) -> dict[str, Any]:
     """The event as a JSON object: its fields, with these exceptions."""
     match event:
         case events.Prompted():  # not the bytes of images
-            images = [{"name": i.name, "media_type": i.media_type, "bytes": len(i.data)} for i in event.images]
+            images = [
+                {"name": i.name, "media_type": i.media_type, "bytes": len(i.data)}
+                for i in event.images
+            ]
             return {"type": "prompted", "text": event.text, "images": images}
         case events.Replied():
             return {"type": "replied", **_message(event.message)}

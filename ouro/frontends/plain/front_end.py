@@ -1,4 +1,6 @@
-"""ReplFrontEnd: the plain prompt as the commands see it; and its questions, which the next typed line answers."""
+"""ReplFrontEnd: the plain prompt as the commands see it; and its questions, which the next typed
+line answers.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,9 @@ if TYPE_CHECKING:
     from ouro.frontends.plain.repl import Repl
 
 T = TypeVar("T")
-_PERMIT = re.compile(r"(y|yes|s|session|a|always|n|no)(?:[\s,:;.]+(.*))?\Z", re.IGNORECASE | re.DOTALL)
+_PERMIT = re.compile(
+    r"(y|yes|s|session|a|always|n|no)(?:[\s,:;.]+(.*))?\Z", re.IGNORECASE | re.DOTALL
+)
 SHOWN_AGAIN = 3
 """User messages, with their turns, that are printed on resume."""
 _KEYS = (
@@ -61,7 +65,10 @@ _KEYS = (
     ("Ctrl+G, Ctrl+X Ctrl+E", "write in your editor"),
 )
 MAX_LISTED = 15
-_HELP = "Type a number to open a session, `copy N` for a copy, `look N` to preview it, words to search, `all` for {}."
+_HELP = (
+    "Type a number to open a session, `copy N` for a copy, `look N` to preview it, words to search,"
+    " `all` for {}."
+)
 _NUMBERED = re.compile(r"(?:(copy|look)\s+)?(\d{1,3})")
 
 
@@ -131,7 +138,8 @@ def parse_permit(line: str, choices: Sequence[PermitChoice]) -> Permit:
     match = _PERMIT.match(line.strip())
     if match is None:
         raise NotUnderstood(
-            "Type y (yes), a (always), n (no) or s (for this session); text after the letter goes to the model."
+            "Type y (yes), a (always), n (no) or s (for this session); text after the letter goes"
+            " to the model."
         )
     letter, comment = match[1][0].lower(), (match[2] or "").strip()
     choice = next((choice for choice in choices if choice[0] == letter), None)
@@ -150,7 +158,9 @@ def parse_reply(line: str, question: Question) -> Reply:
         if not question.choices:
             return Reply((line.strip(),))
         if not all(1 <= number <= len(question.choices) for number in numbers):
-            raise NotUnderstood(f"Type a number from 1 to {len(question.choices)}, or your own answer.")
+            raise NotUnderstood(
+                f"Type a number from 1 to {len(question.choices)}, or your own answer."
+            )
         return Reply(tuple(question.choices[number - 1] for number in numbers))
     return Reply((line.strip(),) if line.strip() else ())
 
@@ -201,8 +211,12 @@ class TurnQuestions:
             self._printer.question_body(event.display)
             self._printer.line(f"  {escaped(event.reason)}", "dim")
             rule = escaped(event.rule)
-            always, session = (f" · a always: {rule}", " · s until ouro exits") if rule else ("", "")
-            self._printer.line(f"  y yes{always} · n no{session}    (text after the letter goes to the model)")
+            always, session = (
+                (f" · a always: {rule}", " · s until ouro exits") if rule else ("", "")
+            )
+            self._printer.line(
+                f"  y yes{always} · n no{session}    (text after the letter goes to the model)"
+            )
             return
         question = event.question
         self._printer.markdown(question.text)
@@ -210,15 +224,22 @@ class TurnQuestions:
             self._printer.markdown(question.details)
         self._printer.choices("", question.choices)
         several = "numbers" if question.several else "a number"
-        self._printer.line(f"  {several}, or your own answer; empty line: no answer" if question.choices else "", "dim")
+        self._printer.line(
+            f"  {several}, or your own answer; empty line: no answer" if question.choices else "",
+            "dim",
+        )
 
     async def _ask(self, event: PermissionAsked | QuestionAsked, session: Session) -> None:
         answer: Permit | Reply
         if isinstance(event, PermissionAsked):
             letters = "y/a/n" if event.rule else "y/n"
-            answer = await self._questions.ask(f"{letters}? ", lambda line: parse_permit(line, event.choices))
+            answer = await self._questions.ask(
+                f"{letters}? ", lambda line: parse_permit(line, event.choices)
+            )
         else:
-            answer = await self._questions.ask("answer: ", lambda line: parse_reply(line, event.question))
+            answer = await self._questions.ask(
+                "answer: ", lambda line: parse_reply(line, event.question)
+            )
         session.answer(event.question_id, answer)
 
 
@@ -274,7 +295,9 @@ async def _list_sessions(
     printer.choices(f"{heading}: {len(found):,}", [_line(match) for match in listed])
     if len(found) > MAX_LISTED:
         printer.say(f"… and {len(found) - MAX_LISTED:,} more. Type words of a title or message.")
-    printer.say(_HELP.format("the sessions of this project" if matches.scope == ALL else "all projects"))
+    printer.say(
+        _HELP.format("the sessions of this project" if matches.scope == ALL else "all projects")
+    )
     return listed
 
 
@@ -311,19 +334,28 @@ class ReplFrontEnd(FrontEnd):
         return await self._questions.ask("number: ", lambda line: parse_choice(line, values))
 
     def show_again(self, draft: str = "", images: Sequence[Image] = ()) -> None:
-        """Print the end of the transcript, and put the draft into the prompt. Images of the draft are lost."""
+        """Print the end of the transcript, and put the draft into the prompt. Images of the draft
+        are lost.
+        """
         self._replay(list(self.session.scrollback.shown()))
         self.redraw()
         if images:
-            self.say("The images of this message are lost: the plain prompt cannot send images.", "warning")
+            self.say(
+                "The images of this message are lost: the plain prompt cannot send images.",
+                "warning",
+            )
         if draft and not self._repl.reader.fill(draft):
             self.say(f"The message was:\n{draft}")
 
-    async def pick_session(self, session_catalog: SessionCatalog, only: Collection[str] = ()) -> OpenRequest | None:
+    async def pick_session(
+        self, session_catalog: SessionCatalog, only: Collection[str] = ()
+    ) -> OpenRequest | None:
         return await ask_session(self._printer, self._questions, session_catalog, only)
 
     async def begin(self, request: OpenRequest) -> bool:
-        """Open the first session; returns False when the user cancels. Raises OuroError: it cannot be opened."""
+        """Open the first session; returns False when the user cancels. Raises OuroError: it cannot
+        be opened.
+        """
         greets = is_first_start() and sys.stdin.isatty()
         session = await self._open(request)
         if session is not None and greets and session.resumed is None:
@@ -396,7 +428,9 @@ class ReplFrontEnd(FrontEnd):
 
     async def _open(self, request: OpenRequest) -> Session | None:
         # With piped input no user can answer: the error is raised.
-        session = await open_interactively(self._open_session, request, self if sys.stdin.isatty() else None)
+        session = await open_interactively(
+            self._open_session, request, self if sys.stdin.isatty() else None
+        )
         if session is None:
             return None
         self._turns.attach(session)
@@ -411,6 +445,9 @@ class ReplFrontEnd(FrontEnd):
     def _replay(self, events: Sequence[Event]) -> None:
         starts = [place for place, event in enumerate(events) if isinstance(event, Prompted)]
         if len(starts) > SHOWN_AGAIN:
-            self.say(f"{len(starts) - SHOWN_AGAIN} earlier messages are not shown. Use /export to write all.")
+            self.say(
+                f"{len(starts) - SHOWN_AGAIN} earlier messages are not shown. Use /export to write"
+                " all."
+            )
             events = events[starts[-SHOWN_AGAIN] :]
         self._printer.replay(events)

@@ -66,7 +66,12 @@ MIN_TITLE = 20
 MIN_THINKING_SECONDS = 1.0
 _COMPACTION = "compaction"
 """The key of a running compaction among the titles of tool calls."""
-_STYLES = {"markdown.code": "cyan", "markdown.code_block": "none", "markdown.h1": "bold", "markdown.h2": "bold"}
+_STYLES = {
+    "markdown.code": "cyan",
+    "markdown.code_block": "none",
+    "markdown.h1": "bold",
+    "markdown.h2": "bold",
+}
 _CONTROL = re.compile(r"\x1b\[[0-9;]*m")
 _DIFF_STYLES = {"+": "green", "-": "red", "@": "cyan"}
 _MARKS = {"info": ("·", "dim"), "warning": ("!", "yellow"), "error": ("✗", "red")}
@@ -167,12 +172,17 @@ class Printer(NoticePrinter):
             self.write(f"{text}\n\n")
             return
         from markdown_it import MarkdownIt
-        from rich.markdown import Heading, Markdown  # imported late: a plain terminal does not need rich
+        from rich.markdown import (
+            Heading,
+            Markdown,
+        )  # imported late: a plain terminal does not need rich
 
         Heading.LEVEL_ALIGN["h1"] = "left"
         document = Markdown("", code_theme="ansi_dark", hyperlinks=False)
         # Rich's own parser reads HTML, and leaves it out: `<str>` of `list<str>` would be missing.
-        document.parsed = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"]).parse(text)
+        document.parsed = (
+            MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"]).parse(text)
+        )
         lines = [line.rstrip(" ") for line in self._render(document).split("\n")]
         filled = [place for place, line in enumerate(lines) if _CONTROL.sub("", line).strip()]
         shown = lines[filled[0] : filled[-1] + 1] if filled else []
@@ -219,7 +229,9 @@ class Printer(NoticePrinter):
                 rows = body.lines()
                 for row in rows[:diff_lines]:
                     heading = row.startswith(("+++ ", "--- "))
-                    self.line(f"  {escaped(row)}", "bold" if heading else _DIFF_STYLES.get(row[:1], ""))
+                    self.line(
+                        f"  {escaped(row)}", "bold" if heading else _DIFF_STYLES.get(row[:1], "")
+                    )
                 if len(rows) > diff_lines:
                     self.line(f"  … {len(rows) - diff_lines} more lines", "dim")
             case CommandOutput(output=output):
@@ -231,7 +243,9 @@ class Printer(NoticePrinter):
                 for todo in items:
                     self.line(f"  {todo.mark} {one_line(todo.text)}")
             case Picture():
-                self.line(f"  {one_line(body.name)}, {body.media_type}, {body.bytes:,} bytes", "dim")
+                self.line(
+                    f"  {one_line(body.name)}, {body.media_type}, {body.bytes:,} bytes", "dim"
+                )
             case _:
                 assert_never(body)
 
@@ -257,9 +271,15 @@ class Printer(NoticePrinter):
 
         file = io.StringIO()
         console = Console(
-            file=file, force_terminal=True, width=_width(), highlight=False, emoji=False, markup=False,
-            theme=Theme(_STYLES), soft_wrap=False,
-        )  # fmt: skip
+            file=file,
+            force_terminal=True,
+            width=_width(),
+            highlight=False,
+            emoji=False,
+            markup=False,
+            theme=Theme(_STYLES),
+            soft_wrap=False,
+        )
         console.print(renderable)
         return file.getvalue()
 

@@ -30,7 +30,11 @@ if TYPE_CHECKING:
     from ouro.frontends.plain.repl import Repl
 
 STYLE = Style.from_dict(
-    {"bottom-toolbar": "noreverse fg:ansibrightblack", "label": "bold", "label.asks": "bold ansiyellow"}
+    {
+        "bottom-toolbar": "noreverse fg:ansibrightblack",
+        "label": "bold",
+        "label.asks": "bold ansiyellow",
+    }
 )
 CONTINUED = ". "
 FLUSH_SECONDS = 0.03
@@ -41,8 +45,9 @@ REFRESH_SECONDS = 1.0
 class PromptReader:
     """Reads messages of several lines, with history, completion and keys that act at once.
 
-    One prompt runs for the whole session, and the terminal stays in raw mode while text is printed above it:
-    in line mode, typed keys would be echoed into the output, and Enter would arrive as a newline.
+    One prompt runs for the whole session, and the terminal stays in raw mode while text is printed
+    above it: in line mode, typed keys would be echoed into the output, and Enter would arrive as a
+    newline.
     """
 
     def __init__(self, repl: Repl, echo: Callable[[str], None]) -> None:
@@ -57,7 +62,9 @@ class PromptReader:
         self._flushing: asyncio.Task[None] | None = None
         self._input = _Input(sys.stdin)
         self._prompt: PromptSession[str] = PromptSession(
-            message=lambda: [("class:label.asks" if repl.is_asking() else "class:label", repl.label())],
+            message=lambda: [
+                ("class:label.asks" if repl.is_asking() else "class:label", repl.label())
+            ],
             history=_FileHistory(PromptHistory(get_history_path())),
             completer=ThreadedCompleter(_Completer(repl)),
             complete_while_typing=Condition(lambda: not repl.is_asking()),
@@ -88,7 +95,9 @@ class PromptReader:
     async def close(self) -> None:
         if self._running is not None:
             self._running.cancel()
-            await asyncio.gather(self._running, *filter(None, (self._flushing,)), return_exceptions=True)
+            await asyncio.gather(
+                self._running, *filter(None, (self._flushing,)), return_exceptions=True
+            )
         self._print()
 
     def write(self, text: str) -> None:
@@ -127,7 +136,9 @@ class PromptReader:
         return True
 
     def redraw(self) -> None:
-        """Draw the prompt again. During a question the draft is removed, so that none of its keys answers."""
+        """Draw the prompt again. During a question the draft is removed, so that none of its keys
+        answers.
+        """
         if not self._prompt.app.is_running:
             return
         buffer, asking = self._prompt.default_buffer, self._repl.is_asking()
@@ -171,11 +182,15 @@ class _Completer(Completer):
         self._repl = repl
         self._files = FileIndex([])
 
-    def get_completions(self, document: Document, _complete_event: CompleteEvent) -> Iterable[Completion]:
+    def get_completions(
+        self, document: Document, _complete_event: CompleteEvent
+    ) -> Iterable[Completion]:
         before = document.text_before_cursor
         if before.startswith("/") and " " not in before and "\n" not in before:
             for fit in matching_commands(self._repl.turns.session, before[1:]):
-                yield Completion(fit.value.rstrip(), -len(before), display=fit.label, display_meta=fit.detail)
+                yield Completion(
+                    fit.value.rstrip(), -len(before), display=fit.label, display_meta=fit.detail
+                )
             return
         word = before.split()[-1] if before and not before[-1].isspace() else ""
         if word.startswith("@"):

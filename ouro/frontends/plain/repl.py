@@ -26,7 +26,16 @@ from ouro.frontends.plain.front_end import (
 )
 from ouro.frontends.plain.printer import Printer
 from ouro.frontends.session_lines import card_choices, card_line, card_lines, now, status_items
-from ouro.session import Draft, OpenCatalog, OpenRequest, OpenSession, Resumed, Session, TurnObserver, TurnQueue
+from ouro.session import (
+    Draft,
+    OpenCatalog,
+    OpenRequest,
+    OpenSession,
+    Resumed,
+    Session,
+    TurnObserver,
+    TurnQueue,
+)
 from ouro.settings import TuiSettings
 from ouro.utils.log import log
 from ouro.utils.text import clean, plural
@@ -66,7 +75,9 @@ async def run_repl(
 
 
 def is_plain() -> bool:
-    return os.environ.get("TERM", "dumb") in ("dumb", "") or not (sys.stdin.isatty() and sys.stdout.isatty())
+    return os.environ.get("TERM", "dumb") in ("dumb", "") or not (
+        sys.stdin.isatty() and sys.stdout.isatty()
+    )
 
 
 class Repl(TurnObserver):
@@ -76,7 +87,12 @@ class Repl(TurnObserver):
     """
 
     def __init__(
-        self, open_session: OpenSession, open_catalog: OpenCatalog | None, settings: TuiSettings, *, plain: bool
+        self,
+        open_session: OpenSession,
+        open_catalog: OpenCatalog | None,
+        settings: TuiSettings,
+        *,
+        plain: bool,
     ) -> None:
         self._settings = settings
         self._printer = Printer(self._write, plain=plain)
@@ -85,7 +101,9 @@ class Repl(TurnObserver):
         self._background_questions = TurnQuestions(self._questions, self._printer)
         self.turns = TurnQueue(self, holds_after_interrupt=True)
         self._offering: asyncio.Task[None] | None = None
-        self._front_end = ReplFrontEnd(open_session, open_catalog, self._printer, self._questions, self.turns, self)
+        self._front_end = ReplFrontEnd(
+            open_session, open_catalog, self._printer, self._questions, self.turns, self
+        )
         self.reader: LineReader | PromptReader = LineReader(self)
         if not plain:
             from ouro.frontends.plain.prompt_reader import PromptReader
@@ -99,7 +117,9 @@ class Repl(TurnObserver):
         self._ctrl_c_at = -SECOND_CTRL_C
 
     async def run(self, request: OpenRequest, first_message: str) -> int:
-        """Read lines until the user leaves; returns the exit code. Raises OuroError: no session could be opened."""
+        """Read lines until the user leaves; returns the exit code. Raises OuroError: no session
+        could be opened.
+        """
         with handle_signals(lambda number: self.leave(128 + number), *EXIT_SIGNALS):
             try:
                 self._in_background(self._begin(request, first_message))
@@ -118,10 +138,14 @@ class Repl(TurnObserver):
             self._ring(self.turns.seconds)
 
     def show_background(self, event: Event) -> None:
-        """Print a background event. Questions are skipped for piped input: its lines are not answers to them."""
+        """Print a background event. Questions are skipped for piped input: its lines are not
+        answers to them.
+        """
         is_question = isinstance(event, PermissionAsked | QuestionAsked)
         if isinstance(event, PermissionAsked) and not sys.stdin.isatty():
-            self._front_end.session.answer(event.question_id, Permit("no", "the input is not a terminal"))
+            self._front_end.session.answer(
+                event.question_id, Permit("no", "the input is not a terminal")
+            )
         if not is_question or sys.stdin.isatty():
             self._printer.event(event)
             self._background_questions.take(event, self._front_end.session)
@@ -132,7 +156,10 @@ class Repl(TurnObserver):
         self._ring(seconds)
         if outcome == "interrupted" and (queued := len(self.turns.waiting)):
             newest, all_of_them = ("it", "it") if queued == 1 else ("the newest", "them")
-            left = f"{plural(queued, 'message')} queued. Up edits {newest}; the next message sends {all_of_them}."
+            left = (
+                f"{plural(queued, 'message')} queued. Up edits {newest}; the next message sends"
+                f" {all_of_them}."
+            )
             self._printer.say(left)
         self.redraw()
 
@@ -176,7 +203,11 @@ class Repl(TurnObserver):
             return " starting …"
         busy = ""
         if self.turns.busy:
-            doing = "waiting for your answer" if self.is_asking() else self._printer.activity or "working"
+            doing = (
+                "waiting for your answer"
+                if self.is_asking()
+                else self._printer.activity or "working"
+            )
             busy = f"● {doing} {self.turns.seconds:.0f} s, Ctrl+C interrupts │ "
         waiting = f"{len(self.turns.waiting)} queued │ " if self.turns.waiting else ""
         items = status_items(self._front_end.session.status())
@@ -192,7 +223,9 @@ class Repl(TurnObserver):
         return question is not None and question.secret
 
     def interrupt(self) -> bool:
-        """Ctrl+C: end the turn, else a question or command. Returns True to end ouro: the second time at rest."""
+        """Ctrl+C: end the turn, else a question or command. Returns True to end ouro: the second
+        time at rest.
+        """
         if self.turns.interrupt() or self._cancel_work():
             return False
         now = time.monotonic()
@@ -203,7 +236,9 @@ class Repl(TurnObserver):
         return False
 
     def queue(self, text: str) -> None:
-        self._printer.say(f"Queued for the next turn: {text.splitlines()[0] if text.strip() else ''}")
+        self._printer.say(
+            f"Queued for the next turn: {text.splitlines()[0] if text.strip() else ''}"
+        )
         self.turns.queue(Draft(text))
 
     def cycle_mode(self) -> None:
@@ -237,8 +272,14 @@ class Repl(TurnObserver):
             self._take(line)
 
     async def _next_line(self) -> str | None:
-        """The next line. A line of piped input is read only after the line before is done or asks a question."""
-        while not sys.stdin.isatty() and self._questions.open is None and (self._work or self.turns.busy):
+        """The next line. A line of piped input is read only after the line before is done or asks a
+        question.
+        """
+        while (
+            not sys.stdin.isatty()
+            and self._questions.open is None
+            and (self._work or self.turns.busy)
+        ):
             await self._questions.wait_for_question(self.turns.idle(), *self._work)
         return await self.reader.read()
 
@@ -273,11 +314,15 @@ class Repl(TurnObserver):
     def _finish_work(self, task: asyncio.Task[None]) -> None:
         self._work.discard(task)
         if not task.cancelled() and (error := task.exception()):
-            asyncio.get_running_loop().call_exception_handler({"message": "a command failed", "exception": error})
+            asyncio.get_running_loop().call_exception_handler(
+                {"message": "a command failed", "exception": error}
+            )
         self.redraw()
 
     async def _offer_resume(self, session: Session, resumed: Resumed) -> None:
-        """Print the resume card once the lines typed before are done. A message resumes the full session."""
+        """Print the resume card once the lines typed before are done. A message resumes the full
+        session.
+        """
         try:
             card = await resumed.card()
         except (OuroError, OSError) as error:
@@ -330,7 +375,9 @@ class Repl(TurnObserver):
 
 
 class LineReader:
-    """Reads lines where nothing can be drawn (TERM=dumb, pipes, screen readers); the terminal echoes the keys."""
+    """Reads lines where nothing can be drawn (TERM=dumb, pipes, screen readers); the terminal
+    echoes the keys.
+    """
 
     def __init__(self, repl: Repl) -> None:
         self._repl = repl

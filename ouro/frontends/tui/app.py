@@ -71,7 +71,10 @@ class OuroApp(App[int], inherit_bindings=False):
             in_sheets = name in ("suspend_process", "redraw")
             action = name if name == "suspend_process" else f"press('{name}')"
             self._bindings.bind(key, action, show=False, priority=in_sheets)
-        for name in ("clear", "leave"):  # for questions; the prompt handles the key first if it has the focus
+        for name in (
+            "clear",
+            "leave",
+        ):  # for questions; the prompt handles the key first if it has the focus
             for key in keymap.keys(name):
                 self.bind(key, f"press('{name}')", show=False)
         for name, colors in THEMES.items():
@@ -189,14 +192,18 @@ class KeyActions:
             self._app.exit(0)
             return
         stopped = ["interrupted"] if self._conversation.interrupt() else []
-        quits = [] if self._conversation.prompt.text else [AGAIN_QUITS]  # otherwise the key clears the queue
+        quits = (
+            [] if self._conversation.prompt.text else [AGAIN_QUITS]
+        )  # otherwise the key clears the queue
         status.show_message(" · ".join([*stopped, *quits]), seconds=SECOND_CTRL_C)
 
     def leave(self) -> None:
         session = self._conversation.session
         if self._conversation.prompt.text or self._app.screen is not self._conversation:
             return
-        if session is not None and any(task.is_running and task.outlives_turn for task in session.background.list()):
+        if session is not None and any(
+            task.is_running and task.outlives_turn for task in session.background.list()
+        ):
             self._turns.say(Draft("/exit"))  # the command asks the user
         else:
             self._app.exit(0)
@@ -263,20 +270,29 @@ class KeyActions:
         from ouro.commands.info import help_text  # too heavy to import before the first frame
 
         keymap = self._front_end.keymap
-        self._app.push_screen(HelpSheet(keymap, help_text(self._conversation.session, keymap.sections())))
+        self._app.push_screen(
+            HelpSheet(keymap, help_text(self._conversation.session, keymap.sections()))
+        )
 
     async def search_history(self) -> None:
         prompt = self._conversation.prompt
-        entries = [Choice(text, text[:MAX_SEARCHED]) for text in reversed(self._conversation.prompt_history.entries())]
+        entries = [
+            Choice(text, text[:MAX_SEARCHED])
+            for text in reversed(self._conversation.prompt_history.entries())
+        ]
         if not entries:
             raise UsageError("The prompt history is empty.")
-        picked = await show_sheet(self._app, Picker("Search history", entries, search=prompt.text.split("\n")[0]))
+        picked = await show_sheet(
+            self._app, Picker("Search history", entries, search=prompt.text.split("\n")[0])
+        )
         if picked is not None:
             prompt.fill(picked)
 
     async def editor(self) -> None:
         prompt = self._conversation.prompt
-        prompt.fill(await editor_and_pager.edit(self._app, prompt.attachments.expand_text(prompt.text)))
+        prompt.fill(
+            await editor_and_pager.edit(self._app, prompt.attachments.expand_text(prompt.text))
+        )
 
     async def paste_image(self) -> None:
         image = await clipboard.clipboard_image()

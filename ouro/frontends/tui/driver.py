@@ -1,4 +1,6 @@
-"""TerminalDriver: Textual's driver, adapted to the first frame, to pastes, and to terminals that close."""
+"""TerminalDriver: Textual's driver, adapted to the first frame, to pastes, and to terminals that
+close.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ _ANSWER = re.compile(BACKGROUND_ANSWER)
 """Matches the answer about the background: that of a remote terminal may come late."""
 _ALTERNATE_SCREEN = "\x1b[?1049h"
 _MODIFIED_KEYS, _PLAIN_KEYS = "\x1b[>4;1m", "\x1b[>4m"
-"""xterm's modifyOtherKeys: with it, tmux and terminals without the kitty protocol send Shift+Enter as another key."""
+"""xterm's modifyOtherKeys: with it, tmux and terminals without the kitty protocol send Shift+Enter
+as another key.
+"""
 
 
 class TerminalDriver(LinuxDriver):
@@ -68,7 +72,8 @@ class TerminalDriver(LinuxDriver):
     def take_over(self) -> None:
         """Write the held output over the first frame.
 
-        It includes Textual's terminal modes: before, the terminal sent keys that the first frame can read.
+        It includes Textual's terminal modes: before, the terminal sent keys that the first frame
+        can read.
         """
         held, self._held = self._held, None
         for data in held or ():
@@ -80,7 +85,9 @@ class TerminalDriver(LinuxDriver):
         if callable(resized := signal.getsignal(signal.SIGWINCH)):
             self._loop.add_signal_handler(signal.SIGWINCH, resized, signal.SIGWINCH, None)
         self.write(_MODIFIED_KEYS)
-        self.attrs_before = self._frame.attributes  # Textual saved the modes of the first frame, not the user's
+        self.attrs_before = (
+            self._frame.attributes
+        )  # Textual saved the modes of the first frame, not the user's
 
     def stop_application_mode(self) -> None:
         if self._held is not None:
@@ -99,12 +106,18 @@ class TerminalDriver(LinuxDriver):
         decode = getincrementaldecoder("utf-8")(errors="replace").decode
 
         def use_theme(answer: re.Match[str]) -> str:
-            self._loop.call_soon_threadsafe(setattr, self._app, "theme", theme_for(answer["background"]))
+            self._loop.call_soon_threadsafe(
+                setattr, self._app, "theme", theme_for(answer["background"])
+            )
             return ""
 
         def process(pieces: list[tuple[bool, str]], at: float | None = None) -> None:
             for is_paste, text in pieces:
-                typed = [Paste(text.replace("\x00", ""))] if is_paste else parser.feed(_ANSWER.sub(use_theme, text))
+                typed = (
+                    [Paste(text.replace("\x00", ""))]
+                    if is_paste
+                    else parser.feed(_ANSWER.sub(use_theme, text))
+                )
                 for event in typed:
                     event.time = event.time if at is None else at
                     self.process_message(event)
@@ -115,7 +128,9 @@ class TerminalDriver(LinuxDriver):
             pass
         if not self.exit_event.is_set():
             keys, rest = self._frame.take_keys()
-            if (theme := self._frame.look.theme) in THEMES:  # the terminal may have answered after the app was created
+            if (
+                theme := self._frame.look.theme
+            ) in THEMES:  # the terminal may have answered after the app was created
                 self._loop.call_soon_threadsafe(setattr, self._app, "theme", theme)
             for at, text in keys:
                 process(splitter.feed(text), at)
@@ -143,9 +158,11 @@ class TerminalDriver(LinuxDriver):
 
 
 class KeyParser(XTermParser):
-    """Textual's parser, with all keys with Alt (ESC and a character), and with xterm's modifyOtherKeys.
+    """Textual's parser, with all keys with Alt (ESC and a character), and with xterm's
+    modifyOtherKeys.
 
-    For ESC p, Textual's own waits 0.1 s and returns a key with a character, which the prompt would insert.
+    For ESC p, Textual's own waits 0.1 s and returns a key with a character, which the prompt would
+    insert.
     """
 
     _MODIFIED_KEY = re.compile(r"\x1b\[27;(\d+);(\d+)~")
@@ -201,7 +218,9 @@ class PasteSplitter:
             before, found, after = rest.partition(mark)
             if not found:
                 sizes = range(len(mark) - 1, 0, -1)
-                self._held = next((rest[-size:] for size in sizes if rest.endswith(mark[:size])), "")
+                self._held = next(
+                    (rest[-size:] for size in sizes if rest.endswith(mark[:size])), ""
+                )
                 before = rest[: len(rest) - len(self._held)]
             if self._pasted is not None:
                 self._pasted.append(before)

@@ -16,8 +16,12 @@ from ouro.utils.editor import edit_text, run_on_text
 
 
 async def edit(app: App[Any], text: str) -> str:
-    """Edit `text` in the user's editor and return it. Raises UsageError: there is no editor, or it failed."""
-    return (await _lend_terminal(app, edit_text("message.md", text, sys.__stdout__))).removesuffix("\n")
+    """Edit `text` in the user's editor and return it. Raises UsageError: there is no editor, or it
+    failed.
+    """
+    return (await _lend_terminal(app, edit_text("message.md", text, sys.__stdout__))).removesuffix(
+        "\n"
+    )
 
 
 async def page(app: App[Any], text: str) -> None:

@@ -1,4 +1,6 @@
-"""The first frame: drawn without Textual while it is imported; LineEditor: shows what is typed meanwhile."""
+"""The first frame: drawn without Textual while it is imported; LineEditor: shows what is typed
+meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -39,19 +41,25 @@ from ouro.utils.text import clean
 SECOND_CTRL_C = 2.0
 """Seconds within which a second Ctrl+C quits."""
 PASTE_GAP = 0.05
-"""Seconds after a paste in which keys belong to it: a paste that contains the end sequence arrives as two parts."""
+"""Seconds after a paste in which keys belong to it: a paste that contains the end sequence arrives
+as two parts.
+"""
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _TOKEN = re.compile(
-    BACKGROUND_ANSWER + r"|\x1b\[200~(?P<paste>.*?)\x1b\[201~|\x1b\[(?!200~)[0-?]*[ -/]*[@-~]|\x1bO.|\x1b[^\[O\]]"
+    BACKGROUND_ANSWER
+    + r"|\x1b\[200~(?P<paste>.*?)\x1b\[201~|\x1b\[(?!200~)[0-?]*[ -/]*[@-~]|\x1bO.|\x1b[^\[O\]]"
     r"|(?P<text>[^\x00-\x1f\x7f-\x9f]+)|[\x00-\x1a\x1c-\x1f\x7f-\x9f]",
     re.DOTALL,
 )
-"""An answer of the terminal, a paste, the sequence of a key, a run of characters, or a control character."""
+"""An answer of the terminal, a paste, the sequence of a key, a run of characters, or a control
+character.
+"""
 _ACTIONS = {"send", "newline", "clear", "leave", "help", "delete_left"}
 _KEYS = {"enter", "ctrl+j", "ctrl+c", "ctrl+d", "backspace", "question_mark"}
 _ENTER_SCREEN = "\x1b[?1049h\x1b[?25l\x1b[?7l\x1b[?2004h"
 _LEAVE_SCREEN = (
-    "\x1b[?1000l\x1b[?1003l\x1b[?1006l\x1b[?1004l\x1b[?2004l\x1b[<u\x1b[>4m\x1b[?7h\x1b[0m\x1b[?1049l\x1b[?25h"
+    "\x1b[?1000l\x1b[?1003l\x1b[?1006l\x1b[?1004l\x1b[?2004l\x1b[<u\x1b[>4m\x1b[?7h"
+    "\x1b[0m\x1b[?1049l\x1b[?25h"
 )
 """Also resets what Textual may have set: mouse, focus and paste reports, keyboard protocol."""
 _LFLAG, _IFLAG, _CC = 3, 0, 6
@@ -59,7 +67,9 @@ _LFLAG, _IFLAG, _CC = 3, 0, 6
 
 def has_usual_keys(keys: Mapping[str, str | Sequence[str]]) -> bool:
     """Whether `tui.keys` does not change keys that LineEditor handles."""
-    named = {key for chosen in keys.values() for key in ([chosen] if isinstance(chosen, str) else chosen)}
+    named = {
+        key for chosen in keys.values() for key in ([chosen] if isinstance(chosen, str) else chosen)
+    }
     return _ACTIONS.isdisjoint(keys) and all(len(key) > 1 and key not in _KEYS for key in named)
 
 
@@ -69,9 +79,11 @@ def pasted_text(pasted: str) -> str:
 
 
 class LineEditor:
-    """The prompt before Textual: it understands characters, backspace, Enter, pastes, Ctrl+C and Ctrl+D.
+    """The prompt before Textual: it understands characters, backspace, Enter, pastes, Ctrl+C and
+    Ctrl+D.
 
-    After any other key it stops editing, but still collects the keys. Textual handles all keys again, from the first.
+    After any other key it stops editing, but still collects the keys. Textual handles all keys
+    again, from the first.
     """
 
     def __init__(self, *, follows: bool = True) -> None:
@@ -105,9 +117,14 @@ class LineEditor:
     def take_message(self) -> str:
         """Remove the keys of the first message that was entered, and return it.
 
-        Empty if there is none, or if it needs Textual: a command, or a file name that Enter may complete.
+        Empty if there is none, or if it needs Textual: a command, or a file name that Enter may
+        complete.
         """
-        if not self._messages or self._messages[0][0].startswith(("/", "#", "!")) or "@" in self._messages[0][0]:
+        if (
+            not self._messages
+            or self._messages[0][0].startswith(("/", "#", "!"))
+            or "@" in self._messages[0][0]
+        ):
             return ""
         message, count = self._messages.pop(0)
         self._keys = self._keys[count:]
@@ -158,9 +175,13 @@ class LineEditor:
 
 
 class FirstFrame:
-    """The first frame in the terminal. A thread reads keys and shows what is typed, until the keys are taken."""
+    """The first frame in the terminal. A thread reads keys and shows what is typed, until the keys
+    are taken.
+    """
 
-    def __init__(self, look: Look, size: tuple[int, int], attributes: list[Any], typed: bytes) -> None:
+    def __init__(
+        self, look: Look, size: tuple[int, int], attributes: list[Any], typed: bytes
+    ) -> None:
         self.attributes = attributes
         """The terminal's original modes, which will be restored."""
         self.has_left = False
@@ -177,7 +198,9 @@ class FirstFrame:
         _restore_at_signals(self)
         _write(_ENTER_SCREEN + (ASK_BACKGROUND if look.theme == "auto" else ""))
         self._draw()
-        self._thread = threading.Thread(target=self._read, args=[typed], name="type-ahead", daemon=True)
+        self._thread = threading.Thread(
+            target=self._read, args=[typed], name="type-ahead", daemon=True
+        )
         self._thread.start()
 
     @property
@@ -198,7 +221,9 @@ class FirstFrame:
             return self._editor.take_message()
 
     def take_keys(self) -> tuple[list[tuple[float, str]], bytes]:
-        """Stop reading. Returns the time and input of each key, and the bytes of a character that is not complete."""
+        """Stop reading. Returns the time and input of each key, and the bytes of a character that
+        is not complete.
+        """
         if not self._is_stopped:
             self._stop_drawing()
             os.write(self._written, b"x")
@@ -253,7 +278,9 @@ def can_draw() -> bool:
     """Whether this is a terminal that a full screen can be drawn on."""
     streams = (sys.__stdin__, sys.__stdout__, sys.__stderr__)
     try:
-        return os.environ.get("TERM", "dumb") not in ("", "dumb") and all(s is not None and s.isatty() for s in streams)
+        return os.environ.get("TERM", "dumb") not in ("", "dumb") and all(
+            s is not None and s.isatty() for s in streams
+        )
     except ValueError:  # the stream is closed
         return False
 
@@ -270,7 +297,9 @@ def draw(look: Look) -> FirstFrame:
     except termios.error as error:
         raise OSError(*error.args) from error
     try:
-        width, height = (size or usual for size, usual in zip(os.get_terminal_size(1), (80, 24), strict=True))
+        width, height = (
+            size or usual for size, usual in zip(os.get_terminal_size(1), (80, 24), strict=True)
+        )
         return FirstFrame(look, (width, height), attributes, typed)
     except OSError:
         _restore(attributes)
@@ -297,7 +326,8 @@ def _restore_modes(attributes: list[Any]) -> None:
 def _restore_at_signals(frame: FirstFrame) -> None:
     """Restore the terminal on signals until the full screen handles them: nothing else is open yet.
 
-    Python's own handler of SIGINT is not enough: a KeyboardInterrupt in a weakref callback of an import is lost.
+    Python's own handler of SIGINT is not enough: a KeyboardInterrupt in a weakref callback of an
+    import is lost.
     """
 
     def end(number: int, _: object) -> None:
@@ -315,7 +345,9 @@ def _make_raw(attributes: list[Any]) -> bytes:
     """
     changed = [*attributes[:_CC], list(attributes[_CC])]
     changed[_LFLAG] &= ~(termios.ECHO | termios.ICANON | termios.IEXTEN | termios.ISIG)
-    changed[_IFLAG] &= ~(termios.IXON | termios.IXOFF | termios.ICRNL | termios.INLCR | termios.IGNCR)
+    changed[_IFLAG] &= ~(
+        termios.IXON | termios.IXOFF | termios.ICRNL | termios.INLCR | termios.IGNCR
+    )
     changed[_CC][termios.VMIN], changed[_CC][termios.VTIME] = 1, 0
     termios.tcsetattr(0, termios.TCSANOW, changed)
     waiting = array.array("i", [0])
@@ -361,7 +393,9 @@ class _Picture:
         return f"\x1b[38;{_color_code(colors[name])};48;{_color_code(colors[background])}m"
 
     def _status(self, text: str) -> str:
-        return self._of("text" if text == AGAIN_QUITS else "muted") + f" {text}"[: self._width].ljust(self._width)
+        return self._of("text" if text == AGAIN_QUITS else "muted") + f" {text}"[
+            : self._width
+        ].ljust(self._width)
 
     def _header(self) -> str:
         width = self._width
@@ -372,7 +406,9 @@ class _Picture:
 
     def _message(self, message: str) -> str:
         """A queued message, as the transcript will show it."""
-        text, width = _fit(" ".join(message.split()), max(1, self._width - len(QUEUED) - 3), from_end=False)
+        text, width = _fit(
+            " ".join(message.split()), max(1, self._width - len(QUEUED) - 3), from_end=False
+        )
         padding = " " * max(0, self._width - len(QUEUED) - 2 - width)
         return f"{self._of('warning')}  {QUEUED}{self._of('muted')}{text}{padding}"
 
@@ -384,7 +420,11 @@ class _Picture:
             line += self._of("text") + " " * (self._inner - width - 1)
         else:
             hint = placeholder(self._inner).ljust(self._inner)
-            line = (self._of("background", "text") + hint[:1] if self._inner else "") + self._of("faint") + hint[1:]
+            line = (
+                (self._of("background", "text") + hint[:1] if self._inner else "")
+                + self._of("faint")
+                + hint[1:]
+            )
         edge = self._of("border")
         line = self._of("accent") + "❯ " + line
         return f"{edge}│ {line}{edge} │" if self._boxed else line

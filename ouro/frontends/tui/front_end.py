@@ -118,14 +118,21 @@ class ScreenFrontEnd:
     async def choose_rewind(
         self, *, undo: bool = False, redo: Mapping[RewindScope, str] | None = None
     ) -> RewindChoice | None:
-        from ouro.frontends.tui.screens.list_sheets import RedoSheet, RewindSheet  # too heavy before the first frame
+        from ouro.frontends.tui.screens.list_sheets import (
+            RedoSheet,
+            RewindSheet,
+        )  # too heavy before the first frame
 
         if redo is not None:
             return await show_sheet(self._app, RedoSheet(redo))
-        return await show_sheet(self._app, RewindSheet(self.session.rewind, self.keymap, with_files=undo))
+        return await show_sheet(
+            self._app, RewindSheet(self.session.rewind, self.keymap, with_files=undo)
+        )
 
     def show_again(self, draft: str = "", images: Sequence[Image] = ()) -> None:
-        """Show the transcript again, with a draft in the prompt; a draft that is already there is stashed."""
+        """Show the transcript again, with a draft in the prompt; a draft that is already there is
+        stashed.
+        """
         self._conversation.show_again()
         self.typed = ""  # the transcript shows the result
         prompt = self._conversation.prompt
@@ -180,7 +187,9 @@ class ScreenFrontEnd:
     # Opening sessions
 
     async def open(self, request: OpenRequest) -> None:
-        """Open another session instead of this one. If that fails, keep this one, or leave if there is none yet."""
+        """Open another session instead of this one. If that fails, keep this one, or leave if there
+        is none yet.
+        """
         await self._turns.finish_turn(timeout=1.0)
         before = self._turns.session
         try:
@@ -199,7 +208,9 @@ class ScreenFrontEnd:
             self.leave()
 
     async def choose_open(self, title: str, choices: Sequence[Choice]) -> str | None:
-        """Choose; Enter counts only after a moment, because it may have been typed before the question appeared."""
+        """Choose; Enter counts only after a moment, because it may have been typed before the
+        question appeared.
+        """
         return await show_sheet(self._app, Picker(title, choices, grace=QuestionPanel.GRACE))
 
     async def pick_open(self, ids: Sequence[str]) -> OpenRequest | None:
@@ -208,7 +219,9 @@ class ScreenFrontEnd:
             return await self.pick_session(self._turns.session.session_catalog, only=ids)
         if self._open_catalog is None:
             return OpenRequest()
-        sheet = SessionPicker(self._open_catalog, self.keymap, only=ids, rename=self._rename_open, esc="new session")
+        sheet = SessionPicker(
+            self._open_catalog, self.keymap, only=ids, rename=self._rename_open, esc="new session"
+        )
         picked = await show_sheet(self._app, sheet)
         self._conversation.prompt.focus()  # no key is lost while the session is being opened
         return None if sheet.wants_to_leave else picked or OpenRequest()
@@ -218,11 +231,15 @@ class ScreenFrontEnd:
 
         return await set_up(self)
 
-    async def pick_session(self, session_catalog: SessionCatalog, only: Collection[str] = ()) -> OpenRequest | None:
+    async def pick_session(
+        self, session_catalog: SessionCatalog, only: Collection[str] = ()
+    ) -> OpenRequest | None:
         async def get_catalog() -> SessionCatalog:
             return session_catalog
 
-        return await show_sheet(self._app, SessionPicker(get_catalog, self.keymap, only=only, rename=self._rename_open))
+        return await show_sheet(
+            self._app, SessionPicker(get_catalog, self.keymap, only=only, rename=self._rename_open)
+        )
 
     def _rename_open(self, session_id: str, title: str) -> bool:
         """Rename the session if it is the one on the screen: only its own writer can do it."""

@@ -36,15 +36,25 @@ def _edit(name: str, keys: str, help_text: str, run: str) -> KeyAction:
 UNDO_MEMORY = "take_back"
 """The name that settings use."""
 
-SCROLLS = {"page_up": "page_up", "page_down": "page_down", "top": "scroll_home", "bottom": "scroll_end"}
+SCROLLS = {
+    "page_up": "page_up",
+    "page_down": "page_down",
+    "top": "scroll_home",
+    "bottom": "scroll_end",
+}
 """The Textual action of each action that scrolls."""
 
 ACTIONS: tuple[KeyAction, ...] = (
     KeyAction("send", ("enter",), "send; during a turn: steer it", "prompt"),
-    KeyAction("newline", ("shift+enter", "alt+enter", "ctrl+j"), "new line (also `\\` Enter)", "prompt"),
+    KeyAction(
+        "newline", ("shift+enter", "alt+enter", "ctrl+j"), "new line (also `\\` Enter)", "prompt"
+    ),
     KeyAction("queue", ("tab",), "during a turn: queue for the next turn", "prompt"),
     KeyAction(
-        "previous", ("up",), "previous line or message; on empty input: edit the newest queued message", "prompt"
+        "previous",
+        ("up",),
+        "previous line or message; on empty input: edit the newest queued message",
+        "prompt",
     ),
     KeyAction("next", ("down",), "next line or message", "prompt"),
     KeyAction("search_history", ("ctrl+r",), "search the prompt history", "prompt"),
@@ -55,10 +65,14 @@ ACTIONS: tuple[KeyAction, ...] = (
     KeyAction("leave", ("ctrl+d",), "quit on empty input", "prompt"),
     KeyAction("palette", ("ctrl+p",), "commands, on empty input", "prompt"),
     KeyAction("help", ("?", "f1"), "commands and keys (`?` on empty input)", "prompt"),
-    KeyAction("rewind", ("escape escape",), "rewind to an earlier message, on empty input", "prompt"),
+    KeyAction(
+        "rewind", ("escape escape",), "rewind to an earlier message, on empty input", "prompt"
+    ),
     KeyAction("interrupt", ("escape",), "interrupt; twice: kill running commands", "app"),
     KeyAction("mode", ("shift+tab",), "mode: ask → edit → plan → auto", "app"),
-    KeyAction("outputs", ("ctrl+o",), "unfold tool outputs; twice: read the whole transcript", "app"),
+    KeyAction(
+        "outputs", ("ctrl+o",), "unfold tool outputs; twice: read the whole transcript", "app"
+    ),
     KeyAction("card_previous", ("alt+up",), "mark a tool call or thinking above", "app"),
     KeyAction("card_next", ("alt+down",), "mark one below", "app"),
     KeyAction("card", ("alt+o",), "unfold the marked one, or the last", "app"),
@@ -85,7 +99,12 @@ ACTIONS: tuple[KeyAction, ...] = (
     KeyAction("delete_session", ("ctrl+d", "d"), "move to the trash", "sessions"),
     KeyAction("restore_session", ("ctrl+u", "u"), "restore from the trash", "sessions"),
     KeyAction("look_inside", ("ctrl+o", "space"), "preview", "sessions"),
-    KeyAction("next_tab", ("right", "ctrl+right"), "notes, core, timeline, archive, receipt, proposals", "memory"),
+    KeyAction(
+        "next_tab",
+        ("right", "ctrl+right"),
+        "notes, core, timeline, archive, receipt, proposals",
+        "memory",
+    ),
     KeyAction("previous_tab", ("left", "ctrl+left"), "the previous tab", "memory"),
     KeyAction("change_memory", ("ctrl+a", "s"), "scope user, repo, or both", "memory"),
     KeyAction("change_category", ("ctrl+t", "t"), "next category, or all", "memory"),
@@ -93,7 +112,13 @@ ACTIONS: tuple[KeyAction, ...] = (
     KeyAction("confirm_note", ("c",), "confirm", "memory"),
     KeyAction("archive_note", ("a",), "archive", "memory"),
     KeyAction("restore_note", ("r",), "restore from the archive", "memory"),
-    KeyAction(UNDO_MEMORY, ("u",), "undo a commit, one hunk of it, or the last change", "memory", run="undo_change"),
+    KeyAction(
+        UNDO_MEMORY,
+        ("u",),
+        "undo a commit, one hunk of it, or the last change",
+        "memory",
+        run="undo_change",
+    ),
     KeyAction("accept", ("y",), "accept a proposal", "memory"),
     KeyAction("reject", ("n",), "reject a proposal", "memory"),
     KeyAction("drop_item", ("d", "space"), "drop or restore", "context"),
@@ -111,10 +136,24 @@ ACTIONS: tuple[KeyAction, ...] = (
     _edit("select_all", "f7", "select all", "select_all"),
     _edit("delete_left", "backspace", "delete to the left", "delete_left"),
     _edit("delete_right", "delete", "delete to the right", "delete_right"),
-    _edit("delete_word_left", "ctrl+w alt+backspace ctrl+backspace", "delete a word to the left", "delete_word_left"),
-    _edit("delete_word_right", "alt+d alt+delete", "delete a word to the right", "delete_word_right"),
-    _edit("delete_to_start", "ctrl+u", "delete to the start of the line", "delete_to_start_of_line"),
-    _edit("delete_to_end", "ctrl+k", "delete to the end of the line", "delete_to_end_of_line_or_delete_line"),
+    _edit(
+        "delete_word_left",
+        "ctrl+w alt+backspace ctrl+backspace",
+        "delete a word to the left",
+        "delete_word_left",
+    ),
+    _edit(
+        "delete_word_right", "alt+d alt+delete", "delete a word to the right", "delete_word_right"
+    ),
+    _edit(
+        "delete_to_start", "ctrl+u", "delete to the start of the line", "delete_to_start_of_line"
+    ),
+    _edit(
+        "delete_to_end",
+        "ctrl+k",
+        "delete to the end of the line",
+        "delete_to_end_of_line_or_delete_line",
+    ),
     _edit("undo", "ctrl+underscore", "undo", "undo"),
     _edit("redo", "alt+underscore", "redo", "redo"),
 )
@@ -132,9 +171,17 @@ _MODIFIERS = {"ctrl", "alt", "shift", "super", "hyper", "meta"}
 _NAMED = {*(key.value for key in Keys), *map(_character_to_key, punctuation)} - {"return"}
 """The names of keys in Textual: `enter`, `pageup`, `question_mark` …"""
 _SHOWN = {
-    "question_mark": "?", "underscore": "_", "full_stop": ".", "escape": "Esc",
-    "pageup": "PageUp", "pagedown": "PageDown", "up": "↑", "down": "↓", "left": "←", "right": "→",
-}  # fmt: skip
+    "question_mark": "?",
+    "underscore": "_",
+    "full_stop": ".",
+    "escape": "Esc",
+    "pageup": "PageUp",
+    "pagedown": "PageDown",
+    "up": "↑",
+    "down": "↓",
+    "left": "←",
+    "right": "→",
+}
 
 
 class Keymap:
@@ -149,14 +196,25 @@ class Keymap:
         for name, keys in (changes or {}).items():
             if name not in self._keys:
                 near = difflib.get_close_matches(name, self._keys, 1)
-                hint = f"Did you mean `{near[0]}`?" if near else f"Actions: {', '.join(sorted(self._keys))}."
+                hint = (
+                    f"Did you mean `{near[0]}`?"
+                    if near
+                    else f"Actions: {', '.join(sorted(self._keys))}."
+                )
                 raise ConfigError(f"tui.keys: unknown action `{name}`.", hint)
-            self._keys[name] = tuple(_check_key(name, key) for key in ([keys] if isinstance(keys, str) else keys))
+            self._keys[name] = tuple(
+                _check_key(name, key) for key in ([keys] if isinstance(keys, str) else keys)
+            )
         self._refuse_clashes(set(changes or {}))
 
     def of(self, *places: Place) -> dict[str, str]:
         """The Textual action of each key or chord (`ctrl+x ctrl+e`) of these places."""
-        return {key: action.action for action in ACTIONS if action.place in places for key in self._keys[action.name]}
+        return {
+            key: action.action
+            for action in ACTIONS
+            if action.place in places
+            for key in self._keys[action.name]
+        }
 
     def sections(self) -> list[tuple[str, list[tuple[str, str]]]]:
         """The keys and what they do, grouped by place."""
@@ -174,7 +232,9 @@ class Keymap:
         return format_key(self._keys[name][0]) if self._keys[name] else ""
 
     def _refuse_clashes(self, changed: set[str]) -> None:
-        """One key may have different actions in the prompt and in a question, but not two in one place."""
+        """One key may have different actions in the prompt and in a question, but not two in one
+        place.
+        """
         lists: tuple[tuple[Place, ...], ...] = (("sessions",), ("memory",), ("context",))
         for places in (("prompt", "edit", "app"), ("answer", "app"), ("sheet", "app"), *lists):
             taken: dict[str, str] = {}
@@ -190,14 +250,19 @@ class Keymap:
 
 def format_key(key: str) -> str:
     """A key, written `Ctrl+X Ctrl+E`."""
-    return " ".join("+".join(_SHOWN.get(part, part.capitalize()) for part in step.split("+")) for step in key.split())
+    return " ".join(
+        "+".join(_SHOWN.get(part, part.capitalize()) for part in step.split("+"))
+        for step in key.split()
+    )
 
 
 def _normalize(key: str) -> str:
     parts = []
     for step in key.strip().split():
         *modifiers, last = step.split("+") if len(step) > 1 else [step]
-        last = "." if last == "period" else last if len(last) == 1 and not modifiers else last.lower()
+        last = (
+            "." if last == "period" else last if len(last) == 1 and not modifiers else last.lower()
+        )
         named = _character_to_key(last) if len(last) == 1 else last
         parts.append("+".join([*sorted(modifier.lower() for modifier in modifiers), named]))
     return " ".join(parts)
@@ -207,9 +272,14 @@ def _check_key(name: str, key: object) -> str:
     text = _normalize(key) if isinstance(key, str) else ""
     for part in text.split() or [""]:
         *modifiers, last = part.split("+")
-        if not last or (len(last) > 1 and last not in _NAMED) or not _MODIFIERS.issuperset(modifiers):
+        if (
+            not last
+            or (len(last) > 1 and last not in _NAMED)
+            or not _MODIFIERS.issuperset(modifiers)
+        ):
             raise ConfigError(
                 f"tui.keys: `{name}` has the unknown key {key!r}.",
-                "Write `ctrl+g`, `alt+enter`, `f2`, or `ctrl+x ctrl+e` for two keys one after the other.",
+                "Write `ctrl+g`, `alt+enter`, `f2`, or `ctrl+x ctrl+e` for two keys one after the"
+                " other.",
             )
     return text

@@ -21,7 +21,11 @@ AGAIN_QUITS = "Ctrl+C again quits"
 """Shown after Ctrl+C on empty input."""
 QUEUED = "⋯ next turn: "
 """Before a message that waits for its turn."""
-PLACEHOLDERS = ("Ask for anything · / commands · @ files · ! shell · ? help", "Ask for anything · ? help", "Ask")
+PLACEHOLDERS = (
+    "Ask for anything · / commands · @ files · ! shell · ? help",
+    "Ask for anything · ? help",
+    "Ask",
+)
 """Hints of the empty prompt; the first that fits is shown."""
 HEADER_FROM_HEIGHT = 14
 """Lower terminals have no header line."""
@@ -39,7 +43,9 @@ _RGB = re.compile(r"rgba?:([0-9a-fA-F]{1,4})/([0-9a-fA-F]{1,4})/([0-9a-fA-F]{1,4
 
 
 ANSI = "ansi"
-"""The theme in the 16 colours that the user gave the terminal. Greys are not used: some terminals cannot show them."""
+"""The theme in the 16 colours that the user gave the terminal. Greys are not used: some terminals
+cannot show them.
+"""
 _THEMES = ("dark", "light", "high-contrast", ANSI)
 _COLORS = {
     "background": ("#0f1115", "#fbfaf7", "#000000", "ansi_default"),
@@ -59,7 +65,8 @@ _COLORS = {
 ThemeColors = Mapping[str, str]
 """The colours of a theme by name: `#rrggbb`, or `ansi_red` in the theme `ansi`."""
 THEMES: Mapping[str, ThemeColors] = {
-    theme: {name: values[place] for name, values in _COLORS.items()} for place, theme in enumerate(_THEMES)
+    theme: {name: values[place] for name, values in _COLORS.items()}
+    for place, theme in enumerate(_THEMES)
 }
 
 
@@ -72,13 +79,16 @@ class Look:
     """`tui.keys`: the name of an action -> the key or keys instead of its own."""
     status: tuple[str, ...] = STATUS_ITEMS
     bell_after: float = 15.0
-    """A turn that takes more seconds rings the bell at its end, and so does a question; 0: never."""
+    """A turn that takes more seconds rings the bell at its end, and so does a question; 0: never.
+    """
     welcomes: bool = False
     """Whether to greet the user, because it is the first start."""
 
     @property
     def colors(self) -> ThemeColors:
-        """The theme's colours; those of `dark` for an unknown theme, and for `auto` until the terminal has answered."""
+        """The theme's colours; those of `dark` for an unknown theme, and for `auto` until the
+        terminal has answered.
+        """
         return THEMES.get(self.theme, THEMES["dark"])
 
     @property
@@ -100,7 +110,9 @@ def has_true_color() -> bool:
 
 
 def has_few_colors() -> bool:
-    """Whether at most 16 colours can be shown, or none is wanted: `dark` and `light` would become shades of grey."""
+    """Whether at most 16 colours can be shown, or none is wanted: `dark` and `light` would become
+    shades of grey.
+    """
     has_many = has_true_color() or os.environ.get("TERM", "").endswith(("256color", "kitty"))
     return "NO_COLOR" in os.environ or not has_many
 
@@ -142,7 +154,9 @@ def make_theme(name: str, colors: ThemeColors) -> Theme:
             "input-selection-foreground": colors["background"],
             "screen-selection-background": colors["info"],
             "screen-selection-foreground": colors["background"],
-            "ansi-background": colors["background"],  # Textual's style sheets name these two in every `ansi` theme
+            "ansi-background": colors[
+                "background"
+            ],  # Textual's style sheets name these two in every `ansi` theme
             "ansi-foreground": colors["text"],
         },
     )

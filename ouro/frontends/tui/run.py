@@ -1,4 +1,6 @@
-"""run_tui: the full screen, from the first frame to the line that says how to resume; SessionStart: its session."""
+"""run_tui: the full screen, from the first frame to the line that says how to resume; SessionStart:
+its session.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,8 @@ if TYPE_CHECKING:
 OPEN_TIMEOUT = 0.5
 """Seconds that Textual waits for the session, and for a first request."""
 SEND_TIMEOUT = 0.1
-"""Seconds that Textual waits for the first answer, so that its import does not delay the request."""
+"""Seconds that Textual waits for the first answer, so that its import does not delay the request.
+"""
 TURN_TIMEOUT = 0.8
 """Seconds for an interrupted turn to end."""
 CLOSE_TIMEOUT = 0.7
@@ -42,7 +45,8 @@ TAIL_LINES = 24
 
 
 class SessionStart:
-    """Opens the session and sends what was already typed, so that the request does not wait for Textual.
+    """Opens the session and sends what was already typed, so that the request does not wait for
+    Textual.
 
     Args:
         message: a first message of the command line.
@@ -72,7 +76,12 @@ class SessionStart:
             return
         opening = self._opening = asyncio.ensure_future(self._open_session(self.request))
         await asyncio.wait([opening], timeout=OPEN_TIMEOUT)
-        if not opening.done() or opening.cancelled() or opening.exception() or opening.result().resumed is not None:
+        if (
+            not opening.done()
+            or opening.cancelled()
+            or opening.exception()
+            or opening.result().resumed is not None
+        ):
             return
         if self.message.startswith(("/", "#", "!")):
             return
@@ -82,7 +91,10 @@ class SessionStart:
             events = opening.result().send(self.message)
             self.message = ""
             heads = []
-            for timeout in (OPEN_TIMEOUT, SEND_TIMEOUT):  # until the message is on disk; until the answer begins
+            for timeout in (
+                OPEN_TIMEOUT,
+                SEND_TIMEOUT,
+            ):  # until the message is on disk; until the answer begins
                 heads.append(asyncio.ensure_future(anext(events)))
                 await asyncio.wait(heads[-1:], timeout=timeout)
                 if not heads[-1].done():
@@ -153,9 +165,13 @@ def run_tui(
         gc.freeze()  # modules are never freed: the garbage collector need not visit them
         gc.set_threshold(50_000, 20, 20)  # a long collection would be visible
         driver = partial(TerminalDriver, frame=frame, output=terminal)
-        app = OuroApp(start, frame.look, save_theme=save_theme, open_catalog=open_catalog, driver_class=driver)
+        app = OuroApp(
+            start, frame.look, save_theme=save_theme, open_catalog=open_catalog, driver_class=driver
+        )
         if request.resume != PICK:  # the session picker reads the keys as a search
-            app.conversation.transcript.set_queued((), frame.entered)  # visible until Textual has read their keys
+            app.conversation.transcript.set_queued(
+                (), frame.entered
+            )  # visible until Textual has read their keys
         return app
 
     start = SessionStart(open_session, request, first_message, frame.take_message)
@@ -175,7 +191,9 @@ def run_tui(
     return app.return_value if app.return_value is not None else app.return_code or 0
 
 
-async def _run(start: SessionStart, make_app: Callable[[], OuroApp], frame: FirstFrame) -> OuroApp | int:
+async def _run(
+    start: SessionStart, make_app: Callable[[], OuroApp], frame: FirstFrame
+) -> OuroApp | int:
     """Run the app to its end; returns the exit code if it ends before there is an app."""
     app: OuroApp | None = None
     loop, code = asyncio.get_running_loop(), 0
@@ -189,7 +207,8 @@ async def _run(start: SessionStart, make_app: Callable[[], OuroApp], frame: Firs
         nonlocal code
         code = 0 if frame.has_left else 128 + number
         if app is not None and app.lends_terminal and number in (signal.SIGINT, signal.SIGQUIT):
-            return  # Ctrl+C reaches all processes of the terminal, but is meant for the editor or pager
+            # Ctrl+C reaches all processes of the terminal, but is meant for the editor or pager
+            return
         timer = threading.Timer(EXIT_TIMEOUT, force_end)
         timer.daemon = True
         timer.start()
@@ -223,8 +242,9 @@ def _warm_up() -> None:
     from ouro.frontends.tui.blocks.palette import Palette
 
     warm_up(Palette({}))
-    # Modules are never freed, and to visit them in a collection would stop the screen for 40 ms, so they are frozen.
-    # This is done only once: objects frozen later, such as a question panel or a closed session, would never be freed.
+    # Modules are never freed, and to visit them in a collection would stop the screen for 40 ms, so
+    # they are frozen. This is done only once: objects frozen later, such as a question panel or a
+    # closed session, would never be freed.
     gc.freeze()
 
 
@@ -233,12 +253,20 @@ def _print_end(app: OuroApp) -> None:
     try:
         if app.failure is not None:
             print(clean(str(app.failure)), file=sys.stderr)  # noqa: T201 (the screen is closed)
-        elif session is not None and (tail := app.conversation.transcript.tail(TAIL_LINES).strip("\n")):
-            resume = f"\n\nContinue with: ouro --resume {session.id[:8]}" if session.status().is_saved else ""
+        elif session is not None and (
+            tail := app.conversation.transcript.tail(TAIL_LINES).strip("\n")
+        ):
+            resume = (
+                f"\n\nContinue with: ouro --resume {session.id[:8]}"
+                if session.status().is_saved
+                else ""
+            )
             print(f"{tail}{resume}")  # noqa: T201
             sys.stdout.flush()
     except OSError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # the terminal is gone: Python's last flush must not fail
+        os.dup2(
+            os.open(os.devnull, os.O_WRONLY), 1
+        )  # the terminal is gone: Python's last flush must not fail
 
 
 @contextmanager

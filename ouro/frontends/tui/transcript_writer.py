@@ -10,7 +10,13 @@ from ouro.display import Display, Plain
 from ouro.events import Event
 from ouro.frontends.event_lines import compaction_receipt, describe_compaction, notice_of
 from ouro.frontends.tui.blocks.block_list import TranscriptBlock
-from ouro.frontends.tui.blocks.messages import AnswerBlock, NoticeBlock, RetryBlock, ThinkingBlock, UserMessage
+from ouro.frontends.tui.blocks.messages import (
+    AnswerBlock,
+    NoticeBlock,
+    RetryBlock,
+    ThinkingBlock,
+    UserMessage,
+)
 from ouro.frontends.tui.blocks.tool_card import DisplayBlock, State, ToolCard
 from ouro.frontends.tui.widgets.transcript import TranscriptView
 from ouro.messages import Message, Text, Thinking
@@ -22,7 +28,9 @@ _COMPACTION_TITLE = "compact the session"
 
 def blocks_of(earlier: Iterable[Event], like: TranscriptView) -> list[TranscriptBlock]:
     """The blocks of these events, with the keys and the clock of the transcript `like`."""
-    view = TranscriptView(outputs_key=like.outputs_key, receipt_key=like.receipt_key, clock=like.clock)
+    view = TranscriptView(
+        outputs_key=like.outputs_key, receipt_key=like.receipt_key, clock=like.clock
+    )
     TranscriptWriter(view).replay(earlier)
     return list(view.blocks)
 
@@ -82,7 +90,9 @@ class TranscriptWriter:
                 if event.parts > 1 and not event.written:
                     card.append(f"part {event.part} of {event.parts}\n")
             case events.Compacted():
-                receipt = Display(describe_compaction(event), Plain(compaction_receipt(event), "markdown"))
+                receipt = Display(
+                    describe_compaction(event), Plain(compaction_receipt(event), "markdown")
+                )
                 self._finish(_COMPACTION, _COMPACTION_TITLE, receipt)
             case events.Notice():
                 self._stop_cards([_COMPACTION])
@@ -97,14 +107,21 @@ class TranscriptWriter:
                 self._notice(event)
                 if isinstance(event, events.CoreChanged) and event.display.body is not None:
                     view.add(DisplayBlock(event.display))
-            case events.QuestionAsked() | events.TodosChanged() | events.UsageUpdated() | events.Titled():
+            case (
+                events.QuestionAsked()
+                | events.TodosChanged()
+                | events.UsageUpdated()
+                | events.Titled()
+            ):
                 return
             case _:
                 assert_never(event)
         view.draw_soon()
 
     def _show_subagent(self, event: events.SubagentProgress) -> None:
-        if (card := self._cards.get(event.call_id)) is None:  # it runs in the background: its end is a notice
+        if (
+            card := self._cards.get(event.call_id)
+        ) is None:  # it runs in the background: its end is a notice
             return
         card.rename(f"{event.id}: {event.task}")
         doing = event.state if event.state in ("thinking", "answering") else ""
@@ -121,7 +138,11 @@ class TranscriptWriter:
         if not isinstance(block, kind):
             self._close_streams()
             view = self._transcript
-            block = AnswerBlock() if kind is AnswerBlock else ThinkingBlock(clock=view.clock, key=view.outputs_key)
+            block = (
+                AnswerBlock()
+                if kind is AnswerBlock
+                else ThinkingBlock(clock=view.clock, key=view.outputs_key)
+            )
             self._reply.append(block)
             view.add(block)
         block.append(text)
@@ -148,7 +169,9 @@ class TranscriptWriter:
 
     def _card(self, call_id: str, title: str = "tool") -> ToolCard:
         if call_id not in self._cards:
-            self._cards[call_id] = ToolCard(title, self._transcript.clock, self._transcript.outputs_key)
+            self._cards[call_id] = ToolCard(
+                title, self._transcript.clock, self._transcript.outputs_key
+            )
             self._transcript.add(self._cards[call_id])
         return self._cards[call_id]
 
@@ -157,7 +180,12 @@ class TranscriptWriter:
             card.set_state(state)
 
     def _finish(
-        self, call_id: str, title: str, display: Display, failed: bool = False, seconds: float | None = None
+        self,
+        call_id: str,
+        title: str,
+        display: Display,
+        failed: bool = False,
+        seconds: float | None = None,
     ) -> None:
         self._card(call_id, title or "tool").finish(display, failed, seconds)
         del self._cards[call_id]

@@ -1,4 +1,5 @@
-"""The search index of sessions and memory in SQLite: words, vectors, entities. All SQL is written here.
+"""The search index of sessions and memory in SQLite: words, vectors, entities. All SQL is written
+here.
 
 Code outside of this package imports from here only. Modules are imported on first use.
 """

@@ -44,7 +44,9 @@ class SearchAnswer(msgspec.Struct, frozen=True):
 
 
 def read_lines(path: Path, kind: type[Any]) -> list[Any]:
-    """JSON lines as values of `kind`. Raises UsageError if the file cannot be read, or a line is not valid."""
+    """JSON lines as values of `kind`. Raises UsageError if the file cannot be read, or a line is
+    not valid.
+    """
     try:
         lines = path.read_bytes().splitlines()
     except OSError as error:
@@ -60,7 +62,11 @@ def read_lines(path: Path, kind: type[Any]) -> list[Any]:
 
 
 def answers(
-    documents: Sequence[Document], queries: Sequence[BenchmarkQuestion], k: int, work: Path, embedder: Embedder | None
+    documents: Sequence[Document],
+    queries: Sequence[BenchmarkQuestion],
+    k: int,
+    work: Path,
+    embedder: Embedder | None,
 ) -> Iterator[SearchAnswer]:
     """Run every query on an index of the documents in the folder `work`."""
     index = Index(work / "index.db")
@@ -91,7 +97,9 @@ def answers(
             started = time.perf_counter()
             hits = search.find(query.query, k, SearchFilter(kinds=("message",)), today=today)
             spent = (time.perf_counter() - started) * 1000
-            yield SearchAnswer(query.qid, tuple(dict.fromkeys(names[hit.place] for hit in hits)), round(spent, 2))
+            yield SearchAnswer(
+                query.qid, tuple(dict.fromkeys(names[hit.place] for hit in hits)), round(spent, 2)
+            )
     finally:
         index.close()
 
@@ -139,12 +147,14 @@ _LATEST = "kind = 'note' AND archived = 0 AND note NOT IN (SELECT supersedes FRO
 def ask_own_notes(
     search: Search, recall: Callable[[str, str, str], Sequence[str]]
 ) -> tuple[list[SearchAnswer], dict[str, str], int]:
-    """Recall every current note by the words of the turn that it came from. Blocks for some milliseconds a note.
+    """Recall every current note by the words of the turn that it came from. Blocks for some
+    milliseconds a note.
 
-    `recall` returns the ids of the notes for a text, a repository (its root, or empty) and a branch.
+    `recall` returns the ids of the notes for a text, a repository (its root, or empty) and a
+    branch.
 
-    Returns the answers, by query id the text of the note, and the number of skipped notes: no session shows their
-    source, or the user wrote them between two turns.
+    Returns the answers, by query id the text of the note, and the number of skipped notes: no
+    session shows their source, or the user wrote them between two turns.
     """
     with search.index.reading() as database:
         notes = database.execute(
@@ -153,7 +163,10 @@ def ask_own_notes(
     found: list[SearchAnswer] = []
     texts: dict[str, str] = {}
     for note, text, session, turn, project, branch, path in notes:
-        is_taught = parse_note(Path(path).name, Path(path).read_text(errors="replace")).note.trigger != "user"
+        is_taught = (
+            parse_note(Path(path).name, Path(path).read_text(errors="replace")).note.trigger
+            != "user"
+        )
         if is_taught and (question := _words_of_turn(search, session, turn)):
             started = time.perf_counter()
             ids = tuple(recall(question, project, branch))
@@ -167,8 +180,11 @@ def _words_of_turn(search: Search, session: str, turn: int) -> str:
         found = database.execute("SELECT seq FROM sessions WHERE id = ?", (session,)).fetchone()
         seq = found[0] if found else -1
         rows = database.execute(
-            "SELECT number, text FROM messages WHERE id BETWEEN ? AND ? AND role = 'user' ORDER BY id",
+            "SELECT number, text FROM messages WHERE id BETWEEN ? AND ? AND role = 'user' ORDER"
+            " BY id",
             (seq << SHIFT, (seq + 1) << SHIFT),
         ).fetchall()
     numbers = list(dict.fromkeys(number for number, _ in rows))
-    return "\n".join(text for number, text in rows if 0 < turn <= len(numbers) and number == numbers[turn - 1])
+    return "\n".join(
+        text for number, text in rows if 0 < turn <= len(numbers) and number == numbers[turn - 1]
+    )

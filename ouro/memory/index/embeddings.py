@@ -58,13 +58,17 @@ class Embedder(Protocol):
     """The name of the model: vectors of different models are not compared."""
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """A row for each text, in their order. Raises ModelError if it does not answer or may not be asked now."""
+        """A row for each text, in their order. Raises ModelError if it does not answer or may not
+        be asked now.
+        """
 
     def close(self) -> None: ...
 
 
 RELEASE_AFTER = 5.0
-"""Seconds without a text after which the local model leaves memory: 30 MB. To load it again takes 10 ms."""
+"""Seconds without a text after which the local model leaves memory: 30 MB. To load it again takes
+10 ms.
+"""
 
 
 class LocalEmbedder:
@@ -137,7 +141,9 @@ class RemoteEmbedder:
     A failure is logged once, and the model is not asked for a minute: search then uses words alone.
     """
 
-    def __init__(self, name: str, model: EmbeddingModel, budget: EmbeddingBudget | None = None) -> None:
+    def __init__(
+        self, name: str, model: EmbeddingModel, budget: EmbeddingBudget | None = None
+    ) -> None:
         self.name = name
         self._model = model
         self._budget = budget
@@ -174,14 +180,22 @@ class RemoteEmbedder:
         return error
 
 
-def make_embedder(named: str, catalog: Catalog, budget: EmbeddingBudget | None = None) -> Embedder | None:
-    """The model of that name, else `embed` of models.yaml, else a local one, or None. Raises NoModelError."""
+def make_embedder(
+    named: str, catalog: Catalog, budget: EmbeddingBudget | None = None
+) -> Embedder | None:
+    """The model of that name, else `embed` of models.yaml, else a local one, or None. Raises
+    NoModelError.
+    """
     name = catalog.resolve(named) if named else catalog.role("embed")
     return RemoteEmbedder(name, catalog.embeddings(name), budget) if name else local_embedder()
 
 
-def choose_embedder(named: str, catalog: Catalog, budget: EmbeddingBudget | None = None) -> Embedder | None:
-    """As `make_embedder`; also None if numpy is missing or the model is not usable: search then uses only words."""
+def choose_embedder(
+    named: str, catalog: Catalog, budget: EmbeddingBudget | None = None
+) -> Embedder | None:
+    """As `make_embedder`; also None if numpy is missing or the model is not usable: search then
+    uses only words.
+    """
     try:
         return make_embedder(named, catalog, budget) if has_numpy() else None
     except NoModelError as error:
@@ -198,7 +212,9 @@ def is_embedder_chosen(named: str, catalog: Catalog) -> bool:
 
 
 class LateNumpy:
-    """numpy, imported on first use: this takes 25 ms and 9 MB, and a memory without notes does not need it."""
+    """numpy, imported on first use: this takes 25 ms and 9 MB, and a memory without notes does not
+    need it.
+    """
 
     def __getattr__(self, name: str) -> Any:
         self.__dict__ |= vars(import_numpy())
@@ -233,7 +249,9 @@ class WordPieces:
         self._ids = {word: number for number, word in enumerate(words)}
         self._start, self._end = self._ids["[CLS]"], self._ids["[SEP]"]
         self._unknown = self._ids["[UNK]"]
-        self._known: dict[str, tuple[int, ...]] = {}  # no lru_cache of a method: the cycle would keep the model
+        self._known: dict[
+            str, tuple[int, ...]
+        ] = {}  # no lru_cache of a method: the cycle would keep the model
 
     def encode(self, text: str, most: int) -> list[int]:
         """The ids of a text with start and end marks; at most `most`."""
@@ -269,7 +287,11 @@ class WordPieces:
 def _words(text: str) -> list[str]:
     text = text.lower()
     if not text.isascii():
-        text = "".join(item for item in unicodedata.normalize("NFD", text) if unicodedata.category(item) != "Mn")
+        text = "".join(
+            item
+            for item in unicodedata.normalize("NFD", text)
+            if unicodedata.category(item) != "Mn"
+        )
         text = _CJK.sub(r" \1 ", text)
     return [
         piece
@@ -301,7 +323,9 @@ class MiniLm:
         places = tensors["embeddings.position_embeddings.weight"]
         self._places = places + tensors["embeddings.token_type_embeddings.weight"][0]
         self._norm = (tensors["embeddings.LayerNorm.weight"], tensors["embeddings.LayerNorm.bias"])
-        self._layers = [_layer(tensors, number) for number in range(int(config["num_hidden_layers"]))]
+        self._layers = [
+            _layer(tensors, number) for number in range(int(config["num_hidden_layers"]))
+        ]
 
     def embed(self, texts: Sequence[str]) -> Floats:
         """A row of length one for each text, in their order."""
@@ -337,7 +361,9 @@ class MiniLm:
         weights /= weights.sum(axis=-1, keepdims=True)
         seen = (weights @ value).transpose(0, 2, 1, 3).reshape(count, longest, width)
         states = self._normed(states + _dense(seen, layer.joined), layer.joined_norm)
-        return self._normed(states + _dense(_gelu(_dense(states, layer.wide)), layer.narrow), layer.narrow_norm)
+        return self._normed(
+            states + _dense(_gelu(_dense(states, layer.wide)), layer.narrow), layer.narrow_norm
+        )
 
     def _normed(self, states: Floats, norm: Dense) -> Floats:
         states = states - states.mean(axis=-1, keepdims=True)
@@ -354,7 +380,9 @@ def _layer(tensors: dict[str, Floats], number: int) -> _Layer:
         name = f"encoder.layer.{number}.{name}"
         return tensors[f"{name}.weight"].T, tensors[f"{name}.bias"]
 
-    weights, biases = zip(*(dense(f"attention.self.{name}") for name in ("query", "key", "value")), strict=True)
+    weights, biases = zip(
+        *(dense(f"attention.self.{name}") for name in ("query", "key", "value")), strict=True
+    )
     return _Layer(
         (np.concatenate(weights, axis=1), np.concatenate(biases)),
         dense("attention.output.dense"),
@@ -376,7 +404,9 @@ def _tensors(path: Path) -> dict[str, Floats]:
         if name != "__metadata__" and about["dtype"] in _KINDS:
             start, end = about["data_offsets"]
             flat = np.asarray(data[start:end]).view(_KINDS[about["dtype"]])
-            found[name.removeprefix("bert.")] = flat.reshape(about["shape"]).astype(np.float32, copy=False)
+            found[name.removeprefix("bert.")] = flat.reshape(about["shape"]).astype(
+                np.float32, copy=False
+            )
     return found
 
 

@@ -15,7 +15,9 @@ from ouro.memory.long_term.notes.note import Anchor, Note
 
 _MAX_CHAIN = 200
 MAX_NAMING = 50
-"""Notes read for one entity, newest first: an entity that more notes name does not distinguish them."""
+"""Notes read for one entity, newest first: an entity that more notes name does not distinguish
+them.
+"""
 _AFTER = "SELECT note FROM notes WHERE supersedes = ? AND kind = 'note'"
 _BEFORE = "SELECT supersedes FROM notes WHERE note = ? AND kind = 'note'"
 _CONTRADICTING = """
@@ -53,43 +55,62 @@ class Graph:
     def notes(self, folder: MemoryFolder) -> list[tuple[str, Note]]:
         """All notes of a memory folder, also archived ones, each with its path.
 
-        They have the fields of the index: `updated_at` is the only time; `entities` includes those from the text.
+        They have the fields of the index: `updated_at` is the only time; `entities` includes those
+        from the text.
         """
         rows = self._ask(_NOTES, (folder.scope, folder.project))
         return [(path, msgspec.json.decode(note, type=Note)) for path, note in rows]
 
     def projects(self) -> list[str]:
-        return [project for (project,) in self._ask("SELECT DISTINCT project FROM files WHERE project <> ''")]
+        return [
+            project
+            for (project,) in self._ask("SELECT DISTINCT project FROM files WHERE project <> ''")
+        ]
 
     def chain(self, note_id: str) -> list[str]:
         """The ids of all versions of a note, oldest first; the note alone when it never changed."""
         with self._index.reading() as database:
-            ids = [*reversed(_walk(database, note_id, _BEFORE)), note_id, *_walk(database, note_id, _AFTER)]
-            known = database.execute(f"SELECT note FROM notes WHERE note {_IN} AND kind = 'note'", (json.dumps(ids),))
+            ids = [
+                *reversed(_walk(database, note_id, _BEFORE)),
+                note_id,
+                *_walk(database, note_id, _AFTER),
+            ]
+            known = database.execute(
+                f"SELECT note FROM notes WHERE note {_IN} AND kind = 'note'", (json.dumps(ids),)
+            )
             present = {note for (note,) in known}
         return [version for version in dict.fromkeys(ids) if version in present]
 
     def latest_of(self, note_ids: Iterable[str]) -> dict[str, str]:
         with self._index.reading() as database:
-            return {note_id: [note_id, *_walk(database, note_id, _AFTER)][-1] for note_id in note_ids}
+            return {
+                note_id: [note_id, *_walk(database, note_id, _AFTER)][-1] for note_id in note_ids
+            }
 
     def contradicting(self, note_id: str) -> list[str]:
         """The notes linked by `contradicts`, in either direction, that are not replaced."""
         return [other for (other,) in self._ask(_CONTRADICTING, {"note": note_id})]
 
     def anchors_of(self, path: str) -> list[Anchor]:
-        return [Anchor(*row) for row in self._ask("SELECT file, blob FROM anchors WHERE path = ?", (path,))]
+        return [
+            Anchor(*row)
+            for row in self._ask("SELECT file, blob FROM anchors WHERE path = ?", (path,))
+        ]
 
     def anchored_to(self, files: Collection[str], project: str) -> list[str]:
         """The notes that any of these files anchors, newest first."""
         question = (
-            f"SELECT DISTINCT notes.note FROM anchors JOIN notes USING (path) WHERE file {_IN} AND project IN ('', ?)"
-            " AND archived = 0 ORDER BY notes.id DESC LIMIT ?"
+            f"SELECT DISTINCT notes.note FROM anchors JOIN notes USING (path) WHERE file {_IN} AND"
+            " project IN ('', ?) AND archived = 0 ORDER BY notes.id DESC LIMIT ?"
         )
-        return [note for (note,) in self._ask(question, (json.dumps(list(files)), project, MAX_NAMING))]
+        return [
+            note for (note,) in self._ask(question, (json.dumps(list(files)), project, MAX_NAMING))
+        ]
 
     def naming(self, entities: Collection[str]) -> dict[str, float]:
-        """The notes that name any of `entities`, with a weight: an entity that many notes name weighs little."""
+        """The notes that name any of `entities`, with a weight: an entity that many notes name
+        weighs little.
+        """
         found: dict[str, float] = {}
         with self._index.reading() as database:
             for entity in entities:
@@ -99,9 +120,11 @@ class Graph:
         return found
 
     def neighbours(self, note_ids: Collection[str], hops: int) -> dict[str, tuple[int, str]]:
-        """The notes reached from `note_ids` along edges, in either direction, and along relations of their entities.
+        """The notes reached from `note_ids` along edges, in either direction, and along relations
+        of their entities.
 
-        Each with the hops, and the edge (`refines`, `contradicts`, `relates-to`) or relation of the last one.
+        Each with the hops, and the edge (`refines`, `contradicts`, `relates-to`) or relation of the
+        last one.
         """
         found: dict[str, tuple[int, str]] = {}
         edge = set(note_ids)

@@ -1,5 +1,6 @@
-"""Index: sessions and memory in SQLite, for searching; its tables and its file. The index is derived data and may be
-deleted."""
+"""Index: sessions and memory in SQLite, for searching; its tables and its file. The index is
+derived data and may be deleted.
+"""
 
 from __future__ import annotations
 
@@ -39,15 +40,25 @@ VERSION = 5
 _FIRST_WITH_MODELS = 5
 WAIT_SECONDS = 5.0
 _NO_DAMAGE = {
-    sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR
-}  # fmt: skip
-"""Errors caused by the disk or another process. They are no reason to set the index aside, which would lose vectors."""
+    sqlite3.SQLITE_BUSY,
+    sqlite3.SQLITE_LOCKED,
+    sqlite3.SQLITE_READONLY,
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_IOERR,
+}
+"""Errors caused by the disk or another process. They are no reason to set the index aside, which
+would lose vectors.
+"""
 _WORDS = "tokenize = 'porter unicode61 remove_diacritics 2'"
 _LASTING = (
-    "CREATE TABLE IF NOT EXISTS vectors (hash INTEGER NOT NULL, model INTEGER NOT NULL, vector BLOB NOT NULL,"
-    " PRIMARY KEY (model, hash)) WITHOUT ROWID",
-    "CREATE TABLE IF NOT EXISTS models (id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL,"
-    " length INTEGER NOT NULL, used TEXT NOT NULL, UNIQUE (name, length))",
+    (
+        "CREATE TABLE IF NOT EXISTS vectors (hash INTEGER NOT NULL, model INTEGER NOT NULL, vector"
+        " BLOB NOT NULL, PRIMARY KEY (model, hash)) WITHOUT ROWID"
+    ),
+    (
+        "CREATE TABLE IF NOT EXISTS models (id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT"
+        " NULL, length INTEGER NOT NULL, used TEXT NOT NULL, UNIQUE (name, length))"
+    ),
     "CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
 )
 _TABLES = (
@@ -78,26 +89,40 @@ _TABLES = (
     "CREATE INDEX notes_by_note ON notes (note)",
     "CREATE INDEX notes_by_supersedes ON notes (supersedes)",
     "CREATE INDEX notes_by_stamp ON notes (stamp)",
-    "CREATE TABLE entities (entity TEXT NOT NULL, note INTEGER NOT NULL, PRIMARY KEY (entity, note)) WITHOUT ROWID",
+    (
+        "CREATE TABLE entities (entity TEXT NOT NULL, note INTEGER NOT NULL, PRIMARY KEY (entity,"
+        " note)) WITHOUT ROWID"
+    ),
     "CREATE INDEX entities_by_note ON entities (note)",
-    "CREATE TABLE edges (note TEXT NOT NULL, relationship TEXT NOT NULL, other TEXT NOT NULL, path TEXT NOT NULL)",
+    (
+        "CREATE TABLE edges (note TEXT NOT NULL, relationship TEXT NOT NULL, other TEXT NOT NULL,"
+        " path TEXT NOT NULL)"
+    ),
     "CREATE INDEX edges_by_note ON edges (note)",
     "CREATE INDEX edges_by_other ON edges (other)",
     "CREATE INDEX edges_by_path ON edges (path)",
-    "CREATE TABLE anchors (note TEXT NOT NULL, file TEXT NOT NULL, blob TEXT NOT NULL, path TEXT NOT NULL)",
+    (
+        "CREATE TABLE anchors (note TEXT NOT NULL, file TEXT NOT NULL, blob TEXT NOT NULL, path"
+        " TEXT NOT NULL)"
+    ),
     "CREATE INDEX anchors_by_path ON anchors (path)",
-    "CREATE TABLE relations (source TEXT NOT NULL, relation TEXT NOT NULL, target TEXT NOT NULL, path TEXT NOT NULL)",
+    (
+        "CREATE TABLE relations (source TEXT NOT NULL, relation TEXT NOT NULL, target TEXT NOT"
+        " NULL, path TEXT NOT NULL)"
+    ),
     "CREATE INDEX relations_by_source ON relations (source)",
     "CREATE INDEX relations_by_target ON relations (target)",
     "CREATE INDEX relations_by_path ON relations (path)",
     "CREATE VIEW core AS SELECT * FROM notes WHERE kind = 'core'",
 )
-"""`notes` holds notes and the lines of core files. `outputs` is a separate table, so that recall never reads tool
-outputs. `anchors` are the files that a note names, with the git hash of their content at that time.
+"""`notes` holds notes and the lines of core files. `outputs` is a separate table, so that recall
+never reads tool outputs. `anchors` are the files that a note names, with the git hash of their
+content at that time.
 
-`stamp` is a rising number that a row gets with its vector: rows without one still need a vector, and rows with a
-higher one than the last seen are new. It is for the model in `facts`; `vectors` also has vectors of other `models`.
-If a model returns vectors of another length, it counts as another model. `used` is the day of its last use.
+`stamp` is a rising number that a row gets with its vector: rows without one still need a vector,
+and rows with a higher one than the last seen are new. It is for the model in `facts`; `vectors`
+also has vectors of other `models`. If a model returns vectors of another length, it counts as
+another model. `used` is the day of its last use.
 """
 
 
@@ -105,15 +130,26 @@ def _words_of(table: str) -> tuple[str, ...]:
     """The word index of a table's `text`; triggers keep it up to date."""
     words = f"{table}_words"
     return (
-        f"CREATE VIRTUAL TABLE {words} USING fts5(text, content = '{table}', content_rowid = 'id', {_WORDS})",
-        f"CREATE TRIGGER {table}_added AFTER INSERT ON {table} BEGIN"
-        f" INSERT INTO {words} (rowid, text) VALUES (new.id, findable(new.text)); END",
-        f"CREATE TRIGGER {table}_removed AFTER DELETE ON {table} BEGIN"
-        f" INSERT INTO {words} ({words}, rowid, text) VALUES ('delete', old.id, findable(old.text)); END",
+        (
+            f"CREATE VIRTUAL TABLE {words} USING fts5(text, content = '{table}', content_rowid ="
+            f" 'id', {_WORDS})"
+        ),
+        (
+            f"CREATE TRIGGER {table}_added AFTER INSERT ON {table} BEGIN"
+            f" INSERT INTO {words} (rowid, text) VALUES (new.id, findable(new.text)); END"
+        ),
+        (
+            f"CREATE TRIGGER {table}_removed AFTER DELETE ON {table} BEGIN INSERT INTO {words}"
+            f" ({words}, rowid, text) VALUES ('delete', old.id, findable(old.text)); END"
+        ),
     )
 
 
-_SCHEMA = (*_LASTING, *_TABLES, *(line for table in ("messages", "outputs", "notes") for line in _words_of(table)))
+_SCHEMA = (
+    *_LASTING,
+    *_TABLES,
+    *(line for table in ("messages", "outputs", "notes") for line in _words_of(table)),
+)
 
 Progress = Callable[[int, int], None]
 """Called with the number of finished files, and the total."""
@@ -166,7 +202,9 @@ class Index:
                 yield self._reader
             except sqlite3.Error as error:
                 self._set_aside_if_broken(error)
-                raise SearchUnavailable(f"The index cannot be read just now: {error}.", "Ask again.") from error
+                raise SearchUnavailable(
+                    f"The index cannot be read just now: {error}.", "Ask again."
+                ) from error
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
@@ -181,22 +219,32 @@ class Index:
                 self._writer.execute("COMMIT")
             except sqlite3.Error as error:
                 self._set_aside_if_broken(error)
-                raise SearchUnavailable(f"The index cannot be written just now: {error}.", "Try again.") from error
+                raise SearchUnavailable(
+                    f"The index cannot be written just now: {error}.", "Try again."
+                ) from error
             finally:
                 if self._writer is not None and self._writer.in_transaction:
                     self._writer.execute("ROLLBACK")
 
     def follow(self, sources: Sources, progress: Progress | None = None) -> int:
-        """Update the index, after another process that indexes sessions; returns the number of changed files."""
+        """Update the index, after another process that indexes sessions; returns the number of
+        changed files.
+        """
         self.made()  # opened first, so that its folder exists
         if sources.sessions is None:
             return self._follow(sources, progress)
         try:
-            with writing_alone(Path(f"{self._path}.feed")) if self._path.parent.is_dir() else nullcontext():
+            with (
+                writing_alone(Path(f"{self._path}.feed"))
+                if self._path.parent.is_dir()
+                else nullcontext()
+            ):
                 return self._follow(sources, progress)
         except OSError as error:
             if isinstance(error, BlockingIOError):
-                raise SearchUnavailable("Another process is writing the index.", "Try again.") from error
+                raise SearchUnavailable(
+                    "Another process is writing the index.", "Try again."
+                ) from error
             raise SearchUnavailable(f"The index cannot be written: {error}.") from error
 
     def made(self) -> str:
@@ -204,7 +252,9 @@ class Index:
         with self.reading() as database:
             was_deleted = not _is_in_memory(database) and _inode(self._path) != self._inode
             if not was_deleted:
-                return str(database.execute("SELECT value FROM facts WHERE name = 'made'").fetchone()[0])
+                return str(
+                    database.execute("SELECT value FROM facts WHERE name = 'made'").fetchone()[0]
+                )
         self.close()
         return self.made()
 
@@ -219,7 +269,17 @@ class Index:
         return count
 
     def state(self) -> IndexState:
-        counted = ("sessions", "messages", "outputs", "notes", "entities", "edges", "relations", "vectors", "core")
+        counted = (
+            "sessions",
+            "messages",
+            "outputs",
+            "notes",
+            "entities",
+            "edges",
+            "relations",
+            "vectors",
+            "core",
+        )
         with self.reading() as database:
             counts = ", ".join(f"(SELECT count(*) FROM {name})" for name in counted)
             rows = dict(zip(counted, database.execute(f"SELECT {counts}").fetchone(), strict=True))
@@ -235,7 +295,12 @@ class Index:
 
     def session_projects(self) -> list[str]:
         with self.reading() as database:
-            return [row[0] for row in database.execute("SELECT DISTINCT project FROM sessions WHERE project <> ''")]
+            return [
+                row[0]
+                for row in database.execute(
+                    "SELECT DISTINCT project FROM sessions WHERE project <> ''"
+                )
+            ]
 
     def close(self) -> None:
         with self._reading, self._writing:
@@ -254,7 +319,10 @@ class Index:
                     is_left = steps[0](database)
                 if not is_left:
                     steps.popleft()
-            except (ValueError, OverflowError) as error:  # an error in one file does not stop the others
+            except (
+                ValueError,
+                OverflowError,
+            ) as error:  # an error in one file does not stop the others
                 log.warning("not searched: %s: %s", steps.popleft(), error)
         if progress:
             progress(count, count)
@@ -304,15 +372,21 @@ def _inode(path: Path) -> int:
 
 
 def _is_in_memory(database: sqlite3.Connection) -> bool:
-    return not database.execute("SELECT file FROM pragma_database_list WHERE name = 'main'").fetchone()[0]
+    return not database.execute(
+        "SELECT file FROM pragma_database_list WHERE name = 'main'"
+    ).fetchone()[0]
 
 
 def make_tables(database: sqlite3.Connection) -> None:
     """Replace all tables with empty ones; vectors stay, because they took long to compute."""
-    for pattern in ("%!_words", "%"):  # the word indexes first: this also removes their inner tables
+    for pattern in (
+        "%!_words",
+        "%",
+    ):  # the word indexes first: this also removes their inner tables
         found = database.execute(
-            "SELECT type, name FROM sqlite_schema WHERE type IN ('table', 'view') AND name LIKE ? ESCAPE '!'"
-            " AND name NOT LIKE 'sqlite!_%' ESCAPE '!' AND name NOT IN ('vectors', 'models', 'facts')",
+            "SELECT type, name FROM sqlite_schema WHERE type IN ('table', 'view') AND name LIKE ?"
+            " ESCAPE '!' AND name NOT LIKE 'sqlite!_%' ESCAPE '!' AND name NOT IN ('vectors',"
+            " 'models', 'facts')",
             (pattern,),
         ).fetchall()
         for kind, name in found:
@@ -337,7 +411,11 @@ def open_index(path: Path) -> sqlite3.Connection:
                 set_aside(path)
             if path.exists():
                 return _connect(str(path))
-            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+            os.close(
+                os.open(
+                    path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
+                )
+            )
             made = _new(str(path))
             _copy_vectors(made, Path(f"{path}.aside"))
             return made
@@ -347,7 +425,9 @@ def open_index(path: Path) -> sqlite3.Connection:
 
 
 def writing_alone(path: Path) -> AbstractContextManager[object]:
-    """Lock out other processes that make or set aside the index. Raises OSError if the lock is not free in time."""
+    """Lock out other processes that make or set aside the index. Raises OSError if the lock is not
+    free in time.
+    """
     return lock_file(Path(f"{path}.lock"), timeout=WAIT_SECONDS)
 
 
@@ -360,12 +440,13 @@ def _copy_vectors(made: sqlite3.Connection, aside: Path) -> None:
         (version,) = made.execute("PRAGMA aside.user_version").fetchone()
         if version < _FIRST_WITH_MODELS:
             made.execute(
-                "INSERT INTO main.models (name, length, used) SELECT DISTINCT model, length(vector) / 2, date('now')"
-                " FROM aside.vectors"
+                "INSERT INTO main.models (name, length, used) SELECT DISTINCT model, length(vector)"
+                " / 2, date('now') FROM aside.vectors"
             )
             made.execute(
                 "INSERT INTO main.vectors SELECT hash, models.id, vector FROM aside.vectors AS old"
-                " JOIN main.models ON models.name = old.model AND models.length = length(old.vector) / 2"
+                " JOIN main.models ON models.name = old.model AND models.length ="
+                " length(old.vector) / 2"
             )
             return
         made.execute("INSERT INTO main.models SELECT id, name, length, used FROM aside.models")
@@ -409,10 +490,14 @@ def _new(place: str) -> sqlite3.Connection:
 
 
 def _connect(place: str) -> sqlite3.Connection:
-    made = sqlite3.connect(place, timeout=WAIT_SECONDS, isolation_level=None, check_same_thread=False)
+    made = sqlite3.connect(
+        place, timeout=WAIT_SECONDS, isolation_level=None, check_same_thread=False
+    )
     try:
         made.execute("PRAGMA journal_mode = WAL")
-        made.execute("PRAGMA synchronous = NORMAL")  # after a power loss it is rebuilt from the files
+        made.execute(
+            "PRAGMA synchronous = NORMAL"
+        )  # after a power loss it is rebuilt from the files
         made.execute("PRAGMA secure_delete = ON")
         made.execute("PRAGMA cache_size = -16000")
         made.execute("PRAGMA trusted_schema = ON")  # so that the triggers may call this:

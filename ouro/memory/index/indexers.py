@@ -1,4 +1,6 @@
-"""Index session files, core files and notes: what was appended to a session, and every other file that has changed."""
+"""Index session files, core files and notes: what was appended to a session, and every other file
+that has changed.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,14 @@ from ouro.memory.long_term.notes.entities import entities_in, normalize_entities
 from ouro.memory.long_term.notes.note import Note, is_core_line, parse_note
 from ouro.memory.record_fields import BadRecordError
 from ouro.memory.serialization import header_from
-from ouro.memory.sessions.session_file import FILE_NAME, RawRecord, kind_of, open_private, read_range, read_records
+from ouro.memory.sessions.session_file import (
+    FILE_NAME,
+    RawRecord,
+    kind_of,
+    open_private,
+    read_range,
+    read_records,
+)
 from ouro.memory.sessions.session_reader import parse_record
 from ouro.memory.sessions.yaml_text import BadYamlError, load
 from ouro.messages import Message, ToolCall, ToolReply
@@ -32,8 +41,9 @@ if TYPE_CHECKING:
     from ouro.memory.long_term.store import GitMemoryStore
 
 _PORTION, _REMOVED = 1 << 20, 2_000
-"""Bytes to index, and rows to remove, in one transaction: about a second. With one transaction for a whole session of
-100 MB, the end of a session waited two minutes."""
+"""Bytes to index, and rows to remove, in one transaction: about a second. With one transaction for
+a whole session of 100 MB, the end of a session waited two minutes.
+"""
 _HASHED_WHOLE = 8 << 20
 _HASHED_END = 64 << 10
 _MAX_PLACES = (1 << SHIFT) - 2
@@ -65,11 +75,17 @@ class IndexedSession(msgspec.Struct):
 _COLUMNS = IndexedSession.__struct_fields__
 
 
-def changed_sessions(database: sqlite3.Connection, found: Mapping[str, os.stat_result]) -> tuple[list[str], list[str]]:
+def changed_sessions(
+    database: sqlite3.Connection, found: Mapping[str, os.stat_result]
+) -> tuple[list[str], list[str]]:
     """The folders of `session_files` to index, oldest first, and the deleted ones."""
     rows = database.execute("SELECT folder, size, mtime FROM sessions")
     known = {folder: (size, mtime) for folder, size, mtime in rows}
-    changed = sorted(folder for folder, file in found.items() if known.get(folder) != (file.st_size, file.st_mtime_ns))
+    changed = sorted(
+        folder
+        for folder, file in found.items()
+        if known.get(folder) != (file.st_size, file.st_mtime_ns)
+    )
     return changed, [folder for folder in known if folder not in found]
 
 
@@ -78,11 +94,15 @@ def remove_session(database: sqlite3.Connection, folder: str) -> bool:
     row = database.execute("SELECT seq FROM sessions WHERE folder = ?", (folder,)).fetchone()
     if row is None:
         return False
-    database.execute("UPDATE sessions SET hash = x'' WHERE seq = ?", row)  # a session that returns is read again
+    database.execute(
+        "UPDATE sessions SET hash = x'' WHERE seq = ?", row
+    )  # a session that returns is read again
     first, last = row[0] << SHIFT, ((row[0] + 1) << SHIFT) - 1
     for table in ("messages", "outputs"):
         within = f"FROM {table} WHERE id BETWEEN ? AND ?"
-        rest = database.execute(f"SELECT id {within} ORDER BY id LIMIT 1 OFFSET ?", (first, last, _REMOVED)).fetchone()
+        rest = database.execute(
+            f"SELECT id {within} ORDER BY id LIMIT 1 OFFSET ?", (first, last, _REMOVED)
+        ).fetchone()
         database.execute(f"DELETE {within}", (first, rest[0] - 1 if rest else last))
         if rest:
             return True
@@ -91,7 +111,9 @@ def remove_session(database: sqlite3.Connection, folder: str) -> bool:
 
 
 def feed_session(database: sqlite3.Connection, root: Path, folder: str) -> bool:
-    """Index the next portion of a session; returns whether more is left. An unreadable file is skipped, and logged."""
+    """Index the next portion of a session; returns whether more is left. An unreadable file is
+    skipped, and logged.
+    """
     try:
         with open_private(root / folder, FILE_NAME, os.O_RDONLY) as descriptor:
             return _feed(database, folder, descriptor)
@@ -102,9 +124,13 @@ def feed_session(database: sqlite3.Connection, root: Path, folder: str) -> bool:
 
 def _feed(database: sqlite3.Connection, folder: str, descriptor: int) -> bool:
     found = os.fstat(descriptor)
-    row = database.execute(f"SELECT {', '.join(_COLUMNS)} FROM sessions WHERE folder = ?", (folder,)).fetchone()
+    row = database.execute(
+        f"SELECT {', '.join(_COLUMNS)} FROM sessions WHERE folder = ?", (folder,)
+    ).fetchone()
     session = IndexedSession(*row) if row else None
-    if session is not None and not (found.st_size >= session.read and _hash(descriptor, session.read) == session.hash):
+    if session is not None and not (
+        found.st_size >= session.read and _hash(descriptor, session.read) == session.hash
+    ):
         if remove_session(database, folder):
             return True
         session = None
@@ -115,13 +141,18 @@ def _feed(database: sqlite3.Connection, folder: str, descriptor: int) -> bool:
         if session is None:
             header = header_from(load(block.data) if block.is_whole else None)
             at = header.created_at
-            session = IndexedSession(0, header.id, folder, header.project, "", "", header.model, at, at)
+            session = IndexedSession(
+                0, header.id, folder, header.project, "", "", header.model, at, at
+            )
             save_session(database, session)
         else:
             _add_record(database, session, block)
         session.read = block.offset + block.size
     if session is not None:
-        session.size, session.mtime = found.st_size, 0 if is_left else found.st_mtime_ns  # 0: it counts as changed
+        session.size, session.mtime = (
+            found.st_size,
+            0 if is_left else found.st_mtime_ns,
+        )  # 0: it counts as changed
         session.hash = _hash(descriptor, session.read)
         save_session(database, session)
     return is_left
@@ -130,7 +161,10 @@ def _feed(database: sqlite3.Connection, folder: str, descriptor: int) -> bool:
 def save_session(database: sqlite3.Connection, session: IndexedSession) -> None:
     """Write the row of a session; a new one gets its `seq`."""
     values = (session.seq or None, *msgspec.structs.astuple(session)[1:])
-    question = f"INSERT OR REPLACE INTO sessions ({', '.join(_COLUMNS)}) VALUES ({', '.join('?' * len(values))})"
+    question = (
+        f"INSERT OR REPLACE INTO sessions ({', '.join(_COLUMNS)}) VALUES"
+        f" ({', '.join('?' * len(values))})"
+    )
     (session.seq,) = database.execute(f"{question} RETURNING seq", values).fetchone()
 
 
@@ -143,7 +177,9 @@ _INDEXED = ("message", "title", "summary", "model")
 
 
 def _add_record(database: sqlite3.Connection, session: IndexedSession, block: RawRecord) -> None:
-    record = parse_record(block) if kind_of(block) in _INDEXED else None  # a damaged one is reported when it is opened
+    record = (
+        parse_record(block) if kind_of(block) in _INDEXED else None
+    )  # a damaged one is reported when it is opened
     match record:
         case MessageRecord(number, at, message):
             session.messages += 1
@@ -160,16 +196,26 @@ def _add_record(database: sqlite3.Connection, session: IndexedSession, block: Ra
 
 
 def add_words(
-    database: sqlite3.Connection, session: IndexedSession, number: int, role: str, at: str, text: str
+    database: sqlite3.Connection,
+    session: IndexedSession,
+    number: int,
+    role: str,
+    at: str,
+    text: str,
 ) -> None:
     start = (session.seq << SHIFT) + session.passages + 1
     found = split_passages(text)[: _MAX_PLACES - session.passages]
     session.passages += len(found)
-    rows = [(place, session.seq, number, role, at, part, content_hash(part)) for place, part in enumerate(found, start)]
+    rows = [
+        (place, session.seq, number, role, at, part, content_hash(part))
+        for place, part in enumerate(found, start)
+    ]
     database.executemany("INSERT INTO messages VALUES (?, ?, ?, ?, ?, ?, ?, NULL)", rows)
 
 
-def _add_outputs(database: sqlite3.Connection, session: IndexedSession, number: int, at: str, message: Message) -> None:
+def _add_outputs(
+    database: sqlite3.Connection, session: IndexedSession, number: int, at: str, message: Message
+) -> None:
     texts = [(call.name, _call_text(call)) for call in message.parts_of(ToolCall)]
     texts += [(reply.name, reply.text[:_OUTPUT_HEAD]) for reply in message.parts_of(ToolReply)]
     for name, text in texts:
@@ -181,8 +227,14 @@ def _add_outputs(database: sqlite3.Connection, session: IndexedSession, number: 
 
 
 def _call_text(call: ToolCall) -> str:
-    """The searchable text of a call: its short arguments (paths, commands, patterns), not file contents."""
-    words = [value for value in call.arguments.values() if isinstance(value, str) and len(value) <= _OUTPUT_HEAD]
+    """The searchable text of a call: its short arguments (paths, commands, patterns), not file
+    contents.
+    """
+    words = [
+        value
+        for value in call.arguments.values()
+        if isinstance(value, str) and len(value) <= _OUTPUT_HEAD
+    ]
     return " ".join(words)[:_OUTPUT_HEAD]
 
 
@@ -203,7 +255,12 @@ class MemoryFolder(msgspec.Struct, frozen=True):
     @classmethod
     def of(cls, store: GitMemoryStore) -> MemoryFolder:
         core = tuple(f"{name}.md" for name in store.core)
-        return cls(store.scope, project_of(store.folder) if store.scope == "repo" else "", store.folder, core)
+        return cls(
+            store.scope,
+            project_of(store.folder) if store.scope == "repo" else "",
+            store.folder,
+            core,
+        )
 
 
 def project_of(folder: Path) -> str:
@@ -211,9 +268,15 @@ def project_of(folder: Path) -> str:
     return str(folder.parent.parent)
 
 
-def changed_files(database: sqlite3.Connection, folder: MemoryFolder) -> tuple[list[str], list[str]]:
+def changed_files(
+    database: sqlite3.Connection, folder: MemoryFolder
+) -> tuple[list[str], list[str]]:
     """The files of a memory folder to index, and the deleted ones, by full path."""
-    known = set(database.execute("SELECT path, size, mtime FROM files WHERE folder = ?", (str(folder.path),)))
+    known = set(
+        database.execute(
+            "SELECT path, size, mtime FROM files WHERE folder = ?", (str(folder.path),)
+        )
+    )
     found = set(_files(folder))
     changed = {path for path, _size, _mtime in found - known}
     return sorted(changed), sorted({path for path, _size, _mtime in known - found} - changed)
@@ -230,7 +293,9 @@ def _files(folder: MemoryFolder) -> Iterator[tuple[str, int, int]]:
 
 
 def remove_file(database: sqlite3.Connection, path: str) -> None:
-    database.execute("DELETE FROM entities WHERE note IN (SELECT id FROM notes WHERE path = ?)", (path,))
+    database.execute(
+        "DELETE FROM entities WHERE note IN (SELECT id FROM notes WHERE path = ?)", (path,)
+    )
     for table in ("notes", "edges", "anchors", "relations", "files"):
         database.execute(f"DELETE FROM {table} WHERE path = ?", (path,))
 
@@ -252,7 +317,15 @@ def feed_file(database: sqlite3.Connection, folder: MemoryFolder, path: str) -> 
         database.execute("UPDATE files SET size = ?, mtime = ? WHERE path = ?", signs)
         return
     remove_file(database, path)
-    values = (path, str(folder.path), folder.scope, folder.project, found.st_size, found.st_mtime_ns, seen)
+    values = (
+        path,
+        str(folder.path),
+        folder.scope,
+        folder.project,
+        found.st_size,
+        found.st_mtime_ns,
+        seen,
+    )
     database.execute("INSERT INTO files VALUES (?, ?, ?, ?, ?, ?, ?)", values)
     if len(data) > MAX_FILE:
         log.warning("%s is not searched: it has over %d bytes", path, MAX_FILE)
@@ -265,24 +338,50 @@ def feed_file(database: sqlite3.Connection, folder: MemoryFolder, path: str) -> 
     category = place.name.removesuffix(".md")
     for number, line in enumerate(text.splitlines(), 1):
         if is_core_line(line):
-            note = Note(id=f"{place.name}:{number}", category=category, text=line.strip(), updated_at=changed_at)
+            note = Note(
+                id=f"{place.name}:{number}",
+                category=category,
+                text=line.strip(),
+                updated_at=changed_at,
+            )
             _insert(database, folder, path, note, number)
 
 
-def _insert(database: sqlite3.Connection, folder: MemoryFolder, path: str, note: Note, line: int = 0) -> None:
+def _insert(
+    database: sqlite3.Connection, folder: MemoryFolder, path: str, note: Note, line: int = 0
+) -> None:
     root = folder.project
     values = (
-        path, "core" if line else "note", note.id, line, folder.scope, folder.project, note.category, note.text,
-        note.updated_at or note.created_at, note.confidence, note.source, note.branch or "", note.session_id,
-        note.turn, note.supersedes or "", Path(path).parent.name == "archive", content_hash(note.text),
-    )  # fmt: skip
+        path,
+        "core" if line else "note",
+        note.id,
+        line,
+        folder.scope,
+        folder.project,
+        note.category,
+        note.text,
+        note.updated_at or note.created_at,
+        note.confidence,
+        note.source,
+        note.branch or "",
+        note.session_id,
+        note.turn,
+        note.supersedes or "",
+        Path(path).parent.name == "archive",
+        content_hash(note.text),
+    )
     marks = ", ".join("?" * len(values))
-    (key,) = database.execute(f"INSERT INTO notes VALUES (NULL, {marks}, NULL) RETURNING id", values).fetchone()
+    (key,) = database.execute(
+        f"INSERT INTO notes VALUES (NULL, {marks}, NULL) RETURNING id", values
+    ).fetchone()
     if not line:
-        # Notes written by hand list no entities. Tools in the text are left out: every second note mentions one.
+        # Notes written by hand list no entities. Tools in the text are left out: every second note
+        # mentions one.
         named = (entity for entity in entities_in(note.text) if not entity.startswith("tool:"))
         entities = dict.fromkeys((*normalize_entities(note.entities, root), *named))
-        database.executemany("INSERT INTO entities VALUES (?, ?)", [(entity, key) for entity in entities])
+        database.executemany(
+            "INSERT INTO entities VALUES (?, ?)", [(entity, key) for entity in entities]
+        )
     edges = [(note.id, edge.relationship, edge.id, path) for edge in note.related]
     database.executemany("INSERT INTO edges VALUES (?, ?, ?, ?)", edges)
     anchors = [(note.id, anchor.path, anchor.blob, path) for anchor in note.anchors]
@@ -290,6 +389,7 @@ def _insert(database: sqlite3.Connection, folder: MemoryFolder, path: str, note:
     relations = [
         (source, relation.rel, target, path)
         for relation in note.relations
-        if (source := normalize_entity(relation.source, root)) and (target := normalize_entity(relation.target, root))
+        if (source := normalize_entity(relation.source, root))
+        and (target := normalize_entity(relation.target, root))
     ]
     database.executemany("INSERT INTO relations VALUES (?, ?, ?, ?)", relations)

@@ -25,9 +25,13 @@ if TYPE_CHECKING:
 PATIENCE_SECONDS = 3.0
 """Seconds that a search waits for an index update; then it searches the index as it is."""
 CLOSE_SECONDS, CLOSE_NOTES = 2.0, 16
-"""When a session is closed: maximum seconds, and number of the newest notes, to make vectors. An import has 50,000."""
+"""When a session is closed: maximum seconds, and number of the newest notes, to make vectors. An
+import has 50,000.
+"""
 IDLE_SECONDS = 5.0
-"""Seconds after a turn before the local model is loaded: for consecutive turns it is loaded only once."""
+"""Seconds after a turn before the local model is loaded: for consecutive turns it is loaded only
+once.
+"""
 _FILL = (
     "import os, sys; os.nice(10)\nfrom pathlib import Path\n"
     "from ouro.memory.index import Index, Vectors, local_embedder\n"
@@ -43,12 +47,15 @@ class _StoppedError(Exception):
 
 
 class Lookup:
-    """One per session. Nothing is imported or opened before the first search or the end of the first turn.
+    """One per session. Nothing is imported or opened before the first search or the end of the
+    first turn.
 
     `embedder` returns the model for vectors, None for words alone; called once, in a thread.
     """
 
-    def __init__(self, path: Path, sources: Callable[[], Sources], embedder: Callable[[], Embedder | None]) -> None:
+    def __init__(
+        self, path: Path, sources: Callable[[], Sources], embedder: Callable[[], Embedder | None]
+    ) -> None:
         self._path = path
         self._sources = sources
         self._embedder = embedder
@@ -59,7 +66,9 @@ class Lookup:
         self._is_asked_again = False
         self._has_turns = False
 
-    async def find(self, query: str, k: int = 5, wanted: SearchFilter | None = None) -> list[MemoryHit]:
+    async def find(
+        self, query: str, k: int = 5, wanted: SearchFilter | None = None
+    ) -> list[MemoryHit]:
         """The `k` best hits, after an update from the files. Raises SearchUnavailable."""
         await asyncio.to_thread(lambda: self.follow(self._sources(), PATIENCE_SECONDS))
         return await asyncio.to_thread(lambda: self.search().find(query, k, wanted))
@@ -110,12 +119,16 @@ class Lookup:
         return True
 
     def fill_notes(self, seconds: float = math.inf, most: float = math.inf) -> None:
-        """Make the vectors of notes that have none yet. Blocks; arguments and errors as for `Vectors.fill_all`."""
+        """Make the vectors of notes that have none yet. Blocks; arguments and errors as for
+        `Vectors.fill_all`.
+        """
         if vectors := self.search().vectors:
             vectors.fill_all(("notes",), seconds, most)
 
     async def close(self) -> None:
-        """Make the vectors of new notes, stop after the file that is being read, and close the index."""
+        """Make the vectors of new notes, stop after the file that is being read, and close the
+        index.
+        """
         self._stopped.set()
         await asyncio.to_thread(self._finish_notes)
         with self._making:
@@ -126,7 +139,9 @@ class Lookup:
             await asyncio.to_thread(search.index.close)
 
     def _finish_notes(self) -> None:
-        """Make missing vectors of notes: with only one turn (`ouro -p`) the background work has not reached them."""
+        """Make missing vectors of notes: with only one turn (`ouro -p`) the background work has not
+        reached them.
+        """
         if not self._has_turns:
             return
         try:
@@ -138,27 +153,41 @@ class Lookup:
             log.warning("vectors of notes are made in the next session: %s", error)
 
     async def _fill(self) -> None:
-        if self._search and self._search.vectors and isinstance(self._search.vectors.embedder, LocalEmbedder):
+        if (
+            self._search
+            and self._search.vectors
+            and isinstance(self._search.vectors.embedder, LocalEmbedder)
+        ):
             await asyncio.sleep(IDLE_SECONDS)
-            if not self._is_asked_again and await asyncio.to_thread(self._search.vectors.are_missing):
+            if not self._is_asked_again and await asyncio.to_thread(
+                self._search.vectors.are_missing
+            ):
                 await self._fill_in_process()
         else:
             await self._fill_here()
 
     async def _fill_in_process(self) -> None:
-        """Make vectors with the local model in a separate process: it takes 100 MB, which its end frees."""
+        """Make vectors with the local model in a separate process: it takes 100 MB, which its end
+        frees.
+        """
         command = [sys.executable, "-P", "-c", _FILL, str(self._path)]
-        process = await asyncio.create_subprocess_exec(*command, stdin=DEVNULL, stdout=DEVNULL, stderr=DEVNULL)
+        process = await asyncio.create_subprocess_exec(
+            *command, stdin=DEVNULL, stdout=DEVNULL, stderr=DEVNULL
+        )
         try:
             if code := await process.wait():
                 log.warning("vectors are made later: exit code %d", code)
         finally:
-            if process.returncode is None:  # the session is closed; finished vectors are in the index
+            if (
+                process.returncode is None
+            ):  # the session is closed; finished vectors are in the index
                 process.terminate()
                 await process.wait()
 
     async def _fill_here(self) -> None:
-        """Make vectors in small batches, with a pause after each as long as it took, to leave the CPU to the user."""
+        """Make vectors in small batches, with a pause after each as long as it took, to leave the
+        CPU to the user.
+        """
         while self._search and (vectors := self._search.vectors) and not self._stopped.is_set():
             started = time.monotonic()
             try:

@@ -1,4 +1,6 @@
-"""Text for the word index: passages and their hashes, the words of a query, and the days and speaker that it names."""
+"""Text for the word index: passages and their hashes, the words of a query, and the days and
+speaker that it names.
+"""
 
 from __future__ import annotations
 
@@ -12,28 +14,182 @@ import msgspec
 
 from ouro.utils.late_pattern import late_pattern
 
-STOP_WORDS = frozenset((
-    "a", "about", "all", "also", "am", "an", "and", "any", "are", "as", "at", "be", "been", "but", "by", "can", "could",
-    "d", "did", "do", "does", "doing", "don", "for", "from", "had", "has", "have", "having", "he", "her", "here", "him",
-    "his", "how", "i", "if", "in", "into", "is", "it", "its", "just", "ll", "m", "may", "me", "might", "must", "my",
-    "no", "not", "of", "on", "or", "our", "re", "s", "shall", "she", "should", "so", "some", "t", "than", "that", "the",
-    "their", "them", "then", "there", "these", "they", "this", "those", "to", "too", "us", "ve", "very", "was", "we",
-    "were", "what", "when", "where", "which", "who", "whom", "whose", "why", "will", "with", "would", "you", "your",
-))  # fmt: skip
+STOP_WORDS = frozenset(
+    (
+        "a",
+        "about",
+        "all",
+        "also",
+        "am",
+        "an",
+        "and",
+        "any",
+        "are",
+        "as",
+        "at",
+        "be",
+        "been",
+        "but",
+        "by",
+        "can",
+        "could",
+        "d",
+        "did",
+        "do",
+        "does",
+        "doing",
+        "don",
+        "for",
+        "from",
+        "had",
+        "has",
+        "have",
+        "having",
+        "he",
+        "her",
+        "here",
+        "him",
+        "his",
+        "how",
+        "i",
+        "if",
+        "in",
+        "into",
+        "is",
+        "it",
+        "its",
+        "just",
+        "ll",
+        "m",
+        "may",
+        "me",
+        "might",
+        "must",
+        "my",
+        "no",
+        "not",
+        "of",
+        "on",
+        "or",
+        "our",
+        "re",
+        "s",
+        "shall",
+        "she",
+        "should",
+        "so",
+        "some",
+        "t",
+        "than",
+        "that",
+        "the",
+        "their",
+        "them",
+        "then",
+        "there",
+        "these",
+        "they",
+        "this",
+        "those",
+        "to",
+        "too",
+        "us",
+        "ve",
+        "very",
+        "was",
+        "we",
+        "were",
+        "what",
+        "when",
+        "where",
+        "which",
+        "who",
+        "whom",
+        "whose",
+        "why",
+        "will",
+        "with",
+        "would",
+        "you",
+        "your",
+    )
+)
 _FAMILIES = (
-    "become became", "begin began begun", "break broke broken", "bring brought", "build built", "buy bought",
-    "catch caught", "child children", "choose chose chosen", "come came", "deal dealt", "draw drew drawn",
-    "drive drove driven", "eat ate eaten", "fall fell fallen", "feed fed", "feel felt", "fight fought", "find found",
-    "fly flew flown", "foot feet", "forget forgot forgotten", "freeze froze frozen", "get got gotten",
-    "give gave given", "go went gone", "grow grew grown", "hang hung", "hear heard", "hide hid hidden", "hold held",
-    "index indices indexes", "keep kept", "know knew known", "lead led", "leave left", "lend lent", "lose lost",
-    "make made", "man men", "matrix matrices", "mean meant", "meet met", "mouse mice", "pay paid", "person people",
-    "ride rode ridden", "ring rang rung", "rise rose risen", "run ran", "say said", "see saw seen", "sell sold",
-    "send sent", "shoot shot", "sing sang sung", "sit sat", "sleep slept", "speak spoke spoken", "spend spent",
-    "stand stood", "steal stole stolen", "swim swam swum", "take took taken", "teach taught", "tell told",
-    "think thought", "throw threw thrown", "understand understood", "wake woke woken", "wear wore worn", "win won",
-    "woman women", "write wrote written",
-)  # fmt: skip
+    "become became",
+    "begin began begun",
+    "break broke broken",
+    "bring brought",
+    "build built",
+    "buy bought",
+    "catch caught",
+    "child children",
+    "choose chose chosen",
+    "come came",
+    "deal dealt",
+    "draw drew drawn",
+    "drive drove driven",
+    "eat ate eaten",
+    "fall fell fallen",
+    "feed fed",
+    "feel felt",
+    "fight fought",
+    "find found",
+    "fly flew flown",
+    "foot feet",
+    "forget forgot forgotten",
+    "freeze froze frozen",
+    "get got gotten",
+    "give gave given",
+    "go went gone",
+    "grow grew grown",
+    "hang hung",
+    "hear heard",
+    "hide hid hidden",
+    "hold held",
+    "index indices indexes",
+    "keep kept",
+    "know knew known",
+    "lead led",
+    "leave left",
+    "lend lent",
+    "lose lost",
+    "make made",
+    "man men",
+    "matrix matrices",
+    "mean meant",
+    "meet met",
+    "mouse mice",
+    "pay paid",
+    "person people",
+    "ride rode ridden",
+    "ring rang rung",
+    "rise rose risen",
+    "run ran",
+    "say said",
+    "see saw seen",
+    "sell sold",
+    "send sent",
+    "shoot shot",
+    "sing sang sung",
+    "sit sat",
+    "sleep slept",
+    "speak spoke spoken",
+    "spend spent",
+    "stand stood",
+    "steal stole stolen",
+    "swim swam swum",
+    "take took taken",
+    "teach taught",
+    "tell told",
+    "think thought",
+    "throw threw thrown",
+    "understand understood",
+    "wake woke woken",
+    "wear wore worn",
+    "win won",
+    "woman women",
+    "write wrote written",
+)
 FORMS = {word: tuple(family.split()) for family in _FAMILIES for word in family.split()}
 """A word and all the forms of it."""
 
@@ -42,7 +198,8 @@ _THAI = "\u0e01-\u0e3a\u0e40-\u0e4e\u0e81-\u0edf\u1000-\u109f\u1780-\u17d3"
 """Thai, Lao, Burmese, Khmer: these are letters, so groups of three are indexed."""
 _KANA = "\u3041-\u309f"
 _IDEAS = (
-    "\u3005-\u3007\u30a1-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003fffd"
+    "\u3005-\u3007\u30a1-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+    "\uff66-\uff9f\U00020000-\U0003fffd"
 )
 """Chinese characters, and Katakana."""
 _HANGUL = "\u1100-\u11ff\uac00-\ud7a3"
@@ -87,14 +244,20 @@ def words_in(text: str) -> list[str]:
         if run["kana"]:
             kana += _groups(run[0], 2)
         elif run["thai"] or run["signs"]:
-            found += [item for part in _GRAMMAR.split(run[0]) for item in _groups(part, 3 if run["thai"] else 2)]
+            found += [
+                item
+                for part in _GRAMMAR.split(run[0])
+                for item in _groups(part, 3 if run["thai"] else 2)
+            ]
         else:
             found.append(run[0])
     return found or kana  # Hiragana is mostly grammar
 
 
 def word_starts(text: str) -> set[str]:
-    """The first five letters of each word of a text, or its groups of characters, to compare it with another."""
+    """The first five letters of each word of a text, or its groups of characters, to compare it
+    with another.
+    """
     words = words_in(text) if _SIGN.search(text) else re.findall(r"\w{3,}", text.casefold())
     return {word[:5] for word in words}
 
@@ -114,13 +277,22 @@ MAX_PASSAGE = 1_000
 MAX_PASSAGES = 60
 """Maximum passages of one message; the rest of a longer message cannot be found."""
 SHIFT = 20
-"""The id of a passage: the `seq` of its session and, in so many bits, its position. Neighbours have adjacent ids."""
+"""The id of a passage: the `seq` of its session and, in so many bits, its position. Neighbours have
+adjacent ids.
+"""
 
-_BORDERS = (re.compile(r"\n\s*\n"), re.compile(r"\n"), re.compile(r"(?<=[.!?:;])\s"), re.compile(r"\s"))
+_BORDERS = (
+    re.compile(r"\n\s*\n"),
+    re.compile(r"\n"),
+    re.compile(r"(?<=[.!?:;])\s"),
+    re.compile(r"\s"),
+)
 
 
 def split_passages(text: str) -> list[str]:
-    """`text` cut at paragraphs, else lines, sentences, words, into pieces of at most `MAX_PASSAGE` characters."""
+    """`text` cut at paragraphs, else lines, sentences, words, into pieces of at most `MAX_PASSAGE`
+    characters.
+    """
     text = text.strip()
     found: list[str] = []
     while text and len(found) < MAX_PASSAGES:
@@ -131,7 +303,9 @@ def split_passages(text: str) -> list[str]:
 
 
 def _cut(text: str) -> int:
-    """The end of the first piece: the last border of the best kind that uses at least a third of the length."""
+    """The end of the first piece: the last border of the best kind that uses at least a third of
+    the length.
+    """
     for border in _BORDERS:
         places = [found.end() for found in border.finditer(text, MAX_PASSAGE // 3, MAX_PASSAGE)]
         if places:
@@ -141,30 +315,59 @@ def _cut(text: str) -> int:
 
 def content_hash(text: str) -> int:
     """A 64-bit hash of a text: the key of its vector."""
-    return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=8).digest(), "big", signed=True)
+    return int.from_bytes(
+        hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=8).digest(), "big", signed=True
+    )
 
 
 MAX_WORDS = 48
 """The maximum words of a long query; the first ones are used."""
-_MONTHS = ("january", "february", "march", "april", "may", "june", "july", "august", "september", "october",
-           "november", "december")  # fmt: skip
-_MONTH = "|".join([*_MONTHS, "jan", "feb", "mar", "apr", "jun", "jul", "aug", "sept?", "oct", "nov", "dec"])
+_MONTHS = (
+    "january",
+    "february",
+    "march",
+    "april",
+    "may",
+    "june",
+    "july",
+    "august",
+    "september",
+    "october",
+    "november",
+    "december",
+)
+_MONTH = "|".join(
+    [*_MONTHS, "jan", "feb", "mar", "apr", "jun", "jul", "aug", "sept?", "oct", "nov", "dec"]
+)
 _ISO = late_pattern(r"\b((?:19|20)\d\d)-(\d\d)(?:-(\d\d))?\b")
 _NAMED = late_pattern(
     rf"\b(?:(?P<first>\d{{1,2}})(?:st|nd|rd|th)?(?: of)? )?(?P<month>{_MONTH})\b\.?"
     r"(?: (?P<day>\d{1,2})(?:st|nd|rd|th)?\b)?(?:,? (?P<year>(?:19|20)\d\d)\b)?"
 )
 _SAID_AS_A_MONTH = late_pattern(
-    r"\b(?:in|on|of|by|early|mid|late|last|this|before|after|during|since|until|\d\d?(?:st|nd|rd|th)?) (?:may|march)\b"
+    r"\b(?:in|on|of|by|early|mid|late|last|this|before|after|during|since|until|\d\d?(?:st|nd|rd|th)?)"
+    r" (?:may|march)\b"
     r"|\b(?:may|march),? \d"
 )
 """Matches `may` and `march` as months, not verbs."""
 _YEAR = late_pattern(r"\b(?:in|of|during|since) ((?:19|20)\d\d)\b")
-_AGO = late_pattern(r"\b(\d{1,3}|an?|two|three|four|five|six|a few|a couple of) (day|week|month|year)s? ago\b")
+_AGO = late_pattern(
+    r"\b(\d{1,3}|an?|two|three|four|five|six|a few|a couple of) (day|week|month|year)s? ago\b"
+)
 _RECENT = late_pattern(r"\b(?:(today|yesterday)|(last|this) (week|month|year))\b")
 _WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _WEEKDAY = late_pattern(rf"\b(?:on|last|since) ({'|'.join(_WEEKDAYS)})\b")
-_COUNTS = {"a": 1, "an": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "a few": 3, "a couple of": 2}
+_COUNTS = {
+    "a": 1,
+    "an": 1,
+    "two": 2,
+    "three": 3,
+    "four": 4,
+    "five": 5,
+    "six": 6,
+    "a few": 3,
+    "a couple of": 2,
+}
 _DAYS = {"day": 1, "week": 7, "month": 30, "year": 365}
 SPEAKERS = ("user", "assistant")
 _USER = frozenset(("i", "me", "my", "mine", "myself"))
@@ -182,7 +385,9 @@ class ParsedQuery(msgspec.Struct, frozen=True):
     """The query as the speaker would say it, for vectors."""
 
 
-def parse_query(text: str, speakers: Sequence[str] = SPEAKERS, today: date | None = None) -> ParsedQuery:
+def parse_query(
+    text: str, speakers: Sequence[str] = SPEAKERS, today: date | None = None
+) -> ParsedQuery:
     """Parse a query. Partial or relative dates mean the last such days before `today`."""
     speaker = _speaker(text, speakers)
     names = {word.lower() for name in speakers for word in _WORD.findall(name)}
@@ -195,7 +400,11 @@ def parse_query(text: str, speakers: Sequence[str] = SPEAKERS, today: date | Non
             break
     spoken = text
     if speaker not in ("", "user"):
-        own, name = ("your", "you") if speaker == "assistant" else (f"{re.escape(speaker)}['’]s", re.escape(speaker))
+        own, name = (
+            ("your", "you")
+            if speaker == "assistant"
+            else (f"{re.escape(speaker)}['’]s", re.escape(speaker))
+        )
         spoken = re.sub(rf"\b{own}\b", "my", text, flags=re.IGNORECASE)
         spoken = re.sub(rf"\b{name}\b", "I", spoken, flags=re.IGNORECASE)
     return ParsedQuery(tuple(found), speaker, days, spoken)
@@ -221,12 +430,16 @@ def _days(text: str, today: date | None) -> tuple[tuple[tuple[str, str], ...], s
     for found in _NAMED.finditer(lowered):
         if found["month"] in ("may", "march") and not _SAID_AS_A_MONTH.search(lowered):
             continue
-        month = next(number for number, name in enumerate(_MONTHS, 1) if name.startswith(found["month"][:3]))
+        month = next(
+            number for number, name in enumerate(_MONTHS, 1) if name.startswith(found["month"][:3])
+        )
         day = int(found["day"] or found["first"] or 0)
         if found["year"]:
             spans += _calendar_span(int(found["year"]), month, day)
         elif today:
-            spans += _calendar_span(today.year - ((month, day) > (today.month, today.day)), month, day)
+            spans += _calendar_span(
+                today.year - ((month, day) > (today.month, today.day)), month, day
+            )
     if not spans and (year := _YEAR.search(lowered)):
         spans += _calendar_span(int(year[1]), 0, 0)
     if today:
@@ -253,7 +466,9 @@ def _relative(text: str, today: date) -> list[tuple[date, date]]:
     for found in _AGO.finditer(text):
         length = _DAYS[found[2]]
         away = length * (_COUNTS.get(found[1]) or int(found[1]))
-        spans.append((today - timedelta(days=away + length // 2), today - timedelta(days=away - length // 2)))
+        spans.append(
+            (today - timedelta(days=away + length // 2), today - timedelta(days=away - length // 2))
+        )
     for found in _WEEKDAY.finditer(text):
         day = today - timedelta(days=(today.weekday() - _WEEKDAYS.index(found[1]) - 1) % 7 + 1)
         spans.append((day, day))
@@ -266,7 +481,11 @@ def _recent(found: re.Match[str], today: date) -> tuple[date, date]:
         return day, day
     if found[3] == "week":
         first = today - timedelta(days=today.weekday())
-        return (first, today) if found[2] == "this" else (first - timedelta(days=7), first - timedelta(days=1))
+        return (
+            (first, today)
+            if found[2] == "this"
+            else (first - timedelta(days=7), first - timedelta(days=1))
+        )
     first = today.replace(day=1) if found[3] == "month" else today.replace(month=1, day=1)
     if found[2] == "this":
         return first, today

@@ -20,7 +20,8 @@ _ASKS = late_pattern(r"\?[\s\"')”’]*(?:\[[^\]]*\]\s*)?\Z")
 """Ends with a question mark, possibly before a remark in brackets."""
 
 
-# The weight of each term, relative to the share of the query's words and to the cosine, which count 1.0.
+# The weight of each term, relative to the share of the query's words and to the cosine, which count
+# 1.0.
 AROUND = 0.2
 """The weight of the cosines of the passages before and after."""
 SPEAKER = 0.3
@@ -43,9 +44,14 @@ class Passage(msgspec.Struct, frozen=True):
 
 
 def score_passages(
-    passages: Iterable[Passage], shares: Mapping[int, float], cosines: Mapping[int, float], question: ParsedQuery
+    passages: Iterable[Passage],
+    shares: Mapping[int, float],
+    cosines: Mapping[int, float],
+    question: ParsedQuery,
 ) -> dict[int, dict[str, float]]:
-    """The terms of the score of each passage; the score is their sum. A missing vector counts as average."""
+    """The terms of the score of each passage; the score is their sum. A missing vector counts as
+    average.
+    """
     found: dict[int, dict[str, float]] = {}
     best: dict[int, float] = {}
     average = sum(cosines.values()) / len(cosines) if cosines else 0.0
@@ -54,7 +60,9 @@ def score_passages(
         parts = {"words": shares.get(place, 0.0)}
         if cosines:
             around = cosines.get(place - 1, 0.0) + cosines.get(place + 1, 0.0)
-            parts["vectors"] = max(0.0, (cosines.get(place, average) + AROUND * around) / (1 + 2 * AROUND))
+            parts["vectors"] = max(
+                0.0, (cosines.get(place, average) + AROUND * around) / (1 + 2 * AROUND)
+            )
         if question.speaker and passage.role == question.speaker:
             parts["speaker"] = SPEAKER
         if question.days and (fit := days_fit(passage.at, question)):
@@ -80,13 +88,19 @@ def days_fit(at: str, question: ParsedQuery) -> float:
 
 
 MAX_PLACES = 2_000
-"""Maximum places of a word that are looked at, newest first: a more frequent word distinguishes little."""
+"""Maximum places of a word that are looked at, newest first: a more frequent word distinguishes
+little.
+"""
 MAX_LOOKED_AT = 6_000
 """Maximum places of all words together; rare words come first."""
 MIN_COUNT = 30
-"""The rarity of words is computed with at least so many passages: with three notes every word would be common."""
+"""The rarity of words is computed with at least so many passages: with three notes every word would
+be common.
+"""
 NEAR = ((1, 0.7), (-1, 0.5), (2, 0.4), (-2, 0.3), (3, 0.2), (-3, 0.2))
-"""A word also counts for passages around it: .7 for the next passage, .5 for the one before …; largest first."""
+"""A word also counts for passages around it: .7 for the next passage, .5 for the one before …;
+largest first.
+"""
 
 
 EVERYTHING = "TRUE"
@@ -116,13 +130,17 @@ def word_scores(
 
     A word without any match still counts in the total. Neighbours may be outside of the filter.
     """
-    different = {stem(forms[0]): forms for forms in reversed(words)}  # `paint` and `painting` count as one word
+    different = {
+        stem(forms[0]): forms for forms in reversed(words)
+    }  # `paint` and `painting` count as one word
     found = [_places(database, table, forms, within) for forms in different.values()]
     whole = sum(weight for weight, _ in found)
     scores: dict[int, float] = {}
     score = scores.get
     room = MAX_LOOKED_AT
-    for left, (weight, every) in zip(range(len(found), 0, -1), sorted(found, key=lambda one: len(one[1])), strict=True):
+    for left, (weight, every) in zip(
+        range(len(found), 0, -1), sorted(found, key=lambda one: len(one[1])), strict=True
+    ):
         ids = every[: room // left]
         room -= len(ids)
         worth = weight / whole
@@ -150,13 +168,15 @@ def _places(
     """The rarity of a word, and the passages with it, newest first."""
     question = " OR ".join(map(quote_word, forms))
     rows = database.execute(
-        f"SELECT rowid AS passage FROM {table}_words WHERE {table}_words MATCH ? AND {within.condition}"
-        " ORDER BY rowid DESC LIMIT ?",
+        f"SELECT rowid AS passage FROM {table}_words WHERE {table}_words MATCH ? AND"
+        f" {within.condition} ORDER BY rowid DESC LIMIT ?",
         (question, MAX_PLACES),
     )
     ids, count = [row[0] for row in rows], max(within.count, MIN_COUNT)
     often = float(len(ids))
-    if len(ids) == MAX_PLACES:  # for a common word the number is estimated from its rate in the newest passages
+    if (
+        len(ids) == MAX_PLACES
+    ):  # for a common word the number is estimated from its rate in the newest passages
         edges = f"SELECT (SELECT min(id) FROM {table}), (SELECT max(id) FROM {table})"
         first, last = database.execute(edges).fetchone()
         often = min(count, len(ids) * max(1, last - first + 1) / (ids[0] - ids[-1] + 1))
@@ -181,6 +201,9 @@ _ONE_AT_A_TIME = threading.Lock()
 @cache
 def _stemmer() -> sqlite3.Connection:
     made = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
-    made.execute("CREATE VIRTUAL TABLE one USING fts5(text, tokenize = 'porter unicode61 remove_diacritics 2')")
+    made.execute(
+        "CREATE VIRTUAL TABLE one USING fts5(text, tokenize = 'porter unicode61"
+        " remove_diacritics 2')"
+    )
     made.execute("CREATE VIRTUAL TABLE terms USING fts5vocab(one, 'row')")
     return made

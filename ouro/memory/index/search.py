@@ -1,7 +1,8 @@
 """Search: notes and messages relevant to a query, by words and, if there are any, by vectors.
 
-No model is called. The score of a passage is the share of the query's words in it and its neighbours, plus the
-similarity of its vector, plus a little for the speaker and the days that the query names.
+No model is called. The score of a passage is the share of the query's words in it and its
+neighbours, plus the similarity of its vector, plus a little for the speaker and the days that the
+query names.
 """
 
 from __future__ import annotations
@@ -52,7 +53,9 @@ _SESSIONS_OF_DAYS = 20
 
 class MemoryHit(msgspec.Struct, frozen=True):
     id: str
-    """The id of a note, `facts.md:3` for a core line, `<session id>:<message number>` for a message."""
+    """The id of a note, `facts.md:3` for a core line, `<session id>:<message number>` for a
+    message.
+    """
     kind: HitKind
     text: str
     score: float
@@ -64,7 +67,9 @@ class MemoryHit(msgspec.Struct, frozen=True):
     title: str = ""
     project: str = ""
     number: int = 0
-    """The number of the message; the line number of a core line; for a note the turn that it came from."""
+    """The number of the message; the line number of a core line; for a note the turn that it came
+    from.
+    """
     role: str = ""
     """The speaker; for an output the tool."""
     path: str = ""
@@ -87,13 +92,17 @@ class SearchFilter(msgspec.Struct, frozen=True):
     """If a scope or category is given, only notes and core lines are found."""
     category: str = ""
     project: str = ""
-    """The folder of sessions, and the repository root of notes. The user's own notes are always found."""
+    """The folder of sessions, and the repository root of notes. The user's own notes are always
+    found.
+    """
     session: str = ""
     """The whole id of a session."""
     archived: bool = False
     """Also find archived notes."""
     notes_of: tuple[str, ...] | None = None
-    """The roots of the repositories whose notes may be found in addition to the user's own; None: all."""
+    """The roots of the repositories whose notes may be found in addition to the user's own; None:
+    all.
+    """
 
 
 class _Request(msgspec.Struct, frozen=True):
@@ -108,20 +117,34 @@ class _Request(msgspec.Struct, frozen=True):
         """The ids of the nearest vectors; empty without vectors."""
         if self.vectors is None:
             return []
-        return self.vectors.nearest(self.database, table, self.vector, count, is_limited=not within.is_all)
+        return self.vectors.nearest(
+            self.database, table, self.vector, count, is_limited=not within.is_all
+        )
 
     def cosines(self, table: str, ids: Iterable[int]) -> dict[int, float]:
         """The cosine of each; empty without vectors."""
-        return {} if self.vectors is None else self.vectors.cosines(self.database, table, self.vector, sorted(ids))
+        return (
+            {}
+            if self.vectors is None
+            else self.vectors.cosines(self.database, table, self.vector, sorted(ids))
+        )
 
-    def words(self, table: str, within: PassageRange, *, has_neighbours: bool = False) -> dict[int, float]:
-        return word_scores(self.database, table, self.question.words, within, has_neighbours=has_neighbours)
+    def words(
+        self, table: str, within: PassageRange, *, has_neighbours: bool = False
+    ) -> dict[int, float]:
+        return word_scores(
+            self.database, table, self.question.words, within, has_neighbours=has_neighbours
+        )
 
 
 class Search:
-    """Searches one index. Every method may block for some milliseconds, and raises SearchUnavailable."""
+    """Searches one index. Every method may block for some milliseconds, and raises
+    SearchUnavailable.
+    """
 
-    def __init__(self, index: Index, vectors: Vectors | None = None, speakers: Sequence[str] = SPEAKERS) -> None:
+    def __init__(
+        self, index: Index, vectors: Vectors | None = None, speakers: Sequence[str] = SPEAKERS
+    ) -> None:
         self.index = index
         self.vectors = vectors
         self._speakers = speakers
@@ -129,12 +152,19 @@ class Search:
     def find(
         self, query: str, k: int = 5, wanted: SearchFilter | None = None, today: date | None = None
     ) -> list[MemoryHit]:
-        """The `k` best hits, best first, without duplicates; by words alone if the embedding model does not answer."""
+        """The `k` best hits, best first, without duplicates; by words alone if the embedding model
+        does not answer.
+        """
         wanted = wanted or SearchFilter()
         question = parse_query(query, self._speakers, today or datetime.now(UTC).date())
-        kinds = set(wanted.kinds) - ({"message", "output"} if wanted.scope or wanted.category else set())
+        kinds = set(wanted.kinds) - (
+            {"message", "output"} if wanted.scope or wanted.category else set()
+        )
         compared = {_COMPARED[kind] for kind in kinds & _COMPARED.keys()}
-        vectors, vector = self.vectors if self.vectors and self.vectors.exist(compared) else None, None
+        vectors, vector = (
+            self.vectors if self.vectors and self.vectors.exist(compared) else None,
+            None,
+        )
         try:
             vector = vectors and vectors.questions([question.spoken])[0]
         except ModelError:
@@ -154,8 +184,11 @@ class Search:
             by_text.setdefault(hit.text, hit)
         return list(by_text.values())[:k]
 
-    def nearest_notes(self, texts: Sequence[str], k: int, wanted: Sequence[SearchFilter]) -> list[MemoryHit]:
-        """The notes nearest in meaning to any of `texts`: `k` for each text and filter, each note with its best cosine.
+    def nearest_notes(
+        self, texts: Sequence[str], k: int, wanted: Sequence[SearchFilter]
+    ) -> list[MemoryHit]:
+        """The notes nearest in meaning to any of `texts`: `k` for each text and filter, each note
+        with its best cosine.
 
         Only vectors are used; best first; empty without vectors. Raises ModelError.
         """
@@ -178,8 +211,9 @@ class Search:
 
 def _note_hits(database: sqlite3.Connection, ids: Iterable[int]) -> list[MemoryHit]:
     rows = database.execute(
-        "SELECT id AS place, note AS id, kind, text, at, session, project, iif(line, line, turn) AS number, path,"
-        f" scope, category, confidence, source, branch, supersedes, archived FROM notes WHERE {_IN_LIST}",
+        "SELECT id AS place, note AS id, kind, text, at, session, project, iif(line, line, turn)"
+        " AS number, path, scope, category, confidence, source, branch, supersedes, archived FROM"
+        f" notes WHERE {_IN_LIST}",
         _listed(ids),
     )
     names = [column[0] for column in rows.description]
@@ -188,7 +222,9 @@ def _note_hits(database: sqlite3.Connection, ids: Iterable[int]) -> list[MemoryH
 
 
 _IN_LIST = "id IN (SELECT value FROM json_each(?))"
-_ALLOWED = "(SELECT last FROM temp.allowed WHERE first <= passage ORDER BY first DESC LIMIT 1) >= passage"
+_ALLOWED = (
+    "(SELECT last FROM temp.allowed WHERE first <= passage ORDER BY first DESC LIMIT 1) >= passage"
+)
 _ALLOWED_SESSIONS = f"SELECT first >> {SHIFT} FROM temp.allowed"
 
 
@@ -239,12 +275,16 @@ def _range_of_notes(request: _Request) -> PassageRange:
     if count == total:
         return PassageRange(count)
     _make_allowed(request.database)
-    request.database.execute(f"INSERT INTO temp.allowed SELECT id, id FROM notes WHERE {fits}", values)
+    request.database.execute(
+        f"INSERT INTO temp.allowed SELECT id, id FROM notes WHERE {fits}", values
+    )
     return PassageRange(count, _ALLOWED)
 
 
 def _make_allowed(database: sqlite3.Connection) -> None:
-    database.execute("CREATE TEMP TABLE IF NOT EXISTS allowed (first INTEGER PRIMARY KEY, last INTEGER NOT NULL)")
+    database.execute(
+        "CREATE TEMP TABLE IF NOT EXISTS allowed (first INTEGER PRIMARY KEY, last INTEGER NOT NULL)"
+    )
     database.execute("DELETE FROM temp.allowed")
 
 
@@ -253,7 +293,8 @@ def _notes_of_days(request: _Request, within: PassageRange) -> list[int]:
     for first, last in request.question.days:
         until = (date.fromisoformat(last) + timedelta(days=1)).isoformat()
         rows = request.database.execute(
-            f"SELECT id AS passage FROM notes WHERE at >= ? AND at < ? AND {within.condition} ORDER BY at DESC LIMIT ?",
+            f"SELECT id AS passage FROM notes WHERE at >= ? AND at < ? AND {within.condition} ORDER"
+            " BY at DESC LIMIT ?",
             (first, until, _NOTE_CANDIDATES),
         )
         found += [place for (place,) in rows]
@@ -268,7 +309,9 @@ def _find_messages(request: _Request, k: int) -> list[MemoryHit]:
     chosen = {*best_of(shares, _CANDIDATES), *nearest, *_messages_of_days(request, within)}
     passages = _passages(request, "messages", chosen)
     cosines = request.cosines("messages", {place + step for place in chosen for step in (-1, 0, 1)})
-    return _hits("message", passages, score_passages(passages, shares, cosines, request.question), k)
+    return _hits(
+        "message", passages, score_passages(passages, shares, cosines, request.question), k
+    )
 
 
 def _find_outputs(request: _Request, k: int) -> list[MemoryHit]:
@@ -279,18 +322,25 @@ def _find_outputs(request: _Request, k: int) -> list[MemoryHit]:
 
 
 def _range_of_messages(request: _Request, table: Literal["messages", "outputs"]) -> PassageRange:
-    """The messages or outputs that pass the filter: those of a session, or all from the first one after `since`."""
+    """The messages or outputs that pass the filter: those of a session, or all from the first one
+    after `since`.
+    """
     database, wanted = request.database, request.wanted
     column = "passages" if table == "messages" else "outputs"
     if not (wanted.session or wanted.project or wanted.since):
-        return PassageRange(*database.execute(f"SELECT coalesce(sum({column}), 0) FROM sessions").fetchone())
+        return PassageRange(
+            *database.execute(f"SELECT coalesce(sum({column}), 0) FROM sessions").fetchone()
+        )
     _make_allowed(database)
     begin, end = f"(seq << {SHIFT})", f"((seq + 1) << {SHIFT}) - 1"
-    first_since = f"SELECT id FROM {table} WHERE id BETWEEN {begin} AND {end} AND at >= :since ORDER BY id LIMIT 1"
+    first_since = (
+        f"SELECT id FROM {table} WHERE id BETWEEN {begin} AND {end} AND at >= :since ORDER BY id"
+        " LIMIT 1"
+    )
     database.execute(
-        f"INSERT INTO temp.allowed SELECT * FROM (SELECT iif(created_at >= :since, {begin}, ({first_since})) AS first,"
-        f" {end} FROM sessions WHERE :session IN ('', id) AND :project IN ('', project) AND updated_at >= :since)"
-        " WHERE first IS NOT NULL",
+        f"INSERT INTO temp.allowed SELECT * FROM (SELECT iif(created_at >= :since, {begin},"
+        f" ({first_since})) AS first, {end} FROM sessions WHERE :session IN ('', id) AND :project"
+        " IN ('', project) AND updated_at >= :since) WHERE first IS NOT NULL",
         {"session": wanted.session, "project": wanted.project, "since": wanted.since},
     )
     count, first, last = database.execute(
@@ -308,9 +358,10 @@ def _messages_of_days(request: _Request, within: PassageRange) -> list[int]:
     for first, last in request.question.days:
         until = (date.fromisoformat(last) + timedelta(days=1)).isoformat()
         rows = request.database.execute(
-            f"SELECT messages.id AS passage FROM (SELECT seq FROM sessions WHERE updated_at >= ? AND created_at < ?"
-            f" AND {allowed} ORDER BY seq DESC LIMIT ?) AS those JOIN messages ON messages.id BETWEEN those.seq << ?"
-            f" AND (those.seq + 1) << ? WHERE messages.at >= ? AND messages.at < ? AND {within.condition} LIMIT ?",
+            "SELECT messages.id AS passage FROM (SELECT seq FROM sessions WHERE updated_at >= ?"
+            f" AND created_at < ? AND {allowed} ORDER BY seq DESC LIMIT ?) AS those JOIN messages"
+            " ON messages.id BETWEEN those.seq << ? AND (those.seq + 1) << ? WHERE messages.at >="
+            f" ? AND messages.at < ? AND {within.condition} LIMIT ?",
             (first, until, _SESSIONS_OF_DAYS, SHIFT, SHIFT, first, until, _CANDIDATES),
         )
         found += [place for (place,) in rows]
@@ -319,8 +370,8 @@ def _messages_of_days(request: _Request, within: PassageRange) -> list[int]:
 
 def _passages(request: _Request, table: str, ids: Iterable[int]) -> list[Passage]:
     rows = request.database.execute(
-        f"SELECT passage.id, number, role, at, text, sessions.id, title, project FROM {table} AS passage"
-        f" JOIN sessions ON seq = session WHERE passage.{_IN_LIST} AND at >= ?",
+        f"SELECT passage.id, number, role, at, text, sessions.id, title, project FROM {table} AS"
+        f" passage JOIN sessions ON seq = session WHERE passage.{_IN_LIST} AND at >= ?",
         (*_listed(ids), request.wanted.since),
     )
     return [Passage(*row) for row in rows]
@@ -334,12 +385,22 @@ def _hits(
     best = heapq.nlargest(3 * k, passages, key=lambda item: (totals[item.id], item.id))
     return [
         MemoryHit(
-            f"{item.session}:{item.number}", kind, item.text, totals[item.id], scored[item.id], item.id, at=item.at,
-            session=item.session, title=item.title, project=item.project, number=item.number, role=item.role,
+            f"{item.session}:{item.number}",
+            kind,
+            item.text,
+            totals[item.id],
+            scored[item.id],
+            item.id,
+            at=item.at,
+            session=item.session,
+            title=item.title,
+            project=item.project,
+            number=item.number,
+            role=item.role,
         )
         for item in best
         if totals[item.id] > 0
-    ]  # fmt: skip
+    ]
 
 
 _MAX_PASSAGES = 400
@@ -347,7 +408,9 @@ _BEFORE, _SHOWN = 20, 60
 
 
 def search_sessions(index: Index, words: str, limit: int = 20) -> list[SessionHit]:
-    """The sessions with all of `words` in one passage or in the summary, best first; the last word may be a prefix."""
+    """The sessions with all of `words` in one passage or in the summary, best first; the last word
+    may be a prefix.
+    """
     found = re.findall(r"\w+", words)
     if not found:
         return []
@@ -364,9 +427,10 @@ def search_sessions(index: Index, words: str, limit: int = 20) -> list[SessionHi
             best.setdefault(passage >> SHIFT, (passage, -score))
         for seq, (passage, score) in list(best.items())[:limit]:
             row = database.execute(
-                "SELECT sessions.id, messages.number, snippet(messages_words, 0, '', '', '…', 16), messages.text"
-                " FROM messages_words JOIN messages ON messages.id = messages_words.rowid"
-                " JOIN sessions ON sessions.seq = ? WHERE messages_words MATCH ? AND messages_words.rowid = ?",
+                "SELECT sessions.id, messages.number, snippet(messages_words, 0, '', '', '…', 16),"
+                " messages.text FROM messages_words JOIN messages ON messages.id ="
+                " messages_words.rowid JOIN sessions ON sessions.seq = ? WHERE messages_words MATCH"
+                " ? AND messages_words.rowid = ?",
                 (seq, question, passage),
             ).fetchone()
             if row is None:
@@ -374,7 +438,9 @@ def search_sessions(index: Index, words: str, limit: int = 20) -> list[SessionHi
             session_id, number, snippet, text = row
             # SQLite counts indexed words; map the count back to the original text.
             snippet = snippet if findable(text) == text else _excerpt(text, found)
-            hits.setdefault(session_id, SessionHit(session_id, number, " ".join(snippet.split()), score))
+            hits.setdefault(
+                session_id, SessionHit(session_id, number, " ".join(snippet.split()), score)
+            )
         patterns = [f"%{word.replace('_', '!_')}%" for word in found]
         wanted = " AND ".join(["summary LIKE ? ESCAPE '!'"] * len(patterns))
         summaries = database.execute(

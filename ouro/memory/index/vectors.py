@@ -1,10 +1,11 @@
-"""Vectors of passages and notes: made in the background, stored by model and text hash, searched by numpy.
+"""Vectors of passages and notes: made in the background, stored by model and text hash, searched by
+numpy.
 
-Two projects may use two models: the vectors of both are stored, so that no text is paid for twice. Vectors of a model
-that was not used for `KEPT_DAYS` are deleted.
+Two projects may use two models: the vectors of both are stored, so that no text is paid for twice.
+Vectors of a model that was not used for `KEPT_DAYS` are deleted.
 
-Vectors are stored in half precision. A search first compares one bit per dimension (48 bytes a passage) of all
-vectors, then the exact vectors of the nearest ones.
+Vectors are stored in half precision. A search first compares one bit per dimension (48 bytes a
+passage) of all vectors, then the exact vectors of the nearest ones.
 """
 
 from __future__ import annotations
@@ -58,7 +59,9 @@ class _Bits(msgspec.Struct):
 
 
 class Vectors:
-    """One per index and embedder. Every method may block, and raises ModelError and SearchUnavailable."""
+    """One per index and embedder. Every method may block, and raises ModelError and
+    SearchUnavailable.
+    """
 
     def __init__(self, index: Index, embedder: Embedder) -> None:
         self.embedder = embedder
@@ -70,7 +73,9 @@ class Vectors:
         self._lock = threading.RLock()
 
     def fill(self, most: int = BATCH, tables: Sequence[str] = TABLES) -> int:
-        """Make up to `most` missing vectors, notes first, then the newest passages; returns their number."""
+        """Make up to `most` missing vectors, notes first, then the newest passages; returns their
+        number.
+        """
         self.choose_model()
         done = 0
         for table in tables:
@@ -78,22 +83,36 @@ class Vectors:
                 done += self._fill(table, most - done)
         return done
 
-    def fill_all(self, tables: Sequence[str] = TABLES, seconds: float = math.inf, most: float = math.inf) -> None:
-        """Make all missing vectors, for about `seconds` and up to `most` of them, as `fill` orders them."""
+    def fill_all(
+        self, tables: Sequence[str] = TABLES, seconds: float = math.inf, most: float = math.inf
+    ) -> None:
+        """Make all missing vectors, for about `seconds` and up to `most` of them, as `fill` orders
+        them.
+        """
         deadline, done = time.monotonic() + seconds, 0
-        while time.monotonic() < deadline and (count := self.fill(int(min(BATCH, most - done)), tables)):
+        while time.monotonic() < deadline and (
+            count := self.fill(int(min(BATCH, most - done)), tables)
+        ):
             done += count
 
     def exist(self, tables: Iterable[str] = TABLES) -> bool:
         """Whether there are vectors of any model, and these tables are not empty."""
         with self._index.reading() as database:
-            found = (database.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchone() for table in tables)
-            return any(found) and database.execute("SELECT 1 FROM vectors LIMIT 1").fetchone() is not None
+            found = (
+                database.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchone() for table in tables
+            )
+            return (
+                any(found)
+                and database.execute("SELECT 1 FROM vectors LIMIT 1").fetchone() is not None
+            )
 
     def are_missing(self) -> bool:
         self.choose_model()
         with self._index.reading() as database:
-            found = (database.execute(f"SELECT 1 FROM {table} WHERE stamp IS NULL LIMIT 1") for table in TABLES)
+            found = (
+                database.execute(f"SELECT 1 FROM {table} WHERE stamp IS NULL LIMIT 1")
+                for table in TABLES
+            )
             return any(rows.fetchone() for rows in found)
 
     def questions(self, texts: Sequence[str]) -> list[Floats]:
@@ -111,12 +130,24 @@ class Vectors:
         return found
 
     def nearest(
-        self, database: sqlite3.Connection, table: str, question: Floats, count: int, *, is_limited: bool = False
+        self,
+        database: sqlite3.Connection,
+        table: str,
+        question: Floats,
+        count: int,
+        *,
+        is_limited: bool = False,
     ) -> list[int]:
-        """The ids of the passages (only those in `temp.allowed`, if `is_limited`) whose signs differ least."""
+        """The ids of the passages (only those in `temp.allowed`, if `is_limited`) whose signs
+        differ least.
+        """
         with self._lock:
             bits = self._load(database, table, len(question))
-            chosen = np.flatnonzero(_are_allowed(database, bits.ids)) if is_limited else np.arange(len(bits.ids))
+            chosen = (
+                np.flatnonzero(_are_allowed(database, bits.ids))
+                if is_limited
+                else np.arange(len(bits.ids))
+            )
             if not len(chosen):
                 return []
             distances = _differences(bits.signs, _signs(question[None])[:, 0])
@@ -128,21 +159,28 @@ class Vectors:
     ) -> dict[int, float]:
         """The cosine of each passage to `question`; passages without a vector are left out."""
         rows = database.execute(
-            f"SELECT passage.id, vectors.vector FROM {table} AS passage JOIN vectors ON vectors.hash = passage.hash"
-            " AND vectors.model = ? WHERE passage.id IN (SELECT value FROM json_each(?))",
+            f"SELECT passage.id, vectors.vector FROM {table} AS passage JOIN vectors ON"
+            " vectors.hash = passage.hash AND vectors.model = ? WHERE passage.id IN (SELECT value"
+            " FROM json_each(?))",
             (self._model(database, len(question))[0], json.dumps(list(ids))),
         ).fetchall()
         if not rows:
             return {}
-        matrix = np.frombuffer(b"".join(vector for _, vector in rows), np.float16).reshape(len(rows), -1)
+        matrix = np.frombuffer(b"".join(vector for _, vector in rows), np.float16).reshape(
+            len(rows), -1
+        )
         found = matrix.astype(np.float32) @ question
         return dict(zip((place for place, _ in rows), found.tolist(), strict=True))
 
     def choose_model(self) -> None:
-        """Set the stamps for the vectors of this model: another process may have set them for another model."""
+        """Set the stamps for the vectors of this model: another process may have set them for
+        another model.
+        """
         today = datetime.now(UTC).date()
         with self._index.reading() as database:
-            if self._is_chosen(database, (model := self._model(database, self._length))[0]) and model[1] == str(today):
+            if self._is_chosen(
+                database, (model := self._model(database, self._length))[0]
+            ) and model[1] == str(today):
                 return
         with self._index.writing() as database:
             model = self._model(database, self._length)
@@ -154,23 +192,30 @@ class Vectors:
             if not self._is_chosen(database, model[0]):
                 _restamp(database, model[0])
             unused = (str(today - timedelta(days=KEPT_DAYS)),)
-            database.execute("DELETE FROM vectors WHERE model IN (SELECT id FROM models WHERE used < ?)", unused)
+            database.execute(
+                "DELETE FROM vectors WHERE model IN (SELECT id FROM models WHERE used < ?)", unused
+            )
             database.execute("DELETE FROM models WHERE used < ?", unused)
 
     def _model(self, database: sqlite3.Connection, length: int) -> tuple[int, str]:
-        """The id of the model and the day of its last use; 0 if it has no vector of this length yet.
+        """The id of the model and the day of its last use; 0 if it has no vector of this length
+        yet.
 
         Length 0 is the latest one.
         """
         found = database.execute(
-            "SELECT id, used FROM models WHERE name = ? AND ? IN (0, length) ORDER BY used DESC, id DESC LIMIT 1",
+            "SELECT id, used FROM models WHERE name = ? AND ? IN (0, length) ORDER BY used DESC, id"
+            " DESC LIMIT 1",
             (self.embedder.name, length),
         ).fetchone()
         return found or (0, "")
 
     @staticmethod
     def _is_chosen(database: sqlite3.Connection, model: int) -> bool:
-        return bool(database.execute("SELECT value FROM facts WHERE name = 'model'").fetchone() == (str(model),))
+        return bool(
+            database.execute("SELECT value FROM facts WHERE name = 'model'").fetchone()
+            == (str(model),)
+        )
 
     def _embed(self, texts: Sequence[str]) -> Floats:
         rows = self.embedder.embed(texts)
@@ -191,11 +236,16 @@ class Vectors:
     def _fill(self, table: str, most: int) -> int:
         with self._index.reading() as database:
             rows = database.execute(
-                f"SELECT id, hash, text FROM {table} WHERE stamp IS NULL ORDER BY id DESC LIMIT ?", (most,)
+                f"SELECT id, hash, text FROM {table} WHERE stamp IS NULL ORDER BY id DESC LIMIT ?",
+                (most,),
             ).fetchall()
             known = database.execute(
-                "SELECT hash FROM vectors WHERE model = ? AND hash IN (SELECT value FROM json_each(?))",
-                (self._model(database, self._length)[0], json.dumps([hashed for _, hashed, _ in rows])),
+                "SELECT hash FROM vectors WHERE model = ? AND hash IN (SELECT value FROM"
+                " json_each(?))",
+                (
+                    self._model(database, self._length)[0],
+                    json.dumps([hashed for _, hashed, _ in rows]),
+                ),
             ).fetchall()
         if not rows:
             return 0
@@ -212,9 +262,14 @@ class Vectors:
             if not self._is_chosen(database, model):
                 return 0  # another process uses another model now; the stamps are for that model
             (last,) = database.execute(f"SELECT coalesce(max(stamp), 0) FROM {table}").fetchone()
-            stamps = [(last + step, place, hashed, model) for step, (place, hashed, _) in enumerate(rows, 1)]
+            stamps = [
+                (last + step, place, hashed, model)
+                for step, (place, hashed, _) in enumerate(rows, 1)
+            ]
             database.executemany(
-                f"UPDATE {table} SET stamp = ? WHERE id = ? AND hash = ? AND {_HAS_VECTOR.format(table)}", stamps
+                f"UPDATE {table} SET stamp = ? WHERE id = ? AND hash = ? AND"
+                f" {_HAS_VECTOR.format(table)}",
+                stamps,
             )
         return len(rows)
 
@@ -226,7 +281,9 @@ class Vectors:
 
     def _load(self, database: sqlite3.Connection, table: str, length: int) -> _Bits:
         model, _ = self._model(database, length)
-        facts = database.execute("SELECT value FROM facts WHERE name IN ('made', 'stamped') ORDER BY name")
+        facts = database.execute(
+            "SELECT value FROM facts WHERE name IN ('made', 'stamped') ORDER BY name"
+        )
         made = " ".join([str(model), *(value for (value,) in facts)])
         bits = self._bits.get(table)
         if bits is None or bits.made != made:
@@ -238,13 +295,18 @@ class Vectors:
             " ORDER BY passage.stamp LIMIT ?",
             (model, stamp, _READ_AT_ONCE),
         ).fetchall():
-            vectors = np.frombuffer(b"".join(row[2] for row in rows), np.float16).reshape(len(rows), -1)
+            vectors = np.frombuffer(b"".join(row[2] for row in rows), np.float16).reshape(
+                len(rows), -1
+            )
             signs.append(_signs(vectors))
             ids.append(np.array([row[0] for row in rows], np.int64))
             stamp = rows[-1][1]
         if stamp > bits.stamp:
             bits = _Bits(
-                np.concatenate(ids), np.concatenate([some for some in signs if some.size], axis=1), stamp, made
+                np.concatenate(ids),
+                np.concatenate([some for some in signs if some.size], axis=1),
+                stamp,
+                made,
             )
         self._bits[table] = bits
         return bits
@@ -256,9 +318,14 @@ def _restamp(database: sqlite3.Connection, model: int) -> None:
     database.executemany("INSERT OR REPLACE INTO facts VALUES (?, ?)", facts)
     for table in TABLES:
         has_vector = _HAS_VECTOR.format(table)
-        database.execute(f"UPDATE {table} SET stamp = NULL WHERE stamp IS NOT NULL AND NOT {has_vector}", (model,))
+        database.execute(
+            f"UPDATE {table} SET stamp = NULL WHERE stamp IS NOT NULL AND NOT {has_vector}",
+            (model,),
+        )
         (last,) = database.execute(f"SELECT coalesce(max(stamp), 0) FROM {table}").fetchone()
-        found = database.execute(f"SELECT id FROM {table} WHERE stamp IS NULL AND {has_vector}", (model,)).fetchall()
+        found = database.execute(
+            f"SELECT id FROM {table} WHERE stamp IS NULL AND {has_vector}", (model,)
+        ).fetchall()
         stamps = [(last + step, place) for step, (place,) in enumerate(found, 1)]
         database.executemany(f"UPDATE {table} SET stamp = ? WHERE id = ?", stamps)
 
@@ -266,7 +333,9 @@ def _restamp(database: sqlite3.Connection, model: int) -> None:
 def _signs(vectors: NDArray[np.floating[Any]]) -> NDArray[np.uint64]:
     """One bit per dimension, padded to multiples of 64: a column for each vector."""
     packed = np.packbits(vectors > 0, axis=1)
-    return np.ascontiguousarray(np.pad(packed, ((0, 0), (0, -packed.shape[1] % 8))).view(np.uint64).T)
+    return np.ascontiguousarray(
+        np.pad(packed, ((0, 0), (0, -packed.shape[1] % 8))).view(np.uint64).T
+    )
 
 
 def _differences(signs: NDArray[np.uint64], question: NDArray[np.uint64]) -> NDArray[np.uint16]:
@@ -279,7 +348,9 @@ def _differences(signs: NDArray[np.uint64], question: NDArray[np.uint64]) -> NDA
 
 
 def _least(distances: NDArray[np.uint16], count: int) -> NDArray[np.intp]:
-    """The positions of the `count` smallest, unordered. They are small integers: counting is faster than sorting."""
+    """The positions of the `count` smallest, unordered. They are small integers: counting is faster
+    than sorting.
+    """
     if count >= len(distances):
         return np.arange(len(distances))
     limit = int(np.searchsorted(np.cumsum(np.bincount(distances)), count))

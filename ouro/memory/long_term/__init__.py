@@ -44,10 +44,21 @@ if TYPE_CHECKING:
     from ouro.memory.long_term.notes.note import categories_with
     from ouro.memory.long_term.notes.notebook import Notebook
     from ouro.memory.long_term.placement import place
-    from ouro.memory.long_term.prompt_block import MARK, MemoryPrompt, MemoryReceipt, ReceiptLine, mark_of
+    from ouro.memory.long_term.prompt_block import (
+        MARK,
+        MemoryPrompt,
+        MemoryReceipt,
+        ReceiptLine,
+        mark_of,
+    )
     from ouro.memory.long_term.recall.command_ledger import CommandRecord, ledger_of
     from ouro.memory.long_term.recall.recall import Recall, Situation
-    from ouro.memory.long_term.recall.turn_recall import HypothesisModel, NoteFinder, RecallLog, TurnRecall
+    from ouro.memory.long_term.recall.turn_recall import (
+        HypothesisModel,
+        NoteFinder,
+        RecallLog,
+        TurnRecall,
+    )
     from ouro.memory.long_term.remember import (
         find_to_forget,
         forget_entries,
@@ -70,7 +81,13 @@ if TYPE_CHECKING:
     )
     from ouro.memory.long_term.session_memory import SessionMemory
     from ouro.memory.long_term.store import GitMemoryStore, memory_stores
-    from ouro.memory.long_term.sync import SyncReport, remote_of, sync_in_session, sync_summary, synchronize
+    from ouro.memory.long_term.sync import (
+        SyncReport,
+        remote_of,
+        sync_in_session,
+        sync_summary,
+        synchronize,
+    )
     from ouro.memory.long_term.team import promote
     from ouro.memory.long_term.timeline import MemoryDiff, Timeline, TimelineEntry
     from ouro.memory.long_term.transfer import (
@@ -86,7 +103,13 @@ if TYPE_CHECKING:
         plan_import,
         propose_text,
     )
-    from ouro.memory.long_term.true_forget import MANY_PLACES, PROVIDERS, OuroHome, TrueForget, back_up_home
+    from ouro.memory.long_term.true_forget import (
+        MANY_PLACES,
+        PROVIDERS,
+        OuroHome,
+        TrueForget,
+        back_up_home,
+    )
     from ouro.memory.long_term.trust.approval import Proposal
     from ouro.memory.long_term.trust.running_turns import TurnMarks
 

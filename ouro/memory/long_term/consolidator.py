@@ -1,8 +1,8 @@
 """LongTermMemoryConsolidator: a model merges and compresses core files that have grown.
 
-A small model is only asked whether one text says everything that another one says. Asked to write a merged text, a
-model of 1.5 billion parameters loses a port, translates, or comments on the texts. So no text of it is used: of two
-lines that say the same, one is removed.
+A small model is only asked whether one text says everything that another one says. Asked to write a
+merged text, a model of 1.5 billion parameters loses a port, translates, or comments on the texts.
+So no text of it is used: of two lines that say the same, one is removed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ MIN_SAVING = 0.15
 _MIN_SIZE = 0.02
 """A category shorter than this share of its old text counts as lost, and is not used."""
 _MIN_OWN = 0.5
-"""The minimum share of words from the old text: small models translated a core that says `Answer in German`."""
+"""The minimum share of words from the old text: small models translated a core that says `Answer in
+German`.
+"""
 _MAX_ATTEMPTS = 2
 _ORDER = """\
 You tidy the long-term memory of a coding agent. You are given its files, quoted between marks, each line after a bar.
@@ -42,12 +44,17 @@ superseded or stale (the later line wins), and say the rest in fewer words. Make
 Keep names, commands, paths, numbers and reasons exact. Invent nothing; add no advice. Keep the language of each line.
 Answer with nothing but one `## ` heading for each file, in this order, and below it its lines as `- ` points:
 {headings}"""
-_AGAIN = "That is {saved} % shorter. Make it at least {share} % shorter than the files above, by the same rules."
+_AGAIN = (
+    "That is {saved} % shorter. Make it at least {share} % shorter than the files above, by the"
+    " same rules."
+)
 _HEADING = re.compile(r"^## +`?([\w-]+?)(?:\.md)?`? *$", re.MULTILINE | re.IGNORECASE)
 
 _MAX_NEAR = 2
 """Earlier lines on the subject of a line that are compared with it."""
-_LIGHT = frozenset(("call", "go", "have", "hold", "keep", "make", "name", "out", "put", "take", "write"))
+_LIGHT = frozenset(
+    ("call", "go", "have", "hold", "keep", "make", "name", "out", "put", "take", "write")
+)
 """Words of a statement that another statement need not repeat."""
 _ASK_SAME = """\
 You get two lines of notes. Answer {"same": true} only if the second line says everything that the first line says, so
@@ -76,17 +83,21 @@ class LongTermMemoryConsolidator:
     """
 
     def __init__(
-        self, ask: Ask, finds_secret: Callable[[str], str], is_small: Callable[[], bool] = lambda: False
+        self,
+        ask: Ask,
+        finds_secret: Callable[[str], str],
+        is_small: Callable[[], bool] = lambda: False,
     ) -> None:
         self._ask = ask
         self._finds_secret = finds_secret
         self._is_small = is_small
 
     async def consolidate(self, texts: Mapping[str, str]) -> Consolidated:
-        """Merge and compress the core of a scope; a category stays unchanged if its part of the answer cannot be used.
+        """Merge and compress the core of a scope; a category stays unchanged if its part of the
+        answer cannot be used.
 
-        If the first answer saves less than `WANTED_SAVING`, the model is asked once more. The best answer is used
-        if it saves at least `MIN_SAVING`.
+        If the first answer saves less than `WANTED_SAVING`, the model is asked once more. The best
+        answer is used if it saves at least `MIN_SAVING`.
         """
         texts = {name: text for name, text in texts.items() if text.strip()}
         if not texts:
@@ -94,7 +105,9 @@ class LongTermMemoryConsolidator:
         is_small, best = self._is_small(), dict[str, str]()
         try:
             if is_small:
-                found = {name: await without_repeated(self._ask, text) for name, text in texts.items()}
+                found = {
+                    name: await without_repeated(self._ask, text) for name, text in texts.items()
+                }
                 best = {name: text for name, text in found.items() if len(text) < len(texts[name])}
             else:
                 best = await self._shorten(texts)
@@ -108,7 +121,10 @@ class LongTermMemoryConsolidator:
             return Consolidated("the answer was unreadable or not shorter; memory is unchanged")
         saved = 1 - size / before
         if saved < MIN_SAVING:
-            return Consolidated(f"the best answer saves {saved:.0%}, which is too little to use; memory is unchanged")
+            return Consolidated(
+                f"the best answer saves {saved:.0%}, which is too little to use; memory is"
+                " unchanged"
+            )
         hint = f", {saved:.0%} saved ({_SHARE} % wanted)" if saved < WANTED_SAVING else ""
         return Consolidated(f"{before:,} → {size:,} tokens{hint}", best)
 
@@ -116,7 +132,9 @@ class LongTermMemoryConsolidator:
         """The files that the best answer makes shorter. Raises ModelError if there was no answer."""
         mark = mark_of("\0".join(texts.values()))
         order = _ORDER.format(share=_SHARE, headings="\n".join(f"## {name}" for name in texts))
-        files = [f'<{mark} file="{name}.md">\n{quoted(text)}\n</{mark}>' for name, text in texts.items()]
+        files = [
+            f'<{mark} file="{name}.md">\n{quoted(text)}\n</{mark}>' for name, text in texts.items()
+        ]
         before, messages = _size(texts), [system(order), user("\n\n".join(files))]
         best, size = dict[str, str](), before
         for _ in range(_MAX_ATTEMPTS):
@@ -130,14 +148,22 @@ class LongTermMemoryConsolidator:
             for name, text in sections(answer, texts).items():
                 words, old = word_starts(text), texts[name]
                 is_own = len(words & word_starts(old)) >= _MIN_OWN * len(words)
-                if is_own and len(old) * _MIN_SIZE <= len(text) < len(old) and not self._finds_secret(text):
+                if (
+                    is_own
+                    and len(old) * _MIN_SIZE <= len(text) < len(old)
+                    and not self._finds_secret(text)
+                ):
                     found[name] = f"{text}\n"
             if (new_size := _size({**texts, **found})) < size:
                 best, size = found, new_size
             saved = 1 - size / before
             if not best or saved >= WANTED_SAVING:
                 break
-            messages = [*messages, assistant(answer), user(_AGAIN.format(saved=round(saved * 100), share=_SHARE))]
+            messages = [
+                *messages,
+                assistant(answer),
+                user(_AGAIN.format(saved=round(saved * 100), share=_SHARE)),
+            ]
         return best
 
 
@@ -146,7 +172,9 @@ def sections(answer: str, names: Collection[str]) -> dict[str, str]:
     parts = _HEADING.split(answer)
     headings = [name.lower() for name in parts[1::2]]
     found = zip(headings, parts[2::2], strict=True)
-    return {name: text.strip() for name, text in found if name in names and headings.count(name) == 1}
+    return {
+        name: text.strip() for name, text in found if name in names and headings.count(name) == 1
+    }
 
 
 def _size(texts: Mapping[str, str]) -> int:
@@ -160,8 +188,9 @@ class _SameAnswer(msgspec.Struct):
 async def says_all(ask: Ask, text: str, other: str) -> bool:
     """Whether `text` says everything that `other` says.
 
-    The model is asked only if `text` has the names, numbers and words of `other`, no two of them swapped, and both
-    are negative or neither. Without these checks it took `Never commit secrets` for `Never commit generated files`.
+    The model is asked only if `text` has the names, numbers and words of `other`, no two of them
+    swapped, and both are negative or neither. Without these checks it took `Never commit secrets`
+    for `Never commit generated files`.
     """
     has_words = subject_words(other) - _LIGHT <= subject_words(text)
     if (
@@ -170,13 +199,17 @@ async def says_all(ask: Ask, text: str, other: str) -> bool:
         or bool(NEGATIVE.search(text)) != bool(NEGATIVE.search(other))
     ):
         return False
-    answer = await ask([system(_ASK_SAME), user(f"First: {other}\nSecond: {text}")], schema_of(_SameAnswer))
+    answer = await ask(
+        [system(_ASK_SAME), user(f"First: {other}\nSecond: {text}")], schema_of(_SameAnswer)
+    )
     found = decode_answer(answer, _SameAnswer)
     return found is not None and found.same
 
 
 async def without_repeated(ask: Ask, text: str) -> str:
-    """A core file without the lines that another line covers completely; of two equal lines the later one stays."""
+    """A core file without the lines that another line covers completely; of two equal lines the
+    later one stays.
+    """
     lines = text.splitlines()
     left: dict[int, str] = {}
     for place, line in enumerate(lines):
@@ -192,22 +225,33 @@ async def without_repeated(ask: Ask, text: str) -> str:
                 break
         if lines[place]:
             left[place] = own
-    return "".join(f"{line}\n" for line, before in zip(lines, text.splitlines(), strict=True) if line or not before)
+    return "".join(
+        f"{line}\n"
+        for line, before in zip(lines, text.splitlines(), strict=True)
+        if line or not before
+    )
 
 
 async def find_covered(ask: Ask, notes: Sequence[Note]) -> tuple[Note, list[Note]]:
-    """The note with the most words, and the notes (in their order, with itself) that it covers completely."""
+    """The note with the most words, and the notes (in their order, with itself) that it covers
+    completely.
+    """
     best = max(notes, key=lambda note: len(word_starts(note.text)))
-    return best, [note for note in notes if note is best or await says_all(ask, best.text, note.text)]
+    return best, [
+        note for note in notes if note is best or await says_all(ask, best.text, note.text)
+    ]
 
 
 def _is_swapped(text: str, other: str) -> bool:
-    """Whether two words are swapped: `Alice reviews the changes of Bob`, `Bob reviews the changes of Alice`.
+    """Whether two words are swapped: `Alice reviews the changes of Bob`, `Bob reviews the changes
+    of Alice`.
 
     Swapped neighbours do not count: `passwords are hashed`, `hash passwords`.
     """
     orders = ([stem(forms[0]) for forms in parse_query(words).words] for words in (text, other))
-    differing = [(place, pair) for place, pair in enumerate(zip_longest(*orders)) if pair[0] != pair[1]]
+    differing = [
+        (place, pair) for place, pair in enumerate(zip_longest(*orders)) if pair[0] != pair[1]
+    ]
     if len(differing) != 2:
         return False
     (first, one), (second, other_pair) = differing

@@ -1,4 +1,6 @@
-"""The state of memory: `diagnose` finds problems and suggests fixes, `memory_stats` counts. Nothing is changed."""
+"""The state of memory: `diagnose` finds problems and suggests fixes, `memory_stats` counts. Nothing
+is changed.
+"""
 
 from __future__ import annotations
 
@@ -60,12 +62,16 @@ class MemoryStats(msgspec.Struct, frozen=True):
     sizes: Mapping[str, int]
     """Bytes of the files, by scope."""
     recalled: Mapping[str, int]
-    """Note id -> number of messages it was sent with, for the ten notes that are recalled most often."""
+    """Note id -> number of messages it was sent with, for the ten notes that are recalled most
+    often.
+    """
     last_recalled: str = ""
     """The time when a note last went to a model."""
 
 
-def diagnose(editor: MemoryEditor, threshold: int = 5_000, categories: Collection[str] = ()) -> list[Finding]:
+def diagnose(
+    editor: MemoryEditor, threshold: int = 5_000, categories: Collection[str] = ()
+) -> list[Finding]:
     """Check memory; returns the findings by scope.
 
     Args:
@@ -82,11 +88,16 @@ def diagnose(editor: MemoryEditor, threshold: int = 5_000, categories: Collectio
             *_check_git(scope),
             *_check_fields(own, {*CATEGORIES, *categories}),
             *_check_links(own, {file.note.id: file.note.supersedes or "" for file in files}),
-            *_check_duplicates([entry for entry in entries if entry.scope == scope.scope and entry.is_in_use]),
+            *_check_duplicates(
+                [entry for entry in entries if entry.scope == scope.scope and entry.is_in_use]
+            ),
             *_check_sizes(scope, own, threshold),
         ]
         counted = f"{plural(len(scope.loaded.core), 'core file')}, {plural(len(own), 'note')}"
-        found += [(scope.scope, problem) for problem in problems or [("ok", f"{counted}: no problems", "")]]
+        found += [
+            (scope.scope, problem)
+            for problem in problems or [("ok", f"{counted}: no problems", "")]
+        ]
     found += [("index", problem) for problem in _check_index(editor, len(files))]
     return [Finding(level, where, what, advice) for where, (level, what, advice) in found]
 
@@ -112,8 +123,15 @@ def memory_stats(editor: MemoryEditor, recall_log: RecallLog) -> MemoryStats:
         ages={name: ages[name] for name in [*(name for _, name in _AGES), "unknown"] if ages[name]},
         prompt_tokens={scope.scope: scope.tokens for scope in editor.scopes},
         # A fingerprint is `inode:size:…`.
-        sizes={scope.scope: sum(int(p.split(":")[1]) for p in scope.loaded.files.values()) for scope in editor.scopes},
-        recalled=dict(Counter({note: count for note, count in recalls.counts.items() if note in ids}).most_common(10)),
+        sizes={
+            scope.scope: sum(int(p.split(":")[1]) for p in scope.loaded.files.values())
+            for scope in editor.scopes
+        },
+        recalled=dict(
+            Counter(
+                {note: count for note, count in recalls.counts.items() if note in ids}
+            ).most_common(10)
+        ),
         last_recalled=max((at for note, at in recalls.last.items() if note in ids), default=""),
     )
 
@@ -131,7 +149,11 @@ def _triggers(scope: ScopeMemory) -> Iterator[str]:
 def _check_files(scope: ScopeMemory) -> Iterator[Problem]:
     for item in scope.loaded.skipped:
         is_hidden = "invisible" in item.reason
-        advice = "Look at it in an editor." if is_hidden else "Repair it, move it out of the folder, or delete it."
+        advice = (
+            "Look at it in an editor."
+            if is_hidden
+            else "Repair it, move it out of the folder, or delete it."
+        )
         yield "warning" if is_hidden else "problem", f"{item.name}: {item.reason}", advice
 
 
@@ -142,7 +164,11 @@ def _check_git(scope: ScopeMemory) -> Iterator[Problem]:
         return
     try:
         head = store.repository.head()
-        pending = [commit.name for commit in store.edits_since(head.commit)] if store.repository.exists else []
+        pending = (
+            [commit.name for commit in store.edits_since(head.commit)]
+            if store.repository.exists
+            else []
+        )
     except MemoryUnusable as error:
         yield "problem", error.message, error.hint or "The texts are saved without history."
         return
@@ -150,10 +176,15 @@ def _check_git(scope: ScopeMemory) -> Iterator[Problem]:
         yield "problem", store.obstacle, "The texts are saved, and committed when it is resolved."
     if store.plain_git:
         is_foreign = f"{store.folder / '.git'} is not" in store.plain_git
-        advice = "Move it away; ouro creates its own." if is_foreign else "Delete it; the history stays."
+        advice = (
+            "Move it away; ouro creates its own." if is_foreign else "Delete it; the history stays."
+        )
         yield "warning", store.plain_git, advice
     for proposal in scope.proposals():
-        what = f"waiting for approval: {join_names([edit.name for edit in proposal.edits])}: {proposal.reason}"
+        what = (
+            f"waiting for approval: {join_names([edit.name for edit in proposal.edits])}:"
+            f" {proposal.reason}"
+        )
         yield "warning", what, f"ouro memory accept {proposal.id}, or reject {proposal.id}"
     if pending and not scope.untrusted:
         yield "warning", f"not committed: {join_names(pending)}", "The next session commits it."
@@ -176,7 +207,9 @@ def _check_fields(files: Sequence[NoteFile], categories: Collection[str]) -> Ite
 
 
 def _check_links(files: Sequence[NoteFile], before: Mapping[str, str]) -> Iterator[Problem]:
-    """Check `supersedes` and `related`; `before` maps each note of all scopes to the note that it supersedes."""
+    """Check `supersedes` and `related`; `before` maps each note of all scopes to the note that it
+    supersedes.
+    """
     after = Counter(file.note.supersedes for file in files if file.note.supersedes)
     for file in files:
         note, edit = file.note, f"ouro memory edit {file.note.id}"
@@ -189,12 +222,22 @@ def _check_links(files: Sequence[NoteFile], before: Mapping[str, str]) -> Iterat
             older.add(at)
             at = before.get(at, "")
         if note.id in older:
-            yield "problem", f"{file.name} supersedes itself, through other notes", f"{edit}: remove `supersedes`"
+            yield (
+                "problem",
+                f"{file.name} supersedes itself, through other notes",
+                f"{edit}: remove `supersedes`",
+            )
         if after[note.id] > 1:
-            yield "warning", f"{after[note.id]} notes supersede {note.id}", "Let one of them supersede the other."
+            yield (
+                "warning",
+                f"{after[note.id]} notes supersede {note.id}",
+                "Let one of them supersede the other.",
+            )
         for edge in note.related:
             if edge.id not in before:
-                what = f"{file.name} {edge.relationship} {one_line(edge.id, 40)}, which does not exist"
+                what = (
+                    f"{file.name} {edge.relationship} {one_line(edge.id, 40)}, which does not exist"
+                )
                 yield "warning", what, f"{edit}: remove it from `related`"
 
 
@@ -208,9 +251,14 @@ def _check_duplicates(entries: Sequence[MemoryEntry]) -> Iterator[Problem]:
         yield "warning", what, f"ouro memory forget {same[-1].id}"
 
 
-def _check_sizes(scope: ScopeMemory, notes: Sequence[NoteFile], threshold: int) -> Iterator[Problem]:
+def _check_sizes(
+    scope: ScopeMemory, notes: Sequence[NoteFile], threshold: int
+) -> Iterator[Problem]:
     if scope.tokens > threshold:
-        what = f"the core has {scope.tokens:,} tokens; the limit is {threshold:,} (memory.consolidation_threshold)"
+        what = (
+            f"the core has {scope.tokens:,} tokens; the limit is {threshold:,}"
+            " (memory.consolidation_threshold)"
+        )
         yield "warning", what, "/memory consolidate merges it; `forget` what no longer holds."
     if len(notes) > MAX_FILES * 0.9:
         what = f"{len(notes):,} notes; at most {MAX_FILES:,} files are read"
@@ -228,7 +276,11 @@ def _check_index(editor: MemoryEditor, notes: int) -> Iterator[Problem]:
     if not state.size:
         yield "warning", "it cannot be written, and is rebuilt each time", f"Look at {state.path}"
     elif state.rows["notes"] < notes:
-        yield "warning", f"it has {state.rows['notes']} notes of at least {notes}", "ouro memory reindex"
+        yield (
+            "warning",
+            f"it has {state.rows['notes']} notes of at least {notes}",
+            "ouro memory reindex",
+        )
     else:
         yield "ok", f"{state.size:,} bytes, {state.rows['notes']:,} notes", ""
 

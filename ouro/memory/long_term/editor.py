@@ -26,7 +26,8 @@ NOWHERE = TurnRef("", 0)
 
 
 class MemoryEditor:
-    """Made for one action of the user. Everything blocks: use from a thread, while nothing else writes memory.
+    """Made for one action of the user. Everything blocks: use from a thread, while nothing else
+    writes memory.
 
     Args:
         index: returns the search index, for fast listing. None: the files are read.
@@ -45,7 +46,9 @@ class MemoryEditor:
         self.names: tuple[Scope, ...] = tuple(scope.scope for scope in scopes)
         self.core = scopes[0].store.core if scopes else ()
         """The categories of the core."""
-        self.project = next((scope.store.folder.parent.parent for scope in scopes if scope.scope == "repo"), None)
+        self.project = next(
+            (scope.store.folder.parent.parent for scope in scopes if scope.scope == "repo"), None
+        )
         """The main worktree of the repo scope; None if that scope is not in use."""
         self.root = self.project and (worktree or self.project)
         """The worktree in use: with the files that notes name, and those that other agents read."""
@@ -63,12 +66,18 @@ class MemoryEditor:
         """One scope; raises UsageError if it is not in use here."""
         found = next((scope for scope in self.scopes if scope.scope == name), None)
         if found is None:
-            hint = "It needs a folder that you trust, `memory.repo.enabled`, and `memory on`." if name == "repo" else ""
+            hint = (
+                "It needs a folder that you trust, `memory.repo.enabled`, and `memory on`."
+                if name == "repo"
+                else ""
+            )
             raise UsageError(f"There is no {name} memory in use here.", hint)
         return found
 
     def text(self, scope: Scope, name: str) -> str:
-        """The text of a file; empty if it does not exist. Raises UsageError if it is unsafe to read."""
+        """The text of a file; empty if it does not exist. Raises UsageError if it is unsafe to
+        read.
+        """
         try:
             text = self.scope(scope).store.read(name) or ""
         except FileRefused as error:
@@ -77,7 +86,11 @@ class MemoryEditor:
         return text
 
     def write(
-        self, scope: Scope, changes: Mapping[str, str | None], subject: str, origin: Origin = "person"
+        self,
+        scope: Scope,
+        changes: Mapping[str, str | None],
+        subject: str,
+        origin: Origin = "person",
     ) -> CoreChanged | None:
         """Change files of a scope in one commit; returns the event, None if nothing changed.
 
@@ -89,7 +102,9 @@ class MemoryEditor:
         """
         found = self.scope(scope)
         if untrusted := sorted({*changes} & {*found.untrusted}):
-            waiting = next((proposal.id for proposal in found.proposals() if proposal.origin == "outside"), "")
+            waiting = next(
+                (proposal.id for proposal in found.proposals() if proposal.origin == "outside"), ""
+            )
             raise UsageError(
                 f"{scope}/{untrusted[0]} has unapproved changes, made outside of ouro.",
                 "Accept or reject it first.",
@@ -127,7 +142,11 @@ class MemoryEditor:
         )
 
     def _commit(
-        self, scope: Scope, changes: Mapping[str, str | None], subject: str, trailers: Mapping[str, str]
+        self,
+        scope: Scope,
+        changes: Mapping[str, str | None],
+        subject: str,
+        trailers: Mapping[str, str],
     ) -> str:
         done = self.write(scope, changes, subject, trailers[ORIGIN])  # type: ignore[arg-type]  # an Origin
         return done.undo if done else ""

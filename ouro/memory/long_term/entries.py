@@ -41,12 +41,15 @@ class MemoryEntry(msgspec.Struct, frozen=True):
     session: str = ""
     turn: int = 0
     source: str = ""
-    """For a note `user` or `assistant`; for a core line the author of its commit: `person`, `agent`, `outside` …"""
+    """For a note `user` or `assistant`; for a core line the author of its commit: `person`,
+    `agent`, `outside` …
+    """
     confidence: float = 1.0
     supersedes: str = ""
     badges: tuple[str, ...] = ()
-    """`archived`, `replaced`, `contradicted`, `contradicts`, `unconfirmed` (not approved), `stale` (a file that it
-    names has changed), `on BRANCH`."""
+    """`archived`, `replaced`, `contradicted`, `contradicts`, `unconfirmed` (not approved), `stale`
+    (a file that it names has changed), `on BRANCH`.
+    """
     versions: int = 1
 
     @property
@@ -60,7 +63,9 @@ class MemoryEntry(msgspec.Struct, frozen=True):
 
 class NoteLink(msgspec.Struct, frozen=True):
     relationship: str
-    """`refines`, `contradicts` or `relates-to`; followed by `, by` if the link is from the other note to this one."""
+    """`refines`, `contradicts` or `relates-to`; followed by `, by` if the link is from the other
+    note to this one.
+    """
     note_id: str
     text: str
 
@@ -78,9 +83,15 @@ class EntryDetails(msgspec.Struct, frozen=True):
 
 def describe_source(entry: MemoryEntry) -> str:
     """The source of an entry in one line: `2026-11-21 · session 0d9f3c52, turn 7 · user`."""
-    session = f"session {entry.session[:8]}" + (f", turn {entry.turn}" if entry.turn else "") if entry.session else ""
+    session = (
+        f"session {entry.session[:8]}" + (f", turn {entry.turn}" if entry.turn else "")
+        if entry.session
+        else ""
+    )
     chain = f"changed {plural(entry.versions - 1, 'time')}" if entry.versions > 1 else ""
-    return " · ".join(filter(None, (entry.at[:10], session, source_name(entry.source), chain, *entry.badges)))
+    return " · ".join(
+        filter(None, (entry.at[:10], session, source_name(entry.source), chain, *entry.badges))
+    )
 
 
 def source_name(source: str) -> str:
@@ -88,7 +99,9 @@ def source_name(source: str) -> str:
     return "user" if source == "person" else source
 
 
-def all_entries(editor: MemoryEditor, *, archived: bool = False, stale: bool = False) -> list[MemoryEntry]:
+def all_entries(
+    editor: MemoryEditor, *, archived: bool = False, stale: bool = False
+) -> list[MemoryEntry]:
     """Core lines, then notes, newest first; archived and replaced ones only if `archived`."""
     notes = sorted(note_entries(editor, stale=stale), key=lambda item: item.at, reverse=True)
     shown = [note for note in notes if archived or note.is_in_use]
@@ -102,9 +115,14 @@ def core_entries(editor: MemoryEditor) -> list[MemoryEntry]:
         for category in scope.store.core:
             name, text = f"{category}.md", scope.loaded.core.get(category, "")
             commits: dict[str, Commit] = {}
-            if text.strip():  # looked up by the text of the line, because the files may be newer than the history
+            if (
+                text.strip()
+            ):  # looked up by the text of the line, because the files may be newer than the history
                 with suppress(MemoryUnusable):
-                    commits = {line.text.strip(): line.commit for line in history.blame(scope.store.repository, name)}
+                    commits = {
+                        line.text.strip(): line.commit
+                        for line in history.blame(scope.store.repository, name)
+                    }
             for number, line in enumerate(text.splitlines(), 1):
                 if not is_core_line(line):
                     continue
@@ -130,7 +148,9 @@ def core_entries(editor: MemoryEditor) -> list[MemoryEntry]:
 
 
 def note_entries(editor: MemoryEditor, *, stale: bool = False) -> list[MemoryEntry]:
-    """All notes, also archived ones. `stale` marks those that name a changed file, and reads these files."""
+    """All notes, also archived ones. `stale` marks those that name a changed file, and reads these
+    files.
+    """
     return _entries_of(editor, all_notes(editor), editor.anchors if stale else None)
 
 
@@ -142,20 +162,28 @@ def all_notes(editor: MemoryEditor) -> list[NoteFile]:
         sources = Sources.of_notes(scope.store for scope in editor.scopes)
         try:
             (index := editor.index()).follow(sources)
-            found = [(folder, *row) for folder in sources.memories for row in Graph(index).notes(folder)]
-            return [NoteFile(note, note.scope, path.removeprefix(f"{folder.path}/")) for folder, path, note in found]
+            found = [
+                (folder, *row) for folder in sources.memories for row in Graph(index).notes(folder)
+            ]
+            return [
+                NoteFile(note, note.scope, path.removeprefix(f"{folder.path}/"))
+                for folder, path, note in found
+            ]
         except SearchUnavailable as error:
             log.warning("notes are read from the files: %s", error)
     return list(editor.notebook.all(archived=True))
 
 
 def find_entry(editor: MemoryEditor, named: str) -> MemoryEntry:
-    """The entry of an id or the start of it, or `user/facts.md:3`. Raises UsageError: there is none, or several."""
+    """The entry of an id or the start of it, or `user/facts.md:3`. Raises UsageError: there is
+    none, or several.
+    """
     return _find_named(core_entries(editor) if ":" in named else note_entries(editor), named)
 
 
 def list_entries(editor: MemoryEditor, what: str = "") -> list[MemoryEntry]:
-    """The entries of a scope, a category, both (`repo patterns`), or a badge (`archived`); by default all in use.
+    """The entries of a scope, a category, both (`repo patterns`), or a badge (`archived`); by
+    default all in use.
 
     Raises UsageError: there is no such scope or category, or the scope is not in use here.
     """
@@ -164,18 +192,29 @@ def list_entries(editor: MemoryEditor, what: str = "") -> list[MemoryEntry]:
     for word in words:
         if word in ("user", "repo"):
             editor.scope(word)
-        entries = [entry for entry in entries if word in (entry.scope, entry.category, entry.kind, *entry.badges)]
+        entries = [
+            entry
+            for entry in entries
+            if word in (entry.scope, entry.category, entry.kind, *entry.badges)
+        ]
         allowed = {"core", "note", *_BADGES[:5], *editor.names, *editor.core}
         allowed |= {entry.category for entry in every}
         if not entries and word not in allowed:
-            raise UsageError(f"There is no scope or category {word[:40]}.", f"There are {', '.join(sorted(allowed))}.")
+            raise UsageError(
+                f"There is no scope or category {word[:40]}.",
+                f"There are {', '.join(sorted(allowed))}.",
+            )
     hidden = {"archived", "replaced"} - set(words)
     return [entry for entry in entries if hidden.isdisjoint(entry.badges)]
 
 
 def find_lessons(editor: MemoryEditor) -> list[MemoryEntry]:
     """The corrections and patterns in use, newest first. Blocks."""
-    notes = (entry for entry in all_entries(editor) if entry.kind == "note" and entry.category in _LESSONS)
+    notes = (
+        entry
+        for entry in all_entries(editor)
+        if entry.kind == "note" and entry.category in _LESSONS
+    )
     return [entry for entry in notes if "unconfirmed" not in entry.badges]
 
 
@@ -190,14 +229,19 @@ def details_of(editor: MemoryEditor, named: str, half_life_days: float) -> Entry
     there = {other.note.id: other.note for other in files}
     links: list[tuple[str, str]] = [(edge.relationship, edge.id) for edge in file.note.related]
     for other in there.values():
-        links += [(f"{edge.relationship}, by", other.id) for edge in other.related if edge.id == entry.id]
+        links += [
+            (f"{edge.relationship}, by", other.id) for edge in other.related if edge.id == entry.id
+        ]
     return EntryDetails(
         entry,
         str(editor.scope(entry.scope).store.folder / entry.file),
         tuple(chain_of(entries, entry)),
         file,
         editor.anchors.changed(file.note.anchors) if editor.anchors else (),
-        tuple(NoteLink(how, linked, there[linked].text if linked in there else "deleted") for how, linked in links),
+        tuple(
+            NoteLink(how, linked, there[linked].text if linked in there else "deleted")
+            for how, linked in links
+        ),
         confidence_now(file.note, datetime.now(UTC), half_life_days),
     )
 
@@ -207,7 +251,9 @@ def chain_of(entries: Sequence[MemoryEntry], entry: MemoryEntry) -> list[MemoryE
     by_id = {item.id: item for item in entries}
     before = {item.id: item.supersedes for item in entries if item.supersedes in by_id}
     after = {old: new for new, old in before.items()}
-    return [by_id[note_id] for note_id in [*_chain(entry.id, before)[:0:-1], *_chain(entry.id, after)]]
+    return [
+        by_id[note_id] for note_id in [*_chain(entry.id, before)[:0:-1], *_chain(entry.id, after)]
+    ]
 
 
 def plain(text: str) -> str:
@@ -226,13 +272,18 @@ def _find_named(entries: Sequence[MemoryEntry], named: str) -> MemoryEntry:
     return found[0]
 
 
-def _entries_of(editor: MemoryEditor, files: Sequence[NoteFile], anchors: Anchors | None = None) -> list[MemoryEntry]:
+def _entries_of(
+    editor: MemoryEditor, files: Sequence[NoteFile], anchors: Anchors | None = None
+) -> list[MemoryEntry]:
     ids = {file.note.id for file in files}
     before = {file.note.id: file.note.supersedes for file in files if file.note.supersedes}
     older = {newer: old for newer, old in before.items() if old in ids}
     replaced = {*before.values()}
     disputes = [
-        (file.note.id, edge.id) for file in files for edge in file.note.related if edge.relationship == "contradicts"
+        (file.note.id, edge.id)
+        for file in files
+        for edge in file.note.related
+        if edge.relationship == "contradicts"
     ]
     contradicting, contradicted = {one for one, _ in disputes}, {other for _, other in disputes}
     untrusted = {(scope.scope, name) for scope in editor.scopes for name in scope.untrusted}

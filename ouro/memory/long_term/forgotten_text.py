@@ -1,4 +1,6 @@
-"""A text to forget, in all forms in which it may be written; and plain files from which it is removed."""
+"""A text to forget, in all forms in which it may be written; and plain files from which it is
+removed.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ Progress = Callable[[str], None]
 MIN_CHARACTERS = 4
 MAX_CHARACTERS = 10_000
 _MIN_WRAPPED = 12
-"""In a text with at least so many characters a line may end inside a word, because long keys are wrapped."""
+"""In a text with at least so many characters a line may end inside a word, because long keys are
+wrapped.
+"""
 _MIN_BASE64 = 8
 _PLACEHOLDERS = ("[forgotten]", "[gone]", "[…]")
 _SPACE = r"(?:(?:\s|\\[nrt]|%20|%0[ad]|\\(?=\n)|(?<=\n)[|>#])+|\+)"
@@ -28,12 +32,25 @@ _BREAK = r"(?:\\?\r?\n[ \t]*(?:\\|[|>#] ?)?)?"
 _ARGUMENT = "arguments"
 """Inside the arguments of a tool call, keys have no meaning to ouro."""
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
-_FIXED = {"role", "at", "id", "kind", "media_type", "file", "signature", "model", "format", "created_at", "project"}
+_FIXED = {
+    "role",
+    "at",
+    "id",
+    "kind",
+    "media_type",
+    "file",
+    "signature",
+    "model",
+    "format",
+    "created_at",
+    "project",
+}
 """Fields of records that are needed to read the others."""
 
 
 class ForgottenText:
-    """A text to be forgotten: as it is, in other case, in base64, in URLs, escaped, and over several lines.
+    """A text to be forgotten: as it is, in other case, in base64, in URLs, escaped, and over
+    several lines.
 
     Raises:
         UsageError: it is too short to be distinguished from other text, or too long.
@@ -47,13 +64,19 @@ class ForgottenText:
                 "Give more of it: a shorter text is part of other words.",
             )
         if len(text) > MAX_CHARACTERS:
-            raise UsageError(f"The text to forget may have {MAX_CHARACTERS:,} characters.", "Give a part of it.")
+            raise UsageError(
+                f"The text to forget may have {MAX_CHARACTERS:,} characters.", "Give a part of it."
+            )
         self.text = text
-        forms = dict.fromkeys((text, unicodedata.normalize("NFC", text), unicodedata.normalize("NFD", text)))
+        forms = dict.fromkeys(
+            (text, unicodedata.normalize("NFC", text), unicodedata.normalize("NFD", text))
+        )
         self._patterns = [re.compile("|".join(map(_pattern_of, forms)), re.IGNORECASE)]
         cores = [core for form in forms for core in _base64_forms(form.encode("utf-8", "replace"))]
         if cores:
-            self._patterns.append(re.compile("|".join(r"\s*".join(map(re.escape, core)) for core in cores)))
+            self._patterns.append(
+                re.compile("|".join(r"\s*".join(map(re.escape, core)) for core in cores))
+            )
         self.placeholder = next(text for text in _PLACEHOLDERS if not self.count(text))
 
     def count(self, text: str) -> int:
@@ -76,7 +99,9 @@ class ForgottenText:
         """The bytes of a file with stars instead of the text, in the same length."""
         text = data.decode("utf-8", "surrogateescape")
         for pattern in self._patterns:
-            text = pattern.sub(lambda found: "*" * len(found[0].encode("utf-8", "surrogateescape")), text)
+            text = pattern.sub(
+                lambda found: "*" * len(found[0].encode("utf-8", "surrogateescape")), text
+            )
         return text.encode("utf-8", "surrogateescape")
 
     def remove_from_data(self, value: Any, name: str = "") -> Any:
@@ -96,7 +121,11 @@ class ForgottenText:
         if isinstance(value, Sequence):
             return [self.remove_from_data(item, name) for item in value]
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        return self.placeholder if is_number and name == _ARGUMENT and self.count(str(value)) else value
+        return (
+            self.placeholder
+            if is_number and name == _ARGUMENT and self.count(str(value))
+            else value
+        )
 
 
 def _pattern_of(text: str) -> str:
@@ -124,7 +153,9 @@ def _pattern_of_character(character: str) -> str:
 
 
 def _base64_forms(data: bytes) -> list[str]:
-    """The part that every base64 text of something that contains `data` has, for each of the three alignments."""
+    """The part that every base64 text of something that contains `data` has, for each of the three
+    alignments.
+    """
     cores: list[str] = []
     for ahead in range(3):
         whole = base64.b64encode(bytes(ahead) + data + b"\0\0").decode()

@@ -1,4 +1,6 @@
-"""Read the memory files of other agents and ouro's own export, and split them into pieces to import."""
+"""Read the memory files of other agents and ouro's own export, and split them into pieces to
+import.
+"""
 
 from __future__ import annotations
 
@@ -25,9 +27,15 @@ from ouro.utils.yaml import split_front_matter, words_in
 FORMAT, MARK = "ouro-memory", "<!-- ouro memory export 1 -->"
 """The marks of an export, in JSON and in Markdown."""
 INSTRUCTIONS = (
-    "CLAUDE.md", "CLAUDE.local.md", ".claude/CLAUDE.md", ".claude/rules", "AGENTS.md", "GEMINI.md", ".cursorrules",
+    "CLAUDE.md",
+    "CLAUDE.local.md",
+    ".claude/CLAUDE.md",
+    ".claude/rules",
+    "AGENTS.md",
+    "GEMINI.md",
+    ".cursorrules",
     ".cursor/rules",
-)  # fmt: skip
+)
 _AGENT_MEMORY = (".claude/projects", ".codex/memories", ".letta/agents")
 """Folders in the user's home where other agents store memory."""
 _TEXTS = (".md", ".mdc", ".markdown", ".txt")
@@ -41,7 +49,10 @@ _HEADING = re.compile(r"(#{1,6})\s+(.*?)\s*#*\s*$")
 _BULLET = re.compile(r"(\s{0,3})(?:[-*+]|\d{1,3}[.)])\s+(.*)$")
 _FENCE = re.compile(r"\s*(?:```|~~~)")
 _LINK_LINE = re.compile(r"\s*\[[^\]\n]+\]\(([^)\s]+\.md)\).*$")
-_NOTE = re.compile(r"<!-- (mem_[0-9a-f]{8,32}) (user|repo) ([\w-]+)( archived)? -->\n(.*?)\n<!-- /\1 -->", re.DOTALL)
+_NOTE = re.compile(
+    r"<!-- (mem_[0-9a-f]{8,32}) (user|repo) ([\w-]+)( archived)? -->\n(.*?)\n<!-- /\1 -->",
+    re.DOTALL,
+)
 _INCLUDES = re.compile(r"@\S+(?:\n@\S+)*")
 """A paragraph that consists of files to include."""
 _INCLUDE_LINE = re.compile(r"^(?:[-*+] )?@(\S+)[ \t]*$", re.MULTILINE)
@@ -50,7 +61,12 @@ _TOO_SHORT = 40
 """A piece with fewer characters gets its heading in front, so that it can be understood alone."""
 _EMPTY_HEADINGS = {"Gemini Added Memories"}
 """Headings without information, left out in front of short pieces."""
-_TYPES: dict[str, Scope | None] = {"user": "user", "feedback": None, "project": "repo", "reference": None}
+_TYPES: dict[str, Scope | None] = {
+    "user": "user",
+    "feedback": None,
+    "project": "repo",
+    "reference": None,
+}
 """The types of Claude Code's topic files, each with its scope."""
 
 # Codex
@@ -69,7 +85,8 @@ class ImportPiece(msgspec.Struct, frozen=True):
     path: Path
     scope: Scope | None = None
     project: str = ""
-    """The project that it is about, if the file names one: a folder, or Claude Code's name for it."""
+    """The project that it is about, if the file names one: a folder, or Claude Code's name for it.
+    """
     category: str = ""
     """The core category, if the file names it."""
     note: Note | None = None
@@ -108,7 +125,9 @@ def read_sources(paths: Sequence[Path]) -> ImportMaterial:
             skipped.append(SkippedFile(str(path), reason_of(error)))
             continue
         files.append(path)
-        for name in dict.fromkeys(_INCLUDE_LINE.findall(_NOT_READ.sub("", text)) if path.suffix in _TEXTS else ()):
+        for name in dict.fromkeys(
+            _INCLUDE_LINE.findall(_NOT_READ.sub("", text)) if path.suffix in _TEXTS else ()
+        ):
             included = (path.parent / Path(name).expanduser()).resolve()
             if reason := _reason_to_refuse(path, included, depths[path]):
                 skipped.append(SkippedFile(f"@{name} in {path.name}", reason))
@@ -119,8 +138,12 @@ def read_sources(paths: Sequence[Path]) -> ImportMaterial:
 
 
 def is_project(named: str, root: Path) -> bool:
-    """Whether `named` (a path, or Claude Code's name `-home-me-app`) is this project or a folder in it."""
-    return named == claude_project_name(root) or f"{named.rstrip('/')}/".startswith(f"{root.resolve()}/")
+    """Whether `named` (a path, or Claude Code's name `-home-me-app`) is this project or a folder in
+    it.
+    """
+    return named == claude_project_name(root) or f"{named.rstrip('/')}/".startswith(
+        f"{root.resolve()}/"
+    )
 
 
 def claude_project_name(root: Path) -> str:
@@ -129,10 +152,11 @@ def claude_project_name(root: Path) -> str:
 
 
 def is_trusted_text(path: Path) -> bool:
-    """Whether the text of a file counts as the user's: it is outside of any repository, or in one the user trusts.
+    """Whether the text of a file counts as the user's: it is outside of any repository, or in one
+    the user trusts.
 
-    Other people may have written the files of a repository (M1). Folders where agents store memory count as the user's,
-    even if they are git repositories. Blocks.
+    Other people may have written the files of a repository (M1). Folders where agents store memory
+    count as the user's, even if they are git repositories. Blocks.
     """
     if any((Path.home() / folder).resolve() in path.resolve().parents for folder in _AGENT_MEMORY):
         return True
@@ -148,10 +172,14 @@ def _memory_files(folder: Path) -> tuple[list[Path], list[SkippedFile]]:
     if not folder.is_dir():
         raise UsageError(f"There is no file or folder {folder}.")
     named = [folder / name for name in INSTRUCTIONS if (folder / name).exists()]
-    found = [file for item in named or [folder] for file in ([item] if item.is_file() else _below(item))]
+    found = [
+        file for item in named or [folder] for file in ([item] if item.is_file() else _below(item))
+    ]
     if not named and not found:
         known = ", ".join(INSTRUCTIONS)
-        raise UsageError(f"{folder} holds no Markdown.", f"ouro reads {known} and folders of Markdown.")
+        raise UsageError(
+            f"{folder} holds no Markdown.", f"ouro reads {known} and folders of Markdown."
+        )
     chosen: list[Path] = []
     others: Counter[tuple[str, str]] = Counter()
     codex = _is_codex(folder)
@@ -176,18 +204,29 @@ def _memory_files(folder: Path) -> tuple[list[Path], list[SkippedFile]]:
 
 
 def _below(folder: Path) -> list[Path]:
-    """The text files below a folder without hidden ones, MEMORY.md first; links to folders are not followed."""
+    """The text files below a folder without hidden ones, MEMORY.md first; links to folders are not
+    followed.
+    """
     found: list[Path] = []
     for root, folders, names in os.walk(folder):
         folders[:] = sorted(item for item in folders if not item.startswith("."))
-        found += [Path(root) / name for name in sorted(names) if name.endswith(_ENDINGS) and not name.startswith(".")]
+        found += [
+            Path(root) / name
+            for name in sorted(names)
+            if name.endswith(_ENDINGS) and not name.startswith(".")
+        ]
         if len(found) > _MAX_FILES:
-            raise UsageError(f"{folder} holds over {_MAX_FILES:,} files.", "Name the folder of the memory itself.")
+            raise UsageError(
+                f"{folder} holds over {_MAX_FILES:,} files.",
+                "Name the folder of the memory itself.",
+            )
     return sorted(found, key=lambda item: (item.name != "MEMORY.md", item))
 
 
 def _reason_to_refuse(path: Path, file: Path, depth: int) -> str:
-    """Why `path` may not include `file`: only files of its repository (else its folder) or in `~/.claude` are read."""
+    """Why `path` may not include `file`: only files of its repository (else its folder) or in
+    `~/.claude` are read.
+    """
     allowed = (find_root(path.parent), (Path.home() / ".claude").resolve())
     if not any(folder in file.parents for folder in allowed):
         return f"{file} is outside of the project: import it by its name"
@@ -195,7 +234,11 @@ def _reason_to_refuse(path: Path, file: Path, depth: int) -> str:
         return f"there is no file {file}"
     if file.suffix not in _TEXTS:
         return "it is not Markdown or text"
-    return f"more than {_MAX_DEPTH} includes deep: import it by its name" if depth >= _MAX_DEPTH else ""
+    return (
+        f"more than {_MAX_DEPTH} includes deep: import it by its name"
+        if depth >= _MAX_DEPTH
+        else ""
+    )
 
 
 def _pieces(path: Path, text: str) -> Iterator[ImportPiece]:
@@ -229,10 +272,19 @@ def _from_json(path: Path, text: str) -> Iterator[ImportPiece]:
             for category, core in part["core"].items():
                 for line in str(core).splitlines():
                     if words := _plain(line):
-                        yield ImportPiece(words, path.name, path, msgspec.convert(scope, Scope), "", category)
+                        yield ImportPiece(
+                            words, path.name, path, msgspec.convert(scope, Scope), "", category
+                        )
             for item in (item for item in part["notes"] if not item.get("archived")):
                 yield _whole_note(path, msgspec.convert(item, Note, strict=False))
-    except (ValueError, KeyError, TypeError, AttributeError, AssertionError, RecursionError) as error:
+    except (
+        ValueError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        AssertionError,
+        RecursionError,
+    ) as error:
         raise FileRefused("not an export of ouro's memory") from error
 
 
@@ -244,7 +296,11 @@ def _from_export(path: Path, text: str) -> Iterator[ImportPiece]:
     for line in _NOTE.sub("", text).splitlines():
         if heading := _HEADING.match(line):
             scope, category = (heading[2], "") if heading[1] == "##" else (scope, heading[2])
-        elif not category or category.startswith(("Notes: ", "Archive")) or scope not in ("user", "repo"):
+        elif (
+            not category
+            or category.startswith(("Notes: ", "Archive"))
+            or scope not in ("user", "repo")
+        ):
             continue
         elif words := _plain(_COMMENT.sub("", line)):
             yield ImportPiece(words, path.name, path, msgspec.convert(scope, Scope), "", category)
@@ -257,7 +313,11 @@ def _from_codex(path: Path, body: str) -> Iterator[ImportPiece]:
         if above[:1] != [group]:
             group, folder = (above[0] if above else ""), ""
         if block.startswith(_LABELS) or block == "v1" or not _NOT_MEMORY.isdisjoint(above):
-            folder = found[1] if (found := _FOLDER.search(block)) and block.startswith(_LABELS) else folder
+            folder = (
+                found[1]
+                if (found := _FOLDER.search(block)) and block.startswith(_LABELS)
+                else folder
+            )
             continue
         is_own = not folder or not _ABOUT_USER.isdisjoint(above)
         scope, project = ("user", "") if is_own else ("repo", folder)
@@ -266,7 +326,9 @@ def _from_codex(path: Path, body: str) -> Iterator[ImportPiece]:
 
 
 def _from_markdown(path: Path, text: str, front: Mapping[str, Any]) -> Iterator[ImportPiece]:
-    """Yield list items and paragraphs; short ones with their heading, items of a rule with its file patterns."""
+    """Yield list items and paragraphs; short ones with their heading, items of a rule with its file
+    patterns.
+    """
     rule = ", ".join(words_in(front.get("globs") or front.get("paths")))
     if str(front.get("alwaysApply", "")).lower() == "true":
         rule = ""
@@ -280,7 +342,9 @@ def _from_markdown(path: Path, text: str, front: Mapping[str, Any]) -> Iterator[
         is_short = len(above) > 1 and len(block) < _TOO_SHORT and above[-1] not in _EMPTY_HEADINGS
         words = f"{above[-1]}: {block}" if is_short else block
         words = f"For {rule}: {words}" if rule else words
-        yield ImportPiece(words, " › ".join([name, *above[-2:]]), path, scope, _claude_project(path))
+        yield ImportPiece(
+            words, " › ".join([name, *above[-2:]]), path, scope, _claude_project(path)
+        )
 
 
 def _plain(line: str) -> str:
@@ -294,7 +358,10 @@ def _sections(text: str) -> Iterator[tuple[list[str], str]]:
     for block in _blocks(_COMMENT.sub("", text)):
         if heading := _HEADING.match(block):
             level = len(heading[1])
-            headings = {**{key: value for key, value in headings.items() if key < level}, level: heading[2]}
+            headings = {
+                **{key: value for key, value in headings.items() if key < level},
+                level: heading[2],
+            }
         elif block:
             yield [headings[level] for level in sorted(headings)], block
 
@@ -325,7 +392,11 @@ def _is_codex(folder: Path) -> bool:
 
 
 def _claude_project(path: Path) -> str:
-    """The project of a Claude Code memory file, by its name there (`-home-me-app`); empty for other files."""
+    """The project of a Claude Code memory file, by its name there (`-home-me-app`); empty for other
+    files.
+    """
     parts = path.parts
-    at = next((n for n in range(len(parts) - 3) if parts[n : n + 2] == (".claude", "projects")), None)
+    at = next(
+        (n for n in range(len(parts) - 3) if parts[n : n + 2] == (".claude", "projects")), None
+    )
     return parts[at + 2] if at is not None and "memory" in parts[at + 3 :] else ""

@@ -23,7 +23,15 @@ from ouro.memory.long_term.prompt_block import MemoryPrompt, MemoryReceipt
 from ouro.memory.long_term.scope import MemoryScopes, ScopeMemory, switch
 from ouro.memory.long_term.store import GitMemoryStore
 from ouro.memory.long_term.timeline import Timeline
-from ouro.memory.long_term.trust.approval import KEEP, LEAVE, Proposal, digest, memory_note, question_about, subject_of
+from ouro.memory.long_term.trust.approval import (
+    KEEP,
+    LEAVE,
+    Proposal,
+    digest,
+    memory_note,
+    question_about,
+    subject_of,
+)
 from ouro.memory.long_term.trust.provenance import Provenance
 from ouro.memory.long_term.trust.running_turns import TurnMarks
 from ouro.memory.side_calls import SessionChannel
@@ -72,7 +80,9 @@ class LongTermMemoryManager:
         self._write = write
         self._warnings = dict.fromkeys(scopes.problems)  # each is shown once
         self._receipt = MemoryReceipt()
-        self._lock = asyncio.Lock()  # an asyncio lock is fair: actions run in the order of their calls
+        self._lock = (
+            asyncio.Lock()
+        )  # an asyncio lock is fair: actions run in the order of their calls
         self._settling: asyncio.Task[None] | None = None
         self._is_open = False
         self._jobs_ran_on = False
@@ -86,9 +96,14 @@ class LongTermMemoryManager:
         if all(scope.is_clean for scope in self._scopes):
             self._marks.clear()
         block = self._prompt.block()
-        tokens, pending = estimate(block), tuple(found for scope in self._scopes for found in scope.proposal_ids())
+        tokens, pending = (
+            estimate(block),
+            tuple(found for scope in self._scopes for found in scope.proposal_ids()),
+        )
         price, changes = self._prompt.price(tokens), self._prompt.changed_lines()
-        self._receipt = MemoryReceipt(self._prompt.lines(), self.versions(), tokens, price, changes, pending)
+        self._receipt = MemoryReceipt(
+            self._prompt.lines(), self.versions(), tokens, price, changes, pending
+        )
         return block
 
     def format_core(self) -> str:
@@ -113,10 +128,14 @@ class LongTermMemoryManager:
         return tuple(scope.scope for scope in self._scopes)
 
     def switch(self, on: bool) -> Path:
-        """Switch the memory of this repository on or off, from the next session on; returns its folder. Blocks."""
+        """Switch the memory of this repository on or off, from the next session on; returns its
+        folder. Blocks.
+        """
         found = next((store for store in self._allowed_stores if store.scope == "repo"), None)
         if found is None:
-            raise UsageError("This repository has no memory of its own here.", "See `memory.repo.enabled`.")
+            raise UsageError(
+                "This repository has no memory of its own here.", "See `memory.repo.enabled`."
+            )
         switch(found, on=on)
         return found.folder
 
@@ -126,11 +145,15 @@ class LongTermMemoryManager:
 
     def timeline(self) -> Timeline:
         """The history of the scopes in use. Blocks, also in its methods."""
-        bases = {commit: base for scope in self._scopes for commit, base in scope.undo_bases.items()}
+        bases = {
+            commit: base for scope in self._scopes for commit, base in scope.undo_bases.items()
+        }
         return Timeline(self.stores, bases)
 
     def receipt(self) -> MemoryReceipt:
-        """The parts of memory that were considered when the session began, and the changes since then."""
+        """The parts of memory that were considered when the session began, and the changes since
+        then.
+        """
         return self._receipt
 
     def proposals(self) -> tuple[Proposal, ...]:
@@ -151,7 +174,8 @@ class LongTermMemoryManager:
             known = (
                 commit.id
                 for commit in log
-                if commit.trailers.get(SESSION) == session_id or datetime.fromisoformat(commit.at) < second
+                if commit.trailers.get(SESSION) == session_id
+                or datetime.fromisoformat(commit.at) < second
             )
             commit = next(known, "")
             if not commit and len(log) == _MAX_OWN_COMMITS:
@@ -162,7 +186,9 @@ class LongTermMemoryManager:
         return frozenset(found)
 
     async def context(self, sent: Sequence[Message]) -> str:
-        """The text to send with the user's message: the changes of memory since `sent`, and notes for the model."""
+        """The text to send with the user's message: the changes of memory since `sent`, and notes
+        for the model.
+        """
         await self._run_or_warn("look at memory", self._refresh)
         await asyncio.to_thread(self._marks.begin)
         notes, self._notes_for_model = self._notes_for_model, []
@@ -188,16 +214,23 @@ class LongTermMemoryManager:
 
         await self._run_or_warn("approve what was written", approve)
 
-    def recording(self, path: Path, before: bytes | None, after: bytes | None) -> AbstractContextManager[None]:
-        """Record the write of a file tool that happens inside this context, if it writes a memory file. Blocks."""
+    def recording(
+        self, path: Path, before: bytes | None, after: bytes | None
+    ) -> AbstractContextManager[None]:
+        """Record the write of a file tool that happens inside this context, if it writes a memory
+        file. Blocks.
+        """
         for scope in self._scopes:
             folder = scope.store.folder.resolve()
             if path.is_relative_to(folder):
-                return scope.recording(self._marks.session, str(path.relative_to(folder)), before, after)
+                return scope.recording(
+                    self._marks.session, str(path.relative_to(folder)), before, after
+                )
         return nullcontext()
 
     def turn_ended(self, messages: Sequence[Message], is_whole: bool, at: TurnRef) -> None:
-        """After a turn: commit what it wrote or make it pending, in the background. Arguments as for `tool_ended`.
+        """After a turn: commit what it wrote or make it pending, in the background. Arguments as
+        for `tool_ended`.
 
         Later writes run after this; readers wait for `settled`.
         """
@@ -241,9 +274,14 @@ class LongTermMemoryManager:
         return await self._run(lambda: (act(), ()))
 
     async def with_editor(
-        self, act: Callable[[MemoryEditor], _Done], index: Callable[[], Index] | None = None, *, quiet: bool = False
+        self,
+        act: Callable[[MemoryEditor], _Done],
+        index: Callable[[], Index] | None = None,
+        *,
+        quiet: bool = False,
     ) -> _Done:
-        """Run an action of the user in a thread, under the lock, and show what it changed, unless `quiet`.
+        """Run an action of the user in a thread, under the lock, and show what it changed, unless
+        `quiet`.
 
         Args:
             index: of `MemoryEditor`.
@@ -267,22 +305,32 @@ class LongTermMemoryManager:
         if outcome.texts:
             changes = {f"{name}.md": text for name, text in outcome.texts.items()}
             subject = f"Consolidate: {outcome.said}"
-            await self._run(lambda: (None, found.write(changes, subject, self._now, "consolidation", seen)))
+            await self._run(
+                lambda: (None, found.write(changes, subject, self._now, "consolidation", seen))
+            )
         if outcome.has_answer:
             found.store.repository.create()
             found.store.repository.write_record(_CONSOLIDATED, f"{tried} {digest(found.texts)}")
         return outcome.said
 
-    def report(self, events: Sequence[CoreChanged], *, quiet: bool = False, asks: bool = True) -> None:
+    def report(
+        self, events: Sequence[CoreChanged], *, quiet: bool = False, asks: bool = True
+    ) -> None:
         """Show changes of the core, and ask about the pending ones, unless the caller asks."""
         for scope in self._scopes:
             if scope.store.obstacle:
                 self._warn(f"Memory ({scope.scope}) has no history now: {scope.store.obstacle}")
             for file in scope.refused:
-                self._warn(f"Memory ({scope.scope}): {file.name} {file.reason}; it is as it was before.")
+                self._warn(
+                    f"Memory ({scope.scope}): {file.name} {file.reason}; it is as it was before."
+                )
         done = [f"{event.scope}/{event.summary}" for event in events if not event.proposal]
-        pending = dict.fromkeys([*self._receipt.waiting, *(event.proposal for event in events if event.proposal)])
-        self._receipt = replace(self._receipt, changes=(*self._receipt.changes, *done), waiting=tuple(pending))
+        pending = dict.fromkeys(
+            [*self._receipt.waiting, *(event.proposal for event in events if event.proposal)]
+        )
+        self._receipt = replace(
+            self._receipt, changes=(*self._receipt.changes, *done), waiting=tuple(pending)
+        )
         for event in events if self._is_open and not quiet else ():
             if event.proposal or self._write != "silent" or event.origin in _ASKED_FOR:
                 self._channel.emit(event)
@@ -296,26 +344,42 @@ class LongTermMemoryManager:
             self._is_open = False
 
     def _provenance(self, messages: Sequence[Message], is_whole: bool) -> Callable[[], Provenance]:
-        """Returns a function that finds the provenance: it reads all messages, and most tool calls wrote nothing."""
+        """Returns a function that finds the provenance: it reads all messages, and most tool calls
+        wrote nothing.
+        """
         for scope in self._scopes:
             scope.observe(self._marks.session)
         clean = [scope.store.folder for scope in self._scopes if scope.is_clean]
         is_confined = self._marks.is_confined
-        return cache(lambda: Provenance(messages, clean, self.cwd, is_whole=is_whole, is_confined=is_confined))
+        return cache(
+            lambda: Provenance(
+                messages, clean, self.cwd, is_whole=is_whole, is_confined=is_confined
+            )
+        )
 
     def _refresh(self) -> list[CoreChanged]:
         agent_was_idle = not (self._marks.has_jobs() or self._jobs_ran_on or self._marks.at_work())
-        return [event for scope in self._scopes for event in scope.refresh(agent_was_idle=agent_was_idle)]
+        return [
+            event
+            for scope in self._scopes
+            for event in scope.refresh(agent_was_idle=agent_was_idle)
+        ]
 
-    async def _settle_turn(self, messages: Sequence[Message], is_whole: bool, had_jobs: bool) -> None:
+    async def _settle_turn(
+        self, messages: Sequence[Message], is_whole: bool, had_jobs: bool
+    ) -> None:
         try:
-            await self._run_or_warn("commit what was written", lambda: self._settle(messages, is_whole, had_jobs))
+            await self._run_or_warn(
+                "commit what was written", lambda: self._settle(messages, is_whole, had_jobs)
+            )
             self._consolidate_if_grown()
         except Exception as error:  # noqa: BLE001  # a bug: the files stay, the next start finds them
             log.exception("memory could not be settled")
             self._warn(f"Memory: what the turn wrote is not committed ({error}). See `ouro.log`.")
 
-    def _settle(self, messages: Sequence[Message], is_whole: bool, had_jobs: bool) -> list[CoreChanged]:
+    def _settle(
+        self, messages: Sequence[Message], is_whole: bool, had_jobs: bool
+    ) -> list[CoreChanged]:
         provenance = self._provenance(messages, is_whole)()
         asks, before = self._write == "ask", [dict(scope.texts) for scope in self._scopes]
         is_rest_of_user = provenance.knows_all_writing and not (
@@ -324,25 +388,35 @@ class LongTermMemoryManager:
         events = [
             event
             for scope in self._scopes
-            for event in scope.turn_ended(provenance, self._now, asks=asks, is_rest_of_user=is_rest_of_user)
+            for event in scope.turn_ended(
+                provenance, self._now, asks=asks, is_rest_of_user=is_rest_of_user
+            )
         ]
         events += self._remove_corrected(before)
         for event in events:
             if event.proposal and event.origin == "agent":
-                note = f"`{event.summary}` is pending: the user has to confirm it. Do not write it again."
+                note = (
+                    f"`{event.summary}` is pending: the user has to confirm it. Do not write it"
+                    " again."
+                )
                 self._notes_for_model.append(memory_note(note))
         for refused in (file for scope in self._scopes for file in scope.refused):
-            self._notes_for_model.append(memory_note(f"{refused.name} is as it was before: it held a secret."))
+            self._notes_for_model.append(
+                memory_note(f"{refused.name} is as it was before: it held a secret.")
+            )
         self._marks.end()  # must happen before the next turn marks its start
         return events
 
     def _remove_corrected(self, before: Sequence[Mapping[str, str]]) -> list[CoreChanged]:
-        """Remove the core lines and notes that new core lines of the agent replace; undoing the turn restores them."""
+        """Remove the core lines and notes that new core lines of the agent replace; undoing the
+        turn restores them.
+        """
         added = {
             (scope.scope, line)
             for scope, texts in zip(self._scopes, before, strict=True)
             for name, text in scope.texts.items()
-            for line in {*map(plain, text.splitlines())} - {*map(plain, texts.get(name, "").splitlines())}
+            for line in {*map(plain, text.splitlines())}
+            - {*map(plain, texts.get(name, "").splitlines())}
         }
         if not added:
             return []
@@ -351,7 +425,11 @@ class LongTermMemoryManager:
 
         editor = MemoryEditor(self._scopes, None, self._now)
         for name, line in sorted(item for item in added if corrects(item[1])):
-            others = [entry for entry in all_entries(editor) if entry.scope == name and (name, entry.text) not in added]
+            others = [
+                entry
+                for entry in all_entries(editor)
+                if entry.scope == name and (name, entry.text) not in added
+            ]
             forget_entries(editor, find_replaced(line, others), "agent")
         return editor.events
 
@@ -363,9 +441,15 @@ class LongTermMemoryManager:
         raise UsageError(f"No pending change has the id `{proposal_id}`.", commands=["memory list"])
 
     async def _run(
-        self, act: Callable[[], tuple[_Done, Sequence[CoreChanged]]], *, quiet: bool = False, refreshes: bool = False
+        self,
+        act: Callable[[], tuple[_Done, Sequence[CoreChanged]]],
+        *,
+        quiet: bool = False,
+        refreshes: bool = False,
     ) -> _Done:
-        """Run an action in a thread, under the lock, and show what it changed; a cancel does not stop it."""
+        """Run an action in a thread, under the lock, and show what it changed; a cancel does not
+        stop it.
+        """
 
         async def work() -> _Done:
             async with self._lock:
@@ -407,7 +491,9 @@ class LongTermMemoryManager:
         elif answer == Reply((LEAVE,)):
             await self.reject(proposal_id)
         elif answer != Reply():
-            text = f"The change of memory is still pending: /memory accept {proposal_id}, or reject."
+            text = (
+                f"The change of memory is still pending: /memory accept {proposal_id}, or reject."
+            )
             self._channel.emit(Notice(text, "warning"))
 
     def _consolidate_if_grown(self) -> None:

@@ -15,19 +15,25 @@ from ouro.utils.late_pattern import late_pattern
 MAX_LINE = 200
 """Maximum characters of a core line."""
 NAMED = late_pattern(r"\s*((?i:user|repo)(?=\s*:)|(?:user|repo)(?=\s+\S))\s*:?\s*")
-"""A scope in front of a statement. Without a colon only in lower case: `User sessions are in Redis` is a statement."""
+"""A scope in front of a statement. Without a colon only in lower case: `User sessions are in Redis`
+is a statement.
+"""
 _OWN = late_pattern(
     r"\b(?:I|I'm|I’m|[Mm]e|[Mm]y|[Mm]ine|[Mm]yself)\b|^(?:[Ll]ikes|[Pp]refers|[Ww]ants|[Dd]islikes)\b"
     r"|\b[Ii]m(?=\s+(?:an?|from|not|on|using)\b)"
     r"|^(?:[Tt]he )?[Uu]ser (?:dislikes|hates|likes|lives|loves|prefers|speaks|works)\b"
     r"|\bi(?=['’]m\b|\s+(?:am|always|do|don['’]?t|dislike|hate|like|live|love|need|never|prefer|use|want|work)\b)"
 )
-"""A statement about the user. A lower-case `i` counts only before such a verb, unlike in `for i in rows`."""
+"""A statement about the user. A lower-case `i` counts only before such a verb, unlike in `for i in
+rows`.
+"""
 _OURS = late_pattern(
-    r"\b(?:we|our|ours|us|team|the (?:project|repo|repository|codebase|code base|service|app))\b", re.IGNORECASE
+    r"\b(?:we|our|ours|us|team|the (?:project|repo|repository|codebase|code base|service|app))\b",
+    re.IGNORECASE,
 )
 _HERE = late_pattern(
-    r"\b(?:here|this (?:project|repo|(?:mono)?repository|monorepo|code ?base|service|app|package|crate|library|pipeline"
+    r"\b(?:here|this (?:project|repo|(?:mono)?repository|monorepo|code"
+    r" ?base|service|app|package|crate|library|pipeline"
     r"|program|site|game))\b",
     re.IGNORECASE,
 )
@@ -36,12 +42,16 @@ _ANSWERS = late_pattern(r"^\W*(?:(?:the|your|all)\s+)?(?:answers?|explanations?)
 """A statement about how the user is answered."""
 _ANSWER = late_pattern(
     r"\b(?:answers?|repl(?:y|ies)|respond|responses?|explain|explanations?|summar\w*|speak|talk|tone|emojis?|concise|brief"
-    r"|briefly|in (?:German|English|French|Spanish|Italian|Portuguese|Dutch|Polish|Japanese|Chinese|Korean))\b",
+    r"|briefly|in"
+    r" (?:German|English|French|Spanish|Italian|Portuguese|Dutch|Polish|Japanese|Chinese|Korean))\b",
     re.IGNORECASE,
 )
-"""An order with these words is about how the user is answered. Others are not: `Services talk gRPC`."""
+"""An order with these words is about how the user is answered. Others are not: `Services talk
+gRPC`.
+"""
 _DECIDED = late_pattern(
-    r"\b(?:decided|decision|decide|chose|chosen|settled on|agreed (?:on|to)|going with|go with|went with|because"
+    r"\b(?:decided|decision|decide|chose|chosen|settled on|agreed (?:on|to)|going with|go with|went"
+    r" with|because"
     r"|switched (?:to|from)|moved (?:to|from)|replaced|ruled out)\b",
     re.IGNORECASE,
 )
@@ -52,13 +62,16 @@ _WANTED = late_pattern(
 )
 _ORDER = late_pattern(
     r"\W*(?!\w+\s+\w+\s+(?:is|are|must|should|may|can|cannot|has|have|will|needs?|uses?|go|goes|runs?)\b)"
-    r"(?:add|always|ask|answer|avoid|be|call|check|commit|do not|don['’]?t|end|explain|format|give|indent|keep|leave"
+    r"(?:add|always|ask|answer|avoid|be|call|check|commit|do"
+    r" not|don['’]?t|end|explain|format|give|indent|keep|leave"
     r"|make|name|never|no|not|only|please|prefer|push|put|reply|run|show|sort|speak|start|stop|summari[sz]e|tell|test|use"
     r"|write)\b",
     re.IGNORECASE,
 )
 """An imperative, unlike `Commit messages are short`."""
-_CORRECTED = late_pattern(r"\b(?:not|never|don't|don’t|wrong|instead|rather than|no longer|mistake)\b", re.IGNORECASE)
+_CORRECTED = late_pattern(
+    r"\b(?:not|never|don't|don’t|wrong|instead|rather than|no longer|mistake)\b", re.IGNORECASE
+)
 
 
 class Placement(msgspec.Struct, frozen=True):
@@ -76,7 +89,8 @@ class Placement(msgspec.Struct, frozen=True):
 
 
 def place(text: str, scopes: Collection[Scope], scope: Scope | None = None) -> Placement:
-    """Choose the place of `text` among `scopes`, by rules and without a model. The first rule that matches decides:
+    """Choose the place of `text` among `scopes`, by rules and without a model. The first rule that
+    matches decides:
 
     1. `user …` or `repo …` at the start sets the scope, unless `scope` is given.
     2. Text longer than a core line, or with several lines, becomes a note. So does text that names a file, which
@@ -100,7 +114,9 @@ def place(text: str, scopes: Collection[Scope], scope: Scope | None = None) -> P
     is_note = is_long or bool(anchored and not is_own and not is_here)
     is_answer = _ANSWERS.match(text) or (is_order and _ANSWER.search(text))
     is_about_user = not is_here and bool(is_own or is_answer)
-    is_about_repo = not is_about_user and bool(is_here or not is_order or entities or _OURS.search(text))
+    is_about_repo = not is_about_user and bool(
+        is_here or not is_order or entities or _OURS.search(text)
+    )
     category = "decisions" if _DECIDED.search(text) else "facts"
     is_users = is_own or scope == "user" or not is_about_repo
     if category == "facts" and is_users and (is_order or _WANTED.search(text)):

@@ -1,7 +1,8 @@
-"""MemoryPrompt: the memory block of the system prompt, its receipt, and the changes of memory since.
+"""MemoryPrompt: the memory block of the system prompt, its receipt, and the changes of memory
+since.
 
-All text of a memory file is quoted: each line begins with a bar, between marks that its author could not know.
-Therefore the text cannot close the marks, or look like text of ouro or the user.
+All text of a memory file is quoted: each line begins with a bar, between marks that its author
+could not know. Therefore the text cannot close the marks, or look like text of ouro or the user.
 """
 
 from __future__ import annotations
@@ -105,14 +106,16 @@ def sent_versions(contexts: Iterable[str], mark: str) -> dict[str, str]:
 
 def recalled_marks(contexts: Iterable[str], mark: str) -> frozenset[str]:
     """Ids and versions of the recalled notes in these texts; an edited note has another version."""
-    return frozenset(item for found in _attributes(contexts, mark, "recalled") for item in found.split())
+    return frozenset(
+        item for found in _attributes(contexts, mark, "recalled") for item in found.split()
+    )
 
 
 class MemoryPrompt:
     """Formats memory for the model of one session. Everything blocks: use from a thread.
 
-    The block has the versions at the start of the session, also after a resume, so that prompt caches stay valid. Later
-    changes are computed against the versions in the messages already sent.
+    The block has the versions at the start of the session, also after a resume, so that prompt
+    caches stay valid. Later changes are computed against the versions in the messages already sent.
 
     Args:
         began_with: scope -> version at the start of the session, and the source of its mark.
@@ -141,15 +144,24 @@ class MemoryPrompt:
     def block(self) -> str:
         """The block of the system prompt; empty if no scope is in use."""
         for scope in self._scopes:
-            texts = scope.text_of(self._began_with[scope.scope]) if scope.scope in self._began_with else None
+            texts = (
+                scope.text_of(self._began_with[scope.scope])
+                if scope.scope in self._began_with
+                else None
+            )
             self._begun[scope.scope] = scope.texts if texts is None else texts
         if not self._scopes:
             return ""
         more = [f"{name}.md" for name in self._scopes[0].store.core if name not in CORE]
         introduction = _INTRODUCTION.format(
-            places="a folder for each scope, each a git repository" if len(self._scopes) > 1 else "in a git repository",
+            places=(
+                "a folder for each scope, each a git repository"
+                if len(self._scopes) > 1
+                else "in a git repository"
+            ),
             folders="\n".join(
-                f"- {scope.scope}: {scope.store.folder} ({_ABOUT[scope.scope]})" for scope in self._scopes
+                f"- {scope.scope}: {scope.store.folder} ({_ABOUT[scope.scope]})"
+                for scope in self._scopes
             ),
             folder=self._scopes[0].store.folder if len(self._scopes) == 1 else "FOLDER",
             more=f" The user's own: {', '.join(more)}." if more else "",
@@ -161,8 +173,15 @@ class MemoryPrompt:
         return f"<long_term_memory_management>\n{inside}\n</long_term_memory_management>"
 
     def core(self) -> str:
-        """Only the quoted files, for an agent that reads memory and does not write it; empty if the files are empty."""
-        files = [item for scope in self._scopes if scope.scope in self._begun for item in self._files(scope.scope)]
+        """Only the quoted files, for an agent that reads memory and does not write it; empty if the
+        files are empty.
+        """
+        files = [
+            item
+            for scope in self._scopes
+            if scope.scope in self._begun
+            for item in self._files(scope.scope)
+        ]
         return "\n\n".join([_READ_ONLY.format(bar=BAR, mark=self._mark), *files]) if files else ""
 
     def lines(self) -> tuple[ReceiptLine, ...]:
@@ -170,11 +189,21 @@ class MemoryPrompt:
         for scope in self._scopes:
             for name, (shown, cut) in self._fitted(scope.scope).items():
                 file, reason = f"{name}.md", "no room in the budget"
-                lines += [ReceiptLine(scope.scope, file, item, "loaded", "", estimate(item)) for item in _items(shown)]
-                lines += [ReceiptLine(scope.scope, file, item, "cut", reason, estimate(item)) for item in _items(cut)]
+                lines += [
+                    ReceiptLine(scope.scope, file, item, "loaded", "", estimate(item))
+                    for item in _items(shown)
+                ]
+                lines += [
+                    ReceiptLine(scope.scope, file, item, "cut", reason, estimate(item))
+                    for item in _items(cut)
+                ]
             reasons = [(file.name, file.reason) for file in scope.loaded.skipped]
-            reasons += [(name, "changed outside of ouro: waiting for approval") for name in scope.untrusted]
-            lines += [ReceiptLine(scope.scope, name, "", "skipped", reason) for name, reason in reasons]
+            reasons += [
+                (name, "changed outside of ouro: waiting for approval") for name in scope.untrusted
+            ]
+            lines += [
+                ReceiptLine(scope.scope, name, "", "skipped", reason) for name, reason in reasons
+            ]
         return tuple(lines)
 
     def changed_lines(self) -> tuple[str, ...]:
@@ -182,7 +211,11 @@ class MemoryPrompt:
         found: list[str] = []
         for scope in self._scopes:
             for file, lines in _diffs(scope.scope, self._begun[scope.scope], scope.texts):
-                found += [f"{file} {line[0]} {line[1:].removeprefix('- ')}" for line in lines if line[1:].strip()]
+                found += [
+                    f"{file} {line[0]} {line[1:].removeprefix('- ')}"
+                    for line in lines
+                    if line[1:].strip()
+                ]
         return tuple(found)
 
     def changes(self, sent: Sequence[Message]) -> str:
@@ -202,11 +235,12 @@ class MemoryPrompt:
         changes = "\n".join(lines)
         if len(changes) > MAX_CHANGES:
             changes = f"{changes[:MAX_CHANGES]}\n… more has changed: read the files."
-        # No `=` before it: then a commit looks like a secret, and the scanner is loaded: 0.27 s and 34 MB.
+        # No `=` before it: then a commit looks like a secret, and the scanner is loaded: 0.27 s and
+        # 34 MB.
         at = " ".join(f"{scope.scope} {scope.version}" for scope in self._scopes)
         return (
-            f'<{self._mark} changed="{at}">\nLong-term memory has changed since you read it: lines with - are gone, '
-            f"lines with + are new.\n{quoted(changes)}\n</{self._mark}>"
+            f'<{self._mark} changed="{at}">\nLong-term memory has changed since you read it: lines'
+            f" with - are gone, lines with + are new.\n{quoted(changes)}\n</{self._mark}>"
         )
 
     def _texts_of(self, scope: ScopeMemory, version: str) -> Texts:
@@ -218,9 +252,14 @@ class MemoryPrompt:
 
     def _files(self, scope: Scope) -> Iterator[str]:
         for name, (shown, cut) in self._fitted(scope).items():
-            text = shown + (f"… {len(cut.splitlines())} more lines: read the file.\n" if cut else "")
+            text = shown + (
+                f"… {len(cut.splitlines())} more lines: read the file.\n" if cut else ""
+            )
             if text.strip():
-                yield f'<{self._mark} scope="{scope}" file="{name}.md">\n{quoted(text)}\n</{self._mark}>'
+                yield (
+                    f'<{self._mark} scope="{scope}"'
+                    f' file="{name}.md">\n{quoted(text)}\n</{self._mark}>'
+                )
 
     def _fitted(self, scope: Scope) -> dict[str, tuple[str, str]]:
         """The text of each file that fits into the limit, and the rest."""
@@ -249,7 +288,9 @@ def _diffs(scope: Scope, before: Texts, after: Texts) -> Iterator[tuple[str, lis
         old, new = before.get(name, "").splitlines(), after.get(name, "").splitlines()
         lines: list[str] = []
         for start, end, new_start, new_end in line_changes(old, new):
-            lines += [f"-{line}" for line in old[start:end]] + [f"+{line}" for line in new[new_start:new_end]]
+            lines += [f"-{line}" for line in old[start:end]] + [
+                f"+{line}" for line in new[new_start:new_end]
+            ]
         yield f"{scope}/{name}.md:", lines
 
 

@@ -27,7 +27,12 @@ from ouro.memory.long_term.notes.entities import entities_in
 from ouro.memory.long_term.notes.note import Note, ids_named, new_id, note_text, parse_note
 from ouro.memory.long_term.notes.notebook import Written, archive_changes
 from ouro.memory.long_term.placement import NAMED, Placement, note_category, place
-from ouro.memory.long_term.supersession import find_on_subject, find_replaced, fold_words, subject_words
+from ouro.memory.long_term.supersession import (
+    find_on_subject,
+    find_replaced,
+    fold_words,
+    subject_words,
+)
 from ouro.memory.long_term.trust.approval import apply_edit
 from ouro.memory.tokens import estimate
 from ouro.utils.files import write_private
@@ -39,9 +44,13 @@ MAX_CHARACTERS = 10_000
 """Maximum characters of a text to remember; a longer text is a document to import."""
 _MARKS = re.compile(r"(?:[#>\s]+|[-*+]\s+)+")
 _MAX_CORRECTION = 600
-"""Maximum characters of a correction that is written into the core, although it is longer than a core line."""
+"""Maximum characters of a correction that is written into the core, although it is longer than a
+core line.
+"""
 CORE_TOKENS = 1_500
-"""With so many tokens the core counts as full, because it is in every prompt. New text then becomes a note."""
+"""With so many tokens the core counts as full, because it is in every prompt. New text then becomes
+a note.
+"""
 _MAX_RELATED = 4
 _CORE = {
     "architectural-decisions": "decisions",
@@ -71,15 +80,17 @@ class RememberResult(msgspec.Struct, frozen=True):
 
 
 def remember_text(editor: MemoryEditor, text: str, scope: Scope | None = None) -> RememberResult:
-    """Remember a text; if it is remembered already, confirm it. What it corrects is replaced, in the same commit.
+    """Remember a text; if it is remembered already, confirm it. What it corrects is replaced, in
+    the same commit.
 
-    Raises UsageError (it is empty or too long, or its file has unapproved changes), SecretInMemory, LongTermMemoryError
-    or OSError: nothing was written.
+    Raises UsageError (it is empty or too long, or its file has unapproved changes), SecretInMemory,
+    LongTermMemoryError or OSError: nothing was written.
     """
     chosen = place(clean_text(text), editor.names, scope)
     if not chosen.text:
         raise UsageError(
-            "Nothing to remember: the text is empty.", commands=["memory remember Run the tests with make check"]
+            "Nothing to remember: the text is empty.",
+            commands=["memory remember Run the tests with make check"],
         )
     editor.scope(chosen.scope)  # raises when that scope is not in use
     entries = all_entries(editor, archived=True)
@@ -91,26 +102,41 @@ def remember_text(editor: MemoryEditor, text: str, scope: Scope | None = None) -
         confirmed = replace(known, file=f"{known.id}.md", badges=())
         return RememberResult("restored" if known.archived else "confirmed", confirmed, undo=commit)
     in_use = [entry for entry in entries if entry.is_in_use]
-    chosen, replaced, near = _decide(editor, chosen, in_use, is_scope_named=bool(scope or NAMED.match(text)))
-    related = () if replaced else [entry.id for entry in near if entry.kind == "note"][:_MAX_RELATED]
+    chosen, replaced, near = _decide(
+        editor, chosen, in_use, is_scope_named=bool(scope or NAMED.match(text))
+    )
+    related = (
+        () if replaced else [entry.id for entry in near if entry.kind == "note"][:_MAX_RELATED]
+    )
     entry, undo = write_text(editor, chosen, replaced, related)
     return RememberResult("kept", entry, chosen.why, undo, tuple(replaced))
 
 
-def keep_in_core(editor: MemoryEditor, note: Note, said: str, corrected: str = "") -> Written | None:
-    """Write a note that capture made from the user's words `said` into the core, which is in each request.
+def keep_in_core(
+    editor: MemoryEditor, note: Note, said: str, corrected: str = ""
+) -> Written | None:
+    """Write a note that capture made from the user's words `said` into the core, which is in each
+    request.
 
-    Returns None if it belongs into a note: it is long, names a file, is about another note or of a category of the
-    settings, and no core line is on its subject; or the core is full. `corrected` is the core line that the classifier
-    wants to replace. Raises as `remember_text`.
+    Returns None if it belongs into a note: it is long, names a file, is about another note or of a
+    category of the settings, and no core line is on its subject; or the core is full. `corrected`
+    is the core line that the classifier wants to replace. Raises as `remember_text`.
     """
     lines, placed = core_entries(editor), place(note.text, editor.names, note.scope)
-    is_about_note = bool(note.supersedes) or any(edge.relationship != "relates-to" for edge in note.related)
+    is_about_note = bool(note.supersedes) or any(
+        edge.relationship != "relates-to" for edge in note.related
+    )
     is_note = placed.is_note or is_about_note or note.category not in _CORE
     category = placed.category if is_note else _CORE[note.category] or placed.category
     placed = replace(placed, is_note=is_note, category=category, said=said)
-    named = [line for line in lines if line.text == corrected and subject_words(line.text) & subject_words(note.text)]
-    if is_note and not (named or find_on_subject(note.text, lines) or find_replaced(note.text, lines, said)):
+    named = [
+        line
+        for line in lines
+        if line.text == corrected and subject_words(line.text) & subject_words(note.text)
+    ]
+    if is_note and not (
+        named or find_on_subject(note.text, lines) or find_replaced(note.text, lines, said)
+    ):
         return None
     chosen, replaced, _ = _decide(editor, placed, all_entries(editor), named)
     if known := find_same(note.text, [line for line in lines if line.scope == chosen.scope]):
@@ -131,12 +157,12 @@ def _decide(
     *,
     is_scope_named: bool = False,
 ) -> tuple[Placement, list[MemoryEntry], list[MemoryEntry]]:
-    """The final place of a text, the entries that it replaces there, and those that are on its subject.
+    """The final place of a text, the entries that it replaces there, and those that are on its
+    subject.
 
-    A correction is written to the scope of what it corrects, and to the core if a core line is on its subject, so that
-    it
-    is as strong as that line. Other text becomes a note once the core has `CORE_TOKENS`. `named` entries are replaced
-    if the rules find nothing else.
+    A correction is written to the scope of what it corrects, and to the core if a core line is on
+    its subject, so that it is as strong as that line. Other text becomes a note once the core has
+    `CORE_TOKENS`. `named` entries are replaced if the rules find nothing else.
     """
     replaced = find_replaced(placed.text, in_use, placed.said)
     if named and named[0] not in replaced:
@@ -150,7 +176,10 @@ def _decide(
         if len(placed.text) <= _MAX_CORRECTION:
             why = f"{line.file} is on the same subject"
             placed = replace(placed, is_note=False, category=line.category, why=why)
-    elif not (placed.is_note or line) and editor.scope(placed.scope).tokens + estimate(placed.text) > CORE_TOKENS:
+    elif (
+        not (placed.is_note or line)
+        and editor.scope(placed.scope).tokens + estimate(placed.text) > CORE_TOKENS
+    ):
         category = note_category(placed.text, placed.category, placed.scope)
         placed = replace(placed, is_note=True, category=category, why="the core is full")
     return placed, replaced, near
@@ -163,7 +192,8 @@ def write_text(
     related: Sequence[str] = (),
     origin: Origin = "person",
 ) -> tuple[MemoryEntry, str]:
-    """Write a text, and remove the entries that it corrects, in one commit; returns the new entry and the commit.
+    """Write a text, and remove the entries that it corrects, in one commit; returns the new entry
+    and the commit.
 
     A new note is linked to the notes `related`, so that recall finds it together with them.
     """
@@ -173,13 +203,17 @@ def write_text(
     scope.store.ensure_repo()
     with scope.alone():
         changes = _remove_lines(editor, chosen.scope, replaced)
-        changes |= _archive_notes(editor, chosen.scope, old_notes[1:] if chosen.is_note else old_notes)
+        changes |= _archive_notes(
+            editor, chosen.scope, old_notes[1:] if chosen.is_note else old_notes
+        )
         if chosen.is_note:
             note = editor.notebook.link(note, "supersede" if old_notes else "add", target, related)
             text, entry_id, name, line = note_text(note), note.id, note.file_name, 0
         else:
             name = f"{chosen.category}.md"
-            text = append_lines(changes.get(name, editor.text(chosen.scope, name)) or "", [chosen.text])
+            text = append_lines(
+                changes.get(name, editor.text(chosen.scope, name)) or "", [chosen.text]
+            )
             line = len(text.splitlines())
             entry_id = f"{chosen.scope}/{name}:{line}"
         subject = f"Remember: {one_line(chosen.text, 80)}"
@@ -201,10 +235,13 @@ def write_text(
 
 
 def clean_text(text: str) -> str:
-    """Remove invisible characters and Markdown marks from a text. Raises UsageError: it is too long."""
+    """Remove invisible characters and Markdown marks from a text. Raises UsageError: it is too
+    long.
+    """
     if len(text) > MAX_CHARACTERS:
         raise UsageError(
-            f"That is {len(text):,} characters; one thing to remember has at most {MAX_CHARACTERS:,}.",
+            f"That is {len(text):,} characters; one thing to remember has at most"
+            f" {MAX_CHARACTERS:,}.",
             "Import a document instead.",
             ["memory import FILE"],
         )
@@ -216,8 +253,14 @@ def clean_text(text: str) -> str:
 def find_same(text: str, entries: list[MemoryEntry]) -> MemoryEntry | None:
     """The entry with the same words; one in use before an archived one."""
     words = fold_words(text)
-    rare = max(words.split(), key=len, default="")  # only candidates are folded: all of 50,000 notes take 0.5 s
-    likely = (entry for entry in entries if rare in entry.text.casefold() and "replaced" not in entry.badges)
+    rare = max(
+        words.split(), key=len, default=""
+    )  # only candidates are folded: all of 50,000 notes take 0.5 s
+    likely = (
+        entry
+        for entry in entries
+        if rare in entry.text.casefold() and "replaced" not in entry.badges
+    )
     found = [entry for entry in likely if fold_words(entry.text) == words]
     return min(found, key=lambda item: item.archived, default=None) if words else None
 
@@ -244,7 +287,9 @@ def append_lines(text: str, lines: Sequence[str]) -> str:
 
 
 def find_to_forget(editor: MemoryEditor, text: str) -> list[MemoryEntry]:
-    """The entries to forget: the entry with that id, else those with all the words, else search hits."""
+    """The entries to forget: the entry with that id, else those with all the words, else search
+    hits.
+    """
     words = fold_words(text[:MAX_CHARACTERS]).split()
     entries = all_entries(editor)
     if not words:
@@ -253,33 +298,47 @@ def find_to_forget(editor: MemoryEditor, text: str) -> list[MemoryEntry]:
             commands=["memory forget the staging password rule"],
         )
     word = text.strip()
-    ids = {word, *(ids_named(word, (entry.id for entry in entries)) if len(word) >= _MIN_ID else ())}
+    ids = {
+        word,
+        *(ids_named(word, (entry.id for entry in entries)) if len(word) >= _MIN_ID else ()),
+    }
     if named := [entry for entry in entries if entry.id in ids]:
         return named
     holding = [entry for entry in entries if set(words) <= set(fold_words(entry.text).split())]
     return (holding or _search_entries(editor, text, entries))[:MAX_FOUND]
 
 
-def _search_entries(editor: MemoryEditor, text: str, entries: Sequence[MemoryEntry]) -> list[MemoryEntry]:
+def _search_entries(
+    editor: MemoryEditor, text: str, entries: Sequence[MemoryEntry]
+) -> list[MemoryEntry]:
     if editor.index is None:
         return []
     from ouro.memory.index import Search, SearchFilter
 
-    places = {(f"{editor.scope(entry.scope).store.folder}/{entry.file}", entry.line): entry for entry in entries}
+    places = {
+        (f"{editor.scope(entry.scope).store.folder}/{entry.file}", entry.line): entry
+        for entry in entries
+    }
     try:
-        hits = Search(editor.index(), None).find(text, MAX_FOUND, SearchFilter(kinds=("note", "core")))
+        hits = Search(editor.index(), None).find(
+            text, MAX_FOUND, SearchFilter(kinds=("note", "core"))
+        )
     except SearchUnavailable as error:
         log.warning("forget compares words only: %s", error)
         return []
     least = hits[0].score * _SHARE if hits else 0.0
-    best = [(hit.path, hit.number if hit.kind == "core" else 0) for hit in hits if hit.score >= least]
+    best = [
+        (hit.path, hit.number if hit.kind == "core" else 0) for hit in hits if hit.score >= least
+    ]
     return [places[place] for place in best if place in places]
 
 
 def forget_entries(
     editor: MemoryEditor, entries: Sequence[MemoryEntry], origin: Origin = "person"
 ) -> list[CoreChanged]:
-    """Remove core lines, archive notes with all versions: a commit a scope. Raises UsageError: a line has changed."""
+    """Remove core lines, archive notes with all versions: a commit a scope. Raises UsageError: a
+    line has changed.
+    """
     done = []
     for scope in editor.names:
         own = [entry for entry in entries if entry.scope == scope]
@@ -290,13 +349,17 @@ def forget_entries(
     return done
 
 
-def _remove_lines(editor: MemoryEditor, scope: Scope, entries: Sequence[MemoryEntry]) -> dict[str, str | None]:
+def _remove_lines(
+    editor: MemoryEditor, scope: Scope, entries: Sequence[MemoryEntry]
+) -> dict[str, str | None]:
     changes: dict[str, str | None] = {}
     for name in dict.fromkeys(entry.file for entry in entries if entry.kind == "core"):
         lines = editor.text(scope, name).splitlines()
         for entry in sorted((e for e in entries if e.file == name), key=lambda e: -e.line):
             if entry.line > len(lines) or plain(lines[entry.line - 1]) != entry.text:
-                raise UsageError(f"{entry.id} has changed since it was read.", "List the entries again.")
+                raise UsageError(
+                    f"{entry.id} has changed since it was read.", "List the entries again."
+                )
             del lines[entry.line - 1]
         text = "\n".join(lines).strip("\n")
         changes[name] = f"{text}\n" if text.strip() else None
@@ -312,10 +375,14 @@ def replace_line(editor: MemoryEditor, entry: MemoryEntry, text: str) -> FileEdi
     return FileEdit(entry.file, before, "\n".join(lines) + "\n")
 
 
-def _archive_notes(editor: MemoryEditor, scope: Scope, entries: Sequence[MemoryEntry]) -> dict[str, str | None]:
+def _archive_notes(
+    editor: MemoryEditor, scope: Scope, entries: Sequence[MemoryEntry]
+) -> dict[str, str | None]:
     notes = [entry for entry in entries if entry.kind == "note"]
     every = note_entries(editor) if notes else []
-    chains = {item.id: item for note in notes for item in chain_of(every, note) if item.scope == scope}
+    chains = {
+        item.id: item for note in notes for item in chain_of(every, note) if item.scope == scope
+    }
     changes: dict[str, str | None] = {}
     for version in chains.values():
         if not version.archived:
@@ -348,7 +415,8 @@ def open_file(editor: MemoryEditor, named: str) -> OpenedFile:
 
 
 def save_file(editor: MemoryEditor, opened: OpenedFile, after: str) -> SavedFile:
-    """Save an edited file: an empty one is removed; changes made meanwhile elsewhere in the file stay.
+    """Save an edited file: an empty one is removed; changes made meanwhile elsewhere in the file
+    stay.
 
     If it cannot be saved, the hint of the UsageError names the file with the user's text.
     """
@@ -361,9 +429,14 @@ def save_file(editor: MemoryEditor, opened: OpenedFile, after: str) -> SavedFile
             after = apply_edit(FileEdit(opened.name, opened.text, after), now)
         done = editor.write(opened.scope, {opened.name: after or None}, f"Edit {opened.name}")
     except OuroError as error:
-        path = ensure_private_dir(get_home() / "cache") / f"{EDITED}{opened.scope}-{opened.name.replace('/', '-')}"
+        path = (
+            ensure_private_dir(get_home() / "cache")
+            / f"{EDITED}{opened.scope}-{opened.name.replace('/', '-')}"
+        )
         write_private(path, after)
         hint = f"{error.hint} Your text is in {tilde(path)}.".strip()
         raise UsageError(error.message, hint, error.commands) from error
-    problems = parse_note(opened.name, after).problems if is_note_name(opened.name) and after else ()
+    problems = (
+        parse_note(opened.name, after).problems if is_note_name(opened.name) and after else ()
+    )
     return SavedFile(done is not None, done.undo if done else "", problems)

@@ -1,4 +1,6 @@
-"""ScopeMemory: one scope of memory, its trusted text and its pending changes. MemoryScopes: those of a session."""
+"""ScopeMemory: one scope of memory, its trusted text and its pending changes. MemoryScopes: those
+of a session.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,15 @@ from ouro.errors import MemoryUnusable, OuroError, UsageError, reason_of
 from ouro.events import CoreChanged
 from ouro.memory.long_term.git.history import end_turn, note_turn, open_turn
 from ouro.memory.long_term.git.ledger import APPROVED
-from ouro.memory.long_term.git.values import ORIGIN, FileEdit, LoadedScope, Scope, SkippedFile, TurnRef, UndoResult
+from ouro.memory.long_term.git.values import (
+    ORIGIN,
+    FileEdit,
+    LoadedScope,
+    Scope,
+    SkippedFile,
+    TurnRef,
+    UndoResult,
+)
 from ouro.memory.long_term.store import FileContent, GitMemoryStore, content_of
 from ouro.memory.long_term.trust.approval import (
     MAX_SHOWN,
@@ -57,8 +67,9 @@ class ScopeSnapshot(msgspec.Struct, frozen=True):
 class ScopeMemory:
     """One scope. Everything blocks: use from a thread, one call at a time.
 
-    docs/architecture.md draws the states of a change, and what moves it from one to another. Each method that changes
-    something works on the files and the history in `_changing`, which reads them again at its end.
+    docs/architecture.md draws the states of a change, and what moves it from one to another. Each
+    method that changes something works on the files and the history in `_changing`, which reads
+    them again at its end.
     """
 
     def __init__(self, store: GitMemoryStore) -> None:
@@ -91,12 +102,20 @@ class ScopeMemory:
 
     @property
     def version(self) -> str:
-        """The version of the trusted texts: a commit, or their digest if no commit has exactly these texts."""
-        return self.store.accepted if self.store.accepted and not self._now.foreign else digest(self.texts)
+        """The version of the trusted texts: a commit, or their digest if no commit has exactly
+        these texts.
+        """
+        return (
+            self.store.accepted
+            if self.store.accepted and not self._now.foreign
+            else digest(self.texts)
+        )
 
     @property
     def is_clean(self) -> bool:
-        """Whether all contents of the files are approved, and were approved all the time since this session began."""
+        """Whether all contents of the files are approved, and were approved all the time since this
+        session began.
+        """
         return not self._unapproved_seen
 
     @property
@@ -109,16 +128,22 @@ class ScopeMemory:
         return sum(map(estimate, self.texts.values()))
 
     def open(self) -> None:
-        """Read the files; commit what was approved but not committed, for example because ouro was killed."""
+        """Read the files; commit what was approved but not committed, for example because ouro was
+        killed.
+        """
         self.store.open()
         self._places = self.store.places()
         loaded = self.store.load_all()
         self._now = ScopeSnapshot(loaded)
         if not loaded.files and not loaded.head:
             return
-        is_known = bool(loaded.head) and self.store.repository.read_record("core") == loaded.fingerprint
+        is_known = (
+            bool(loaded.head) and self.store.repository.read_record("core") == loaded.fingerprint
+        )
         if is_known and not self.store.accepted and not self.store.changed_since(loaded.head):
-            self.store.accept(loaded.head)  # the record of it was damaged; these texts were all approved
+            self.store.accept(
+                loaded.head
+            )  # the record of it was damaged; these texts were all approved
         if self.store.accepted == loaded.head and is_known:
             self._now = ScopeSnapshot(loaded, loaded.core, loaded.head)
             return
@@ -126,7 +151,9 @@ class ScopeMemory:
             with suppress(OSError):
                 self._writes.end()
                 self.store.drop_lost_approval()
-            self._commit_approved("Keep what was written before ouro ended", open_turn(self.store.repository))
+            self._commit_approved(
+                "Keep what was written before ouro ended", open_turn(self.store.repository)
+            )
 
     def text_of(self, version: str) -> Mapping[str, str] | None:
         """The texts of a version; None if they no longer exist."""
@@ -143,7 +170,9 @@ class ScopeMemory:
     def proposals(self) -> tuple[Proposal, ...]:
         """Pending changes; reads the files that are not trusted."""
         found_id, edits = self._read_foreign()
-        found = Proposal(found_id, self.scope, "outside", edits, FOREIGN_REASON, tuple(self._foreign_sources))
+        found = Proposal(
+            found_id, self.scope, "outside", edits, FOREIGN_REASON, tuple(self._foreign_sources)
+        )
         return (*self._proposals.list(), *([found] if edits else []))
 
     def proposal_ids(self) -> tuple[str, ...]:
@@ -155,25 +184,42 @@ class ScopeMemory:
         """The events that show changes in untrusted files; of many files only the first are read."""
         found_id, edits = self._read_foreign(MAX_SHOWN)
         files = len(self._now.foreign)
-        return [change_of(self.scope, edits, "outside", proposal=found_id, files=files)] if edits else []
+        return (
+            [change_of(self.scope, edits, "outside", proposal=found_id, files=files)]
+            if edits
+            else []
+        )
 
     # -- what happens in a session
 
     def observe(self, session: str) -> None:
-        """Record what turns of other sessions have written into the files by now: `session` may have read it."""
-        self._unapproved_seen |= {content_of(edit.name, edit.after) for edit in self._writes.of_others(session)}
+        """Record what turns of other sessions have written into the files by now: `session` may
+        have read it.
+        """
+        self._unapproved_seen |= {
+            content_of(edit.name, edit.after) for edit in self._writes.of_others(session)
+        }
 
     def recording(
         self, session: str, name: str, before: bytes | None, after: bytes | None
     ) -> AbstractContextManager[None]:
-        """Record the write of a file tool that happens inside; no other ouro changes this memory meanwhile."""
-        texts = (None if data is None else data.decode("utf-8-sig", "replace") for data in (before, after))
+        """Record the write of a file tool that happens inside; no other ouro changes this memory
+        meanwhile.
+        """
+        texts = (
+            None if data is None else data.decode("utf-8-sig", "replace")
+            for data in (before, after)
+        )
         edit = FileEdit(name, *(text and text.replace("\r\n", "\n") for text in texts))
         self.store.ensure_repo()
         return self._writes.recording(session, edit)
 
-    def tool_ended(self, find_provenance: Callable[[], Provenance], at: TurnRef, *, asks: bool) -> None:
-        """After a tool call: approve what it wrote here if its words are trusted. A kill of ouro keeps this (M13)."""
+    def tool_ended(
+        self, find_provenance: Callable[[], Provenance], at: TurnRef, *, asks: bool
+    ) -> None:
+        """After a tool call: approve what it wrote here if its words are trusted. A kill of ouro
+        keeps this (M13).
+        """
         before, self._places = self._places, self.store.places()
         if self._places == before:
             return
@@ -181,7 +227,10 @@ class ScopeMemory:
         note_turn(self.store.repository, self.loaded.head, at.trailers("agent"))
         if asks:
             return
-        with suppress(BlockingIOError), self.alone(PATIENCE):  # if the lock is busy, the end of the turn decides
+        with (
+            suppress(BlockingIOError),
+            self.alone(PATIENCE),
+        ):  # if the lock is busy, the end of the turn decides
             provenance = find_provenance()
             written = self._written(provenance, at)
             own = written.net_edits()
@@ -197,9 +246,11 @@ class ScopeMemory:
     def turn_ended(
         self, provenance: Provenance, at: TurnRef, *, asks: bool, is_rest_of_user: bool = False
     ) -> list[CoreChanged]:
-        """After a turn: its changes become trusted, pending, foreign or refused. Returns the events to show.
+        """After a turn: its changes become trusted, pending, foreign or refused. Returns the events
+        to show.
 
-        It decides only about what this turn wrote. What others wrote into the same files meanwhile stays there.
+        It decides only about what this turn wrote. What others wrote into the same files meanwhile
+        stays there.
 
         Args:
             is_rest_of_user: no agent can have written the other changes: they are trusted, as between turns.
@@ -217,13 +268,18 @@ class ScopeMemory:
             for name, edit in net.items():
                 if edit.before != edit.after:
                     is_approved = name in approved and approved[name] == edit.after
-                    changes.append(decide(edit, provenance, finds_secret, asks=asks, is_approved=is_approved))
+                    changes.append(
+                        decide(edit, provenance, finds_secret, asks=asks, is_approved=is_approved)
+                    )
             refused, trusted, pending = (
-                [change for change in changes if change.state == state] for state in ("refused", "trusted", "pending")
+                [change for change in changes if change.state == state]
+                for state in ("refused", "trusted", "pending")
             )
             self.refused = tuple(SkippedFile(change.edit.name, change.reason) for change in refused)
             if refused:  # the files are without the secret again (M8)
-                written.withdraw([file.name for file in self.refused], "Remove a secret", at.trailers("undo"))
+                written.withdraw(
+                    [file.name for file in self.refused], "Remove a secret", at.trailers("undo")
+                )
             kept = written.commit([change.edit for change in trusted], at.trailers("agent"))
             events = [self._propose(pending, written, provenance.sources, at)] if pending else []
             self._writes.end(at.session)
@@ -233,28 +289,40 @@ class ScopeMemory:
         events = [*self._events(kept, "agent", base), *events, *self._events(rest, "outside", base)]
         if self._now.foreign == foreign_before:
             return events
-        self._foreign_sources = () if provenance.knows_all_writing else provenance.sources[-MAX_SOURCES:]
+        self._foreign_sources = (
+            () if provenance.knows_all_writing else provenance.sources[-MAX_SOURCES:]
+        )
         return events + self.foreign_events()
 
     def refresh(self, *, agent_was_idle: bool) -> list[CoreChanged]:
-        """Between turns: read what an editor, another session or a pull has changed. Returns the events to show.
+        """Between turns: read what an editor, another session or a pull has changed. Returns the
+        events to show.
 
         If no agent was running, the changes are the user's.
         """
         last = self._now
-        answered_elsewhere = last.foreign and self.store.accepted != last.accepted  # answered in another window
-        if not (answered_elsewhere or last.undecided) and not self.store.has_changed_since_load(last.loaded):
+        answered_elsewhere = (
+            last.foreign and self.store.accepted != last.accepted
+        )  # answered in another window
+        if not (answered_elsewhere or last.undecided) and not self.store.has_changed_since_load(
+            last.loaded
+        ):
             return []
         with self._changing() as base:
             self._trust_outside(agent_was_idle=agent_was_idle)
         if self._now.foreign and self._now.foreign != last.foreign:
             return self.foreign_events()
-        edits = [FileEdit(f"{name}.md", last.texts.get(name), self.texts.get(name)) for name in self.store.core]
+        edits = [
+            FileEdit(f"{name}.md", last.texts.get(name), self.texts.get(name))
+            for name in self.store.core
+        ]
         return self._events([edit for edit in edits if edit.before != edit.after], "outside", base)
 
     # -- what the user decides
 
-    def propose(self, edits: Sequence[FileEdit], reason: str, sources: Sequence[str], at: TurnRef) -> Proposal:
+    def propose(
+        self, edits: Sequence[FileEdit], reason: str, sources: Sequence[str], at: TurnRef
+    ) -> Proposal:
         """→ PENDING: store changes that are not in the files, for the user to accept or reject."""
         self.store.ensure_repo()
         proposal = make_proposal(self.scope, edits, reason, sources, at)
@@ -273,7 +341,9 @@ class ScopeMemory:
             if proposal.origin == "outside":
                 self._demand_unchanged(proposal)
                 done: Sequence[FileEdit] = proposal.edits
-                self.store.demand_no_secret(text for edit in done for text in (edit.name, edit.after))
+                self.store.demand_no_secret(
+                    text for edit in done for text in (edit.name, edit.after)
+                )
                 self.store.approve(self._now.foreign)
                 self.store.commit_changes(subject_of(done), trailers, self._now.foreign)
             else:
@@ -287,22 +357,33 @@ class ScopeMemory:
         return self._events(done, "person", base)
 
     def reject(self, proposal: Proposal, at: TurnRef) -> None:
-        """Drop a change; if it is in the files, it is reverted there. The git history keeps it. Raises as `accept`."""
+        """Drop a change; if it is in the files, it is reverted there. The git history keeps it.
+        Raises as `accept`.
+        """
         if proposal.origin == "agent":
             self._proposals.remove(proposal.id)
             return
         with self._changing():
             self._demand_unchanged(proposal)
-            before, subject = {edit.name: edit.before for edit in proposal.edits}, subject_of(proposal.edits)
+            before, subject = (
+                {edit.name: edit.before for edit in proposal.edits},
+                subject_of(proposal.edits),
+            )
             self.store.commit_changes(subject, {ORIGIN: "outside"}, before)
             self.store.save_and_commit(before, f"Reject: {subject}", at.trailers("undo"))
 
     def undo(self, commit: str, at: TurnRef, hunk: int = 0) -> tuple[UndoResult, list[CoreChanged]]:
-        """Undo a commit (by its whole id) with all of its turn, or one hunk; raises UsageError if nothing is left."""
+        """Undo a commit (by its whole id) with all of its turn, or one hunk; raises UsageError if
+        nothing is left.
+        """
         with self._changing() as base:
-            done = self.store.revert(commit, hunk, at.trailers("undo"), self.undo_bases.get(commit, ""))
+            done = self.store.revert(
+                commit, hunk, at.trailers("undo"), self.undo_bases.get(commit, "")
+            )
             if not done.edits:
-                raise UsageError(f"Nothing of {commit[:7]} is left to undo: its lines have changed since.")
+                raise UsageError(
+                    f"Nothing of {commit[:7]} is left to undo: its lines have changed since."
+                )
         return done, self._events(done.edits, "undo", base)
 
     def write(
@@ -315,7 +396,8 @@ class ScopeMemory:
     ) -> list[CoreChanged]:
         """Write files for the user or for ouro itself, and commit them. Returns the events to show.
 
-        Nothing is written if a text holds a secret (SecretInMemory), or a file is not as it was `seen` (UsageError).
+        Nothing is written if a text holds a secret (SecretInMemory), or a file is not as it was
+        `seen` (UsageError).
         """
         with self.alone():
             edits = [FileEdit(name, self.store.read(name), text) for name, text in changes.items()]
@@ -323,18 +405,23 @@ class ScopeMemory:
             if not done:
                 return []
             with self._changing() as base:
-                self.store.save_and_commit({edit.name: edit.after for edit in done}, subject, at.trailers(origin), seen)
+                self.store.save_and_commit(
+                    {edit.name: edit.after for edit in done}, subject, at.trailers(origin), seen
+                )
         return self._events(done, origin, base)
 
     def reload(self, edits: Sequence[FileEdit], origin: str, base: str) -> list[CoreChanged]:
-        """Read trusted edits that were written to the store since the accepted commit `base`. Returns the events."""
+        """Read trusted edits that were written to the store since the accepted commit `base`.
+        Returns the events.
+        """
         with self._changing():
             pass
         return self._events(edits, origin, base)
 
     @contextmanager
     def alone(self, timeout: float | None = None) -> Iterator[None]:
-        """Inside this context no other ouro writes here. A read-only memory is read without the lock.
+        """Inside this context no other ouro writes here. A read-only memory is read without the
+        lock.
 
         Raises BlockingIOError after `timeout` seconds.
         """
@@ -351,7 +438,8 @@ class ScopeMemory:
 
     @contextmanager
     def _changing(self) -> Iterator[str]:
-        """Change this memory while no other ouro does; yields the accepted commit. Afterwards everything is read again.
+        """Change this memory while no other ouro does; yields the accepted commit. Afterwards
+        everything is read again.
 
         An exception inside is raised again, and nothing is read then.
         """
@@ -360,7 +448,9 @@ class ScopeMemory:
             self._read()
 
     def _read(self) -> None:
-        self._places = self.store.places()  # done before the folder is listed, so that no later change is missed
+        self._places = (
+            self.store.places()
+        )  # done before the folder is listed, so that no later change is missed
         store = self.store
         with store.held():
             loaded, outside, accepted = store.load_all(), store.find_unapproved(), store.accepted
@@ -368,29 +458,45 @@ class ScopeMemory:
             foreign = {name: blob for name, blob in outside.items() if name not in undecided}
             core = [f"{name}.md" for name in store.core if f"{name}.md" in outside]
             trusted = {edit.name: edit.before or "" for edit in store.edits_since(accepted, core)}
-            texts = {name: trusted.get(f"{name}.md", loaded.core.get(name, "")) for name in store.core}
+            texts = {
+                name: trusted.get(f"{name}.md", loaded.core.get(name, "")) for name in store.core
+            }
             texts = {name: text for name, text in texts.items() if text.strip()}
             self._now = ScopeSnapshot(loaded, texts, accepted, foreign, undecided)
-            self._unapproved_seen = store.filter_unapproved(self._unapproved_seen | {*foreign.items()})
+            self._unapproved_seen = store.filter_unapproved(
+                self._unapproved_seen | {*foreign.items()}
+            )
             if not outside and loaded.head:
                 if accepted != loaded.head and not store.changed_since(loaded.head):
                     store.accept(loaded.head)
                 with suppress(OSError):  # reading works with a read-only home
                     store.repository.write_record("core", loaded.fingerprint)
 
-    def _written(self, provenance: Provenance, at: TurnRef, approved: Iterable[str] = ()) -> TurnChanges:
-        """What the turn wrote, without files that have a foreign change: the change would become trusted too."""
+    def _written(
+        self, provenance: Provenance, at: TurnRef, approved: Iterable[str] = ()
+    ) -> TurnChanges:
+        """What the turn wrote, without files that have a foreign change: the change would become
+        trusted too.
+        """
         changed = self._not_foreign(self.store.changed_since(self.store.accepted))
         written = find_written(self._writes.of(at.session), changed, provenance.has_moved, approved)
         own = {name: edits for name, edits in written.items() if name not in self._now.foreign}
         return TurnChanges(self.store, own, self._writes.names_of_others(at.session))
 
     def _not_foreign(self, changed: Iterable[str]) -> tuple[FileEdit, ...]:
-        """The changes of files, except those that were foreign at the last reading: these wait for the user."""
-        return self.store.edits_since(self.store.accepted, [name for name in changed if name not in self._now.foreign])
+        """The changes of files, except those that were foreign at the last reading: these wait for
+        the user.
+        """
+        return self.store.edits_since(
+            self.store.accepted, [name for name in changed if name not in self._now.foreign]
+        )
 
     def _propose(
-        self, changes: Sequence[MemoryChange], written: TurnChanges, sources: Sequence[str], at: TurnRef
+        self,
+        changes: Sequence[MemoryChange],
+        written: TurnChanges,
+        sources: Sequence[str],
+        at: TurnRef,
     ) -> CoreChanged:
         """→ PENDING: the changes are in the history, and are removed from the files."""
         edits = [change.edit for change in changes]
@@ -401,14 +507,20 @@ class ScopeMemory:
         return change_of(self.scope, edits, "agent", proposal=found.id)
 
     def _trust_outside(self, *, agent_was_idle: bool) -> list[FileEdit]:
-        """Approve and commit what was written since the last reading, if only the user can have written it.
+        """Approve and commit what was written since the last reading, if only the user can have
+        written it.
 
-        Beside a change that is pending already nothing is trusted without a question: both may be from the same source.
+        Beside a change that is pending already nothing is trusted without a question: both may be
+        from the same source.
         """
         if not agent_was_idle or self._now.foreign:
             return []
         undecided = self._writes.names_of_others()
-        new = {name: blob for name, blob in self.store.find_unapproved().items() if name not in undecided}
+        new = {
+            name: blob
+            for name, blob in self.store.find_unapproved().items()
+            if name not in undecided
+        }
         edits = self.store.edits_since(self.store.accepted, new)
         if edits:
             self.store.approve(new)
@@ -416,26 +528,34 @@ class ScopeMemory:
         return [*edits]
 
     def _commit_approved(self, subject: str, trailers: Mapping[str, str]) -> None:
-        """Commit what is approved but not committed, because ouro was killed or no commit could be made."""
+        """Commit what is approved but not committed, because ouro was killed or no commit could be
+        made.
+        """
         if not self.store.repository.read_record(APPROVED):  # nothing was since the last commit
             return
         left = {*self.store.find_unapproved(), *self._writes.names_of_others()}
-        names = [name for name in self.store.changed_since(self.store.get_current_head()) if name not in left]
+        names = [
+            name
+            for name in self.store.changed_since(self.store.get_current_head())
+            if name not in left
+        ]
         if names:
             self.store.commit_changes(subject, trailers, names)
 
     def _read_foreign(self, most: int | None = None) -> tuple[str, tuple[FileEdit, ...]]:
         """The id of the foreign changes, and the changes (at most `most`) as the user sees them.
 
-        The texts are those of the snapshot, so that an id stands for one text: if a file has changed since, everything
-        is read again. Returns no changes if files change all the time. It takes the lock, because a session asks in one
-        thread while it works in another.
+        The texts are those of the snapshot, so that an id stands for one text: if a file has
+        changed since, everything is read again. Returns no changes if files change all the time. It
+        takes the lock, because a session asks in one thread while it works in another.
         """
         if not self._now.foreign:
             return "", ()
         with self.alone():
             for _ in range(_MAX_READS):
-                edits = self.store.edits_to(dict(islice(self._now.foreign.items(), most)), self._now.accepted)
+                edits = self.store.edits_to(
+                    dict(islice(self._now.foreign.items(), most)), self._now.accepted
+                )
                 if edits is not None:
                     return self.proposal_ids()[-1] if edits else "", edits
                 self.reload((), "outside", "")
@@ -445,10 +565,14 @@ class ScopeMemory:
         """Raises UsageError if the foreign changes are not those that the user has seen."""
         self._read()
         if not proposal.edits or proposal.edits != self._read_foreign()[1]:
-            raise UsageError("The files have changed since this change was shown.", commands=["memory list"])
+            raise UsageError(
+                "The files have changed since this change was shown.", commands=["memory list"]
+            )
 
     def _events(self, edits: Sequence[FileEdit], origin: str, base: str) -> list[CoreChanged]:
-        """The event of trusted edits that were made since the accepted commit `base`, with undo; none without edits."""
+        """The event of trusted edits that were made since the accepted commit `base`, with undo;
+        none without edits.
+        """
         if not edits:
             return []
         head = self.loaded.head if self.loaded.head != base else ""
@@ -481,7 +605,9 @@ def open_scopes(stores: Sequence[GitMemoryStore]) -> MemoryScopes:
         else:
             opened.append(scope)
         if store.plain_git:
-            problems.append(f"The {store.scope} memory: {store.plain_git}. ouro ignores it; plain git may not.")
+            problems.append(
+                f"The {store.scope} memory: {store.plain_git}. ouro ignores it; plain git may not."
+            )
     return MemoryScopes(tuple(opened), tuple(stores), tuple(problems))
 
 

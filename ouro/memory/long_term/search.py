@@ -1,4 +1,6 @@
-"""Search of sessions and memory, for the tool memory_search and `memory search`: filters, trust, sources, badges."""
+"""Search of sessions and memory, for the tool memory_search and `memory search`: filters, trust,
+sources, badges.
+"""
 
 from __future__ import annotations
 
@@ -28,12 +30,16 @@ if TYPE_CHECKING:
     from ouro.memory.long_term.store import GitMemoryStore
 
 MIN_COSINE = 0.35
-"""Of 573 hits without a word of the query in sessions about other subjects (LoCoMo), nine in ten had less than .28."""
+"""Of 573 hits without a word of the query in sessions about other subjects (LoCoMo), nine in ten
+had less than .28.
+"""
 FILTERS = ("since", "scope", "category", "project", "session")
 _FILTER = re.compile(rf"(?:^|(?<=\s))({'|'.join(FILTERS)}):(?:\"([^\"]*)\"|(\S+))")
 
 
-def make_lookup(stores: Sequence[GitMemoryStore], embedder: Callable[[], Embedder | None]) -> Lookup:
+def make_lookup(
+    stores: Sequence[GitMemoryStore], embedder: Callable[[], Embedder | None]
+) -> Lookup:
     """A lookup over sessions and these memories; opens nothing yet."""
 
     def sources() -> Sources:
@@ -44,8 +50,12 @@ def make_lookup(stores: Sequence[GitMemoryStore], embedder: Callable[[], Embedde
     return Lookup(get_index_path(), sources, embedder)
 
 
-def search_for(lookup: Lookup, scopes: Sequence[ScopeMemory] = (), root: Path | None = None) -> SearchMemory:
-    """The search function of the tool. It finds notes of the user and of this repository, and only approved ones."""
+def search_for(
+    lookup: Lookup, scopes: Sequence[ScopeMemory] = (), root: Path | None = None
+) -> SearchMemory:
+    """The search function of the tool. It finds notes of the user and of this repository, and only
+    approved ones.
+    """
     from ouro.memory.index import project_of
 
     own = tuple(project_of(scope.store.folder) for scope in scopes if scope.scope == "repo")
@@ -54,24 +64,34 @@ def search_for(lookup: Lookup, scopes: Sequence[ScopeMemory] = (), root: Path | 
         from ouro.memory.index import SearchFilter
 
         untrusted = untrusted_files(scopes)
-        hits = await lookup.find(query, most + len(untrusted), SearchFilter(since=since, notes_of=own))
+        hits = await lookup.find(
+            query, most + len(untrusted), SearchFilter(since=since, notes_of=own)
+        )
         hits = [hit for hit in hits if hit.path not in untrusted][:most]
-        found = await asyncio.to_thread(lambda: with_badges(lookup.search().index, hits, root or Path("/")))
+        found = await asyncio.to_thread(
+            lambda: with_badges(lookup.search().index, hits, root or Path("/"))
+        )
         return [CitedText(clean(hit.text), source_of(hit, badges)) for hit, badges in found]
 
     return search
 
 
 def filters_in(line: str) -> tuple[str, dict[str, str]]:
-    """Split typed text into search words and filters: `locking since:2026-01-01 session:"the parser"`."""
+    """Split typed text into search words and filters: `locking since:2026-01-01 session:"the
+    parser"`.
+    """
     given = {name: quoted or plain for name, quoted, plain in _FILTER.findall(line)}
     return " ".join(_FILTER.sub(" ", line).split()), given
 
 
-def filter_of(given: Mapping[str, str], sessions: Sequence[SessionInfo], cwd: Path, index: Index) -> SearchFilter:
-    """The search filter for typed filters, without notes of repositories that are not trusted. Blocks.
+def filter_of(
+    given: Mapping[str, str], sessions: Sequence[SessionInfo], cwd: Path, index: Index
+) -> SearchFilter:
+    """The search filter for typed filters, without notes of repositories that are not trusted.
+    Blocks.
 
-    Raises UsageError (`since` is not a day, or there is no such scope), SessionError and SearchUnavailable.
+    Raises UsageError (`since` is not a day, or there is no such scope), SessionError and
+    SearchUnavailable.
 
     Args:
         given: values by the names of `FILTERS`; empty ones do not filter.
@@ -84,7 +104,9 @@ def filter_of(given: Mapping[str, str], sessions: Sequence[SessionInfo], cwd: Pa
     if since and not DAY.fullmatch(since):
         raise UsageError(f"since is a day, not {since}.", "Such as 2026-11-21.")
     if scope not in ("", "user", "repo"):
-        raise UsageError(f"There is no scope {scope}.", "`user` is yours, `repo` this repository's.")
+        raise UsageError(
+            f"There is no scope {scope}.", "`user` is yours, `repo` this repository's."
+        )
     return SearchFilter(
         since=since,
         scope=scope,
@@ -92,12 +114,15 @@ def filter_of(given: Mapping[str, str], sessions: Sequence[SessionInfo], cwd: Pa
         project=str((cwd / Path(project).expanduser()).resolve()) if project else "",
         session=find_session(sessions, session, str(cwd.resolve())).id if session else "",
         archived=True,
-        notes_of=tuple(found for found in Graph(index).projects() if is_memory_trusted(Path(found), cwd)),
+        notes_of=tuple(
+            found for found in Graph(index).projects() if is_memory_trusted(Path(found), cwd)
+        ),
     )
 
 
 def is_memory_trusted(project: Path, cwd: Path) -> bool:
-    """Whether the memory of the repository `project` may be read: the user trusts the files that change what ouro does.
+    """Whether the memory of the repository `project` may be read: the user trusts the files that
+    change what ouro does.
 
     If `cwd` is in it or in one of its worktrees, the trust of that worktree counts. Runs git.
     """
@@ -115,16 +140,25 @@ def untrusted_files(scopes: Iterable[ScopeMemory]) -> frozenset[str]:
 
 
 def is_weak(hit: MemoryHit) -> bool:
-    """Whether a hit has no word of the query, no day that it names, and a meaning that is not near either."""
+    """Whether a hit has no word of the query, no day that it names, and a meaning that is not near
+    either.
+    """
     parts = hit.parts
-    return not parts.get("words") and not parts.get("days") and parts.get("vectors", 0.0) < MIN_COSINE
+    return (
+        not parts.get("words") and not parts.get("days") and parts.get("vectors", 0.0) < MIN_COSINE
+    )
 
 
 def source_of(hit: MemoryHit, badges: Sequence[str] = ()) -> str:
     """The source of a hit on one line: scope, category, date, file, badges."""
     what = f"({', '.join(filter(None, (hit.scope, hit.category)))})"
     if hit.kind == "core":
-        parts = [f"core memory {what}", hit.at[:10], f"{tilde(Path(hit.path))}, line {hit.number}", *badges]
+        parts = [
+            f"core memory {what}",
+            hit.at[:10],
+            f"{tilde(Path(hit.path))}, line {hit.number}",
+            *badges,
+        ]
     elif hit.kind == "note":
         taught = f"learned in session {hit.session[:8]}, turn {hit.number}" if hit.session else ""
         parts = [f"note {hit.id} {what}", hit.at[:10], taught, tilde(Path(hit.path)), *badges]
@@ -148,14 +182,18 @@ def opening_of(hit: MemoryHit, *, in_session: bool) -> str:
 def with_badges(
     index: Index, hits: Sequence[MemoryHit], root: Path, untrusted: Collection[str] = ()
 ) -> list[tuple[MemoryHit, tuple[str, ...]]]:
-    """Each hit with its badges, the most important first; none for a current note that never changed. Blocks.
+    """Each hit with its badges, the most important first; none for a current note that never
+    changed. Blocks.
 
-    The files that user notes name are looked for in `root`; `untrusted` files have unapproved changes. Raises
-    SearchUnavailable.
+    The files that user notes name are looked for in `root`; `untrusted` files have unapproved
+    changes. Raises SearchUnavailable.
     """
     from ouro.memory.index import Graph
 
-    graph, anchors = Graph(index), cache(lambda project: Anchors(Path(project) if project else root))
+    graph, anchors = (
+        Graph(index),
+        cache(lambda project: Anchors(Path(project) if project else root)),
+    )
     found = []
     for hit in hits:
         badges = ["not approved"] if hit.path in untrusted else []

@@ -1,4 +1,6 @@
-"""SessionMemory: long-term memory of one open session. MemoryRewind: what the turns of a rewind wrote there."""
+"""SessionMemory: long-term memory of one open session. MemoryRewind: what the turns of a rewind
+wrote there.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,8 @@ _MAX_COMMITS = 100
 _MAX_REWOUND = 500
 """The number of commits of each scope among which a rewind looks."""
 _LEARNED = ("agent", "capture", "outside")
-"""Origins of what is undone with a turn; `outside` with the session's trailer: a commit of the agent in a shell.
+"""Origins of what is undone with a turn; `outside` with the session's trailer: a commit of the
+agent in a shell.
 
 What the user remembered or undid with a command stays.
 """
@@ -87,7 +90,9 @@ class SessionMemory:
     def require(self) -> LongTermMemoryManager:
         """The long-term memory. Raises UsageError: memory is off here."""
         if self.manager is None:
-            raise UsageError("Memory is off here.", "Reason: `memory.enabled`, --no-memory or --ephemeral.")
+            raise UsageError(
+                "Memory is off here.", "Reason: `memory.enabled`, --no-memory or --ephemeral."
+            )
         return self.manager
 
     @property
@@ -113,7 +118,8 @@ class SessionMemory:
     def hold(self, at: str, session_id: str) -> None:
         """Use memory as it was at a time, or after the last commit of that session. Blocks.
 
-        Entries that changed since are neither sent nor recalled. Notes that were archived since stay archived.
+        Entries that changed since are neither sent nor recalled. Notes that were archived since
+        stay archived.
         """
         if self.manager:
             changed = self.manager.hold(at, session_id)
@@ -122,14 +128,20 @@ class SessionMemory:
                 self._recall.finder.changed = changed
 
     async def before_turn(self, text: str) -> str:
-        """The text to send with the user's message: the last session, changes of the core, recalled notes."""
+        """The text to send with the user's message: the last session, changes of the core, recalled
+        notes.
+        """
         changes = await self.manager.context(self._memory.context()) if self.manager else ""
         notes = await self._recall.recall_for(text) if self._recall else ""
         carried = await self.maintenance.carry_over() if self.maintenance and self.manager else ""
         return "\n\n".join(filter(None, (carried, changes, notes)))
 
-    def recording(self, path: Path, before: bytes | None, after: bytes | None) -> AbstractContextManager[None]:
-        """The context in which a file tool writes a file: a write into memory is recorded before it happens."""
+    def recording(
+        self, path: Path, before: bytes | None, after: bytes | None
+    ) -> AbstractContextManager[None]:
+        """The context in which a file tool writes a file: a write into memory is recorded before it
+        happens.
+        """
         return self.manager.recording(path, before, after) if self.manager else nullcontext()
 
     async def for_subagent(self, task: str) -> str:
@@ -140,7 +152,8 @@ class SessionMemory:
     async def tool_finished(self, tool: str) -> None:
         """React to the end of a tool call.
 
-        Await it before the next tool runs: what the tool wrote is checked against the messages so far (M13).
+        Await it before the next tool runs: what the tool wrote is checked against the messages so
+        far (M13).
         """
         if self.manager and tool in _WRITING_TOOLS:
             await self.manager.tool_ended(*self._turn())
@@ -177,8 +190,11 @@ class SessionMemory:
             await self.settled()
             await self.lookup.keep_up()
 
-    async def with_editor(self, act: Callable[[MemoryEditor], _Done], *, quiet: bool = False) -> _Done:
-        """Run an action of the user in a thread with a `MemoryEditor`, while nothing else here writes memory.
+    async def with_editor(
+        self, act: Callable[[MemoryEditor], _Done], *, quiet: bool = False
+    ) -> _Done:
+        """Run an action of the user in a thread with a `MemoryEditor`, while nothing else here
+        writes memory.
 
         Args:
             quiet: the caller shows what changed; no event is emitted.
@@ -197,7 +213,11 @@ class SessionMemory:
             except OuroError as error:
                 log.warning("changes of memory since %s: %s", at, error)
                 continue
-            others = [commit for commit in commits if commit.trailers.get(SESSION) != self._memory.session_id]
+            others = [
+                commit
+                for commit in commits
+                if commit.trailers.get(SESSION) != self._memory.session_id
+            ]
             if count := sum(datetime.fromisoformat(commit.at) >= after for commit in others):
                 found[store.scope] = count
         return found
@@ -222,21 +242,33 @@ class MemoryRewind:
         self._manager = manager
 
     async def find(self, number: int) -> Undoable | None:
-        """The changes of memory since message `number` on the current branch; None if there are none."""
+        """The changes of memory since message `number` on the current branch; None if there are
+        none.
+        """
         made = await asyncio.to_thread(self._commits)
-        gone = {str(entry.number) for entry in self._memory.transcript.entries if entry.number >= number}
+        gone = {
+            str(entry.number) for entry in self._memory.transcript.entries if entry.number >= number
+        }
         learned = (commit for commit in _not_undone(made) if commit.origin in _LEARNED)
         commits = [commit for commit in learned if commit.trailers.get(MESSAGE) in gone]
         if not commits:
             return None
-        return Undoable(plural(len(commits), "change"), lambda: self._undo_each(commits, "undone", number))
+        return Undoable(
+            plural(len(commits), "change"), lambda: self._undo_each(commits, "undone", number)
+        )
 
     async def find_undone(self, numbers: Collection[int]) -> Undoable | None:
-        """The changes of memory that rewinds to before these messages have undone; None if there are none."""
+        """The changes of memory that rewinds to before these messages have undone; None if there
+        are none.
+        """
         made = await asyncio.to_thread(self._commits)
         gone = {name for commit in made for name in commit.trailers.get(UNDOES, "").split()}
         rewinds = {str(number) for number in numbers}
-        again = [commit for commit in made if commit.trailers.get(REWIND) in rewinds and commit.id not in gone]
+        again = [
+            commit
+            for commit in made
+            if commit.trailers.get(REWIND) in rewinds and commit.id not in gone
+        ]
 
         async def undo() -> Sequence[str]:
             messages = await self._undo_each(again, "done again", 0)
@@ -253,7 +285,10 @@ class MemoryRewind:
             if commit.id in gone:
                 continue
             try:
-                gone.update(undone.id for undone in (await self._manager.undo(commit.id, rewind=rewind)).commits)
+                gone.update(
+                    undone.id
+                    for undone in (await self._manager.undo(commit.id, rewind=rewind)).commits
+                )
             except OuroError as error:
                 messages.append(f"Not {what} in memory: {commit.subject}. {error.message}")
         return messages
@@ -261,7 +296,9 @@ class MemoryRewind:
     def _commits(self) -> list[Commit]:
         """The commits of this session, newest first. Blocks."""
         found = (commit for store in self._manager.stores for commit in store.log(_MAX_REWOUND))
-        own = [commit for commit in found if commit.trailers.get(SESSION) == self._memory.session_id]
+        own = [
+            commit for commit in found if commit.trailers.get(SESSION) == self._memory.session_id
+        ]
         return sorted(own, key=lambda commit: datetime.fromisoformat(commit.at), reverse=True)
 
 

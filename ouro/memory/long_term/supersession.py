@@ -1,6 +1,8 @@
-"""Which entries are on the subject of a statement, and which it replaces: decided by rules, without a model.
+"""Which entries are on the subject of a statement, and which it replaces: decided by rules, without
+a model.
 
-A correction must not be weaker than what it corrects: it is written to the same place, and the old entry is removed.
+A correction must not be weaker than what it corrects: it is written to the same place, and the old
+entry is removed.
 """
 
 from __future__ import annotations
@@ -23,7 +25,9 @@ _MIN_REPLACED = 0.6
 """The same for a statement that does not name what it replaces."""
 _MIN_COPY = 0.75
 """Two entries with this share of common words count as copies."""
-_WRONG = r"(?:that|this)(?:['’]s|\ is|\ was)\ (?:not\ (?:right|correct|true)|wrong|a\ mistake|outdated)"
+_WRONG = (
+    r"(?:that|this)(?:['’]s|\ is|\ was)\ (?:not\ (?:right|correct|true)|wrong|a\ mistake|outdated)"
+)
 _MINDS = r"(?:I|we)(?:['’]ve|\ have)?\ changed\ (?:my|our)\ minds?"
 _INTRODUCTION = late_pattern(
     rf"""\s*(?:(?:no|nope|wrong|stop|wait|sorry|correction|actually|by\ the\ way|btw|fyi|hold\ on|not\ quite|{_WRONG}
@@ -32,9 +36,12 @@ _INTRODUCTION = late_pattern(
     re.IGNORECASE | re.VERBOSE,
 )
 _CONTRADICTS = late_pattern(
-    rf"^\s*(?:no|nope|wrong|correction)\b\s*[,;:.!—–-]|\b{_MINDS}\b|\b{_WRONG}\b", re.IGNORECASE | re.VERBOSE
+    rf"^\s*(?:no|nope|wrong|correction)\b\s*[,;:.!—–-]|\b{_MINDS}\b|\b{_WRONG}\b",
+    re.IGNORECASE | re.VERBOSE,
 )
-_CHANGES = late_pattern(r"\b(?:from now on|as of|no longer|any ?more|now|instead|actually)\b", re.IGNORECASE)
+_CHANGES = late_pattern(
+    r"\b(?:from now on|as of|no longer|any ?more|now|instead|actually)\b", re.IGNORECASE
+)
 _ADDS = late_pattern(r"\b(?:also|too|as well|additionally)\b", re.IGNORECASE)
 _REPLACES = late_pattern(
     r"""(?:\breplac(?:es|ed|ing)|\bin\ (?:place|favou?r)\ of|\binstead\ of|\brather\ than|\bstop(?:ped)?\ using
@@ -45,17 +52,36 @@ _REPLACES = late_pattern(
     |(?P<failed>[\w.+\#/-]+)\ (?:was|were|proved)\ too\ [^,.]+,\ so\b""",
     re.IGNORECASE | re.VERBOSE,
 )
-NEGATIVE = late_pattern(r"\b(?:not|never|no|don['’]?t|without|avoid|instead of|rather than|stop)\b", re.IGNORECASE)
-_FRAME = late_pattern(r"(?<![\w+#/-])(?!(?:always|the|an?|called|named|of (?:this|our) \w+)\b)[\w+#/-]+(?:\.\w+)*")
+NEGATIVE = late_pattern(
+    r"\b(?:not|never|no|don['’]?t|without|avoid|instead of|rather than|stop)\b", re.IGNORECASE
+)
+_FRAME = late_pattern(
+    r"(?<![\w+#/-])(?!(?:always|the|an?|called|named|of (?:this|our) \w+)\b)[\w+#/-]+(?:\.\w+)*"
+)
 _BEFORE_VALUE = {"is", "are", "was", "were", "at", "by", "from", "in", "on", "to", "with"}
 _RELATIONS = _BEFORE_VALUE | {
-    "must", "should", "may", "can", "will", "has", "have", "need", "needs", "require", "requires", "take", "takes",
-    "for", "of",
-}  # fmt: skip
+    "must",
+    "should",
+    "may",
+    "can",
+    "will",
+    "has",
+    "have",
+    "need",
+    "needs",
+    "require",
+    "requires",
+    "take",
+    "takes",
+    "for",
+    "of",
+}
 """Words between the subject of a statement and the rest: they name the aspect."""
 _PARTICIPLE = late_pattern(r"\w+(?:ed|[dktv]en)|built|held|kept|made|read|run|sent|set")
 _NUMBER = late_pattern(r"\d+|one|two|three|four|five|six|seven|eight|nine|ten|twelve")
-"""A common number does not make a common aspect: `Reviews need two people`, `Reviews take two days`."""
+"""A common number does not make a common aspect: `Reviews need two people`, `Reviews take two
+days`.
+"""
 _OWNS = late_pattern(r"\b(?:owns|maintains|leads)\b", re.IGNORECASE)
 """Words for a role, which another person may get."""
 _REASON = late_pattern(r"[,;:—–-]?\s+(?:because|since)\b.*|[,;:—–-]\s*as\b.*", re.IGNORECASE)
@@ -64,24 +90,37 @@ _CUES = """
     actually agree always anymore change changed chose choose correction decide decided deprecate dont drop
     favor favour gone instead long longer migrate mind mistake move must need never now please prefer project
     rather remember remove replace should stop switch true use want wrong
-    """.split()  # noqa: SIM905 (a list of this length reads better as words)
+    """.split()
 
 _ONE_OF = (
-    "bun npm pnpm yarn", "conda pdm pip pipenv poetry uv", "jest mocha vitest", "nose nox pytest tox unittest",
-    "flake8 pylint ruff", "biome eslint oxlint", "mypy pyright", "just make", "docker podman", "gradle maven mvn",
-    "esbuild parcel rollup vite webpack", "spaces tabs",
-)  # fmt: skip
+    "bun npm pnpm yarn",
+    "conda pdm pip pipenv poetry uv",
+    "jest mocha vitest",
+    "nose nox pytest tox unittest",
+    "flake8 pylint ruff",
+    "biome eslint oxlint",
+    "mypy pyright",
+    "just make",
+    "docker podman",
+    "gradle maven mvn",
+    "esbuild parcel rollup vite webpack",
+    "spaces tabs",
+)
 _Item = TypeVar("_Item")
 _Entry = TypeVar("_Entry", Note, MemoryEntry)
 
 
 def fold_words(text: str) -> str:
-    """The words of a statement in lower case, without punctuation: equal for statements that say the same."""
+    """The words of a statement in lower case, without punctuation: equal for statements that say
+    the same.
+    """
     return " ".join(_WORD.findall(text.casefold()))
 
 
 def strip_introduction(text: str) -> str:
-    """Remove an introduction such as `No, that is wrong:` from a statement, unless nothing else is left."""
+    """Remove an introduction such as `No, that is wrong:` from a statement, unless nothing else is
+    left.
+    """
     found = _INTRODUCTION.match(text)
     rest = text[found.end() :].strip() if found else ""
     rest = rest.removeprefix("that ").strip()
@@ -100,17 +139,22 @@ def corrects(text: str) -> bool:
 
 def find_on_subject(text: str, entries: Sequence[_Entry]) -> list[_Entry]:
     """The entries that are on the subject of a statement, best first."""
-    return [entry for _, entry in _rank(text, ((entry.text, entry) for entry in entries), _MIN_SHARED)]
+    return [
+        entry for _, entry in _rank(text, ((entry.text, entry) for entry in entries), _MIN_SHARED)
+    ]
 
 
 def find_replaced(text: str, entries: Sequence[_Entry], said: str = "") -> list[_Entry]:
-    """The entries that a statement replaces, best first; none if it corrects nothing, or it is unclear what.
+    """The entries that a statement replaces, best first; none if it corrects nothing, or it is
+    unclear what.
 
     `said` are the original words with their introduction; empty: the same as `text`.
     """
     said, text = said or text, _REASON.sub("", text)
     gone = (found["name"] or found["gone"] or found["failed"] for found in _REPLACES.finditer(said))
-    names = frozenset(word for name in gone for word in subject_words(name))  # `redis` in `RabbitMQ replaces Redis`
+    names = frozenset(
+        word for name in gone for word in subject_words(name)
+    )  # `redis` in `RabbitMQ replaces Redis`
     pairs = [(_REASON.sub("", entry.text), entry) for entry in entries]
     named = [
         (old, entry)
@@ -121,26 +165,39 @@ def find_replaced(text: str, entries: Sequence[_Entry], said: str = "") -> list[
     is_change = not names and _CHANGES.search(said) and not _ADDS.search(said)
     if not ranked and (is_change or _CONTRADICTS.search(said)):
         # The clause before may be a reason: `They asked for more, the rate is 500 Hz now`.
-        ways = [text, *(found[1] for found in _LAST_CLAUSE.finditer(text) if _CHANGES.search(found[1]))]
+        ways = [
+            text,
+            *(found[1] for found in _LAST_CLAUSE.finditer(text) if _CHANGES.search(found[1])),
+        ]
         ranked = [
             (share, entry)
             for share, entry in _rank(text, pairs, _MIN_SHARED)
-            if any(_changes(way, entry.text) and not _is_other_aspect(way, entry.text) for way in ways)
+            if any(
+                _changes(way, entry.text) and not _is_other_aspect(way, entry.text) for way in ways
+            )
         ]
         words = subject_words(text)
-        ranked = ranked or [(1.0, entry) for old, entry in _preselect(words, pairs) if _is_other_value(text, old)]
+        ranked = ranked or [
+            (1.0, entry) for old, entry in _preselect(words, pairs) if _is_other_value(text, old)
+        ]
         ranked = ranked or [(1.0, entry) for entry in _find_peers(words, pairs)]
-    ranked = ranked or [pair for pair in _rank(text, pairs, 1.0) if _is_opposite(text, pair[1].text)]
+    ranked = ranked or [
+        pair for pair in _rank(text, pairs, 1.0) if _is_opposite(text, pair[1].text)
+    ]
     if not ranked:
         return []
     best = ranked[0][1]
     copies: set[str] = {entry.id for _, entry in _rank(best.text, pairs, _MIN_COPY)}
-    is_unclear = any(share == ranked[0][0] and entry.id not in {*copies, best.id} for share, entry in ranked[1:])
+    is_unclear = any(
+        share == ranked[0][0] and entry.id not in {*copies, best.id} for share, entry in ranked[1:]
+    )
     return [] if is_unclear else [entry for _, entry in ranked if entry.id in {*copies, best.id}]
 
 
 def _rank(text: str, pairs: Iterable[tuple[str, _Item]], least: float) -> list[tuple[float, _Item]]:
-    """The items whose text shares at least the part `least` of the words of the shorter text, best first."""
+    """The items whose text shares at least the part `least` of the words of the shorter text, best
+    first.
+    """
     asked = subject_words(text)
     found = []
     for said, item in _preselect(asked, pairs):
@@ -152,27 +209,41 @@ def _rank(text: str, pairs: Iterable[tuple[str, _Item]], least: float) -> list[t
 
 
 def _preselect(words: Set[str], pairs: Iterable[tuple[str, _Item]]) -> Iterator[tuple[str, _Item]]:
-    """The pairs that may contain any of the words: a fast preselection, as only few of 10,000 notes do."""
+    """The pairs that may contain any of the words: a fast preselection, as only few of 10,000 notes
+    do.
+    """
     starts = {word[:4] for word in words}
-    return ((said, item) for said, item in pairs if any(start in said.casefold() for start in starts))
+    return (
+        (said, item) for said, item in pairs if any(start in said.casefold() for start in starts)
+    )
 
 
 def _is_opposite(text: str, old: str) -> bool:
     """Whether one statement negates the other: `Always squash commits`, `Don't squash commits`."""
     words = subject_words(text)
-    return bool(words) and words == subject_words(old) and bool(NEGATIVE.search(text)) != bool(NEGATIVE.search(old))
+    return (
+        bool(words)
+        and words == subject_words(old)
+        and bool(NEGATIVE.search(text)) != bool(NEGATIVE.search(old))
+    )
 
 
 def _is_other_value(text: str, old: str) -> bool:
-    """Whether two statements differ in one value of their subject: `Prices are integers`, `Prices are decimals`."""
+    """Whether two statements differ in one value of their subject: `Prices are integers`, `Prices
+    are decimals`.
+    """
     begin, rest, other = _common_beginning(text, old)
     starts = {*rest[:1], *other[:1]}
-    is_value = len(starts) == 2 and not starts & _RELATIONS and not any(map(_PARTICIPLE.fullmatch, starts))
+    is_value = (
+        len(starts) == 2 and not starts & _RELATIONS and not any(map(_PARTICIPLE.fullmatch, starts))
+    )
     return is_value and bool(_BEFORE_VALUE & {*begin[-1:]} and subject_words(" ".join(begin)))
 
 
 def _is_other_aspect(text: str, old: str) -> bool:
-    """Whether two statements on one subject may both hold: `Messages must name a ticket`, `Messages are in German`."""
+    """Whether two statements on one subject may both hold: `Messages must name a ticket`, `Messages
+    are in German`.
+    """
     begin, rest, other = _common_beginning(text, old)
     starts = {*rest[:1], *other[:1]}
     shared = (word for word in {*rest} & {*other} if not _NUMBER.fullmatch(word))
@@ -184,27 +255,40 @@ def _is_other_aspect(text: str, old: str) -> bool:
 
 
 def _common_beginning(text: str, old: str) -> tuple[list[str], list[str], list[str]]:
-    """The words with which both texts begin, without words that announce a change, and the remaining words of each."""
-    words, own = (_FRAME.findall(_CHANGES.sub("", strip_introduction(said)).casefold()) for said in (text, old))
-    begin = [word for word, _ in takewhile(lambda pair: pair[0] == pair[1], zip(words, own, strict=False))]
+    """The words with which both texts begin, without words that announce a change, and the
+    remaining words of each.
+    """
+    words, own = (
+        _FRAME.findall(_CHANGES.sub("", strip_introduction(said)).casefold())
+        for said in (text, old)
+    )
+    begin = [
+        word
+        for word, _ in takewhile(lambda pair: pair[0] == pair[1], zip(words, own, strict=False))
+    ]
     return begin, words[len(begin) :], own[len(begin) :]
 
 
 def _is_same_use(text: str, old: str, names: frozenset[str]) -> bool:
     """Whether two statements are about the same use of the replaced thing.
 
-    `RabbitMQ replaces Redis for the job queue` and `We use Redis for the cache` are about different uses.
+    `RabbitMQ replaces Redis for the job queue` and `We use Redis for the cache` are about different
+    uses.
     """
     words, own = subject_words(text) - names, subject_words(old) - names
     return len(words) <= 1 or not own or bool(words & own)
 
 
 def _find_peers(words: Set[str], pairs: Iterable[tuple[str, _Item]]) -> Iterator[_Item]:
-    """The items that name another program of the same kind with the same words: `Use npm here` for `Use pnpm`."""
+    """The items that name another program of the same kind with the same words: `Use npm here` for
+    `Use pnpm`.
+    """
     kinds = [kind for kind in _PEERS if words & kind]
     for old, item in pairs if kinds else ():
         own = subject_words(old)
-        if any(not words & own & kind and words - kind <= own and _affirms(old, kind) for kind in kinds):
+        if any(
+            not words & own & kind and words - kind <= own and _affirms(old, kind) for kind in kinds
+        ):
             yield item
 
 

@@ -1,4 +1,5 @@
-"""Synchronize memory with a git remote: fetch, merge file by file, push. Nothing is forced or reset, no text is lost.
+"""Synchronize memory with a git remote: fetch, merge file by file, push. Nothing is forced or
+reset, no text is lost.
 
 `sync_in_session` does this within a session: received changes are shown, and sent to the model.
 """
@@ -58,7 +59,9 @@ class SyncReport(msgspec.Struct, frozen=True):
 
 
 def remote_of(store: GitMemoryStore, given: str = "") -> str:
-    """The given remote, else that of the settings, else the last one; raises UsageError if there is none."""
+    """The given remote, else that of the settings, else the last one; raises UsageError if there is
+    none.
+    """
     if remote := given or store.remote or store.repository.read_record(_LAST_REMOTE):
         return remote
     setting = ", or set `memory.remote`" if store.scope == "user" else ""
@@ -76,7 +79,9 @@ def sync_summary(report: SyncReport) -> list[str]:
     return [f"Memory is synchronized: {came}{sent}.", *report.conflicts]
 
 
-def synchronize(store: GitMemoryStore, remote: str, progress: Progress = lambda _what: None) -> SyncReport:
+def synchronize(
+    store: GitMemoryStore, remote: str, progress: Progress = lambda _what: None
+) -> SyncReport:
     """Merge this memory with the one at `remote`, and push. Blocks on the network.
 
     Safe to kill at any moment: what is merged stays, and the next sync continues.
@@ -87,7 +92,10 @@ def synchronize(store: GitMemoryStore, remote: str, progress: Progress = lambda 
         LongTermMemoryError: the history here cannot be read or written.
     """
     if not remote or remote.startswith("-"):
-        raise UsageError(f"`{remote}` is not a remote.", "Set `memory.remote` to the address of a git repository.")
+        raise UsageError(
+            f"`{remote}` is not a remote.",
+            "Set `memory.remote` to the address of a git repository.",
+        )
     store.ensure_repo()
     with store.repository.alone("sync"):
         report = _synchronize_alone(store, remote, progress)
@@ -96,7 +104,9 @@ def synchronize(store: GitMemoryStore, remote: str, progress: Progress = lambda 
         return report
 
 
-async def sync_in_session(manager: LongTermMemoryManager, scope: Scope, remote: str) -> AsyncGenerator[Event, None]:
+async def sync_in_session(
+    manager: LongTermMemoryManager, scope: Scope, remote: str
+) -> AsyncGenerator[Event, None]:
     """Synchronize a scope and yield each step; closing the generator stops it before the next step.
 
     Received changes are shown in the background, with undo; the result comes last.
@@ -110,7 +120,8 @@ async def sync_in_session(manager: LongTermMemoryManager, scope: Scope, remote: 
     def progress(what: str) -> None:
         if stopped.is_set():
             raise SyncFailed(
-                "The synchronization was interrupted. Received changes are merged here.", "Sync again to continue."
+                "The synchronization was interrupted. Received changes are merged here.",
+                "Sync again to continue.",
             )
         loop.call_soon_threadsafe(steps.put_nowait, what)
 
@@ -120,7 +131,9 @@ async def sync_in_session(manager: LongTermMemoryManager, scope: Scope, remote: 
         before, base = store.get_current_head(), store.accepted
         report = synchronize(store, remote_of(store, remote), progress)
         old = {name: store.text_at(before, name) if before else None for name in report.received}
-        editor.events += found.reload([FileEdit(name, old[name], store.find(name)) for name in old], "sync", base)
+        editor.events += found.reload(
+            [FileEdit(name, old[name], store.find(name)) for name in old], "sync", base
+        )
         return report
 
     task = asyncio.ensure_future(manager.with_editor(work))
@@ -153,7 +166,9 @@ def _synchronize_alone(store: GitMemoryStore, remote: str, progress: Progress) -
             )
         store.commit_changes("Keep what was written", {ORIGIN: "agent"})
         if store.refused:
-            raise UsageError(f"{store.refused[0].name} {store.refused[0].reason}.", "Remove it, and try again.")
+            raise UsageError(
+                f"{store.refused[0].name} {store.refused[0].reason}.", "Remove it, and try again."
+            )
         progress("asking the remote")
         theirs = _fetch(store, remote)
         if theirs and not repo.leads_to(theirs, repo.head().commit):
@@ -172,7 +187,8 @@ def _synchronize_alone(store: GitMemoryStore, remote: str, progress: Progress) -
                 continue
         return SyncReport(tuple(received), count, tuple(conflicts), commit)
     raise SyncFailed(
-        "Other machines kept pushing: their changes are merged here, and nothing was pushed.", "Try again."
+        "Other machines kept pushing: their changes are merged here, and nothing was pushed.",
+        "Try again.",
     )
 
 
@@ -190,8 +206,8 @@ def _fetch(store: GitMemoryStore, remote: str) -> str:
         raise _holds_what_was_forgotten(remote)
     # An incomplete pack is removed, because retries would fill the disk.
     before = set(repo.git_dir.glob(_UNFINISHED))
-    # No ref is written: a killed git would leave it locked. No filter by size: it would make this a partial clone,
-    # which a plain bare repository does not serve.
+    # No ref is written: a killed git would leave it locked. No filter by size: it would make this a
+    # partial clone, which a plain bare repository does not serve.
     flags = ("--quiet", "--no-tags", "--no-write-fetch-head")
     command = ["-c", "fetch.fsckObjects=true", "fetch", *flags, "--", remote, branch]
     done = repo.run_remote(*command, max_bytes=_MAX_RECEIVED_BYTES)
@@ -201,8 +217,10 @@ def _fetch(store: GitMemoryStore, remote: str) -> str:
         if b"File too large" not in done.stderr:
             raise _failed(remote, done.stderr)
         raise SyncFailed(
-            f"{without_password(remote)} sent more than {_MAX_RECEIVED_BYTES >> 20} MB: nothing is merged.",
-            "A memory is text. Remove the large file from the history there, or use a new, empty repository.",
+            f"{without_password(remote)} sent more than {_MAX_RECEIVED_BYTES >> 20} MB: nothing is"
+            " merged.",
+            "A memory is text. Remove the large file from the history there, or use a new, empty"
+            " repository.",
         )
     repo.git("cat-file", "-e", f"{theirs}^{{commit}}")
     if forgotten and not forgotten.isdisjoint(repo.git("rev-list", theirs).decode().split()):
@@ -214,9 +232,11 @@ def _fetch(store: GitMemoryStore, remote: str) -> str:
 
 def _holds_what_was_forgotten(remote: str) -> SyncFailed:
     return SyncFailed(
-        f"{without_password(remote)} still holds what was forgotten here: nothing is merged or sent.",
-        f"Forget it on the other machines too, delete the branch `{BRANCH}` at the remote (or use a new, empty one), "
-        "and sync again. Hosts of git may keep deleted commits for a while: ask yours.",
+        f"{without_password(remote)} still holds what was forgotten here: nothing is merged or"
+        " sent.",
+        f"Forget it on the other machines too, delete the branch `{BRANCH}` at the remote (or use a"
+        " new, empty one), and sync again. Hosts of git may keep deleted commits for a while: ask"
+        " yours.",
     )
 
 
@@ -234,12 +254,16 @@ def _join(store: GitMemoryStore, theirs: str) -> Merged | None:
         try:
             with repo.alone():
                 drop_unreachable(repo)
-        except (MemoryUnusable, OSError) as error:  # the merge error matters more; the next sync drops it too
+        except (
+            MemoryUnusable,
+            OSError,
+        ) as error:  # the merge error matters more; the next sync drops it too
             log.warning("memory: fetched commits that are not merged cannot be dropped: %s", error)
         raise
     except (FileRefused, OSError) as error:
         raise SyncFailed(
-            f"The received changes could not be written: {reason_of(error)}.", "Correct that, and try again."
+            f"The received changes could not be written: {reason_of(error)}.",
+            "Correct that, and try again.",
         ) from error
     note_sync(repo, f"{ours}..{theirs}" if ours else theirs)
     return merged
@@ -247,7 +271,9 @@ def _join(store: GitMemoryStore, theirs: str) -> Merged | None:
 
 def _push(store: GitMemoryStore, remote: str, commit: str) -> bool:
     """Push; returns False if the remote branch has moved meanwhile."""
-    done = store.repository.run_remote("push", "--quiet", "--no-verify", "--", remote, f"{commit}:refs/heads/{BRANCH}")
+    done = store.repository.run_remote(
+        "push", "--quiet", "--no-verify", "--", remote, f"{commit}:refs/heads/{BRANCH}"
+    )
     if not done.returncode:
         return True
     output = done.stderr.decode(errors="replace")
@@ -258,7 +284,9 @@ def _push(store: GitMemoryStore, remote: str, commit: str) -> bool:
 
 def _failed(remote: str, output: bytes) -> SyncFailed:
     reason, hint = remote_failure(remote, output)
-    return SyncFailed(f"Memory cannot be synchronized with {without_password(remote)}: {reason}.", hint)
+    return SyncFailed(
+        f"Memory cannot be synchronized with {without_password(remote)}: {reason}.", hint
+    )
 
 
 _HOST_FILES = {"LICENSE", "README", ".gitignore", ".gitattributes"}
@@ -271,7 +299,9 @@ _MAX_TOTAL_BYTES = 64 << 20
 
 
 class SyncFailed(LongTermMemoryError):
-    """The remote failed or cannot be merged. Memory is unchanged, or everything received so far is merged."""
+    """The remote failed or cannot be merged. Memory is unchanged, or everything received so far is
+    merged.
+    """
 
 
 class Merged(msgspec.Struct, frozen=True):
@@ -292,12 +322,22 @@ def plan_merge(store: GitMemoryStore, ours: str, theirs: str) -> Merged:
     _demand_memory(store, theirs, is_known=bool(base))
     trees = [store.repository.tree(commit) for commit in (base, ours, theirs)]
     _demand_names({*trees[1], *trees[2]})
-    changed = {name for tree in trees for name in tree if len({tree.get(name) for tree in trees}) > 1}
-    twins = {twin for name in changed if (twin := _other_name(name)) and any(twin in tree for tree in trees)}
+    changed = {
+        name for tree in trees for name in tree if len({tree.get(name) for tree in trees}) > 1
+    }
+    twins = {
+        twin
+        for name in changed
+        if (twin := _other_name(name)) and any(twin in tree for tree in trees)
+    }
     names = sorted(changed | twins)
     _demand_small(store, [trees[2][name] for name in names if name in trees[2]])
-    blobs = store.repository.blobs(sorted({tree[name] for tree in trees for name in names if name in tree}))
-    before, mine, other = ({name: _text(name, blobs[tree[name]]) for name in names if name in tree} for tree in trees)
+    blobs = store.repository.blobs(
+        sorted({tree[name] for tree in trees for name in names if name in tree})
+    )
+    before, mine, other = (
+        {name: _text(name, blobs[tree[name]]) for name in names if name in tree} for tree in trees
+    )
     for name, text in other.items():
         if mine.get(name) != text and (kind := store.secret_in(f"{name}\n{text}")):
             raise SyncFailed(
@@ -314,11 +354,18 @@ def plan_merge(store: GitMemoryStore, ours: str, theirs: str) -> Merged:
             conflicts[name] = conflict
     for name in names:  # archived on one side and changed on the other
         archived = _other_name(name)
-        if name.startswith(f"{ARCHIVE}/") or not archived or texts.get(name) is None or texts.get(archived) is None:
+        if (
+            name.startswith(f"{ARCHIVE}/")
+            or not archived
+            or texts.get(name) is None
+            or texts.get(archived) is None
+        ):
             continue
         old = before.get(name) or before.get(archived)
         texts |= {**merge_file(name, old, texts[name], texts[archived]).texts, archived: None}
-        conflicts[name] = f"{name} was archived on one side and changed on the other: it stays in use"
+        conflicts[name] = (
+            f"{name} was archived on one side and changed on the other: it stays in use"
+        )
     changes = {name: text for name, text in texts.items() if text != mine.get(name)}
     return Merged(changes, tuple(conflicts.values()))
 
@@ -334,30 +381,47 @@ def _text(name: str, data: bytes) -> str:
     try:
         return decode_text(data)
     except FileRefused as error:
-        raise SyncFailed(f"{name} {error}: nothing is merged.", "Correct it on the machine it is from.") from error
+        raise SyncFailed(
+            f"{name} {error}: nothing is merged.", "Correct it on the machine it is from."
+        ) from error
 
 
 def _demand_memory(store: GitMemoryStore, theirs: str, *, is_known: bool) -> None:
-    """Refuse a repository that is not a memory, unless its history `is_known` here, and nested folders.
+    """Refuse a repository that is not a memory, unless its history `is_known` here, and nested
+    folders.
 
-    Otherwise its files would be read as notes, and memory would be written into it. Nested folders are refused because
-    a few trees that contain each other can list more files than any disk holds.
+    Otherwise its files would be read as notes, and memory would be written into it. Nested folders
+    are refused because a few trees that contain each other can list more files than any disk holds.
     """
     ls_tree = ("ls-tree", "-z", "--full-tree", theirs)
     listed = [line.partition(b"\t") for line in store.repository.git(*ls_tree).split(b"\0") if line]
     folders = [f"{os.fsdecode(name)}/" for about, _, name in listed if about.startswith(_FOLDER)]
-    below = store.repository.git(*ls_tree, "--", *folders[:_MAX_FOLDERS]).split(b"\0") if folders else []
-    if len(folders) > _MAX_FOLDERS or len(below) > MAX_FILES or any(line.startswith(_FOLDER) for line in below):
+    below = (
+        store.repository.git(*ls_tree, "--", *folders[:_MAX_FOLDERS]).split(b"\0")
+        if folders
+        else []
+    )
+    if (
+        len(folders) > _MAX_FOLDERS
+        or len(below) > MAX_FILES
+        or any(line.startswith(_FOLDER) for line in below)
+    ):
         raise SyncFailed(
             "The remote holds folders in folders, or very many files: nothing is merged.",
             f"A memory has one folder, `{ARCHIVE}`. Remove the others there, and try again.",
         )
     names = [name.decode(errors="replace") for _, _, name in listed]
-    others = [name for name in names if name.removesuffix(".md") not in (*CORE, *_HOST_FILES, ARCHIVE)]
-    is_memory = is_known or any(name.removesuffix(".md") in CORE or is_note_name(name) for name in names)
+    others = [
+        name for name in names if name.removesuffix(".md") not in (*CORE, *_HOST_FILES, ARCHIVE)
+    ]
+    is_memory = is_known or any(
+        name.removesuffix(".md") in CORE or is_note_name(name) for name in names
+    )
     if others and not is_memory:
         held = others[0][:60]
-        raise SyncFailed(f"The remote is no memory: it holds {held!r}.", "Use an empty repository for memory.")
+        raise SyncFailed(
+            f"The remote is no memory: it holds {held!r}.", "Use an empty repository for memory."
+        )
 
 
 def _demand_names(names: Collection[str]) -> None:
@@ -379,7 +443,8 @@ def _demand_small(store: GitMemoryStore, blobs: list[str]) -> None:
     sizes = store.repository.sizes(blobs)
     if sizes and max(sizes) > MAX_FILE_BYTES:
         raise SyncFailed(
-            f"A file of the other machine has {max(sizes):,} bytes; a memory file may have {MAX_FILE_BYTES:,}.",
+            f"A file of the other machine has {max(sizes):,} bytes; a memory file may have"
+            f" {MAX_FILE_BYTES:,}.",
             "Nothing is merged. Remove it there, and try again.",
         )
     if sum(sizes) > _MAX_TOTAL_BYTES:
@@ -390,10 +455,12 @@ def _demand_small(store: GitMemoryStore, blobs: list[str]) -> None:
 
 
 def merge_file(name: str, base: str | None, ours: str | None, theirs: str | None) -> Merged:
-    """Merge the file `name`; `base` is the last version that both sides had (None: it did not exist).
+    """Merge the file `name`; `base` is the last version that both sides had (None: it did not
+    exist).
 
-    If only one side changed it, that version counts. Core files are merged line by line. A note that one side changed
-    and the other removed stays. If both changed a note, the later version stays, and the other becomes a second note.
+    If only one side changed it, that version counts. Core files are merged line by line. A note
+    that one side changed and the other removed stays. If both changed a note, the later version
+    stays, and the other becomes a second note.
     """
     if ours == theirs or theirs == base:
         return Merged({name: ours})
@@ -408,10 +475,11 @@ def merge_file(name: str, base: str | None, ours: str | None, theirs: str | None
 
 
 def merge_lines(base: str, ours: str, theirs: str) -> str:
-    """The lines of both sides. A line of `base` that one side removed is removed; a line that was only moved stays.
+    """The lines of both sides. A line of `base` that one side removed is removed; a line that was
+    only moved stays.
 
-    The order is that of `ours`. A line that only `theirs` has comes after the line that it follows in `theirs`. If both
-    sides changed a line, both versions stay.
+    The order is that of `ours`. A line that only `theirs` has comes after the line that it follows
+    in `theirs`. If both sides changed a line, both versions stay.
     """
     mine, other = ours.splitlines(), theirs.splitlines()
     gone = {line for line in base.splitlines() if line not in mine or line not in other}
@@ -423,7 +491,11 @@ def merge_lines(base: str, ours: str, theirs: str) -> str:
         if line not in lines:
             lines.insert(at, line)
         at = lines.index(line) + 1
-    lines = [line for place, line in enumerate(lines) if line.strip() or (place and lines[place - 1].strip())]
+    lines = [
+        line
+        for place, line in enumerate(lines)
+        if line.strip() or (place and lines[place - 1].strip())
+    ]
     return "\n".join(lines) + "\n" if lines else ""
 
 
@@ -432,10 +504,16 @@ def _merge_notes(name: str, ours: str, theirs: str) -> Merged:
     newer, older = (mine, other) if mine.updated_at >= other.updated_at else (other, mine)
     if mine.text.split() == other.text.split():
         confirmed = max(mine.confirmed_at, other.confirmed_at)
-        merged = replace(newer, confidence=max(mine.confidence, other.confidence), confirmed_at=confirmed)
+        merged = replace(
+            newer, confidence=max(mine.confidence, other.confidence), confirmed_at=confirmed
+        )
         return Merged({name: note_text(merged)})
     # Computed from the texts, so that the id is the same on every machine and in a repeated merge.
     number = hashlib.sha256(f"{newer.id}\0{older.text}".encode(errors="replace")).hexdigest()[:32]
-    second = replace(older, id=f"mem_{number}", related=(*older.related, Edge(newer.id, "contradicts")))
-    conflict = f"{name} was changed on both sides: the later version counts, the other one is {second.id}"
+    second = replace(
+        older, id=f"mem_{number}", related=(*older.related, Edge(newer.id, "contradicts"))
+    )
+    conflict = (
+        f"{name} was changed on both sides: the later version counts, the other one is {second.id}"
+    )
     return Merged({name: note_text(newer), second.file_name: note_text(second)}, (conflict,))

@@ -1,4 +1,6 @@
-"""Notes of a team: promoted to the shared memory of a repository on a branch, with an owner and a day of expiry."""
+"""Notes of a team: promoted to the shared memory of a repository on a branch, with an owner and a
+day of expiry.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,8 @@ class PromotedNote(msgspec.Struct, frozen=True):
 
 
 def promote(editor: MemoryEditor, named: str, owner: str = "", days: int = DAYS) -> PromotedNote:
-    """Commit a note or core line as a shared note on a new branch of the repository; nothing is checked out.
+    """Commit a note or core line as a shared note on a new branch of the repository; nothing is
+    checked out.
 
     Args:
         named: a note of the user, a note of one branch, or a core line of the user.
@@ -58,11 +61,17 @@ def promote(editor: MemoryEditor, named: str, owner: str = "", days: int = DAYS)
     """
     store = editor.scope("repo").store
     if not store.is_shared or editor.project is None:
-        raise UsageError("The memory of this repository is not shared.", "`memory.repo.share` shares it.", ["config"])
+        raise UsageError(
+            "The memory of this repository is not shared.",
+            "`memory.repo.share` shares it.",
+            ["config"],
+        )
     entry = find_entry(editor, named)
     branch_note = editor.notebook.find(entry.id).note if entry.kind == "note" else None
     if entry.scope == "repo" and (branch_note is None or branch_note.branch is None):
-        raise UsageError(f"{entry.id} is in the shared memory already.", f"Commit it: {store.folder}")
+        raise UsageError(
+            f"{entry.id} is in the shared memory already.", f"Commit it: {store.folder}"
+        )
     if secret := store.secret_in(entry.text):
         raise UsageError(f"{entry.id} holds a secret ({secret}): it is not shared.")
     git, at = Git(editor.project, _GIT_TIMEOUT), timestamp()
@@ -72,20 +81,34 @@ def promote(editor: MemoryEditor, named: str, owner: str = "", days: int = DAYS)
     try:
         if git.ask("rev-parse", "--quiet", "--verify", f"refs/heads/{branch}").strip():
             raise UsageError(
-                f"{entry.id} is on the branch {branch} already.", f"For review: git push -u origin {branch}"
+                f"{entry.id} is on the branch {branch} already.",
+                f"For review: git push -u origin {branch}",
             )
         owner = " ".join((owner or git.ask("config", "user.email")).split())
         if not owner:
-            raise UsageError("A shared note needs an owner.", "Name one with --owner, or set git's `user.email`.")
+            raise UsageError(
+                "A shared note needs an owner.", "Name one with --owner, or set git's `user.email`."
+            )
         expires = _in_days(days)
         entities = entities_in(entry.text)
         note = Note(
-            id=note_id, created_at=at, updated_at=at, confirmed_at=at, scope="repo", trigger="user", text=entry.text,
-            category=branch_note.category if branch_note else note_category(entry.text, entry.category, "repo"),
+            id=note_id,
+            created_at=at,
+            updated_at=at,
+            confirmed_at=at,
+            scope="repo",
+            trigger="user",
+            text=entry.text,
+            category=(
+                branch_note.category
+                if branch_note
+                else note_category(entry.text, entry.category, "repo")
+            ),
             supersedes=entry.id if entry.scope == "repo" else None,
-            entities=entities, anchors=Anchors(editor.root or editor.project).of(entities),
+            entities=entities,
+            anchors=Anchors(editor.root or editor.project).of(entities),
             extra={OWNER: owner, EXPIRES: expires},
-        )  # fmt: skip
+        )
         folder = str(store.folder.resolve().relative_to(editor.project.resolve()))
         commit = _commit(git, note, editor.project, folder, branch)
     except GitError as error:
@@ -94,8 +117,12 @@ def promote(editor: MemoryEditor, named: str, owner: str = "", days: int = DAYS)
 
 
 async def ask_owner(manager: LongTermMemoryManager, channel: SessionChannel) -> None:
-    """Ask the user about their shared notes that have expired, each once; keep or archive them as the user answers."""
-    found = next((store for store in manager.stores if store.scope == "repo" and store.is_shared), None)
+    """Ask the user about their shared notes that have expired, each once; keep or archive them as
+    the user answers.
+    """
+    found = next(
+        (store for store in manager.stores if store.scope == "repo" and store.is_shared), None
+    )
     if found is None:
         return
     record = found.repository.state_dir / "expired-asked"
@@ -112,16 +139,23 @@ async def ask_owner(manager: LongTermMemoryManager, channel: SessionChannel) -> 
     def renew(editor: MemoryEditor, note: Note) -> None:
         expires = _in_days(DAYS)
         kept = replace(note, confirmed_at=timestamp(), extra={**note.extra, EXPIRES: expires})
-        editor.write("repo", {note.file_name: note_text(kept)}, f"Keep until {expires}: {note.text[:60]}")
+        editor.write(
+            "repo", {note.file_name: note_text(kept)}, f"Keep until {expires}: {note.text[:60]}"
+        )
 
     def archive(editor: MemoryEditor, note: Note) -> None:
         editor.notebook.archive([note.id], "person")
 
     for note in (await manager.with_editor(due, quiet=True))[:_MAX_ASKED]:
         details = f"{escaped(note.text)}\n{note.id}, yours, expired on {note.extra[EXPIRES]}"
-        question = Question("Does this shared note still hold?", (KEEP, ARCHIVE, LATER), details=details)
+        question = Question(
+            "Does this shared note still hold?", (KEEP, ARCHIVE, LATER), details=details
+        )
         answer = await channel.ask(f"expired:{note.id}", question)
-        asked = [*_read_lines(record), _mark(note)]  # read again: an answer takes long, and other sessions ask too
+        asked = [
+            *_read_lines(record),
+            _mark(note),
+        ]  # read again: an answer takes long, and other sessions ask too
         await asyncio.to_thread(write_private, record, "".join(f"{line}\n" for line in asked))
         if answer in (Reply((KEEP,)), Reply((ARCHIVE,))):
             act = renew if answer == Reply((KEEP,)) else archive
@@ -142,15 +176,21 @@ def _in_days(days: int) -> str:
 
 
 def _commit(git: Git, note: Note, root: Path, folder: str, branch: str) -> str:
-    """Commit the file of a note on a new branch, without a working tree: what is checked out stays as it is."""
+    """Commit the file of a note on a new branch, without a working tree: what is checked out stays
+    as it is.
+    """
     main = default_branch(root)
     names = (f"refs/remotes/origin/{main}", f"refs/heads/{main}", "HEAD")
-    found = (git.ask("rev-parse", "--quiet", "--verify", f"{name}^{{commit}}").strip() for name in names)
+    found = (
+        git.ask("rev-parse", "--quiet", "--verify", f"{name}^{{commit}}").strip() for name in names
+    )
     base = next(filter(None, found), "")
     subject = f"Memory: {' '.join(note.text.split())[:60]}"
     who = git.ask("var", "GIT_COMMITTER_IDENT").strip()
     if not who:
         raise GitError("git has no user.name and user.email")
     changes = {f"{folder}/{note.file_name}": note_text(note).encode()}
-    stream = import_stream(f"refs/heads/{branch}", [base] if base else [], changes, subject, who=who)
+    stream = import_stream(
+        f"refs/heads/{branch}", [base] if base else [], changes, subject, who=who
+    )
     return git.change("fast-import", "--quiet", stdin=stream).strip()

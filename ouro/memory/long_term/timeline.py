@@ -57,27 +57,37 @@ class OldFile(msgspec.Struct, frozen=True):
 class Timeline:
     """The git history of all scopes. Everything blocks: use from a thread.
 
-    Every method raises UsageError if a commit or file is not found or not unique, and MemoryUnusable if the history
-    cannot be read.
+    Every method raises UsageError if a commit or file is not found or not unique, and
+    MemoryUnusable if the history cannot be read.
 
     Args:
         bases: for a commit that ends a group of commits, the commit before the group.
     """
 
-    def __init__(self, stores: Sequence[GitMemoryStore], bases: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, stores: Sequence[GitMemoryStore], bases: Mapping[str, str] | None = None
+    ) -> None:
         self._bases = bases or {}
         self.stores = tuple(stores)
         """The stores of all scopes in use, also of those without a history."""
         self._stores = tuple(store for store in stores if store.repository.exists)
 
     def log(self, limit: int = 50, file: str = "") -> tuple[TimelineEntry, ...]:
-        """The latest commits of all scopes, newest first; with `file` those that changed that file or note."""
+        """The latest commits of all scopes, newest first; with `file` those that changed that file
+        or note.
+        """
         found = [
             TimelineEntry(store.scope, commit)
             for store, names in self._places(file)
-            for commit in {commit.id: commit for name in names for commit in store.log(limit, name)}.values()
+            for commit in {
+                commit.id: commit for name in names for commit in store.log(limit, name)
+            }.values()
         ]
-        return tuple(sorted(found, key=lambda entry: datetime.fromisoformat(entry.commit.at), reverse=True)[:limit])
+        return tuple(
+            sorted(found, key=lambda entry: datetime.fromisoformat(entry.commit.at), reverse=True)[
+                :limit
+            ]
+        )
 
     def find(self, commit: str) -> TimelineEntry:
         """The commit with this id or prefix; `last` is the newest of all."""
@@ -86,10 +96,14 @@ class Timeline:
             if not latest:
                 raise UsageError("Memory has no history yet.")
             return latest[0]
-        named = ((store.scope, history.find_commit(store.repository, commit)) for store in self._stores)
+        named = (
+            (store.scope, history.find_commit(store.repository, commit)) for store in self._stores
+        )
         found = [TimelineEntry(scope, one) for scope, one in named if one]
         if len(found) != 1:
-            problem = "Several commits of memory begin with" if found else "No commit of memory is called"
+            problem = (
+                "Several commits of memory begin with" if found else "No commit of memory is called"
+            )
             raise UsageError(f"{problem} {commit}.", commands=["memory log"])
         return found[0]
 
@@ -101,13 +115,18 @@ class Timeline:
     def between(self, before: str, after: str) -> MemoryDiff:
         old, new = self.find(before), self.find(after)
         if old.scope != new.scope:
-            raise UsageError("These commits are of different scopes: one of the user memory, one of the repository's.")
+            raise UsageError(
+                "These commits are of different scopes: one of the user memory, one of the"
+                " repository's."
+            )
         return self._compare(self._store(old.scope), old.commit.id, new.commit.id)
 
     def since(self, date: str) -> tuple[MemoryDiff, ...]:
         """The changes from a date until now, scope by scope."""
         moment = moment_of(date)
-        return self.since_commits({store.scope: history.commit_at(store.repository, moment) for store in self._stores})
+        return self.since_commits(
+            {store.scope: history.commit_at(store.repository, moment) for store in self._stores}
+        )
 
     def since_commits(self, versions: Mapping[str, str]) -> tuple[MemoryDiff, ...]:
         """The changes from these commits until now; a version that is not a commit is skipped."""
@@ -130,7 +149,10 @@ class Timeline:
             return line.commit
         found = history.commits_touching(store.repository, line.text, name)
         for commit in found:
-            if commit.origin != "undo" and line.text in (store.text_at(commit.id, name) or "").splitlines():
+            if (
+                commit.origin != "undo"
+                and line.text in (store.text_at(commit.id, name) or "").splitlines()
+            ):
                 return commit
         return line.commit
 
@@ -146,12 +168,15 @@ class Timeline:
                     chosen = sorted(tree, key=lambda name: (is_note_name(name), name))
                 texts = store.repository.blobs([tree[name] for name in chosen])
                 found += [
-                    OldFile(store.scope, name, texts[tree[name]].decode(errors="replace"), commit) for name in chosen
+                    OldFile(store.scope, name, texts[tree[name]].decode(errors="replace"), commit)
+                    for name in chosen
                 ]
         return tuple(found)
 
     def search_at(self, date: str, words: str) -> tuple[OldFile, ...]:
-        """The core lines and notes of that time that have any of the words; those with most of the words come first."""
+        """The core lines and notes of that time that have any of the words; those with most of the
+        words come first.
+        """
         asked = _words(words)
         found: list[OldFile] = []
         for old in self.as_of(date):
@@ -169,10 +194,17 @@ class Timeline:
         return replace(planned, also=tuple(plan for plan in also if plan.edits))
 
     def _plan(self, store: GitMemoryStore, commit: Commit, hunk: int = 0) -> UndoPlan:
-        return plan_undo(store.scope, store.repository, store.find, commit, hunk, self._bases.get(commit.id, ""))
+        return plan_undo(
+            store.scope, store.repository, store.find, commit, hunk, self._bases.get(commit.id, "")
+        )
 
     def _compare(self, store: GitMemoryStore, before: str, after: str) -> MemoryDiff:
-        return MemoryDiff(store.scope, before, after, tuple(history.hunks_between(store.repository, before, after)))
+        return MemoryDiff(
+            store.scope,
+            before,
+            after,
+            tuple(history.hunks_between(store.repository, before, after)),
+        )
 
     def _store(self, scope: Scope) -> GitMemoryStore:
         return next(store for store in self._stores if store.scope == scope)
@@ -185,31 +217,45 @@ class Timeline:
             if name in store.repository.tree(store.get_current_head())
         ]
         if not found:
-            raise UsageError(f"Memory has no file {file}.", "Give it as `facts`, `user/facts.md`, or the id of a note.")
+            raise UsageError(
+                f"Memory has no file {file}.",
+                "Give it as `facts`, `user/facts.md`, or the id of a note.",
+            )
         if len(found) > 1:
             named = " or ".join(f"`{store.scope}/{name}`" for store, name in found)
             raise UsageError(f"{file} is in several scopes.", f"Name one: {named}.")
         return found[0]
 
     def _places(self, file: str) -> list[tuple[GitMemoryStore, tuple[str, ...]]]:
-        """The possible places, now or earlier, of a file with this name or a note with this id prefix; no name: all."""
-        scope, _, name = file.partition("/") if file.startswith(("user/", "repo/")) else ("", "", file)
+        """The possible places, now or earlier, of a file with this name or a note with this id
+        prefix; no name: all.
+        """
+        scope, _, name = (
+            file.partition("/") if file.startswith(("user/", "repo/")) else ("", "", file)
+        )
         stores = [store for store in self._stores if not scope or store.scope == scope]
         name = name.removeprefix(f"{ARCHIVE}/").removesuffix(".md")
         if not name:
             return [(store, ("",)) for store in stores]
         trees = (store.repository.tree(store.get_current_head()) for store in stores)
-        there = {path.removeprefix(f"{ARCHIVE}/").removesuffix(".md") for tree in trees for path in tree}
+        there = {
+            path.removeprefix(f"{ARCHIVE}/").removesuffix(".md") for tree in trees for path in tree
+        }
         if name not in there and (notes := ids_named(name, there)):
             if len(notes) > 1:
                 raise UsageError(f"Several notes begin with {name}: {', '.join(notes[:4])}.")
             name = notes[0]
         full = f"{name}.md"
-        return [(store, (full, f"{ARCHIVE}/{full}") if is_note_name(full) else (full,)) for store in stores]
+        return [
+            (store, (full, f"{ARCHIVE}/{full}") if is_note_name(full) else (full,))
+            for store in stores
+        ]
 
 
 def moment_of(date: str) -> str:
-    """A date or time in the form that git reads; a day means its end. Raises UsageError: it is not a date."""
+    """A date or time in the form that git reads; a day means its end. Raises UsageError: it is not
+    a date.
+    """
     words = date.strip().lower()
     now = datetime.now().astimezone()
     if ago := _AGO.fullmatch(words):
@@ -222,7 +268,9 @@ def moment_of(date: str) -> str:
     try:
         found = datetime.fromisoformat(words.upper())
     except ValueError as error:
-        raise UsageError(f"`{date}` is not a date.", "Use 2026-11-21, yesterday, or `3 days ago`.") from error
+        raise UsageError(
+            f"`{date}` is not a date.", "Use 2026-11-21, yesterday, or `3 days ago`."
+        ) from error
     if len(words) <= len("2026-11-21"):
         found = found.replace(hour=23, minute=59, second=59)
     return found.astimezone().isoformat(timespec="seconds")

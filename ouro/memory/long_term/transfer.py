@@ -1,4 +1,6 @@
-"""Export of memory (Markdown, JSON, a picture), import of that and of other agents' memory, and what they propose."""
+"""Export of memory (Markdown, JSON, a picture), import of that and of other agents' memory, and
+what they propose.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,13 @@ from msgspec.structs import asdict, replace
 
 from ouro.errors import UsageError
 from ouro.memory.long_term.editor import MemoryEditor
-from ouro.memory.long_term.entries import MemoryEntry, all_entries, chain_of, core_entries, describe_source
+from ouro.memory.long_term.entries import (
+    MemoryEntry,
+    all_entries,
+    chain_of,
+    core_entries,
+    describe_source,
+)
 from ouro.memory.long_term.git.values import FileEdit, Scope, SkippedFile, TurnRef
 from ouro.memory.long_term.import_files import (
     FORMAT,
@@ -29,7 +37,13 @@ from ouro.memory.long_term.import_files import (
 from ouro.memory.long_term.notes.note import Note, note_text
 from ouro.memory.long_term.notes.notebook import NoteFile, timestamp
 from ouro.memory.long_term.placement import Placement, note_category, place
-from ouro.memory.long_term.remember import CORE_TOKENS, append_lines, clean_text, find_same, make_note
+from ouro.memory.long_term.remember import (
+    CORE_TOKENS,
+    append_lines,
+    clean_text,
+    find_same,
+    make_note,
+)
 from ouro.memory.long_term.supersession import fold_words
 from ouro.memory.long_term.trust.approval import change_of
 from ouro.memory.tokens import estimate
@@ -45,13 +59,19 @@ AGENT_FILES: Mapping[str, Mapping[Scope, str]] = {
     "gemini": {"user": ".gemini/GEMINI.md", "repo": "GEMINI.md"},
     "agents-md": {"repo": "AGENTS.md"},
 }
-"""The instruction files of other agents: the user's relative to the home, a project's relative to its root."""
+"""The instruction files of other agents: the user's relative to the home, a project's relative to
+its root.
+"""
 _BEGIN = "<!-- ouro memory: written by `ouro memory export --to`; changes here are overwritten -->"
 _END = "<!-- end of ouro memory -->"
 
 
 _AGENT_MEMORY: Mapping[str, Sequence[tuple[Scope, str]]] = {
-    "claude": (("repo", "CLAUDE.local.md"), ("repo", ".claude/CLAUDE.md"), ("repo", ".claude/rules")),
+    "claude": (
+        ("repo", "CLAUDE.local.md"),
+        ("repo", ".claude/CLAUDE.md"),
+        ("repo", ".claude/rules"),
+    ),
     "codex": (("user", ".codex/memories"),),
     "gemini": (),
 }
@@ -84,12 +104,18 @@ class Import(msgspec.Struct, frozen=True):
     """Pieces that are not imported, for example because of a secret or their length."""
     files: tuple[Path, ...]
     untrusted: tuple[Path, ...] = ()
-    """Files of repositories that the user does not trust: then the whole import waits for approval."""
+    """Files of repositories that the user does not trust: then the whole import waits for approval.
+    """
 
     @property
     def texts(self) -> tuple[tuple[str, str], ...]:
         """Each new entry, with its `scope/category`."""
-        lines = [(f"{s}/{c}", text) for s, core in self.lines.items() for c, texts in core.items() for text in texts]
+        lines = [
+            (f"{s}/{c}", text)
+            for s, core in self.lines.items()
+            for c, texts in core.items()
+            for text in texts
+        ]
         return (*lines, *((f"{note.scope}/{note.category}", note.text) for note in self.notes))
 
     @property
@@ -117,7 +143,8 @@ def as_markdown(editor: MemoryEditor) -> str:
         for category in scope.store.core:
             core = [item for item in own if item.kind == "core" and item.category == category]
             lines = [
-                f"- {item.text}{f' <!-- {source} -->' if (source := describe_source(item)) else ''}" for item in core
+                f"- {item.text}{f' <!-- {source} -->' if (source := describe_source(item)) else ''}"
+                for item in core
             ]
             parts += [f"### {category}", "\n".join(lines)] if lines else []
         parts += _notes_as_markdown([entry for entry in own if entry.kind == "note"])
@@ -135,7 +162,9 @@ def as_json(editor: MemoryEditor) -> dict[str, Any]:
         "scopes": {
             scope.scope: {
                 "core": dict(scope.loaded.core),
-                "core_entries": [msgspec.to_builtins(entry) for entry in core if entry.scope == scope.scope],
+                "core_entries": [
+                    msgspec.to_builtins(entry) for entry in core if entry.scope == scope.scope
+                ],
                 "notes": [
                     {**msgspec.to_builtins(file.note), "archived": file.archived}
                     for file in files
@@ -148,7 +177,8 @@ def as_json(editor: MemoryEditor) -> dict[str, Any]:
 
 
 def export_to_agent(editor: MemoryEditor, agent: str) -> list[Path]:
-    """Write the core between markers into the files that another agent reads; returns those that changed.
+    """Write the core between markers into the files that another agent reads; returns those that
+    changed.
 
     A repository whose instructions the user trusts stays trusted, because ouro wrote the change.
 
@@ -162,11 +192,16 @@ def export_to_agent(editor: MemoryEditor, agent: str) -> list[Path]:
             continue
         path = folder / name
         if path.is_symlink():
-            raise UsageError(f"{path} is a link; it is not written.", "Export to a file, and link or copy it by hand.")
+            raise UsageError(
+                f"{path} is a link; it is not written.",
+                "Export to a file, and link or copy it by hand.",
+            )
         try:
             before = path.read_text(encoding="utf-8") if path.exists() else ""
         except UnicodeDecodeError as error:
-            raise UsageError(f"{path} is not UTF-8; it is not written.", "Convert it, then export again.") from error
+            raise UsageError(
+                f"{path} is not UTF-8; it is not written.", "Convert it, then export again."
+            ) from error
         lines = [f"- {entry.text}" for entry in core_entries(editor) if entry.scope == scope]
         block = "\n".join([_BEGIN, *lines, _END]) if lines else ""
         above, section, below = split_section(before)
@@ -187,24 +222,35 @@ def write_for_agents(texts: Mapping[Path, str], root: Path | None) -> None:
         root: of the repository, which stays trusted if the user has trusted its instructions.
     """
     trust = TrustStore(get_trust_path())
-    was_trusted = root is not None and trust.was_trusted(root) and trust.is_trusted(root, acting_files(root))
+    was_trusted = (
+        root is not None and trust.was_trusted(root) and trust.is_trusted(root, acting_files(root))
+    )
     for path, text in texts.items():
         path.parent.mkdir(parents=True, exist_ok=True)
-        mode = path.stat().st_mode if path.exists() else 0o644  # others may read the instructions of a project
+        mode = (
+            path.stat().st_mode if path.exists() else 0o644
+        )  # others may read the instructions of a project
         write_document(path, [text], force=True)
         path.chmod(mode & 0o777)
     if root is not None and was_trusted:
-        written = [path for path in acting_files(root) if path in {file.resolve() for file in texts}]
+        written = [
+            path for path in acting_files(root) if path in {file.resolve() for file in texts}
+        ]
         trust.trust(root, written)
 
 
 def find_exported_files(projects: Iterable[Path]) -> list[tuple[Path, Path]]:
-    """The files with a section of ouro that other agents read at home, in these projects and in their worktrees.
+    """The files with a section of ouro that other agents read at home, in these projects and in
+    their worktrees.
 
     Each with the root that it is below.
     """
     own = [*projects]
-    linked = [Path(read_git_file(file).strip()).parent for root in own for file in root.glob(".git/worktrees/*/gitdir")]
+    linked = [
+        Path(read_git_file(file).strip()).parent
+        for root in own
+        for file in root.glob(".git/worktrees/*/gitdir")
+    ]
     roots = dict.fromkeys((Path.home(), *own, *linked))
     names = dict.fromkeys(name for files in AGENT_FILES.values() for name in files.values())
     found = [(root, root / name) for root in roots for name in names]
@@ -212,17 +258,29 @@ def find_exported_files(projects: Iterable[Path]) -> list[tuple[Path, Path]]:
 
 
 def split_section(text: str) -> tuple[str, str, str]:
-    """The text above the section of ouro, the section (empty if there is none), and the text below it."""
+    """The text above the section of ouro, the section (empty if there is none), and the text below
+    it.
+    """
     start, end = text.find(_BEGIN), text.find(_END)
     end += len(_END)
-    return (text[:start], text[start:end], text[end:]) if 0 <= start < end - len(_END) else (text, "", "")
+    return (
+        (text[:start], text[start:end], text[end:])
+        if 0 <= start < end - len(_END)
+        else (text, "", "")
+    )
 
 
 def compare_with_agent(editor: MemoryEditor, agent: str) -> MemoryComparison:
-    """Compare memory with what an agent reads automatically: its instructions and its own memory of this project."""
+    """Compare memory with what an agent reads automatically: its instructions and its own memory of
+    this project.
+    """
     folders: dict[Scope, Path | None] = {"user": Path.home(), "repo": editor.root}
     names = [(scope, name) for scope, name in AGENT_FILES[agent].items()]
-    paths = [folder / name for scope, name in (*names, *_AGENT_MEMORY[agent]) if (folder := folders[scope])]
+    paths = [
+        folder / name
+        for scope, name in (*names, *_AGENT_MEMORY[agent])
+        if (folder := folders[scope])
+    ]
     if agent == "claude":
         projects = Path.home() / ".claude/projects"
         paths += [projects / claude_project_name(root) / "memory" for root in _roots(editor)]
@@ -232,7 +290,11 @@ def compare_with_agent(editor: MemoryEditor, agent: str) -> MemoryComparison:
     ours = " ".join(fold_words(entry.text) for entry in entries)
     return MemoryComparison(
         tuple(entry for entry in entries if fold_words(entry.text) not in theirs),
-        tuple(piece for piece in material.pieces if fold_words(piece.text) and fold_words(piece.text) not in ours),
+        tuple(
+            piece
+            for piece in material.pieces
+            if fold_words(piece.text) and fold_words(piece.text) not in ours
+        ),
         sum(fold_words(entry.text) in theirs for entry in entries),
         material.files,
     )
@@ -281,11 +343,15 @@ def plan_import(
 
 
 def apply_import(editor: MemoryEditor, found: Import) -> Imported:
-    """Write the planned import: one commit a scope, or one proposal a scope if a file is not trusted."""
+    """Write the planned import: one commit a scope, or one proposal a scope if a file is not
+    trusted.
+    """
     undo: dict[Scope, str] = {}
     proposals: list[str] = []
     count = sum(found.counts.values())
-    subject = f"Import {count} entries: {', '.join(dict.fromkeys(path.name for path in found.files))}"
+    subject = (
+        f"Import {count} entries: {', '.join(dict.fromkeys(path.name for path in found.files))}"
+    )
     for scope in editor.names:
         core = {f"{category}.md": texts for category, texts in found.lines.get(scope, {}).items()}
         changes: dict[str, str | None] = {
@@ -307,8 +373,11 @@ class ProposedText(msgspec.Struct, frozen=True):
     """The id of the pending proposal."""
 
 
-def propose_text(editor: MemoryEditor, text: str, client: str, *, is_allowed: bool = False) -> ProposedText:
-    """Propose a text for `client`; with `is_allowed` it is remembered at once. The commit names the client.
+def propose_text(
+    editor: MemoryEditor, text: str, client: str, *, is_allowed: bool = False
+) -> ProposedText:
+    """Propose a text for `client`; with `is_allowed` it is remembered at once. The commit names the
+    client.
 
     Returns whether it is pending, kept or known already, and where.
 
@@ -321,7 +390,9 @@ def propose_text(editor: MemoryEditor, text: str, client: str, *, is_allowed: bo
     if not chosen.text:
         raise UsageError("Nothing to remember: the text is empty.")
     own = editor.scope(chosen.scope)
-    if known := find_same(chosen.text, [entry for entry in all_entries(editor) if entry.scope == chosen.scope]):
+    if known := find_same(
+        chosen.text, [entry for entry in all_entries(editor) if entry.scope == chosen.scope]
+    ):
         return ProposedText("known", known.id)
     own.store.demand_no_secret([chosen.text])
     if chosen.is_note:
@@ -340,13 +411,22 @@ def propose_text(editor: MemoryEditor, text: str, client: str, *, is_allowed: bo
 
 def _notes_as_markdown(notes: Sequence[MemoryEntry]) -> Iterator[str]:
     latest = [note for note in notes if "replaced" not in note.badges]
-    groups = {f"Notes: {category}": category for category in sorted({note.category for note in latest})}
+    groups = {
+        f"Notes: {category}": category for category in sorted({note.category for note in latest})
+    }
     for title, category in [*groups.items(), ("Archive", "")]:
-        shown = [note for note in latest if note.archived is not bool(category) and category in ("", note.category)]
+        shown = [
+            note
+            for note in latest
+            if note.archived is not bool(category) and category in ("", note.category)
+        ]
         if shown:
             yield f"### {title}"
         for note in shown:
-            start = f"<!-- {note.id} {note.scope} {note.category}{' archived' if note.archived else ''} -->"
+            start = (
+                f"<!-- {note.id} {note.scope}"
+                f" {note.category}{' archived' if note.archived else ''} -->"
+            )
             yield f"{start}\n{note.text.strip()}\n<!-- /{note.id} -->"
             yield f"*{note.id} · {describe_source(note)}*"
             if before := chain_of(notes, note)[:-1]:
@@ -361,19 +441,26 @@ def _roots(editor: MemoryEditor) -> set[Path]:
 
 def _check_piece(editor: MemoryEditor, piece: ImportPiece, scope: Scope | None) -> tuple[str, str]:
     """The text of a piece, and the reason why it cannot be imported; empty if it can."""
-    if piece.project and scope is None and not any(is_project(piece.project, root) for root in _roots(editor)):
+    if (
+        piece.project
+        and scope is None
+        and not any(is_project(piece.project, root) for root in _roots(editor))
+    ):
         way = "import it there, or with `ouro memory import --scope`"
         return "", f"it is about another project ({piece.project}): {way}"
     try:
         text = clean_text(piece.text)
     except UsageError as error:
         return "", error.message
-    secret = editor.scope(_scope_of(editor, piece, scope)).store.secret_in(f"{piece.origin}\n{text}")
+    secret = editor.scope(_scope_of(editor, piece, scope)).store.secret_in(
+        f"{piece.origin}\n{text}"
+    )
     return text, f"It holds a secret ({secret})." if secret else ""
 
 
 def _scope_of(editor: MemoryEditor, piece: ImportPiece, scope: Scope | None) -> Scope:
-    """`scope`; else `repo` for text about a project and text of files in the repository, if it is in use; else `user`.
+    """`scope`; else `repo` for text about a project and text of files in the repository, if it is
+    in use; else `user`.
 
     Raises UsageError: that scope is not in use here.
     """
@@ -402,9 +489,16 @@ def _note(editor: MemoryEditor, piece: ImportPiece, found: Placement) -> Note:
     return replace(note, trigger="import", extra={**note.extra, "origin": piece.origin})
 
 
-def _propose(editor: MemoryEditor, scope: Scope, changes: Mapping[str, str | None], sources: Sequence[Path]) -> str:
-    edits = [FileEdit(name, editor.text(scope, name) or None, text) for name, text in changes.items()]
-    reason, named = "it comes from a repository that you do not trust", [str(path) for path in sources]
+def _propose(
+    editor: MemoryEditor, scope: Scope, changes: Mapping[str, str | None], sources: Sequence[Path]
+) -> str:
+    edits = [
+        FileEdit(name, editor.text(scope, name) or None, text) for name, text in changes.items()
+    ]
+    reason, named = (
+        "it comes from a repository that you do not trust",
+        [str(path) for path in sources],
+    )
     found = editor.scope(scope).propose(edits, reason, named, editor.moment)
     editor.events.append(change_of(scope, edits, "import", proposal=found.id))
     return found.id
@@ -457,17 +551,37 @@ def picture_of(entries: Iterable[MemoryEntry], files: Sequence[NoteFile]) -> Gra
     for (group, members), positions in zip(groups.items(), places[1:], strict=True):
         for note, position in zip(members, positions, strict=True):
             changed = f"changed {plural(note.versions - 1, 'time')}" if note.versions > 1 else ""
-            about = " · ".join(filter(None, (note.scope, note.category, note.at[:10], *note.badges, changed, note.id)))
+            about = " · ".join(
+                filter(
+                    None, (note.scope, note.category, note.at[:10], *note.badges, changed, note.id)
+                )
+            )
             label, text = " ".join(clean(note.text).split())[:80] or note.id, clean(note.text)
             is_past = not note.is_in_use
-            nodes.append(GraphNode(note.id, "note", group, label, text, clean(about), *position, note.scope, is_past))
+            nodes.append(
+                GraphNode(
+                    note.id,
+                    "note",
+                    group,
+                    label,
+                    text,
+                    clean(about),
+                    *position,
+                    note.scope,
+                    is_past,
+                )
+            )
     known = {node.id for node in nodes}
     edges: list[tuple[str, str, str]] = [
         (file.note.id, edge.relationship, edge.id) for file in files for edge in file.note.related
     ]
-    edges += [(file.note.id, "supersedes", file.note.supersedes) for file in files if file.note.supersedes]
+    edges += [
+        (file.note.id, "supersedes", file.note.supersedes) for file in files if file.note.supersedes
+    ]
     edges += [(note, "names", entity) for entity, note in named]
-    return GraphPicture(tuple(nodes), tuple(edge for edge in edges if edge[0] in known and edge[2] in known))
+    return GraphPicture(
+        tuple(nodes), tuple(edge for edge in edges if edge[0] in known and edge[2] in known)
+    )
 
 
 def html_page(picture: GraphPicture) -> str:
@@ -475,12 +589,16 @@ def html_page(picture: GraphPicture) -> str:
     data = json.dumps(msgspec.to_builtins(picture), ensure_ascii=True)
     for sign in "<>&":  # so that no text of a note can close the script
         data = data.replace(sign, f"\\u{ord(sign):04x}")
-    template = (resources.files("ouro.memory.long_term") / "graph_picture.html").read_text(encoding="utf-8")
+    template = (resources.files("ouro.memory.long_term") / "graph_picture.html").read_text(
+        encoding="utf-8"
+    )
     return template.replace("/*DATA*/", data, 1)
 
 
 def _places(sizes: Sequence[int]) -> list[list[tuple[float, float]]]:
-    """The positions of each group's members, in a sunflower spiral; the first group is in the middle."""
+    """The positions of each group's members, in a sunflower spiral; the first group is in the
+    middle.
+    """
     first, *others = [_SPACING * math.sqrt(size + 1) for size in sizes]
     widths = [2 * radius + _GAP for radius in others]
     distance = max(sum(widths) / (2 * math.pi), first + max(others, default=0) + _GAP)
@@ -489,9 +607,14 @@ def _places(sizes: Sequence[int]) -> list[list[tuple[float, float]]]:
         half = width / sum(widths) * math.pi
         centres.append((distance * math.cos(angle + half), distance * math.sin(angle + half)))
         angle += 2 * half
-    return [[_spiral_point(n, centre) for n in range(size)] for size, centre in zip(sizes, centres, strict=True)]
+    return [
+        [_spiral_point(n, centre) for n in range(size)]
+        for size, centre in zip(sizes, centres, strict=True)
+    ]
 
 
 def _spiral_point(number: int, centre: tuple[float, float]) -> tuple[float, float]:
     radius, angle = _SPACING * math.sqrt(number + 0.5), number * _GOLDEN
-    return round(centre[0] + radius * math.cos(angle), 1), round(centre[1] + radius * math.sin(angle), 1)
+    return round(centre[0] + radius * math.cos(angle), 1), round(
+        centre[1] + radius * math.sin(angle), 1
+    )

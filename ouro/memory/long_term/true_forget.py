@@ -1,6 +1,7 @@
 """TrueForget: remove a text from everything that ouro stores, and report what was searched.
 
-It can be killed at any moment: each file has either its old or its new content, and the next run continues.
+It can be killed at any moment: each file has either its old or its new content, and the next run
+continues.
 """
 
 from __future__ import annotations
@@ -13,11 +14,31 @@ from pathlib import Path
 
 import msgspec
 
-from ouro.errors import LongTermMemoryError, OuroError, SessionDamaged, SessionError, SessionInUse, UsageError
+from ouro.errors import (
+    LongTermMemoryError,
+    OuroError,
+    SessionDamaged,
+    SessionError,
+    SessionInUse,
+    UsageError,
+)
 from ouro.memory.index import writing_alone
-from ouro.memory.long_term.forgotten_text import ForgetReport, ForgottenText, Progress, forget_in_file, regular_files
+from ouro.memory.long_term.forgotten_text import (
+    ForgetReport,
+    ForgottenText,
+    Progress,
+    forget_in_file,
+    regular_files,
+)
 from ouro.memory.long_term.git import rewrite
-from ouro.memory.long_term.git.files import FileRefused, MemoryFiles, blob_id, decode_text, is_memory_name, is_note_name
+from ouro.memory.long_term.git.files import (
+    FileRefused,
+    MemoryFiles,
+    blob_id,
+    decode_text,
+    is_memory_name,
+    is_note_name,
+)
 from ouro.memory.long_term.git.ledger import LEDGER_FILES
 from ouro.memory.long_term.git.repository import GitRepository
 from ouro.memory.long_term.git.values import ORIGIN, Scope
@@ -42,7 +63,10 @@ from ouro.memory.sessions.yaml_text import BadYamlError, load
 
 MANY_PLACES = 50
 """With so many matches the user must confirm that such a common text is meant."""
-PROVIDERS = "What was sent to a model's provider, or copied elsewhere, is out of reach: change a secret that got out."
+PROVIDERS = (
+    "What was sent to a model's provider, or copied elsewhere, is out of reach: change a secret"
+    " that got out."
+)
 _SETTINGS = {"config.yaml", "models.yaml", "trusted.yaml", "permissions.yaml"}
 _MAX_BYTES = 256 << 20
 """Maximum size of a searched file; model weights are larger."""
@@ -78,13 +102,19 @@ class TrueForget:
         return self._search(progress, changes=False)
 
     def forget(self, progress: Progress = lambda _what: None) -> ForgetReport:
-        """Remove the text everywhere. The counts are from before the removal; `left` lists what could not be done."""
+        """Remove the text everywhere. The counts are from before the removal; `left` lists what
+        could not be done.
+        """
         found = self._search(progress, changes=True)
         progress("searching again")
         still = self._search(lambda _what: None, changes=False)
         left = [*found.left, *still.left]
         if still.count and not left:
-            left = [f"{place.place}: {place.count} times, written meanwhile." for place in still.places if place.count]
+            left = [
+                f"{place.place}: {place.count} times, written meanwhile."
+                for place in still.places
+                if place.count
+            ]
         found.left = list(dict.fromkeys(left))
         return found
 
@@ -116,7 +146,9 @@ class TrueForget:
     def _search_sessions(self, report: ForgetReport, progress: Progress, changes: bool) -> None:
         root = self._home.sessions
         for place in (root, root / TRASH):
-            folders = sorted(path for path in place.iterdir() if path.is_dir()) if place.is_dir() else []
+            folders = (
+                sorted(path for path in place.iterdir() if path.is_dir()) if place.is_dir() else []
+            )
             for number, folder in enumerate(path for path in folders if path.name != TRASH):
                 if number % 50 == 0:
                     progress(f"sessions: {number} of {len(folders)}")
@@ -127,16 +159,22 @@ class TrueForget:
         self._search_list(root / INDEX_NAME, report, changes)
 
     def _search_exports(self, report: ForgetReport, changes: bool) -> None:
-        """Search the sections that `memory export --to` wrote for other agents; other text in these files stays."""
+        """Search the sections that `memory export --to` wrote for other agents; other text in these
+        files stays.
+        """
         for root, path in self._home.exports():
             try:
                 above, section, below = split_section(path.read_text(encoding="utf-8"))
                 if report.add("what other agents read", self._text.count(section)) and changes:
                     write_for_agents({path: above + self._text.remove_from(section) + below}, root)
                 if self._text.count(above + below):
-                    report.left.append(f"{path}: it is in the text that is not ouro's. Remove it there yourself.")
+                    report.left.append(
+                        f"{path}: it is in the text that is not ouro's. Remove it there yourself."
+                    )
             except (OuroError, OSError, UnicodeDecodeError) as error:
-                report.left.append(f"{path}: it could not be searched or written ({error}). Look at it yourself.")
+                report.left.append(
+                    f"{path}: it could not be searched or written ({error}). Look at it yourself."
+                )
 
     def _search_list(self, index: Path, report: ForgetReport, changes: bool) -> None:
         count = self._text.count_bytes(index.read_bytes()) if index.is_file() else 0
@@ -146,7 +184,9 @@ class TrueForget:
     def _search_session(self, folder: Path, report: ForgetReport, changes: bool) -> None:
         files = [path for path in regular_files(folder) if path.name != LOCK_NAME]
         files = [path for path in files if path.relative_to(folder).parts[0] != SUBAGENTS]
-        found = {path: count for path in files if (count := self._text.count_bytes(path.read_bytes()))}
+        found = {
+            path: count for path in files if (count := self._text.count_bytes(path.read_bytes()))
+        }
         for path, count in found.items():
             place = "tool outputs" if path.parent.name == "outputs" else "damaged data"
             words = "what was said in sessions, their summaries and titles"
@@ -164,12 +204,15 @@ class TrueForget:
                     else:
                         forget_in_file(path, self._text, report)
         except SessionInUse as error:
-            report.left.append(f"Session {folder.name} is unchanged: {error.message} Close it, then forget again.")
+            report.left.append(
+                f"Session {folder.name} is unchanged: {error.message} Close it, then forget again."
+            )
         except SessionDamaged as error:
             report.left.append(f"{error.message} {error.hint} Then forget again.")
         except (SessionError, OSError) as error:
             report.left.append(
-                f"Session {folder.name}: it could not be written ({error}). Correct that, and forget again."
+                f"Session {folder.name}: it could not be written ({error}). Correct that, and"
+                " forget again."
             )
 
     def _clean_records(self, folder: Path, report: ForgetReport) -> None:
@@ -180,19 +223,23 @@ class TrueForget:
             pieces.append(self._text.remove_from_bytes(data[at : record.offset]))
             at = record.offset + record.size
             raw = data[record.offset : at]
-            pieces.append(self._clean_record(folder, record, raw) if self._text.count_bytes(raw) else raw)
+            pieces.append(
+                self._clean_record(folder, record, raw) if self._text.count_bytes(raw) else raw
+            )
         pieces.append(self._text.remove_from_bytes(data[at:]))
         made = b"".join(pieces)
         if made != data:
             rewrite_file(folder, FILE_NAME, made)
         if left := self._text.count_bytes(made):
             report.left.append(
-                f"Session {folder.name}: {left} times in fields that are needed to read it (the name of a tool, of a "
-                "model or of the project's folder)."
+                f"Session {folder.name}: {left} times in fields that are needed to read it (the"
+                " name of a tool, of a model or of the project's folder)."
             )
 
     def _clean_record(self, folder: Path, record: RawRecord, raw: bytes) -> bytes:
-        """The record without the text; it can still be read. A damaged record is handled as plain text."""
+        """The record without the text; it can still be read. A damaged record is handled as plain
+        text.
+        """
         if not record.is_whole:
             return self._text.remove_from_bytes(raw)
         try:
@@ -204,15 +251,21 @@ class TrueForget:
 
     def _search_other_file(self, path: Path, report: ForgetReport, changes: bool) -> None:
         if (size := path.stat().st_size) > _MAX_BYTES:
-            report.unsearched.append(f"{path}: {size >> 20:,} MB, larger than the {_MAX_BYTES >> 20} MB that are read.")
+            report.unsearched.append(
+                f"{path}: {size >> 20:,} MB, larger than the {_MAX_BYTES >> 20} MB that are read."
+            )
             return
         place = self._place(path)
         count = report.add(place, self._text.count_bytes(path.read_bytes()))
         if count and path.parent == self._home.path and path.name in _SETTINGS:
-            report.left.append(f"{path}: these are your settings. Remove it there yourself if you do not need it.")
+            report.left.append(
+                f"{path}: these are your settings. Remove it there yourself if you do not need it."
+            )
         elif count and changes:
             try:
-                if place == "the log":  # changed in place, because other processes continue to write to this file
+                if (
+                    place == "the log"
+                ):  # changed in place, because other processes continue to write to this file
                     with path.open("r+b") as file:
                         stars = self._text.star_out(file.read())
                         file.seek(0)
@@ -222,7 +275,9 @@ class TrueForget:
                 else:
                     forget_in_file(path, self._text, report)
             except OSError as error:
-                report.left.append(f"{path}: it could not be written ({error}). Correct that, and forget again.")
+                report.left.append(
+                    f"{path}: it could not be written ({error}). Correct that, and forget again."
+                )
 
     def _place(self, path: Path) -> str:
         parts = path.relative_to(self._home.path).parts
@@ -232,10 +287,16 @@ class TrueForget:
             return "what you typed into prompts"
         if parts[0] == "cache" and path.name.startswith(EDITED):
             return "edits that could not be saved"
-        return "settings" if len(parts) == 1 and parts[0] in _SETTINGS else f"other files in {parts[0]}"
+        return (
+            "settings"
+            if len(parts) == 1 and parts[0] in _SETTINGS
+            else f"other files in {parts[0]}"
+        )
 
     def _search_index(self, report: ForgetReport, changes: bool) -> None:
-        """Delete the index if any place held the text: an old index still has its words and vectors."""
+        """Delete the index if any place held the text: an old index still has its words and
+        vectors.
+        """
         files = [path for path in self._home.index_files() if path.is_file()]
         report.add("the index", sum(self._text.count_bytes(path.read_bytes()) for path in files))
         if changes and files and report.count:
@@ -245,10 +306,15 @@ class TrueForget:
 
 
 def back_up_home(home: OuroHome, target: Path, progress: Progress = lambda _what: None) -> Path:
-    """Put everything that forgetting may change into one tar (0600), which still holds the text; returns its path."""
+    """Put everything that forgetting may change into one tar (0600), which still holds the text;
+    returns its path.
+    """
     target = target.expanduser().absolute()
     memories = [memory_folder(state_dir) for state_dir in home.states()]
-    roots = [home.path, *(folder for folder in memories if home.path not in folder.parents and folder.is_dir())]
+    roots = [
+        home.path,
+        *(folder for folder in memories if home.path not in folder.parents and folder.is_dir()),
+    ]
     if any(root in target.parents for root in roots):
         raise UsageError(f"{target} is in what will be changed.", "Put the backup elsewhere.")
     try:
@@ -273,14 +339,25 @@ def back_up_home(home: OuroHome, target: Path, progress: Progress = lambda _what
 
 _MARKS = re.compile(r"[\s\-*+#>.,;:!?\"'`()|]*")
 _WITHOUT_TEXT = {
-    *LEDGER_FILES, "tip", "forgotten", "core", "folder", "lock", "sync", "indexed", "turns", "moved",
-}  # fmt: skip
+    *LEDGER_FILES,
+    "tip",
+    "forgotten",
+    "core",
+    "folder",
+    "lock",
+    "sync",
+    "indexed",
+    "turns",
+    "moved",
+}
 """Records of ouro that consist of commit ids."""
 _USER_STATE = "user.git"
 
 
 def memory_folder(state_dir: Path) -> Path:
-    """The memory folder of a state; one that does not exist where nothing was ever written into a project's memory."""
+    """The memory folder of a state; one that does not exist where nothing was ever written into a
+    project's memory.
+    """
     recorded = GitRepository(state_dir).read_record("folder").rpartition("\n")[0]
     if recorded:
         return Path(recorded)
@@ -290,7 +367,8 @@ def memory_folder(state_dir: Path) -> Path:
 class ForgettingMemory:
     """One memory and its history, in which a text is counted, then replaced.
 
-    Both methods raise MemoryUnusable or OSError if the history cannot be read, or a file cannot be written.
+    Both methods raise MemoryUnusable or OSError if the history cannot be read, or a file cannot be
+    written.
     """
 
     def __init__(self, state_dir: Path, text: ForgottenText, report: ForgetReport) -> None:
@@ -300,7 +378,9 @@ class ForgettingMemory:
         is_shared = not (self._folder / ".git").exists()
         self._store = GitMemoryStore(self._folder, scope, state_dir, is_shared=is_shared)
         self._repository = self._store.repository
-        self._name = "your memory" if scope == "user" else f"the memory of {self._folder.parent.parent}"
+        self._name = (
+            "your memory" if scope == "user" else f"the memory of {self._folder.parent.parent}"
+        )
         if self._folder.parent == state_dir:
             self._name = f"history.git/{state_dir.name}"
         self._is_in_history = False
@@ -308,7 +388,9 @@ class ForgettingMemory:
     def look(self) -> bool:
         """Count the matches; returns whether anything holds the text."""
         report, text = self._report, self._text
-        files = sum(text.count(path.name) + text.count_bytes(path.read_bytes()) for path in self._files())
+        files = sum(
+            text.count(path.name) + text.count_bytes(path.read_bytes()) for path in self._files()
+        )
         report.add(f"{self._name}: core, notes, archive", files)
         own = sum(text.count_bytes(path.read_bytes()) for path in self._own_files())
         report.add(f"{self._name}: pending changes", own)
@@ -320,17 +402,17 @@ class ForgettingMemory:
         root = self._folder.parent.parent
         if self._store.is_shared and self._store.scope == "repo" and (root / ".git").exists():
             report.unsearched.append(
-                f"{root}: its own git history, which this memory is shared in. "
-                f"`git -C {root} filter-repo --invert-paths --path .ouro/memory` removes that folder from all its "
-                "commits: then commit it again, and tell everyone who has a copy."
+                f"{root}: its own git history, which this memory is shared in. `git -C {root}"
+                " filter-repo --invert-paths --path .ouro/memory` removes that folder from all its"
+                " commits: then commit it again, and tell everyone who has a copy."
             )
         was_sent = held and self._repository.git("for-each-ref", "refs/ouro/remote", "refs/remotes")
         remote = self._repository.read_record("remote") or ("a remote" if was_sent else "")
         if held and remote:
             report.left.append(
-                f"{self._name}: it was sent to {remote}, which still has it. Delete "
-                "the branch there, or the repository, and forget it on your other machines; hosts may keep deleted "
-                "commits for a while."
+                f"{self._name}: it was sent to {remote}, which still has it. Delete the branch"
+                " there, or the repository, and forget it on your other machines; hosts may keep"
+                " deleted commits for a while."
             )
         return bool(files or own or held)
 
@@ -340,7 +422,9 @@ class ForgettingMemory:
             if self._is_in_history:
                 change = self._text.remove_from_bytes
                 accepted, accept = self._store.accepted, self._store.accept
-                rewrite.rewrite(self._repository, self._clean_file, change, self._clean_name, accepted, accept)
+                rewrite.rewrite(
+                    self._repository, self._clean_file, change, self._clean_name, accepted, accept
+                )
             if self._folder.is_dir():
                 self._write_files(pending)
             for path in self._own_files():
@@ -350,16 +434,26 @@ class ForgettingMemory:
             self._remove_empty_lines(pending)
         for path in (self._repository.git_dir / name for name in ("config", "packed-refs", "HEAD")):
             if path.is_file() and self._text.count_bytes(path.read_bytes()):
-                self._report.left.append(f"{path}: it is in the name of a branch or the address of a remote.")
+                self._report.left.append(
+                    f"{path}: it is in the name of a branch or the address of a remote."
+                )
 
     def _files(self) -> list[Path]:
         if not self._folder.is_dir() or self._folder.is_symlink():
             return []
-        return [path for path in regular_files(self._folder) if ".git" not in path.relative_to(self._folder).parts]
+        return [
+            path
+            for path in regular_files(self._folder)
+            if ".git" not in path.relative_to(self._folder).parts
+        ]
 
     def _own_files(self) -> list[Path]:
         """ouro's records about the memory that contain texts, mainly pending changes."""
-        return [path for path in regular_files(self._repository.own_dir) if path.name not in _WITHOUT_TEXT]
+        return [
+            path
+            for path in regular_files(self._repository.own_dir)
+            if path.name not in _WITHOUT_TEXT
+        ]
 
     def _clean_file(self, data: bytes) -> bytes:
         """A file without the text; the front matter of a note can still be read."""
@@ -379,7 +473,9 @@ class ForgettingMemory:
     def _clean_name(self, data: bytes) -> bytes:
         if not self._text.count_bytes(data):
             return data
-        return self._text.remove_from_bytes(data).replace(self._text.placeholder.encode(), b"forgotten")
+        return self._text.remove_from_bytes(data).replace(
+            self._text.placeholder.encode(), b"forgotten"
+        )
 
     def _write_files(self, pending: set[str]) -> None:
         files = MemoryFiles(self._folder)
@@ -412,7 +508,9 @@ class ForgettingMemory:
                 if self._is_empty(parse_note(path.name, text).note.text):
                     changes[name] = None
             elif (left := [line for line in lines if not self._is_empty(line)]) != lines:
-                changes[name] = "\n".join(left) + "\n" if any(line.strip() for line in left) else None
+                changes[name] = (
+                    "\n".join(left) + "\n" if any(line.strip() for line in left) else None
+                )
         try:
             if changes:
                 self._store.save_and_commit(changes, "Forget", {ORIGIN: "person"})

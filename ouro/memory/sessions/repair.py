@@ -10,7 +10,13 @@ from pathlib import Path
 
 from ouro.memory.backend import SessionHeader, timestamp
 from ouro.memory.record_fields import BadRecordError
-from ouro.memory.serialization import Mask, UnknownRecordError, header_data, header_from, record_data
+from ouro.memory.serialization import (
+    Mask,
+    UnknownRecordError,
+    header_data,
+    header_from,
+    record_data,
+)
 from ouro.memory.sessions.session_file import (
     END,
     FILE_NAME,
@@ -33,11 +39,12 @@ _START_LINE = re.compile(rb"\A---[ \t\r]*\n")
 
 
 def repair(folder: Path, mask: Mask = str) -> tuple[str, ...]:
-    """Repair records of a session that hold values of a wrong type, and move unreadable data to a `.torn` file.
+    """Repair records of a session that hold values of a wrong type, and move unreadable data to a
+    `.torn` file.
 
-    Good records stay unchanged, byte for byte; the former bytes of repaired records are in the `.torn` file too.
-    Returns the actions, one line each. Raises SessionDamaged if a newer version of ouro wrote it, or OSError; the file
-    is then unchanged. Blocks.
+    Good records stay unchanged, byte for byte; the former bytes of repaired records are in the
+    `.torn` file too. Returns the actions, one line each. Raises SessionDamaged if a newer version
+    of ouro wrote it, or OSError; the file is then unchanged. Blocks.
     """
     refuse_newer(folder)
     data = read_file(folder)
@@ -50,23 +57,34 @@ def repair(folder: Path, mask: Mask = str) -> tuple[str, ...]:
         made = start[:8] + str(uuid.uuid4())[8:] if len(start) >= 8 else str(uuid.uuid4())
         created_at = f"{day}T00:00:00.000Z" if len(day) == 10 else timestamp()
         header, is_new = encode_record(header_data(SessionHeader(made, "", "", created_at))), True
-    found = [(record, _sound(record, folder, mask)) for record in (records if is_new else records[1:])]
+    found = [
+        (record, _sound(record, folder, mask)) for record in (records if is_new else records[1:])
+    ]
     changed = [record for record, sound in found if sound != record.data]
     if not (changed or tail or is_new):
         return ()
     moved = [record for record, sound in found if sound is None]
     report = []
     if changed or tail:
-        former = b"".join(data[record.offset : record.offset + record.size] for record in changed) + tail
+        former = (
+            b"".join(data[record.offset : record.offset + record.size] for record in changed) + tail
+        )
         saved = save_beside(folder, "torn", former)
         if moved or tail:
-            report.append(f"Moved {plural(len(moved), 'record')} and {len(tail)} bytes at the end to {saved}.")
+            report.append(
+                f"Moved {plural(len(moved), 'record')} and {len(tail)} bytes at the end to {saved}."
+            )
         if repaired := len(changed) - len(moved):
-            report.append(f"Corrected values in {plural(repaired, 'record')}. As they were, they are in {saved}.")
+            report.append(
+                f"Corrected values in {plural(repaired, 'record')}. As they were, they are in"
+                f" {saved}."
+            )
     if is_new:
         report.append("The header was lost. A new one was made.")
     good = [sound for _, sound in found if sound is not None]
-    rewrite_file(folder, FILE_NAME, header + b"".join(START + sound.strip(b"\n") + END for sound in good))
+    rewrite_file(
+        folder, FILE_NAME, header + b"".join(START + sound.strip(b"\n") + END for sound in good)
+    )
     return (*report, f"Kept {plural(len(good), 'record')}.")
 
 
@@ -84,7 +102,9 @@ def _sound(record: RawRecord, folder: Path, mask: Mask) -> bytes | None:
 
 
 def without_number(messages: Sequence[tuple[RawRecord, int]]) -> tuple[RawRecord, ...]:
-    """The messages that need a new number: those without a number, and the second of two with the same number."""
+    """The messages that need a new number: those without a number, and the second of two with the
+    same number.
+    """
     seen: set[int] = set()
     found: list[RawRecord] = []
     for record, number in messages:
@@ -95,7 +115,8 @@ def without_number(messages: Sequence[tuple[RawRecord, int]]) -> tuple[RawRecord
 
 
 def number_messages(folder: Path, records: Sequence[RawRecord], first: int) -> None:
-    """Write numbers into these messages, beginning with `first`; the rest of the file stays byte for byte. Blocks.
+    """Write numbers into these messages, beginning with `first`; the rest of the file stays byte
+    for byte. Blocks.
 
     Otherwise the next start would assign other numbers, and references to a message would break.
     """

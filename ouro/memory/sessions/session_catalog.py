@@ -12,7 +12,14 @@ from pathlib import Path
 
 import msgspec
 
-from ouro.errors import SaveFailed, SearchUnavailable, SessionError, SessionNotFound, SeveralSessions, UsageError
+from ouro.errors import (
+    SaveFailed,
+    SearchUnavailable,
+    SessionError,
+    SessionNotFound,
+    SeveralSessions,
+    UsageError,
+)
 from ouro.memory.backend import (
     MemoryStore,
     MessageRecord,
@@ -98,7 +105,9 @@ class SessionCatalog:
         index: the search index of the messages, which need not exist.
     """
 
-    def __init__(self, store: MemoryStore, project: str, root: Path | None = None, index: Path | None = None) -> None:
+    def __init__(
+        self, store: MemoryStore, project: str, root: Path | None = None, index: Path | None = None
+    ) -> None:
         self.store = store
         self.project = project
         self.is_here = same_project(project)
@@ -106,14 +115,18 @@ class SessionCatalog:
         self._index = index
 
     async def sessions(self, progress: Progress | None = None) -> list[SessionInfo]:
-        """All sessions, of every project, last used first; `progress` is called while that takes long."""
+        """All sessions, of every project, last used first; `progress` is called while that takes
+        long.
+        """
         return await self.store.list_sessions(None, progress)
 
     async def here(self) -> list[SessionInfo]:
         return [info for info in await self.sessions() if self.is_here(info.project)]
 
     async def find(self, query: str) -> SessionInfo:
-        """The one session that `query` names, as `find_session` does; also by words of its messages."""
+        """The one session that `query` names, as `find_session` does; also by words of its
+        messages.
+        """
         sessions = await self.sessions()
 
         def ids_with(words: str) -> list[str]:
@@ -130,21 +143,38 @@ class SessionCatalog:
         return [*titles, *(info for info in rest if info.id in ids)]
 
     async def preview(self, info: SessionInfo) -> SessionExcerpt:
-        """What a session was about. Reads its first message and its end. Raises SessionError and OSError."""
+        """What a session was about. Reads its first message and its end. Raises SessionError and
+        OSError.
+        """
         whole = await self.store.read_whole(info.id)
         loaded = await self.store.load_session(info.id, read_only=True, reach="screen")
 
         def first_words() -> str:
-            messages = (record.message for record in whole.records() if isinstance(record, MessageRecord))
-            return next((message.text for message in messages if message.role == "user" and message.text.strip()), "")
+            messages = (
+                record.message for record in whole.records() if isinstance(record, MessageRecord)
+            )
+            return next(
+                (
+                    message.text
+                    for message in messages
+                    if message.role == "user" and message.text.strip()
+                ),
+                "",
+            )
 
         first = await asyncio.to_thread(first_words)
         entries = Transcript.of(loaded).entries
-        texts = [(item.message.role, item.message.text) for item in entries if item.message.text.strip()]
+        texts = [
+            (item.message.role, item.message.text) for item in entries if item.message.text.strip()
+        ]
         last = [text for text in texts if text[0] in ("user", "assistant")]
         last = last[1:] if last[:1] == [("user", first)] else last
-        summaries = [record.summary for record in loaded.records if isinstance(record, SummaryRecord)]
-        return SessionExcerpt((summaries or [""])[-1], first, tuple(last[-_LAST_MESSAGES:]), loaded.notices)
+        summaries = [
+            record.summary for record in loaded.records if isinstance(record, SummaryRecord)
+        ]
+        return SessionExcerpt(
+            (summaries or [""])[-1], first, tuple(last[-_LAST_MESSAGES:]), loaded.notices
+        )
 
     async def turn(self, session_id: str, turn: int = 0, message: int = 0) -> TurnEvidence:
         """One turn of a session, which is not opened. Raises UsageError if there is no such turn.
@@ -156,7 +186,10 @@ class SessionCatalog:
         loaded = await self.store.load_session(session_id, read_only=True)
         transcript, header = Transcript.of(loaded), loaded.header
         branches = (transcript.entries, *(branch.entries for branch in transcript.branches))
-        found = next((branch for branch in branches if any(entry.number == message for entry in branch)), None)
+        found = next(
+            (branch for branch in branches if any(entry.number == message for entry in branch)),
+            None,
+        )
         entries = branches[0] if found is None else found
         is_left = entries is not branches[0]
         begins = [place for place, entry in enumerate(entries) if begins_turn(entry.message)]
@@ -166,24 +199,40 @@ class SessionCatalog:
             raise UsageError(f"Session {header.id[:8]} has no turn {turn}: it has {len(begins)}.")
         messages = entries[begins[number - 1] : begins[number] if number < len(begins) else None]
         first = messages[0]
-        changes = [match[2] for part in first.message.parts_of(Context) for match in _CHANGES.finditer(part.text)]
-        records = [record for entry in messages if (record := transcript.recalled.get(entry.number))]
+        changes = [
+            match[2]
+            for part in first.message.parts_of(Context)
+            for match in _CHANGES.finditer(part.text)
+        ]
+        records = [
+            record for entry in messages if (record := transcript.recalled.get(entry.number))
+        ]
         return TurnEvidence(
             session_id=header.id,
             title=transcript.title,
             turn=(turn or number) if is_left else number,
             number=first.number,
             at=first.at,
-            words=tuple((entry.message.role, entry.message.text) for entry in messages if entry.message.text),
-            told=tuple(line[2:] for text in changes for line in text.split("\n") if line.startswith("| ")),
+            words=tuple(
+                (entry.message.role, entry.message.text) for entry in messages if entry.message.text
+            ),
+            told=tuple(
+                line[2:] for text in changes for line in text.split("\n") if line.startswith("| ")
+            ),
             recalled=tuple(item for record in records for item in record.items),
             way=records[0].way if records else "",
-            began_with={scope: header.memory[scope] for scope in ("user", "repo") if scope in header.memory},
+            began_with={
+                scope: header.memory[scope] for scope in ("user", "repo") if scope in header.memory
+            },
             is_left=is_left,
         )
 
-    async def search(self, sessions: Sequence[SessionInfo], words: str) -> AsyncGenerator[SessionHit, None]:
-        """The messages that have all these words: from the index, best first, then from files that are newer."""
+    async def search(
+        self, sessions: Sequence[SessionInfo], words: str
+    ) -> AsyncGenerator[SessionHit, None]:
+        """The messages that have all these words: from the index, best first, then from files that
+        are newer.
+        """
         ended = threading.Event()
         hits = self._hits(sessions, words, ended)
         try:
@@ -193,7 +242,9 @@ class SessionCatalog:
             ended.set()
 
     async def rename(self, session_id: str, title: str) -> None:
-        """Rename a session. Raises SessionInUse if it is open elsewhere, SaveFailed if it can only be read."""
+        """Rename a session. Raises SessionInUse if it is open elsewhere, SaveFailed if it can only
+        be read.
+        """
         loaded = await self.store.load_session(session_id, reach="screen")
         if loaded.read_only:
             raise SaveFailed(f"Not renamed: {loaded.notices[-1]}")
@@ -208,8 +259,12 @@ class SessionCatalog:
     ) -> Iterator[SessionHit]:
         return islice(self._search(sessions, words, ended or threading.Event()), SEARCH_LIMIT)
 
-    def _search(self, sessions: Sequence[SessionInfo], words: str, ended: threading.Event) -> Iterator[SessionHit]:
-        """Blocks. The last message of each session that the index has not read is found by reading its file."""
+    def _search(
+        self, sessions: Sequence[SessionInfo], words: str, ended: threading.Event
+    ) -> Iterator[SessionHit]:
+        """Blocks. The last message of each session that the index has not read is found by reading
+        its file.
+        """
         if self._root is None or not words.split():
             return
         hits, changed = self._search_index(self._root, words)
@@ -226,11 +281,18 @@ class SessionCatalog:
             if (hit := _find_in(self._root / info.folder, info.id, patterns)) is not None:
                 yield hit
 
-    def _search_index(self, root: Path, words: str) -> tuple[list[SessionHit], frozenset[str] | None]:
-        """The hits of the index, and the folders of sessions that changed since it read them; None: no index."""
+    def _search_index(
+        self, root: Path, words: str
+    ) -> tuple[list[SessionHit], frozenset[str] | None]:
+        """The hits of the index, and the folders of sessions that changed since it read them; None:
+        no index.
+        """
         if self._index is None or not self._index.exists():
             return [], None
-        from ouro.memory.index import Index, search_sessions  # imported late, because it imports sqlite3
+        from ouro.memory.index import (
+            Index,
+            search_sessions,
+        )  # imported late, because it imports sqlite3
 
         index = Index(self._index)
         try:
@@ -268,7 +330,9 @@ def find_session(
     if query == "latest":
         return _only(here[:1], "No session of this folder yet.", hint)
     found = [session for session in sessions if session.folder == query]
-    found = found or [session for session in sessions if query and session.id.startswith(query.lower())]
+    found = found or [
+        session for session in sessions if query and session.id.startswith(query.lower())
+    ]
     if len(query) < _LONG_PREFIX or not found:
         titled = [session for session in sessions if _has_words(session.title, query)]
         titled = [session for session in titled if is_here(session.project)] or titled
@@ -299,8 +363,12 @@ def _only(found: Sequence[SessionInfo], otherwise: str, hint: str) -> SessionInf
     )
 
 
-def _find_in(folder: Path, session_id: str, patterns: Sequence[re.Pattern[bytes]]) -> SessionHit | None:
-    """The last message (of user or model) with all the words; only the end of a very long file is read."""
+def _find_in(
+    folder: Path, session_id: str, patterns: Sequence[re.Pattern[bytes]]
+) -> SessionHit | None:
+    """The last message (of user or model) with all the words; only the end of a very long file is
+    read.
+    """
     try:
         with open_private(folder, FILE_NAME, os.O_RDONLY) as descriptor:
             size = os.fstat(descriptor).st_size
@@ -317,12 +385,18 @@ def _find_in(folder: Path, session_id: str, patterns: Sequence[re.Pattern[bytes]
             if isinstance(record, MessageRecord) and found[0] and all(found):
                 before = text[: found[0].start()].decode("utf-8", "replace")
                 after = text[found[0].start() :].decode("utf-8", "replace")
-                around = ("…" if len(before) > _AROUND else "") + before[-_AROUND:] + after[: 3 * _AROUND]
+                around = (
+                    ("…" if len(before) > _AROUND else "")
+                    + before[-_AROUND:]
+                    + after[: 3 * _AROUND]
+                )
                 return SessionHit(session_id, record.number, " ".join(around.split()))
     return None
 
 
 def _pattern(word: str) -> re.Pattern[bytes]:
     letters = (sorted({letter, letter.lower(), letter.upper()}) for letter in word)
-    alternatives = (b"|".join(re.escape(form.encode("utf-8", "replace")) for form in forms) for forms in letters)
+    alternatives = (
+        b"|".join(re.escape(form.encode("utf-8", "replace")) for form in forms) for forms in letters
+    )
     return re.compile(b"".join(b"(?:" + item + b")" for item in alternatives))

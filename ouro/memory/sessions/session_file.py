@@ -1,9 +1,11 @@
-"""The bytes of a session file: records read and appended, the lock, files that are replaced as a whole.
+"""The bytes of a session file: records read and appended, the lock, files that are replaced as a
+whole.
 
-A record is the lines from `---` to `...`, both in column 0. Inside a record every line is indented or starts with a
-key, so no line can look like a mark. A record counts only with its end mark: a message cut by a crash or a full disk
-has none. There is no checksum, because users may edit a session with any editor. Holes that a lost fsync can leave
-(NUL bytes) are not valid YAML and are found when the record is parsed.
+A record is the lines from `---` to `...`, both in column 0. Inside a record every line is indented
+or starts with a key, so no line can look like a mark. A record counts only with its end mark: a
+message cut by a crash or a full disk has none. There is no checksum, because users may edit a
+session with any editor. Holes that a lost fsync can leave (NUL bytes) are not valid YAML and are
+found when the record is parsed.
 """
 
 from __future__ import annotations
@@ -41,7 +43,9 @@ END = b"\n...\n"
 _START_MARK = late_pattern(rb"^---[ \t\r]*$", re.MULTILINE)
 _END_MARK = late_pattern(rb"^\.\.\.[ \t\r]*(?:\n|\Z)", re.MULTILINE)
 _KIND = late_pattern(rb"(?:\xef\xbb\xbf)?(?:\s|#[^\n]*\n)*(\w+):")
-_NUMBER = late_pattern(rb"^(?:message|compaction|drop): *([0-9]{1,15})[ \t\r]*(?:#[^\n]*)?$", re.MULTILINE)
+_NUMBER = late_pattern(
+    rb"^(?:message|compaction|drop): *([0-9]{1,15})[ \t\r]*(?:#[^\n]*)?$", re.MULTILINE
+)
 _ROLE = late_pattern(rb"^role:", re.MULTILINE)
 _BLANK = late_pattern(rb"(?:\xef\xbb\xbf)?(?:[ \t\r]*(?:#[^\n]*)?\n)*[ \t\r]*(?:#[^\n]*)?\Z")
 _FIRST_WINDOW, _WINDOW = 1 << 17, 1 << 19
@@ -49,7 +53,9 @@ _FIRST_WINDOW, _WINDOW = 1 << 17, 1 << 19
 _READ_SIZE = 1 << 26
 _ORPHAN_TIMEOUT = 1.0
 _TAIL = 256
-"""Bytes at the end of the known part of a file: they show whether a file that has grown was only appended to."""
+"""Bytes at the end of the known part of a file: they show whether a file that has grown was only
+appended to.
+"""
 
 
 class RawRecord(msgspec.Struct, frozen=True):
@@ -68,21 +74,27 @@ def split(data: bytes, offset: int = 0) -> tuple[list[RawRecord], bytes]:
     records: list[RawRecord] = []
     position = 0
     for end in _marks(_END_MARK, END[1:4], data):
-        records.extend(_raw_records(data[position : end.start()], offset + position, end.end() - position))
+        records.extend(
+            _raw_records(data[position : end.start()], offset + position, end.end() - position)
+        )
         position = end.end()
     tail = data[position:]
     return records, b"" if _BLANK.match(tail) else tail
 
 
 def _raw_records(text: bytes, offset: int, size: int) -> Iterator[RawRecord]:
-    """One record, or several if an end mark is missing between them: then only the last one is complete."""
+    """One record, or several if an end mark is missing between them: then only the last one is
+    complete.
+    """
     starts = list(_marks(_START_MARK, START[:3], text))
     if not starts:
         yield RawRecord(text, offset, size)
         return
     for start, following in itertools.pairwise(starts):
         length = following.start() - start.start()
-        yield RawRecord(text[start.end() : following.start()], offset + start.start(), length, is_whole=False)
+        yield RawRecord(
+            text[start.end() : following.start()], offset + start.start(), length, is_whole=False
+        )
     last = starts[-1]
     yield RawRecord(text[last.end() :], offset + last.start(), size - last.start())
 
@@ -104,8 +116,12 @@ def is_message(record: RawRecord) -> bool:
     return record.is_whole and _ROLE.search(record.data) is not None
 
 
-def _marks(mark: re.Pattern[bytes], begins: bytes, data: bytes, place: int = 0) -> Iterator[re.Match[bytes]]:
-    """Yield the marks from `place` on, which must be the start of a line. `find` skips other lines fast."""
+def _marks(
+    mark: re.Pattern[bytes], begins: bytes, data: bytes, place: int = 0
+) -> Iterator[re.Match[bytes]]:
+    """Yield the marks from `place` on, which must be the start of a line. `find` skips other lines
+    fast.
+    """
     while place >= 0:
         found = mark.match(data, place)
         if found:
@@ -118,11 +134,14 @@ def _open_folder(folder: Path) -> int:
     try:
         place = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except NotADirectoryError as error:
-        raise SessionError(f"{folder} is not a folder that ouro made. It is left unchanged.") from error
+        raise SessionError(
+            f"{folder} is not a folder that ouro made. It is left unchanged."
+        ) from error
     if os.fstat(place).st_uid != os.getuid():
         os.close(place)
         raise SessionError(
-            f"{folder} belongs to another user; ouro does not use it.", "Move it away, or set OURO_HOME."
+            f"{folder} belongs to another user; ouro does not use it.",
+            "Move it away, or set OURO_HOME.",
         )
     return place
 
@@ -134,7 +153,9 @@ def _open_checked(folder: Path, name: str, flags: int) -> int:
     """
     place = _open_folder(folder)
     try:
-        descriptor = os.open(name, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600, dir_fd=place)
+        descriptor = os.open(
+            name, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600, dir_fd=place
+        )
     except OSError as error:
         error.filename = str(folder / name)
         raise
@@ -170,7 +191,9 @@ async def open_session_file(folder: Path) -> AsyncIterator[AsyncFileIO]:
     import aiofiles  # imported late: it takes 2 ms, and a start does not need it
 
     check = partial(_open_checked, folder, FILE_NAME, os.O_RDONLY)
-    async with aiofiles.open(folder / FILE_NAME, "rb", buffering=0, opener=lambda *_: check()) as file:
+    async with aiofiles.open(
+        folder / FILE_NAME, "rb", buffering=0, opener=lambda *_: check()
+    ) as file:
         yield file
 
 
@@ -186,7 +209,9 @@ def _write_all(descriptor: int, data: bytes) -> None:
 
 
 def set_tail_aside(folder: Path, descriptor: int) -> Path | None:
-    """Move what follows the last end mark to a `.torn` file. Returns that file; None if there is nothing to move."""
+    """Move what follows the last end mark to a `.torn` file. Returns that file; None if there is
+    nothing to move.
+    """
     size = os.fstat(descriptor).st_size
     if size == 0 or os.pread(descriptor, len(END), max(0, size - len(END))) == END:
         return None
@@ -200,7 +225,9 @@ def set_tail_aside(folder: Path, descriptor: int) -> Path | None:
 
 
 def find_whole_end(descriptor: int) -> tuple[int, bytes]:
-    """The offset where the last whole record ends, and the tail without an end mark (usually empty). Blocks."""
+    """The offset where the last whole record ends, and the tail without an end mark (usually
+    empty). Blocks.
+    """
     size = os.fstat(descriptor).st_size
     reach = 1 << 16
     while True:
@@ -208,7 +235,11 @@ def find_whole_end(descriptor: int) -> tuple[int, bytes]:
         data = read_range(descriptor, start, size)
         # A window may begin in the middle of a line.
         first = 0 if start == 0 else data.find(b"\n") + 1
-        ends = [match.end() for match in _marks(_END_MARK, END[1:4], data, first)] if first or start == 0 else []
+        ends = (
+            [match.end() for match in _marks(_END_MARK, END[1:4], data, first)]
+            if first or start == 0
+            else []
+        )
         if ends or start == 0:
             end = ends[-1] if ends else 0
             return start + end, b"" if _BLANK.match(data, end) else data[end:]
@@ -216,7 +247,9 @@ def find_whole_end(descriptor: int) -> tuple[int, bytes]:
 
 
 async def read_backward(file: AsyncFileIO, begin: int, end: int) -> AsyncIterator[RawRecord]:
-    """Yield the records between two record borders, last one first. Reads at most one window more than is consumed."""
+    """Yield the records between two record borders, last one first. Reads at most one window more
+    than is consumed.
+    """
     reach, carried = _FIRST_WINDOW, b""
     while end > begin:
         start = max(begin, end - reach)
@@ -309,8 +342,12 @@ def read_range(descriptor: int, start: int, end: int) -> bytes:
     return b"".join(pieces)
 
 
-def read_records(descriptor: int, start: int, end: int, window: int = 8 << 20) -> Iterator[RawRecord]:
-    """Yield the records between two offsets, a few megabytes at a time. Ends at a tail without an end mark. Blocks."""
+def read_records(
+    descriptor: int, start: int, end: int, window: int = 8 << 20
+) -> Iterator[RawRecord]:
+    """Yield the records between two offsets, a few megabytes at a time. Ends at a tail without an
+    end mark. Blocks.
+    """
     reach = window
     while start < end:
         data = read_range(descriptor, start, min(end, start + reach))
@@ -325,14 +362,17 @@ def read_records(descriptor: int, start: int, end: int, window: int = 8 << 20) -
 
 
 class OpenFile(FileIO):
-    """The session file that a process has open, and its lock. All methods but `append` block and raise OSError.
+    """The session file that a process has open, and its lock. All methods but `append` block and
+    raise OSError.
 
     Args:
         places: the offset of each message by number: a compaction records it for the messages that it keeps.
         new: the file must not exist yet.
     """
 
-    def __init__(self, folder: Path, lock: SessionLock, places: Mapping[int, int] = {}, *, new: bool = False) -> None:
+    def __init__(
+        self, folder: Path, lock: SessionLock, places: Mapping[int, int] = {}, *, new: bool = False
+    ) -> None:
         flags = os.O_RDWR | os.O_APPEND | (os.O_CREAT | os.O_EXCL if new else 0)
         # Readable while it is open, even if another file has its name.
         super().__init__(_open_checked(folder, FILE_NAME, flags), "rb+")
@@ -350,7 +390,9 @@ class OpenFile(FileIO):
         return self._size + (self._tail[-1:] not in (b"", b"\n"))
 
     async def append(self, records: Iterable[bytes]) -> None:
-        """Append each record with `write`, in one thread call, in which a generator makes its records, too."""
+        """Append each record with `write`, in one thread call, in which a generator makes its
+        records, too.
+        """
         from aiofiles.threadpool import wrap  # imported late, as in `open_session_file`
 
         await wrap(self).writelines(records)
@@ -362,13 +404,17 @@ class OpenFile(FileIO):
     def write(self, record: Buffer) -> int:
         """Append one record in one write call and flush it.
 
-        A tail without an end mark is moved to a `.torn` file first. A record that cannot be written whole is removed
-        again. Raises SessionLost as `check`.
+        A tail without an end mark is moved to a `.torn` file first. A record that cannot be written
+        whole is removed again. Raises SessionLost as `check`.
         """
         data = bytes(record)
-        descriptor = os.dup(self.fileno())  # `close` does not wait for a save whose caller was cancelled
+        descriptor = os.dup(
+            self.fileno()
+        )  # `close` does not wait for a save whose caller was cancelled
         try:
-            with suppress(OSError):  # some network disks have no locks; there O_APPEND keeps records apart
+            with suppress(
+                OSError
+            ):  # some network disks have no locks; there O_APPEND keeps records apart
                 lock_descriptor(descriptor)
             self.check(descriptor)
             set_tail_aside(self.folder, descriptor)
@@ -390,23 +436,32 @@ class OpenFile(FileIO):
         self._tail = os.pread(descriptor, _TAIL, max(0, self._size - _TAIL))
 
     def check(self, descriptor: int) -> None:
-        """`descriptor`: the file. Raises SessionLost if another file has the name of this one, or bytes are gone."""
+        """`descriptor`: the file. Raises SessionLost if another file has the name of this one, or
+        bytes are gone.
+        """
         try:
             with open_private(self.folder, FILE_NAME, os.O_RDONLY) as named:
                 is_same = os.path.sameopenfile(named, descriptor)
         except (FileNotFoundError, SessionError) as error:
-            raise self._lost("deleted" if isinstance(error, FileNotFoundError) else "replaced") from error
+            raise self._lost(
+                "deleted" if isinstance(error, FileNotFoundError) else "replaced"
+            ) from error
         if not is_same:
             raise self._lost("replaced")
         if not self._has_all(descriptor):
             raise self._lost("cut or rewritten")
 
     def _lost(self, what: str) -> SessionLost:
-        return SessionLost(f"{self.folder / FILE_NAME} was {what} by another program while the session was open.")
+        return SessionLost(
+            f"{self.folder / FILE_NAME} was {what} by another program while the session was open."
+        )
 
-    def write_again(self, records: Sequence[Record], encode: Callable[[Record], bytes], header: bytes) -> Path | None:
-        """Write the session again: the opened file; if bytes of it are gone, what is left and `records` (those in
-        memory, oldest first). Returns the file to which the other file was moved; None if there was no other file.
+    def write_again(
+        self, records: Sequence[Record], encode: Callable[[Record], bytes], header: bytes
+    ) -> Path | None:
+        """Write the session again: the opened file; if bytes of it are gone, what is left and
+        `records` (those in memory, oldest first). Returns the file to which the other file was
+        moved; None if there was no other file.
         """
         found = b""
         with suppress(FileNotFoundError, SessionError):
@@ -429,13 +484,17 @@ def _before(data: bytes, records: Sequence[Record]) -> bytes:
     """The remaining records of a file, from its header up to those that are in memory."""
     in_memory = {record.number for record in records if isinstance(record, NumberedRecord)}
     left = [record for record in split(data)[0] if record.is_whole][1:]
-    end = next((place for place, record in enumerate(left) if number_of(record) in in_memory), len(left))
+    end = next(
+        (place for place, record in enumerate(left) if number_of(record) in in_memory), len(left)
+    )
     found = (data[record.offset : record.offset + record.size] for record in left[:end])
     return b"".join(record if record.endswith(b"\n") else record + b"\n" for record in found)
 
 
 class SessionLock:
-    """Locks a session until `close`. Raises SessionInUse, which names the process that holds the lock."""
+    """Locks a session until `close`. Raises SessionInUse, which names the process that holds the
+    lock.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._descriptor = _open_checked(folder, LOCK_NAME, os.O_RDWR | os.O_CREAT)
@@ -446,11 +505,15 @@ class SessionLock:
             os.close(self._descriptor)
             if pid == str(os.getpid()):
                 raise SessionInUse(
-                    "This session is already open in this ouro.", "Continue there, or close it first."
+                    "This session is already open in this ouro.",
+                    "Continue there, or close it first.",
                 ) from error
-            who = f"process {pid} since {local_time(since) or since}" if since else "another process"
+            who = (
+                f"process {pid} since {local_time(since) or since}" if since else "another process"
+            )
             raise SessionInUse(
-                f"This session is in use by {who}.", "Continue there, close it, or open a copy with `--fork`."
+                f"This session is in use by {who}.",
+                "Continue there, close it, or open a copy with `--fork`.",
             ) from error
         except OSError:
             return  # a disk without locks: O_APPEND still keeps records apart
@@ -468,7 +531,8 @@ class SessionLock:
             pid = self._holder().partition(" ")[0]
             if not pid.isdecimal() or is_running(int(pid)):
                 raise
-            # The holder was killed while it started a child: the child has the lock until it executes its program.
+            # The holder was killed while it started a child: the child has the lock until it
+            # executes its program.
             lock_descriptor(self._descriptor, timeout=_ORPHAN_TIMEOUT)
 
     def _holder(self) -> str:

@@ -1,4 +1,6 @@
-"""The folders of sessions: find, create atomically, move to the trash, restore; the outputs in them."""
+"""The folders of sessions: find, create atomically, move to the trash, restore; the outputs in
+them.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,9 @@ _MAX_HEADER = 1 << 10
 _MAKING = 60.0
 """Seconds after which a new session folder must have its file."""
 _SWEPT, _SWEPT_OF_TEMPORARY = 1_000, 50
-"""Only so many of the newest sessions are swept: earlier starts swept the others. A day may have a thousand."""
+"""Only so many of the newest sessions are swept: earlier starts swept the others. A day may have a
+thousand.
+"""
 _ID = late_pattern(r"[0-9A-Za-z-]{1,64}")
 _DAY = late_pattern(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 MAX_RECORD = 32 << 20
@@ -59,7 +63,8 @@ class SessionFolders:
         self.trash = root / TRASH
 
     def find(self, session_id: str, *, deleted: bool = False) -> Path:
-        """The folder of the session with this full id; or the folder of this name, which names a copy made by hand.
+        """The folder of the session with this full id; or the folder of this name, which names a
+        copy made by hand.
 
         Raises SessionNotFound.
         """
@@ -87,7 +92,9 @@ class SessionFolders:
 
     @contextmanager
     def making(self, header: SessionHeader) -> Iterator[tuple[Path, Path]]:
-        """A hidden folder to write a whole session into; at the end of the block it is renamed to the second folder."""
+        """A hidden folder to write a whole session into; at the end of the block it is renamed to
+        the second folder.
+        """
         ensure_private_dir(self.root)
         final = self._free(header)
         unfinished = self._unfinished(final.name)
@@ -120,7 +127,9 @@ class SessionFolders:
         sync_folder(self.trash)
 
     def sweep(self) -> None:
-        """Remove what killed processes left: temporary files, unfinished folders, sessions without messages."""
+        """Remove what killed processes left: temporary files, unfinished folders, sessions without
+        messages.
+        """
         sweep_temporary(self.root)
         newest = sorted(folder_names(self.root), reverse=True)[:_SWEPT]
         for name in newest[:_SWEPT_OF_TEMPORARY]:
@@ -136,17 +145,22 @@ class SessionFolders:
                         shutil.rmtree(place / name, ignore_errors=True)
 
     def _remove_empty(self, folder: Path) -> None:
-        """Remove a session that has only a header. Raises SessionInUse if it is open: it will get a message."""
+        """Remove a session that has only a header. Raises SessionInUse if it is open: it will get a
+        message.
+        """
         with suppress(FileNotFoundError):
             if os.stat(f"{folder}/{FILE_NAME}").st_size > _MAX_HEADER:  # noqa: PTH116 (1,000 of them)
                 return
         names = {path.name for path in folder.iterdir()}
         if not names <= {FILE_NAME, LOCK_NAME} or (
-            FILE_NAME not in names and time.time() - folder.stat().st_mtime < _MAKING  # it may be in creation
+            FILE_NAME not in names
+            and time.time() - folder.stat().st_mtime < _MAKING  # it may be in creation
         ):
             return
         if FILE_NAME in names and len(split(read_file(folder))[0]) > 1:
-            return  # read without the lock: locking writes to the disk, 1 ms for each short session at each start
+            # read without the lock: locking writes to the disk, 1 ms for each short session at each
+            # start
+            return
         with closing(SessionLock(folder)), suppress(BadYamlError, BadRecordError):
             records, tail = split(read_file(folder)) if FILE_NAME in names else ([], b"")
             if len(records) <= 1 and not tail:
@@ -162,7 +176,9 @@ class SessionFolders:
     def _free(self, header: SessionHeader) -> Path:
         day = header.created_at[:10]
         if not _DAY.fullmatch(day):  # a header of a remote could name a folder elsewhere
-            raise SaveFailed(f"Session {header.id[:8]} has no valid date: {header.created_at[:40]!r}.")
+            raise SaveFailed(
+                f"Session {header.id[:8]} has no valid date: {header.created_at[:40]!r}."
+            )
         for name in (f"{day}_{header.id[:8]}", f"{day}_{header.id}"):
             folder = self.root / name
             if not os.path.lexists(folder / FILE_NAME):
@@ -189,7 +205,9 @@ def not_a_folder(root: Path, error: OSError) -> SessionError:
 
 
 def session_files(root: Path) -> dict[str, os.stat_result]:
-    """The status of each session file below `root`, by the name of its folder, sorted. Raises SessionError."""
+    """The status of each session file below `root`, by the name of its folder, sorted. Raises
+    SessionError.
+    """
     try:
         with os.scandir(root) as found:
             shown = (item for item in found if not item.name.startswith("."))
@@ -213,7 +231,10 @@ def read_header(folder: Path) -> SessionHeader:
 
 def read_first_record(descriptor: int, path: Path) -> tuple[RawRecord, SessionHeader]:
     """Raises SessionDamaged if it is not a header."""
-    records = split(read_range(descriptor, 0, 1 << 12))[0] or split(read_range(descriptor, 0, HEADER_WITHIN))[0]
+    records = (
+        split(read_range(descriptor, 0, 1 << 12))[0]
+        or split(read_range(descriptor, 0, HEADER_WITHIN))[0]
+    )
     if not records:
         raise SessionDamaged(f"{path} holds no complete record.", _REPAIR_HINT)
     try:
@@ -232,7 +253,9 @@ def load_record(record: RawRecord) -> object:
 
 
 def fetch_output(folder: Path, name: str) -> bytes:
-    """The bytes of an image or output. Raises OSError if it does not exist or is not a file of the session."""
+    """The bytes of an image or output. Raises OSError if it does not exist or is not a file of the
+    session.
+    """
     found = _OUTPUT_NAME.fullmatch(name)
     if found is None:
         raise FileNotFoundError(name)
@@ -244,7 +267,9 @@ def fetch_output(folder: Path, name: str) -> bytes:
 
 
 def write_output(folder: Path, name: str, data: bytes) -> None:
-    """Write an image or output, unless it exists. `name`: the path relative to the session's folder."""
+    """Write an image or output, unless it exists. `name`: the path relative to the session's
+    folder.
+    """
     place = (folder / name).parent
     if not place.is_dir():
         place.mkdir(mode=0o700, exist_ok=True)
@@ -262,17 +287,24 @@ def link_outputs(source: Path, target: Path) -> None:
         return
     (target / OUTPUTS).mkdir(mode=0o700, exist_ok=True)
     for name in names:
-        with suppress(SessionError), open_private(source / OUTPUTS, name, os.O_RDONLY) as descriptor:
+        with (
+            suppress(SessionError),
+            open_private(source / OUTPUTS, name, os.O_RDONLY) as descriptor,
+        ):
             # Outputs never change after they are written, so a hard link is as good as a copy.
             try:
                 (target / OUTPUTS / name).hardlink_to(source / OUTPUTS / name)
             except OSError:
-                rewrite_file(target / OUTPUTS, name, read_range(descriptor, 0, os.fstat(descriptor).st_size))
+                rewrite_file(
+                    target / OUTPUTS, name, read_range(descriptor, 0, os.fstat(descriptor).st_size)
+                )
     sync_folder(target / OUTPUTS)
 
 
 def not_found(session_id: str, where: str = "") -> SessionNotFound:
-    return SessionNotFound(f"No session `{session_id[:60]}`{where}.", "`ouro sessions list --all` shows them all.")
+    return SessionNotFound(
+        f"No session `{session_id[:60]}`{where}.", "`ouro sessions list --all` shows them all."
+    )
 
 
 def _is_alive(name: str) -> bool:

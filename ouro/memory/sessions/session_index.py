@@ -62,10 +62,14 @@ _OTHERS = {"title", "model", "mode", "compaction", "cost", "fork", "summary"}
 _MAX_SUMMARY = 300
 
 INDEX_NAME = ".index.yaml"
-_HEAD = b"# Made from the sessions in this folder; may be deleted at any time.\nformat: 3\nsessions: "
+_HEAD = (
+    b"# Made from the sessions in this folder; may be deleted at any time.\nformat: 3\nsessions: "
+)
 _TAIL = b"\n]\n"
 _WORTH_WRITING = 1 << 20
-"""If fewer bytes of sessions were read, the index is not written: reading them again costs less than writing."""
+"""If fewer bytes of sessions were read, the index is not written: reading them again costs less
+than writing.
+"""
 _PROGRESS_EVERY = 50
 
 _AT = late_pattern(rb"^at: *\"?([0-9T:.Z-]+)", re.MULTILINE)
@@ -85,7 +89,9 @@ class SessionSurvey(msgspec.Struct, frozen=True):
 
 
 class SessionTally:
-    """Computes the list entry of a session from its records, beginning with `info` or an empty entry."""
+    """Computes the list entry of a session from its records, beginning with `info` or an empty
+    entry.
+    """
 
     def __init__(self, folder: str, info: SessionInfo | None = None) -> None:
         info = info or SessionInfo(folder.partition("_")[2], "", "", "", "", "", 0, 0, folder)
@@ -107,7 +113,9 @@ class SessionTally:
         self._fields["messages"] += 1
         self._fields["updated_at"] = max(self._fields["updated_at"], at)
         if usage is not None:
-            self._spending.add(at or self._fields["updated_at"], model or self._fields["model"], usage)
+            self._spending.add(
+                at or self._fields["updated_at"], model or self._fields["model"], usage
+            )
 
     def skip_to(self, messages: int) -> None:
         """Continue after so many messages, which were not read."""
@@ -138,18 +146,27 @@ class SessionTally:
 
 
 def survey(folder: Path, found: os.stat_result, known: SessionSurvey | None) -> SessionSurvey:
-    """Survey the session in `folder`, whose file status is `found`; reads only what is new since `known`."""
+    """Survey the session in `folder`, whose file status is `found`; reads only what is new since
+    `known`.
+    """
     size, error, read = found.st_size, "", 0
     tally = SessionTally(folder.name)
     try:
         with open_private(folder, FILE_NAME, os.O_RDONLY) as descriptor:
             is_long = known is not None and known.read <= size and size > _ALWAYS_WHOLE
-            if known and is_long and os.pread(descriptor, len(END), max(0, known.read - len(END))) == END:
+            if (
+                known
+                and is_long
+                and os.pread(descriptor, len(END), max(0, known.read - len(END))) == END
+            ):
                 # The file has only grown since it was read.
                 tally, read = SessionTally(folder.name, known.info), known.read
             read = _tally_records(tally, descriptor, read, size)
     except (OSError, SessionError, BadYamlError, BadRecordError) as caught:
-        error, read = f"[cannot be read: {clean(str(caught)).splitlines()[0]}]", 0  # next time read from its start
+        error, read = (
+            f"[cannot be read: {clean(str(caught)).splitlines()[0]}]",
+            0,
+        )  # next time read from its start
     info = tally.info(size)
     if error and not info.title:
         info = msgspec.structs.replace(info, title=error)
@@ -157,8 +174,12 @@ def survey(folder: Path, found: os.stat_result, known: SessionSurvey | None) -> 
 
 
 def _tally_records(tally: SessionTally, descriptor: int, begin: int, size: int) -> int:
-    """Count the records from `begin` on; returns up to where the file was read. Raises OSError and BadRecordError."""
-    if size - begin > _READ_AT_ONCE:  # only the start and the end of a file of gigabytes, to keep lists fast
+    """Count the records from `begin` on; returns up to where the file was read. Raises OSError and
+    BadRecordError.
+    """
+    if (
+        size - begin > _READ_AT_ONCE
+    ):  # only the start and the end of a file of gigabytes, to keep lists fast
         for block in split(read_range(descriptor, 0, _EDGE))[0]:
             _tally_record(tally, block)
         begin = size - _EDGE
@@ -184,7 +205,9 @@ def _tally_record(tally: SessionTally, block: RawRecord) -> None:
     if kind == "session" and not tally.has_header:
         tally.take_header(header_from(load(block.data)))
     elif kind in _OTHERS:
-        if (record := parse_record(block)) is not None:  # unreadable records are reported when the session is opened
+        if (
+            record := parse_record(block)
+        ) is not None:  # unreadable records are reported when the session is opened
             tally.take(record)
     elif is_message(block):
         at, usage, model = (pattern.search(block.data) for pattern in (_AT, _USAGE, _MODEL))
@@ -205,8 +228,12 @@ def _usage(text: bytes) -> Usage:
     return Usage(**{name: count(value) or 0 for name, value in found.items()}, cost=cost)
 
 
-def update_index(root: Path, *, rebuild: bool = False, progress: Progress | None = None) -> list[SessionSurvey]:
-    """The current entry of each session below `root`; updates the index if it is writable, or makes it again."""
+def update_index(
+    root: Path, *, rebuild: bool = False, progress: Progress | None = None
+) -> list[SessionSurvey]:
+    """The current entry of each session below `root`; updates the index if it is writable, or makes
+    it again.
+    """
     known = {} if rebuild else _read(root)
     current: dict[str, SessionSurvey] = {}
     files, looked_at = session_files(root), 0
@@ -223,13 +250,17 @@ def update_index(root: Path, *, rebuild: bool = False, progress: Progress | None
     if rebuild or looked_at > _WORTH_WRITING or current.keys() != known.keys():
         encode = msgspec.json.Encoder().encode
         lines = b",\n".join(encode(item) for item in current.values())
-        with suppress(OSError, SessionError):  # otherwise it is not writable: the next list reads the files again
+        with suppress(
+            OSError, SessionError
+        ):  # otherwise it is not writable: the next list reads the files again
             rewrite_file(root, INDEX_NAME, _HEAD + b"[\n" + lines + _TAIL)
     return list(current.values())
 
 
 def find_info(root: Path, folder: str) -> SessionInfo | None:
-    """The current entry of a session; None if it does not exist. Raises SessionError: `root` is not a folder."""
+    """The current entry of a session; None if it does not exist. Raises SessionError: `root` is not
+    a folder.
+    """
     try:
         found = (root / folder / FILE_NAME).lstat()
     except FileNotFoundError:
@@ -239,7 +270,11 @@ def find_info(root: Path, folder: str) -> SessionInfo | None:
             return None
         raise not_a_folder(root, error) from error
     known = _read(root, folder).get(folder)
-    return known.info if known and _is_current(known, found) else survey(root / folder, found, known).info
+    return (
+        known.info
+        if known and _is_current(known, found)
+        else survey(root / folder, found, known).info
+    )
 
 
 def _is_current(survey: SessionSurvey, found: os.stat_result) -> bool:
@@ -257,7 +292,8 @@ def list_infos(root: Path, progress: Progress | None = None) -> list[SessionInfo
 
 
 def _with_unique_ids(found: list[SessionInfo]) -> list[SessionInfo]:
-    """If a folder was copied by hand, two sessions have the same id: the copy is identified by its folder name.
+    """If a folder was copied by hand, two sessions have the same id: the copy is identified by its
+    folder name.
 
     The copy has no cost: its usage is counted with the original.
     """
@@ -269,7 +305,8 @@ def _with_unique_ids(found: list[SessionInfo]) -> list[SessionInfo]:
             firsts.setdefault(item.id, item.folder)
     counts = Counter(item.id for item in found)
     return [
-        info if counts[info.id] == 1 or firsts.get(info.id) == info.folder else mark_as_copy(info) for info in found
+        info if counts[info.id] == 1 or firsts.get(info.id) == info.folder else mark_as_copy(info)
+        for info in found
     ]
 
 
@@ -280,7 +317,9 @@ def mark_as_copy(info: SessionInfo) -> SessionInfo:
 
 @contextmanager
 def _no_collecting() -> Iterator[None]:
-    """Disable garbage collection: with ten thousand new objects it takes longer than reading the file."""
+    """Disable garbage collection: with ten thousand new objects it takes longer than reading the
+    file.
+    """
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -301,7 +340,10 @@ def _read(root: Path, folder: str = "") -> dict[str, SessionSurvey]:
             place = text.find(b'"folder":' + msgspec.json.encode(folder) + b",")
             line = text[text.rfind(b"\n", 0, place) + 1 : text.find(b"\n", place)].rstrip(b",")
             text = b"[" + line + b"]" if place >= 0 else b"[]"
-        return {item.info.folder: item for item in msgspec.json.decode(text, type=list[SessionSurvey])}
+        return {
+            item.info.folder: item for item in msgspec.json.decode(text, type=list[SessionSurvey])
+        }
     except (OSError, SessionError, msgspec.MsgspecError, UnicodeDecodeError):
-        # Missing, broken, or from a newer version of ouro (another head): it is rebuilt from the sessions.
+        # Missing, broken, or from a newer version of ouro (another head): it is rebuilt from the
+        # sessions.
         return {}

@@ -1,7 +1,8 @@
-"""Read a session file from its end: the cost of a resume depends on what is sent, not on the size of the file.
+"""Read a session file from its end: the cost of a resume depends on what is sent, not on the size
+of the file.
 
-A rewind names the message that the transcript continues from; the records in between belong to a branch and are
-skipped. Parsing runs in a worker thread: YAML is slow.
+A rewind names the message that the transcript continues from; the records in between belong to a
+branch and are skipped. Parsing runs in a worker thread: YAML is slow.
 """
 
 from __future__ import annotations
@@ -53,7 +54,12 @@ from ouro.memory.sessions.session_file import (
     read_records,
     split,
 )
-from ouro.memory.sessions.session_folders import HEADER_WITHIN, fetch_output, load_record, read_first_record
+from ouro.memory.sessions.session_folders import (
+    HEADER_WITHIN,
+    fetch_output,
+    load_record,
+    read_first_record,
+)
 from ouro.memory.sessions.yaml_text import BadYamlError, load
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.text import join_names
@@ -64,13 +70,17 @@ if TYPE_CHECKING:
 MAX_READ = 256 << 20
 """Bytes of a session that are read at once; only the end of a longer one is read."""
 MAX_SENT = 16 << 20
-"""Bytes of messages that are read to be sent if there is no compaction: more than any context window holds."""
+"""Bytes of messages that are read to be sent if there is no compaction: more than any context
+window holds.
+"""
 MAX_SHOWN = 128 << 10
 """Bytes of messages that are read before the first screen is drawn; the rest follows."""
 MAX_BRANCH_BYTES = 4 << 20
 """Bytes of messages on branches that are loaded too."""
 MIN_SHOWN = 40
-"""Messages that a screen shows at first; reading ends before that number only after MAX_SHOWN bytes."""
+"""Messages that a screen shows at first; reading ends before that number only after MAX_SHOWN
+bytes.
+"""
 _FORMAT = late_pattern(rb"\bformat: *[\"']?([^\s,}\"']+)")
 _MAX_NOTICES = 3
 
@@ -90,20 +100,28 @@ class _Findings(msgspec.Struct):
     """Images and long outputs."""
 
     def notices(self, path: Path) -> list[str]:
-        lines = [f"{reason} It is skipped, and stays in {path}." for reason in self.damaged[:_MAX_NOTICES]]
+        lines = [
+            f"{reason} It is skipped, and stays in {path}."
+            for reason in self.damaged[:_MAX_NOTICES]
+        ]
         if len(self.damaged) > _MAX_NOTICES:
-            lines.append(f"{len(self.damaged) - _MAX_NOTICES} more records cannot be read; they stay in {path}.")
+            lines.append(
+                f"{len(self.damaged) - _MAX_NOTICES} more records cannot be read; they stay in"
+                f" {path}."
+            )
         if self.missing:
             names = join_names(self.missing, _MAX_NOTICES)
-            lines.append(f"Images or outputs of {path} are missing: {names}. The model gets a note instead.")
+            lines.append(
+                f"Images or outputs of {path} are missing: {names}. The model gets a note instead."
+            )
         if self.kinds:
             lines.append(f"Skipped records of a newer ouro: {_join_counts(self.kinds)}.")
         if self.fields:
             lines.append(f"Skipped unknown fields: {_join_counts(self.fields)}.")
         if self.repaired:
             lines.append(
-                f"Values of a wrong type in {path} were converted or left out: {_join_counts(self.repaired)}."
-                " `ouro sessions repair` corrects the file."
+                f"Values of a wrong type in {path} were converted or left out:"
+                f" {_join_counts(self.repaired)}. `ouro sessions repair` corrects the file."
             )
         return lines
 
@@ -129,22 +147,31 @@ async def read_page(folder: Path, place: int, count: int) -> tuple[tuple[Record,
 @asynccontextmanager
 async def _open_reader(folder: Path) -> AsyncIterator[_SessionReader]:
     async with open_session_file(folder) as file:
-        first, header = await asyncio.to_thread(read_first_record, file.fileno(), folder / FILE_NAME)
+        first, header = await asyncio.to_thread(
+            read_first_record, file.fileno(), folder / FILE_NAME
+        )
         end, tail = await asyncio.to_thread(find_whole_end, file.fileno())
         yield _SessionReader(folder / FILE_NAME, file, header, first.offset + first.size, end, tail)
 
 
 def refuse_newer(folder: Path) -> None:
-    """Raises SessionDamaged for a session of a newer version of ouro: unknown data must not be changed. Blocks.
+    """Raises SessionDamaged for a session of a newer version of ouro: unknown data must not be
+    changed. Blocks.
 
-    The format is searched in the bytes, because this version may not be able to read a newer header.
+    The format is searched in the bytes, because this version may not be able to read a newer
+    header.
     """
     with open_private(folder, FILE_NAME, os.O_RDONLY) as descriptor:
         records, _ = split(read_range(descriptor, 0, HEADER_WITHIN))
-    found = _FORMAT.search(records[0].data) if records and kind_of(records[0]) == "session" else None
+    found = (
+        _FORMAT.search(records[0].data) if records and kind_of(records[0]) == "session" else None
+    )
     if found and (not found[1].isdigit() or int(found[1]) > FORMAT):
         written = found[1].decode("utf-8", "replace")[:20]
-        message = f"{folder / FILE_NAME} was written by a newer ouro (format {written}). It was not changed."
+        message = (
+            f"{folder / FILE_NAME} was written by a newer ouro (format {written}). It was not"
+            " changed."
+        )
         raise SessionDamaged(message, "Update ouro.")
 
 
@@ -154,7 +181,9 @@ def read_all_records(folder: Path) -> Iterator[Record]:
     with open_private(folder, FILE_NAME, os.O_RDONLY) as descriptor:
         sources = read_records(descriptor, 0, os.fstat(descriptor).st_size, window=4 << 20)
         next(sources, None)
-        yield from (record for source in sources if (record := parse_record(source, fetch)) is not None)
+        yield from (
+            record for source in sources if (record := parse_record(source, fetch)) is not None
+        )
 
 
 def is_readable(record: RawRecord, folder: Path) -> bool:
@@ -199,7 +228,9 @@ class _SessionReader(msgspec.Struct, eq=False):
             if not found.is_lost:
                 return await self._parsed_context(found, reach)
         begin = max(self.begin, self.end - MAX_READ)
-        records, _ = await asyncio.to_thread(split, await read_at(self.file, begin, self.end), begin)
+        records, _ = await asyncio.to_thread(
+            split, await read_at(self.file, begin, self.end), begin
+        )
         if begin == self.begin:
             return await self._parsed(records, LoadedSession(self.header, ()))
         notice = (
@@ -212,7 +243,10 @@ class _SessionReader(msgspec.Struct, eq=False):
 
     async def _parsed_context(self, found: _Context, reach: Reach) -> ParsedSession:
         is_cut = reach == "context" and not found.is_complete
-        notice = f"The session is longer than any context window: only its last {MAX_SENT >> 20} MB are sent."
+        notice = (
+            f"The session is longer than any context window: only its last {MAX_SENT >> 20} MB are"
+            " sent."
+        )
         kept = await asyncio.to_thread(self._parse, await self._find_kept(found))
         session = LoadedSession(
             self.header,
@@ -229,7 +263,9 @@ class _SessionReader(msgspec.Struct, eq=False):
         if place == self.begin:
             return (), 0
         if not self.begin < place <= self.end or await read_record_at(self.file, place) is None:
-            raise SessionDamaged(f"{self.path} was changed by another program.", "Resume the session again.")
+            raise SessionDamaged(
+                f"{self.path} was changed by another program.", "Resume the session again."
+            )
         sources, begin = await _find_page(read_backward(self.file, self.begin, place), count)
         return await asyncio.to_thread(self._parse, sources), begin
 
@@ -237,22 +273,31 @@ class _SessionReader(msgspec.Struct, eq=False):
         records = await asyncio.to_thread(self._parse, sources)
         notices = [*session.notices, *self.findings.notices(self.path)]
         if self.tail:
-            notices.append(f"The last record of {self.path} is incomplete ({len(self.tail)} bytes). It is skipped.")
+            notices.append(
+                f"The last record of {self.path} is incomplete ({len(self.tail)} bytes). It is"
+                " skipped."
+            )
         if read_only := self.header.format > FORMAT:
             notices.append(
                 f"{self.path} was written by a newer ouro (format {self.header.format}):"
                 " opened read-only, nothing is saved."
             )
-        session = msgspec.structs.replace(session, records=records, notices=tuple(notices), read_only=read_only)
+        session = msgspec.structs.replace(
+            session, records=records, notices=tuple(notices), read_only=read_only
+        )
         return ParsedSession(session, tuple(self.messages))
 
     async def _find_kept(self, context: _Context) -> list[RawRecord]:
-        """The messages before the context that the compaction keeps: from the offsets in it, else by a scan."""
+        """The messages before the context that the compaction keeps: from the offsets in it, else
+        by a scan.
+        """
         if context.compaction is None or context.source is None:
             return []
         numbers = {step.number for step in context.steps}
         wanted = [number for number in context.compaction.kept if number not in numbers]
-        places = dict(zip(context.compaction.kept, bytes_back_in(load(context.source.data)), strict=False))
+        places = dict(
+            zip(context.compaction.kept, bytes_back_in(load(context.source.data)), strict=False)
+        )
         found: dict[int, RawRecord] = {}
         for number in wanted:
             offset = context.source.offset - places.get(number, 0)
@@ -289,7 +334,9 @@ class _SessionReader(msgspec.Struct, eq=False):
             except UnknownRecordError as error:
                 self.findings.kinds[str(error)] += 1
             except (BadYamlError, BadRecordError) as error:
-                self.findings.damaged.append(f"The record at byte {source.offset} cannot be read: {error}.")
+                self.findings.damaged.append(
+                    f"The record at byte {source.offset} cannot be read: {error}."
+                )
             else:
                 self.findings.fields.update(read.unknown)
                 self.findings.repaired.update(read.repaired)
@@ -343,7 +390,9 @@ class _Context(msgspec.Struct):
 
 
 async def _find_context(records: AsyncIterator[RawRecord], max_bytes: int) -> _Context:
-    """Collect the context from records, last one first; ends at the latest after `max_bytes` of messages."""
+    """Collect the context from records, last one first; ends at the latest after `max_bytes` of
+    messages.
+    """
     found = _Context()
     target: int | None = None  # the number that a rewind names, until its record is found
     messages = size = branch_size = 0
@@ -351,7 +400,8 @@ async def _find_context(records: AsyncIterator[RawRecord], max_bytes: int) -> _C
     async for record in records:
         step = _classify(record)
         if target is not None and (step.number != target or not step.number):
-            # A branch is loaded, so that it can be listed and restored, unless it costs more than the transcript.
+            # A branch is loaded, so that it can be listed and restored, unless it costs more than
+            # the transcript.
             branch_size += record.size * step.is_message
             if step.is_message and branch_size > MAX_BRANCH_BYTES:
                 found.is_gapped = True
@@ -372,7 +422,9 @@ async def _find_context(records: AsyncIterator[RawRecord], max_bytes: int) -> _C
             break
     found.steps.reverse()
     found.is_complete = found.place == 0 or reaches_covered
-    found.is_lost = bool(target)  # no record has the number 0: all records before a rewind to the start are on branches
+    found.is_lost = bool(
+        target
+    )  # no record has the number 0: all records before a rewind to the start are on branches
     return found
 
 

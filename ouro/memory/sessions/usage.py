@@ -50,7 +50,8 @@ FILE_NAME = "spent.json"
 
 
 class SpendingFile:
-    """One JSON array in the folder of the sessions: a row for each day and model. Blocks on the disk.
+    """One JSON array in the folder of the sessions: a row for each day and model. Blocks on the
+    disk.
 
     Several processes may add to it.
     """
@@ -71,7 +72,9 @@ class SpendingFile:
             raise SaveFailed(f"Not saved in {self._path}: {error.strerror or error}.") from error
 
     def spent(self) -> tuple[DailyUsage, ...]:
-        """The usage by day and model. Raises SpendingUnreadable and keeps the file: limits must not count from zero."""
+        """The usage by day and model. Raises SpendingUnreadable and keeps the file: limits must not
+        count from zero.
+        """
         try:
             return msgspec.json.decode(self._path.read_bytes(), type=tuple[DailyUsage, ...])
         except FileNotFoundError:
@@ -79,7 +82,8 @@ class SpendingFile:
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise SpendingUnreadable(
                 f"{self._path} cannot be read: {getattr(error, 'strerror', None) or error}.",
-                "A newer ouro may have written it: update ouro, or move the file away to count from zero.",
+                "A newer ouro may have written it: update ouro, or move the file away to count from"
+                " zero.",
             ) from error
 
 
@@ -132,5 +136,12 @@ def _by_model(spent: Iterable[DailyUsage]) -> tuple[ModelUse, ...]:
     found: dict[str, ModelUse] = {}
     for item in spent:
         before = found.get(item.model, ModelUse(item.model, Usage(), 0))
-        found[item.model] = ModelUse(item.model, before.usage + item.usage, before.calls + item.calls)
-    return tuple(sorted(found.values(), key=lambda item: (-(item.usage.cost or 0.0), -item.usage.input, item.model)))
+        found[item.model] = ModelUse(
+            item.model, before.usage + item.usage, before.calls + item.calls
+        )
+    return tuple(
+        sorted(
+            found.values(),
+            key=lambda item: (-(item.usage.cost or 0.0), -item.usage.input, item.model),
+        )
+    )

@@ -1,8 +1,9 @@
 """Write plain data as readable YAML, and read untrusted YAML as plain data.
 
-No library is used to write: block literals are needed also for lines with trailing spaces (every diff has them),
-anchors must never appear, and the first save must not wait for an import. Reading builds values from the parser's
-events: what could grow without limit (aliases, tags, depth) is refused before a value is made of it.
+No library is used to write: block literals are needed also for lines with trailing spaces (every
+diff has them), anchors must never appear, and the first save must not wait for an import. Reading
+builds values from the parser's events: what could grow without limit (aliases, tags, depth) is
+refused before a value is made of it.
 """
 
 from __future__ import annotations
@@ -56,7 +57,11 @@ def dump(data: Mapping[str, Any]) -> str:
 
 def dump_inline(value: Any) -> str:
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{_scalar(key)}: {dump_inline(item)}" for key, item in value.items()) + "}"
+        return (
+            "{"
+            + ", ".join(f"{_scalar(key)}: {dump_inline(item)}" for key, item in value.items())
+            + "}"
+        )
     if isinstance(value, Sequence) and not isinstance(value, str):
         return "[" + ", ".join(dump_inline(item) for item in value) + "]"
     return _scalar(value)
@@ -129,7 +134,11 @@ def _string_lines(text: str, pad: str) -> list[str]:
         return _quoted_lines(text, pad)
     body = text.rstrip("\n")
     ending = len(text) - len(body)
-    mark = "|" + ("2" if text[0] in " \t\n" else "") + ("-" if not ending else "" if ending == 1 and body else "+")
+    mark = (
+        "|"
+        + ("2" if text[0] in " \t\n" else "")
+        + ("-" if not ending else "" if ending == 1 and body else "+")
+    )
     lines = text.split("\n")
     if ending:
         lines.pop()
@@ -182,9 +191,13 @@ def load(text: bytes) -> Any:
             more than 64 levels, keys that are repeated or not words, numbers of over 100 digits.
     """
     try:
-        found = read_events(text, _make_scalar, lambda items, _start: items, _make_mapping, _refuse, MAX_DEPTH)
+        found = read_events(
+            text, _make_scalar, lambda items, _start: items, _make_mapping, _refuse, MAX_DEPTH
+        )
     except SyntaxError as error:
-        raise BadYamlError(f"line {error.lineno}: {error.msg}" if error.lineno else error.msg) from error
+        raise BadYamlError(
+            f"line {error.lineno}: {error.msg}" if error.lineno else error.msg
+        ) from error
     except (ValueError, RecursionError) as error:
         if isinstance(error, BadYamlError):
             raise
@@ -226,4 +239,6 @@ def _refuse(event: Any, what: str = "") -> BadYamlError:
     if type(event).__name__ == "DocumentStartEvent":
         return BadYamlError("not one document")
     what = what or _REFUSED.get(type(event).__name__, "an anchor, a tag or over 64 levels")
-    return BadYamlError(f"line {event.start_mark.line + 1}: {what}, which ouro never writes and does not read")
+    return BadYamlError(
+        f"line {event.start_mark.line + 1}: {what}, which ouro never writes and does not read"
+    )

@@ -1,1 +1,3 @@
-"""Sandboxes of the operating system for commands: the strongest tier that works here, and its policies."""
+"""Sandboxes of the operating system for commands: the strongest tier that works here, and its
+policies.
+"""

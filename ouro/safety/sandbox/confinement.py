@@ -18,22 +18,50 @@ import msgspec
 from ouro.safety import protected
 from ouro.safety.rules import Limits
 from ouro.safety.sandbox import relay
-from ouro.safety.sandbox.tiers import ChosenSandbox, Sandbox, SandboxPolicy, Tier, choose_sandbox, existing, is_private
+from ouro.safety.sandbox.tiers import (
+    ChosenSandbox,
+    Sandbox,
+    SandboxPolicy,
+    Tier,
+    choose_sandbox,
+    existing,
+    is_private,
+)
 from ouro.settings import SandboxSettings
 from ouro.utils.runtime import count_processes, ensure_private_dir
 
 if TYPE_CHECKING:
     from ouro.safety.sandbox.proxy import NetworkProxy
 
-_ACTING_IN_GIT = (".git/config", ".git/hooks", ".git/info", ".git/modules", ".git/config.worktree", ".git/commondir")
+_ACTING_IN_GIT = (
+    ".git/config",
+    ".git/hooks",
+    ".git/info",
+    ".git/modules",
+    ".git/config.worktree",
+    ".git/commondir",
+)
 _PROTECTED = (".ouro", ".vscode", ".idea", ".husky", ".mcp.json", ".gitmodules", ".envrc")
 _DENIALS = (
-    "Read-only file system", "Operation not permitted", "Permission denied", "Network is unreachable",
-    "Could not resolve host", "Temporary failure in name resolution", "Name or service not known", "EROFS", "EACCES",
-    "ENETUNREACH", "EAI_AGAIN", "Address family not supported", "NewConnectionError", "unable to access",
-)  # fmt: skip
+    "Read-only file system",
+    "Operation not permitted",
+    "Permission denied",
+    "Network is unreachable",
+    "Could not resolve host",
+    "Temporary failure in name resolution",
+    "Name or service not known",
+    "EROFS",
+    "EACCES",
+    "ENETUNREACH",
+    "EAI_AGAIN",
+    "Address family not supported",
+    "NewConnectionError",
+    "unable to access",
+)
 _BOUNDED = '{ ulimit -n "$1"; ulimit -d "$2"; ulimit -u "$3" || ulimit -p "$3"; } 2>&-; shift 3; '
-"""Sets the limits of a command inside its sandbox; `-d` counts a process's private memory, not reserved memory."""
+"""Sets the limits of a command inside its sandbox; `-d` counts a process's private memory, not
+reserved memory.
+"""
 _OUT_OF_MEMORY = re.compile(r"MemoryError|Cannot allocate memory|bad_alloc|[Oo]ut of memory|ENOMEM")
 _MAX_NAMED = 5
 _ON_THIS_MACHINE = re.compile(r"(localhost|127\.0\.0\.1):\d+")
@@ -70,7 +98,10 @@ class Confinement:
         self.settings = settings
         self._lock = threading.Lock()
         self._proxy: NetworkProxy | None = None
-        self._also_writable = (*also_writable, *(Path(name).expanduser() for name in settings.writable))
+        self._also_writable = (
+            *also_writable,
+            *(Path(name).expanduser() for name in settings.writable),
+        )
         self._memory = tuple(memory)
         self._visible = tuple(visible)
         self._unreadable = unreadable
@@ -92,13 +123,19 @@ class Confinement:
         return self._chosen
 
     def take_warning(self) -> str:
-        """The warning for the user, once, if a stronger sandbox was refused (B4); empty if none was."""
+        """The warning for the user, once, if a stronger sandbox was refused (B4); empty if none
+        was.
+        """
         chosen = self.chosen()
         if self._has_warned or not chosen.refused:
             return ""
         self._has_warned = True
         left, why = "; ".join(chosen.sandbox.leaves_open), "; ".join(chosen.refused)
-        what = "no sandbox" if chosen.sandbox.tier == "none" else f"a weaker sandbox ({chosen.sandbox.tier})"
+        what = (
+            "no sandbox"
+            if chosen.sandbox.tier == "none"
+            else f"a weaker sandbox ({chosen.sandbox.tier})"
+        )
         return f"Commands run in {what}, which leaves open: {left}. Why: {why}."
 
     @property
@@ -117,7 +154,9 @@ class Confinement:
         return self.is_on or not self.settings.enabled
 
     def wrap(self, argv: Sequence[str], limits: Limits, call_id: str = "") -> list[str]:
-        """The command that starts `argv` with these limits; for a tool call it records whether it can write memory."""
+        """The command that starts `argv` with these limits; for a tool call it records whether it
+        can write memory.
+        """
         with self._lock:  # commands start side by side
             self._kept_from_memory.discard(call_id)  # call ids may be repeated
             if limits == "off":
@@ -127,20 +166,34 @@ class Confinement:
                 ensure_private_dir(self._state_dir)  # it may have been deleted since
                 shielded = () if sandbox.tier == "landlock" else policy.protected
                 if limits != "memory" and not any(
-                    _is_in(place, policy.writable) and not _is_in(place, shielded) for place in self._memory
+                    _is_in(place, policy.writable) and not _is_in(place, shielded)
+                    for place in self._memory
                 ):
                     self._kept_from_memory.add(call_id)
-            is_script = list(argv[:2]) == ["/bin/sh", "-c"] and argv[3:4] == ["sh"]  # so that one shell does both
+            is_script = list(argv[:2]) == ["/bin/sh", "-c"] and argv[3:4] == [
+                "sh"
+            ]  # so that one shell does both
             script, words = (argv[2], argv[4:]) if is_script else ('exec "$@"', argv)
             argv = ["/bin/sh", "-c", _BOUNDED + script, "sh", *self._bounds(sandbox.tier), *words]
-            if self.settings.hosts and policy.connects and not policy.network and sandbox.tier == "bubblewrap":
+            if (
+                self.settings.hosts
+                and policy.connects
+                and not policy.network
+                and sandbox.tier == "bubblewrap"
+            ):
                 if self._proxy is None:
-                    from ouro.safety.sandbox.proxy import NetworkProxy  # needed only if hosts are named
+                    from ouro.safety.sandbox.proxy import (
+                        NetworkProxy,
+                    )  # needed only if hosts are named
 
                     self._proxy = NetworkProxy(self.settings.hosts)
-                own = ",".join(host for host in self.settings.hosts if _ON_THIS_MACHINE.fullmatch(host))
+                own = ",".join(
+                    host for host in self.settings.hosts if _ON_THIS_MACHINE.fullmatch(host)
+                )
                 argv = [str(_PYTHON), "-I", "-S", str(_RELAY), str(self._proxy.socket), own, *argv]
-                policy = msgspec.structs.replace(policy, visible=(*policy.visible, self._proxy.socket, _RELAY, _PYTHON))
+                policy = msgspec.structs.replace(
+                    policy, visible=(*policy.visible, self._proxy.socket, _RELAY, _PYTHON)
+                )
             return sandbox.wrap(argv, policy)
 
     def was_kept_from_memory(self, call_id: str) -> bool:
@@ -151,7 +204,11 @@ class Confinement:
         settings = self.settings
         # Only in its own namespace the user's other processes are not counted.
         others = count_processes() if tier == "landlock" else 0
-        return str(settings.max_open_files), str(_memory_mb(settings) * 1024), str(settings.max_processes + others)
+        return (
+            str(settings.max_open_files),
+            str(_memory_mb(settings) * 1024),
+            str(settings.max_processes + others),
+        )
 
     def find_limit(self, output: str) -> str:
         """The limit that a failed command's output names, and its setting; empty if none."""
@@ -165,7 +222,9 @@ class Confinement:
         return ""
 
     def find_denial(self, output: str) -> str:
-        """The line of a failed command's output that looks like a refusal of the sandbox; empty if none does."""
+        """The line of a failed command's output that looks like a refusal of the sandbox; empty if
+        none does.
+        """
         if self._proxy is not None and (hosts := self._proxy.take_refused()):
             return hosts
         lines = (line.strip() for line in reversed(output.splitlines()[-200:]))
@@ -174,7 +233,8 @@ class Confinement:
         if line and self._kept_back and self.known_tier == "landlock":
             folders = ", ".join(sorted({str(path.parent) for path in self._kept_back})[:_MAX_NAMED])
             line += (
-                f"\nLandlock lets nothing be made or removed beside a file that a rule denies to read: in {folders}."
+                "\nLandlock lets nothing be made or removed beside a file that a rule denies to"
+                f" read: in {folders}."
             )
         return line
 
@@ -194,11 +254,16 @@ class Confinement:
             for place in existing(protected.reserved())
             if str(place) not in protected.SYSTEM and not f"{root}/".startswith(f"{place}/")
         ]
-        programs = [folder for folder in os.environ.get("PATH", "").split(os.pathsep) if is_private(folder)]
+        programs = [
+            folder for folder in os.environ.get("PATH", "").split(os.pathsep) if is_private(folder)
+        ]
         if limits != "repository":  # otherwise git would record a hidden file as deleted
             self._kept_back = self._unreadable()
             hidden += self._kept_back
-        places = (*map(str, (Path.home(), self._root, *self._also_writable, *self._memory)), *programs)
+        places = (
+            *map(str, (Path.home(), self._root, *self._also_writable, *self._memory)),
+            *programs,
+        )
         beside = (os.path.dirname(folder) for folder in programs)  # noqa: PTH120 - the libraries of an environment
         in_private = [Path(place) for place in (*places, *beside) if is_private(place)]
         visible = existing((*in_private, *self._visible))
@@ -213,9 +278,16 @@ class Confinement:
             self._temp = Path(os.path.realpath(tempfile.mkdtemp(prefix="ouro-")))
         return msgspec.structs.replace(
             policy,
-            # A mount point cannot be renamed; otherwise another folder could replace .git with other settings.
-            writable=(*writable, *existing((self._root / ".git",))) if limits == "repository" else writable,
-            protected=existing(folder / name for folder in writable for name in (*git, *_PROTECTED)),
+            # A mount point cannot be renamed; otherwise another folder could replace .git with
+            # other settings.
+            writable=(
+                (*writable, *existing((self._root / ".git",)))
+                if limits == "repository"
+                else writable
+            ),
+            protected=existing(
+                folder / name for folder in writable for name in (*git, *_PROTECTED)
+            ),
             temp=self._temp,
             network=self.settings.network,
             connects=True,

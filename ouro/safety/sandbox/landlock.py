@@ -1,7 +1,8 @@
-"""Applies Landlock and a seccomp filter to itself, then executes a command. Run as a file, without ouro.
+"""Applies Landlock and a seccomp filter to itself, then executes a command. Run as a file, without
+ouro.
 
-It is a separate program because `preexec_fn` is not safe with threads. Landlock's rules and their numbers are from
-`linux/landlock.h`.
+It is a separate program because `preexec_fn` is not safe with threads. Landlock's rules and their
+numbers are from `linux/landlock.h`.
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ CANNOT = 126
 
 def abi() -> int:
     """The version of Landlock in the kernel; 0 if there is none."""
-    return max(0, int(_libc().syscall(_CREATE, None, ctypes.c_size_t(0), ctypes.c_uint32(_VERSION))))
+    return max(
+        0, int(_libc().syscall(_CREATE, None, ctypes.c_size_t(0), ctypes.c_uint32(_VERSION)))
+    )
 
 
 def _libc() -> ctypes.CDLL:
@@ -56,14 +59,18 @@ def _restrict(plan: dict[str, Any], version: int) -> None:
         _SCOPES if version >= _SCOPES_FROM_ABI else 0,
     )
     size = 24 if version >= _SCOPES_FROM_ABI else 16 if version >= _TCP_FROM_ABI else 8
-    ruleset = _check_result(_libc().syscall(_CREATE, attributes, ctypes.c_size_t(size), ctypes.c_uint32(0)))
+    ruleset = _check_result(
+        _libc().syscall(_CREATE, attributes, ctypes.c_size_t(size), ctypes.c_uint32(0))
+    )
     _allow(ruleset, "/", _READ_DIR)
     hidden = tuple(f"{place}/" for place in plan["hidden"])
     inside_hidden = (path for path in plan["visible"] if path.startswith(hidden))
     for path in (*_all_but("/", plan["hidden"]), *inside_hidden):
         _allow(ruleset, path, _READ & handled)
     for path in (*plan["writable"], _SHARED_MEMORY):
-        for place in _all_but(path, plan["hidden"]):  # in the folder of a hidden file nothing can be created or removed
+        for place in _all_but(
+            path, plan["hidden"]
+        ):  # in the folder of a hidden file nothing can be created or removed
             _allow(ruleset, place, handled)
     for path in _DEVICES:
         _allow(ruleset, path, (_READ_FILE | _WRITE_FILE | _IOCTL_DEVICE) & handled)
@@ -82,14 +89,18 @@ def _allow(ruleset: int, path: str, rights: int) -> None:
             rights &= _OF_FILES
         rule = struct.pack("=Qi", rights, descriptor)
         _check_result(
-            _libc().syscall(_ADD, ctypes.c_int(ruleset), ctypes.c_int(_PATH_BENEATH), rule, ctypes.c_uint32(0))
+            _libc().syscall(
+                _ADD, ctypes.c_int(ruleset), ctypes.c_int(_PATH_BENEATH), rule, ctypes.c_uint32(0)
+            )
         )
     finally:
         os.close(descriptor)
 
 
 def _all_but(folder: str, hidden: Sequence[str]) -> Iterator[str]:
-    """The fewest paths that together contain everything below `folder` except `hidden`: rules can only allow."""
+    """The fewest paths that together contain everything below `folder` except `hidden`: rules can
+    only allow.
+    """
     if folder in hidden:
         return
     prefix = folder.rstrip("/") + "/"

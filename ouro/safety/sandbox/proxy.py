@@ -1,7 +1,8 @@
 """A proxy for HTTP and HTTPS through which sandboxed commands reach the hosts in the settings.
 
-It listens on a Unix socket. Inside the sandbox, `relay.py` offers it as a port on loopback, the only place that a
-command without a network can connect to. The proxy never decrypts TLS: it checks the host that a command asks for.
+It listens on a Unix socket. Inside the sandbox, `relay.py` offers it as a port on loopback, the
+only place that a command without a network can connect to. The proxy never decrypts TLS: it checks
+the host that a command asks for.
 """
 
 from __future__ import annotations
@@ -54,7 +55,9 @@ class NetworkProxy:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _serve(self) -> None:
-        """Serve until `close` connects. `serve_forever` would check only every 0.5 s whether it should end."""
+        """Serve until `close` connects. `serve_forever` would check only every 0.5 s whether it
+        should end.
+        """
         while self._is_open:
             self._server.handle_request()
 
@@ -72,13 +75,21 @@ class NetworkProxy:
         """
         host = host.lower().rstrip(".")
         named = {f"{host}:{port}", host} & set(self._hosts)
-        above = port in _USUAL_PORTS and any(host.endswith(f".{allowed}") for allowed in self._hosts)
+        above = port in _USUAL_PORTS and any(
+            host.endswith(f".{allowed}") for allowed in self._hosts
+        )
         if not (f"{host}:{port}" in named or (named and port in _USUAL_PORTS) or above):
             raise self._refusal(f"{host}:{port} is not in sandbox.hosts")
-        addresses = [str(place[0]) for *_, place in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
+        addresses = [
+            str(place[0]) for *_, place in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        ]
         is_own = named and host in ("localhost", *addresses)
         # A name on the internet must not lead to a server of this machine.
-        reached = [name for name in addresses if is_own or ipaddress.ip_address(name.partition("%")[0]).is_global]
+        reached = [
+            name
+            for name in addresses
+            if is_own or ipaddress.ip_address(name.partition("%")[0]).is_global
+        ]
         if not reached:
             raise self._refusal(f"{host} is an address of a local network")
         for address in reached[:-1]:
@@ -108,10 +119,17 @@ class _Connection(socketserver.BaseRequestHandler):
         head, _, rest = _read_head(client).partition(b"\r\n\r\n")
         lines = head.decode("latin-1").split("\r\n")
         method, target, version = (*lines[0].split(" "), "", "", "")[:3]
-        is_tunnel = method in ("CONNECT", "OPEN")  # the second is that of the relay: no answer is mixed with the bytes
+        is_tunnel = method in (
+            "CONNECT",
+            "OPEN",
+        )  # the second is that of the relay: no answer is mixed with the bytes
         try:
             url = urlsplit(f"//{target}" if is_tunnel else target)
-            if not url.hostname or not url.hostname.isprintable() or (not is_tunnel and url.scheme != "http"):
+            if (
+                not url.hostname
+                or not url.hostname.isprintable()
+                or (not is_tunnel and url.scheme != "http")
+            ):
                 raise ValueError("not a request to a proxy")
             upstream = server.proxy.connect(url.hostname, url.port or 80)
         except PermissionError as error:
@@ -151,5 +169,8 @@ def _read_head(client: socket.socket) -> bytes:
 
 def _answer(client: socket.socket, status: str, text: str) -> None:
     body = f"{text}\n".encode()
-    head = f"HTTP/1.1 {status}\r\nContent-Type: text/plain\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+    head = (
+        f"HTTP/1.1 {status}\r\nContent-Type: text/plain\r\nContent-Length:"
+        f" {len(body)}\r\nConnection: close\r\n\r\n"
+    )
     client.sendall(head.encode() + body)

@@ -1,9 +1,10 @@
-"""Runs a command, and opens ports on loopback that lead to ouro's proxy. Run inside the sandbox, as a file, without
-ouro.
+"""Runs a command, and opens ports on loopback that lead to ouro's proxy. Run inside the sandbox, as
+a file, without ouro.
 
 Usage: python -I -S relay.py SOCKET PLACES COMMAND [ARGUMENT…]
 
-Example of PLACES: `localhost:5432,127.0.0.1:8000`. These are servers of the machine; inside they have the same ports.
+Example of PLACES: `localhost:5432,127.0.0.1:8000`. These are servers of the machine; inside they
+have the same ports.
 """
 
 from __future__ import annotations
@@ -46,7 +47,9 @@ def _serve(server: socket.socket, path: str, place: str = "") -> None:
 
 
 def join(one: socket.socket, two: socket.socket, timeout: float | None = None) -> None:
-    """Forward bytes in both directions until both ends have finished, or no bytes came for `timeout` seconds."""
+    """Forward bytes in both directions until both ends have finished, or no bytes came for
+    `timeout` seconds.
+    """
     other = {one: two, two: one}
     with one, two, selectors.DefaultSelector() as selector, contextlib.suppress(OSError):
         for end in other:

@@ -1,7 +1,9 @@
-"""A seccomp filter (classic BPF) that refuses the system calls which leave a sandbox of mounts or of Landlock.
+"""A seccomp filter (classic BPF) that refuses the system calls which leave a sandbox of mounts or
+of Landlock.
 
-The numbers are those of Linux's tables for x86_64 and aarch64 (`asm/unistd_64.h`, `asm-generic/unistd.h`); from 424 on
-both are the same. On other processors there is no filter, and therefore no sandbox.
+The numbers are those of Linux's tables for x86_64 and aarch64 (`asm/unistd_64.h`,
+`asm-generic/unistd.h`); from 424 on both are the same. On other processors there is no filter, and
+therefore no sandbox.
 """
 
 from __future__ import annotations
@@ -17,18 +19,50 @@ from ouro.utils.files import write_private
 _ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 _DENIED = {
     # name: (x86_64, aarch64)
-    "ptrace": (101, 117), "process_vm_readv": (310, 270), "process_vm_writev": (311, 271), "kcmp": (312, 272),
-    "add_key": (248, 217), "request_key": (249, 218), "keyctl": (250, 219),
-    "bpf": (321, 280), "perf_event_open": (298, 241), "userfaultfd": (323, 282), "syslog": (103, 116),
-    "mount": (165, 40), "umount2": (166, 39), "pivot_root": (155, 41), "chroot": (161, 51),
-    "setns": (308, 268), "unshare": (272, 97), "open_by_handle_at": (304, 265), "quotactl": (179, 60),
-    "kexec_load": (246, 104), "kexec_file_load": (320, 294), "init_module": (175, 105), "finit_module": (313, 273),
-    "delete_module": (176, 106), "swapon": (167, 224), "swapoff": (168, 225), "reboot": (169, 142), "acct": (163, 89),
-    "settimeofday": (164, 170), "clock_settime": (227, 112), "sethostname": (170, 161), "setdomainname": (171, 162),
-    "pidfd_getfd": (438, 438), "io_uring_setup": (425, 425), "io_uring_enter": (426, 426),
-    "io_uring_register": (427, 427), "open_tree": (428, 428), "move_mount": (429, 429), "fsopen": (430, 430),
-    "fsconfig": (431, 431), "fsmount": (432, 432), "fspick": (433, 433), "mount_setattr": (442, 442),
-}  # fmt: skip
+    "ptrace": (101, 117),
+    "process_vm_readv": (310, 270),
+    "process_vm_writev": (311, 271),
+    "kcmp": (312, 272),
+    "add_key": (248, 217),
+    "request_key": (249, 218),
+    "keyctl": (250, 219),
+    "bpf": (321, 280),
+    "perf_event_open": (298, 241),
+    "userfaultfd": (323, 282),
+    "syslog": (103, 116),
+    "mount": (165, 40),
+    "umount2": (166, 39),
+    "pivot_root": (155, 41),
+    "chroot": (161, 51),
+    "setns": (308, 268),
+    "unshare": (272, 97),
+    "open_by_handle_at": (304, 265),
+    "quotactl": (179, 60),
+    "kexec_load": (246, 104),
+    "kexec_file_load": (320, 294),
+    "init_module": (175, 105),
+    "finit_module": (313, 273),
+    "delete_module": (176, 106),
+    "swapon": (167, 224),
+    "swapoff": (168, 225),
+    "reboot": (169, 142),
+    "acct": (163, 89),
+    "settimeofday": (164, 170),
+    "clock_settime": (227, 112),
+    "sethostname": (170, 161),
+    "setdomainname": (171, 162),
+    "pidfd_getfd": (438, 438),
+    "io_uring_setup": (425, 425),
+    "io_uring_enter": (426, 426),
+    "io_uring_register": (427, 427),
+    "open_tree": (428, 428),
+    "move_mount": (429, 429),
+    "fsopen": (430, 430),
+    "fsconfig": (431, 431),
+    "fsmount": (432, 432),
+    "fspick": (433, 433),
+    "mount_setattr": (442, 442),
+}
 _SOCKET, _CONNECT, _IOCTL, _CLONE, _CLONE3 = (41, 198), (42, 203), (16, 29), (56, 220), (435, 435)
 _X32 = 0x4000_0000
 _NEW_USER = 0x1000_0000
@@ -38,7 +72,9 @@ _LOAD, _JUMP_EQUAL, _JUMP_AT_LEAST, _JUMP_BITS, _RETURN = 0x20, 0x15, 0x35, 0x45
 _ALLOW, _KILL, _ERROR = 0x7FFF_0000, 0x8000_0000, 0x0005_0000
 _EPERM, _ENOSYS, _EAFNOSUPPORT = 1, 38, 97
 _NUMBER, _ARCHITECTURE, _FIRST, _SECOND = 0, 4, 16, 24
-"""Offsets in `struct seccomp_data`; for an argument that of its lower half, as both processors are little-endian."""
+"""Offsets in `struct seccomp_data`; for an argument that of its lower half, as both processors are
+little-endian.
+"""
 
 
 def seccomp_filter(*, internet: bool, connects: bool, machine: str = "") -> bytes:
@@ -61,20 +97,40 @@ def _program(internet: bool, connects: bool, machine: str) -> bytes:
         denied.append(_CONNECT[column])
     program = [
         # Calls of another architecture have other numbers.
-        *_load(_ARCHITECTURE), _line(_JUMP_EQUAL, _ARCHITECTURES[machine], 1, 0), _ret(_KILL),
-        *_load(_NUMBER), *_when(_JUMP_AT_LEAST, _X32, _ERROR | _ENOSYS),
+        *_load(_ARCHITECTURE),
+        _line(_JUMP_EQUAL, _ARCHITECTURES[machine], 1, 0),
+        _ret(_KILL),
+        *_load(_NUMBER),
+        *_when(_JUMP_AT_LEAST, _X32, _ERROR | _ENOSYS),
         *(line for number in denied for line in _when(_JUMP_EQUAL, number, _ERROR | _EPERM)),
         # glibc then uses clone, whose flags a filter can read.
         *_when(_JUMP_EQUAL, _CLONE3[column], _ERROR | _ENOSYS),
-        *_for_call(_CLONE[column], [*_load(_FIRST), *_when(_JUMP_BITS, _NEW_USER, _ERROR | _EPERM), _ret(_ALLOW)]),
-        *_for_call(_IOCTL[column], [
-            *_load(_SECOND), *(line for request in _TYPES_INTO_TERMINAL
-                               for line in _when(_JUMP_EQUAL, request, _ERROR | _EPERM)), _ret(_ALLOW)]),
-        *_for_call(_SOCKET[column], [
-            *_load(_FIRST), *(line for family in families for line in _when(_JUMP_EQUAL, family, _ALLOW)),
-            _ret(_ERROR | _EAFNOSUPPORT)]),
+        *_for_call(
+            _CLONE[column],
+            [*_load(_FIRST), *_when(_JUMP_BITS, _NEW_USER, _ERROR | _EPERM), _ret(_ALLOW)],
+        ),
+        *_for_call(
+            _IOCTL[column],
+            [
+                *_load(_SECOND),
+                *(
+                    line
+                    for request in _TYPES_INTO_TERMINAL
+                    for line in _when(_JUMP_EQUAL, request, _ERROR | _EPERM)
+                ),
+                _ret(_ALLOW),
+            ],
+        ),
+        *_for_call(
+            _SOCKET[column],
+            [
+                *_load(_FIRST),
+                *(line for family in families for line in _when(_JUMP_EQUAL, family, _ALLOW)),
+                _ret(_ERROR | _EAFNOSUPPORT),
+            ],
+        ),
         _ret(_ALLOW),
-    ]  # fmt: skip
+    ]
     return b"".join(program)
 
 
@@ -84,7 +140,10 @@ def filter_file(folder: Path, *, internet: bool, connects: bool) -> Path:
     Raises:
         OSError: the file cannot be written.
     """
-    path = folder / f"seccomp-{'internet' if internet else 'local'}-{'connects' if connects else 'alone'}"
+    path = (
+        folder
+        / f"seccomp-{'internet' if internet else 'local'}-{'connects' if connects else 'alone'}"
+    )
     data = seccomp_filter(internet=internet, connects=connects)
     if not path.exists() or path.read_bytes() != data:
         write_private(path, data)

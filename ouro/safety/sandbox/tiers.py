@@ -18,12 +18,15 @@ from ouro.safety.sandbox import landlock
 from ouro.safety.sandbox.seccomp import filter_file, seccomp_filter
 
 _EMPTY_INSIDE = ("/tmp", "/run", "/var/tmp", "/dev/shm")  # noqa: S108
-"""Folders with sockets and files of other programs. In the sandbox they are empty, except for what a policy names."""
+"""Folders with sockets and files of other programs. In the sandbox they are empty, except for what
+a policy names.
+"""
 Tier = Literal["bubblewrap", "landlock", "seatbelt", "none"]
 
 
 class SandboxPolicy(msgspec.Struct, frozen=True):
-    """What one command may touch. Everything else can be read, not written. Paths are resolved and exist.
+    """What one command may touch. Everything else can be read, not written. Paths are resolved and
+    exist.
 
     Attributes:
         writable: folders and files that may be changed.
@@ -57,25 +60,46 @@ class Sandbox:
 
 
 def is_private(place: str) -> bool:
-    """Whether a place is in a folder that is empty inside the sandbox, so that it would not be visible there."""
+    """Whether a place is in a folder that is empty inside the sandbox, so that it would not be
+    visible there.
+    """
     return place.startswith(tuple(f"{folder}/" for folder in _EMPTY_INSIDE))
 
 
 def existing(paths: Iterable[Path]) -> tuple[Path, ...]:
     """The paths that exist, resolved, each once, in the same order."""
-    return tuple(dict.fromkeys(Path(os.path.realpath(path)) for path in paths if os.path.lexists(path)))
+    return tuple(
+        dict.fromkeys(Path(os.path.realpath(path)) for path in paths if os.path.lexists(path))
+    )
 
 
 _ALWAYS = (
-    "--new-session", "--die-with-parent", "--unshare-user", "--disable-userns", "--unshare-pid", "--unshare-ipc",
-    "--unshare-uts", "--unshare-cgroup-try", "--cap-drop", "ALL", "--seccomp", "9",
-    "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc",
-)  # fmt: skip
+    "--new-session",
+    "--die-with-parent",
+    "--unshare-user",
+    "--disable-userns",
+    "--unshare-pid",
+    "--unshare-ipc",
+    "--unshare-uts",
+    "--unshare-cgroup-try",
+    "--cap-drop",
+    "ALL",
+    "--seccomp",
+    "9",
+    "--ro-bind",
+    "/",
+    "/",
+    "--dev",
+    "/dev",
+    "--proc",
+    "/proc",
+)
 _WITH_FILTER = 'filter=$1; shift; exec "$@" 9<"$filter"'
 
 
 class Bubblewrap(Sandbox):
-    """Runs commands with `bwrap`: namespaces for users, processes, mounts and network, and a seccomp filter.
+    """Runs commands with `bwrap`: namespaces for users, processes, mounts and network, and a
+    seccomp filter.
 
     Args:
         program: the absolute path of bwrap, 0.8 or newer.
@@ -106,10 +130,17 @@ class Bubblewrap(Sandbox):
         for place in policy.hidden:
             if place.is_dir():
                 shown = [inside for inside in policy.visible if inside.is_relative_to(place)]
-                command += ["--tmpfs", str(place), *_bound("--ro-bind", shown), "--remount-ro", str(place)]
+                command += [
+                    "--tmpfs",
+                    str(place),
+                    *_bound("--ro-bind", shown),
+                    "--remount-ro",
+                    str(place),
+                ]
             else:
                 command += ("--ro-bind", "/dev/null", str(place))
-        # Without a shared network a command has an empty one, with only its own servers on loopback.
+        # Without a shared network a command has an empty one, with only its own servers on
+        # loopback.
         filters = filter_file(self._filter_dir, internet=policy.connects, connects=policy.connects)
         return ["/bin/sh", "-c", _WITH_FILTER, "sh", str(filters), *command, "--", *argv]
 
@@ -142,8 +173,11 @@ class Landlock(Sandbox):
             "visible": list(map(str, policy.visible)),
             "temp": str(policy.temp or ""),
             "network": policy.network,
-            # There is no network namespace here: an internet socket would use the network of the machine.
-            "filter": str(filter_file(self._filter_dir, internet=policy.network, connects=policy.connects)),
+            # There is no network namespace here: an internet socket would use the network of the
+            # machine.
+            "filter": str(
+                filter_file(self._filter_dir, internet=policy.network, connects=policy.connects)
+            ),
         }
         return [sys.executable, "-I", "-S", landlock.__file__, json.dumps(plan), *argv]
 
@@ -159,7 +193,8 @@ _PROFILE = """\
 
 
 class Seatbelt(Sandbox):
-    """Runs commands with `sandbox-exec` of macOS: Apple calls it deprecated, but other agents rely on it too.
+    """Runs commands with `sandbox-exec` of macOS: Apple calls it deprecated, but other agents rely
+    on it too.
 
     Paths are parameters of the profile, never a part of its text.
     """
@@ -228,10 +263,18 @@ def _candidates(state_dir: Path) -> Iterator[tuple[Sandbox, str]]:
     if sys.platform == "darwin":
         yield Seatbelt(), "" if Path(_SANDBOX_EXEC).exists() else f"{_SANDBOX_EXEC} is missing"
     elif sys.platform == "linux":
-        unknown = "" if seccomp_filter(internet=True, connects=True) else "no table for this processor"
+        unknown = (
+            "" if seccomp_filter(internet=True, connects=True) else "no table for this processor"
+        )
         program = _bwrap()
-        yield Bubblewrap(program or _SYSTEM_BWRAP, state_dir), unknown or ("" if program else "bwrap is not installed")
-        yield Landlock(state_dir), unknown or ("" if landlock.abi() else "the kernel has no Landlock")
+        yield (
+            Bubblewrap(program or _SYSTEM_BWRAP, state_dir),
+            unknown or ("" if program else "bwrap is not installed"),
+        )
+        yield (
+            Landlock(state_dir),
+            unknown or ("" if landlock.abi() else "the kernel has no Landlock"),
+        )
 
 
 def _bwrap() -> Path | None:
@@ -252,10 +295,16 @@ def _self_test(sandbox: Sandbox, state_dir: Path) -> str:
         inside.mkdir()
         policy = SandboxPolicy(writable=(inside.resolve(),))
         try:
-            argv = sandbox.wrap(["/bin/sh", "-c", _SELF_TEST, "sh", str(inside.resolve()), str(outside)], policy)
-            ended = subprocess.run(argv, capture_output=True, text=True, timeout=_TIMEOUT, check=False)
+            argv = sandbox.wrap(
+                ["/bin/sh", "-c", _SELF_TEST, "sh", str(inside.resolve()), str(outside)], policy
+            )
+            ended = subprocess.run(
+                argv, capture_output=True, text=True, timeout=_TIMEOUT, check=False
+            )
         except (OSError, subprocess.SubprocessError) as error:
             return str(error)
         if ended.returncode == _CONFINED and (inside / "inside").exists() and not outside.exists():
             return ""
-        return (ended.stderr.strip().splitlines() or [f"the self-test ended with {ended.returncode}"])[-1][:200]
+        return (
+            ended.stderr.strip().splitlines() or [f"the self-test ended with {ended.returncode}"]
+        )[-1][:200]

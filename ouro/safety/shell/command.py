@@ -43,7 +43,11 @@ class Word(msgspec.Struct, frozen=True):
         """The parts that may be a path: `x`, `of=x`, `--file=x`, `-f/x`."""
         if self.under:
             return self.under
-        whole = () if self.text.startswith("-") else (self.text, *([self.text[1:]] if self.text[:1] == "@" else []))
+        whole = (
+            ()
+            if self.text.startswith("-")
+            else (self.text, *([self.text[1:]] if self.text[:1] == "@" else []))
+        )
         if "=" in self.text:
             return (*whole, self.text.partition("=")[2])
         inside = re.match(r"-[A-Za-z]+([/~.].*)", self.text)
@@ -57,8 +61,13 @@ class Assignment(msgspec.Struct, frozen=True):
     @property
     def harmless(self) -> bool:
         """Whether it cannot make a program run another one, or work in another place."""
-        is_plain = _HARMLESS_VARIABLES.fullmatch(self.name) and re.fullmatch(r"[\w.:@+-]*", self.value.text)
-        return bool(is_plain or re.fullmatch(r"(GIT_|MAN|GH_)?PAGER=(cat)?", f"{self.name}={self.value.text}"))
+        is_plain = _HARMLESS_VARIABLES.fullmatch(self.name) and re.fullmatch(
+            r"[\w.:@+-]*", self.value.text
+        )
+        return bool(
+            is_plain
+            or re.fullmatch(r"(GIT_|MAN|GH_)?PAGER=(cat)?", f"{self.name}={self.value.text}")
+        )
 
 
 class Redirect(msgspec.Struct, frozen=True):
@@ -87,7 +96,9 @@ class Command(msgspec.Struct, frozen=True):
     stdin: str | None = None
     """The text of its here-document."""
     kind: Literal["plain", "wrapper", "guess"] = "plain"
-    """A wrapper only runs the command after it. A guess is what a command may run: for deny rules and floor."""
+    """A wrapper only runs the command after it. A guess is what a command may run: for deny rules
+    and floor.
+    """
 
     @property
     def name(self) -> str:
@@ -119,7 +130,9 @@ class Command(msgspec.Struct, frozen=True):
 
 
 def several_words(text: str, at: int) -> list[Word]:
-    """The words to which bash expands the word at a position, if it is one like `{1..3}`; otherwise none."""
+    """The words to which bash expands the word at a position, if it is one like `{1..3}`; otherwise
+    none.
+    """
     match = _SEVERAL.match(text, at)
     if not match or not shutil.which("bash"):
         return []
@@ -128,7 +141,11 @@ def several_words(text: str, at: int) -> list[Word]:
     texts = [f"{head}{value}{tail}" for value in (listed.split(",") if listed else numbers)]
     is_plain = all(texts) and len(texts) <= _MAX_WORDS and not (end and head + tail)
     globs = [bool(re.search(r"[*?]", text)) for text in texts]
-    return [Word(text, not glob, glob, match[0]) for text, glob in zip(texts, globs, strict=True)] if is_plain else []
+    return (
+        [Word(text, not glob, glob, match[0]) for text, glob in zip(texts, globs, strict=True)]
+        if is_plain
+        else []
+    )
 
 
 def is_plain_test(words: Sequence[Word]) -> bool:

@@ -1,4 +1,6 @@
-"""What needs a question in every mode and with every rule: irreversible commands, and changes of long-term memory."""
+"""What needs a question in every mode and with every rule: irreversible commands, and changes of
+long-term memory.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,14 @@ from pathlib import Path
 from ouro.safety.shell.command import Command, Word
 from ouro.safety.shell.parse import ShellLine
 from ouro.safety.shell.paths import HARMLESS_DEVICES, Places, before_pattern
-from ouro.safety.shell.read_only import ReadOptions, find_starts, git_lists, git_words, only_reads, read_options
+from ouro.safety.shell.read_only import (
+    ReadOptions,
+    find_starts,
+    git_lists,
+    git_words,
+    only_reads,
+    read_options,
+)
 from ouro.safety.shell.tables import UNKNOWN, names, rows
 from ouro.safety.workspace import GuardedMemory, Workspace
 
@@ -58,7 +67,9 @@ _INTERPRETERS = re.compile(r"(python|pypy|perl|ruby|node|deno|bun|php|lua)[\d.]*
 
 @cache
 def _final_commands() -> tuple[tuple[str, tuple[str, ...], str], ...]:
-    """The rows of the table: words that a command begins with, ignoring options between them; options; what it does."""
+    """The rows of the table: words that a command begins with, ignoring options between them;
+    options; what it does.
+    """
     found = []
     for line in re.sub(r"\n    +", " ", _FINAL).strip().splitlines()[1:]:
         commands, _, reason = line.partition(" | ")
@@ -75,10 +86,14 @@ def floor(line: ShellLine, places: Places) -> str:
         if reason := next(filter(None, reasons), ""):
             return f"{command.program} {reason}"
         for word in command.arguments:
-            if word.glob and any(map(places.is_above_keys, places.named(before_pattern(word.text)))):
+            if word.glob and any(
+                map(places.is_above_keys, places.named(before_pattern(word.text)))
+            ):
                 return f"{command.program} reaches what {word.text} matches, which may hold keys"
         above = next(filter(places.is_above_keys, places.folders[1:]), None)
-        if above is not None and reads_all_below(command):  # without a path it reads the folder that `cd` named
+        if above is not None and reads_all_below(
+            command
+        ):  # without a path it reads the folder that `cd` named
             return f"{command.program} reaches {places.workspace.shown(above)}, which holds keys"
     for path, is_written, opener in places.opened(line):
         if reason := _check_opened(path, is_written, opener, places):
@@ -92,7 +107,11 @@ def floor(line: ShellLine, places: Places) -> str:
 def _check_opened(path: Path, is_written: bool, command: Command | None, places: Places) -> str:
     is_device = str(path).startswith("/dev/") and str(path) not in HARMLESS_DEVICES
     is_shared_memory = str(path).startswith("/dev/shm/")  # noqa: S108 - a workspace may be there
-    if command is None and is_device and not (is_shared_memory and places.workspace.is_inside(path)):
+    if (
+        command is None
+        and is_device
+        and not (is_shared_memory and places.workspace.is_inside(path))
+    ):
         return f"it opens the device {path}"
     is_git = command is not None and command.program == "git"
     if is_written and not is_git and (reason := places.workspace.protection(path)):
@@ -115,7 +134,11 @@ def _find_irreversible(command: Command) -> str:
     for command_words, options, reason in _final_commands():
         if not called.startswith(command_words):
             continue
-        if not options or found.has(*(option.lstrip("-") for option in options)) or not set(options).isdisjoint(texts):
+        if (
+            not options
+            or found.has(*(option.lstrip("-") for option in options))
+            or not set(options).isdisjoint(texts)
+        ):
             return f"{texts[0]} {reason}" if name == "git" else reason
     if name == "git" and texts:
         return _git(texts[0], texts[1:], found)
@@ -140,7 +163,8 @@ def _check_removal(command: Command, places: Places) -> str:
     name, words = command.program, command.arguments
     targets = [word for word in words if not word.text.startswith("-")]
     if name in ("rm", "shred", "chmod", "chown", "chgrp") and (
-        read_options(words, UNKNOWN).has("r", "R", "recursive") or not all(word.exact for word in words[:1])
+        read_options(words, UNKNOWN).has("r", "R", "recursive")
+        or not all(word.exact for word in words[:1])
     ):
         verb = "changes" if name.startswith("ch") else "removes"
         for word in targets[1:] if name.startswith("ch") else targets:
@@ -153,7 +177,9 @@ def _check_removal(command: Command, places: Places) -> str:
         moved = found.operands if found.has("t", "target-directory") else found.operands[:-1]
         if whole := next(filter(None, (places.whole(word.text) for word in moved)), ""):
             return f"moves {whole}"
-        above = (word.text for word in moved if any(map(places.is_above_keys, places.named(word.text))))
+        above = (
+            word.text for word in moved if any(map(places.is_above_keys, places.named(word.text)))
+        )
         return next((f"moves {text}, which holds keys" for text in above), "")
     if name in ("find", "gfind") and any(word.text == "-delete" for word in words):
         tests = r"-(i?name|i?path|i?regex|mtime|mmin|newer|empty|size)"
@@ -188,7 +214,9 @@ def reads_all_below(command: Command) -> bool:
     if command.program == "git":  # also outside of a repository, as with --no-index
         return any(word.text in ("grep", "diff") for word in git_words(command.arguments)[0][:1])
     is_optional = command.program in ("grep", "egrep", "fgrep", "cp", "scp")
-    return is_optional and read_options(command.arguments, UNKNOWN).has("r", "R", "a", "recursive", "archive")
+    return is_optional and read_options(command.arguments, UNKNOWN).has(
+        "r", "R", "a", "recursive", "archive"
+    )
 
 
 def _runs_input(command: Command) -> bool:
@@ -205,7 +233,9 @@ _NAMED = re.compile(r"\.ouro/+memory\b")
 
 
 def memory_git(command: Command, places: Places) -> GuardedMemory | None:
-    """The memory that a command only commits to, as `git -C FOLDER commit -m TEXT`; None for any other command."""
+    """The memory that a command only commits to, as `git -C FOLDER commit -m TEXT`; None for any
+    other command.
+    """
     words = command.arguments
     texts = [word.text for word in words]
     if command.kind != "plain" or command.name != "git" or command.assignments or command.piped:
@@ -225,13 +255,17 @@ def memory_git(command: Command, places: Places) -> GuardedMemory | None:
     for text in (word.text for word in found.operands):
         is_whole = texts[2] in ("add", "commit", "restore") and text in (".", "archive", "archive/")
         is_pattern = re.search(r"[:*?\[\\]", text)  # this includes git's pathspec magic
-        if not is_whole and (is_pattern or not folder.keeps(Path(os.path.normpath(folder.path / text)))):
+        if not is_whole and (
+            is_pattern or not folder.keeps(Path(os.path.normpath(folder.path / text)))
+        ):
             return None
     return folder
 
 
 def memory_reason(line: ShellLine, text: str, places: Places) -> str:
-    """Why a line on memory needs a question in every mode; empty if it only reads or runs listed git commands."""
+    """Why a line on memory needs a question in every mode; empty if it only reads or runs listed
+    git commands.
+    """
     workspace = places.workspace
     if not workspace.memory:
         return ""
@@ -272,6 +306,12 @@ def _names_memory(command: Command, places: Places) -> bool:
 
 def _mentions(texts: Sequence[str], workspace: Workspace) -> bool:
     """Whether one of the texts spells out a memory folder or its history."""
-    names = [name for folder in workspace.memory for name in (str(folder.path), workspace.shown(folder.path))]
-    names += [str(folder.state_dir.parent) for folder in workspace.memory if folder.state_dir is not None]
+    names = [
+        name
+        for folder in workspace.memory
+        for name in (str(folder.path), workspace.shown(folder.path))
+    ]
+    names += [
+        str(folder.state_dir.parent) for folder in workspace.memory if folder.state_dir is not None
+    ]
     return any(_NAMED.search(text) or any(name in text for name in names) for text in texts)

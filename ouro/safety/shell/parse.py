@@ -1,10 +1,11 @@
 """Parse a shell line into commands and redirections.
 
-Only a part of bash is understood: plain and quoted words, here-documents with a quoted end, pipes, `&&`, `||`, `;`,
-newlines, redirections, `if`, `while`, groups, `x=1` before other commands, and `for` over words, which is read once for
-each of them. A quoted variable or substitution becomes a word that is not exact. Anything else makes the line *opaque*:
-it needs a question. Its commands are still collected as far as possible, for deny rules and the hard floor. If even
-that fails, the line is *hidden*: it needs a question in every mode.
+Only a part of bash is understood: plain and quoted words, here-documents with a quoted end, pipes,
+`&&`, `||`, `;`, newlines, redirections, `if`, `while`, groups, `x=1` before other commands, and
+`for` over words, which is read once for each of them. A quoted variable or substitution becomes a
+word that is not exact. Anything else makes the line *opaque*: it needs a question. Its commands are
+still collected as far as possible, for deny rules and the hard floor. If even that fails, the line
+is *hidden*: it needs a question in every mode.
 """
 
 from __future__ import annotations
@@ -18,7 +19,14 @@ from collections.abc import Sequence
 import msgspec
 from msgspec.structs import replace
 
-from ouro.safety.shell.command import Assignment, Command, Redirect, Word, is_plain_test, several_words
+from ouro.safety.shell.command import (
+    Assignment,
+    Command,
+    Redirect,
+    Word,
+    is_plain_test,
+    several_words,
+)
 from ouro.safety.shell.tables import names
 from ouro.safety.shell.wrappers import folders_of_names, inner_commands
 
@@ -31,7 +39,8 @@ _LOOPS = names("for while until")
 _UNDERSTOOD_KEYWORDS = names("if then elif else fi do done time { } !") | _LOOPS
 _KEYWORDS = _UNDERSTOOD_KEYWORDS | names("case esac in select function coproc [[")
 _CHANGES_SHELL = names(
-    "export declare typeset local readonly unset shopt let mapfile readarray read getopts enable hash"
+    "export declare typeset local readonly unset shopt let mapfile readarray read getopts enable"
+    " hash"
 )
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\[.*?\])?(\+?)=", re.DOTALL | re.ASCII)
 _REDIRECT = re.compile(r"(?:\d*(<<<|<<-|<<|<>|<&|<|>\||>>|>&|>)|(&>>|&>))(?!\()")
@@ -41,22 +50,36 @@ _VARIABLE = re.compile(r"\$(?:\{(\w+)\}|([A-Za-z_]\w*|[0-9?#$!@*-]))", re.ASCII)
 _PLAIN_DOLLAR = re.compile(r"\$(?=[\s\"'/|),.:;\\}%]|$)")
 _SINGLE_QUOTES = re.compile(r"'([^']*)'")
 _ANSI_QUOTES = re.compile(r"\$'((?:\\.|[^'\\])*)'", re.DOTALL)
-_ANSI_ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{1,2}|u[0-9a-fA-F]{1,4}|U[0-9a-fA-F]{1,8}|[0-7]{1,3}|c.|.)", re.DOTALL)
+_ANSI_ESCAPE = re.compile(
+    r"\\(x[0-9a-fA-F]{1,2}|u[0-9a-fA-F]{1,4}|U[0-9a-fA-F]{1,8}|[0-7]{1,3}|c.|.)", re.DOTALL
+)
 _BACKTICKS = re.compile(r"`((?:\\.|[^`\\])*)`", re.DOTALL)
-_SIMPLE_INSIDE = re.compile(r"""[$<]\((?![^)]*(<<|\bcase\b))([^()`#\\\n'"]|'[^()`#\\\n']*'|"[^()`#\\\n"]*")*\)""")
+_SIMPLE_INSIDE = re.compile(
+    r"""[$<]\((?![^)]*(<<|\bcase\b))([^()`#\\\n'"]|'[^()`#\\\n']*'|"[^()`#\\\n"]*")*\)"""
+)
 """A substitution that every version of bash ends at the same place as this pattern."""
 _REST_OF_LINE = re.compile(r"""([^'"\\`$()\n]|'[^'\n]*'|"[^"\\`$\n]*")*\n""")
 """The rest of a line with a here-document: no quote or substitution continues in the next line."""
 _TEXT = re.compile(r"""\$\(cat <<(['"])(\w+)\1\n((?:(?!\2)[^\n]*(?<!\\)\n)*)\2\n\s*\)""")
-"""`$(cat <<'EOF' …)`, as models write commit messages. `EOF)` ends the text, too, and in bash 4.0 `EO\\`, `F`."""
-_BRACES = re.compile(r"(?<!@)\{(?!\}?\Z)|\{[^}]*(,|\.\.)")  # in `{}`, `{` and `HEAD@{1}` the braces are text
+"""`$(cat <<'EOF' …)`, as models write commit messages. `EOF)` ends the text, too, and in bash 4.0
+`EO\\`, `F`.
+"""
+_BRACES = re.compile(
+    r"(?<!@)\{(?!\}?\Z)|\{[^}]*(,|\.\.)"
+)  # in `{}`, `{` and `HEAD@{1}` the braces are text
 _SUM = re.compile(r"\$\(\([0-9 +*/%-]+\)\)")
-_VARIABLE_NAME = r"(?!\w*_proxy)[a-z][a-z0-9A-Z_]*|[A-Z]"  # no variable that bash or a program obeys
-_ASSIGNED = re.compile(rf"""({_VARIABLE_NAME})=([\w./@%+,:-]+|"[^"$`\\~]*"|'[^'~]*')[ \t]*(?=;|\n|&&|\Z)""")
+_VARIABLE_NAME = (  # no variable that bash or a program obeys
+    r"(?!\w*_proxy)[a-z][a-z0-9A-Z_]*|[A-Z]"
+)
+_ASSIGNED = re.compile(
+    rf"""({_VARIABLE_NAME})=([\w./@%+,:-]+|"[^"$`\\~]*"|'[^'~]*')[ \t]*(?=;|\n|&&|\Z)"""
+)
 _READ = re.compile(r"(?:IFS=[^\s\w$`(]* )?read(?: -r)?((?: [a-z]\w*)+)")
 _UNSPLIT = re.compile(r"[\w./@%+=:,-]+")
 _UNSPLIT_GLOB = re.compile(r"[\w./@%+=:,*?\[\]-]+")
-_STRANGE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\xa0\u1680\u2000-\u200f\u2028-\u202f\u205f-\u206f\u3000\ufeff]")
+_STRANGE = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\xa0\u1680\u2000-\u200f\u2028-\u202f\u205f-\u206f\u3000\ufeff]"
+)
 _WORD_ENDS = " \t\n;&|()<>"
 
 
@@ -70,7 +93,9 @@ class ShellLine(msgspec.Struct):
     hidden: str = ""
     """Why not even its commands are known; then it is also opaque."""
     values: dict[str, Word] = {}
-    """The variables that are set. If the value is not known, it is not exact; if `read` sets it, it has no `raw`."""
+    """The variables that are set. If the value is not known, it is not exact; if `read` sets it, it
+    has no `raw`.
+    """
     rounds: int = 0
     bodies: list[str] = []
     """The here-documents."""
@@ -181,15 +206,27 @@ class _Lexer:
             elif match := _OPERATOR.match(self._text, self._at):
                 self._at = match.end()
                 self._operator(match[0])
-            elif self._is_certain and (match := _ASSIGNED.match(self._text, self._at)) and match[1] not in os.environ:
+            elif (
+                self._is_certain
+                and (match := _ASSIGNED.match(self._text, self._at))
+                and match[1] not in os.environ
+            ):
                 self._at = match.end()
-                self._found.values[match[1]] = Word(match[2][1:-1] if match[2][0] in "'\"" else match[2])
-            elif self._words and self._text.startswith("<(", self._at) and _SIMPLE_INSIDE.match(self._text, self._at):
+                self._found.values[match[1]] = Word(
+                    match[2][1:-1] if match[2][0] in "'\"" else match[2]
+                )
+            elif (
+                self._words
+                and self._text.startswith("<(", self._at)
+                and _SIMPLE_INSIDE.match(self._text, self._at)
+            ):
                 draft = _Draft()
                 self._substitute(draft)
                 if self._text[self._at : self._at + 1] not in _WORD_ENDS:
                     self._opaque("it uses the output of a command as a file")
-                self._words.append(Word(draft.text, exact=False, raw=draft.text, under=("/dev/null",)))
+                self._words.append(
+                    Word(draft.text, exact=False, raw=draft.text, under=("/dev/null",))
+                )
             elif self._words and (several := several_words(self._text, self._at)):
                 self._words += several
                 self._at += len(several[0].raw)
@@ -225,7 +262,9 @@ class _Lexer:
         self._piped = operator in ("|", "|&")
         self._source = finished if self._piped else None
         if operator != "\n" or has_words:
-            self._is_certain = operator in (";", "\n") and self._depth == 1 and not self._has_keywords
+            self._is_certain = (
+                operator in (";", "\n") and self._depth == 1 and not self._has_keywords
+            )
         if operator == "\n":
             self._at = max(self._at, self._after_heredocs)
         elif operator in ("&&", "||", "|", "|&") and not self._text[self._at :].strip():
@@ -245,7 +284,9 @@ class _Lexer:
                 self._end_loop()
             elif keyword in _LOOPS:
                 words = self._begin_loop(keyword, words, source)
-            elif keyword not in _UNDERSTOOD_KEYWORDS and not (keyword == "[[" and is_plain_test(words)):
+            elif keyword not in _UNDERSTOOD_KEYWORDS and not (
+                keyword == "[[" and is_plain_test(words)
+            ):
                 self._opaque(f"it uses `{keyword}`")
             if keyword == "function":
                 self._hide("it defines a function")
@@ -257,22 +298,30 @@ class _Lexer:
             if match[2] or match[3]:
                 self._opaque("it changes an array or a variable")
             word = words.pop(0)
-            assignments.append(Assignment(match[1], replace(word, text=word.text.partition("=")[2])))
+            assignments.append(
+                Assignment(match[1], replace(word, text=word.text.partition("=")[2]))
+            )
         if words:
             if words[0].text in _CHANGES_SHELL:
                 self._opaque(f"{words[0].text} changes the shell")
-            if words[0].text in ("cd", "pushd", "popd") and not all(loop.start for loop in self._loops):
+            if words[0].text in ("cd", "pushd", "popd") and not all(
+                loop.start for loop in self._loops
+            ):
                 self._opaque("it changes the folder in a loop")
             command = Command(tuple(words), tuple(assignments), piped, source, stdin)
             self._found.add(command, self._depth)
             if any("{" in word.raw and not word.exact for word in words):
                 pieces = re.sub(r"[{},]+", " ", command.text).split()
-                self._found.commands += [Command(tuple(map(Word, pieces)), kind="guess")] if pieces else []
+                self._found.commands += (
+                    [Command(tuple(map(Word, pieces)), kind="guess")] if pieces else []
+                )
             return command if is_simple else None
         if assignments:
             self._opaque("it sets a variable")
             for assignment in assignments:
-                self._found.values[assignment.name] = replace(assignment.value, exact=False, glob=False)
+                self._found.values[assignment.name] = replace(
+                    assignment.value, exact=False, glob=False
+                )
         return None
 
     def _begin_loop(self, keyword: str, words: list[Word], source: Command | None) -> list[Word]:
@@ -283,21 +332,28 @@ class _Lexer:
             return words
         variables = read[1].split() if read else [word.raw for word in words[:1]]
         values = [Word("", exact=False, under=folders_of_names(source))] if read else words[2:]
-        is_in = self._after_heredocs <= self._at and (read or (len(words) > len(("x", "in")) and words[1].raw == "in"))
+        is_in = self._after_heredocs <= self._at and (
+            read or (len(words) > len(("x", "in")) and words[1].raw == "in")
+        )
         for name in variables:
             known = {*os.environ, *self._found.values}
             is_in = is_in and bool(re.fullmatch(_VARIABLE_NAME, name)) and name not in known
         is_plain = all(
-            not word.text.startswith("~") and (word.exact or (word.glob and not re.search(r"[$`{<>]", word.text)))
+            not word.text.startswith("~")
+            and (word.exact or (word.glob and not re.search(r"[$`{<>]", word.text)))
             for word in values
         )
         if not is_in or not (read or is_plain):
             self._opaque(f"it uses `{keyword}`")
             variables, values = [], values[:1]
-        if files := [word for word in values if word.glob or word.under]:  # judged even if the body does not use it
+        if files := [
+            word for word in values if word.glob or word.under
+        ]:  # judged even if the body does not use it
             self._found.add(Command((Word("echo"), *files), source=source), self._depth)
         self._found.values |= dict.fromkeys(variables, *values[:1])
-        self._loops.append(_Loop(variables, values[1:], 0 if read else self._at, len(self._found.commands)))
+        self._loops.append(
+            _Loop(variables, values[1:], 0 if read else self._at, len(self._found.commands))
+        )
         return []
 
     def _end_loop(self) -> None:
@@ -306,7 +362,12 @@ class _Lexer:
         found = self._found
         size = len(found.commands)
         found.rounds += 1
-        if loop.variables and loop.values and 2 * size - loop.first <= _MAX_UNROLLED and found.rounds <= _MAX_UNROLLED:
+        if (
+            loop.variables
+            and loop.values
+            and 2 * size - loop.first <= _MAX_UNROLLED
+            and found.rounds <= _MAX_UNROLLED
+        ):
             found.values[loop.variables[0]] = loop.values.pop(0)
             self._at, loop.first = loop.start, size
             self._loops.append(loop)
@@ -365,13 +426,17 @@ class _Lexer:
         self._read(draft, _WORD_ENDS)
         if draft.text.startswith("~") and not self._text.startswith("~", start):
             draft.text = f"./{draft.text}"  # quoted: a file of that name
-        glob = draft.text != "[" and bool(re.search(r"[*?\[]", draft.bare))  # `[` alone is the command
+        glob = draft.text != "[" and bool(
+            re.search(r"[*?\[]", draft.bare)
+        )  # `[` alone is the command
         if _BRACES.search(draft.bare):
             self._opaque("it may make several words of one")
             draft.exact = False
         raw = self._text[start : self._at]
         whole = re.fullmatch(r'"\$\{?(\w+)\}?"', raw)
-        under = self._found.values[whole[1]].under if whole and whole[1] in self._found.values else ()
+        under = (
+            self._found.values[whole[1]].under if whole and whole[1] in self._found.values else ()
+        )
         return Word(draft.text, draft.exact and not glob, glob, raw, under)
 
     def _read(self, draft: _Draft, ends: str, *, quoted: bool = False) -> None:
@@ -390,7 +455,9 @@ class _Lexer:
                 if not following:
                     self._hide("it cannot be parsed")
                 elif following == "\n":
-                    self._opaque("a word of it continues in the next line")  # bash runs "$\ NEWLINE (touch x)"
+                    self._opaque(
+                        "a word of it continues in the next line"
+                    )  # bash runs "$\ NEWLINE (touch x)"
                 draft.text += following.replace("\n", "")
                 self._at += 2
             elif char == "'" and not quoted:
@@ -414,7 +481,11 @@ class _Lexer:
             _Lexer(re.sub(r"\\([`$\\])", r"\1", script), self._found, self._depth + 1).script()
             draft.text += f"`{script}`"
             draft.exact = False
-        elif quoted and (match := _TEXT.match(text, at)) and _is_only_text(match[3], text[match.end() :]):
+        elif (
+            quoted
+            and (match := _TEXT.match(text, at))
+            and _is_only_text(match[3], text[match.end() :])
+        ):
             self._at = match.end()
             draft.text += match[3].rstrip("\n")
         elif match := _SUM.match(text, at):
@@ -459,7 +530,9 @@ class _Lexer:
             draft.text += value.text
             draft.bare += value.text if value.glob else ""
         else:
-            if not (quoted or _UNSPLIT.fullmatch(os.environ.get(name, ""))) or (value and not quoted):
+            if not (quoted or _UNSPLIT.fullmatch(os.environ.get(name, ""))) or (
+                value and not quoted
+            ):
                 self._opaque(f"the value of {raw} is not known")
             draft.exact = False
             draft.text += " " if name == "IFS" else value.text if value and value.raw else raw
@@ -485,7 +558,9 @@ class _Lexer:
 
 
 def _is_only_text(text: str, rest: str) -> bool:
-    """Whether bash finds nothing to run in the text of `$(cat <<'EOF' …)`; 3.2, which macOS has, ends it at a `)`."""
+    """Whether bash finds nothing to run in the text of `$(cat <<'EOF' …)`; 3.2, which macOS has,
+    ends it at a `)`.
+    """
     reads_documents = sys.platform == "linux" and shutil.which("bash") is not None
     return reads_documents or not (re.search(r'[$`"\\]', text) or ("'" in text and "'" in rest))
 

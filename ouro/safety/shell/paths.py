@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import lru_cache
 from itertools import chain, islice
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from ouro.safety import protected
 from ouro.safety.shell.command import Command, Word
@@ -26,7 +26,9 @@ _MAX_MATCHES = 1000
 _MAX_BELOW = 100_000
 _GIT_TIMEOUT = 1.0
 _STARTED = ("sh", "bash", "cat", "grep", "gzip")  # started by egrep, zcat and git
-HARMLESS_DEVICES = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/stdin", "/dev/tty", "/dev/zero"})
+HARMLESS_DEVICES = frozenset(
+    {"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/stdin", "/dev/tty", "/dev/zero"}
+)
 _WRITTEN = {"written": slice(None), "but first": slice(1, None), "last": slice(-1, None)}
 """Kind of operands -> which of them are written."""
 
@@ -43,19 +45,31 @@ class Places:
         """Why the folder in which commands run is not known; empty if it is known."""
         for command in line.commands:
             if command.program in ("cd", "pushd", "popd") and command.kind != "guess":
-                targets = [word for word in command.arguments if not re.fullmatch(r"-[LPe@]*|--", word.text)]
+                targets = [
+                    word
+                    for word in command.arguments
+                    if not re.fullmatch(r"-[LPe@]*|--", word.text)
+                ]
                 texts = [word.text for word in command.arguments]
-                if command.program == "popd" or "-" in texts or len(targets) < len(texts) - 1 or "CDPATH" in os.environ:
+                if (
+                    command.program == "popd"
+                    or "-" in texts
+                    or len(targets) < len(texts) - 1
+                    or "CDPATH" in os.environ
+                ):
                     self.lost = "it changes to a folder that is not known"
                 self._move(targets[0] if targets else Word("~"))
 
     def _move(self, target: Word) -> None:
         if not target.exact or len(self.folders) > _MAX_FOLDERS:
             self.lost = "it changes to a folder that is not known"
-        # `cd link/..` leads back to where the link is, `cat link/../x` to the folder above its target.
+        # `cd link/..` leads back to where the link is, `cat link/../x` to the folder above its
+        # target.
         named = os.path.expanduser(target.text)  # noqa: PTH111 - Path's raises for ~nobody
         logical = [Path(os.path.normpath(folder / named)) for folder in self.folders]
-        self.folders = list(dict.fromkeys([*self.folders, *self.named(target.text), *logical]))[: 2 * _MAX_FOLDERS]
+        self.folders = list(dict.fromkeys([*self.folders, *self.named(target.text), *logical]))[
+            : 2 * _MAX_FOLDERS
+        ]
 
     def named(self, text: str) -> list[Path]:
         """The real paths that `text` may name."""
@@ -65,7 +79,9 @@ class Places:
 
     def of_word(self, word: Word) -> tuple[Path, ...]:
         """The real paths that a word may name: it, its parts, or what its pattern matches."""
-        if word in self._of_words:  # cached: a line is walked several times, and may repeat a word a thousand times
+        if (
+            word in self._of_words
+        ):  # cached: a line is walked several times, and may repeat a word a thousand times
             return self._of_words[word]
         found = [path for text in word.paths for path in self.named(text)]
         if word.glob and not word.text.startswith("-"):
@@ -73,37 +89,60 @@ class Places:
                 found += [start, *map(self.workspace.resolve, self._matches(start, word))]
             above = word.text.rpartition("/")[0]
             if re.search(r"[*?\[]", above):
-                found += self.of_word(Word(above, exact=False, glob=True))  # bash lists these folders
+                found += self.of_word(
+                    Word(above, exact=False, glob=True)
+                )  # bash lists these folders
         self._of_words[word] = tuple(found)
         return self._of_words[word]
 
     def opened(self, line: ShellLine) -> Iterator[tuple[Path, bool, Command | None]]:
-        """The paths that a line may open, whether they are written, and by which command; None for a redirection."""
+        """The paths that a line may open, whether they are written, and by which command; None for
+        a redirection.
+        """
         for redirect in line.redirects:
             if not redirect.duplicates and redirect.target.text not in HARMLESS_DEVICES:
-                yield from ((path, redirect.writes, None) for path in self.named(redirect.target.text))
+                yield from (
+                    (path, redirect.writes, None) for path in self.named(redirect.target.text)
+                )
         for command in line.commands:
             if not only_reads(command):
-                yield from ((path, True, command) for word in written_paths(command) for path in self.named(word.text))
-            yield from ((path, False, command) for word in command.arguments for path in self.of_word(word))
+                yield from (
+                    (path, True, command)
+                    for word in written_paths(command)
+                    for path in self.named(word.text)
+                )
+            yield from (
+                (path, False, command) for word in command.arguments for path in self.of_word(word)
+            )
 
     def has_program(self, name: str) -> bool:
-        """Whether bash may find a program of that name in the workspace, or one that a listed program starts."""
+        """Whether bash may find a program of that name in the workspace, or one that a listed
+        program starts.
+        """
         folders = _own_folders(os.environ.get("PATH", ""), self.workspace.roots)
         places = [folder for text in folders for folder in self.named(text)]
-        return any((folder / program).exists() for folder in places for program in (name, *_STARTED))
+        return any(
+            (folder / program).exists() for folder in places for program in (name, *_STARTED)
+        )
 
     def strange_match(self, command: Command, word: Word) -> str:
-        """Why the files that a word matches cannot be judged: odd names, links outside, too many. Else empty."""
-        folders = [word.text] if command.name == "diff" and not word.glob else word.under  # this command follows links
+        """Why the files that a word matches cannot be judged: odd names, links outside, too many.
+        Else empty.
+        """
+        folders = (
+            [word.text] if command.name == "diff" and not word.glob else word.under
+        )  # this command follows links
         for path in (path for folder in folders for path in self.named(folder)):
-            if strange := self._strange_below(path, word, is_split=bool(word.under) and word.text != "{}"):
+            if strange := self._strange_below(
+                path, word, is_split=bool(word.under) and word.text != "{}"
+            ):
                 return strange
         for start in self.named(before_pattern(word.text)) if word.glob else ():
             matches = list(self._matches(start, word))
             if len(matches) >= _MAX_MATCHES:
                 return f"{word.text} matches too many files"
-            if "/" not in word.text and any(os.path.basename(name).startswith("-") for name in matches):  # noqa: PTH119
+            is_plain = "/" not in word.text
+            if is_plain and any(PurePath(name).name.startswith("-") for name in matches):
                 return f"{word.text} matches a file that is named like an option"
             is_split = "$" in word.raw and not re.fullmatch(r'"[^"]*"', word.raw)
             if is_split and any(re.search(r"[\s*?[]", name) for name in matches):
@@ -111,12 +150,18 @@ class Places:
         return ""
 
     def odd_name(self, command: Command) -> str:
-        """A name in git's index that `xargs` would split, where a command gets its words from git; else empty."""
+        """A name in git's index that `xargs` would split, where a command gets its words from git;
+        else empty.
+        """
         lister = command.source
         while lister is not None and lister.source is not None:
             lister = lister.source
         is_split = any(word.under and word.text != "{}" for word in command.words)
-        return self.tracked(lister, ODD_NAME.search) if lister and is_split and lister.name == "git" else ""
+        return (
+            self.tracked(lister, ODD_NAME.search)
+            if lister and is_split and lister.name == "git"
+            else ""
+        )
 
     def _strange_below(self, start: Path, word: Word, *, is_split: bool) -> str:
         if self.workspace.closed_below(start):
@@ -128,7 +173,9 @@ class Places:
                 seen += len(entries)
                 # All names together: 50,000 names take 5 ms, one by one 25 ms.
                 if is_split and (odd := ODD_NAME.search("/".join(entry.name for entry in entries))):
-                    return f"a name with {odd[0].strip('/')!r} below {start} may become something else"
+                    return (
+                        f"a name with {odd[0].strip('/')!r} below {start} may become something else"
+                    )
                 for entry in entries:
                     if entry.is_file(follow_symlinks=False):  # most names are: 50,000 take 25 ms
                         continue
@@ -145,10 +192,14 @@ class Places:
         found = glob.iglob(str(Path(glob.escape(str(start)), pattern)), include_hidden=True)  # noqa: PTH207 - keeps no order
         # Before version 5.2 of bash `.*` matches the folder above, too.
         above = [".." if re.fullmatch(r"\.[.?*]+", part) else part for part in pattern.split("/")]
-        return islice(chain([str(start / "/".join(above))] if ".." in above else [], found), _MAX_MATCHES)
+        return islice(
+            chain([str(start / "/".join(above))] if ".." in above else [], found), _MAX_MATCHES
+        )
 
     def program_of_git(self, command: Command) -> str:
-        """A setting of the repository that lets a reading git command run a program; empty if there is none."""
+        """A setting of the repository that lets a reading git command run a program; empty if there
+        is none.
+        """
         for folder in self._folders_of_git(command):
             try:
                 found = Git(folder, _GIT_TIMEOUT).own_programs() if folder.is_dir() else []
@@ -159,10 +210,16 @@ class Places:
         return ""
 
     def tracked(self, command: Command, test: Callable[[str], object]) -> str:
-        """A file of the repository of which git may print the path, and that passes a test; empty if there is none."""
+        """A file of the repository of which git may print the path, and that passes a test; empty
+        if there is none.
+        """
         for folder in self._folders_of_git(command):
             try:
-                names = Git(folder, _GIT_TIMEOUT).paths("--full-name", "--", ":/") if folder.is_dir() else []
+                names = (
+                    Git(folder, _GIT_TIMEOUT).paths("--full-name", "--", ":/")
+                    if folder.is_dir()
+                    else []
+                )
             except GitError:
                 return "what it keeps"
             root = find_root(folder)
@@ -173,13 +230,17 @@ class Places:
     def _folders_of_git(self, command: Command) -> list[Path]:
         texts = [word.text for word in command.arguments]
         moved = [texts[at + 1] for at, text in enumerate(texts[:-1]) if text == "-C"]
-        return list(dict.fromkeys([*self.folders, *(path for text in moved for path in self.named(text))]))
+        return list(
+            dict.fromkeys([*self.folders, *(path for text in moved for path in self.named(text))])
+        )
 
     def is_outside(self, path: Path) -> bool:
         return not self.workspace.is_inside(path) and str(path) not in HARMLESS_DEVICES
 
     def is_elsewhere(self, path: Path) -> bool:
-        """Whether a path is outside of the workspace and of folders for temporary files, or is a key or start file."""
+        """Whether a path is outside of the workspace and of folders for temporary files, or is a
+        key or start file.
+        """
         if not self.is_outside(path):
             return False
         roots = {Path(folder).resolve() for folder in (tempfile.gettempdir(), "/tmp", "/var/tmp")}  # noqa: S108
@@ -189,11 +250,17 @@ class Places:
     def holds_keys(self, path: Path) -> bool:
         """Whether a path holds keys, or ouro's own settings and sessions."""
         area = protected.reserved_area(path)
-        return area is not None and str(area) not in protected.SYSTEM and not self.workspace.is_inside(path)
+        return (
+            area is not None
+            and str(area) not in protected.SYSTEM
+            and not self.workspace.is_inside(path)
+        )
 
     def is_above_keys(self, path: Path) -> bool:
         """Whether a path is a folder outside of the workspace with places of keys below it."""
-        inner = (area for area in protected.reserved() if area != path and protected.is_under(area, path))
+        inner = (
+            area for area in protected.reserved() if area != path and protected.is_under(area, path)
+        )
         holds = path in (self.home, *self.home.parents) or any(area.exists() for area in inner)
         return holds and not self.workspace.is_inside(path)
 
@@ -214,7 +281,11 @@ class Places:
 def _own_folders(path: str, roots: tuple[Path, ...]) -> list[str]:
     """The folders of PATH that are, or may be, in the workspace."""
     real = ((text or ".", Path(os.path.realpath(text))) for text in path.split(os.pathsep))
-    return [text for text, place in real if not text.startswith("/") or any(map(place.is_relative_to, roots))]
+    return [
+        text
+        for text, place in real
+        if not text.startswith("/") or any(map(place.is_relative_to, roots))
+    ]
 
 
 def before_pattern(text: str) -> str:
@@ -228,13 +299,21 @@ def written_paths(command: Command) -> tuple[Word, ...]:
     row = rows().get(command.program)
     found = read_options(command.arguments, row or UNKNOWN)
     operands, values = found.operands, found.values
-    written = [value for option in values if row and ">" in row.valued[option] for value in values[option]]
+    written = [
+        value for option in values if row and ">" in row.valued[option] for value in values[option]
+    ]
     if row and row.operands in _WRITTEN:
         written += operands[_WRITTEN[row.operands]]
     elif command.program == "sed" and found.has("i", "in-place"):
-        written += operands if values.keys() & {"e", "expression", "f", "file"} else operands[1:] or operands
+        written += (
+            operands
+            if values.keys() & {"e", "expression", "f", "file"}
+            else operands[1:] or operands
+        )
     elif command.program == "dd":
-        written += [Word(word.text[3:], word.exact) for word in operands if word.text.startswith("of=")]
+        written += [
+            Word(word.text[3:], word.exact) for word in operands if word.text.startswith("of=")
+        ]
     elif command.program == "git" and operands:
         subcommand = read_options(operands[1:], rows()["git-log"])
         written += subcommand.values.get("output", [])

@@ -9,7 +9,14 @@ from itertools import takewhile
 import msgspec
 
 from ouro.safety.shell.command import Command, Word
-from ouro.safety.shell.tables import FIND_EXPRESSION, LISTS, PATTERNS_FIRST, SCRIPTS, CommandRow, rows
+from ouro.safety.shell.tables import (
+    FIND_EXPRESSION,
+    LISTS,
+    PATTERNS_FIRST,
+    SCRIPTS,
+    CommandRow,
+    rows,
+)
 
 _UNASKED = ("files", "file", "pattern", "script", "text", "changes")
 _GIT_SETTING = re.compile(
@@ -23,8 +30,8 @@ _GIT_FORMAT = re.compile(r"%G|signature")
 def files_read(command: Command, named: Collection[str] = ()) -> tuple[Word, ...] | str | None:
     """The words that name what a command reads, if it only reads; `named` words are not checked.
 
-    Returns a str if it may do more: the first word that the table does not list for it. Returns None if the table does
-    not list the command.
+    Returns a str if it may do more: the first word that the table does not list for it. Returns
+    None if the table does not list the command.
     """
     name, words = command.name, command.arguments
     texts = [word.text for word in words]
@@ -45,30 +52,45 @@ def files_read(command: Command, named: Collection[str] = ()) -> tuple[Word, ...
     operands, values = found.operands, found.values
     script = SCRIPTS.get(name)
     checked: list[Word] = []
-    has_no_pattern = {"e", "f", "regexp", "file"} & values.keys() or any(word.text == "--files" for word in words)
+    has_no_pattern = {"e", "f", "regexp", "file"} & values.keys() or any(
+        word.text == "--files" for word in words
+    )
     if row.operands == "text":
         checked, operands = operands, []
     elif row.operands == "pattern" and not has_no_pattern:
         checked, operands = operands[:1], operands[1:]
     elif row.operands == "script":
-        checked = [*values.get("e", []), *values.get("expression", [])] or [operands.pop(0) for _ in operands[:1]]
+        checked = [*values.get("e", []), *values.get("expression", [])] or [
+            operands.pop(0) for _ in operands[:1]
+        ]
     if name in ("test", "["):
         checked = _test_operators(checked)
     if name == "printf":
         checked = checked[: 2 if texts[:1] == ["--"] else 1]  # the format string
     for word in checked:
         is_pattern = name in PATTERNS_FIRST and _is_path(word, True)
-        is_listed = word.exact or (row.operands == "text" and (is_pattern or not (script or word.glob)))
-        if word.text not in named and (not is_listed or (script and not script.fullmatch(word.text))):
+        is_listed = word.exact or (
+            row.operands == "text" and (is_pattern or not (script or word.glob))
+        )
+        if word.text not in named and (
+            not is_listed or (script and not script.fullmatch(word.text))
+        ):
             return word.text
     for number, word in enumerate(operands):
         is_second = row.operands == "file" and (number or word.glob or word.under)
-        is_listed = _is_path(word, name in PATTERNS_FIRST) and not word.text.startswith("@") and not is_second
+        is_listed = (
+            _is_path(word, name in PATTERNS_FIRST)
+            and not word.text.startswith("@")
+            and not is_second
+        )
         if word.text not in named and not is_listed:
             return word.text
     if name == "cd":
         return tuple(operands) or (Word("~"),)
-    return (*operands, *(value for option in values if "@" in row.valued[option] for value in values[option]))
+    return (
+        *operands,
+        *(value for option in values if "@" in row.valued[option] for value in values[option]),
+    )
 
 
 def only_reads(command: Command) -> bool:
@@ -77,7 +99,9 @@ def only_reads(command: Command) -> bool:
 
 
 def find_unlisted(command: Command, named: Collection[str] = ()) -> str:
-    """The first word that is not `named`, and with which a listed command may do more than it is listed for."""
+    """The first word that is not `named`, and with which a listed command may do more than it is
+    listed for.
+    """
     found = files_read(command, named)
     return found if isinstance(found, str) else ""
 
@@ -99,7 +123,9 @@ class ReadOptions(msgspec.Struct):
         """Whether one of the options may be given, possibly abbreviated or with a value attached."""
         pairs = [(given, option) for given in self.given for option in options]
         long = (pair for pair in pairs if min(map(len, pair)) > 1)
-        return any(a == b for a, b in pairs) or any(a.startswith(b) or b.startswith(a) for a, b in long)
+        return any(a == b for a, b in pairs) or any(
+            a.startswith(b) or b.startswith(a) for a, b in long
+        )
 
 
 def read_options(words: Sequence[Word], row: CommandRow) -> ReadOptions:
@@ -144,7 +170,8 @@ def _read_option(word: Word, row: CommandRow, rest: list[Word], found: ReadOptio
                 break
     marks = row.valued.get(name, "") if is_valued else ""
     if is_valued:
-        # The value must not look like an option: if the letter takes no value, as `-l` of `git grep`, it would act.
+        # The value must not look like an option: if the letter takes no value, as `-l` of `git
+        # grep`, it would act.
         if "+" in marks and rest and rest[0].exact and not rest[0].text.startswith("-"):
             del rest[0]
         if value is None and rest and not re.match(r"-[^\d]", rest[0].text):
@@ -153,8 +180,11 @@ def _read_option(word: Word, row: CommandRow, rest: list[Word], found: ReadOptio
             return False
         found.values.setdefault(name, []).append(value)
         is_listed = is_listed and (value.exact or not word.exact)
-    # `--include=*.py` stays unchanged: a file of that name needs a question, because it is named like an option.
-    is_pattern = is_valued and not marks and _is_path(word) and re.match(r"--[\w-]+=[^/]+\Z", word.text)
+    # `--include=*.py` stays unchanged: a file of that name needs a question, because it is named
+    # like an option.
+    is_pattern = (
+        is_valued and not marks and _is_path(word) and re.match(r"--[\w-]+=[^/]+\Z", word.text)
+    )
     return is_listed and "!" not in marks and (word.exact or bool(is_pattern))
 
 
@@ -162,7 +192,11 @@ def _is_path(word: Word, may_begin_with_pattern: bool = False) -> bool:
     """Whether it is an exact word, a found file, or a file pattern that cannot become an option."""
     if word.exact or word.under:
         return True
-    return word.glob and not re.search(r"[$`{<>]", word.text) and (may_begin_with_pattern or word.text[0] not in "*?[")
+    return (
+        word.glob
+        and not re.search(r"[$`{<>]", word.text)
+        and (may_begin_with_pattern or word.text[0] not in "*?[")
+    )
 
 
 def find_starts(words: Sequence[Word]) -> tuple[Word, ...]:
@@ -171,11 +205,17 @@ def find_starts(words: Sequence[Word]) -> tuple[Word, ...]:
 
 
 def find_runs(words: Sequence[Word]) -> list[tuple[int, int]]:
-    """The begin and end positions of the commands that `find` runs; without an end mark a command has all words."""
+    """The begin and end positions of the commands that `find` runs; without an end mark a command
+    has all words.
+    """
     texts, found = [word.text for word in words], []
     for begin, text in enumerate(texts, 1):
         if text in ("-exec", "-execdir", "-ok", "-okdir"):
-            ends = (at for at in range(begin, len(texts)) if texts[at] == ";" or texts[at - 1 : at + 1] == ["{}", "+"])
+            ends = (
+                at
+                for at in range(begin, len(texts))
+                if texts[at] == ";" or texts[at - 1 : at + 1] == ["{}", "+"]
+            )
             found.append((begin, next(ends, len(texts))))
     return found
 
@@ -190,7 +230,8 @@ def _find(words: Sequence[Word], named: Collection[str]) -> tuple[Word, ...] | s
     unlisted += [
         word.text
         for word in rest[len(starts) :]
-        if not word.exact or (re.match(r"-[a-zA-Z]", word.text) and not FIND_EXPRESSION.fullmatch(word.text))
+        if not word.exact
+        or (re.match(r"-[a-zA-Z]", word.text) and not FIND_EXPRESSION.fullmatch(word.text))
     ]
     newer = [rest[at] for at, word in enumerate(rest[:-1], 1) if word.text == "-newer"]
     return _first(unlisted, named) or (*starts, *newer)
@@ -202,8 +243,14 @@ def git_words(words: Sequence[Word]) -> tuple[list[Word], list[str]]:
     One `-C` is listed.
     """
     found = read_options(words, rows()["git"])
-    settings = [word.text for word in found.values.get("c", ()) if not _GIT_SETTING.fullmatch(word.text)]
-    return found.operands, [*found.unlisted, *settings, *(["-C"] if len(found.values.get("C", ())) > 1 else [])]
+    settings = [
+        word.text for word in found.values.get("c", ()) if not _GIT_SETTING.fullmatch(word.text)
+    ]
+    return found.operands, [
+        *found.unlisted,
+        *settings,
+        *(["-C"] if len(found.values.get("C", ())) > 1 else []),
+    ]
 
 
 def git_lists(subcommand: str, rest: Sequence[str]) -> bool:
@@ -229,10 +276,16 @@ def _git(words: Sequence[Word], named: Collection[str]) -> tuple[Word, ...] | st
     if (strange := _first(unlisted, named)) or not rest:
         return strange or None
     first = len(words) - len(rest)
-    computed = [word.text for at, word in enumerate(words) if not (word.exact or (at > first and _is_path(word)))]
+    computed = [
+        word.text
+        for at, word in enumerate(words)
+        if not (word.exact or (at > first and _is_path(word)))
+    ]
     row = rows().get(f"git-{rest[0].text}")
     if row is None or row.operands != "git":
         is_listed = not computed and git_lists(rest[0].text, [word.text for word in rest[1:]])
         return tuple(words) if is_listed else None
     formats = (word.text for word in words if _GIT_FORMAT.search(word.text))
-    return _first((*computed, *read_options(rest[1:], row).unlisted, *formats), named) or tuple(words)
+    return _first((*computed, *read_options(rest[1:], row).unlisted, *formats), named) or tuple(
+        words
+    )

@@ -1,4 +1,6 @@
-"""The meaning of the options of commands, and which run without asking. What is not listed needs a question."""
+"""The meaning of the options of commands, and which run without asking. What is not listed needs a
+question.
+"""
 
 from __future__ import annotations
 
@@ -157,7 +159,9 @@ git-status git-log git-diff git-show git-blame git-shortlog git-rev-parse git-ls
 
 _S = r"[sy](?P<d>[/|#,:@])(\\.|(?!(?P=d))[^\\\n;])*(?P=d)(\\[^\n]|(?!(?P=d))[^\\\n;])*(?P=d)[gIip0-9]*"
 _ADDRESS = r"(\d+|\$|/(\\[^\n]|[^/\\\n])*/)"
-_AWK_CALLS = "if|for|while|print|printf|length|substr|split|gsub|sub|match|index|tolower|toupper|sprintf|int"
+_AWK_CALLS = (
+    "if|for|while|print|printf|length|substr|split|gsub|sub|match|index|tolower|toupper|sprintf|int"
+)
 _AWK = re.compile(
     r"(?!.*(getline|system|ARGV|ENVIRON|PROCINFO|SYMTAB|close|fflush|func|(?<!\|)\|(?!\|)|[@`]|\\(?![tns./$^*+()\[\]-])|/inet"
     rf"|\b(?!({_AWK_CALLS})\b)[A-Za-z_]\w*\s*\()"
@@ -171,14 +175,20 @@ SCRIPTS = {
     "ulimit": re.compile(r"-[acdfHlmnpsStuv]+"),
     "hostname": re.compile(r"(?!)"),  # with a name it sets it
     "umask": re.compile(r"-S"),
-    "yq": re.compile(r'\.([\w.\[\]]|"[\w ./-]*")*( *\| *(\.([\w.\[\]]|"[\w ./-]*")*|keys|length|type))*'),
+    "yq": re.compile(
+        r'\.([\w.\[\]]|"[\w ./-]*")*( *\| *(\.([\w.\[\]]|"[\w ./-]*")*|keys|length|type))*'
+    ),
     "printf": re.compile(r"(?!-v)(?!.*%[#'+ 0-9.*hjlLtz-]*n).*", re.DOTALL),  # `%n` sets a variable
     "set": re.compile(r"[-+][euxo]+|pipefail"),
     **dict.fromkeys(
         ("test", "["),
-        re.compile(r"-(e|f|d|r|w|x|s|L|h|z|n|b|c|p|S|a|o|eq|ne|lt|le|gt|ge|nt|ot|ef|\d+|)|(?!-).*", re.DOTALL),
+        re.compile(
+            r"-(e|f|d|r|w|x|s|L|h|z|n|b|c|p|S|a|o|eq|ne|lt|le|gt|ge|nt|ot|ef|\d+|)|(?!-).*",
+            re.DOTALL,
+        ),
     ),
-    # Commands, after addresses, that name no file and no program, and a, i and c with the rest as text; no s///e.
+    # Commands, after addresses, that name no file and no program, and a, i and c with the rest as
+    # text; no s///e.
     "sed": re.compile(
         rf"(\s*+({_ADDRESS}(\s*+,\s*+(\+?\d+|{_ADDRESS}))?)?\s*+!?\s*+"
         rf"([dDgGhHnNpPqx=]|:\w+|[bt]( *\w+)?|{_S}|[aic](\\\n)?([^\n\\]|\\[^\n])*+\Z)\s*+(;|\Z))+"
@@ -192,13 +202,13 @@ SCRIPTS = {
     ),
 }
 """The allowed texts for commands that may not have any text."""
-PATTERNS_FIRST = names(
-    """
+PATTERNS_FIRST = names("""
     cat head tail wc ls stat df du nl tac rev fold expand unexpand cut paste grep egrep fgrep strings md5sum
     sha256sum echo printf basename dirname
-    """
-)
-"""Commands whose words may be patterns that start with `*`: an option that a file name becomes does not matter."""
+    """)
+"""Commands whose words may be patterns that start with `*`: an option that a file name becomes does
+not matter.
+"""
 FIND_EXPRESSION = re.compile(
     r"-(name|iname|path|ipath|wholename|regex|iregex|type|size|mtime|mmin|atime|amin|ctime|cmin|maxdepth|mindepth|perm"
     r"|user|group|links|empty|not|o|a|or|and|print|print0|ls|prune|executable|readable|writable|true|false|depth|xdev"
@@ -209,11 +219,16 @@ _COLUMN = (  # not `environ`
     "|%cpu|%mem|pcpu|pmem|comm|cmd|args|command|ucmd|wchan)(=\\w*)?"
 )
 LISTS = {
-    **dict.fromkeys(names("gcc clang make cmake java javac uv mypy git bash deno bun gh tsc"), " --?version"),
+    **dict.fromkeys(
+        names("gcc clang make cmake java javac uv mypy git bash deno bun gh tsc"), " --?version"
+    ),
     "docker": " (--|compose )version",
     "date": " -I(date|hours|minutes|seconds)",
-    "ps": rf"( (aux[wf]*|ax[uwf]*|-[eAfFwa]+|-aux[wf]*|--forest|--no-headers?|--sort=[\w%,+-]+|-[pCu] ?[\w.,-]+"
-    rf"|(-[eAafw]*|ax)o ?{_COLUMN}(,{_COLUMN})*))*",
+    "ps": (
+        rf"( (aux[wf]*|ax[uwf]*|-[eAfFwa]+|-aux[wf]*|--forest|--no-headers?|--sort=[\w%,+-]+|-[pCu]"
+        rf" ?[\w.,-]+"
+        rf"|(-[eAafw]*|ax)o ?{_COLUMN}(,{_COLUMN})*))*"
+    ),
     "lsof": r"( (-[nPti]+((tcp|udp|TCP|UDP)?(:\d+)?)?|(tcp|TCP)?:\d+|-sTCP:LISTEN|-p ?\d+))+",
     **dict.fromkeys(names("python python3 pip pip3 ruff rg fd"), " (--version|-V)"),
     **dict.fromkeys(names("node npm ruby perl php"), " (--version|-v)"),
@@ -223,11 +238,15 @@ LISTS = {
     "unzip": r" -l [^-\s]\S*",
     "git bisect": " log",
     "git notes": " list",
-    "git branch": r"( (-[arv]+|--all|--remotes|--show-current|--sort=\S+))*"
-    r"( (--list|--contains|--merged|--no-merged)( [^-\s]\S*)?)?",
+    "git branch": (
+        r"( (-[arv]+|--all|--remotes|--show-current|--sort=\S+))*"
+        r"( (--list|--contains|--merged|--no-merged)( [^-\s]\S*)?)?"
+    ),
     "git tag": r"( (-n\d*|--sort=\S+))*( (-l|--list|--contains|--points-at)( [^-\s]\S*)?)?",
-    "git config": r"( --(global|local|system|show-origin|show-scope|name-only))*"
-    r"( (--get|--get-all|--get-regexp|get) [^-\s]\S*| (--list|-l|list)| [\w-]+\.[\w./-]+)",
+    "git config": (
+        r"( --(global|local|system|show-origin|show-scope|name-only))*"
+        r"( (--get|--get-all|--get-regexp|get) [^-\s]\S*| (--list|-l|list)| [\w-]+\.[\w./-]+)"
+    ),
     "git remote": r"( (-v|--verbose|get-url [^-\s]\S*))?",
     "git stash": r" (list|show)( (-p|--patch|--stat|-\d+))*( [^-\s]\S*)?",
     "git worktree": r" list( --porcelain)?",
@@ -236,9 +255,10 @@ LISTS = {
 }
 """The arguments with which commands that may do more only list something or print their version.
 
-Some are not listed because even then they run what the folder names: pytest its conftest.py, yarn, poetry and rustup
-(cargo, rustc) a program, `pip list` the .pth files of its environment. `python version` runs a file of that name. npm
-writes logs and asks the registry; go fetches the version that go.mod names. docker sees nothing in the sandbox.
+Some are not listed because even then they run what the folder names: pytest its conftest.py, yarn,
+poetry and rustup (cargo, rustc) a program, `pip list` the .pth files of its environment. `python
+version` runs a file of that name. npm writes logs and asks the registry; go fetches the version
+that go.mod names. docker sees nothing in the sandbox.
 """
 
 
@@ -248,7 +268,9 @@ class CommandRow(msgspec.Struct, frozen=True):
     letters: str
     long: frozenset[str]
     valued: dict[str, str]
-    """The options with a value -> their marks: `@` reads the file, `>` writes to it, `!` needs a question."""
+    """The options with a value -> their marks: `@` reads the file, `>` writes to it, `!` needs a
+    question.
+    """
     operands: Operands
 
 
@@ -260,7 +282,8 @@ def rows() -> dict[str, CommandRow]:
         commands, letters, long, valued, operands = (cell.strip() for cell in line.split("|"))
         marks = {option[0]: option[1] for option in re.findall(r"([\w-]+)(\S*)", valued)}
         found |= dict.fromkeys(
-            commands.split(), CommandRow(letters, names(long), marks, msgspec.convert(operands, Operands))
+            commands.split(),
+            CommandRow(letters, names(long), marks, msgspec.convert(operands, Operands)),
         )
     return found
 

@@ -15,19 +15,21 @@ from ouro.safety.shell.tables import CommandRow, names, rows
 
 SHELLS = names("sh bash dash zsh ksh ash fish rbash")
 _UNDERSTOOD = re.compile(r"[nPL] -?\d+|I \{\}|d \\n")
-"""With these valued options a wrapper is judged by the command that it runs; with others the line is opaque."""
+"""With these valued options a wrapper is judged by the command that it runs; with others the line
+is opaque.
+"""
 _DURATION = re.compile(r"\d+(\.\d+)?[smhd]?")
-_RUNNERS = names(
-    """
+_RUNNERS = names("""
     sudo doas su pkexec run0 watch strace ltrace gdb flock parallel uvx npx bunx ssh script xvfb-run unshare
     chroot busybox toybox caffeinate entr rlwrap chpst systemd-run prlimit taskset chrt nsenter runuser setpriv
     firejail bwrap expect torsocks proxychains hyperfine perf valgrind unbuffer
-    """
-)
+    """)
 _RUNNING_SUBCOMMANDS = {
     **dict.fromkeys(("npm", "pnpm", "yarn", "bun"), ("exec", "x", "dlx")),
     **dict.fromkeys(("docker", "podman", "kubectl"), ("run", "exec")),
-    **dict.fromkeys(("uv", "poetry", "pipenv", "conda", "rustup", "hatch", "pdm", "pixi", "rye"), ("run",)),
+    **dict.fromkeys(
+        ("uv", "poetry", "pipenv", "conda", "rustup", "hatch", "pdm", "pixi", "rye"), ("run",)
+    ),
     **dict.fromkeys(("bundle", "direnv", "mise", "asdf"), ("exec", "x")),
     "nix": ("run", "shell", "develop"),
 }
@@ -36,14 +38,20 @@ _NAME_FILTERS = {
     **dict.fromkeys(names("sort uniq"), r"-[rufdiVnbs]+"),
     **dict.fromkeys(names("grep egrep fgrep rg"), r"-[viEFwxe]+"),
 }
-"""The options with which a filter prints lines unchanged; not `head -v` (prints headers) or `grep -n` (numbers)."""
+"""The options with which a filter prints lines unchanged; not `head -v` (prints headers) or `grep
+-n` (numbers).
+"""
 _NAME_LISTERS = {  # without letters that take a value: `-tl` of rg is a type
     "find": r"(?!.* -(printf|ls|exec)).*",
-    "rg": r"(?=.*( -\w*l| --files))"
-    r"( -[liwFPSsu0]+| -[gte]| --(files(-with-matches)?|hidden|(glob|type)(=\S*)?)| [^-\s]\S*)*",
+    "rg": (
+        r"(?=.*( -\w*l| --files))"
+        r"( -[liwFPSsu0]+| -[gte]| --(files(-with-matches)?|hidden|(glob|type)(=\S*)?)| [^-\s]\S*)*"
+    ),
     "grep": r"(?=.* -\w*l)( -[rlniIEFPwsh]+| -e| --(include|exclude|exclude-dir)=\S*| [^-\s]\S*)*",
-    "git": r" (diff --name-only|(ls-files( -[cmoz]+| --(others|cached|modified|exclude-standard))*"
-    r"|grep -[inIEFw]*l[inIEFw]*)( --)?( [^-\s]\S*)*)",
+    "git": (
+        r" (diff --name-only|(ls-files( -[cmoz]+| --(others|cached|modified|exclude-standard))*"
+        r"|grep -[inIEFw]*l[inIEFw]*)( --)?( [^-\s]\S*)*)"
+    ),
     "ls": r"( -[1aA]+)*( [^-\s]\S*)*",
 }
 """The arguments with which a command prints only names of files below its folder arguments."""
@@ -74,10 +82,20 @@ def inner_commands(command: Command) -> InnerCommands | None:
     if name in SHELLS:
         return _shell(command)
     if name in ("eval", "trap", "alias", "source", "."):
-        scripts = {"eval": texts, "trap": texts[:1], "alias": [text.partition("=")[2] for text in texts]}
+        scripts = {
+            "eval": texts,
+            "trap": texts[:1],
+            "alias": [text.partition("=")[2] for text in texts],
+        }
         computed = "" if all(word.exact for word in words) else f"what {name} would run is computed"
         guesses = _suffixes(words) if computed else ()
-        return InnerCommands((), guesses, " ".join(scripts.get(name, [])), opaque=f"{name} runs text", hidden=computed)
+        return InnerCommands(
+            (),
+            guesses,
+            " ".join(scripts.get(name, [])),
+            opaque=f"{name} runs text",
+            hidden=computed,
+        )
     if name in ("find", "gfind"):
         return _find(words)
     row = rows().get(name)
@@ -85,14 +103,22 @@ def inner_commands(command: Command) -> InnerCommands | None:
         return _unwrap(command, row)
     if name in _RUNNERS:
         return InnerCommands(guesses=_suffixes(words))
-    start = next((at for at, text in enumerate(texts, 1) if text in _RUNNING_SUBCOMMANDS.get(name, ())), 0)
+    start = next(
+        (at for at, text in enumerate(texts, 1) if text in _RUNNING_SUBCOMMANDS.get(name, ())), 0
+    )
     return InnerCommands(guesses=_suffixes(words[start:])) if start else None
 
 
 def _shell(command: Command) -> InnerCommands:
     words, name = command.arguments, command.program
-    option = next((at for at, word in enumerate(words) if re.fullmatch(r"-[a-zA-Z]*c[a-zA-Z]*", word.text)), -1)
-    operand = next((at for at, word in enumerate(words) if at > option and not re.match(r"[-+]", word.text)), None)
+    option = next(
+        (at for at, word in enumerate(words) if re.fullmatch(r"-[a-zA-Z]*c[a-zA-Z]*", word.text)),
+        -1,
+    )
+    operand = next(
+        (at for at, word in enumerate(words) if at > option and not re.match(r"[-+]", word.text)),
+        None,
+    )
     if operand is not None and not all(word.exact for word in words[: operand + 1]):
         return InnerCommands(hidden=f"what {name} would run is computed", guesses=_suffixes(words))
     if operand is not None and option < 0:
@@ -119,12 +145,20 @@ def _find(words: Sequence[Word]) -> InnerCommands | None:
     return InnerCommands(tuple(found)) if found else None
 
 
-def _with_names(words: Sequence[Word], folders: tuple[str, ...], is_regular: bool = False) -> tuple[Word, ...]:
-    """The words, where `{}` represents a file below the folders; a word that only contains `{}` may be anything."""
+def _with_names(
+    words: Sequence[Word], folders: tuple[str, ...], is_regular: bool = False
+) -> tuple[Word, ...]:
+    """The words, where `{}` represents a file below the folders; a word that only contains `{}` may
+    be anything.
+    """
     return tuple(
-        replace(word, exact=False, under=folders if word.text == "{}" else (), regular=is_regular)
-        if "{}" in word.text
-        else word
+        (
+            replace(
+                word, exact=False, under=folders if word.text == "{}" else (), regular=is_regular
+            )
+            if "{}" in word.text
+            else word
+        )
         for word in words
     )
 
@@ -133,15 +167,23 @@ def folders_of_names(command: Command | None) -> tuple[str, ...]:
     """The folders whose files a command prints the names of; empty if it may print other text."""
     while command is not None and command.program in _NAME_FILTERS and command.source is not None:
         texts, plain = (word.text for word in command.arguments), _NAME_FILTERS[command.program]
-        if files_read(command) != () or any(text[:1] == "-" and not re.fullmatch(plain, text) for text in texts):
+        if files_read(command) != () or any(
+            text[:1] == "-" and not re.fullmatch(plain, text) for text in texts
+        ):
             return ()
         command = command.source
     found = files_read(command) if command is not None else None
     if command is None or not isinstance(found, tuple) or command.assignments:
         return ()
     text = "".join(f" {word.text}" for word in command.arguments)
-    exact = all(word.exact and (command.name == "git" or not ODD_NAME.search(word.text)) for word in found)
-    if command.name not in _NAME_LISTERS or not exact or not re.fullmatch(_NAME_LISTERS[command.name], text):
+    exact = all(
+        word.exact and (command.name == "git" or not ODD_NAME.search(word.text)) for word in found
+    )
+    if (
+        command.name not in _NAME_LISTERS
+        or not exact
+        or not re.fullmatch(_NAME_LISTERS[command.name], text)
+    ):
         return ()
     folders = tuple(word.text for word in found) if command.name != "git" else ()
     return folders if folders and command.name != "ls" else (*folders, ".")
@@ -153,12 +195,18 @@ def _unwrap(command: Command, row: CommandRow) -> InnerCommands | None:
         return None
     found = read_options(command.arguments, row)
     if name == "env" and found.has("S", "split-string"):
-        return InnerCommands(hidden="env -S splits text into a command", guesses=_suffixes(command.arguments))
+        return InnerCommands(
+            hidden="env -S splits text into a command", guesses=_suffixes(command.arguments)
+        )
     words, assignments = found.operands, list(command.assignments)
-    values = [(f"{option} {value.text}") for option in found.values for value in found.values[option]]
+    values = [f"{option} {value.text}" for option in found.values for value in found.values[option]]
     is_understood = row.operands == "command" and command.name == name and not found.unlisted
     is_understood = is_understood and all(map(_UNDERSTOOD.fullmatch, values))
-    while name == "env" and words and ((setting := _SETTING.match(words[0].text)) or words[0].text == "-"):
+    while (
+        name == "env"
+        and words
+        and ((setting := _SETTING.match(words[0].text)) or words[0].text == "-")
+    ):
         word = words.pop(0)
         is_understood = is_understood and bool(setting) and word.exact
         if setting:
@@ -167,14 +215,25 @@ def _unwrap(command: Command, row: CommandRow) -> InnerCommands | None:
         word = words.pop(0)
         is_understood = is_understood and word.exact and bool(_DURATION.fullmatch(word.text))
     if not words:
-        return None if name == "env" and not command.arguments else InnerCommands(opaque=f"{name} is not understood")
+        return (
+            None
+            if name == "env" and not command.arguments
+            else InnerCommands(opaque=f"{name} is not understood")
+        )
     if name == "xargs":
         folders = folders_of_names(command.source)
         words = [*_with_names(words, folders), Word("…", exact=False, under=folders)]
-    inner = replace(command, words=tuple(words), assignments=tuple(assignments), piped=command.piped or name == "xargs")
+    inner = replace(
+        command,
+        words=tuple(words),
+        assignments=tuple(assignments),
+        piped=command.piped or name == "xargs",
+    )
     if is_understood:
         return InnerCommands((inner,), transparent=True)
-    return InnerCommands((inner,), _suffixes(words), transparent=True, opaque=f"{name} runs a command")
+    return InnerCommands(
+        (inner,), _suffixes(words), transparent=True, opaque=f"{name} runs a command"
+    )
 
 
 def _suffixes(words: Sequence[Word]) -> tuple[Command, ...]:

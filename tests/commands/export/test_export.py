@@ -72,7 +72,11 @@ async def test_export_without_a_name_makes_one(tmp_path):
     await dispatch(front_end, "/export")
     await dispatch(front_end, "/export html")
     await dispatch(front_end, "/export .json")
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["ouro-s-1.html", "ouro-s-1.json", "ouro-s-1.md"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "ouro-s-1.html",
+        "ouro-s-1.json",
+        "ouro-s-1.md",
+    ]
 
 
 async def test_export_overwrites_a_file_only_with_force(tmp_path):
@@ -127,7 +131,9 @@ def test_session_larger_than_memory_is_exported(tmp_path, home):
     store = YamlFileMemoryStore(home / ".ouro" / "sessions")
     text = "x" * 98 + "\n"
     records = [
-        MessageRecord(number, "2026-11-21T20:14:00.000Z", tool(ToolReply(str(number), "read", text * 10_000)))
+        MessageRecord(
+            number, "2026-11-21T20:14:00.000Z", tool(ToolReply(str(number), "read", text * 10_000))
+        )
         for number in range(1, 121)
     ]
     wait(store.import_session(SessionHeader(ID, "/p", "m", "2026-11-21T20:14:00.000Z"), records))

@@ -24,7 +24,12 @@ AT = "2026-11-22T20:14:0{}.000Z"
 PICTURE = Image("image/png", b"\x89PNG\r\n\x1a\n and more")
 MESSAGES = (
     user("Read api.py.\nAnd say what it does.", context="Date: 2026-11-22"),
-    Message("assistant", (Text("Reading."), ToolCall("call_1", "read", {"path": "api.py"})), Usage(90, 10, 20, 5), "m"),
+    Message(
+        "assistant",
+        (Text("Reading."), ToolCall("call_1", "read", {"path": "api.py"})),
+        Usage(90, 10, 20, 5),
+        "m",
+    ),
     tool(ToolReply("call_1", "read", "print('hi')\n", failed=True)),
     assistant("It greets."),
     Message("user", (Text("And this picture?"), PICTURE)),
@@ -36,7 +41,9 @@ def export_and_import(tmp_path, monkeypatch, agent, *records, model="anthropic/m
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("CLAUDE_CONFIG_DIR", raising=False)
     monkeypatch.delenv("CODEX_HOME", raising=False)
-    header = SessionHeader("0d9f3c52-0000-4000-8000-000000000000", "/home/me/my app", model, AT.format(0))
+    header = SessionHeader(
+        "0d9f3c52-0000-4000-8000-000000000000", "/home/me/my app", model, AT.format(0)
+    )
     found = session_for_agent(WholeSession(header, lambda: iter(records)), agent)
     found.path.parent.mkdir(parents=True)
     found.path.write_text("".join(found.lines))
@@ -44,7 +51,10 @@ def export_and_import(tmp_path, monkeypatch, agent, *records, model="anthropic/m
 
 
 def records_of(messages):
-    return [MessageRecord(number, AT.format(number), message) for number, message in enumerate(messages, 1)]
+    return [
+        MessageRecord(number, AT.format(number), message)
+        for number, message in enumerate(messages, 1)
+    ]
 
 
 def message_parts(records) -> list:
@@ -60,11 +70,19 @@ def message_parts(records) -> list:
 def test_exported_session_is_read_back_by_the_importer(tmp_path, monkeypatch, agent):
     left = [MessageRecord(7, AT.format(7), user("Undone.")), RewindRecord(6, AT.format(7))]
     title = TitleRecord("The greeting", AT.format(7))
-    found, read = export_and_import(tmp_path, monkeypatch, agent, *records_of(MESSAGES), *left, title)
-    words = [[part for part in message if "Date:" not in str(part)] for message in message_parts(records_of(MESSAGES))]
+    found, read = export_and_import(
+        tmp_path, monkeypatch, agent, *records_of(MESSAGES), *left, title
+    )
+    words = [
+        [part for part in message if "Date:" not in str(part)]
+        for message in message_parts(records_of(MESSAGES))
+    ]
     assert message_parts(read.records) == words
     assert read.header.project == "/home/me/my app"
-    assert next(record.title for record in read.records if isinstance(record, TitleRecord)) == "The greeting"
+    assert (
+        next(record.title for record in read.records if isinstance(record, TitleRecord))
+        == "The greeting"
+    )
     assert found.command.split()[-1] == read.header.origin["id"]
 
 
@@ -73,7 +91,9 @@ def test_a_result_that_is_only_a_picture_has_no_empty_text(tmp_path, monkeypatch
     """Providers refuse an empty text, and therefore every later message."""
     reply = ToolReply("call_1", "read", "", images=(PICTURE,))
     look = Message("assistant", (ToolCall("call_1", "read", {"path": "a.png"}),))
-    found, _read = export_and_import(tmp_path, monkeypatch, agent, *records_of((user("Look."), look, tool(reply))))
+    found, _read = export_and_import(
+        tmp_path, monkeypatch, agent, *records_of((user("Look."), look, tool(reply)))
+    )
     text = "".join(found.lines)
     assert PICTURE.media_type in text
     assert '"text": ""' not in text
@@ -84,7 +104,10 @@ def test_files_are_written_where_the_other_agents_look(tmp_path, monkeypatch):
     codex, _ = export_and_import(tmp_path, monkeypatch, "codex", *records_of(MESSAGES))
     name = claude.path.stem
     assert claude.path == tmp_path / f".claude/projects/-home-me-my-app/{name}.jsonl"
-    assert codex.path == tmp_path / f".codex/sessions/2026/11/22/rollout-2026-11-22T20-14-06-{name}.jsonl"
+    assert (
+        codex.path
+        == tmp_path / f".codex/sessions/2026/11/22/rollout-2026-11-22T20-14-06-{name}.jsonl"
+    )
 
 
 @pytest.mark.parametrize("agent", READERS)
@@ -99,8 +122,13 @@ def test_summary_replaces_the_messages_it_covers(tmp_path, monkeypatch, agent):
 
 
 def test_codex_export_names_a_model_only_if_codex_has_it(tmp_path, monkeypatch):
-    for model, kinds in (("openai/gpt-5", ["session_meta", "turn_context"]), ("anthropic/m", ["session_meta"])):
-        found, _ = export_and_import(tmp_path / model, monkeypatch, "codex", *records_of([user("Hi.")]), model=model)
+    for model, kinds in (
+        ("openai/gpt-5", ["session_meta", "turn_context"]),
+        ("anthropic/m", ["session_meta"]),
+    ):
+        found, _ = export_and_import(
+            tmp_path / model, monkeypatch, "codex", *records_of([user("Hi.")]), model=model
+        )
         lines = [json.loads(line) for line in found.lines]
         assert [line["type"] for line in lines[:-2]] == kinds
         # Codex reports an error for a provider that is not in its settings.
@@ -115,4 +143,6 @@ def test_an_answer_that_was_cut_has_no_calls_and_an_open_call_a_result(tmp_path,
     )
     found, _ = export_and_import(tmp_path, monkeypatch, "claude", *records_of(messages))
     blocks = [block for line in found.lines for block in json.loads(line)["message"]["content"]]
-    assert [block.get("id") or block.get("tool_use_id") for block in blocks if "text" not in block] == ["b", "b"]
+    assert [
+        block.get("id") or block.get("tool_use_id") for block in blocks if "text" not in block
+    ] == ["b", "b"]

@@ -68,17 +68,27 @@ def test_hostile_session_gives_a_well_formed_page_without_scripts():
     assert found.open == []
     assert not found.tags & {"script", "iframe", "object", "embed", "link", "base", "form", "svg"}
     assert len(found.texts["style"]) == 1
-    assert not [name for name, _ in found.attributes if name.startswith("on") or name in ("style", "srcdoc", "action")]
+    assert not [
+        name
+        for name, _ in found.attributes
+        if name.startswith("on") or name in ("style", "srcdoc", "action")
+    ]
     assert all(value.startswith("data:image/png;base64,") for value in found.values("src"))
     assert all(value.startswith("#m") for value in found.values("href"))
-    assert "default-src 'none'" in next(value for value in found.values("content") if "src" in value)
+    assert "default-src 'none'" in next(
+        value for value in found.values("content") if "src" in value
+    )
     assert not set("\x1b\u202e\u2066\U000e0041") & set(text)
     assert "the end" in "".join(found.texts["div"])
 
 
 def test_links_are_kept_and_remote_pictures_are_not_loaded():
     found = page(
-        whole(MessageRecord(1, "", assistant("[docs](https://example.org/a?b=1) ![p](https://x.example/p.png)")))
+        whole(
+            MessageRecord(
+                1, "", assistant("[docs](https://example.org/a?b=1) ![p](https://x.example/p.png)")
+            )
+        )
     )
     assert found.values("href") == {"https://example.org/a?b=1"}
     assert found.values("rel") == {"noopener noreferrer nofollow"}
@@ -88,7 +98,12 @@ def test_links_are_kept_and_remote_pictures_are_not_loaded():
 
 def test_code_of_a_known_language_is_highlighted():
     text = "".join(
-        document(whole(MessageRecord(1, "", assistant("```python\nimport os\n```\n```nonsense\n<b>\n```"))), "html")
+        document(
+            whole(
+                MessageRecord(1, "", assistant("```python\nimport os\n```\n```nonsense\n<b>\n```"))
+            ),
+            "html",
+        )
     )
     assert '<span class="kn">import</span>' in text
     assert "<pre>&lt;b&gt;</pre>" in text
@@ -103,5 +118,7 @@ def test_user_text_is_kept_verbatim():
 
 
 def test_oversized_text_is_not_rendered_as_markdown():
-    text = "".join(document(whole(MessageRecord(1, "", assistant("*x* <b>" + "y" * 300_000))), "html"))
+    text = "".join(
+        document(whole(MessageRecord(1, "", assistant("*x* <b>" + "y" * 300_000))), "html")
+    )
     assert "<pre>*x* &lt;b&gt;yyy" in text

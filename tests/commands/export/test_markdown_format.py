@@ -136,14 +136,23 @@ def test_whole_session_is_written_in_order():
 
 def headings(text: str) -> list[str]:
     tokens = MarkdownIt().parse(text)
-    return [tokens[place + 1].content for place, each in enumerate(tokens) if each.type == "heading_open"]
+    return [
+        tokens[place + 1].content
+        for place, each in enumerate(tokens)
+        if each.type == "heading_open"
+    ]
 
 
 def test_tool_output_cannot_break_out_of_its_fence():
-    fences = "\n".join("`" * length for length in range(3, 9)) + "\n~~~\n</details>\n## not a heading"
+    fences = (
+        "\n".join("`" * length for length in range(3, 9)) + "\n~~~\n</details>\n## not a heading"
+    )
     text = "".join(
         document(
-            whole(MessageRecord(1, "", tool(ToolReply("1", "read", fences))), MessageRecord(2, "", user("x"))),
+            whole(
+                MessageRecord(1, "", tool(ToolReply("1", "read", fences))),
+                MessageRecord(2, "", user("x")),
+            ),
             "markdown",
         )
     )
@@ -151,7 +160,10 @@ def test_tool_output_cannot_break_out_of_its_fence():
 
 
 def test_unclosed_fence_ends_with_its_message():
-    records = [MessageRecord(1, "", assistant("````python\nx = 1\n```")), MessageRecord(2, "", user("~~~\nmore"))]
+    records = [
+        MessageRecord(1, "", assistant("````python\nx = 1\n```")),
+        MessageRecord(2, "", user("~~~\nmore")),
+    ]
     text = "".join(document(whole(*records, MessageRecord(3, "", user("end"))), "markdown"))
     assert headings(text) == ["Session", "ouro", "You", "You"]
 
@@ -159,17 +171,26 @@ def test_unclosed_fence_ends_with_its_message():
 def test_hostile_text_starts_no_markup():
     text = "".join(document(hostile(), "markdown"))
     tokens = MarkdownIt("commonmark", {"html": True}).parse(text)
-    inner = [child for each in tokens for child in (each.children or [])]
-    markup = {each.content for each in [*tokens, *inner] if each.type in ("html_block", "html_inline")}
+    inner = [child for each in tokens for child in each.children or []]
+    markup = {
+        each.content for each in [*tokens, *inner] if each.type in ("html_block", "html_inline")
+    }
 
     assert text.endswith("the end\n")
-    assert not [each for each in markup if any(tag in each for tag in ("<script", "<style", "<img", "<a ", "<!--"))]
+    assert not [
+        each
+        for each in markup
+        if any(tag in each for tag in ("<script", "<style", "<img", "<a ", "<!--"))
+    ]
     assert markup
     assert not set("\x1b\u202e\u2066\U000e0041") & set(text)
     assert HOSTILE.splitlines()[0] in text  # in a code block, unchanged
 
 
 def test_large_and_svg_pictures_are_replaced_by_their_names():
-    images = [Image("image/svg+xml", b"<svg/>", "a.svg"), Image("image/png", b"x" * 20_000, "b.png")]
+    images = [
+        Image("image/svg+xml", b"<svg/>", "a.svg"),
+        Image("image/png", b"x" * 20_000, "b.png"),
+    ]
     text = "".join(document(whole(MessageRecord(1, "", user("see", images))), "markdown"))
     assert text.endswith("see\n\n*[picture: a.svg, 6 bytes]*\n\n*[picture: b.png, 20,000 bytes]*\n")

@@ -11,7 +11,13 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
-from acp import RequestError, embedded_text_resource, image_block, resource_block, resource_link_block
+from acp import (
+    RequestError,
+    embedded_text_resource,
+    image_block,
+    resource_block,
+    resource_link_block,
+)
 from acp import schema as acp
 from fakes.editor import Editor, connected
 from fakes.model_server import Call, Reply, agent, failure
@@ -46,18 +52,30 @@ async def test_a_prompt_with_tools_plan_and_permission(ouro):
         assert await connection.say("Mend it.") == "end_turn"
         await editor.until(lambda: editor.of("usage_update"))
     assert opened.modes.current_mode_id == "ask"
-    assert [option.id for option in opened.config_options] == ["mode", "model"], "this model does not think"
+    assert [option.id for option in opened.config_options] == [
+        "mode",
+        "model",
+    ], "this model does not think"
     assert editor.text.startswith("I look.Done.")
     assert "".join(chunk.content.text for chunk in editor.of("agent_thought_chunk")) == "Hm."
     [plan] = editor.of("plan")
     assert [(entry.content, entry.status) for entry in plan.entries] == [("Mend it", "in_progress")]
     calls = {call.title: call for call in editor.of("tool_call")}
     read, change = calls["read api.py:4-"], calls["edit api.py"]
-    assert (read.kind, read.locations[0].path, read.locations[0].line) == ("read", str(ouro.folder / "api.py"), 4)
+    assert (read.kind, read.locations[0].path, read.locations[0].line) == (
+        "read",
+        str(ouro.folder / "api.py"),
+        4,
+    )
     assert (change.kind, change.status) == ("edit", "pending")
     [asked] = editor.asked
     assert asked.tool_call.tool_call_id == change.tool_call_id
-    assert [option.kind for option in asked.options] == ["allow_once", "allow_always", "allow_always", "reject_once"]
+    assert [option.kind for option in asked.options] == [
+        "allow_once",
+        "allow_always",
+        "allow_always",
+        "reject_once",
+    ]
     assert asked.options[1].name == "Allow write(./api.py) in this session"
     assert asked.options[2].name == "Always allow write(./api.py)"
     diff = asked.tool_call.content[0]
@@ -67,12 +85,17 @@ async def test_a_prompt_with_tools_plan_and_permission(ouro):
         True,
     )
     *_, running, done = (
-        update for update in editor.of("tool_call_update") if update.tool_call_id == change.tool_call_id
+        update
+        for update in editor.of("tool_call_update")
+        if update.tool_call_id == change.tool_call_id
     )
     assert running.status == "in_progress"
     assert (done.status, done.content[0].type, done.locations[0].line) == ("completed", "diff", 5)
     assert "'hi '" in (ouro.folder / "api.py").read_text()
-    names = {command.name: command for command in editor.of("available_commands_update")[0].available_commands}
+    names = {
+        command.name: command
+        for command in editor.of("available_commands_update")[0].available_commands
+    }
     assert {"compact", "memory", "undo", "model"} <= set(names)
     assert names["model"].input.root.hint == "[name]"
     assert "exit" not in names
@@ -91,7 +114,10 @@ async def test_denied_permission_prevents_the_call(ouro, answer, told):
 
 
 async def test_always_saves_the_rule(ouro):
-    write = [Call("write", {"path": "made.txt", "content": "x"}), Call("write", {"path": "made.txt", "content": "y"})]
+    write = [
+        Call("write", {"path": "made.txt", "content": "x"}),
+        Call("write", {"path": "made.txt", "content": "y"}),
+    ]
     ouro.server.script([*write, "Done."])
     async with connected(ouro, editor := Editor("always")) as connection:
         await connection.new()
@@ -111,7 +137,9 @@ async def test_images_files_and_links_reach_the_model(ouro):
             resource_link_block("a b", "file:///tmp/a%20b"), resource_link_block("docs", "https://docs.example/"),
         )  # fmt: skip
         with pytest.raises(RequestError, match="not audio"):
-            await connection.say(acp.AudioContentBlock(type="audio", data="", mime_type="audio/wav"))
+            await connection.say(
+                acp.AudioContentBlock(type="audio", data="", mime_type="audio/wav")
+            )
         with pytest.raises(RequestError, match="picture cannot be shown"):
             await connection.say(image_block(base64.b64encode(b"<svg/>").decode(), "image/svg+xml"))
         with pytest.raises(RequestError, match="The prompt is empty"):
@@ -134,7 +162,10 @@ async def test_unsaved_files_are_read_and_written_through_the_editor(ouro):
         await connection.new()
         assert await connection.say("Go.") == "end_turn"
     assert "unsaved = True" in ouro.server.requests[1].results[0]
-    assert editor.written == {file: "x = 2\nunsaved = True\n", str(ouro.folder / "new.py"): "y = 1\n"}
+    assert editor.written == {
+        file: "x = 2\nunsaved = True\n",
+        str(ouro.folder / "new.py"): "y = 1\n",
+    }
 
 
 async def test_cancel_ends_the_turn_and_the_session_continues(ouro):
@@ -143,7 +174,9 @@ async def test_cancel_ends_the_turn_and_the_session_continues(ouro):
     async with connected(ouro, editor, field_meta={"terminal_output": True}) as connection:
         await connection.new()
         prompt = asyncio.create_task(connection.say("Go."))
-        await editor.until(lambda: any("begun" in str(update) for update in editor.of("tool_call_update")))
+        await editor.until(
+            lambda: any("begun" in str(update) for update in editor.of("tool_call_update"))
+        )
         await connection.agent.cancel(connection.session_id)
         assert await prompt == "cancelled"
         assert await connection.say("Again.") == "end_turn"
@@ -169,10 +202,14 @@ async def test_commands_run_in_editor_terminals_with_the_same_limits(ouro):
         assert first.startswith("\nheron\n[exit code 3")
         assert "The user refused" in second
         shown = [update for update in editor.of("tool_call_update") if update.content]
-        assert [item.terminal_id for update in shown[:2] for item in update.content] == ["terminal-1"] * 2
+        assert [item.terminal_id for update in shown[:2] for item in update.content] == [
+            "terminal-1"
+        ] * 2
         assert shown[1].status == "failed"
         prompt = asyncio.create_task(connection.say("Again."))
-        await editor.until(lambda: len(editor.terminals) == 2 and editor.of("tool_call_update")[-1].content)
+        await editor.until(
+            lambda: len(editor.terminals) == 2 and editor.of("tool_call_update")[-1].content
+        )
         await connection.agent.cancel(connection.session_id)
         assert await prompt == "cancelled"
     assert editor.terminals["terminal-2"].returncode is not None
@@ -211,9 +248,13 @@ async def test_commands_change_mode_and_model(ouro):
         await connection.say("/permissions")
         assert editor.of("current_mode_update")[-1].current_mode_id == "edit"
         await client.set_session_mode(session_id=session, mode_id="plan")
-        answer = await client.set_config_option(session_id=session, config_id="model", value=ANTHROPIC)
+        answer = await client.set_config_option(
+            session_id=session, config_id="model", value=ANTHROPIC
+        )
         assert [option.id for option in answer.config_options] == ["mode", "model", "effort"]
-        answer = await client.set_config_option(session_id=session, config_id="model", value="openai/other-model")
+        answer = await client.set_config_option(
+            session_id=session, config_id="model", value="openai/other-model"
+        )
         values = {option.id: option.current_value for option in answer.config_options}
         assert values == {"mode": "plan", "model": "openai/other-model"}
         await connection.say("/context")
@@ -229,7 +270,10 @@ async def test_commands_change_mode_and_model(ouro):
             assert refused.value.code == -32602, "another code asks the user to log in"
     assert "There is no command /nonsense" in editor.text
     assert "Close the thread in the editor" in editor.text
-    assert {option.value for option in opened.config_options[1].options} >= {"openai/test-model", "openai/other-model"}
+    assert {option.value for option in opened.config_options[1].options} >= {
+        "openai/test-model",
+        "openai/other-model",
+    }
 
 
 async def test_question_is_shown_as_a_form_or_choice(ouro):
@@ -256,13 +300,22 @@ async def test_session_continues_in_the_terminal_and_back(ouro):
     async with connected(ouro, editor := Editor()) as again:
         listed = await again.agent.list_sessions(cwd=str(ouro.folder))
         assert [info.session_id for info in listed.sessions] == [connection.session_id]
-        await again.agent.load_session(cwd=str(ouro.folder), session_id=connection.session_id, mcp_servers=[])
+        await again.agent.load_session(
+            cwd=str(ouro.folder), session_id=connection.session_id, mcp_servers=[]
+        )
         shown = [
-            (update.session_update, update.content.text) for update in editor.updates if hasattr(update, "content")
+            (update.session_update, update.content.text)
+            for update in editor.updates
+            if hasattr(update, "content")
         ]
-        assert [text for kind, text in shown if kind == "user_message_chunk"] == ["say: one", "say: two"]
+        assert [text for kind, text in shown if kind == "user_message_chunk"] == [
+            "say: one",
+            "say: two",
+        ]
         assert [text for kind, text in shown if kind == "agent_message_chunk"] == ["one", "two"]
-        forked = await again.agent.fork_session(session_id=connection.session_id, cwd=str(ouro.folder))
+        forked = await again.agent.fork_session(
+            session_id=connection.session_id, cwd=str(ouro.folder)
+        )
         assert forked.session_id != connection.session_id
         await again.agent.close_session(session_id=forked.session_id)
         again.session_id = forked.session_id
@@ -272,19 +325,31 @@ async def test_session_continues_in_the_terminal_and_back(ouro):
         await again.say("say: three")
         with pytest.raises(RequestError, match="There is no session one"):
             await again.agent.load_session(cwd=str(ouro.folder), session_id="one", mcp_servers=[])
-    told = [message["content"] for message in ouro.server.requests[-1].messages if message["role"] == "assistant"]
+    told = [
+        message["content"]
+        for message in ouro.server.requests[-1].messages
+        if message["role"] == "assistant"
+    ]
     assert told == ["one", "two"]
 
 
 async def test_trust_is_asked_with_the_first_prompt(ouro):
     (ouro.folder / "AGENTS.md").write_text("Say moo.\n")
     ouro.server.script(lambda request: "Well.")
-    for answer, obeys in (("Cancel", False), ("yes — trust this folder, now and later", True), ("", True)):
+    for answer, obeys in (
+        ("Cancel", False),
+        ("yes — trust this folder, now and later", True),
+        ("", True),
+    ):
         async with connected(ouro, editor := Editor(answer)) as connection:
             await connection.new()
-            await connection.agent.set_session_mode(session_id=connection.session_id, mode_id="plan")
+            await connection.agent.set_session_mode(
+                session_id=connection.session_id, mode_id="plan"
+            )
             await connection.say("Go.")
-            assert ["AGENTS.md" in asked.tool_call.title for asked in editor.asked] == [True] * bool(answer)
+            assert ["AGENTS.md" in asked.tool_call.title for asked in editor.asked] == [
+                True
+            ] * bool(answer)
             assert ("Say moo." in str(ouro.server.requests[-1].body)) == obeys
         assert "plan" in str(ouro.server.requests[-1].messages[-1])
 
@@ -304,27 +369,42 @@ def test_every_outcome_has_a_stop_reason():
 
 async def test_subagent_progress_is_shown_at_its_call(ouro):
     order = Call("subagent", {"agent": "explore", "task": "look", "prompt": "Look."})
-    ouro.server.script(lambda request: order if "subagent" in request.tools and not request.results else "Done.")
+    ouro.server.script(
+        lambda request: order if "subagent" in request.tools and not request.results else "Done."
+    )
     async with connected(ouro, editor := Editor()) as connection:
         await connection.new()
         assert await connection.say("Go.") == "end_turn"
     [call] = editor.of("tool_call")
-    shown = [update for update in editor.of("tool_call_update") if update.tool_call_id == call.tool_call_id]
+    shown = [
+        update
+        for update in editor.of("tool_call_update")
+        if update.tool_call_id == call.tool_call_id
+    ]
     assert any("explore-1" in update.content[0].content.text for update in shown if update.content)
 
 
 async def test_call_changed_by_a_hook_stays_one_call(ouro, home):
-    changed = json.dumps({"hookSpecificOutput": {"updatedInput": {"path": "b.txt", "content": "x"}}})
+    changed = json.dumps(
+        {"hookSpecificOutput": {"updatedInput": {"path": "b.txt", "content": "x"}}}
+    )
     (home / ".ouro").mkdir(mode=0o700, exist_ok=True)
     (home / ".ouro" / "config.yaml").write_text(
-        f"hooks:\n- event: before-tool\n  matcher: write\n  command: {json.dumps(f'echo {shlex.quote(changed)}')}\n"
+        "hooks:\n- event: before-tool\n  matcher: write\n  command:"
+        f" {json.dumps(f'echo {shlex.quote(changed)}')}\n"
     )
-    ouro.server.script([Reply(calls=[Call("write", {"path": "a.txt", "content": "x"})]), Reply("Done.")])
+    ouro.server.script(
+        [Reply(calls=[Call("write", {"path": "a.txt", "content": "x"})]), Reply("Done.")]
+    )
     async with connected(ouro, editor := Editor("yes")) as connection:
         await connection.new()
         assert await connection.say("Go.") == "end_turn"
     [call] = editor.of("tool_call")
-    titles = [update.title for update in editor.of("tool_call_update") if update.tool_call_id == call.tool_call_id]
+    titles = [
+        update.title
+        for update in editor.of("tool_call_update")
+        if update.tool_call_id == call.tool_call_id
+    ]
     assert (call.title, next(filter(None, titles))) == ("write a.txt", "write b.txt")
 
 
@@ -350,7 +430,9 @@ async def test_mcp_servers_of_the_editor_and_custom_commands_work(ouro):
     """MCP servers that the editor passes; custom commands in the completion, and as prompts."""
     commands = ouro.home / "commands" / "be"
     commands.mkdir(parents=True)
-    (commands / "kind.md").write_text("---\nargument-hint: '[name]'\n---\nSay hello $1, !`echo heron` @api.py\n")
+    (commands / "kind.md").write_text(
+        "---\nargument-hint: '[name]'\n---\nSay hello $1, !`echo heron` @api.py\n"
+    )
     fake = str(Path(__file__).parents[2] / "fakes" / "mcp_stdio_server.py")
     servers = [
         acp.McpServerStdio(name=name, command=sys.executable, args=[fake], env=[])
@@ -369,7 +451,11 @@ async def test_mcp_servers_of_the_editor_and_custom_commands_work(ouro):
         assert "from the server" in ouro.server.requests[1].results[0]
         await connection.say("/be:kind Ada")
         await connection.say("/mcp")
-    [kind] = [c for c in editor.of("available_commands_update")[0].available_commands if c.name == "be:kind"]
+    [kind] = [
+        c
+        for c in editor.of("available_commands_update")[0].available_commands
+        if c.name == "be:kind"
+    ]
     assert kind.input.root.hint == "[name]"
     assert "Say hello Ada, heron" in editor.text
     assert all(f"`{name}` · " in editor.text for name in ("My-Server", "server", "My-Server-2"))

@@ -34,7 +34,9 @@ from ouro.messages import Image, ToolCall, Usage
 from ouro.session import OpenRequest
 
 CALL = ToolCall("c1", "shell", {"command": "git push"})
-ASKED = PermissionAsked("q1", CALL, "git push", Display("git push"), "it leaves this machine", "shell(git push *)")
+ASKED = PermissionAsked(
+    "q1", CALL, "git push", Display("git push"), "it leaves this machine", "shell(git push *)"
+)
 ADDRESS = {"type": "object", "required": ["city"], "properties": {"city": {"type": "string"}}}
 
 
@@ -67,7 +69,9 @@ def stdin_of(text):
 async def headless(session, prompt="do it", stdin=None, **options):
     out, err = io.StringIO(), io.StringIO()
     streams = Streams(stdin, out, err)
-    code = await run_headless(opener(session), OpenRequest(), HeadlessOptions(prompt, **options), streams)
+    code = await run_headless(
+        opener(session), OpenRequest(), HeadlessOptions(prompt, **options), streams
+    )
     return Run(code, out.getvalue(), err.getvalue())
 
 
@@ -132,7 +136,11 @@ async def test_silent_pipe_is_ignored_with_a_notice(monkeypatch):
     os.close(read)
     os.close(write)
     assert (run.code, session.sent) == (0, ["do it"])
-    assert run.err == "ouro: Nothing came on standard input in 0.01 s: it is ignored. `< /dev/null` skips the wait.\n"
+    assert (
+        run.err
+        == "ouro: Nothing came on standard input in 0.01 s: it is ignored. `< /dev/null` skips the"
+        " wait.\n"
+    )
 
 
 async def test_waiting_for_an_open_pipe_is_reported(monkeypatch):
@@ -176,7 +184,9 @@ async def test_each_outcome_has_its_exit_code(outcome, code, shown):
 
 async def test_json_gives_one_object_at_the_end():
     first, second = Usage(100, 50, 0, 5, 0.01), Usage(200, 150, 0, 7, 0.02)
-    run = await headless(FakeSession([[*says("Looking.", first), *says("Done.", second)]]), output="json")
+    run = await headless(
+        FakeSession([[*says("Looking.", first), *says("Done.", second)]]), output="json"
+    )
 
     duration = run.result["duration_ms"]
     assert isinstance(duration, int)
@@ -217,7 +227,11 @@ async def test_notices_of_the_start_come_before_the_prompt():
     session = FakeSession([says("Done.")])
     session.emit_event(Notice("The project is not trusted.", "warning"))
     run = await headless(session, output="stream-json")
-    assert run.lines[1] == {"type": "said", "text": "The project is not trusted.", "level": "warning"}
+    assert run.lines[1] == {
+        "type": "said",
+        "text": "The project is not trusted.",
+        "level": "warning",
+    }
     assert run.lines[2]["type"] == "prompted"
 
 
@@ -231,8 +245,13 @@ async def test_refused_permission_gives_a_hint_and_exit_code_5():
     assert (question, permit.choice) == ("q1", "no")
     assert "without a user to ask" in permit.comment
     assert "--allow 'shell(git push *)'" in permit.comment
-    assert "not allowed: git push (it leaves this machine); to allow it: --allow 'shell(git push *)'" in run.err
-    assert run.result["refused"] == [{"tool": "shell", "title": "git push", "rule": "shell(git push *)"}]
+    assert (
+        "not allowed: git push (it leaves this machine); to allow it: --allow 'shell(git push *)'"
+        in run.err
+    )
+    assert run.result["refused"] == [
+        {"tool": "shell", "title": "git push", "rule": "shell(git push *)"}
+    ]
     assert run.result["result"] == "I could not push."
     assert Refusal("write", "", "write(./it's)").advice == """--allow 'write(./it'"'"'s)'"""
 
@@ -290,7 +309,9 @@ async def test_invalid_schema_is_a_usage_error(tmp_path, schema, message):
 
 
 async def test_a_schema_may_be_written_on_the_command_line():
-    run = await headless(FakeSession([says('{"street": "A"}')]), output="json", schema=' {"type": "object"}')
+    run = await headless(
+        FakeSession([says('{"street": "A"}')]), output="json", schema=' {"type": "object"}'
+    )
     assert json.loads(run.out)["data"] == {"street": "A"}
     with pytest.raises(UsageError, match="in --schema is not JSON"):
         await headless(FakeSession(), schema="{type: object}")
@@ -332,7 +353,9 @@ class Conversation:
         self._heard = b""
         options = HeadlessOptions(prompt, input="stream-json", output="stream-json")
         streams = Streams(self._in, self._out, io.StringIO())
-        self.task = asyncio.create_task(run_headless(opener(session), OpenRequest(), options, streams))
+        self.task = asyncio.create_task(
+            run_headless(opener(session), OpenRequest(), options, streams)
+        )
 
     def say(self, **line):
         os.write(self._say, json.dumps(line).encode() + b"\n")
@@ -367,7 +390,11 @@ async def test_messages_on_stdin_run_as_consecutive_turns():
     driver = Conversation(session)
     driver.say(type="user", text="first")
     assert (await driver.until("result"))["result"] == "one"
-    driver.say(type="user", text="none", images=[{"media_type": "image/png", "data": "AAEC", "name": "a.png"}])
+    driver.say(
+        type="user",
+        text="none",
+        images=[{"media_type": "image/png", "data": "AAEC", "name": "a.png"}],
+    )
     assert "a.png cannot be shown: the picture is damaged" in (await driver.until("said"))["text"]
     data = io.BytesIO()
     Pillow.new("RGB", (2, 1)).save(data, "GIF")
@@ -440,7 +467,9 @@ async def test_the_end_of_input_refuses_open_questions():
     assert session.answers[0][1].choice == "no"
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+)
 async def test_signal_interrupts_and_sets_the_exit_code(number, code):
     def turn(_text):
         os.kill(os.getpid(), number)
@@ -473,7 +502,9 @@ async def test_unwritable_output_raises():
 
 async def test_closed_streams_are_no_failure_u7():
     session = FakeSession([says("ok")])
-    code = await run_headless(opener(session), OpenRequest(), HeadlessOptions("go"), Streams(None, None, None))
+    code = await run_headless(
+        opener(session), OpenRequest(), HeadlessOptions("go"), Streams(None, None, None)
+    )
     assert code == 0
 
 
@@ -481,13 +512,17 @@ async def test_characters_missing_in_the_encoding_are_escaped():
     raw = io.BytesIO()
     out = io.TextIOWrapper(raw, encoding="ascii")
     streams = Streams(None, out, io.StringIO())
-    await run_headless(opener(FakeSession([says("é ✓")])), OpenRequest(), HeadlessOptions("go"), streams)
+    await run_headless(
+        opener(FakeSession([says("é ✓")])), OpenRequest(), HeadlessOptions("go"), streams
+    )
     assert raw.getvalue() == b"\\xe9 \\u2713\n"
 
 
 def test_headless_loads_no_screen_library():
     code = "import ouro.frontends.headless.headless, sys; print(*sys.modules)"
     loaded = set(
-        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        ).stdout.split()
     )
     assert not loaded & {"textual", "prompt_toolkit", "rich", "jsonschema", "litellm", "httpx"}

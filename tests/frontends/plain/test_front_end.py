@@ -21,19 +21,25 @@ TURNS = 60
 
 @pytest.fixture
 async def print_from(repository):
-    """The output when a session is opened at a message. It has 60 turns; a rewind removed those after the 40th."""
+    """The output when a session is opened at a message. It has 60 turns; a rewind removed those
+    after the 40th.
+    """
     store = YamlFileMemoryStore(get_sessions_dir(), str)
     await store.create_session(SessionHeader("s-old", str(repository), "m", AT))
     for turn in range(1, TURNS + 1):
         await store.save_memory("s-old", MessageRecord(2 * turn - 1, AT, user(f"message {turn}.")))
-        await store.save_memory("s-old", MessageRecord(2 * turn, AT, assistant("More of it. " * 400)))
+        await store.save_memory(
+            "s-old", MessageRecord(2 * turn, AT, assistant("More of it. " * 400))
+        )
     await store.save_memory("s-old", RewindRecord(80, AT, ("conversation",)))
     await store.save_memory("s-old", MessageRecord(2 * TURNS + 1, AT, user("another way.")))
     await store.close_session("s-old")
     texts: list[str] = []
     printer, questions = Printer(texts.append, plain=True), LineQuestions(lambda: None)
     turns = TurnQueue(TurnObserver())
-    repl = SimpleNamespace(redraw=lambda: None, fill=lambda _text: True, begin_session=lambda _session: None)
+    repl = SimpleNamespace(
+        redraw=lambda: None, fill=lambda _text: True, begin_session=lambda _session: None
+    )
     open_session = opener(Options(repository, ready_model=ScriptedModel([])))
     front_end = ReplFrontEnd(open_session, None, printer, questions, turns, repl)
 
@@ -55,7 +61,11 @@ async def test_session_is_printed_from_an_early_message(print_from):
 
 async def test_session_is_printed_from_a_message_of_an_abandoned_branch(print_from):
     text = await print_from(2 * 50)  # the answer of the model
-    assert ("message 49." in text, "message 50." in text, "message 60." in text) == (False, True, True)
+    assert ("message 49." in text, "message 50." in text, "message 60." in text) == (
+        False,
+        True,
+        True,
+    )
     assert "another way." not in text
     assert "on a branch that was left by a rewind" in text
 
@@ -96,6 +106,8 @@ def test_copy_uses_xclip_or_the_terminal_sequence(monkeypatch, tmp_path):
 
 def test_text_in_angle_brackets_is_printed():
     texts: list[str] = []
-    Printer(texts.append, plain=False).markdown("Use Vec<T> and <b>list</b>.\n\n<div>\nhello\n</div>")
+    Printer(texts.append, plain=False).markdown(
+        "Use Vec<T> and <b>list</b>.\n\n<div>\nhello\n</div>"
+    )
     printed = "".join(texts)
     assert all(part in printed for part in ("Vec<T>", "<b>list</b>", "<div>", "hello"))

@@ -24,7 +24,9 @@ def test_a_permission_is_answered_by_a_letter_and_a_comment(line, permit):
     assert parse_permit(line, get_args(PermitChoice)) == permit
 
 
-@pytest.mark.parametrize("line", ["", "1", "3", "yep", "maybe", "draft texty", "nothing", "always-on", "yn"])
+@pytest.mark.parametrize(
+    "line", ["", "1", "3", "yep", "maybe", "draft texty", "nothing", "always-on", "yn"]
+)
 def test_other_text_is_no_answer_to_a_permission(line):
     with pytest.raises(NotUnderstood):
         parse_permit(line, get_args(PermitChoice))

@@ -11,7 +11,13 @@ from ouro.frontends.plain.prompt_reader import _Completer
 
 @pytest.mark.parametrize(
     ("typed", "first"),
-    [("see @b", '@"a b.png"'), ("@api", "@api.py"), ("/mode", "/mode"), ("/q", "/q"), ("/usa", "/usage")],
+    [
+        ("see @b", '@"a b.png"'),
+        ("@api", "@api.py"),
+        ("/mode", "/mode"),
+        ("/q", "/q"),
+        ("/usa", "/usage"),
+    ],
 )
 def test_first_suggestion_is_what_a_message_can_name(typed, first):
     session = FakeSession()

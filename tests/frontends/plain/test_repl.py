@@ -22,7 +22,9 @@ class Terminal:
     def __init__(self, turns, term="xterm-256color"):
         environment = {**os.environ, "TERM": term, "PYTHONPATH": str(TESTS)}
         command = [sys.executable, "-m", "fakes.repl_program", turns]
-        self.child = pexpect.spawn(command[0], command[1:], env=environment, dimensions=(30, 100), timeout=PATIENCE)
+        self.child = pexpect.spawn(
+            command[0], command[1:], env=environment, dimensions=(30, 100), timeout=PATIENCE
+        )
         self.child.delaybeforesend = None
         self.screen = pyte.Screen(100, 30)
         self.screen.write_process_input = self.child.send
@@ -34,7 +36,9 @@ class Terminal:
         """Read until this text is printed, after the last text that was waited for."""
         end = time.monotonic() + PATIENCE
         while (place := self.printed.find(text, self._read_up_to)) < 0:
-            assert time.monotonic() < end, f"{text!r} was not printed:\n" + "\n".join(self.screen.display)
+            assert time.monotonic() < end, f"{text!r} was not printed:\n" + "\n".join(
+                self.screen.display
+            )
             assert self._read(), f"{text!r} was not printed before the end:\n{self.printed}"
         self._read_up_to = place + len(text)
 
@@ -275,7 +279,13 @@ def test_no_prompt_is_printed_for_piped_input_u7():
 def test_a_signal_ends_piped_input_in_a_turn_s5():
     command = [sys.executable, "-u", "-m", "fakes.repl_program", "waiting"]
     environment = {**os.environ, "PYTHONPATH": str(TESTS)}
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "env": environment, "text": True, "bufsize": 1}
+    pipes = {
+        "stdin": subprocess.PIPE,
+        "stdout": subprocess.PIPE,
+        "env": environment,
+        "text": True,
+        "bufsize": 1,
+    }
     with subprocess.Popen(command, **pipes) as program:
         program.stdin.write("go\n")
         while "Working." not in program.stdout.readline():

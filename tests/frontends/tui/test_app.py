@@ -34,7 +34,19 @@ async def test_every_newline_key_inserts_a_newline():
     session = FakeSession([says("ok")])
     async with screen_of(session).run_test() as pilot:
         await opened(pilot)
-        await pilot.press("a", "shift+enter", "b", "alt+enter", "c", "ctrl+j", "d", "backslash", "enter", "e", "enter")
+        await pilot.press(
+            "a",
+            "shift+enter",
+            "b",
+            "alt+enter",
+            "c",
+            "ctrl+j",
+            "d",
+            "backslash",
+            "enter",
+            "e",
+            "enter",
+        )
         await until(pilot, lambda: session.sent)
     assert session.sent == ["a\nb\nc\nd\ne"]
 
@@ -75,7 +87,9 @@ async def test_escape_interrupts_and_a_second_one_kills_the_children():
         await pilot.press("g", "enter")
         await until(pilot, lambda: session.running)
         session._interrupted = type(
-            "Deaf", (), {"wait": asyncio.Event().wait, "set": lambda self: None, "is_set": lambda self: False}
+            "Deaf",
+            (),
+            {"wait": asyncio.Event().wait, "set": lambda self: None, "is_set": lambda self: False},
         )()
         await pilot.press("escape")
         assert (session.interrupts, session.background.kills) == (1, 0)
@@ -184,7 +198,13 @@ async def test_heading_is_sent_as_a_message():
 async def test_plan_is_shown_while_open_and_ctrl_t_hides_it():
     plan = (Todo("look", "done"), Todo("change", "in_progress"), Todo("test"))
     session = FakeSession(
-        [[TodosChanged(plan), Wait(), TodosChanged(tuple(replace(todo, state="done") for todo in plan))]]
+        [
+            [
+                TodosChanged(plan),
+                Wait(),
+                TodosChanged(tuple(replace(todo, state="done") for todo in plan)),
+            ]
+        ]
     )
     async with screen_of(session).run_test(size=(80, 30)) as pilot:
         await opened(pilot)
@@ -225,7 +245,9 @@ async def test_command_output_follows_the_typed_line():
             await type_text(pilot, line)
             await pilot.press("escape", "enter")
             await until(pilot, lambda output=output: output in screen_text(pilot.app))
-            assert re.search(rf"❯ {line}[^\n]*\n *\n(.*\n){{0,3}}.*{output}", screen_text(pilot.app)), line
+            assert re.search(
+                rf"❯ {line}[^\n]*\n *\n(.*\n){{0,3}}.*{output}", screen_text(pilot.app)
+            ), line
         await type_text(pilot, "/usr/bin is full")
         await pilot.press("enter")
         await until(pilot, lambda: "hello" in screen_text(pilot.app))
@@ -261,7 +283,9 @@ async def test_a_question_mark_on_empty_input_opens_the_help_sheet():
 
 async def test_sheets_use_the_configured_keys():
     keys = {"page_down": "f9", "help": "f8", "receipt": "f7"}
-    async with screen_of(FakeSession(), keys={**keys, "select_all": []}).run_test(size=(100, 30)) as pilot:
+    async with screen_of(FakeSession(), keys={**keys, "select_all": []}).run_test(
+        size=(100, 30)
+    ) as pilot:
         await opened(pilot)
         await pilot.press("f8")
         await until(pilot, lambda: "↑↓ PageUp F9 · Esc closes" in screen_text(pilot.app))
@@ -269,7 +293,9 @@ async def test_sheets_use_the_configured_keys():
             await pilot.press("f9")
         await pilot.press("f8")
         await until(pilot, lambda: len(pilot.app.screen_stack) == 1)
-        pilot.app.conversation.writer.show(NotesRecalled((RecalledNote("mem_1", "", "loaded", "its words"),), "local"))
+        pilot.app.conversation.writer.show(
+            NotesRecalled((RecalledNote("mem_1", "", "loaded", "its words"),), "local")
+        )
         await until(pilot, lambda: "1 memory · F7" in shown(pilot.app))
 
 
@@ -288,7 +314,9 @@ async def test_bell_does_not_ring_for_a_short_turn_or_if_disabled(bell_after):
 
 async def test_keys_can_be_changed():
     session = FakeSession([says("ok")])
-    async with screen_of(session, keys={"send": "ctrl+n", "newline": ["enter"]}).run_test() as pilot:
+    async with screen_of(
+        session, keys={"send": "ctrl+n", "newline": ["enter"]}
+    ).run_test() as pilot:
         await opened(pilot)
         await pilot.press("a", "enter", "b", "ctrl+n")
         await until(pilot, lambda: session.sent == ["a\nb"])
@@ -402,7 +430,10 @@ async def test_theme_list_previews_themes_and_esc_restores_the_old_one():
         await pilot.press("down", "enter")
         await until(pilot, lambda: saved == [shown_then])
         await pilot.press(*"/theme auto", "enter")
-        await until(pilot, lambda: saved == [shown_then, "auto"] and "From the next start on" in shown(pilot.app))
+        await until(
+            pilot,
+            lambda: saved == [shown_then, "auto"] and "From the next start on" in shown(pilot.app),
+        )
         assert pilot.app.theme == shown_then
         await pilot.press(*"/theme pink", "enter")
         await until(pilot, lambda: "There is no theme `pink`. There are: " in shown(pilot.app))
@@ -411,7 +442,10 @@ async def test_theme_list_previews_themes_and_esc_restores_the_old_one():
 
 
 async def test_truncated_choice_is_shown_whole_below_the_list():
-    choices = (Choice("one", "the first", "fits"), Choice("two", "the second", "is far too long for a narrow screen"))
+    choices = (
+        Choice("one", "the first", "fits"),
+        Choice("two", "the second", "is far too long for a narrow screen"),
+    )
     async with screen_of(FakeSession()).run_test(size=(40, 10)) as pilot:
         await opened(pilot)
         pilot.app.push_screen(Picker("Which one?", choices))
@@ -450,7 +484,11 @@ async def test_marked_choice_and_keys_stay_visible_in_a_long_list():
         await until(pilot, lambda: "❯ choice 39" in screen_text(pilot.app))
         await pilot.resize_terminal(40, 10)
         await until(
-            pilot, lambda: "❯ choice 39" in screen_text(pilot.app) and "choice 31" not in screen_text(pilot.app)
+            pilot,
+            lambda: (
+                "❯ choice 39" in screen_text(pilot.app)
+                and "choice 31" not in screen_text(pilot.app)
+            ),
         )
 
 
@@ -459,7 +497,9 @@ async def test_text_shown_for_a_question_stays_visible_and_scrolls():
         await opened(pilot)
         front_end = pilot.app.front_end
         front_end.show("\n\n".join(f"row {number}" for number in range(30)))
-        choice = asyncio.create_task(front_end.choose("Use it?", [Choice("yes", "Yes"), Choice("no", "No")]))
+        choice = asyncio.create_task(
+            front_end.choose("Use it?", [Choice("yes", "Yes"), Choice("no", "No")])
+        )
         await until(pilot, lambda: "❯ 1 Yes" in screen_text(pilot.app))
         view = pilot.app.conversation.transcript
         await until(pilot, lambda: view.size.height < 16 and "row 0" in screen_text(pilot.app))

@@ -4,7 +4,9 @@ from hypothesis import strategies as st
 
 from ouro.frontends.tui.driver import KeyParser, PasteSplitter
 
-PIECES = st.lists(st.tuples(st.booleans(), st.text("ab\x1b[2~01;m\r\x07", min_size=1, max_size=12)), max_size=5)
+PIECES = st.lists(
+    st.tuples(st.booleans(), st.text("ab\x1b[2~01;m\r\x07", min_size=1, max_size=12)), max_size=5
+)
 
 
 def join_keys(given_on):
@@ -28,7 +30,9 @@ def test_pastes_and_keys_are_split_at_any_chunk_boundary(pieces, size):
         came += splitter.feed(sent[start : start + size])
     if held := splitter.release():
         came.append((False, held))
-    assert join_keys(came) == join_keys((pasted, text if pasted else f"{text}.") for pasted, text in pieces)
+    assert join_keys(came) == join_keys(
+        (pasted, text if pasted else f"{text}.") for pasted, text in pieces
+    )
 
 
 def test_lone_escape_is_released_when_nothing_follows():

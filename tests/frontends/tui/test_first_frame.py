@@ -14,7 +14,12 @@ def cells(terminal):
     screen = terminal.screen
     return [
         [
-            (cell.data, cell.fg if cell.data != " " else "", cell.bg, cell.bold and cell.data != " ")
+            (
+                cell.data,
+                cell.fg if cell.data != " " else "",
+                cell.bg,
+                cell.bold and cell.data != " ",
+            )
             for cell in (screen.buffer[row][column] for column in range(screen.columns))
         ]
         for row in range(screen.lines)
@@ -40,11 +45,15 @@ def test_first_frame_matches_the_screen_that_follows(start, size, colours):
 
 def test_first_frame_imports_no_heavy_module():
     code = (
-        "import sys; import ouro.frontends.tui.first_frame\n"
-        "heavy = {'textual', 'rich', 'yaml', 'asyncio', 'litellm', 'httpx', 'msgspec'} & set(sys.modules)\n"
-        "print(sorted(heavy))"
+        "import sys; import ouro.frontends.tui.first_frame\nheavy = {'textual', 'rich', 'yaml',"
+        " 'asyncio', 'litellm', 'httpx', 'msgspec'} & set(sys.modules)\nprint(sorted(heavy))"
     )
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        ).stdout
+        == "[]\n"
+    )
 
 
 def test_keys_typed_at_once_reach_the_prompt_with_enter(start):
@@ -93,14 +102,18 @@ def test_screen_is_not_cleared_when_textual_starts(start):
     assert b"\x1b[2J" not in terminal.raw
 
 
-@pytest.mark.parametrize(("answer", "background"), [("rgb:fbfb/fafa/f7f7", "fbfaf7"), ("rgb:0000/2b2b/3636", "0f1115")])
+@pytest.mark.parametrize(
+    ("answer", "background"), [("rgb:fbfb/fafa/f7f7", "fbfaf7"), ("rgb:0000/2b2b/3636", "0f1115")]
+)
 def test_theme_auto_follows_the_terminal_background(start, answer, background):
     terminal = start("auto")
     terminal.background = ""
     terminal.until(lambda: b"\x1b]11;?" in terminal.raw)
     terminal.send(f"\x1b]11;{answer}\x1b\\typed")
     terminal.until(lambda: terminal.shows("❯ typed") and not terminal.shows(OPENING))
-    terminal.until(lambda: {cell[2] for line in cells(terminal)[1:-4] for cell in line} == {background})
+    terminal.until(
+        lambda: {cell[2] for line in cells(terminal)[1:-4] for cell in line} == {background}
+    )
 
 
 def test_background_reply_between_first_frame_and_app_is_used(start, tmp_path):
@@ -111,7 +124,9 @@ def test_background_reply_between_first_frame_and_app_is_used(start, tmp_path):
     terminal.until(lambda: terminal.shows("❯ typed") and not terminal.shows(OPENING))
     terminal.send(" more")
     terminal.until(lambda: terminal.shows("❯ typed more"))
-    terminal.until(lambda: {cell[2] for line in cells(terminal)[1:-4] for cell in line} == {"fbfaf7"})
+    terminal.until(
+        lambda: {cell[2] for line in cells(terminal)[1:-4] for cell in line} == {"fbfaf7"}
+    )
 
 
 def test_late_background_reply_changes_the_theme_and_types_nothing(start):
@@ -121,4 +136,6 @@ def test_late_background_reply_changes_the_theme_and_types_nothing(start):
     terminal.until(lambda: terminal.shows("❯ typed") and not terminal.shows(OPENING))
     terminal.send("\x1b]11;rgb:fbfb/fafa/f7f7\x07 more")
     terminal.until(lambda: terminal.shows("❯ typed more"))
-    terminal.until(lambda: {cell[2] for line in cells(terminal)[1:-4] for cell in line} == {"fbfaf7"})
+    terminal.until(
+        lambda: {cell[2] for line in cells(terminal)[1:-4] for cell in line} == {"fbfaf7"}
+    )

@@ -32,14 +32,26 @@ def sessions(repository):
     wait(store.create_session(SessionHeader(OLD, str(repository), "m", AT)))
     for turn in range(1, TURNS + 1):
         wait(store.save_memory(OLD, MessageRecord(2 * turn - 1, AT, user(words(turn)))))
-        wait(store.save_memory(OLD, MessageRecord(2 * turn, AT, assistant(f"Answer {turn}. " + "More of it. " * 250))))
+        wait(
+            store.save_memory(
+                OLD,
+                MessageRecord(2 * turn, AT, assistant(f"Answer {turn}. " + "More of it. " * 250)),
+            )
+        )
     yield store
     wait(store.close_session(OLD))
 
 
 def commit_memory(name, text, turn, message):
-    marks = {"Ouro-Origin": "agent", "Ouro-Session": OLD, "Ouro-Turn": str(turn), "Ouro-Message": str(message)}
-    user_store(get_memory_dir(), get_history_dir(), lambda _text: "").save_and_commit({name: text}, "Learn", marks)
+    marks = {
+        "Ouro-Origin": "agent",
+        "Ouro-Session": OLD,
+        "Ouro-Turn": str(turn),
+        "Ouro-Message": str(message),
+    }
+    user_store(get_memory_dir(), get_history_dir(), lambda _text: "").save_and_commit(
+        {name: text}, "Learn", marks
+    )
 
 
 @pytest.fixture
@@ -126,11 +138,17 @@ async def test_message_of_an_abandoned_branch_is_shown_with_a_notice(app, sessio
         await assert_message_at_top(pilot, 85)
         assert "on a branch that was left" in pilot.app.conversation.transcript.as_markdown()
     last = (await sessions.load_session(OLD, read_only=True)).records[-1]
-    assert last == MessageRecord(2 * TURNS + 1, AT, user("Another way."))  # opening has changed nothing
+    assert last == MessageRecord(
+        2 * TURNS + 1, AT, user("Another way.")
+    )  # opening has changed nothing
 
 
 async def test_missing_message_is_reported_and_the_session_shown(app, sessions):
     await sessions.close_session(OLD)
-    async with app(OpenRequest(OLD, read_only=True, message=9_999)).run_test(size=(100, 30)) as pilot:
-        await until(pilot, lambda: "Message 9999 is not in this session any more." in screen_text(pilot.app))
+    async with app(OpenRequest(OLD, read_only=True, message=9_999)).run_test(
+        size=(100, 30)
+    ) as pilot:
+        await until(
+            pilot, lambda: "Message 9999 is not in this session any more." in screen_text(pilot.app)
+        )
         assert f"Answer {TURNS}." in pilot.app.conversation.transcript.as_markdown()

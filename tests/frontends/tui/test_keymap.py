@@ -10,7 +10,11 @@ def test_default_keys_have_their_documented_actions():
     assert keymap.keys("newline") == ("shift+enter", "alt+enter", "ctrl+j")
     assert keymap.keys("editor") == ("ctrl+g", "ctrl+x ctrl+e")
     assert keymap.keys("help") == ("question_mark", "f1")
-    assert {key: name for key, name in keymap.of("app").items() if key in ("escape", "shift+tab", "alt+p")} == {
+    assert {
+        key: name
+        for key, name in keymap.of("app").items()
+        if key in ("escape", "shift+tab", "alt+p")
+    } == {
         "escape": "interrupt",
         "shift+tab": "mode",
         "alt+p": "model",
@@ -19,14 +23,23 @@ def test_default_keys_have_their_documented_actions():
 
 def test_no_key_has_two_actions_in_one_place_and_ctrl_h_none():
     for places in (("prompt", "edit", "app"), ("answer", "app")):
-        keys = [key for action in ACTIONS if action.place in places for key in Keymap().keys(action.name)]
+        keys = [
+            key
+            for action in ACTIONS
+            if action.place in places
+            for key in Keymap().keys(action.name)
+        ]
         assert sorted(keys) == sorted(set(keys))
         assert "ctrl+h" not in keys
 
 
 def test_key_can_be_changed_added_and_removed():
     keymap = Keymap({"stash": "F5", "queue": [], "redraw": ["ctrl+l", "Shift+Ctrl+R"]})
-    assert [keymap.keys(name) for name in ("stash", "queue", "redraw")] == [("f5",), (), ("ctrl+l", "ctrl+shift+r")]
+    assert [keymap.keys(name) for name in ("stash", "queue", "redraw")] == [
+        ("f5",),
+        (),
+        ("ctrl+l", "ctrl+shift+r"),
+    ]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,6 @@
-"""A long session on the screen: old parts that have left memory leave the screen as well, and can be shown again."""
+"""A long session on the screen: old parts that have left memory leave the screen as well, and can
+be shown again.
+"""
 
 import pytest
 from fakes.screens import opened, screen_of, until
@@ -28,11 +30,15 @@ async def session(repository, monkeypatch):
 async def compact(session):
     memory = session.transcript
     sent = memory.transcript.sent_entries()
-    await memory.record(CompactionRecord(memory.next_number, memory.now(), (1, sent[-10].number), (1,), "Said."))
+    await memory.record(
+        CompactionRecord(memory.next_number, memory.now(), (1, sent[-10].number), (1,), "Said.")
+    )
 
 
 def block_texts(app):
-    return [block.text for block in app.conversation.transcript.blocks if isinstance(block, UserMessage)]
+    return [
+        block.text for block in app.conversation.transcript.blocks if isinstance(block, UserMessage)
+    ]
 
 
 async def ask(pilot, text):

@@ -21,13 +21,17 @@ TONES = ("text", "muted", "faint", "accent", "info", "success", "warning", "erro
 
 
 def contrast(one, other):
-    lighter, darker = sorted((_luminance(Color.parse(one)), _luminance(Color.parse(other))), reverse=True)
+    lighter, darker = sorted(
+        (_luminance(Color.parse(one)), _luminance(Color.parse(other))), reverse=True
+    )
     return (lighter + 0.05) / (darker + 0.05)
 
 
 def _luminance(color):
     shares = [part / 255 for part in color.rgb]
-    red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in shares)
+    red, green, blue = (
+        part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in shares
+    )
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
@@ -35,7 +39,9 @@ def _luminance(color):
 def test_every_tone_has_enough_contrast(name):
     colors = THEMES[name]
     pairs = [(tone, ground) for tone in TONES for ground in ("background", "surface")]
-    pairs += [(tone, "panel") for tone in ("text", "muted")] + [("background", "info")]  # last: the selection
+    pairs += [(tone, "panel") for tone in ("text", "muted")] + [
+        ("background", "info")
+    ]  # last: the selection
     ratios = {pair: contrast(*(colors[part] for part in pair)) for pair in pairs}
     assert {pair: ratio for pair, ratio in ratios.items() if ratio < READABLE} == {}
 
@@ -43,7 +49,9 @@ def test_every_tone_has_enough_contrast(name):
 @pytest.mark.parametrize("name", MIXED_THEMES)
 def test_backgrounds_stay_grey_in_256_colours(name):
     for ground in ("background", "surface", "panel"):
-        color = RichColor.parse(THEMES[name][ground]).downgrade(ColorSystem.EIGHT_BIT).get_truecolor()
+        color = (
+            RichColor.parse(THEMES[name][ground]).downgrade(ColorSystem.EIGHT_BIT).get_truecolor()
+        )
         assert max(color) - min(color) < 16, f"{ground} becomes {color.hex}"
 
 
@@ -74,7 +82,12 @@ async def test_messages_code_diffs_and_selection_have_enough_contrast(name):
 
 @pytest.mark.parametrize(
     ("answer", "theme"),
-    [("rgb:fbfb/fafa/f7f7", "light"), ("rgb:00/2b/36", "dark"), ("rgba:ffff/ffff/dddd/8000", "light"), ("", "dark")],
+    [
+        ("rgb:fbfb/fafa/f7f7", "light"),
+        ("rgb:00/2b/36", "dark"),
+        ("rgba:ffff/ffff/dddd/8000", "light"),
+        ("", "dark"),
+    ],
 )
 def test_theme_is_chosen_by_the_terminal_background(answer, theme):
     assert theme_for(answer) == theme
@@ -108,7 +121,9 @@ async def test_no_colour_is_drawn_with_no_color(monkeypatch):
         app = pilot.app
         lines = app.screen._compositor.render_strips()
         for line_filter in app.get_line_filters():
-            lines = [line.apply_filter(line_filter, app.screen.background_colors[1]) for line in lines]
+            lines = [
+                line.apply_filter(line_filter, app.screen.background_colors[1]) for line in lines
+            ]
         styles = [segment.style for line in lines for segment in line if segment.style]
         colors = {color.name for style in styles for color in (style.color, style.bgcolor) if color}
         assert colors == {"default"}
@@ -122,7 +137,12 @@ async def test_meaningful_colours_are_kept_in_16_colours():
         cursor = pilot.app.conversation.prompt.get_component_rich_style("text-area--cursor")
     colors = {name: style.color.name for name, style in vars(palette).items() if name != "syntax"}
     assert {colors[name] for name in ("text", "muted", "user", "code")} == {"default"}
-    meanings = {"success": "color(2)", "warning": "color(3)", "error": "color(1)", "accent": "color(5)"}
+    meanings = {
+        "success": "color(2)",
+        "warning": "color(3)",
+        "error": "color(1)",
+        "accent": "color(5)",
+    }
     meanings |= {"added_word": "color(2)", "removed_word": "color(1)"}
     assert {name: colors[name] for name in meanings} == meanings
     assert cursor.reverse

@@ -20,11 +20,26 @@ AT = "2026-11-{:02}T10:00:00Z"
 
 
 def note(number, text, scope="repo", **other):
-    times = {"created_at": AT.format(number), "updated_at": AT.format(number), "confirmed_at": AT.format(number)}
-    return Note(**{"id": f"mem_{number:08d}", "scope": scope, "text": text, "source": "user", **times, **other})
+    times = {
+        "created_at": AT.format(number),
+        "updated_at": AT.format(number),
+        "confirmed_at": AT.format(number),
+    }
+    return Note(
+        **{
+            "id": f"mem_{number:08d}",
+            "scope": scope,
+            "text": text,
+            "source": "user",
+            **times,
+            **other,
+        }
+    )
 
 
-PREFERENCE = note(1, "Answer in short sentences, without praise.", "user", category="coding-preferences")
+PREFERENCE = note(
+    1, "Answer in short sentences, without praise.", "user", category="coding-preferences"
+)
 NOTES = (
     note(2, "Run the tests with tox.", category="project-conventions", session_id="0198f001-aaaa", turn=2),
     note(
@@ -53,8 +68,12 @@ RECALLED = NotesRecalled(
 def app(home, tmp_path, monkeypatch):
     clock = SimpleNamespace(time=itertools.count(1_795_255_200, 3_600).__next__)
     monkeypatch.setattr("ouro.memory.long_term.git.repository.time", clock)
-    monkeypatch.setattr("ouro.memory.long_term.manager.estimate", lambda _block: 600)  # its paths have any length
-    monkeypatch.setattr("ouro.frontends.tui.screens.memory_pages.local_time", lambda at: local_time(at, TODAY))
+    monkeypatch.setattr(
+        "ouro.memory.long_term.manager.estimate", lambda _block: 600
+    )  # its paths have any length
+    monkeypatch.setattr(
+        "ouro.frontends.tui.screens.memory_pages.local_time", lambda at: local_time(at, TODAY)
+    )
     (tmp_path / "api.py").write_text("changed since\n")
 
     def app(notes=NOTES, size=(80, 24), theme="dark"):
@@ -62,16 +81,27 @@ def app(home, tmp_path, monkeypatch):
         if notes:
             stores = {scope.scope: scope.store for scope in memory.scopes.values()}
             core = "# How I work\n\n- Use ruff, not black.\n- Type hints everywhere.\n"
-            stores["user"].save_and_commit({"preferences.md": core}, "Edit preferences.md", {"Ouro-Origin": "person"})
+            stores["user"].save_and_commit(
+                {"preferences.md": core}, "Edit preferences.md", {"Ouro-Origin": "person"}
+            )
             own = {each.file_name: note_text(each) for each in notes}
-            stores["user"].save_and_commit({PREFERENCE.file_name: note_text(PREFERENCE)}, "Add: one")
+            stores["user"].save_and_commit(
+                {PREFERENCE.file_name: note_text(PREFERENCE)}, "Add: one"
+            )
             marks = {"Ouro-Origin": "capture", "Ouro-Session": "0198f004-aaaa", "Ouro-Turn": "7"}
             stores["repo"].save_and_commit(own, "Add: Run the tests with pytest -q", marks)
-            changed = core.replace("everywhere", "in what is public").replace("not black", "also to format")
-            stores["user"].save_and_commit({"preferences.md": changed}, "Say where", {"Ouro-Origin": "agent"})
+            changed = core.replace("everywhere", "in what is public").replace(
+                "not black", "also to format"
+            )
+            stores["user"].save_and_commit(
+                {"preferences.md": changed}, "Say where", {"Ouro-Origin": "agent"}
+            )
             memory = Conversation(home / ".ouro", tmp_path).connect()
         session = FakeSession(cwd=tmp_path)
-        session.remember(memory.manager, Lookup(home / ".ouro" / "cache" / "index.db", lambda: None, lambda: None))
+        session.remember(
+            memory.manager,
+            Lookup(home / ".ouro" / "cache" / "index.db", lambda: None, lambda: None),
+        )
         session.memory.recalled = RECALLED if notes else NotesRecalled((), "local")
         return screen_of(session, theme=theme)
 
@@ -84,7 +114,10 @@ def picture(snap_compare, app):
         async def before(pilot):
             await opened(pilot)
             await pilot.press(keys[0])
-            await until(pilot, lambda: len(pilot.app.screen_stack) > 1 and "reading" not in screen_text(pilot.app))
+            await until(
+                pilot,
+                lambda: len(pilot.app.screen_stack) > 1 and "reading" not in screen_text(pilot.app),
+            )
             await pilot.press(*keys[1:])
             await until(pilot, lambda: shows in screen_text(pilot.app))
             await pilot.pause()

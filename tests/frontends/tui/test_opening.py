@@ -94,7 +94,9 @@ async def test_keys_typed_during_the_trust_question_stay_in_the_prompt(monkeypat
     async with screen_of(open_session=open_session).run_test() as pilot:
         await until(pilot, lambda: "Do you trust /project?" in screen_text(pilot.app))
         await type_text(pilot, "mend test 12")
-        await pilot.press("backspace", "enter")  # too soon after a letter: it neither answers nor sends
+        await pilot.press(
+            "backspace", "enter"
+        )  # too soon after a letter: it neither answers nor sends
         assert session.sent == []
         await until(pilot, lambda: "❯ mend test 1" in screen_text(pilot.app))
         assert "Do you trust /project?" in screen_text(pilot.app)

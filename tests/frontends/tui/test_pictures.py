@@ -11,7 +11,12 @@ from ouro.messages import ToolCall
 COMMAND = CommandOutput("git push origin main")
 
 ASK = PermissionAsked(
-    "q1", ToolCall("c1", "shell", {}), "git push", Display("", COMMAND), "it reaches the network", "shell(git push *)"
+    "q1",
+    ToolCall("c1", "shell", {}),
+    "git push",
+    Display("", COMMAND),
+    "it reaches the network",
+    "shell(git push *)",
 )
 
 
@@ -25,7 +30,9 @@ def picture(snap_compare):
             pilot.app.conversation.box.work_ends()
             await pilot.pause()
 
-        return snap_compare(screen_of(FakeSession(turns), theme=theme), terminal_size=size, run_before=before)
+        return snap_compare(
+            screen_of(FakeSession(turns), theme=theme), terminal_size=size, run_before=before
+        )
 
     return picture
 

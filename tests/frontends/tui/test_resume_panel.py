@@ -1,4 +1,6 @@
-"""The panel before the first model call after a resume: information and choices; it never blocks the prompt."""
+"""The panel before the first model call after a resume: information and choices; it never blocks
+the prompt.
+"""
 
 import pytest
 from fakes.fake_resumed import CARD, NOW, FakeResumed
@@ -41,7 +43,9 @@ async def test_panel_appears_while_the_prompt_is_usable(snap_compare):
         assert (session.resumed.taken, pilot.app.conversation.resume.is_open) == ([], False)
 
 
-@pytest.mark.parametrize(("tabs", "taken"), [(0, []), (1, ["tail"]), (2, ["summary"]), (3, ["then"]), (4, [])])
+@pytest.mark.parametrize(
+    ("tabs", "taken"), [(0, []), (1, ["tail"]), (2, ["summary"]), (3, ["then"]), (4, [])]
+)
 async def test_tab_marks_a_choice_and_enter_takes_it_on_an_empty_prompt(tabs, taken):
     session = resumed()
     async with app_on(session).run_test(size=(80, 24)) as pilot:
@@ -96,16 +100,27 @@ def test_card_lines_have_the_expected_text():
         ("first call", "84k tokens, $0.25 (cache cold)"),
         (
             "repository",
-            "on main now, on parser then, 3 files not committed, "
-            "4 commits since: a1b2c3d fix the lexer; b2c3d4e say why; c3d4e5f tidy",
+            (
+                "on main now, on parser then, 3 files not committed, "
+                "4 commits since: a1b2c3d fix the lexer; b2c3d4e say why; c3d4e5f tidy"
+            ),
         ),
         ("memory", "3 changes of memory since (user 1, repo 2)"),
         ("open", "the last turn has no answer, 2 todos open: write the tests"),
     ]
     plain = replace(
-        CARD, repository=None, memory=MemorySince({}), todos=(), in_the_middle=False, price=None, folder="/tree"
+        CARD,
+        repository=None,
+        memory=MemorySince({}),
+        todos=(),
+        in_the_middle=False,
+        price=None,
+        folder="/tree",
     )
-    assert card_line(plain, NOW) == "Resumed: 3 h ago · 84k tokens, the provider's cache is cold · in /tree now"
+    assert (
+        card_line(plain, NOW)
+        == "Resumed: 3 h ago · 84k tokens, the provider's cache is cold · in /tree now"
+    )
 
 
 @pytest.mark.parametrize("size", [(80, 24), (40, 10)])

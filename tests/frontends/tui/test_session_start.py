@@ -18,9 +18,15 @@ from ouro.session.opening import PICK
 def start_on(session, *messages, message="", request=None):
     """A start with these typed messages."""
     waiting = list(messages)
-    return SessionStart(
-        opener(session), request or OpenRequest(), message, lambda: waiting.pop(0) if waiting else ""
-    ), waiting
+    return (
+        SessionStart(
+            opener(session),
+            request or OpenRequest(),
+            message,
+            lambda: waiting.pop(0) if waiting else "",
+        ),
+        waiting,
+    )
 
 
 async def test_the_first_message_is_sent_before_the_session_is_asked_for():

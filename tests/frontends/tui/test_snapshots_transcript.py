@@ -52,7 +52,9 @@ TURN = (
 )
 EDIT = (
     ToolStarted(call("2"), "edit api.py"),
-    ToolFinished("2", "edit", Display("2 edits", Diff((FileChange("api.py", BEFORE, AFTER),))), False, 0.1),
+    ToolFinished(
+        "2", "edit", Display("2 edits", Diff((FileChange("api.py", BEFORE, AFTER),))), False, 0.1
+    ),
 )
 STATES = {
     "streaming": (*TURN, TextDelta(MARKDOWN[:300])),
@@ -95,7 +97,9 @@ def test_wide_diff(snap_compare):
 
 
 def test_light_theme(snap_compare):
-    assert snap_compare(TranscriptApp(*STATES["answered"], *EDIT, theme="textual-light"), terminal_size=(100, 45))
+    assert snap_compare(
+        TranscriptApp(*STATES["answered"], *EDIT, theme="textual-light"), terminal_size=(100, 45)
+    )
 
 
 def test_narrow(snap_compare):

@@ -39,7 +39,12 @@ def editor_after(*pieces, gap=1.0):
 )
 def test_editor_behaves_like_the_prompt(typed, text, messages):
     editor = editor_after(*typed)
-    assert (editor.text, messages_of(editor), editor.follows, editor.leaves) == (text, messages, True, False)
+    assert (editor.text, messages_of(editor), editor.follows, editor.leaves) == (
+        text,
+        messages,
+        True,
+        False,
+    )
 
 
 def test_paste_with_enter_in_chunks_is_text():
@@ -66,7 +71,11 @@ def test_ctrl_c_twice_and_ctrl_d_quit_on_empty_input():
 
 
 @settings(max_examples=100, deadline=None)
-@given(st.lists(st.sampled_from(["ab", "é", "日", "\r", "\x7f", "\x1b[A", "\x1b[200~p\rq\x1b[201~", "/x\r"])))
+@given(
+    st.lists(
+        st.sampled_from(["ab", "é", "日", "\r", "\x7f", "\x1b[A", "\x1b[200~p\rq\x1b[201~", "/x\r"])
+    )
+)
 def test_each_key_is_taken_exactly_once_and_in_order(pieces):
     editor, sent = editor_after(*pieces), "".join(pieces)
     taken = []
@@ -133,7 +142,9 @@ def test_fast_typing_during_the_start_arrives_once_and_in_order(start, size):
 
     thread = threading.Thread(target=press)
     thread.start()
-    terminal.until(lambda: len(terminal.calls("sent")) == len(messages) and terminal.shows("❯ the rest"))
+    terminal.until(
+        lambda: len(terminal.calls("sent")) == len(messages) and terminal.shows("❯ the rest")
+    )
     thread.join()
     assert terminal.calls("sent") == messages
     assert terminal.calls("before_textual")[0]

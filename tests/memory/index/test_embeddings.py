@@ -36,7 +36,9 @@ from ouro.settings import LimitSettings
 
 FILL_APART = Lookup._fill_in_process
 """In the tests of sessions it is replaced by a function that does nothing."""
-needs_weights = pytest.mark.skipif(local_embedder() is None, reason="requirements/vectors.txt is not installed")
+needs_weights = pytest.mark.skipif(
+    local_embedder() is None, reason="requirements/vectors.txt is not installed"
+)
 
 
 @needs_weights
@@ -85,7 +87,8 @@ def missing(index) -> int:
     """Passages and notes without a vector."""
     with index.reading() as database:
         counts = (
-            "(SELECT count(*) FROM messages WHERE stamp IS NULL) + (SELECT count(*) FROM notes WHERE stamp IS NULL)"
+            "(SELECT count(*) FROM messages WHERE stamp IS NULL) + (SELECT count(*) FROM notes"
+            " WHERE stamp IS NULL)"
         )
         return database.execute(f"SELECT {counts}").fetchone()[0]
 
@@ -196,7 +199,9 @@ def test_changed_vector_length_triggers_new_embeddings(indexed_session):
     assert nearest(index, embedder, "kl") == ["kkkl"]
     index.rebuild(Sources(root))
     with index.writing() as database:
-        database.execute("DELETE FROM vectors WHERE hash NOT IN (SELECT hash FROM messages WHERE text = 'kkkl')")
+        database.execute(
+            "DELETE FROM vectors WHERE hash NOT IN (SELECT hash FROM messages WHERE text = 'kkkl')"
+        )
     embedder.letters = "klmabcd"  # another length while the missing vectors are computed
     while Vectors(index, embedder).fill():
         pass
@@ -214,7 +219,8 @@ def test_vectors_of_an_older_index_version_are_reused(indexed_session, version):
     with closing(sqlite3.connect(root.parent / "cache" / "index.db")) as database:
         if version < 5:
             database.execute(
-                "CREATE TABLE before (hash INTEGER PRIMARY KEY, model TEXT NOT NULL, vector BLOB NOT NULL)"
+                "CREATE TABLE before (hash INTEGER PRIMARY KEY, model TEXT NOT NULL, vector BLOB"
+                " NOT NULL)"
             )
             database.execute("INSERT INTO before SELECT hash, 'letters', vector FROM vectors")
             database.execute("DROP TABLE vectors")
@@ -314,7 +320,9 @@ def test_embedding_cost_is_recorded_and_obeys_the_limits(home):
     session_catalog = SessionCatalog(YamlFileMemoryStore(home / ".ouro" / "sessions"), "/p")
     far = Far()
     far.failure = None
-    embedder = RemoteEmbedder("far/away", far, VectorBudget(session_catalog, LimitSettings(max_cost_day=0.4)))
+    embedder = RemoteEmbedder(
+        "far/away", far, VectorBudget(session_catalog, LimitSettings(max_cost_day=0.4))
+    )
     embedder.embed(["one", "two"])
     embedder.embed(["three"])
     with pytest.raises(ModelError, match=r"today has cost \$0\.50 of \$0\.40"):
@@ -329,7 +337,9 @@ def test_embedding_cost_is_recorded_and_obeys_the_limits(home):
 def test_model_without_vectors_is_not_used(home, caplog):
     (home / ".ouro").mkdir(exist_ok=True)
     models = home / ".ouro" / "models.yaml"
-    models.write_text("models:\n  anthropic/claude-sonnet-5: {api_key: k}\nembed: anthropic/claude-sonnet-5\n")
+    models.write_text(
+        "models:\n  anthropic/claude-sonnet-5: {api_key: k}\nembed: anthropic/claude-sonnet-5\n"
+    )
     models.chmod(0o600)
     assert choose_embedder("", Catalog.from_files()) is None
     assert "is not an embedding model" in caplog.text
@@ -383,9 +393,9 @@ async def test_local_model_runs_in_a_separate_process(home, monkeypatch):
 
 def test_without_a_vector_in_the_index_a_search_imports_no_numpy(home):
     code = (
-        "import sys; from pathlib import Path\n"
-        "from ouro.memory.index import Index, Search, local_embedder, Vectors\n"
-        "index = Index(Path(sys.argv[1])); vectors = Vectors(index, local_embedder())\n"
-        "assert not Search(index, vectors).find('parser') and not vectors.fill(); assert 'numpy' not in sys.modules"
+        "import sys; from pathlib import Path\nfrom ouro.memory.index import Index, Search,"
+        " local_embedder, Vectors\nindex = Index(Path(sys.argv[1])); vectors = Vectors(index,"
+        " local_embedder())\nassert not Search(index, vectors).find('parser') and not"
+        " vectors.fill(); assert 'numpy' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code, str(home / "index.db")], check=True)

@@ -1,4 +1,6 @@
-"""A filter limits the search itself, not its results: matches are found whatever else ranks above them."""
+"""A filter limits the search itself, not its results: matches are found whatever else ranks above
+them.
+"""
 
 import pytest
 from fakes.word_embedder import WordEmbedder
@@ -7,7 +9,8 @@ from ouro.memory.index import Index, Search, SearchFilter, Vectors
 from ouro.memory.index.query import SHIFT, content_hash
 
 CROWD = 2_200
-"""The number of passages, and of notes, of another project that match equally well and are newer."""
+"""The number of passages, and of notes, of another project that match equally well and are newer.
+"""
 TEXT = "the deploy of the gateway failed"
 BOTH = {f"{TEXT}, rare as it is", f"{TEXT}, put away"}
 ASKED = "why did the gateway deploy fail"
@@ -16,11 +19,14 @@ ASKED = "why did the gateway deploy fail"
 def say(database, project, texts, at, until=""):
     """Insert a session of a project; `until` is the time of its last text."""
     (seq,) = database.execute(
-        "INSERT INTO sessions (id, folder, project, created_at, updated_at, passages, outputs, size, mtime, read, hash)"
-        " SELECT 's' || count(*), 's' || count(*), ?, ?, ?, ?, ?, 0, 0, 0, x'' FROM sessions RETURNING seq",
+        "INSERT INTO sessions (id, folder, project, created_at, updated_at, passages, outputs,"
+        " size, mtime, read, hash) SELECT 's' || count(*), 's' || count(*), ?, ?, ?, ?, ?, 0, 0, 0,"
+        " x'' FROM sessions RETURNING seq",
         (project, at, until or at, len(texts), len(texts)),
     ).fetchone()
-    rows = [(seq << SHIFT | place, seq, place, "user", at, text) for place, text in enumerate(texts, 1)]
+    rows = [
+        (seq << SHIFT | place, seq, place, "user", at, text) for place, text in enumerate(texts, 1)
+    ]
     rows[-1] = (*rows[-1][:4], until or at, rows[-1][5])
     database.executemany("INSERT INTO outputs VALUES (?, ?, ?, ?, ?, ?)", rows)
     marked = [(*row, content_hash(row[5])) for row in rows]
@@ -48,7 +54,12 @@ def index(tmp_path_factory):
             "2026-02-02T10",
         )
         for start in range(0, CROWD, 100):
-            say(database, "/crowd", [f"{TEXT} again {start + n}" for n in range(100)], "2026-01-03T10")
+            say(
+                database,
+                "/crowd",
+                [f"{TEXT} again {start + n}" for n in range(100)],
+                "2026-01-03T10",
+            )
         note(database, 1, f"{TEXT}, rare as it is", "/rare", "api-quirks")
         note(database, 2, f"{TEXT}, put away", "/rare", archived=True)
         for number in range(CROWD):
@@ -91,8 +102,13 @@ def test_filtered_nearest_vectors_are_found_behind_many_others(index):
         pass
     search = Search(index, vectors)
     wanted = [SearchFilter(kinds=("note",), project="/rare")]
-    assert [hit.text for hit in search.nearest_notes([ASKED], 3, wanted)] == [f"{TEXT}, rare as it is"]
-    for narrow, session in ((SearchFilter(session="s0"), "s0"), (SearchFilter(since="2026-02-01"), "s1")):
+    assert [hit.text for hit in search.nearest_notes([ASKED], 3, wanted)] == [
+        f"{TEXT}, rare as it is"
+    ]
+    for narrow, session in (
+        (SearchFilter(session="s0"), "s0"),
+        (SearchFilter(since="2026-02-01"), "s1"),
+    ):
         (hit,) = search.find("nothing of the kind", 1, narrow)
         assert (hit.session, hit.parts["words"]) == (session, 0.0)
 

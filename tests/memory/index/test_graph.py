@@ -29,7 +29,9 @@ def ids(*numbers: int) -> list[str]:
 
 
 def test_a_chain_is_walked_from_any_of_its_notes(graph_of):
-    graph = graph_of(note(1), note(2, supersedes="mem_00000001"), note(3, supersedes="mem_00000002"), note(4))
+    graph = graph_of(
+        note(1), note(2, supersedes="mem_00000001"), note(3, supersedes="mem_00000002"), note(4)
+    )
 
     for number in (1, 2, 3):
         assert graph.chain(f"mem_0000000{number}") == ids(1, 2, 3)
@@ -64,7 +66,8 @@ def test_neighbours_are_found_along_edges_in_either_direction(graph_of):
 def test_neighbours_are_found_through_entity_relations(graph_of):
     tested = Relation("file:api.py", "tested_by", "cmd:pytest tests/test_api.py")
     graph = graph_of(
-        note(1, entities=("file:api.py",), relations=(tested,)), note(2, entities=("cmd:pytest tests/test_api.py",))
+        note(1, entities=("file:api.py",), relations=(tested,)),
+        note(2, entities=("cmd:pytest tests/test_api.py",)),
     )
 
     assert graph.neighbours(ids(1), 1) == {"mem_00000002": (1, "tested_by")}
@@ -72,7 +75,9 @@ def test_neighbours_are_found_through_entity_relations(graph_of):
 
 
 def test_notes_naming_rare_entities_rank_first(graph_of):
-    graph = graph_of(note(1, entities=("file:api.py", "tool:ruff")), note(2, entities=("tool:ruff",)), note(3))
+    graph = graph_of(
+        note(1, entities=("file:api.py", "tool:ruff")), note(2, entities=("tool:ruff",)), note(3)
+    )
 
     assert graph.naming(["tool:ruff", "file:api.py"]) == {"mem_00000001": 1.5, "mem_00000002": 0.5}
     assert graph.naming([f"file:{number}.py" for number in range(2_000)]) == {}

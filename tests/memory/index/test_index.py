@@ -44,7 +44,9 @@ def rows(index) -> list[tuple]:
 
 def noted(index) -> list[tuple]:
     with index.reading() as database:
-        return database.execute("SELECT note, kind, text, archived FROM notes ORDER BY note").fetchall()
+        return database.execute(
+            "SELECT note, kind, text, archived FROM notes ORDER BY note"
+        ).fetchall()
 
 
 def session_file(root):
@@ -56,13 +58,20 @@ def test_messages_and_tool_outputs_are_indexed_apart(index, root, memory):
     talk = StoredSession(root)
     talk.say(
         user("fix api.py", context="the date is today"),
-        Message("assistant", (Thinking("hm"), Text("I look."), ToolCall("1", "shell", {"command": "pytest -q"}))),
+        Message(
+            "assistant",
+            (Thinking("hm"), Text("I look."), ToolCall("1", "shell", {"command": "pytest -q"})),
+        ),
         tool(ToolReply("1", "shell", "2 failed")),
         assistant("Two tests fail."),
     )
     talk.end()
     assert index.follow(sources(root, memory)) == 1
-    assert rows(index) == [(1, "user", "fix api.py"), (2, "assistant", "I look."), (4, "assistant", "Two tests fail.")]
+    assert rows(index) == [
+        (1, "user", "fix api.py"),
+        (2, "assistant", "I look."),
+        (4, "assistant", "Two tests fail."),
+    ]
     with index.reading() as database:
         outputs = database.execute("SELECT number, role, text FROM outputs ORDER BY id").fetchall()
     assert outputs == [(2, "shell", "pytest -q"), (3, "shell", "2 failed")]
@@ -97,7 +106,9 @@ def test_edited_session_is_reindexed(index, root, memory):
     index.follow(sources(root, memory))
     assert rows(index) == [(1, "user", "the colour is teal"), (2, "assistant", "noted")]
     with index.reading() as database:
-        hits = database.execute("SELECT count(*) FROM messages_words WHERE messages_words MATCH 'red'").fetchone()
+        hits = database.execute(
+            "SELECT count(*) FROM messages_words WHERE messages_words MATCH 'red'"
+        ).fetchone()
     assert hits == (0,)
 
 
@@ -167,7 +178,12 @@ def test_incomplete_record_is_read_once_it_is_complete(index, root, memory):
 
 def test_a_long_message_is_found_by_any_of_its_passages(index, root, memory):
     talk = StoredSession(root)
-    talk.say(user("\n\n".join(f"Paragraph {number}. " + "words " * 60 for number in range(12)) + " zanzibar"))
+    talk.say(
+        user(
+            "\n\n".join(f"Paragraph {number}. " + "words " * 60 for number in range(12))
+            + " zanzibar"
+        )
+    )
     talk.end()
     index.follow(sources(root, memory))
     assert {number for number, _, _ in rows(index)} == {1}
@@ -194,11 +210,20 @@ def test_notes_and_core_lines_are_indexed_with_all_fields(index, root, memory):
         edges = database.execute("SELECT note, relationship, other FROM edges").fetchall()
         relations = database.execute("SELECT source, relation, target FROM relations").fetchall()
         row = database.execute(
-            "SELECT scope, category, confidence, session, turn, supersedes, at FROM notes WHERE kind = 'note'"
+            "SELECT scope, category, confidence, session, turn, supersedes, at FROM notes WHERE"
+            " kind = 'note'"
         ).fetchone()
     assert edges == [("mem_3f6c1e00", "refines", "mem_77777777")]
     assert relations == [("file:api.py", "uses", "pkg:flask")]
-    assert row == ("user", "coding-preferences", 0.9, "s", 2, "mem_00000000", "2026-11-20T10:00:00Z")
+    assert row == (
+        "user",
+        "coding-preferences",
+        0.9,
+        "s",
+        2,
+        "mem_00000000",
+        "2026-11-20T10:00:00Z",
+    )
 
 
 def test_edited_notes_are_reindexed(index, root, memory):
@@ -247,11 +272,16 @@ def test_index_deleted_while_open_is_recreated(index, root, memory, home):
 def test_index_files_are_private(index, root, memory, home):
     index.follow(sources(root, memory))
     cache = home / ".ouro" / "cache"
-    assert {oct(file.stat().st_mode & 0o777) for file in (cache, *cache.iterdir())} == {"0o700", "0o600"}
+    assert {oct(file.stat().st_mode & 0o777) for file in (cache, *cache.iterdir())} == {
+        "0o700",
+        "0o600",
+    }
 
 
 def test_sessions_are_found_by_words_and_prefixes(index, root, memory):
-    for number, (words, project) in enumerate([("sqlite locks", "/a"), ("sqlite pages", "/b"), ("tea", "/a")], 1):
+    for number, (words, project) in enumerate(
+        [("sqlite locks", "/a"), ("sqlite pages", "/b"), ("tea", "/a")], 1
+    ):
         talk = StoredSession(root, number, project)
         talk.say(user("hello"), assistant(f"we spoke of {words} here"))
         talk.end()

@@ -13,7 +13,9 @@ VOCABULARY = (
     "[PAD]", "[UNK]", "[CLS]", "[SEP]", "the", "cat", "sat", "on", "##s", "##ting", "mat", ",", "!", "猫", "cafe", "_",
     "api", ".", "py",
 )  # fmt: skip
-needs_weights = pytest.mark.skipif(local_embedder() is None, reason="requirements/vectors.txt is not installed")
+needs_weights = pytest.mark.skipif(
+    local_embedder() is None, reason="requirements/vectors.txt is not installed"
+)
 
 
 @pytest.mark.parametrize(
@@ -36,7 +38,9 @@ def test_texts_are_split_into_word_pieces(text, pieces):
 
 @pytest.fixture
 def small_model(tmp_path):
-    """A BERT of two layers with random weights, in the file format of the real one; and its weights by name."""
+    """A BERT of two layers with random weights, in the file format of the real one; and its weights
+    by name.
+    """
     wide, layers = 8, 2
     shapes = {
         "embeddings.word_embeddings.weight": (len(VOCABULARY), wide),
@@ -57,14 +61,25 @@ def small_model(tmp_path):
             shapes[f"encoder.layer.{number}.{name}.weight"] = (wide,)
             shapes[f"encoder.layer.{number}.{name}.bias"] = (wide,)
     random = np.random.default_rng(3)
-    weights = {name: random.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
+    weights = {
+        name: random.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()
+    }
     header, data = {}, b""
     for name, each in weights.items():
-        header[name] = {"dtype": "F32", "shape": list(each.shape), "data_offsets": [len(data), len(data) + each.nbytes]}
+        header[name] = {
+            "dtype": "F32",
+            "shape": list(each.shape),
+            "data_offsets": [len(data), len(data) + each.nbytes],
+        }
         data += each.tobytes()
     head = json.dumps(header).encode()
     (tmp_path / "model.safetensors").write_bytes(len(head).to_bytes(8, "little") + head + data)
-    config = {"hidden_size": wide, "num_attention_heads": 2, "layer_norm_eps": 1e-12, "num_hidden_layers": layers}
+    config = {
+        "hidden_size": wide,
+        "num_attention_heads": 2,
+        "layer_norm_eps": 1e-12,
+        "num_hidden_layers": layers,
+    }
     (tmp_path / "config.json").write_text(json.dumps(config))
     (tmp_path / "vocab.txt").write_text("\n".join(VOCABULARY) + "\n")
     return tmp_path, {name: each.astype(float).tolist() for name, each in weights.items()}
@@ -75,7 +90,10 @@ def reference_vector(weights, ids) -> list[float]:
 
     def linear(row, name):
         matrix, bias = weights[f"{name}.weight"], weights[f"{name}.bias"]
-        return [sum(x * w for x, w in zip(row, line, strict=True)) + b for line, b in zip(matrix, bias, strict=True)]
+        return [
+            sum(x * w for x, w in zip(row, line, strict=True)) + b
+            for line, b in zip(matrix, bias, strict=True)
+        ]
 
     def normed(row, name):
         mean = sum(row) / len(row)
@@ -87,24 +105,36 @@ def reference_vector(weights, ids) -> list[float]:
         return [sum(each) for each in zip(*rows, strict=True)]
 
     kind = weights["embeddings.token_type_embeddings.weight"][0]
-    words, places = weights["embeddings.word_embeddings.weight"], weights["embeddings.position_embeddings.weight"]
-    states = [normed(sum_rows(words[one], places[at], kind), "embeddings.LayerNorm") for at, one in enumerate(ids)]
+    words, places = (
+        weights["embeddings.word_embeddings.weight"],
+        weights["embeddings.position_embeddings.weight"],
+    )
+    states = [
+        normed(sum_rows(words[one], places[at], kind), "embeddings.LayerNorm")
+        for at, one in enumerate(ids)
+    ]
     for layer in ("encoder.layer.0", "encoder.layer.1"):
         asked, keys, values = (
-            [linear(row, f"{layer}.attention.self.{name}") for row in states] for name in ("query", "key", "value")
+            [linear(row, f"{layer}.attention.self.{name}") for row in states]
+            for name in ("query", "key", "value")
         )
         seen = []
         for question in asked:
             row = []
             for head in (slice(0, 4), slice(4, 8)):
-                raw = [math.exp(sum(a * b for a, b in zip(question[head], key[head], strict=True)) / 2) for key in keys]
+                raw = [
+                    math.exp(sum(a * b for a, b in zip(question[head], key[head], strict=True)) / 2)
+                    for key in keys
+                ]
                 shares = [each / sum(raw) for each in raw]
                 heads = zip(shares, values, strict=True)
                 row += sum_rows(*[[share * x for x in value[head]] for share, value in heads])
             seen.append(row)
         outs = [linear(row, f"{layer}.attention.output.dense") for row in seen]
         pairs = zip(states, outs, strict=True)
-        states = [normed(sum_rows(row, out), f"{layer}.attention.output.LayerNorm") for row, out in pairs]
+        states = [
+            normed(sum_rows(row, out), f"{layer}.attention.output.LayerNorm") for row, out in pairs
+        ]
         wide = [linear(row, f"{layer}.intermediate.dense") for row in states]
         wide = [[0.5 * x * (1 + math.erf(x / math.sqrt(2))) for x in row] for row in wide]
         pairs = zip(states, (linear(row, f"{layer}.output.dense") for row in wide), strict=True)
@@ -127,7 +157,14 @@ def test_model_output_matches_the_formulas_alone_and_in_batches(small_model):
 @needs_weights
 def test_the_real_model_gives_the_similarities_that_its_authors_publish():
     rows = local_embedder().embed(
-        ["That is a happy person", "That is a happy dog", "That is a very happy person", "Today is a sunny day"]
+        [
+            "That is a happy person",
+            "That is a happy dog",
+            "That is a very happy person",
+            "Today is a sunny day",
+        ]
     )
-    assert [float(rows[0] @ row) for row in rows[1:]] == pytest.approx([0.695, 0.943, 0.257], abs=0.002)
+    assert [float(rows[0] @ row) for row in rows[1:]] == pytest.approx(
+        [0.695, 0.943, 0.257], abs=0.002
+    )
     assert rows.shape == (4, 384)

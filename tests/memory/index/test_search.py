@@ -32,7 +32,9 @@ def search(home):
     root, memory = home / ".ouro" / "sessions", home / ".ouro" / "memory"
     memory.mkdir(mode=0o700, parents=True)
     (memory / "facts.md").write_text("- The staging database is called heron.\n")
-    (memory / "mem_3f6c1e00.md").write_text(NOTE.format(id="3f6c1e00", text="Optimistic locking with a retry."))
+    (memory / "mem_3f6c1e00.md").write_text(
+        NOTE.format(id="3f6c1e00", text="Optimistic locking with a retry.")
+    )
     talk = StoredSession(root, 1, "/a")
     talk.say(
         user("Which locks shall we take for the orders table?"),
@@ -56,7 +58,9 @@ def search_ids(search, query, wanted=None, k=5) -> list[str]:
 
 
 def test_question_and_answer_are_found_together(search):
-    hits = search.find("which locks for the orders table", 2, SearchFilter(kinds=("message",)), today=TODAY)
+    hits = search.find(
+        "which locks for the orders table", 2, SearchFilter(kinds=("message",)), today=TODAY
+    )
     assert [(hit.session[:8], hit.number, hit.project) for hit in hits] == [
         ("00000001", 1, "/a"),
         ("00000001", 2, "/a"),
@@ -74,17 +78,26 @@ def test_answer_is_found_by_the_words_of_its_neighbour(search):
 
 def test_tool_outputs_are_searched_only_on_request(search):
     assert {hit.kind for hit in search.find("heron", 9, today=TODAY)} == {"core", "output"}
-    assert search_ids(search, "heron", SearchFilter(kinds=("note", "core", "message"))) == ["facts.md:1"]
+    assert search_ids(search, "heron", SearchFilter(kinds=("note", "core", "message"))) == [
+        "facts.md:1"
+    ]
 
 
 def test_filters_narrow_the_results(search):
     locks = "locking locks"
-    assert search_ids(search, locks, SearchFilter(category="coding-preferences")) == ["mem_3f6c1e00"]
+    assert search_ids(search, locks, SearchFilter(category="coding-preferences")) == [
+        "mem_3f6c1e00"
+    ]
     assert search_ids(search, locks, SearchFilter(scope="repo")) == []
     assert search_ids(search, "lunch", SearchFilter(project="/a")) == []
-    assert search_ids(search, "lunch soup", SearchFilter(project="/b", since="2026-11-21"))[0].startswith("00000002")
+    assert search_ids(search, "lunch soup", SearchFilter(project="/b", since="2026-11-21"))[
+        0
+    ].startswith("00000002")
     assert search_ids(search, "lunch", SearchFilter(since="2026-11-22")) == []
-    assert search_ids(search, "lunch", SearchFilter(session="00000001-7e1b-4d0a-9a55-3b8f0c1d2e4f")) == []
+    assert (
+        search_ids(search, "lunch", SearchFilter(session="00000001-7e1b-4d0a-9a55-3b8f0c1d2e4f"))
+        == []
+    )
 
 
 def test_copied_session_is_returned_once(search, home):
@@ -102,7 +115,8 @@ def test_copied_session_is_returned_once(search, home):
 def test_named_day_finds_messages_of_that_day(search):
     assert search_ids(search, "what did we do yesterday?", SearchFilter(kinds=("message",)), 9)
     assert {
-        hit.parts["days"] for hit in search.find("yesterday", 9, SearchFilter(kinds=("message",)), today=TODAY)
+        hit.parts["days"]
+        for hit in search.find("yesterday", 9, SearchFilter(kinds=("message",)), today=TODAY)
     } == {0.3}
     assert search_ids(search, "what did we do on 3 May 2020?") == []
 
@@ -117,7 +131,9 @@ def test_broken_index_raises_and_can_be_rebuilt(search, home):
         database.execute("SELECT nothing FROM nowhere")
 
 
-@pytest.mark.parametrize("query", ["", "?", "the of and", '" OR *', "a" * 20_000, "x " * 5_000, "\x00\ud800 NEAR("])
+@pytest.mark.parametrize(
+    "query", ["", "?", "the of and", '" OR *', "a" * 20_000, "x " * 5_000, "\x00\ud800 NEAR("]
+)
 def test_no_query_raises(search, query):
     search.find(query, 5, today=TODAY)
 
@@ -163,11 +179,18 @@ def test_common_word_considers_only_the_newest_places(home):
     index = Index(home / "index.db")
     with index.writing() as database:
         rows = [
-            (number, 1, number, "user", "", "common" if number != 7 else "common rare", 0) for number in range(1, 9_000)
+            (number, 1, number, "user", "", "common" if number != 7 else "common rare", 0)
+            for number in range(1, 9_000)
         ]
         database.executemany("INSERT INTO messages VALUES (?, ?, ?, ?, ?, ?, ?, NULL)", rows)
     with index.reading() as database:
-        scores = word_scores(database, "messages", (("rare",), ("common",)), PassageRange(9_000), has_neighbours=False)
+        scores = word_scores(
+            database,
+            "messages",
+            (("rare",), ("common",)),
+            PassageRange(9_000),
+            has_neighbours=False,
+        )
     index.close()
     assert len(scores) == MAX_PLACES + 1
     assert max(scores, key=scores.__getitem__) == 7
@@ -198,13 +221,25 @@ def test_named_speaker_ranks_first(tmp_path, speaker, answer):
 
 
 def test_recall_and_gain_are_counted():
-    measured = measure_answers([SearchAnswer("y", ("x", "y", "z"), 1.0), SearchAnswer("m", ("n",), 3.0)])
-    assert (measured.recall, measured.ndcg10, measured.missed) == ({"5": 0.5, "10": 0.5, "25": 0.5}, 0.3155, ("m",))
+    measured = measure_answers(
+        [SearchAnswer("y", ("x", "y", "z"), 1.0), SearchAnswer("m", ("n",), 3.0)]
+    )
+    assert (measured.recall, measured.ndcg10, measured.missed) == (
+        {"5": 0.5, "10": 0.5, "25": 0.5},
+        0.3155,
+        ("m",),
+    )
     assert (measured.p50_ms, measured.p95_ms) == (3.0, 3.0)
 
 
 def test_hit_ids_open_the_stored_session(search, home):
     """The ids in a search result open the session."""
     [hit] = search.find("timed out under load", 1, SearchFilter(kinds=("message",)), today=TODAY)
-    loaded = wait(YamlFileMemoryStore(home / ".ouro" / "sessions").load_session(hit.session, read_only=True))
-    assert hit.text in [record.message.text for record in loaded.records if getattr(record, "number", 0) == hit.number]
+    loaded = wait(
+        YamlFileMemoryStore(home / ".ouro" / "sessions").load_session(hit.session, read_only=True)
+    )
+    assert hit.text in [
+        record.message.text
+        for record in loaded.records
+        if getattr(record, "number", 0) == hit.number
+    ]

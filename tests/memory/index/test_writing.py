@@ -3,7 +3,15 @@
 import pytest
 from fakes.stored_sessions import StoredSession
 
-from ouro.memory.index import Index, Search, SearchFilter, Sources, findable, parse_query, search_sessions
+from ouro.memory.index import (
+    Index,
+    Search,
+    SearchFilter,
+    Sources,
+    findable,
+    parse_query,
+    search_sessions,
+)
 from ouro.messages import assistant, user
 
 SAID = {
@@ -122,6 +130,8 @@ def test_indexed_message_can_be_removed_completely(tmp_path):
     next((tmp_path / "sessions").glob("*/session.yaml")).unlink()
     index.follow(Sources(tmp_path / "sessions"))
     with index.reading() as database:
-        database.execute("CREATE VIRTUAL TABLE temp.terms USING fts5vocab(main, messages_words, 'row')")
+        database.execute(
+            "CREATE VIRTUAL TABLE temp.terms USING fts5vocab(main, messages_words, 'row')"
+        )
         assert database.execute("SELECT count(*) FROM temp.terms").fetchone() == (0,)
     index.close()

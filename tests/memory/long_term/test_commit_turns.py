@@ -22,7 +22,10 @@ async def learn_preference(home, said="Answer in German.", session="s-1"):
 def turns(conversation):
     """The origin, session and turn of each line of the preferences."""
     blamed = conversation.manager.timeline().blame("preferences").lines
-    return [(each.commit.origin, *map(each.commit.trailers.get, ("Ouro-Session", "Ouro-Turn"))) for each in blamed]
+    return [
+        (each.commit.origin, *map(each.commit.trailers.get, ("Ouro-Session", "Ouro-Turn")))
+        for each in blamed
+    ]
 
 
 async def test_agent_commit_in_the_shell_records_its_turn(home):

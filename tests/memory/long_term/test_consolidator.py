@@ -7,7 +7,9 @@ from ouro.errors import ModelUnavailable
 from ouro.memory.long_term import LongTermMemoryConsolidator
 from ouro.memory.long_term.consolidator import sections
 
-FACTS = "".join(f"- The service number {number} runs on port 80{number:02}.\n" for number in range(30))
+FACTS = "".join(
+    f"- The service number {number} runs on port 80{number:02}.\n" for number in range(30)
+)
 PREFERENCES = "- Use tabs.\n" * 30
 SHORT = "## facts\n- Services 0 to 29 run on ports 8000 to 8029, in the order of their numbers.\n"
 BOTH = f"{SHORT}## preferences\n- Use tabs.\n"
@@ -30,7 +32,9 @@ def answering(answer):
 
 
 def consolidator(answer):
-    return LongTermMemoryConsolidator(answering(answer), lambda text: "key" if "hunter2" in text else "")
+    return LongTermMemoryConsolidator(
+        answering(answer), lambda text: "key" if "hunter2" in text else ""
+    )
 
 
 TEXTS = {"facts": FACTS, "preferences": PREFERENCES}
@@ -70,7 +74,9 @@ async def test_invalid_answer_changes_nothing(answer):
 
 
 def lines(count):
-    return "".join(f"- The service number {number} runs on port 80{number:02}.\n" for number in range(count))
+    return "".join(
+        f"- The service number {number} runs on port 80{number:02}.\n" for number in range(count)
+    )
 
 
 @pytest.mark.parametrize(
@@ -110,7 +116,9 @@ async def test_the_same_texts_are_not_consolidated_again_until_something_is_new(
 
     async def consolidations(session_id):
         ask = answering("## facts\n- x\n")
-        session = Conversation(home, session=session_id, threshold=100, ask=ask, answer="").connect()
+        session = Conversation(
+            home, session=session_id, threshold=100, ask=ask, answer=""
+        ).connect()
         await session.settle()
         await session.close()
         return len(ask.asked)
@@ -137,8 +145,12 @@ async def test_memory_is_quoted_to_the_model_as_in_the_prompt():
 
 async def test_large_scope_is_consolidated_in_the_background_and_undoable(home):
     before = Conversation(home).connect()
-    await write_as_user(before.manager, "user", {"facts.md": FACTS, "preferences.md": PREFERENCES}, "much")
-    session = Conversation(home, session="s-2", threshold=100, ask=answering(BOTH), answer="").connect()
+    await write_as_user(
+        before.manager, "user", {"facts.md": FACTS, "preferences.md": PREFERENCES}, "much"
+    )
+    session = Conversation(
+        home, session="s-2", threshold=100, ask=answering(BOTH), answer=""
+    ).connect()
     assert len(seen_by_model(session.block)) > 2  # it does not delay the first turn
     await session.settle()
     [event] = session.changed
@@ -159,7 +171,9 @@ async def test_small_scope_is_not_consolidated(home):
 
 async def test_change_during_consolidation_is_not_overwritten(home):
     session = Conversation(home, answer="").connect()
-    await write_as_user(session.manager, "user", {"facts.md": FACTS, "preferences.md": PREFERENCES}, "much")
+    await write_as_user(
+        session.manager, "user", {"facts.md": FACTS, "preferences.md": PREFERENCES}, "much"
+    )
 
     async def ask(_messages):
         await write_as_user(session.manager, "user", {"facts.md": f"{FACTS}- New.\n"}, "meanwhile")

@@ -39,7 +39,9 @@ async def test_fuller_or_later_of_two_repeated_lines_is_kept():
     model = Same()
     gone = ("- The API listens on port 8417.\n", "- Dates are stored in UTC.\n")
     assert await without_repeated(model, CORE) == CORE.replace(gone[0], "").replace(gone[1], "")
-    assert all("8418" not in text for pair in model.asked for text in pair)  # the numbers differ: no model is asked
+    assert all(
+        "8418" not in text for pair in model.asked for text in pair
+    )  # the numbers differ: no model is asked
 
 
 @pytest.mark.parametrize(
@@ -60,7 +62,9 @@ async def test_pairs_decided_by_rules_need_no_model(first, second):
     model = Same('{"same": true}')
     assert not await says_all(model, second, first)
     assert model.asked == []
-    assert await says_all(model, "We hash passwords with argon2.", "Passwords are hashed with argon2.")
+    assert await says_all(
+        model, "We hash passwords with argon2.", "Passwords are hashed with argon2."
+    )
 
 
 @pytest.mark.parametrize("answer", ["", "yes", '{"same": 1}', "{", '{"relation": "same"}'])
@@ -76,13 +80,18 @@ async def test_note_covering_others_is_chosen():
 
 
 async def test_small_model_consolidates_the_core_without_writing_text():
-    small = LongTermMemoryConsolidator(Same(), lambda _: "", lambda: True)  # `Same` refuses a request for a text
+    small = LongTermMemoryConsolidator(
+        Same(), lambda _: "", lambda: True
+    )  # `Same` refuses a request for a text
     done = await small.consolidate({"facts": CORE, "decisions": "- Redis is the queue.\n"})
     assert set(done.texts) == {"facts"}
     assert done.said.endswith("tokens")
     two = {"facts": "- The API listens on port 8417.\n- The API listens on port 8418.\n"}
     done = await small.consolidate(two)
     assert (done.said, done.texts) == ("no line says what another one says", {})
-    many = "".join(f"- The port of host{number} is {number}.\n" for number in range(30)) + "- The port of host7 is 7.\n"
+    many = (
+        "".join(f"- The port of host{number} is {number}.\n" for number in range(30))
+        + "- The port of host7 is 7.\n"
+    )
     done = await small.consolidate({"facts": many})
     assert len(done.texts["facts"].splitlines()) == 30  # it would save only 3 %

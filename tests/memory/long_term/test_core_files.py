@@ -1,4 +1,6 @@
-"""`memory.core` adds core files: injected, edited, searched and consolidated like the three standard files."""
+"""`memory.core` adds core files: injected, edited, searched and consolidated like the three
+standard files.
+"""
 
 import pytest
 from fakes.knowledge import Conversation, seen_by_model, write_as_user
@@ -33,14 +35,18 @@ async def test_added_core_file_is_in_the_prompt_and_its_changes_are_sent(home):
     assert "+- Write short sentences." in seen_by_model(await first.begin("Go on."))
     second = Conversation(home, session="s-2", core_files=STYLE)
     assert seen_by_model(second.block) == ["- Write short sentences."]
-    assert [(line.file, line.state) for line in second.manager.receipt().lines] == [("style.md", "loaded")]
+    assert [(line.file, line.state) for line in second.manager.receipt().lines] == [
+        ("style.md", "loaded")
+    ]
 
 
 async def test_core_file_without_the_setting_is_skipped_in_the_receipt(home):
     await write_core(home)
     second = Conversation(home, session="s-2")
     assert seen_by_model(second.block) == []
-    assert [(line.file, line.state) for line in second.manager.receipt().lines] == [("style.md", "skipped")]
+    assert [(line.file, line.state) for line in second.manager.receipt().lines] == [
+        ("style.md", "skipped")
+    ]
 
 
 async def test_added_core_file_is_listed_edited_searched_and_consolidated(home):
@@ -53,10 +59,14 @@ async def test_added_core_file_is_listed_edited_searched_and_consolidated(home):
 
     index = Index(home / "cache" / "index.db")
     index.follow(Sources(memories=(MemoryFolder.of(scope.store),)))
-    assert [(hit.kind, hit.category) for hit in Search(index).find("short sentences", 5)] == [("core", "style")]
+    assert [(hit.kind, hit.category) for hit in Search(index).find("short sentences", 5)] == [
+        ("core", "style")
+    ]
     index.close()
 
-    await write_as_user(talk.manager, "user", {"style.md": "- Write short sentences.\n" * 30}, "much")
+    await write_as_user(
+        talk.manager, "user", {"style.md": "- Write short sentences.\n" * 30}, "much"
+    )
 
     async def answer(_messages):
         return "## style\n- Write short sentences.\n"

@@ -1,4 +1,6 @@
-"""The cost of many notes, in counts that do not depend on the machine: files read, calls of stat, git processes."""
+"""The cost of many notes, in counts that do not depend on the machine: files read, calls of stat,
+git processes.
+"""
 
 import os
 from collections import Counter

@@ -38,7 +38,13 @@ def test_each_problem_is_reported(ouro):
     put(ouro, Note(id="mem_00000004", scope="user", supersedes="mem_0000dead", text="C"))
     put(
         ouro,
-        Note(id="mem_00000005", scope="user", category="birds", related=(Edge("mem_0000beef", "refines"),), text="D"),
+        Note(
+            id="mem_00000005",
+            scope="user",
+            category="birds",
+            related=(Edge("mem_0000beef", "refines"),),
+            text="D",
+        ),
     )
     put(ouro, Note(id="mem_00000006", scope="repo", text="d."))
     (memory / "notes.txt").write_text("x")

@@ -53,11 +53,18 @@ def test_without_memory_in_use_no_entry_and_no_file_is_found():
 
 def test_list_shows_badges_and_version_counts(editor_with):
     editor = editor_with(
-        note(1), note(2, supersedes="mem_00000001"), note(3, supersedes="mem_00000002"), note(4, branch="feature")
+        note(1),
+        note(2, supersedes="mem_00000001"),
+        note(3, supersedes="mem_00000002"),
+        note(4, branch="feature"),
     )
     assert badges(editor) == {1: ("replaced",), 2: ("replaced",), 3: (), 4: ("on feature",)}
     assert versions(editor) == {1: 1, 2: 2, 3: 3, 4: 1}
-    assert [entry.id[-1] for entry in details_of(editor, "mem_00000002", 30).chain] == ["1", "2", "3"]
+    assert [entry.id[-1] for entry in details_of(editor, "mem_00000002", 30).chain] == [
+        "1",
+        "2",
+        "3",
+    ]
 
 
 def test_cyclic_supersession_does_not_loop(editor_with):
@@ -77,7 +84,9 @@ def test_both_sides_of_a_contradiction_are_marked(editor_with):
 
 
 def test_note_is_stale_while_its_file_differs(editor_with, project):
-    editor = editor_with(note(1, anchors=(Anchor("api.py", BEFORE),)), note(2, anchors=(Anchor("gone.py", BEFORE),)))
+    editor = editor_with(
+        note(1, anchors=(Anchor("api.py", BEFORE),)), note(2, anchors=(Anchor("gone.py", BEFORE),))
+    )
     assert badges(editor) == {1: (), 2: ("stale",)}
     (project / "api.py").write_text("after, and longer\n")
     assert badges(editor) == {1: ("stale",), 2: ("stale",)}
@@ -96,4 +105,6 @@ def test_unapproved_note_is_marked_unconfirmed(editor_with):
 def test_confidence_decays_with_the_half_life_setting(editor_with):
     ago = (datetime.now(UTC) - timedelta(days=10)).isoformat()
     inferred = note(1, source="assistant", confirmed_at=ago)
-    assert details_of(editor_with(inferred), inferred.id, 10).confidence == pytest.approx(0.5, abs=0.01)
+    assert details_of(editor_with(inferred), inferred.id, 10).confidence == pytest.approx(
+        0.5, abs=0.01
+    )

@@ -4,7 +4,13 @@ import pytest
 from fakes.memory_editors import editor_of
 
 from ouro.errors import UsageError
-from ouro.memory.long_term import all_entries, find_to_forget, forget_entries, note_entries, remember_text
+from ouro.memory.long_term import (
+    all_entries,
+    find_to_forget,
+    forget_entries,
+    note_entries,
+    remember_text,
+)
 from ouro.memory.long_term.notes.note import Note, new_id
 
 
@@ -26,9 +32,13 @@ def test_matches_are_found_in_core_lines_and_notes(editor):
         "My heron is called Rex",
         "The heron answers on port 7777, see api.py",
     ]
-    assert [each.text for each in find_to_forget(editor, "answering german")] == ["Always answer in German"]
+    assert [each.text for each in find_to_forget(editor, "answering german")] == [
+        "Always answer in German"
+    ]
     [heron] = find_to_forget(editor, "7777")
-    assert find_to_forget(editor, heron.id[:12]) == find_to_forget(editor, heron.id[4:12]) == [heron]
+    assert (
+        find_to_forget(editor, heron.id[:12]) == find_to_forget(editor, heron.id[4:12]) == [heron]
+    )
     assert find_to_forget(editor, "zebra") == []
     with pytest.raises(UsageError, match="Nothing to forget"):
         find_to_forget(editor, "  ")
@@ -45,14 +55,19 @@ def test_forget_removes_lines_and_archives_notes_in_undoable_commits(editor, our
     assert (repository / ".ouro/memory/archive" / note.entry.file).exists()
     scope = editor.scope("repo")
     scope.undo(change.undo, editor.moment)
-    assert (repository / ".ouro/memory/preferences.md").read_text() == "- always use tabs\n- never review tabs\n"
+    assert (
+        repository / ".ouro/memory/preferences.md"
+    ).read_text() == "- always use tabs\n- never review tabs\n"
     assert len(all_entries(editor)) == 3
 
 
 def test_all_versions_of_a_note_are_forgotten(editor):
     first = editor.notebook.add(Note(id=new_id(), scope="user", text="Rex is 3"), "capture").note
     second = editor.notebook.add(
-        editor.notebook.link(Note(id=new_id(), scope="user", text="Rex is 4"), "supersede", first.id), "capture"
+        editor.notebook.link(
+            Note(id=new_id(), scope="user", text="Rex is 4"), "supersede", first.id
+        ),
+        "capture",
     ).note
     [entry] = find_to_forget(editor, "Rex")
     assert (entry.id, entry.versions) == (second.id, 2)
@@ -72,7 +87,9 @@ def test_line_changed_meanwhile_is_not_removed(editor, ouro):
 def test_id_selects_a_single_entry(editor):
     remember_text(editor, "My heron is called Rex")
     remember_text(editor, "My other heron is called Max")
-    assert [each.text for each in find_to_forget(editor, "user/facts.md:2")] == ["My other heron is called Max"]
+    assert [each.text for each in find_to_forget(editor, "user/facts.md:2")] == [
+        "My other heron is called Max"
+    ]
 
 
 def test_concurrent_change_is_not_overwritten(editor, ouro, repository):

@@ -102,7 +102,9 @@ def test_forgetting_a_field_name_keeps_session_records_valid(place):
     talk = StoredSession(place.sessions, 1, "/home/me/assistant")
     call = ToolCall("call_shell", "shell", {"pin": 123456, "role": "the assistant"})
     talk.say(user("the assistant"), Message("assistant", (Text("as the assistant"), call)))
-    talk.say(Message("user", (ToolReply("call_shell", "shell", "123456 shell"),)), assistant("123456"))
+    talk.say(
+        Message("user", (ToolReply("call_shell", "shell", "123456 shell"),)), assistant("123456")
+    )
     talk.end()
 
     for text in ("assistant", "shell", "123456", "message", "2026"):
@@ -110,9 +112,17 @@ def test_forgetting_a_field_name_keeps_session_records_valid(place):
 
     loaded = wait(YamlFileMemoryStore(place.sessions).load_session(talk.id, read_only=True))
     assert loaded.notices == ()
-    assert [each.message.role for each in loaded.records] == ["user", "assistant", "user", "assistant"]
+    assert [each.message.role for each in loaded.records] == [
+        "user",
+        "assistant",
+        "user",
+        "assistant",
+    ]
     assert loaded.records[0].message.text == "the [forgotten]"
-    assert loaded.records[1].message.tool_calls[0].arguments == {"pin": "[forgotten]", "role": "the [forgotten]"}
+    assert loaded.records[1].message.tool_calls[0].arguments == {
+        "pin": "[forgotten]",
+        "role": "the [forgotten]",
+    }
 
 
 def test_files_without_the_text_stay_byte_identical(place):
@@ -126,7 +136,9 @@ def test_files_without_the_text_stay_byte_identical(place):
         talk.say(user(f"{words} Blackbird-77 {words}"))
         talk.end()
         plain[talk.id] = words
-    store.save_and_commit({"facts.md": "- One.\n- Blackbird-77\n", "decisions.md": "- Two \u2028 lines.\n"}, "Learn")
+    store.save_and_commit(
+        {"facts.md": "- One.\n- Blackbird-77\n", "decisions.md": "- Two \u2028 lines.\n"}, "Learn"
+    )
     store.save_and_commit({"facts.md": "- One.\n"}, "Learn")
     files = {
         each: each.read_bytes()
@@ -141,7 +153,10 @@ def test_files_without_the_text_stay_byte_identical(place):
             assert path.read_bytes() == data
     sessions = YamlFileMemoryStore(place.sessions)
     for session_id, words in plain.items():
-        said = [each.message.text for each in wait(sessions.load_session(session_id, read_only=True)).records]
+        said = [
+            each.message.text
+            for each in wait(sessions.load_session(session_id, read_only=True)).records
+        ]
         assert said == [*(words + str(each) for each in range(5)), f"{words} [forgotten] {words}"]
     assert (store.folder / "decisions.md").read_text() == "- Two \u2028 lines.\n"
     assert [each.subject for each in store.log()] == ["Learn", "Learn"]
@@ -168,7 +183,9 @@ def test_remote_with_the_text_is_reported_and_cannot_restore_it(place, tmp_path)
             synchronize(store, remote)
     assert TrueForget("Blackbird-77", place).look().count == 0
 
-    TrueForget("Blackbird-77", OuroHome(tmp_path, tmp_path / "history", tmp_path / "s", tmp_path / "i")).forget()
+    TrueForget(
+        "Blackbird-77", OuroHome(tmp_path, tmp_path / "history", tmp_path / "s", tmp_path / "i")
+    ).forget()
     os.system(f"git --git-dir={remote} update-ref -d refs/heads/main")
     synchronize(other, remote)
     synchronize(store, remote)
@@ -211,13 +228,16 @@ def test_settings_with_the_text_are_reported_and_unchanged(place):
 
     assert (place.path / "models.yaml").read_text() == "api_key: Blackbird-77\n"
     assert done.left == [
-        f"{place.path / 'models.yaml'}: these are your settings. Remove it there yourself if you do not need it."
+        f"{place.path / 'models.yaml'}: these are your settings. Remove it there yourself if you do"
+        " not need it."
     ]
 
 
 def test_unwritten_project_memory_does_not_touch_user_memory(place, tmp_path):
     mine = user_memory(place)
-    mine.save_and_commit({"facts.md": "- Lives in Trondheim.\n- Works with uv.\n", "decisions.md": None}, "Say it")
+    mine.save_and_commit(
+        {"facts.md": "- Lives in Trondheim.\n- Works with uv.\n", "decisions.md": None}, "Say it"
+    )
     mine.save_and_commit({"preferences.md": "- Lives in Trondheim.\n"}, "Say it again")
     other = repo_store(tmp_path / "app", place.histories, lambda _text: "")
     other.repository.create()
@@ -231,9 +251,15 @@ def test_unwritten_project_memory_does_not_touch_user_memory(place, tmp_path):
         "your memory: core, notes, archive",
         "your memory: git history (objects that can be read)",
     ]
-    assert {path.name: path.read_text() for path in mine.folder.glob("*.md")} == {"facts.md": "- Works with uv.\n"}
+    assert {path.name: path.read_text() for path in mine.folder.glob("*.md")} == {
+        "facts.md": "- Works with uv.\n"
+    }
     assert (mine.folder / ".git" / "config").read_text() == before
-    assert (other.repository.read_record("folder"), other.get_current_head(), unapproved(mine)) == ("", "", ())
+    assert (other.repository.read_record("folder"), other.get_current_head(), unapproved(mine)) == (
+        "",
+        "",
+        (),
+    )
 
 
 def test_file_too_large_to_search_is_reported(place):
@@ -275,8 +301,12 @@ def test_host_repository_history_is_reported_with_a_rewrite_command(place, repos
 
     done = TrueForget("blue heron", place).forget()
 
-    named = [each for each in done.unsearched if "filter-repo --invert-paths --path .ouro/memory" in each]
-    assert [each.startswith(f"{repository}: its own git history") for each in named] == ([True] if is_shared else [])
+    named = [
+        each for each in done.unsearched if "filter-repo --invert-paths --path .ouro/memory" in each
+    ]
+    assert [each.startswith(f"{repository}: its own git history") for each in named] == (
+        [True] if is_shared else []
+    )
 
 
 def test_an_edit_that_was_refused_is_searched_too(place, home):

@@ -16,7 +16,9 @@ from ouro.utils.runtime import get_memory_dir
 def read_memory(home):
     """A function that returns a file of the user's memory; "" if there is none."""
     return lambda name="preferences": (
-        (get_memory_dir() / f"{name}.md").read_text() if (get_memory_dir() / f"{name}.md").exists() else ""
+        (get_memory_dir() / f"{name}.md").read_text()
+        if (get_memory_dir() / f"{name}.md").exists()
+        else ""
     )
 
 
@@ -31,7 +33,9 @@ def learn(text, name="preferences"):
 
 
 async def test_memory_change_of_rewound_turns_is_offered_and_undone(repository, read_memory):
-    session = await make(repository, "Hello.", learn("Answer in German.\n"), "Noted.", "Ja.")(OpenRequest())
+    session = await make(repository, "Hello.", learn("Answer in German.\n"), "Noted.", "Ja.")(
+        OpenRequest()
+    )
     await say(session, "hi", "answer in German from now on", "yes?")
     assert session.transcript.long_term is session.memory.manager is not None
     first, second, third = (each.number for each in session.rewind.points())
@@ -60,7 +64,13 @@ async def test_memory_is_kept_if_not_chosen(repository, read_memory):
 
 
 async def test_memory_learned_on_a_branch_is_kept_when_another_is_rewound(repository, read_memory):
-    script = ["Hello.", learn("Answer in German.\n"), "Noted.", learn("Use tabs.\n", "decisions"), "Noted."]
+    script = [
+        "Hello.",
+        learn("Answer in German.\n"),
+        "Noted.",
+        learn("Use tabs.\n", "decisions"),
+        "Noted.",
+    ]
     session = await make(repository, *script)(OpenRequest())
     await say(session, "hi", "answer in German")
     await session.rewind.undo()
@@ -73,7 +83,13 @@ async def test_memory_learned_on_a_branch_is_kept_when_another_is_rewound(reposi
 
 
 async def test_user_edits_and_other_sessions_memory_are_kept(repository, read_memory):
-    open_session = make(repository, learn("Answer in German.\n"), "Noted.", learn("Use tabs.\n", "decisions"), "Noted.")
+    open_session = make(
+        repository,
+        learn("Answer in German.\n"),
+        "Noted.",
+        learn("Use tabs.\n", "decisions"),
+        "Noted.",
+    )
     session = await open_session(OpenRequest())
     await say(session, "answer in German")
     other = await open_session(OpenRequest())
@@ -106,8 +122,19 @@ async def test_memory_rewind_works_after_a_resume(repository, read_memory):
 
 
 async def test_all_commits_of_a_turn_are_undone_at_once(repository, read_memory):
-    commit = call("shell", command=f'git -C "{get_memory_dir()}" add -A && git -C "{get_memory_dir()}" commit -qm mine')
-    script = [learn("Answer in German.\n"), commit, learn("Use tabs.\n", "decisions"), "Noted.", "Ja."]
+    commit = call(
+        "shell",
+        command=(
+            f'git -C "{get_memory_dir()}" add -A && git -C "{get_memory_dir()}" commit -qm mine'
+        ),
+    )
+    script = [
+        learn("Answer in German.\n"),
+        commit,
+        learn("Use tabs.\n", "decisions"),
+        "Noted.",
+        "Ja.",
+    ]
     session = await make(repository, *script)(OpenRequest())
     await say(session, "answer in German, use tabs", "so?")
     first = session.rewind.points()[0].number

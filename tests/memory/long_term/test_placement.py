@@ -68,7 +68,9 @@ def test_correction_is_reduced_to_its_rule(said, rule):
 
 def test_without_a_repository_text_goes_to_the_user_scope():
     assert place("We decided on tabs", ("user",)).scope == "user"
-    assert place("repo: we decided on tabs", ("user",)).scope == "repo"  # the writer reports the error
+    assert (
+        place("repo: we decided on tabs", ("user",)).scope == "repo"
+    )  # the writer reports the error
 
 
 def test_explicit_scope_overrides_the_words():

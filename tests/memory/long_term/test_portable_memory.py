@@ -1,4 +1,6 @@
-"""A memory folder contains its own git repository: `cp -r` copies the history; an old home is migrated once."""
+"""A memory folder contains its own git repository: `cp -r` copies the history; an old home is
+migrated once.
+"""
 
 import os
 import shutil
@@ -102,7 +104,9 @@ def test_migration_killed_at_any_moment_loses_nothing(old_home, tmp_path):
     while died:
         place = tmp_path / f"home{moment}"
         shutil.copytree(old_home, place, symlinks=True)
-        died = subprocess.run([sys.executable, "-c", WARM + _KILLED, place, str(moment)], check=False).returncode
+        died = subprocess.run(
+            [sys.executable, "-c", WARM + _KILLED, place, str(moment)], check=False
+        ).returncode
         assert died in (0, 9)
         demand_whole(open_user(place))
         moment += 4
@@ -113,7 +117,11 @@ def test_migration_killed_at_any_moment_loses_nothing(old_home, tmp_path):
 def test_foreign_git_folder_is_not_replaced_by_the_migration(old_home):
     (old_home / "memory" / ".git").unlink()
     git(old_home, "init", "-q", str(old_home / "memory"))
-    before = {path: path.read_bytes() for path in (old_home / "memory" / ".git").rglob("*") if path.is_file()}
+    before = {
+        path: path.read_bytes()
+        for path in (old_home / "memory" / ".git").rglob("*")
+        if path.is_file()
+    }
 
     store = open_user(old_home)
 
@@ -176,8 +184,14 @@ def test_deleted_history_is_recreated_and_approves_nothing(old_home):
     shutil.rmtree(store.folder / ".git")
 
     read = open_scopes([user_store(store.folder, old_home / "history.git", lambda _text: "")])
-    assert (read.problems, [scope.texts for scope in read.opened]) == ((), [{}])  # everything is pending
-    assert {edit.name for edit in read.opened[0].proposals()[0].edits} >= {"facts.md", "preferences.md"}
+    assert (read.problems, [scope.texts for scope in read.opened]) == (
+        (),
+        [{}],
+    )  # everything is pending
+    assert {edit.name for edit in read.opened[0].proposals()[0].edits} >= {
+        "facts.md",
+        "preferences.md",
+    }
     again = open_user(old_home)
     commit = again.save_and_commit({"decisions.md": "- Use git.\n"}, "Learn after that")
 

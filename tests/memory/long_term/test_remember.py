@@ -27,7 +27,11 @@ def test_preference_becomes_a_core_line_and_a_commit_with_its_source(editor, our
     done = remember_text(editor, "Always answer in German")
     assert (ouro / "memory" / "preferences.md").read_text() == "- Always answer in German\n"
     [commit] = editor.scope("user").store.log(1)
-    assert (done.state, done.undo, commit.subject) == ("kept", commit.id, "Remember: Always answer in German")
+    assert (done.state, done.undo, commit.subject) == (
+        "kept",
+        commit.id,
+        "Remember: Always answer in German",
+    )
     [entry] = all_entries(editor)
     assert (entry.id, entry.text) == ("user/preferences.md:1", "Always answer in German")
     assert describe_source(entry) == f"{commit.at[:10]} · session 0d9f3c52, turn 3 · user"
@@ -37,7 +41,12 @@ def test_text_naming_a_file_becomes_an_anchored_repository_note(editor, reposito
     done = remember_text(editor, "api.py is generated: change api.tmpl instead")
     path = repository / ".ouro" / "memory" / done.entry.file
     note = parse_note(path.name, path.read_text()).note
-    assert (note.scope, note.category, note.trigger, note.source) == ("repo", "corrections", "user", "user")
+    assert (note.scope, note.category, note.trigger, note.source) == (
+        "repo",
+        "corrections",
+        "user",
+        "user",
+    )
     assert (note.session_id, note.turn) == ("0d9f3c52-7e1b", 3)
     assert note.anchors == Anchors(repository).of(["file:api.py"])
     [event] = editor.events
@@ -67,7 +76,11 @@ def test_known_text_is_confirmed_and_not_duplicated(editor, ouro):
     ],
 )
 def test_texts_differing_in_a_sign_are_different_statements(editor, one, other):
-    assert [remember_text(editor, text).state for text in (one, other, one)] == ["kept", "kept", "confirmed"]
+    assert [remember_text(editor, text).state for text in (one, other, one)] == [
+        "kept",
+        "kept",
+        "confirmed",
+    ]
 
 
 def test_archived_note_is_restored(editor):

@@ -43,7 +43,12 @@ def repo(project: Path, histories: Path, *, is_shared: bool = False) -> GitMemor
 
 def test_empty_memory_loads_nothing_and_creates_nothing(store, home):
     assert store.load_all() == LoadedScope("", {})
-    assert (store.get_current_head(), store.accepted, unapproved(store), store.log()) == ("", "", (), ())
+    assert (store.get_current_head(), store.accepted, unapproved(store), store.log()) == (
+        "",
+        "",
+        (),
+        (),
+    )
     assert not (home / ".ouro").exists()
 
 
@@ -109,7 +114,10 @@ def test_edits_are_computed_against_any_commit(store):
     store.save_and_commit({"facts.md": "- two\n"}, "Learn")
     (store.folder / "mem_1.md").unlink()
 
-    assert store.edits_since(first) == (FileEdit("facts.md", "- one\n", "- two\n"), FileEdit("mem_1.md", "x", None))
+    assert store.edits_since(first) == (
+        FileEdit("facts.md", "- one\n", "- two\n"),
+        FileEdit("mem_1.md", "x", None),
+    )
     assert store.edits_since("") == (FileEdit("facts.md", None, "- two\n"),)
 
 
@@ -127,7 +135,11 @@ def test_memory_files_are_private(store, home):
         store.repository.git_dir,
     ]
     assert [oct(each.stat().st_mode & 0o777) for each in folders] == ["0o700"] * 5
-    files = [store.folder / "facts.md", store.folder / "archive" / "mem_1.md", store.folder / ".git" / "config"]
+    files = [
+        store.folder / "facts.md",
+        store.folder / "archive" / "mem_1.md",
+        store.folder / ".git" / "config",
+    ]
     assert [oct(each.stat().st_mode & 0o777) for each in files] == ["0o600"] * 3
 
 
@@ -152,7 +164,11 @@ def test_files_of_others_in_the_history_are_kept(store):
 
     store.save_and_commit({"facts.md": "- two\n"}, "Learn")
 
-    assert git(store.folder, "ls-tree", "-r", "--name-only", "HEAD").split() == ["facts.md", "run.sh", "sub/data.json"]
+    assert git(store.folder, "ls-tree", "-r", "--name-only", "HEAD").split() == [
+        "facts.md",
+        "run.sh",
+        "sub/data.json",
+    ]
     assert git(store.folder, "status", "--porcelain") == ""
 
 
@@ -166,7 +182,11 @@ def test_work_tree_is_committed_whole_or_in_part(store):
     store.commit_changes("The rest", {"Ouro-Turn": "3"})
 
     rest, part = store.log(2)
-    assert (part.paths, rest.paths, rest.trailers) == (("mem_2.md",), ("facts.md", "mem_1.md"), {"Ouro-Turn": "3"})
+    assert (part.paths, rest.paths, rest.trailers) == (
+        ("mem_2.md",),
+        ("facts.md", "mem_1.md"),
+        {"Ouro-Turn": "3"},
+    )
     assert git(store.folder, "status", "--porcelain") == ""
 
 
@@ -198,7 +218,9 @@ def test_locked_git_index_is_rebuilt_by_the_next_commit(store):
     store.save_and_commit({"facts.md": "- one\n", "mem_1.md": "x"}, "Learn")
     lock = store.repository.git_dir / "index.lock"
     lock.touch()
-    store.save_and_commit({"facts.md": "- two\n", "mem_1.md": None}, "Learn while a person's git is at work")
+    store.save_and_commit(
+        {"facts.md": "- two\n", "mem_1.md": None}, "Learn while a person's git is at work"
+    )
     assert git(store.folder, "status", "--porcelain") != ""
 
     lock.unlink()
@@ -208,7 +230,13 @@ def test_locked_git_index_is_rebuilt_by_the_next_commit(store):
 
 
 def test_names_with_special_characters_are_kept(store):
-    names = {'say "hi".md': "a", "back\\slash.md": "b", "d\xe9j\xe0 vu.md": "c", "-rf.md": "d", ":(top).md": "e"}
+    names = {
+        'say "hi".md': "a",
+        "back\\slash.md": "b",
+        "d\xe9j\xe0 vu.md": "c",
+        "-rf.md": "d",
+        ":(top).md": "e",
+    }
 
     commit = store.save_and_commit(names, "Learn")
 
@@ -338,7 +366,9 @@ def test_a_project_that_was_moved_finds_its_history(tmp_path, histories):
 
 
 def test_other_project_at_the_old_path_starts_a_new_history(tmp_path, histories):
-    repo(repository(tmp_path / "app"), histories).save_and_commit({"facts.md": "- one\n"}, "Learn one")
+    repo(repository(tmp_path / "app"), histories).save_and_commit(
+        {"facts.md": "- one\n"}, "Learn one"
+    )
     (tmp_path / "app").rename(tmp_path / "moved")
 
     new = repo(repository(tmp_path / "app"), histories)
@@ -347,7 +377,11 @@ def test_other_project_at_the_old_path_starts_a_new_history(tmp_path, histories)
 
     assert [each.subject for each in moved.log()] == ["Learn one"]
     assert [each.subject for each in new.log()] == ["Other"]
-    assert find_state_dir(new.folder, histories) == new.repository.state_dir != moved.repository.state_dir
+    assert (
+        find_state_dir(new.folder, histories)
+        == new.repository.state_dir
+        != moved.repository.state_dir
+    )
 
 
 def test_copied_project_keeps_the_history_but_not_the_approvals(tmp_path, histories):
@@ -369,10 +403,14 @@ def test_copied_project_keeps_the_history_but_not_the_approvals(tmp_path, histor
 def test_moved_home_keeps_its_histories(tmp_path, home, store):
     store.save_and_commit({"facts.md": "- one\n"}, "Learn one")
     project = repository(tmp_path / "app")
-    repo(project, store.repository.state_dir.parent).save_and_commit({"facts.md": "- of app\n"}, "Learn of app")
+    repo(project, store.repository.state_dir.parent).save_and_commit(
+        {"facts.md": "- of app\n"}, "Learn of app"
+    )
 
     (home / ".ouro").rename(home / "elsewhere")
-    user = user_store(home / "elsewhere" / "memory", home / "elsewhere" / "history.git", lambda _text: "")
+    user = user_store(
+        home / "elsewhere" / "memory", home / "elsewhere" / "history.git", lambda _text: ""
+    )
     app = repo(project, home / "elsewhere" / "history.git")
 
     assert git(user.folder, "log", "--format=%s") == "Learn one"  # before ouro writes anything
@@ -407,12 +445,17 @@ def test_shared_memory_is_committed_in_the_host_repository(tmp_path, histories):
     assert [each.subject for each in store.log()] == ["Learn two", "Learn"]
     shutil.rmtree(store.folder)
     git(project, "checkout", "-q", "--", ".ouro")
-    assert [each.subject for each in repo(project, histories, is_shared=True).log()] == ["Learn two", "Learn"]
+    assert [each.subject for each in repo(project, histories, is_shared=True).log()] == [
+        "Learn two",
+        "Learn",
+    ]
 
 
 @pytest.mark.parametrize("flags", [(), git_process.DURABLE_PACKS, git_process.FAST_COMMIT])
 def test_git_knows_all_options_that_it_is_started_with(store, flags):
-    """git only warns, and then flushes what it need not. A git whose ouro was killed ends at the warning."""
+    """git only warns, and then flushes what it need not. A git whose ouro was killed ends at the
+    warning.
+    """
     store.save_and_commit({"facts.md": "- one\n"}, "Learn")
     done = store.repository.run(*flags, "rev-parse", "HEAD")
     assert (done.returncode, done.stderr) == (0, b"")
@@ -421,8 +464,8 @@ def test_git_knows_all_options_that_it_is_started_with(store, flags):
 def test_lock_of_a_dead_process_does_not_block(store):
     store.save_and_commit({"facts.md": "- one\n"}, "Learn")
     code = (
-        "import sys, os; from pathlib import Path; from ouro.memory.long_term.git.repository import GitRepository\n"
-        "with GitRepository(Path(sys.argv[1])).alone(): os.kill(os.getpid(), 9)"
+        "import sys, os; from pathlib import Path; from ouro.memory.long_term.git.repository import"
+        " GitRepository\nwith GitRepository(Path(sys.argv[1])).alone(): os.kill(os.getpid(), 9)"
     )
     subprocess.run([sys.executable, "-c", code, store.repository.state_dir], check=False)
 
@@ -448,4 +491,6 @@ def test_kill_during_creation_leaves_no_half_repository(store, monkeypatch, surv
     store.save_and_commit({"facts.md": "- one\n"}, "Learn")
     assert git(store.folder, "fsck") == ""
     assert git(store.folder, "show", "HEAD:facts.md") == "- one"
-    assert [path.name for path in store.folder.iterdir() if path.name.startswith(".git")] == [".git"]
+    assert [path.name for path in store.folder.iterdir() if path.name.startswith(".git")] == [
+        ".git"
+    ]

@@ -19,12 +19,24 @@ def entries(*texts):
 @pytest.mark.parametrize(
     ("said", "before", "replaced"),
     [
-        ("We changed our mind: RabbitMQ replaces Redis for the job queue", "We use Redis for the job queue", True),
-        ("The tests run with nox now", "The tests of this project run with `pytest -q -x`, never with tox", True),
+        (
+            "We changed our mind: RabbitMQ replaces Redis for the job queue",
+            "We use Redis for the job queue",
+            True,
+        ),
+        (
+            "The tests run with nox now",
+            "The tests of this project run with `pytest -q -x`, never with tox",
+            True,
+        ),
         ("No, answer in English", "Always answer in German", True),
         ("No, my name is Grace", "My name is Ada", True),
         ("We no longer use Redis", "We use Redis for the job queue", True),
-        ("Deploys go through Jenkins, not GitHub Actions", "Deploys go through GitHub Actions", True),
+        (
+            "Deploys go through Jenkins, not GitHub Actions",
+            "Deploys go through GitHub Actions",
+            True,
+        ),
         ("JSON was too slow, so services talk gRPC", "Services talk JSON to each other", True),
         ("JSON was too slow today", "Services talk JSON to each other", False),
         ("Use pytest, not tox", "Never run tests with tox", False),
@@ -41,10 +53,18 @@ def entries(*texts):
         ("Don't squash commits of dependabot", "Always squash commits", False),
         ("The tests now also run on Windows", "We run the tests with tox", False),
         ("The admin API listens on port 9090 now", "The API listens on port 8080", False),
-        ("The mobile app is now written in React Native", "The frontend is written in React", False),
+        (
+            "The mobile app is now written in React Native",
+            "The frontend is written in React",
+            False,
+        ),
         ("Actually the tests need a running Postgres", "The tests run with pytest -q", False),
         ("No, the tests need a running Postgres", "The tests run with pytest -q", False),
-        ("Actually the staging server has only 2 GB of memory", "The staging server is in Frankfurt", False),
+        (
+            "Actually the staging server has only 2 GB of memory",
+            "The staging server is in Frankfurt",
+            False,
+        ),
         ("Actually tests of the API live in api/tests", "Tests live in tests/", False),
         ("No, packages must be pinned", "Install packages with npm", False),
         ("The worker now takes two queues", "The worker takes one queue", True),
@@ -52,15 +72,31 @@ def entries(*texts):
         ("Actually my name is Eva", "My name is Ada", True),
         ("We deploy with Kustomize now", "We deploy with Helm", True),
         ("We now deploy to Ohio", "We deploy with Helm", False),
-        ("We replaced SQLite with Postgres, as two write now", "We decided on SQLite because it runs offline", True),
+        (
+            "We replaced SQLite with Postgres, as two write now",
+            "We decided on SQLite because it runs offline",
+            True,
+        ),
         ("RabbitMQ replaces Redis for the job queue", "We use Redis for the cache", False),
         ("no, use pnpm", "Use npm for everything", True),
         ("No, use vitest for the frontend", "Jest runs the tests of the backend", False),
         ("No, use pnpm", "Never use npm", False),
         ("I prefer spaces now", "I prefer tabs", True),
-        ("They asked for more, the ECG is sampled at 500 Hz now", "The ECG is sampled at 250 Hz", True),
-        ("We added a cache, the admin API listens on 9090 now", "The API listens on port 8080", False),
-        ("We ripped out Hilt last sprint, Koin injects now", "We use Hilt for dependency injection", True),
+        (
+            "They asked for more, the ECG is sampled at 500 Hz now",
+            "The ECG is sampled at 250 Hz",
+            True,
+        ),
+        (
+            "We added a cache, the admin API listens on 9090 now",
+            "The API listens on port 8080",
+            False,
+        ),
+        (
+            "We ripped out Hilt last sprint, Koin injects now",
+            "We use Hilt for dependency injection",
+            True,
+        ),
         ("Actually Tom owns billing now", "Priya owns billing", True),
         ("No, prices are integers in tenths of a cent", "Prices are decimals in euros", True),
         ("No, prices are rounded up", "Prices are stored as decimals", False),
@@ -78,20 +114,39 @@ def entries(*texts):
         ("Please stop squashing commits", "Always squash commits", True),
         ("Tests are slow now", "Tests are in tests/", False),
         ("We use Redis for caching now", "We use Redis for jobs", False),
-        ("The payment service has a changelog now", "The payment service has a codename Falcon", False),
-        ("The payment service has a codename Falcon now", "The payment service has a changelog", False),
-        ("The payment service has the codename Kite now", "The payment service has the codename Falcon", True),
+        (
+            "The payment service has a changelog now",
+            "The payment service has a codename Falcon",
+            False,
+        ),
+        (
+            "The payment service has a codename Falcon now",
+            "The payment service has a changelog",
+            False,
+        ),
+        (
+            "The payment service has the codename Kite now",
+            "The payment service has the codename Falcon",
+            True,
+        ),
         ("The worker has two queues now", "The worker has one queue", True),
     ],
 )
 def test_statement_replaces_only_what_it_contradicts(said, before, replaced):
     others = ("Black formats the code", "The cache lives in memory")
-    assert [entry.text for entry in find_replaced(said, entries(*others, before))] == ([before] if replaced else [])
+    assert [entry.text for entry in find_replaced(said, entries(*others, before))] == (
+        [before] if replaced else []
+    )
 
 
 def test_ambiguous_statement_replaces_nothing_but_duplicates_together():
     said = "The server now listens on 9090"
-    assert find_replaced(said, entries("The server listens on 8080", "The server listens on localhost")) == []
+    assert (
+        find_replaced(
+            said, entries("The server listens on 8080", "The server listens on localhost")
+        )
+        == []
+    )
     both = entries("The server listens on 8080", "The server listens on 8080.")
     assert find_replaced(said, both) == both
     assert find_on_subject("Black formats code", both) == []
@@ -110,7 +165,9 @@ def test_correction_replaces_lines_and_notes_in_one_undoable_commit(editor):
     before = {entry.text for entry in all_entries(editor)}
     commits = len(editor.scope("repo").store.log())
     done = remember_text(editor, "We changed our mind: RabbitMQ replaces Redis for the job queue")
-    assert [entry.text for entry in all_entries(editor)] == ["RabbitMQ replaces Redis for the job queue"]
+    assert [entry.text for entry in all_entries(editor)] == [
+        "RabbitMQ replaces Redis for the job queue"
+    ]
     assert {entry.text for entry in done.replaced} == before
     assert len(editor.scope("repo").store.log()) == commits + 1
     editor.scope("repo").undo(done.undo, editor.moment)
@@ -127,7 +184,10 @@ def test_corrected_note_is_archived_and_the_correction_is_in_the_core(editor):
 
 def test_a_long_correction_of_a_core_line_stays_in_the_core(editor):
     remember_text(editor, "We use Redis for the job queue")
-    long = "RabbitMQ replaces Redis for the job queue, " + "because it keeps jobs when the machine restarts, " * 5
+    long = (
+        "RabbitMQ replaces Redis for the job queue, "
+        + "because it keeps jobs when the machine restarts, " * 5
+    )
     assert remember_text(editor, long).entry.kind == "core"
     assert len(all_entries(editor)) == 1
 
@@ -146,8 +206,19 @@ def test_notes_on_the_same_subject_are_linked(editor):
     assert [(edge.id, edge.relationship) for edge in edges] == [(first.entry.id, "relates-to")]
 
 
-SUBJECTS = ("the job queue", "the nightly backup", "payments", "the tests in api.py", "`load_rates`")
-EARLIER = ("We use Redis for {}", "{} runs on Redis", "Always use Redis with {}", "{}: Redis, because it is fast")
+SUBJECTS = (
+    "the job queue",
+    "the nightly backup",
+    "payments",
+    "the tests in api.py",
+    "`load_rates`",
+)
+EARLIER = (
+    "We use Redis for {}",
+    "{} runs on Redis",
+    "Always use Redis with {}",
+    "{}: Redis, because it is fast",
+)
 LATER = (
     "We changed our mind: RabbitMQ replaces Redis for {}", "No, {} runs on RabbitMQ", "From now on {} uses RabbitMQ",
     "For {} use RabbitMQ instead of Redis", "{} is on RabbitMQ now", "Use RabbitMQ for {}, it survives a restart",
@@ -169,4 +240,6 @@ def test_later_statement_is_delivered_wherever_the_earlier_was(seed, home, repos
         if left and left[0].kind == "core":
             assert second.entry.kind == "core"
         elif left and second.entry.kind == "note":
-            assert left[0].id in [edge.id for edge in editor.notebook.find(second.entry.id).note.related]
+            assert left[0].id in [
+                edge.id for edge in editor.notebook.find(second.entry.id).note.related
+            ]

@@ -68,7 +68,10 @@ def test_changes_of_both_machines_are_united(machines, remote):
     assert report.received == ("facts.md",)
     assert set(files(one)["facts.md"].splitlines()) == {"- Tea.", "- Oslo.", "- Python."}
     assert files(one) == files(two)
-    assert git(two.folder, "log", "--merges", "--format=%s").strip() == "Merge what came from another machine"
+    assert (
+        git(two.folder, "log", "--merges", "--format=%s").strip()
+        == "Merge what came from another machine"
+    )
 
 
 def test_unrelated_histories_are_merged(machines, remote):
@@ -86,11 +89,26 @@ def test_unrelated_histories_are_merged(machines, remote):
 
 def test_note_changed_on_both_machines_is_kept_twice_and_reported(machines, remote):
     one, two = machines
-    save(one, mem_00000001=note_text(Note(id="mem_00000001", text="Locks.", updated_at="2026-11-01T00:00:00Z")))
+    save(
+        one,
+        mem_00000001=note_text(
+            Note(id="mem_00000001", text="Locks.", updated_at="2026-11-01T00:00:00Z")
+        ),
+    )
     synchronize(one, remote)
     synchronize(two, remote)
-    save(one, mem_00000001=note_text(Note(id="mem_00000001", text="Row locks.", updated_at="2026-11-02T00:00:00Z")))
-    save(two, mem_00000001=note_text(Note(id="mem_00000001", text="No locks.", updated_at="2026-11-03T00:00:00Z")))
+    save(
+        one,
+        mem_00000001=note_text(
+            Note(id="mem_00000001", text="Row locks.", updated_at="2026-11-02T00:00:00Z")
+        ),
+    )
+    save(
+        two,
+        mem_00000001=note_text(
+            Note(id="mem_00000001", text="No locks.", updated_at="2026-11-03T00:00:00Z")
+        ),
+    )
 
     synchronize(one, remote)
     report = synchronize(two, remote)
@@ -122,7 +140,12 @@ def test_rewritten_remote_removes_nothing(machines, remote, tmp_path):
     save(one, preferences="- German.\n")
     synchronize(one, remote)
     synchronize(two, remote)
-    git(Path(remote), "update-ref", "refs/heads/main", git(one.folder, "rev-parse", "HEAD~1").strip())
+    git(
+        Path(remote),
+        "update-ref",
+        "refs/heads/main",
+        git(one.folder, "rev-parse", "HEAD~1").strip(),
+    )
     save(two, decisions="- No row locks.\n")
 
     synchronize(two, remote)
@@ -133,7 +156,13 @@ def test_rewritten_remote_removes_nothing(machines, remote, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "url", ["/no/such/repository.git", "https://127.0.0.1:9/x.git", "ext::sh -c touch% %S/tmp/never", "git@"]
+    "url",
+    [
+        "/no/such/repository.git",
+        "https://127.0.0.1:9/x.git",
+        "ext::sh -c touch% %S/tmp/never",
+        "git@",
+    ],
 )
 def test_missing_remote_is_reported_and_changes_nothing(machines, url):
     one, _ = machines
@@ -177,12 +206,17 @@ def test_remote_with_a_secret_is_refused_and_leaves_no_trace(machines, remote, t
     synchronize(other, remote)
 
     for _ in range(2):
-        with pytest.raises(SyncFailed, match=r"preferences\.md of the other machine holds a secret"):
+        with pytest.raises(
+            SyncFailed, match=r"preferences\.md of the other machine holds a secret"
+        ):
             synchronize(one, remote)
 
     assert files(one) == {"facts.md": "- Oslo.\n"}
     command = ["git", "cat-file", "--batch-all-objects", "--batch"]
-    assert b"hunter2" not in subprocess.run(command, cwd=one.folder, check=True, capture_output=True).stdout
+    assert (
+        b"hunter2"
+        not in subprocess.run(command, cwd=one.folder, check=True, capture_output=True).stdout
+    )
     save(other, preferences=None)
     synchronize(other, remote)
     synchronize(one, remote)
@@ -195,14 +229,21 @@ def test_note_archived_here_and_changed_there_stays_in_use(machines, remote):
     save(one, mem_00000001=note_text(note))
     synchronize(one, remote)
     synchronize(two, remote)
-    one.save_and_commit({"mem_00000001.md": None, "archive/mem_00000001.md": note_text(note)}, "Archive", {})
-    save(two, mem_00000001=note_text(replace(note, text="Row locks.", updated_at="2026-11-02T00:00:00Z")))
+    one.save_and_commit(
+        {"mem_00000001.md": None, "archive/mem_00000001.md": note_text(note)}, "Archive", {}
+    )
+    save(
+        two,
+        mem_00000001=note_text(replace(note, text="Row locks.", updated_at="2026-11-02T00:00:00Z")),
+    )
 
     synchronize(one, remote)
     report = synchronize(two, remote)
     synchronize(one, remote)
 
-    assert report.conflicts == ("mem_00000001.md was archived on one side and changed on the other: it stays in use",)
+    assert report.conflicts == (
+        "mem_00000001.md was archived on one side and changed on the other: it stays in use",
+    )
     assert files(one) == files(two)
     assert "Row locks." in files(one)["mem_00000001.md"]
     assert list((one.folder / "archive").glob("*.md")) == []
@@ -228,7 +269,10 @@ def test_repository_that_is_no_memory_is_left_alone(machines, remote, tmp_path):
     with pytest.raises(SyncFailed, match="The remote is no memory: it holds 'bashrc'"):
         synchronize(machines[0], remote)
 
-    assert (git(Path(remote), "rev-parse", "main"), files(machines[0])) == (before, {"facts.md": "- Tea.\n"})
+    assert (git(Path(remote), "rev-parse", "main"), files(machines[0])) == (
+        before,
+        {"facts.md": "- Tea.\n"},
+    )
 
 
 def test_files_added_by_the_host_to_a_new_repository_are_ignored(machines, remote, tmp_path):
@@ -258,7 +302,11 @@ def test_links_submodules_and_folders_of_the_remote_are_ignored(machines, remote
     synchronize(machines[0], remote)
 
     assert files(machines[0]) == {"facts.md": "- Tea.\n", "decisions.md": "- Locks.\n"}
-    assert sorted(each.name for each in machines[0].folder.iterdir()) == [".git", "decisions.md", "facts.md"]
+    assert sorted(each.name for each in machines[0].folder.iterdir()) == [
+        ".git",
+        "decisions.md",
+        "facts.md",
+    ]
 
 
 def test_oversized_file_stops_the_merge_before_it_is_read(machines, remote, tmp_path):
@@ -280,7 +328,10 @@ def test_other_branches_of_the_remote_are_left_alone(machines, remote, tmp_path)
 
     synchronize(machines[0], remote)
 
-    assert git(Path(remote), "for-each-ref", "--format=%(refname)").split() == ["refs/heads/main", "refs/heads/trunk"]
+    assert git(Path(remote), "for-each-ref", "--format=%(refname)").split() == [
+        "refs/heads/main",
+        "refs/heads/trunk",
+    ]
 
 
 def test_change_between_fetch_and_merge_is_not_lost(machines, remote):
@@ -327,7 +378,14 @@ synchronize(store, remote)
 def test_sync_killed_at_any_moment_completes_the_next_time(machines, remote):
     one, two = machines
     for number in range(6):
-        save(one, **{f"mem_0000000{number}": note_text(Note(id=f"mem_0000000{number}", text=f"Note {number}."))})
+        save(
+            one,
+            **{
+                f"mem_0000000{number}": note_text(
+                    Note(id=f"mem_0000000{number}", text=f"Note {number}.")
+                )
+            },
+        )
     synchronize(one, remote)
     synchronize(two, remote)
     wanted = set(files(two))
@@ -336,11 +394,20 @@ def test_sync_killed_at_any_moment_completes_the_next_time(machines, remote):
         save(one, facts=f"{files(one).get('facts.md', '')}- one {number}\n")
         old = files(two).get("facts.md", "")
         save(
-            two, facts=f"{old}- two {number}\n", mem_00000001=note_text(Note(id="mem_00000001", text=f"Two {number}."))
+            two,
+            facts=f"{old}- two {number}\n",
+            mem_00000001=note_text(Note(id="mem_00000001", text=f"Two {number}.")),
         )
         synchronize(one, remote)
-        where = [str(two.folder), str(two.repository.state_dir), remote, str(drawn.randrange(_MOMENTS))]
-        died.append(subprocess.run([sys.executable, "-c", WARM + _KILLED, *where], check=False).returncode)
+        where = [
+            str(two.folder),
+            str(two.repository.state_dir),
+            remote,
+            str(drawn.randrange(_MOMENTS)),
+        ]
+        died.append(
+            subprocess.run([sys.executable, "-c", WARM + _KILLED, *where], check=False).returncode
+        )
         synchronize(two, remote)
         synchronize(one, remote)
 
@@ -349,7 +416,8 @@ def test_sync_killed_at_any_moment_completes_the_next_time(machines, remote):
     assert wanted <= set(files(one))
     lines = set(files(one)["facts.md"].splitlines())
     assert lines == {f"- {who} {each}" for each in range(8) for who in ("one", "two")}
-    # After a kill between commit and update of the branch, that commit dangles: the next sync made another one.
+    # After a kill between commit and update of the branch, that commit dangles: the next sync made
+    # another one.
     assert git(two.folder, "fsck", "--strict", "--no-dangling") == ""
 
 
@@ -367,7 +435,14 @@ def test_concurrent_syncs_on_one_machine_lose_nothing(machines, remote):
         list(pool.map(lambda store: synchronize(store, remote), [two, again]))
     synchronize(one, remote)
 
-    assert files(one) == files(two) == {"facts.md": files(one)["facts.md"], "decisions.md": "- Locks.\n"}
+    assert (
+        files(one)
+        == files(two)
+        == {
+            "facts.md": files(one)["facts.md"],
+            "decisions.md": "- Locks.\n",
+        }
+    )
     assert len(files(two)["facts.md"].splitlines()) == 100
 
 
@@ -395,14 +470,18 @@ def test_fifty_edits_on_two_machines_are_all_on_both(machines, remote):
     for store in (*machines, *machines):
         synchronize(store, remote)
 
-    found = [{line for text in files(store).values() for line in text.splitlines()} for store in machines]
+    found = [
+        {line for text in files(store).values() for line in text.splitlines()} for store in machines
+    ]
     assert found == [wanted, wanted]
     for store in machines:
         assert git(store.folder, "fsck", "--strict") == ""
 
 
 def test_two_homes_converge_through_the_command_line(tmp_path, monkeypatch):
-    """The full run is `python -m fakes.synced_homes`: 200 edits in each home, each in its own process."""
+    """The full run is `python -m fakes.synced_homes`: 200 edits in each home, each in its own
+    process.
+    """
     homes = SyncedHomes(tmp_path, in_this_process, random.Random(4))
     monkeypatch.chdir(tmp_path / "work")
     # Loading the secret rules takes longer than the rest of the test, which does not need them.
@@ -411,4 +490,13 @@ def test_two_homes_converge_through_the_command_line(tmp_path, monkeypatch):
     homes.live(12)
 
     assert homes.check() == []
-    assert {"line", "note", "core", "forget", "change", "archive", "delete", "sync"} <= homes.done.keys()
+    assert {
+        "line",
+        "note",
+        "core",
+        "forget",
+        "change",
+        "archive",
+        "delete",
+        "sync",
+    } <= homes.done.keys()

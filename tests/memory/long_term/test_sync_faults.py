@@ -17,7 +17,10 @@ from ouro.memory.long_term.sync import SyncFailed
 
 @pytest.fixture
 def machines(tmp_path):
-    return [GitMemoryStore(tmp_path / name / "memory", "user", tmp_path / name / "user.git") for name in ("a", "b")]
+    return [
+        GitMemoryStore(tmp_path / name / "memory", "user", tmp_path / name / "user.git")
+        for name in ("a", "b")
+    ]
 
 
 def save(store, **texts):
@@ -37,7 +40,9 @@ def quota(remote):
 
 def full(remote):
     git(Path(remote), "config", "receive.maxInputSize", "10")
-    return "pack exceeds maximum allowed size", lambda: git(Path(remote), "config", "--unset", "receive.maxInputSize")
+    return "pack exceeds maximum allowed size", lambda: git(
+        Path(remote), "config", "--unset", "receive.maxInputSize"
+    )
 
 
 @pytest.mark.parametrize("fault", [quota, full])
@@ -49,7 +54,9 @@ def test_remote_that_cannot_store_more_is_reported(machines, remote, fault):
     with pytest.raises(SyncFailed) as failure:
         synchronize(one, remote)
 
-    assert failure.value.message.startswith(f"Memory cannot be synchronized with {remote}: {reason}")
+    assert failure.value.message.startswith(
+        f"Memory cannot be synchronized with {remote}: {reason}"
+    )
     assert lines(one) == {"- Tea."}
     mend()
     synchronize(one, remote)
@@ -72,15 +79,23 @@ def test_huge_remote_file_is_refused_before_the_download(machines, remote, tmp_p
         synchronize(one, remote)
 
     assert lines(one) == {"- Tea."}
-    assert sum(each.stat().st_size for each in one.repository.git_dir.rglob("*") if each.is_file()) < 100_000
+    assert (
+        sum(each.stat().st_size for each in one.repository.git_dir.rglob("*") if each.is_file())
+        < 100_000
+    )
     assert git(one.folder, "fsck", "--strict") == ""
 
 
 def test_local_disk_full_at_any_byte_loses_nothing(machines, remote):
     one, two = machines
-    notes = {f"mem_{number:08x}": f"- Note {number} {random.Random(number).random()}\n" for number in range(40)}
+    notes = {
+        f"mem_{number:08x}": f"- Note {number} {random.Random(number).random()}\n"
+        for number in range(40)
+    }
     save(one, facts="- Tea.\n", **notes)
-    save(two, facts="- Coffee.\n", decisions="".join(f"- Locks {number}.\n" for number in range(200)))
+    save(
+        two, facts="- Coffee.\n", decisions="".join(f"- Locks {number}.\n" for number in range(200))
+    )
     mine = lines(two)
     synchronize(one, remote)
 
@@ -127,20 +142,26 @@ def test_machines_that_sync_at_once_lose_nothing(machines, remote):
             list(pool.map(lambda store: synchronize(store, remote), machines))
 
     assert (
-        lines(machines[0]) == lines(machines[1]) == {f"- {number} {each}." for number in (0, 1) for each in range(20)}
+        lines(machines[0])
+        == lines(machines[1])
+        == {f"- {number} {each}." for number in (0, 1) for each in range(20)}
     )
 
 
-def test_on_the_command_line_a_failed_sync_is_two_lines_and_exit_code_1(home, tmp_path, monkeypatch):
+def test_on_the_command_line_a_failed_sync_is_two_lines_and_exit_code_1(
+    home, tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
 
     code, said = in_this_process(["memory", "sync", "--remote", "/no/such.git"], {}, tmp_path)
 
     assert (code, said) == (
         1,
-        "ouro: Memory cannot be synchronized with /no/such.git: "
-        "'/no/such.git' does not appear to be a git repository.\n"
-        "What is here is kept. Try again, or make it with `git init --bare /no/such.git`.\n",
+        (
+            "ouro: Memory cannot be synchronized with /no/such.git: "
+            "'/no/such.git' does not appear to be a git repository.\n"
+            "What is here is kept. Try again, or make it with `git init --bare /no/such.git`.\n"
+        ),
     )
 
 

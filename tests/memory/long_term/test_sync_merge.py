@@ -27,8 +27,12 @@ def test_change_of_one_side_is_taken(base, ours, theirs, merged):
 
 def test_note_changed_here_and_removed_there_is_kept_and_reported():
     told = "mem_00000001.md was changed here and removed there: it stays"
-    assert merge_file("mem_00000001.md", "a", "b", None) == Merged({"mem_00000001.md": "b"}, (told,))
-    assert merge_file("mem_00000001.md", "a", None, "b") == Merged({"mem_00000001.md": "b"}, (told,))
+    assert merge_file("mem_00000001.md", "a", "b", None) == Merged(
+        {"mem_00000001.md": "b"}, (told,)
+    )
+    assert merge_file("mem_00000001.md", "a", None, "b") == Merged(
+        {"mem_00000001.md": "b"}, (told,)
+    )
 
 
 def test_core_file_emptied_here_keeps_only_lines_added_there():
@@ -45,11 +49,17 @@ def test_added_lines_are_united_and_removed_ones_dropped():
     ours = BASE.replace("- Tabs.\n", "") + "- Mine.\n"
     theirs = BASE + "- Theirs.\n"
 
-    assert merge_lines(BASE, ours, theirs) == "# Preferences\n\n- Answer in German.\n- Theirs.\n- Mine.\n"
+    assert (
+        merge_lines(BASE, ours, theirs)
+        == "# Preferences\n\n- Answer in German.\n- Theirs.\n- Mine.\n"
+    )
 
 
 def test_line_changed_on_both_sides_is_kept_in_both_versions():
-    assert merge_lines("- Tabs.\n", "- Two blanks.\n", "- Four blanks.\n") == "- Four blanks.\n- Two blanks.\n"
+    assert (
+        merge_lines("- Tabs.\n", "- Two blanks.\n", "- Four blanks.\n")
+        == "- Four blanks.\n- Two blanks.\n"
+    )
 
 
 def test_line_added_on_both_sides_is_kept_once():
@@ -80,7 +90,10 @@ def note(text: str, at: str, **fields) -> str:
 
 
 def test_conflicting_note_keeps_the_later_version_and_a_copy():
-    early, late = note("Row locks.", "2026-11-20T00:00:00Z"), note("No locks.", "2026-11-21T00:00:00Z")
+    early, late = (
+        note("Row locks.", "2026-11-20T00:00:00Z"),
+        note("No locks.", "2026-11-21T00:00:00Z"),
+    )
 
     for ours, theirs in ((early, late), (late, early)):
         merged = merge_file("mem_00000001.md", note("Locks.", ""), ours, theirs)
@@ -88,16 +101,27 @@ def test_conflicting_note_keeps_the_later_version_and_a_copy():
         (_, text), (other_name, other) = merged.texts.items()
         assert text == late
         beside = parse_note(other_name, other).note
-        assert (beside.text, beside.related) == ("Row locks.", (Edge("mem_00000001", "contradicts"),))
+        assert (beside.text, beside.related) == (
+            "Row locks.",
+            (Edge("mem_00000001", "contradicts"),),
+        )
         assert "was changed on both sides" in merged.conflicts[0]
 
 
 def test_note_confirmed_on_both_sides_stays_one():
-    ours = note("Locks.", "2026-11-20T00:00:00Z", confidence=0.9, confirmed_at="2026-11-20T00:00:00Z")
-    theirs = note("Locks.", "2026-11-21T00:00:00Z", confidence=0.7, confirmed_at="2026-11-21T00:00:00Z")
+    ours = note(
+        "Locks.", "2026-11-20T00:00:00Z", confidence=0.9, confirmed_at="2026-11-20T00:00:00Z"
+    )
+    theirs = note(
+        "Locks.", "2026-11-21T00:00:00Z", confidence=0.7, confirmed_at="2026-11-21T00:00:00Z"
+    )
 
     merged = merge_file("mem_00000001.md", None, ours, theirs)
 
     found = parse_note("mem_00000001.md", merged.texts["mem_00000001.md"]).note
-    assert (found.confidence, found.confirmed_at, len(merged.texts)) == (0.9, "2026-11-21T00:00:00Z", 1)
+    assert (found.confidence, found.confirmed_at, len(merged.texts)) == (
+        0.9,
+        "2026-11-21T00:00:00Z",
+        1,
+    )
     assert merged.conflicts == ()

@@ -40,17 +40,28 @@ def test_user_note_is_promoted_to_a_branch_without_a_checkout(shared, repository
     [name] = git(repository, "diff", "--name-only", "HEAD", found.branch).splitlines()
     assert name == f".ouro/memory/{found.id}.md"
     note = parse_note(f"{found.id}.md", git(repository, "show", f"{found.branch}:{name}")).note
-    assert (note.scope, note.session_id, note.branch, note.extra["owner"]) == ("repo", "", None, "ada@example.org")
+    assert (note.scope, note.session_id, note.branch, note.extra["owner"]) == (
+        "repo",
+        "",
+        None,
+        "ada@example.org",
+    )
     assert note.extra["expires"] == found.expires
     assert "heron" in note.text
-    assert git(repository, "rev-parse", f"{found.branch}^") == head == git(repository, "rev-parse", "HEAD")
+    assert (
+        git(repository, "rev-parse", f"{found.branch}^")
+        == head
+        == git(repository, "rev-parse", "HEAD")
+    )
     assert git(repository, "status", "--porcelain") == status
     with pytest.raises(UsageError, match=f"is on the branch {found.branch} already"):
         promote(shared, "user/facts.md:1")
 
 
 def test_promoted_note_supersedes_the_branch_note(shared, repository):
-    note = Note(id="mem_0badcafe", scope="repo", category="patterns", branch="parser", text="Retry twice")
+    note = Note(
+        id="mem_0badcafe", scope="repo", category="patterns", branch="parser", text="Retry twice"
+    )
     shared.write("repo", {note.file_name: note_text(note)}, "Add")
     found = promote(shared, "mem_0badcafe", owner="Team B")
     text = git(repository, "show", f"{found.branch}:.ouro/memory/{found.id}.md")
@@ -66,7 +77,10 @@ def test_shared_note_secret_or_unshared_memory_cannot_be_promoted(shared, reposi
     with pytest.raises(UsageError, match="is in the shared memory already"):
         promote(shared, "mem_0badcafe")
     with pytest.raises(UsageError, match="holds a secret"):
-        promote(editor(home, repository, lambda text: "key" if "hunter2" in text else ""), "mem_5ec2e700")
+        promote(
+            editor(home, repository, lambda text: "key" if "hunter2" in text else ""),
+            "mem_5ec2e700",
+        )
     alone = MemoryEditor(open_scopes([repo_store(repository, home / "h", lambda _text: "")]).opened)
     with pytest.raises(UsageError, match="is not shared") as error:
         promote(alone, "mem_0badcafe")
@@ -80,8 +94,15 @@ async def test_an_expired_note_asks_its_owner_once(shared, repository, monkeypat
     mine = {"owner": "ada@example.org", "expires": "2026-01-01"}
     notes = [
         Note(id="mem_0000000a", scope="repo", text="Mine", extra=mine),
-        Note(id="mem_0000000b", scope="repo", text="Fresh", extra={**mine, "expires": "2999-01-01"}),
-        Note(id="mem_0000000c", scope="repo", text="Not mine", extra={**mine, "owner": "bob@example.org"}),
+        Note(
+            id="mem_0000000b", scope="repo", text="Fresh", extra={**mine, "expires": "2999-01-01"}
+        ),
+        Note(
+            id="mem_0000000c",
+            scope="repo",
+            text="Not mine",
+            extra={**mine, "owner": "bob@example.org"},
+        ),
         Note(id="mem_0000000d", scope="repo", text="Mine, too", extra=mine),
     ]
     shared.write("repo", {note.file_name: note_text(note) for note in notes}, "Add")
@@ -97,17 +118,23 @@ async def test_an_expired_note_asks_its_owner_once(shared, repository, monkeypat
                 if isinstance(event, QuestionAsked):
                     asked.append(event.question.details.splitlines()[0])
                     if len(asked) == 1:
-                        known.write_text("mem_0000000e 2026-01-01\n")  # another session has asked meanwhile
+                        known.write_text(
+                            "mem_0000000e 2026-01-01\n"
+                        )  # another session has asked meanwhile
                     session.answer(event.question_id, answers.pop(0))
                 if not answers:
                     break
         await until(lambda: known.exists() and len(known.read_text().split()) >= 6)
-        async with asyncio.timeout(PATIENCE):  # no second question about the same note: it would wait for an answer
+        async with asyncio.timeout(
+            PATIENCE
+        ):  # no second question about the same note: it would wait for an answer
             await ask_owner(session.memory.manager, session.turn.tasks)
         await session.close()
         return asked
 
     assert await questions([Reply((KEEP,)), Reply()]) == ["Mine", "Mine, too"]
-    kept = parse_note("mem_0000000a.md", (repository / ".ouro/memory/mem_0000000a.md").read_text()).note
+    kept = parse_note(
+        "mem_0000000a.md", (repository / ".ouro/memory/mem_0000000a.md").read_text()
+    ).note
     assert kept.extra["expires"] > "2026-01-01"
     assert known.read_text().splitlines() == [f"mem_0000000{last} 2026-01-01" for last in "ead"]

@@ -10,7 +10,10 @@ from ouro.memory.long_term.timeline import moment_of
 @pytest.fixture
 def stores(tmp_path):
     names = ("user", "repo")
-    return [GitMemoryStore(tmp_path / name, name, tmp_path / "history.git" / f"{name}.git") for name in names]
+    return [
+        GitMemoryStore(tmp_path / name, name, tmp_path / "history.git" / f"{name}.git")
+        for name in names
+    ]
 
 
 def test_commit_is_found_in_any_scope_and_ambiguous_files_need_one(stores):
@@ -31,10 +34,15 @@ def test_note_is_named_by_a_unique_id_prefix(stores):
     for note_id in ids:
         stores[1].save_and_commit({f"{note_id}.md": f"About {note_id}\n"}, f"Add {note_id}")
     timeline = Timeline(stores)
-    stores[1].save_and_commit({f"{ids[0]}.md": None, f"archive/{ids[0]}.md": "Archived\n"}, "Archive it")
+    stores[1].save_and_commit(
+        {f"{ids[0]}.md": None, f"archive/{ids[0]}.md": "Archived\n"}, "Archive it"
+    )
 
     for named in ("mem_ab12", "ab12", "repo/mem_ab12"):
-        assert [entry.commit.subject for entry in timeline.log(9, named)] == ["Archive it", f"Add {ids[0]}"]
+        assert [entry.commit.subject for entry in timeline.log(9, named)] == [
+            "Archive it",
+            f"Add {ids[0]}",
+        ]
     assert timeline.blame("mem_ab34").name == f"{ids[1]}.md"
     assert [old.name for old in timeline.as_of("today", "mem_ab12")] == [f"archive/{ids[0]}.md"]
     with pytest.raises(UsageError, match="Memory has no file ab"):

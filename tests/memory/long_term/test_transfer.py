@@ -81,7 +81,8 @@ def test_included_files_are_read(repository, tmp_path, home):
     docs.mkdir()
     mine.mkdir()
     (repository / "CLAUDE.md").write_text(
-        "- Use uv.\n\n@docs/1.md\n@~/.claude/mine.md\n\n- @docs/2.md\n\nThen:\n\n```\n@docs/no.md\n```\n"
+        "- Use uv.\n\n@docs/1.md\n@~/.claude/mine.md\n\n-"
+        " @docs/2.md\n\nThen:\n\n```\n@docs/no.md\n```\n"
     )
     (docs / "1.md").write_text("One.\n\n@2.md\n")
     (docs / "2.md").write_text("Two.\n\n@../CLAUDE.md\n@1.md\n")
@@ -112,7 +113,9 @@ def test_includes_that_are_not_read_are_reported(repository, tmp_path):
 def test_import_is_one_commit_per_scope_without_duplicates(editor, repository, tmp_path):
     remember_text(editor, "repo: Style: use TABS")
     (repository / "CLAUDE.md").write_text(CLAUDE)
-    (repository / "AGENTS.md").write_text("- Style: Use tabs.\n- Style: use tabs\n- Deploys run on Mondays\n")
+    (repository / "AGENTS.md").write_text(
+        "- Style: Use tabs.\n- Style: use tabs\n- Deploys run on Mondays\n"
+    )
     mine = tmp_path / "GEMINI.md"
     mine.write_text("- Always answer in German\n- The password is hunter2secret\n")
     plan = plan_import(editor, read_sources([repository, mine]))
@@ -130,13 +133,19 @@ def test_import_is_one_commit_per_scope_without_duplicates(editor, repository, t
     done = apply_import(editor, plan)
     assert (done.entries, done.proposals) == (6, ())
     commits = editor.scope("repo").store.log()
-    assert (len(commits) - before, commits[0].origin, commits[0].id) == (1, "import", done.undo["repo"])
+    assert (len(commits) - before, commits[0].origin, commits[0].id) == (
+        1,
+        "import",
+        done.undo["repo"],
+    )
     note = next(each for each in editor.notebook.all() if "pytest" in each.note.text).note
     assert (note.trigger, note.extra["origin"]) == ("import", "CLAUDE.md › App › Testing")
     again = plan_import(editor_again(editor), read_sources([repository, mine]))
     assert again.counts == {}
     editor.scope("repo").undo(done.undo["repo"], editor.moment)
-    assert [each.text for each in all_entries(editor) if each.scope == "repo"] == ["Style: use TABS"]
+    assert [each.text for each in all_entries(editor) if each.scope == "repo"] == [
+        "Style: use TABS"
+    ]
 
 
 def editor_again(editor):
@@ -171,9 +180,12 @@ def test_text_of_an_untrusted_repository_becomes_a_pending_change(editor, reposi
 def test_memory_folder_of_claude_code_is_read(editor, tmp_path):
     folder = tmp_path / "memory"
     folder.mkdir()
-    (folder / "MEMORY.md").write_text("- [Tabs](tabs.md) — wants tabs\n- [Gone](gone.md) — kept as it is\n")
+    (folder / "MEMORY.md").write_text(
+        "- [Tabs](tabs.md) — wants tabs\n- [Gone](gone.md) — kept as it is\n"
+    )
     (folder / "tabs.md").write_text(
-        "---\nname: tabs\ndescription: wants tabs\ntype: feedback\n---\nUse tabs.\n\n**Why:** he said so.\n"
+        "---\nname: tabs\ndescription: wants tabs\ntype: feedback\n---\nUse tabs.\n\n**Why:** he"
+        " said so.\n"
     )
     (folder / "me.md").write_text("---\nname: me\nmetadata: {type: user}\n---\nA gardener\n")
     pieces = read_sources([folder]).pieces
@@ -187,7 +199,11 @@ def test_memory_folder_of_claude_code_is_read(editor, tmp_path):
 
 def test_large_imports_go_into_notes_not_the_core(editor, tmp_path):
     path = tmp_path / "AGENTS.md"
-    path.write_text("".join(f"- The bird number {number} sings in the wood near the lake\n" for number in range(300)))
+    path.write_text(
+        "".join(
+            f"- The bird number {number} sings in the wood near the lake\n" for number in range(300)
+        )
+    )
     plan = plan_import(editor, read_sources([path]))
     assert sum(plan.counts.values()) == 300
     assert len(plan.notes) > 150
@@ -197,17 +213,25 @@ def test_large_imports_go_into_notes_not_the_core(editor, tmp_path):
 def test_exported_memory_is_the_same_after_import(editor, home, tmp_path, way):
     remember_text(editor, "Always answer in German")
     remember_text(editor, "We decided on optimistic locking")
-    first = editor.notebook.add(Note(id=new_id(), scope="user", category="patterns", text="Rex is 3\n- yes"), "capture")
-    new = Note(id=new_id(), scope="user", category="patterns", text="Rex is 4\n\n# Really\n<!-- x -->")
+    first = editor.notebook.add(
+        Note(id=new_id(), scope="user", category="patterns", text="Rex is 3\n- yes"), "capture"
+    )
+    new = Note(
+        id=new_id(), scope="user", category="patterns", text="Rex is 4\n\n# Really\n<!-- x -->"
+    )
     editor.notebook.add(editor.notebook.link(new, "supersede", first.note.id), "capture")
-    old = editor.notebook.add(Note(id=new_id(), scope="user", category="patterns", text="Rex is 2"), "capture")
+    old = editor.notebook.add(
+        Note(id=new_id(), scope="user", category="patterns", text="Rex is 2"), "capture"
+    )
     editor.notebook.archive([old.note.id], "person")
     path = tmp_path / f"export.{way}"
     path.write_text(as_markdown(editor) if way == "md" else json.dumps(as_json(editor)))
     other = editor_of(home / "elsewhere", tmp_path)
     apply_import(other, plan_import(other, read_sources([path])))
     said = [(each.kind, each.scope, each.category, each.text) for each in all_entries(other)]
-    assert said == [(each.kind, each.scope, each.category, each.text) for each in all_entries(editor)]
+    assert said == [
+        (each.kind, each.scope, each.category, each.text) for each in all_entries(editor)
+    ]
     assert plan_import(other, read_sources([path])).counts == {}
     folder = read_sources([editor.scope("user").store.folder])
     assert old.note.text not in {piece.text for piece in folder.pieces}
@@ -223,7 +247,9 @@ def test_an_export_keeps_the_lines_of_added_core_files(home, tmp_path, way):
     for core, category in ((["style.md"], "style"), ([], "facts")):
         other = editor_of(home / category, core=core)
         apply_import(other, plan_import(other, read_sources([path])))
-        assert [(line.category, line.text) for line in all_entries(other)] == [(category, "Short sentences.")]
+        assert [(line.category, line.text) for line in all_entries(other)] == [
+            (category, "Short sentences.")
+        ]
 
 
 def test_markdown_export_shows_earlier_versions_and_source(editor):
@@ -231,7 +257,10 @@ def test_markdown_export_shows_earlier_versions_and_source(editor):
         Note(id=new_id(), scope="user", session_id="0d9f3c52-7", turn=4, text="Rex is 3"), "capture"
     )
     editor.notebook.add(
-        editor.notebook.link(Note(id=new_id(), scope="user", text="Rex is 4"), "supersede", first.note.id), "capture"
+        editor.notebook.link(
+            Note(id=new_id(), scope="user", text="Rex is 4"), "supersede", first.note.id
+        ),
+        "capture",
     )
     text = as_markdown(editor)
     assert "· user · changed 1 time*" in text
@@ -267,13 +296,26 @@ def test_missing_path_raises(tmp_path):
 def test_imported_note_keeps_its_fields(editor, tmp_path):
     other = editor_of(tmp_path / "other")
     note = other.notebook.add(
-        Note(id=new_id(), scope="user", category="patterns", confidence=0.5, source="assistant", text="Rex"), "capture"
+        Note(
+            id=new_id(),
+            scope="user",
+            category="patterns",
+            confidence=0.5,
+            source="assistant",
+            text="Rex",
+        ),
+        "capture",
     ).note
     path = tmp_path / "other" / "memory" / note.file_name
     apply_import(editor, plan_import(editor, read_sources([path])))
     here = editor.scope("user").store.folder / note.file_name
     kept = parse_note(here.name, here.read_text()).note
-    assert (kept.id, kept.confidence, kept.source, kept.trigger) == (note.id, 0.5, "assistant", "import")
+    assert (kept.id, kept.confidence, kept.source, kept.trigger) == (
+        note.id,
+        0.5,
+        "assistant",
+        "import",
+    )
 
 
 def test_core_is_exported_to_other_agents_between_markers(home, repository, tmp_path):
@@ -322,7 +364,12 @@ def test_comparison_lists_memory_and_entries_of_another_agent(home, repository):
     (repository / "CLAUDE.md").write_text(
         "# Rules\n\n- We use **Redis** for the job queue.\n- Never push on Fridays, please ask.\n"
     )
-    memory = home / ".claude/projects" / re.sub(r"[^A-Za-z0-9]", "-", str(repository.resolve())) / "memory"
+    memory = (
+        home
+        / ".claude/projects"
+        / re.sub(r"[^A-Za-z0-9]", "-", str(repository.resolve()))
+        / "memory"
+    )
     memory.mkdir(parents=True)
     (memory / "MEMORY.md").write_text("- The staging host is heron, reached through the tunnel.\n")
     found = compare_with_agent(editor, "claude")

@@ -6,7 +6,9 @@ from ouro.memory.backend import MessageRecord, SessionHeader
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import user
 
-HEADER = SessionHeader("0d9f3c52-7e1b-4d0a-9a55-3b8f0c1d2e4f", "/p", "m", "2026-11-21T20:14:03.120Z")
+HEADER = SessionHeader(
+    "0d9f3c52-7e1b-4d0a-9a55-3b8f0c1d2e4f", "/p", "m", "2026-11-21T20:14:03.120Z"
+)
 NEWER = b"---\nhologram: 4\nsummary: x\n...\n"
 BAD = b"---\nmessage: 7\nrole: nobody\n...\n"
 
@@ -55,7 +57,10 @@ def test_lost_header_is_recreated(store, path):
     found = wait(store.list_sessions())[0]
     assert "The header was lost. A new one was made." in done
     assert (found.id[:8], found.messages) == ("0d9f3c52", 2)
-    assert [record.message.text for record in wait(store.load_session(found.id)).records] == ["one", "two\nlines"]
+    assert [record.message.text for record in wait(store.load_session(found.id)).records] == [
+        "one",
+        "two\nlines",
+    ]
 
 
 def test_session_of_a_newer_version_is_not_repaired(store, path):

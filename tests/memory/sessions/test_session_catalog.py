@@ -30,9 +30,28 @@ def add(store, number, title, *messages, project=PROJECT):
 
 
 def fill(store):
-    add(store, 1, "mend the import", user("The Lexer drops its last token."), assistant("Mended in api.py."))
-    add(store, 2, "the parser", user("why?"), Message("tool", (ToolReply("c", "read", "the lexer is in here"),)))
-    add(store, 3, "the parser again", user("Ärger mit dem PARSER"), assistant("Ja."), project="/elsewhere")
+    add(
+        store,
+        1,
+        "mend the import",
+        user("The Lexer drops its last token."),
+        assistant("Mended in api.py."),
+    )
+    add(
+        store,
+        2,
+        "the parser",
+        user("why?"),
+        Message("tool", (ToolReply("c", "read", "the lexer is in here"),)),
+    )
+    add(
+        store,
+        3,
+        "the parser again",
+        user("Ärger mit dem PARSER"),
+        assistant("Ja."),
+        project="/elsewhere",
+    )
 
 
 @pytest.fixture
@@ -61,11 +80,22 @@ def catalog(store, root, tmp_path):
 
 
 async def hits(catalog, words):
-    return [(hit.session_id[:8], hit.number) async for hit in catalog.search(await catalog.sessions(), words)]
+    return [
+        (hit.session_id[:8], hit.number)
+        async for hit in catalog.search(await catalog.sessions(), words)
+    ]
 
 
 def test_session_is_found_by_id_latest_title_and_message_text(catalog):
-    asked = ("00000001", session_id(3), "latest", "MEND import", "again parser", "drops lexer", "ärger")
+    asked = (
+        "00000001",
+        session_id(3),
+        "latest",
+        "MEND import",
+        "again parser",
+        "drops lexer",
+        "ärger",
+    )
     assert [wait(catalog.find(query)).title for query in asked] == [
         "mend the import",
         "the parser again",
@@ -83,7 +113,10 @@ def test_ambiguous_query_raises_with_the_ids(catalog):
     add(catalog.store, 4, "the parser, a third time", user("x"))
     with pytest.raises(SeveralSessions) as caught:
         wait(catalog.find("parser"))
-    assert caught.value.ids == (session_id(4), session_id(2))  # sessions of this project come before those of others
+    assert caught.value.ids == (
+        session_id(4),
+        session_id(2),
+    )  # sessions of this project come before those of others
 
 
 def test_id_prefix_that_is_also_a_title_word_is_ambiguous(store, root, tmp_path):
@@ -130,15 +163,25 @@ async def test_search_can_be_closed_early(store, root, tmp_path):
 
 
 def test_preview_has_the_summary_first_and_last_messages(store, catalog):
-    add(store, 4, "long", *(user(f"question {n}") if n % 2 else assistant(f"answer {n}") for n in range(1, 21)))
+    add(
+        store,
+        4,
+        "long",
+        *(user(f"question {n}") if n % 2 else assistant(f"answer {n}") for n in range(1, 21)),
+    )
     wait(store.load_session(session_id(4)))
     wait(store.save_memory(session_id(4), SummaryRecord("Much was asked.", AT.format(5), 20)))
     wait(store.close_session(session_id(4)))
-    last = tuple(("user" if n % 2 else "assistant", f"{'question' if n % 2 else 'answer'} {n}") for n in range(15, 21))
-    assert wait(catalog.preview(wait(catalog.store.get_session_stats(session_id(4))))) == SessionExcerpt(
-        "Much was asked.", "question 1", last
+    last = tuple(
+        ("user" if n % 2 else "assistant", f"{'question' if n % 2 else 'answer'} {n}")
+        for n in range(15, 21)
     )
-    assert wait(catalog.preview(wait(catalog.store.get_session_stats(session_id(2))))) == SessionExcerpt("", "why?", ())
+    assert wait(
+        catalog.preview(wait(catalog.store.get_session_stats(session_id(4))))
+    ) == SessionExcerpt("Much was asked.", "question 1", last)
+    assert wait(
+        catalog.preview(wait(catalog.store.get_session_stats(session_id(2))))
+    ) == SessionExcerpt("", "why?", ())
 
 
 def test_open_session_is_not_renamed_or_deleted(catalog, store):
@@ -149,7 +192,10 @@ def test_open_session_is_not_renamed_or_deleted(catalog, store):
     wait(catalog.store.restore_session(session_id(1)))
     assert len(wait(catalog.sessions())) == 3
     wait(store.load_session(session_id(2)))
-    for change in (lambda: wait(catalog.rename(session_id(2), "x")), lambda: wait(store.delete_session(session_id(2)))):
+    for change in (
+        lambda: wait(catalog.rename(session_id(2), "x")),
+        lambda: wait(store.delete_session(session_id(2))),
+    ):
         with pytest.raises(SessionInUse):
             change()
 

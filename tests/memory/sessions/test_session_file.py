@@ -1,4 +1,6 @@
-"""The bytes of a session file: records are found forwards, backwards and at an offset, whatever text they contain."""
+"""The bytes of a session file: records are found forwards, backwards and at an offset, whatever
+text they contain.
+"""
 
 import asyncio
 import os

@@ -12,9 +12,13 @@ NASTY = ["", " ", "\n", "\n\n", " a\n", "\ta\nb", "a\n\n", "a\n ", "...", "---",
          "0x1f", "~", "2026-11-21", "a: b", "- a", "#a", "a #b", "\x85", "\u2028\n", "\ufeff", "\x00\n\x1b[1m", "\r\n",
          "\ud800", "\u202eabc", "\U0001f600", "%a", "@a", "`a", "'a'\n\"b\"", "a\\\nb", "\x7f", "\ufffe"]  # fmt: skip
 TEXTS = st.one_of(st.sampled_from(NASTY), st.text(), st.lists(st.sampled_from(NASTY)).map("".join))
-SCALARS = st.one_of(TEXTS, st.integers(-(1 << 63), 1 << 63), st.floats(allow_nan=False), st.booleans(), st.none())
+SCALARS = st.one_of(
+    TEXTS, st.integers(-(1 << 63), 1 << 63), st.floats(allow_nan=False), st.booleans(), st.none()
+)
 VALUES = st.recursive(
-    SCALARS, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXTS, inner, max_size=4), max_leaves=12
+    SCALARS,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXTS, inner, max_size=4),
+    max_leaves=12,
 )
 
 
@@ -58,7 +62,10 @@ def test_text_with_control_characters_is_dumped_line_by_line():
 
 
 def test_small_mapping_is_dumped_on_one_line():
-    assert dump_inline({"id": "call_1", "arguments": {"path": "api.py"}}) == "{id: call_1, arguments: {path: api.py}}"
+    assert (
+        dump_inline({"id": "call_1", "arguments": {"path": "api.py"}})
+        == "{id: call_1, arguments: {path: api.py}}"
+    )
 
 
 def test_numbers_keep_their_type():

@@ -9,7 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from ouro.safety import Allow, Ask, Confinement, Deny, Effect, Permissions, Workspace, child_environment
+from ouro.safety import (
+    Allow,
+    Ask,
+    Confinement,
+    Deny,
+    Effect,
+    Permissions,
+    Workspace,
+    child_environment,
+)
 from ouro.safety.sandbox import tiers as sandbox_choice
 from ouro.safety.sandbox.seccomp import seccomp_filter
 from ouro.safety.sandbox.tiers import SandboxPolicy, Seatbelt
@@ -107,7 +116,10 @@ class TestConfinement:
         assert not (root / "new").exists()
 
     def test_workspace_sandbox_writes_the_workspace_and_a_private_tmp(self, confinement, root):
-        assert run(confinement, "workspace", "echo x > new; echo kept > /tmp/mark", root).returncode == 0
+        assert (
+            run(confinement, "workspace", "echo x > new; echo kept > /tmp/mark", root).returncode
+            == 0
+        )
         assert (root / "new").read_text() == "x\n"
         assert run(confinement, "workspace", "cat /tmp/mark", root).stdout == "kept\n"
         assert not Path("/tmp/mark").exists()
@@ -139,7 +151,9 @@ class TestConfinement:
         for exists in (False, True):  # only an existing folder can be mounted read-only
             for limits in ("workspace", "read", "memory", "off"):
                 line = f"mkdir -p {shared}; echo x > {shared}/a.md; echo x > {mine}/a.md"
-                done = subprocess.run(confinement.wrap(["bash", "-c", line], limits, "c1"), cwd=root)
+                done = subprocess.run(
+                    confinement.wrap(["bash", "-c", line], limits, "c1"), cwd=root
+                )
                 kept = confinement.was_kept_from_memory("c1")
                 written = {path.exists() for path in (shared / "a.md", mine / "a.md")}
                 assert kept <= (written == {False}), (limits, exists, done)
@@ -178,7 +192,10 @@ class TestConfinement:
         if confinement.known_tier == "landlock" or not confinement.is_on:
             pytest.skip("only bubblewrap has a private /dev/shm")
         for limits in ("read", "workspace"):
-            assert run(confinement, limits, f"cat {keys}; head -1 api.py", root).stdout == "import os\n"
+            assert (
+                run(confinement, limits, f"cat {keys}; head -1 api.py", root).stdout
+                == "import os\n"
+            )
         confinement.close()
 
     def test_limits_off_runs_the_command_unwrapped(self, confinement):
@@ -211,7 +228,9 @@ class TestB4Fallback:
 
     def test_bubblewrap_is_skipped_if_user_namespaces_are_refused(self, tmp_path, monkeypatch):
         refusing = tmp_path / "bwrap"
-        refusing.write_text("#!/bin/sh\necho 'bwrap: setting up uid map: Permission denied' >&2; exit 1\n")
+        refusing.write_text(
+            "#!/bin/sh\necho 'bwrap: setting up uid map: Permission denied' >&2; exit 1\n"
+        )
         refusing.chmod(0o755)
         monkeypatch.setattr(sandbox_choice, "_bwrap", lambda: refusing)
         chosen = sandbox_choice.choose_sandbox(tmp_path)
@@ -232,14 +251,20 @@ class TestB4Fallback:
 
 
 def test_seccomp_filters_of_both_processors_differ_only_in_numbers():
-    one, other = (seccomp_filter(internet=False, connects=False, machine=name) for name in ("x86_64", "aarch64"))
+    one, other = (
+        seccomp_filter(internet=False, connects=False, machine=name)
+        for name in ("x86_64", "aarch64")
+    )
     assert len(one) == len(other) != 0
     assert one != other
 
 
 def test_seatbelt_takes_paths_as_parameters_and_denies_by_default():
     policy = SandboxPolicy(
-        writable=(Path('/w "x"'),), protected=(Path('/w "x"/.git'),), hidden=(Path("/home/.ssh"),), network=False
+        writable=(Path('/w "x"'),),
+        protected=(Path('/w "x"/.git'),),
+        hidden=(Path("/home/.ssh"),),
+        network=False,
     )
     argv = Seatbelt().wrap(["ls", "-l"], policy)
     profile = argv[argv.index("-p") + 1]
@@ -248,7 +273,9 @@ def test_seatbelt_takes_paths_as_parameters_and_denies_by_default():
     assert 'WRITABLE0=/w "x"' in argv
     assert '"x"' not in profile
     assert "(deny default)" in profile
-    assert profile.index('(allow file-write* (subpath (param "WRITABLE0")))') < profile.index("PROTECTED0")
+    assert profile.index('(allow file-write* (subpath (param "WRITABLE0")))') < profile.index(
+        "PROTECTED0"
+    )
     assert '(deny file-read* file-write* (subpath (param "HIDDEN0")))' in profile
     assert 'remote ip "localhost:*"' in profile
 
@@ -256,9 +283,18 @@ def test_seatbelt_takes_paths_as_parameters_and_denies_by_default():
 @pytest.mark.parametrize(
     ("line", "setting"),
     [
-        ("python3 -c 'bytearray(300_000_000)'", "200 MB of memory a process (`sandbox.max_memory_mb`)"),
-        ("python3 -c '[open(\"/dev/null\") for _ in range(99)]'", "64 open files a process (`sandbox.max_open_files`)"),
-        ("ulimit -Hu 2>&1; echo fork: Resource temporarily unavailable; false", "processes (`sandbox.max_processes`)"),
+        (
+            "python3 -c 'bytearray(300_000_000)'",
+            "200 MB of memory a process (`sandbox.max_memory_mb`)",
+        ),
+        (
+            "python3 -c '[open(\"/dev/null\") for _ in range(99)]'",
+            "64 open files a process (`sandbox.max_open_files`)",
+        ),
+        (
+            "ulimit -Hu 2>&1; echo fork: Resource temporarily unavailable; false",
+            "processes (`sandbox.max_processes`)",
+        ),
         ("ls missing", ""),
     ],
 )

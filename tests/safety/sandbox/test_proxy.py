@@ -1,4 +1,6 @@
-"""Hosts that confined commands can reach: real commands in bubblewrap, a real proxy, a server on loopback."""
+"""Hosts that confined commands can reach: real commands in bubblewrap, a real proxy, a server on
+loopback.
+"""
 
 import http.server
 import socket
@@ -13,10 +15,9 @@ from ouro.safety.sandbox.proxy import NetworkProxy
 from ouro.settings import SandboxSettings
 
 FETCH = (
-    "import os, sys, urllib.request as u\n"
-    "os.environ['no_proxy'] = os.environ['NO_PROXY'] = ''  # they keep a command's own servers in reach\n"
-    "try: print(u.urlopen(sys.argv[1], timeout=10).read().decode())\n"
-    "except OSError as error: print(error)"
+    "import os, sys, urllib.request as u\nos.environ['no_proxy'] = os.environ['NO_PROXY'] = ''  #"
+    " they keep a command's own servers in reach\ntry: print(u.urlopen(sys.argv[1],"
+    " timeout=10).read().decode())\nexcept OSError as error: print(error)"
 )
 
 
@@ -58,7 +59,10 @@ def proxy(port):
 
 
 def test_plain_request_is_forwarded_without_proxy_headers(proxy, port):
-    head = f"GET http://127.0.0.1:{port}/a?b HTTP/1.1\r\nHost: here\r\nProxy-Connection: keep-alive\r\n"
+    head = (
+        f"GET http://127.0.0.1:{port}/a?b HTTP/1.1\r\nHost: here\r\nProxy-Connection:"
+        " keep-alive\r\n"
+    )
     assert spoken(proxy, f"{head}Connection: keep-alive\r\n\r\n".encode()).endswith(
         f"\r\n\r\n127.0.0.1:{port}/a?b close".encode()
     )
@@ -66,7 +70,9 @@ def test_plain_request_is_forwarded_without_proxy_headers(proxy, port):
 
 def test_connect_tunnels_bytes_in_both_directions(proxy, port):
     answer = spoken(
-        proxy, f"CONNECT 127.0.0.1:{port} HTTP/1.1\r\n\r\nGET /t HTTP/1.1\r\nHost: h\r\nConnection: x\r\n\r\n".encode()
+        proxy,
+        f"CONNECT 127.0.0.1:{port} HTTP/1.1\r\n\r\nGET /t HTTP/1.1\r\nHost: h\r\nConnection:"
+        " x\r\n\r\n".encode(),
     )
     assert answer.startswith(b"HTTP/1.1 200 Connection established\r\n\r\nHTTP/1.0 200 OK")
     assert answer.endswith(b"h/t x")
@@ -85,17 +91,29 @@ def test_host_not_in_the_settings_is_refused_and_recorded(proxy, target):
 
 
 @pytest.mark.parametrize(
-    "line", [b"", b"GET / HTTP/1.1", b"GET ftp://a/ HTTP/1.1", b"CONNECT a\0b:80 x", b"CONNECT a:b HTTP/1.1", b"x"]
+    "line",
+    [
+        b"",
+        b"GET / HTTP/1.1",
+        b"GET ftp://a/ HTTP/1.1",
+        b"CONNECT a\0b:80 x",
+        b"CONNECT a:b HTTP/1.1",
+        b"x",
+    ],
 )
 def test_malformed_proxy_request_is_refused(proxy, line):
     assert b" 400 " in spoken(proxy, line + b"\r\n\r\n")
 
 
-@pytest.mark.parametrize("address", ["127.0.0.1", "10.0.0.1", "169.254.169.254", "::1", "fd00::1", "::ffff:127.0.0.1"])
+@pytest.mark.parametrize(
+    "address", ["127.0.0.1", "10.0.0.1", "169.254.169.254", "::1", "fd00::1", "::ffff:127.0.0.1"]
+)
 @pytest.mark.parametrize("host", ["example.invalid", "a.other.invalid"])
 def test_name_resolving_to_a_local_network_is_refused(proxy, monkeypatch, host, address):
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: [(0, 0, 0, "", (address, 443))])
-    assert b"is an address of a local network" in spoken(proxy, f"CONNECT {host}:443 HTTP/1.1\r\n\r\n".encode())
+    assert b"is an address of a local network" in spoken(
+        proxy, f"CONNECT {host}:443 HTTP/1.1\r\n\r\n".encode()
+    )
 
 
 def test_addresses_of_a_name_are_tried_until_one_connects(proxy, monkeypatch):
@@ -120,7 +138,9 @@ def test_addresses_of_a_name_are_tried_until_one_connects(proxy, monkeypatch):
 
 @pytest.fixture
 def confinement(repository, tmp_path, port):
-    confinement = Confinement(repository, tmp_path / "sandbox", SandboxSettings(hosts=(f"127.0.0.1:{port}",)))
+    confinement = Confinement(
+        repository, tmp_path / "sandbox", SandboxSettings(hosts=(f"127.0.0.1:{port}",))
+    )
     if confinement.chosen().sandbox.tier != "bubblewrap":
         pytest.skip("needs bubblewrap")
     yield confinement
@@ -133,7 +153,9 @@ def run(confinement, *argv: str, limits="workspace") -> subprocess.CompletedProc
 
 
 def test_a_confined_command_reaches_the_hosts_of_the_settings_and_no_other(confinement, port):
-    assert run(confinement, "python3", "-c", FETCH, f"http://127.0.0.1:{port}/x").stdout.startswith("127.0.0.1")
+    assert run(confinement, "python3", "-c", FETCH, f"http://127.0.0.1:{port}/x").stdout.startswith(
+        "127.0.0.1"
+    )
     assert "403" in run(confinement, "python3", "-c", FETCH, "http://example.invalid/").stdout
     assert confinement.find_denial("") == "example.invalid:80 is not in sandbox.hosts"
     assert confinement.find_denial("") == ""
@@ -143,7 +165,10 @@ def test_a_confined_command_reaches_the_hosts_of_the_settings_and_no_other(confi
 
 def test_configured_local_port_is_reachable_inside_the_sandbox(confinement, port):
     """For programs that support no proxy, such as those of a database."""
-    fetch = f"exec 3<>/dev/tcp/127.0.0.1/{port}; printf 'GET /raw HTTP/1.0\\r\\nHost: h\\r\\n\\r\\n' >&3; cat <&3"
+    fetch = (
+        f"exec 3<>/dev/tcp/127.0.0.1/{port}; printf 'GET /raw HTTP/1.0\\r\\nHost: h\\r\\n\\r\\n'"
+        " >&3; cat <&3"
+    )
     assert run(confinement, "bash", "-c", fetch).stdout.endswith("h/raw None")
     other = run(confinement, "bash", "-c", f"exec 3<>/dev/tcp/127.0.0.1/{port - 1}")
     assert "Connection refused" in other.stderr

@@ -32,7 +32,10 @@ def commands(text: str) -> list[str]:
         ("! a", ["a"]),
         ("env -u A B=1 a b", ["a b"]),
         ("timeout -k 1 5 nice -n 3 nohup a b", ["a b"]),
-        ("find . -name x -exec a {} \\; -exec b {} +", ["find . -name x -exec a {} ; -exec b {} +", "a {}", "b {}"]),
+        (
+            "find . -name x -exec a {} \\; -exec b {} +",
+            ["find . -name x -exec a {} ; -exec b {} +", "a {}", "b {}"],
+        ),
         ("find . | xargs -n 1 -I {} a {}", ["find .", "a {} …"]),
         ("bash -c 'a && b'", ["a", "b"]),
         ("bash -lc 'bash -c \"a\"'", ["a"]),
@@ -58,10 +61,13 @@ def test_loop_over_words_is_expanded_for_each_word():
 
 
 @pytest.mark.parametrize(
-    "line", ["sudo a b", "npx a b", "uv run a b", "ssh host a b", "ssh host 'a b'", "docker run i a b"]
+    "line",
+    ["sudo a b", "npx a b", "uv run a b", "ssh host a b", "ssh host 'a b'", "docker run i a b"],
 )
 def test_command_passed_to_a_runner_is_guessed(line):
-    assert "a b" in [command.text for command in parse_line(line).commands if command.kind == "guess"]
+    assert "a b" in [
+        command.text for command in parse_line(line).commands if command.kind == "guess"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -138,7 +144,13 @@ def test_variable_set_on_the_line_is_expanded():
 
 
 @settings(max_examples=100, deadline=None)
-@given(st.lists(st.sampled_from("for x in 1 2 ; do done while read -r if then fi { } ( ) [[ ]] $x a ! time".split())))
+@given(
+    st.lists(
+        st.sampled_from(
+            "for x in 1 2 ; do done while read -r if then fi { } ( ) [[ ]] $x a ! time".split()
+        )
+    )
+)
 def test_random_keywords_do_not_break_the_parser(words):
     parse_line(" ".join(words))
 

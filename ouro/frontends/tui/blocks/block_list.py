@@ -30,7 +30,9 @@ class TranscriptBlock(ABC):
     has_changed = True
     """Whether it has changed since the last frame."""
     changed_blocks: list[TranscriptBlock] | None = None
-    """The list of changed blocks that it adds itself to; set by the transcript, like the next three."""
+    """The list of changed blocks that it adds itself to; set by the transcript, like the next
+    three.
+    """
     place = 0
     """Its position among all blocks."""
     height = 0
@@ -88,18 +90,23 @@ def estimate_text(text: str, width: int) -> int:
 
 
 class BlockList:
-    """Blocks and their heights, estimated until they are drawn for the current width. Only shown blocks are drawn."""
+    """Blocks and their heights, estimated until they are drawn for the current width. Only shown
+    blocks are drawn.
+    """
 
     def __init__(self, palette: Palette) -> None:
         self.blocks: list[TranscriptBlock] = []
         self._changed: list[TranscriptBlock] = []
-        """The blocks that have changed since the last frame: to look for them would cost more with each block."""
+        """The blocks that have changed since the last frame: to look for them would cost more with
+        each block.
+        """
         self.moving: set[TranscriptBlock] = set()
         """The drawn blocks that change with time."""
         self.total = 0
         """The number of all lines."""
         self._tops = [0]
-        """The first line of each block, as far as it was needed since the last change of a height."""
+        """The first line of each block, as far as it was needed since the last change of a height.
+        """
         self._drawn: OrderedDict[TranscriptBlock, None] = OrderedDict()
         self._palette = palette
         self._width = 80  # until it is drawn
@@ -139,7 +146,9 @@ class BlockList:
         self._rebuild(remaining)
 
     def draw_changed(self) -> int | None:
-        """Draw the changed blocks that were drawn before; returns the number of the first changed line."""
+        """Draw the changed blocks that were drawn before; returns the number of the first changed
+        line.
+        """
         changed = [self._update(block) for block in self._changed]
         self._changed.clear()
         return min(changed, default=None)
@@ -154,10 +163,14 @@ class BlockList:
         before = block.last_lines
         lines = self._draw(block)
         pairs = enumerate(zip(before, lines, strict=False))
-        return top + next((n for n, (old, new) in pairs if old is not new), min(len(before), len(lines)))
+        return top + next(
+            (n for n, (old, new) in pairs if old is not new), min(len(before), len(lines))
+        )
 
     def settle(self, top: int, height: int) -> int:
-        """Draw the `height` lines from `top`; return by how many lines the part above `top` has grown."""
+        """Draw the `height` lines from `top`; return by how many lines the part above `top` has
+        grown.
+        """
         grown = 0
         for block in islice(self.blocks, self._place_of(top), None):
             if self.top(block) >= top + grown + height:
@@ -170,8 +183,12 @@ class BlockList:
         return grown
 
     def draw_ahead(self, top: int, height: int) -> None:
-        """Draw the page above the line `top`, which is likely to be shown next, without moving anything."""
-        for block in self.blocks[self._place_of(max(0, top - height)) : self._place_of(top - 1) + 1]:
+        """Draw the page above the line `top`, which is likely to be shown next, without moving
+        anything.
+        """
+        for block in self.blocks[
+            self._place_of(max(0, top - height)) : self._place_of(top - 1) + 1
+        ]:
             self._lines(block)
 
     def settle_end(self, height: int) -> None:
@@ -197,7 +214,9 @@ class BlockList:
     def block_at(self, number: int) -> tuple[TranscriptBlock, int] | None:
         """The block that has the line `number`, and which of its lines that is."""
         place = self._place_of(number)
-        return (self.blocks[place], number - self._tops[place]) if place < len(self.blocks) else None
+        return (
+            (self.blocks[place], number - self._tops[place]) if place < len(self.blocks) else None
+        )
 
     def top(self, block: TranscriptBlock) -> int:
         while len(self._tops) <= block.place:
@@ -225,7 +244,9 @@ class BlockList:
             self.add(block)
 
     def _lines(self, block: TranscriptBlock) -> list[StyledLine]:
-        """The lines of a block, drawn if needed. Drops the lines of the block that was used least recently."""
+        """The lines of a block, drawn if needed. Drops the lines of the block that was used least
+        recently.
+        """
         self._drawn[block] = None
         self._drawn.move_to_end(block)
         if len(self._drawn) > MAX_DRAWN:

@@ -50,13 +50,17 @@ class Code:
 
 
 def highlight(code: str, language: str, palette: Palette, base: Style) -> list[list[Run]]:
-    """Each line of `code` as runs in syntax colours over `base`; without colours if the language is unknown."""
+    """Each line of `code` as runs in syntax colours over `base`; without colours if the language is
+    unknown.
+    """
     lexer = _lexer(language)
     if lexer is None or any(len(line) > MAX_LINE for line in code.split("\n")):
         return [[(line, base)] for line in code.split("\n")]
     rows: list[list[Run]] = [[]]
     styles: dict[Any, Style] = {}
-    for _, kind, value in lexer.get_tokens_unprocessed(f"{code}\n"):  # some lexers (as for diffs) need whole lines
+    for _, kind, value in lexer.get_tokens_unprocessed(
+        f"{code}\n"
+    ):  # some lexers (as for diffs) need whole lines
         style = styles.get(kind)
         if style is None:
             name = str(kind).removeprefix("Token.")
@@ -98,8 +102,9 @@ def _lexer(language: str) -> Any:
 def _chunk_size(code: str, language: str) -> int:
     """The length of the first chunk with its last newline; 0 if it is not complete yet.
 
-    A chunk ends outside of strings and comments, so that the next one can be lexed separately. Its end depends only on
-    its own text, so that code is always cut in the same way, independent of the pieces in which it arrives.
+    A chunk ends outside of strings and comments, so that the next one can be lexed separately. Its
+    end depends only on its own text, so that code is always cut in the same way, independent of the
+    pieces in which it arrives.
     """
     if code.count("\n") <= CHUNK:
         return 0

@@ -13,7 +13,16 @@ from rich.style import Style
 
 from ouro.display import NO_FILE
 from ouro.frontends.tui.blocks.code import Code, highlight, language_of
-from ouro.frontends.tui.blocks.lines import Run, StyledLine, crop, fold, indent, pad, restyle_spans, tidy
+from ouro.frontends.tui.blocks.lines import (
+    Run,
+    StyledLine,
+    crop,
+    fold,
+    indent,
+    pad,
+    restyle_spans,
+    tidy,
+)
 from ouro.frontends.tui.blocks.palette import Palette
 
 TWO_COLUMNS = 160
@@ -37,7 +46,10 @@ def git_diff_lines(text: str, width: int, palette: Palette) -> list[StyledLine]:
         try:
             if not start or not all(row.startswith(_GIT_HEAD) for row in rows[:start]):
                 raise ValueError("not the hunks of one file")
-            names = (re.sub(r"^(--- |\+\+\+ )[ab]/", r"\1", row).rstrip("\t") for row in rows[start : start + 2])
+            names = (
+                re.sub(r"^(--- |\+\+\+ )[ab]/", r"\1", row).rstrip("\t")
+                for row in rows[start : start + 2]
+            )
             lines += diff_lines([*names, *rows[start + 2 :]], width, palette)
         except ValueError:
             lines += Code("diff", width, palette).lines("\n".join(rows))
@@ -53,14 +65,19 @@ def _file_lines(file: FileDiff, width: int, palette: Palette) -> Iterator[Styled
             yield StyledLine([Segment(crop(f"⋮ {name}".rstrip(), width), palette.muted)])
         sides = _color_sides(part, language, palette)
         digits = len(str(max(max(pair.old_number, pair.new_number) for pair in part)))
-        yield from (_two_columns if two_columns else _one_column)(part, *sides, digits, width, palette)
+        yield from (_two_columns if two_columns else _one_column)(
+            part, *sides, digits, width, palette
+        )
 
 
 def _head(file: FileDiff, width: int, palette: Palette) -> StyledLine:
     names = [tidy(name) for name in dict.fromkeys((file.before, file.after)) if name != NO_FILE]
     what = " (new)" if file.before == NO_FILE else " (deleted)" if file.after == NO_FILE else ""
     changed = [pair for part in file.hunks for pair in part if not pair.is_same]
-    added, removed = sum(pair.new is not None for pair in changed), sum(pair.old is not None for pair in changed)
+    added, removed = (
+        sum(pair.new is not None for pair in changed),
+        sum(pair.old is not None for pair in changed),
+    )
     room = max(1, width - len(f"{what}  +{added} −{removed}"))
     return StyledLine(
         [
@@ -78,8 +95,12 @@ def _one_column(
     for is_same, run in groupby(part, key=lambda pair: pair.is_same):
         pairs = list(run)
         rows = [(" ", pair.new_number, news) for pair in pairs if is_same]
-        rows += [("-", pair.old_number, olds) for pair in pairs if not is_same and pair.old is not None]
-        rows += [("+", pair.new_number, news) for pair in pairs if not is_same and pair.new is not None]
+        rows += [
+            ("-", pair.old_number, olds) for pair in pairs if not is_same and pair.old is not None
+        ]
+        rows += [
+            ("+", pair.new_number, news) for pair in pairs if not is_same and pair.new is not None
+        ]
         for sign, number, side in rows:
             yield from _row(sign, number, side, digits, width, palette)
 
@@ -90,7 +111,11 @@ def _two_columns(
     half = (width - 1) // 2
     for pair in part:
         left, right = (
-            _row(" " if pair.is_same else sign, number, side, digits, half, palette) if number else []
+            (
+                _row(" " if pair.is_same else sign, number, side, digits, half, palette)
+                if number
+                else []
+            )
             for sign, number, side in (("-", pair.old_number, olds), ("+", pair.new_number, news))
         )
         blank = StyledLine([Segment(" " * half, palette.text)])
@@ -100,7 +125,9 @@ def _two_columns(
             yield StyledLine(segments, len(one.text) + 1 + other.gutter, other.joint, other.filling)
 
 
-def _row(sign: str, number: int, side: _Side, digits: int, width: int, palette: Palette) -> list[StyledLine]:
+def _row(
+    sign: str, number: int, side: _Side, digits: int, width: int, palette: Palette
+) -> list[StyledLine]:
     style, tone = {
         "+": (palette.added, palette.success),
         "-": (palette.removed, palette.error),
@@ -109,7 +136,9 @@ def _row(sign: str, number: int, side: _Side, digits: int, width: int, palette: 
     dim = Style(color=palette.muted.color, bgcolor=style.bgcolor)
     code = fold(side[number], width - digits - 3)
     signed = indent(code, (f"{sign} ", dim + Style(color=tone.color, bold=True)), ("  ", dim))
-    return pad(indent(signed, (f"{number:>{digits}} ", dim), (" " * (digits + 1), dim)), width, style)
+    return pad(
+        indent(signed, (f"{number:>{digits}} ", dim), (" " * (digits + 1), dim)), width, style
+    )
 
 
 def _color_sides(part: Sequence[Pair], language: str, palette: Palette) -> tuple[_Side, _Side]:
@@ -119,14 +148,18 @@ def _color_sides(part: Sequence[Pair], language: str, palette: Palette) -> tuple
     for pair in part:
         if pair.is_same:
             continue
-        old_spans, new_spans = find_changed_words(pair.old, pair.new) if pair.old and pair.new else ([], [])
+        old_spans, new_spans = (
+            find_changed_words(pair.old, pair.new) if pair.old and pair.new else ([], [])
+        )
         for side, number, spans, back, word in (
             (olds, pair.old_number, old_spans, palette.removed, palette.removed_word),
             (news, pair.new_number, new_spans, palette.added, palette.added_word),
         ):
             if number:
                 strong = Style(color=word.color, bgcolor=word.bgcolor, bold=True)
-                side[number] = list(restyle_spans(side[number], spans, strong, Style(bgcolor=back.bgcolor)))
+                side[number] = list(
+                    restyle_spans(side[number], spans, strong, Style(bgcolor=back.bgcolor))
+                )
     return olds, news
 
 
@@ -189,7 +222,10 @@ def file_diffs(rows: Iterable[str]) -> list[FileDiff]:
 
 
 def _hunk(reader: Iterator[str], at: int, olds: int, new_at: int, news: int) -> list[Pair]:
-    at, new_at = at + (not olds), new_at + (not news)  # an empty range has the number of the line before it
+    at, new_at = (
+        at + (not olds),
+        new_at + (not news),
+    )  # an empty range has the number of the line before it
     signed: list[tuple[str, str]] = []
     while olds > 0 or news > 0:
         row = next(reader, "")
@@ -202,7 +238,9 @@ def _hunk(reader: Iterator[str], at: int, olds: int, new_at: int, news: int) -> 
     pairs: list[Pair] = []
     for is_same, run in groupby(signed, key=lambda line: line[0] == " "):
         lines = list(run)
-        old_lines, new_lines = ([text for sign, text in lines if is_same or sign == side] for side in "-+")
+        old_lines, new_lines = (
+            [text for sign, text in lines if is_same or sign == side] for side in "-+"
+        )
         for old, new in zip_longest(old_lines, new_lines):
             pairs.append(Pair(old, new, 0 if old is None else at, 0 if new is None else new_at))
             at, new_at = at + (old is not None), new_at + (new is not None)
@@ -215,7 +253,11 @@ def find_changed_words(old: str, new: str) -> tuple[list[Span], list[Span]]:
         return [], []
     old_words, new_words = _WORDS.findall(old), _WORDS.findall(new)
     matcher = SequenceMatcher(None, old_words, new_words, autojunk=False)
-    same = [word for start, _, size in matcher.get_matching_blocks() for word in old_words[start : start + size]]
+    same = [
+        word
+        for start, _, size in matcher.get_matching_blocks()
+        for word in old_words[start : start + size]
+    ]
     if 2 * _count_words(same) < MIN_SIMILARITY * _count_words([*old_words, *new_words]):
         return [], []
     codes = [code for code in matcher.get_opcodes() if code[0] != "equal"]

@@ -68,7 +68,9 @@ def wrap(runs: Sequence[Run], width: int, *, keeps_spaces: bool = False) -> list
             lines.append(StyledLine([Segment(*run) for run in paragraph]))
             continue
         for start, end, joint in _split(text, width, keeps_spaces):
-            lines.append(StyledLine([Segment(*run) for run in _slice(paragraph, start, end)], joint=joint))
+            lines.append(
+                StyledLine([Segment(*run) for run in _slice(paragraph, start, end)], joint=joint)
+            )
     return lines
 
 
@@ -97,13 +99,19 @@ def fold(runs: Sequence[Run], width: int) -> list[StyledLine]:
     return wrap(runs, width, keeps_spaces=True)
 
 
-def indent(lines: Iterable[StyledLine], first: Run, rest: Run, decoration: bool = True) -> list[StyledLine]:
-    """Prefix the first line and the others; without `decoration` (list markers), copying keeps the prefix."""
+def indent(
+    lines: Iterable[StyledLine], first: Run, rest: Run, decoration: bool = True
+) -> list[StyledLine]:
+    """Prefix the first line and the others; without `decoration` (list markers), copying keeps the
+    prefix.
+    """
     indented = []
     for number, line in enumerate(lines):
         text, style = rest if number else first
         gutter = line.gutter + len(text) if decoration or line.gutter or line.joint != "\n" else 0
-        indented.append(StyledLine([Segment(text, style), *line.segments], gutter, line.joint, line.filling))
+        indented.append(
+            StyledLine([Segment(text, style), *line.segments], gutter, line.joint, line.filling)
+        )
     return indented
 
 
@@ -173,7 +181,9 @@ def _split(text: str, width: int, keeps_spaces: bool) -> Iterator[tuple[int, int
                     yield start, end, joint
                     joint = " " if end < atom.start() else ""
                 start = atom.start()
-            while (cut := start + len(_take(text[start : atom.end()], width, at_least_one=True))) < atom.end():
+            while (
+                cut := start + len(_take(text[start : atom.end()], width, at_least_one=True))
+            ) < atom.end():
                 yield start, cut, joint
                 start, joint = cut, ""
             used = cell_len(text[start : atom.end()])
@@ -182,7 +192,9 @@ def _split(text: str, width: int, keeps_spaces: bool) -> Iterator[tuple[int, int
 
 
 def _take(text: str, cells: int, at_least_one: bool = False) -> str:
-    """The start of `text` that fits; emoji of several characters are not split, but for very long ones."""
+    """The start of `text` that fits; emoji of several characters are not split, but for very long
+    ones.
+    """
     text = text[: 16 * max(cells, 1)]  # a word of 20,000 letters took 0.5 s
     if text.isascii():
         return text[: max(cells, 1) if at_least_one else cells]
@@ -208,25 +220,41 @@ def selected_text(lines: Iterable[tuple[int, StyledLine]], selection: Selection)
 def mark_span(line: StyledLine, span: tuple[int, int], style: Style) -> StyledLine:
     """Draw the characters of `span` in another style; -1 is the end of the line."""
     end = len(line.text) if span[1] == -1 else span[1]
-    segments = [Segment(text, style) for text, style in restyle_spans(line.runs, [(span[0], end)], style)]
+    segments = [
+        Segment(text, style) for text, style in restyle_spans(line.runs, [(span[0], end)], style)
+    ]
     return StyledLine(segments, line.gutter, line.joint, line.filling)
 
 
 def restyle_spans(
-    runs: Iterable[Run], spans: Sequence[tuple[int, int]], inside: Style, outside: Style | None = None
+    runs: Iterable[Run],
+    spans: Sequence[tuple[int, int]],
+    inside: Style,
+    outside: Style | None = None,
 ) -> Iterator[Run]:
     """Add a style to the characters in `spans`, and another one to the rest."""
     offset = 0
     for text, style in runs:
-        cuts = sorted({0, len(text), *(cut - offset for span in spans for cut in span if 0 < cut - offset < len(text))})
+        cuts = sorted(
+            {
+                0,
+                len(text),
+                *(cut - offset for span in spans for cut in span if 0 < cut - offset < len(text)),
+            }
+        )
         for start, end in pairwise(cuts):
             is_inside = any(first <= offset + start < last for first, last in spans)
-            yield text[start:end], style + inside if is_inside else style + outside if outside else style
+            yield (
+                text[start:end],
+                style + inside if is_inside else style + outside if outside else style,
+            )
         offset += len(text)
 
 
 def join_fitting(items: Sequence[str], width: int, most: int) -> str:
-    """Join items to at most `most` lines; items between the first and the last are omitted if they do not fit."""
+    """Join items to at most `most` lines; items between the first and the last are omitted if they
+    do not fit.
+    """
     shown = [*items[:1], *items[1:][-1:]]
     for item in items[1:-1]:
         longer = [*shown[:-1], item, shown[-1]]

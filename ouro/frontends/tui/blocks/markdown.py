@@ -1,8 +1,8 @@
 """Markdown as lines, and growing Markdown cut into pieces that later text cannot change.
 
-Nothing is fetched, HTML is text, links show their URL. A piece is a top-level block, one item of a top-level list, or a
-part of a long paragraph. CommonMark never reopens a closed block, so all pieces of the complete lines but the last are
-final.
+Nothing is fetched, HTML is text, links show their URL. A piece is a top-level block, one item of a
+top-level list, or a part of a long paragraph. CommonMark never reopens a closed block, so all
+pieces of the complete lines but the last are final.
 """
 
 from __future__ import annotations
@@ -44,7 +44,9 @@ def parser(*, only_blocks: bool = False) -> MarkdownIt:
     """
     from markdown_it import MarkdownIt
 
-    rules = MarkdownIt("commonmark", {"html": False, "maxNesting": 20}).enable(["table", "strikethrough"])
+    rules = MarkdownIt("commonmark", {"html": False, "maxNesting": 20}).enable(
+        ["table", "strikethrough"]
+    )
     return rules.disable(["reference", *(["inline", "text_join"] if only_blocks else [])])
 
 
@@ -54,11 +56,16 @@ def warm_up(palette: Palette) -> None:
 
 
 def markdown_lines(
-    source: str, width: int, palette: Palette, number: int | None = None, before: StyledLine | None = None
+    source: str,
+    width: int,
+    palette: Palette,
+    number: int | None = None,
+    before: StyledLine | None = None,
 ) -> list[StyledLine]:
     """Draw Markdown as lines.
 
-    `number` replaces the first number of an ordered list at its start. A paragraph continues the line `before`.
+    `number` replaces the first number of an ordered list at its start. A paragraph continues the
+    line `before`.
     """
     runs = [*before.runs, (" " if source.startswith(" ") else "", palette.text)] if before else []
     lines = _Drawing(palette, number, runs).blocks(parser().parse(source), width)
@@ -93,7 +100,8 @@ class _Drawing:
                 return wrap([*self._before, *self._inline(tokens[1], palette.text)], prose_width)
             case "heading_open":
                 styles = {"h1": palette.heading + Style(underline=True), "h2": palette.heading}
-                # The beginning of a long paragraph was drawn as text before a line `---` made it a heading.
+                # The beginning of a long paragraph was drawn as text before a line `---` made it a
+                # heading.
                 style = palette.text if self._before else styles.get(tokens[0].tag, palette.strong)
                 return wrap([*self._before, *self._inline(tokens[1], style)], prose_width)
             case "fence" | "code_block":
@@ -126,7 +134,11 @@ class _Drawing:
             if lines and item[0].map and item[0].map[0] > bottom:
                 lines.append(StyledLine([]))
             lines += self._item(item, width, f"{number}. " if number is not None else "• ")
-            texts = [token for token in item if token.map and token.nesting >= 0 and token.type not in _CONTAINERS]
+            texts = [
+                token
+                for token in item
+                if token.map and token.nesting >= 0 and token.type not in _CONTAINERS
+            ]
             bottom = max((token.map[1] for token in texts if token.map), default=0)
             number = None if number is None else number + 1
             position = end
@@ -144,7 +156,9 @@ class _Drawing:
             if token.type == "paragraph_open" and token.level == tokens[0].level + 1
         )
         lines = self.blocks(tokens[1:-1], width - len(marker), tight) or [StyledLine([])]
-        return indent(lines, (marker, palette.accent), (" " * len(marker), palette.text), decoration=False)
+        return indent(
+            lines, (marker, palette.accent), (" " * len(marker), palette.text), decoration=False
+        )
 
     def _table(self, tokens: Sequence[Token], width: int) -> list[StyledLine]:
         rows: list[list[list[Run]]] = []
@@ -187,7 +201,10 @@ class _Inline:
             case "hardbreak":
                 self._put("\n")
             case "code_inline":
-                self._put(token.content, style + Style(color=palette.code.color, bgcolor=palette.code.bgcolor))
+                self._put(
+                    token.content,
+                    style + Style(color=palette.code.color, bgcolor=palette.code.bgcolor),
+                )
             case "strong_open":
                 self._styles.append(style + Style(bold=True))
             case "em_open":
@@ -237,12 +254,16 @@ _BETWEEN = " │ "
 def table_lines(
     rows: Sequence[Sequence[Cell]], aligned: Sequence[str], width: int, palette: Palette
 ) -> list[StyledLine]:
-    """Draw a table; the first row is its heading. `aligned`: `left`, `right`, `center` or empty for each column."""
+    """Draw a table; the first row is its heading. `aligned`: `left`, `right`, `center` or empty for
+    each column.
+    """
     widths = _column_widths(rows, width - len(_BETWEEN) * (len(rows[0]) - 1))
     lines: list[StyledLine] = []
     if widths is not None:
         lines += _row_lines(rows[0], widths, aligned, palette)
-        lines.append(StyledLine([Segment("─┼─".join("─" * column for column in widths), palette.muted)]))
+        lines.append(
+            StyledLine([Segment("─┼─".join("─" * column for column in widths), palette.muted)])
+        )
         for row in rows[1:]:
             lines += _row_lines(row, widths, aligned, palette)
         return lines
@@ -256,7 +277,8 @@ def table_lines(
 def _column_widths(rows: Sequence[Sequence[Cell]], room: int) -> list[int] | None:
     """The width of each column; the widest shrink if needed. None if the columns do not fit."""
     widths = [
-        max(1, *(sum(cell_len(text) for text, _ in cell) for cell in column)) for column in zip(*rows, strict=True)
+        max(1, *(sum(cell_len(text) for text, _ in cell) for cell in column))
+        for column in zip(*rows, strict=True)
     ]
     widths = [min(width, max(room, MIN_COLUMN)) for width in widths]
     while sum(widths) > room:
@@ -278,7 +300,10 @@ def _row_lines(
             left = {"right": missing, "center": missing // 2}.get(side, 0)
             segments += [Segment(_BETWEEN, palette.muted)] if segments else []
             segments += [Segment(" " * left, palette.text)] if left else []
-            segments += [*(line.segments if line else []), Segment(" " * (missing - left), palette.text)]
+            segments += [
+                *(line.segments if line else []),
+                Segment(" " * (missing - left), palette.text),
+            ]
         lines.append(StyledLine(segments))
     return lines
 
@@ -325,7 +350,9 @@ class MarkdownPieces:
         self._start = self._seen = 0
 
     def settle(self, text: str) -> list[MarkdownPiece]:
-        """Move final pieces to `finished`; returns the others, usually one. `text` begins with the last one."""
+        """Move final pieces to `finished`; returns the others, usually one. `text` begins with the
+        last one.
+        """
         end = text.rfind("\n", self._seen) + 1
         if end and not _is_open_fence(text[self._start :]):
             self._finish([*self._cut(text[self._start : end])][:-1])
@@ -333,7 +360,8 @@ class MarkdownPieces:
         rest = text[self._start :]
         if _is_open_fence(rest):  # also where the fence has only now become the first piece
             return [MarkdownPiece(rest, "fence", bool(self.finished), is_open=True)]
-        # A dash is mostly the first of a list: with it, the paragraph above would be a heading for a moment.
+        # A dash is mostly the first of a list: with it, the paragraph above would be a heading for
+        # a moment.
         pieces = [*self._cut(_LAST_DASH.sub("", rest))]
         final = max((place for place, piece in enumerate(pieces) if piece.continues), default=0)
         self._finish(pieces[:final])
@@ -367,7 +395,9 @@ def _is_open_fence(text: str) -> bool:
 
 
 def _starts(tokens: Sequence[Token]) -> list[tuple[int, Token, Token | None]]:
-    """The beginnings of pieces: the line, the first token, and the token of the list item, if it is one."""
+    """The beginnings of pieces: the line, the first token, and the token of the list item, if it is
+    one.
+    """
     starts: list[tuple[int, Token, Token | None]] = []
     top: Token | None = None
     for token in tokens:
@@ -382,7 +412,9 @@ def _starts(tokens: Sequence[Token]) -> list[tuple[int, Token, Token | None]]:
     return starts
 
 
-def _piece(source: str, token: Token, item: Token | None, before: MarkdownPiece | None) -> MarkdownPiece:
+def _piece(
+    source: str, token: Token, item: Token | None, before: MarkdownPiece | None
+) -> MarkdownPiece:
     number = int(item.info or 1) if item is not None and token.type == "ordered_list_open" else None
     marker = f"{token.type}{item.markup}" if item is not None else ""
     if before is None:
@@ -390,9 +422,15 @@ def _piece(source: str, token: Token, item: Token | None, before: MarkdownPiece 
     if number is not None and before.marker == marker:
         number = (before.number or 0) + 1
     continues = not before.source.endswith("\n") and token.type != "table_open"
-    gap = bool(re.search(r"\n *\n *\Z", before.source)) or token.type in _SPACED or before.kind in _SPACED
+    gap = (
+        bool(re.search(r"\n *\n *\Z", before.source))
+        or token.type in _SPACED
+        or before.kind in _SPACED
+    )
     gap = gap or ("" not in (marker, before.marker) and before.marker != marker)
-    return MarkdownPiece(source, token.type, gap and not continues, number, marker, continues=continues)
+    return MarkdownPiece(
+        source, token.type, gap and not continues, number, marker, continues=continues
+    )
 
 
 MIN_PART = 500
@@ -401,15 +439,25 @@ _TEXT = r"[^*_`~\[\\|]|~(?!~)|(?<=\w)_+(?=\w)|(?<=\s)(?:\*\*?|_)(?=\s)|\\."
 _CODE = r"(?<!`)`[^`]+`(?!`)"
 _TARGET = r"\((?:[^()\s]|\([^()\s]*\))*(?: \"[^\"\\]*\")?\)"
 _LINK = rf"\[(?>{_TEXT}|{_CODE})*?\](?:{_TARGET}|(?!\())"
-_EMPHASIS = rf"(?<![\w*_~])(\*{{1,3}}|_{{1,3}}|~~)(?=\S)(?>{_TEXT}|{_CODE}|{_LINK})+?(?<=\S)\1(?![\w*_~])"
-# Not after `*`, `_`, `-` and `=`: a part that ends with a line of them would be a heading or a rule.
-_BETWEEN_WORDS = rf"(?:(?<=[^\s*_=-])(?= (?:[^\W\d_]|[(\[]|`[^`]|\*\*?\w))|(?<=(?=\w)[{WIDE}])(?=(?=\w)[{WIDE}]))"
-_PART = late_pattern(rf"(?>{_TEXT}|{_CODE}|{_LINK}|{_EMPHASIS}){{{MIN_PART},}}?{_BETWEEN_WORDS}", re.DOTALL)
+_EMPHASIS = (
+    rf"(?<![\w*_~])(\*{{1,3}}|_{{1,3}}|~~)(?=\S)(?>{_TEXT}|{_CODE}|{_LINK})+?(?<=\S)\1(?![\w*_~])"
+)
+# Not after `*`, `_`, `-` and `=`: a part that ends with a line of them would be a heading or a
+# rule.
+_BETWEEN_WORDS = (
+    r"(?:(?<=[^\s*_=-])(?="
+    rf" (?:[^\W\d_]|[(\[]|`[^`]|\*\*?\w))|(?<=(?=\w)[{WIDE}])(?=(?=\w)[{WIDE}]))"
+)
+_PART = late_pattern(
+    rf"(?>{_TEXT}|{_CODE}|{_LINK}|{_EMPHASIS}){{{MIN_PART},}}?{_BETWEEN_WORDS}", re.DOTALL
+)
 """Text, and markup that is closed: later text cannot change how it looks."""
 
 
 def _parts(source: str, token: Token) -> Iterator[str]:
-    """A long paragraph in parts, so that only its end is drawn again while it grows; other sources unchanged."""
+    """A long paragraph in parts, so that only its end is drawn again while it grows; other sources
+    unchanged.
+    """
     start = 0
     # A table and a heading without `#` were a paragraph until their second line came.
     if token.type in ("paragraph_open", "heading_open", "table_open") and "#" not in token.markup:

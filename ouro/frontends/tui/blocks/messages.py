@@ -13,7 +13,16 @@ from ouro.events import Level, Retrying
 from ouro.frontends.event_lines import retry_line
 from ouro.frontends.tui.blocks.block_list import TranscriptBlock, estimate_text
 from ouro.frontends.tui.blocks.code import Code
-from ouro.frontends.tui.blocks.lines import GrowingText, StyledLine, crop, fold, indent, pad, tidy, wrap
+from ouro.frontends.tui.blocks.lines import (
+    GrowingText,
+    StyledLine,
+    crop,
+    fold,
+    indent,
+    pad,
+    tidy,
+    wrap,
+)
 from ouro.frontends.tui.blocks.markdown import MarkdownPiece, MarkdownPieces, markdown_lines
 from ouro.frontends.tui.blocks.palette import Palette
 from ouro.frontends.tui.look import QUEUED
@@ -23,7 +32,11 @@ MARGIN = "  "
 MAX_MESSAGE_LINES, MAX_MESSAGE_CHARACTERS = 20, 3_000
 """Limits of a message that is folded."""
 _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
-_SIGNS: dict[Level, tuple[str, str]] = {"info": ("·", ""), "warning": ("!", "Warning: "), "error": ("✗", "Error: ")}
+_SIGNS: dict[Level, tuple[str, str]] = {
+    "info": ("·", ""),
+    "warning": ("!", "Warning: "),
+    "error": ("✗", "Error: "),
+}
 
 
 class UserMessage(TranscriptBlock):
@@ -35,7 +48,9 @@ class UserMessage(TranscriptBlock):
         self._images = tuple(tidy(name) for name in images)
         self._key = key
         self._more = max(0, self.text.count("\n") + 1 - MAX_MESSAGE_LINES)
-        self._head = "\n".join(self.text.split("\n", MAX_MESSAGE_LINES)[:MAX_MESSAGE_LINES])[:MAX_MESSAGE_CHARACTERS]
+        self._head = "\n".join(self.text.split("\n", MAX_MESSAGE_LINES)[:MAX_MESSAGE_LINES])[
+            :MAX_MESSAGE_CHARACTERS
+        ]
         self.foldable = len(self._head) < len(self.text)
 
     @property
@@ -49,7 +64,9 @@ class UserMessage(TranscriptBlock):
     def _draw(self, width: int, palette: Palette) -> Sequence[StyledLine]:
         named = [f"[image: {name}]" for name in self._images]
         lines = fold_or_wrap("\n".join([self._shown, *named]), width - 3, palette.user)
-        return pad(indent(lines, ("❯ ", palette.user_bar), (MARGIN, palette.user)), width, palette.user)
+        return pad(
+            indent(lines, ("❯ ", palette.user_bar), (MARGIN, palette.user)), width, palette.user
+        )
 
     def estimate(self, width: int) -> int:
         return estimate_text(self._shown, width - 3) + len(self._images)
@@ -72,7 +89,8 @@ class StreamedBlock(TranscriptBlock):
 
     def append(self, text: str) -> None:
         cleaned, self._unfinished = clean_start(self._unfinished + text)
-        # Always four spaces per tab: the result must not depend on how the text was cut into pieces.
+        # Always four spaces per tab: the result must not depend on how the text was cut into
+        # pieces.
         self._cleaned += cleaned.replace("\t", "    ")
         self.invalidate()
 
@@ -110,7 +128,12 @@ class AnswerBlock(StreamedBlock):
         return self.text.strip("\n")
 
     def _add_piece(
-        self, lines: list[StyledLine], piece: MarkdownPiece, width: int, palette: Palette, code: Code | None
+        self,
+        lines: list[StyledLine],
+        piece: MarkdownPiece,
+        width: int,
+        palette: Palette,
+        code: Code | None,
     ) -> None:
         """Draw a piece below `lines`; `code` has drawn the beginning of the fence that it is."""
         if code is not None and piece.code is not None:
@@ -119,7 +142,9 @@ class AnswerBlock(StreamedBlock):
             space = (MARGIN, palette.text)
             last = lines.pop() if piece.continues else None
             before = last and replace(last, segments=last.segments[1:])  # without the margin
-            drawn = indent(markdown_lines(piece.source, width, palette, piece.number, before), space, space)
+            drawn = indent(
+                markdown_lines(piece.source, width, palette, piece.number, before), space, space
+            )
         lines += [StyledLine([]), *drawn] if piece.gap and drawn else drawn
 
 
@@ -129,7 +154,9 @@ class ThinkingBlock(StreamedBlock):
     foldable = True
     is_compact = True
 
-    def __init__(self, text: str = "", clock: Callable[[], float] = monotonic, key: str = "Ctrl+O") -> None:
+    def __init__(
+        self, text: str = "", clock: Callable[[], float] = monotonic, key: str = "Ctrl+O"
+    ) -> None:
         super().__init__(text)
         self._clock = clock
         self._key = key
@@ -155,7 +182,11 @@ class ThinkingBlock(StreamedBlock):
 
     def _draw(self, width: int, palette: Palette) -> Sequence[StyledLine]:
         head = crop(f"{'▾' if self.is_open else '▸'} {self._summary()}", width - len(MARGIN) - 1)
-        lines = [StyledLine([Segment(MARGIN, palette.text), Segment(head, palette.muted)], gutter=len(MARGIN))]
+        lines = [
+            StyledLine(
+                [Segment(MARGIN, palette.text), Segment(head, palette.muted)], gutter=len(MARGIN)
+            )
+        ]
         if self.is_open:
             if self._wrapped is None:
                 self._wrapped = GrowingText(width - 6, palette.muted, MARGIN + "│ ")
@@ -163,7 +194,11 @@ class ThinkingBlock(StreamedBlock):
         return lines
 
     def as_markdown(self) -> str:
-        return "\n".join(f"> {line}" for line in self.text.strip("\n").split("\n")) if self.is_open else ""
+        return (
+            "\n".join(f"> {line}" for line in self.text.strip("\n").split("\n"))
+            if self.is_open
+            else ""
+        )
 
     def _summary(self) -> str:
         size = plural(len(self.text.split()), "word")
@@ -182,7 +217,9 @@ class NoticeBlock(TranscriptBlock):
         self._level = level
 
     def _draw(self, width: int, palette: Palette) -> Sequence[StyledLine]:
-        style = {"info": palette.muted, "warning": palette.warning, "error": palette.error}[self._level]
+        style = {"info": palette.muted, "warning": palette.warning, "error": palette.error}[
+            self._level
+        ]
         sign, word = _SIGNS[self._level]
         lines = fold_or_wrap(word + self.text, width - 4, style)
         return indent(lines, (f"{sign} ", style), (MARGIN, palette.text))
@@ -214,17 +251,28 @@ class RetryBlock(NoticeBlock):
         self._end = clock() + event.wait
 
     def _draw(self, width: int, palette: Palette) -> Sequence[StyledLine]:
-        self.text = tidy(f"{retry_line(self._event, max(0.0, self._end - self._clock()))} Esc ends it.")
+        self.text = tidy(
+            f"{retry_line(self._event, max(0.0, self._end - self._clock()))} Esc ends it."
+        )
         return super()._draw(width, palette)
 
 
-def queued_lines(steering: Sequence[str], queued: Sequence[str], width: int, palette: Palette) -> list[StyledLine]:
-    """The messages that are not delivered yet: those that steer the turn, then those for the next turn."""
+def queued_lines(
+    steering: Sequence[str], queued: Sequence[str], width: int, palette: Palette
+) -> list[StyledLine]:
+    """The messages that are not delivered yet: those that steer the turn, then those for the next
+    turn.
+    """
     lines: list[StyledLine] = [StyledLine([])] if steering or queued else []
     for mark, texts in ((f"{MARGIN}→ steers: ", steering), (f"{MARGIN}{QUEUED}", queued)):
         for text in texts:
             words = crop(tidy(text), max(1, width - len(mark) - 1))
-            lines.append(StyledLine([Segment(mark, palette.warning), Segment(words, palette.muted)], gutter=len(mark)))
+            lines.append(
+                StyledLine(
+                    [Segment(mark, palette.warning), Segment(words, palette.muted)],
+                    gutter=len(mark),
+                )
+            )
     return lines
 
 

@@ -34,7 +34,10 @@ class Palette:
     def __init__(self, variables: Mapping[str, str]) -> None:
         base = _color(variables, "background", "#101010")
         text = _color(variables, "foreground", "#e0e0e0")
-        colors = {name: _color(variables, f"text-{name}", _color(variables, name, text.hex).hex) for name in _TONES}
+        colors = {
+            name: _color(variables, f"text-{name}", _color(variables, name, text.hex).hex)
+            for name in _TONES
+        }
         muted = _color(variables, "muted", _blend(base, text, 0.62).hex)
         raised = _blend(base, text, 0.07)
         added, removed = (_color(variables, name, text.hex) for name in ("success", "error"))
@@ -56,18 +59,27 @@ class Palette:
         self.removed_word = _changed_word(base, removed, text)
         colors["muted"] = muted
         self.syntax = {
-            name: Style.parse(style) + Style(color=colors[tone].rich_color) for name, (tone, style) in _SYNTAX.items()
+            name: Style.parse(style) + Style(color=colors[tone].rich_color)
+            for name, (tone, style) in _SYNTAX.items()
         }
         """Styles by the names of `_SYNTAX`; they have no background."""
 
 
-def _style(back: Color, front: Color, bold: bool | None = None, underline: bool | None = None) -> Style:
+def _style(
+    back: Color, front: Color, bold: bool | None = None, underline: bool | None = None
+) -> Style:
     return Style(color=front.rich_color, bgcolor=back.rich_color, bold=bold, underline=underline)
 
 
 def _changed_word(base: Color, tone: Color, text: Color) -> Style:
-    """The style of changed words in a diff: a background of `tone`, or text in `tone` if it cannot be mixed."""
-    return _style(base, tone, bold=True) if base.ansi is not None else _style(_blend(base, tone, 0.42), text, bold=True)
+    """The style of changed words in a diff: a background of `tone`, or text in `tone` if it cannot
+    be mixed.
+    """
+    return (
+        _style(base, tone, bold=True)
+        if base.ansi is not None
+        else _style(_blend(base, tone, 0.42), text, bold=True)
+    )
 
 
 def _color(variables: Mapping[str, str], name: str, default: str) -> Color:
@@ -75,7 +87,9 @@ def _color(variables: Mapping[str, str], name: str, default: str) -> Color:
 
 
 def _blend(back: Color, front: Color, share: float) -> Color:
-    """Mix `share` of `front` into `back`; the terminal's 16 colours cannot be mixed: then one of them is returned."""
+    """Mix `share` of `front` into `back`; the terminal's 16 colours cannot be mixed: then one of
+    them is returned.
+    """
     if back.ansi is not None or front.ansi is not None:
         return back if share < 0.5 else front
     return back.blend(front, share, 1.0)

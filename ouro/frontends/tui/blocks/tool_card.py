@@ -26,7 +26,9 @@ MAX_LINES = 2_000
 
 
 def body_lines(body: Body, width: int, palette: Palette) -> Iterator[StyledLine]:
-    """The first MAX_LINES lines of a body, and a note if there are more. Lines are drawn as they are taken."""
+    """The first MAX_LINES lines of a body, and a note if there are more. Lines are drawn as they
+    are taken.
+    """
     lines = _body_lines(body, width, palette)
     yield from islice(lines, MAX_LINES)
     if next(lines, None) is not None:
@@ -67,7 +69,9 @@ def preview_size(body: Body, failed: bool) -> int:
 
 
 def last_lines(text: str, most: int, width: int, style: Style) -> tuple[list[StyledLine], int]:
-    """The last lines of a command's output, and the number of rows that are before them, or begin there."""
+    """The last lines of a command's output, and the number of rows that are before them, or begin
+    there.
+    """
     rows = clean_output(text).rstrip("\n").split("\n")
     shown: list[StyledLine] = []
     taken = 0
@@ -82,7 +86,10 @@ def last_lines(text: str, most: int, width: int, style: Style) -> tuple[list[Sty
 
 def text_size(body: Body) -> int:
     if isinstance(body, Diff):  # without comparing the files
-        return min(30, sum((change.after or change.before or "").count("\n") + 2 for change in body.changes))
+        return min(
+            30,
+            sum((change.after or change.before or "").count("\n") + 2 for change in body.changes),
+        )
     return body_text(body).count("\n") + 1
 
 
@@ -97,11 +104,16 @@ def body_text(body: Body) -> str:
         case Picture():
             return f"[image: {tidy(body.name)}]"
         case Todos():
-            return "\n".join(f"- [{'x' if todo.state == 'done' else ' '}] {tidy(todo.text)}" for todo in body.items)
+            return "\n".join(
+                f"- [{'x' if todo.state == 'done' else ' '}] {tidy(todo.text)}"
+                for todo in body.items
+            )
 
 
 def _plain(body: Plain, width: int, palette: Palette) -> Iterator[StyledLine]:
-    rows = tidy(body.text).removesuffix("\n").split("\n")[: MAX_LINES + 1]  # one line more shows that there is more
+    rows = (
+        tidy(body.text).removesuffix("\n").split("\n")[: MAX_LINES + 1]
+    )  # one line more shows that there is more
     for row in highlight("\n".join(rows), body.language, palette, palette.text):
         yield from fold(row, width)
 
@@ -113,7 +125,9 @@ def _command(body: CommandOutput, width: int, palette: Palette) -> Iterator[Styl
     room = max(1, MAX_LINES - len(head) - 2)  # for the lines before and after the output
     lines, before = last_lines(body.output, room, width, palette.text) if body.output else ([], 0)
     if before:
-        yield StyledLine([Segment(crop(f"… {plural(before, 'line')} before", width), palette.muted)])
+        yield StyledLine(
+            [Segment(crop(f"… {plural(before, 'line')} before", width), palette.muted)]
+        )
     yield from lines
     if body.exit_code:
         yield StyledLine([Segment(crop(f"exit code {body.exit_code}", width), palette.error)])
@@ -130,7 +144,13 @@ def _todos(body: Todos, width: int, palette: Palette) -> Iterator[StyledLine]:
 State = Literal["pending", "running", "waiting", "done", "failed", "stopped"]
 _SIGNS = {"pending": "·", "waiting": "?", "done": "✓", "failed": "✗", "stopped": "■"}
 _WORDS = {"pending": "waiting", "waiting": "waiting for approval", "stopped": "stopped"}
-_COLORS = {"running": "accent", "waiting": "warning", "done": "success", "failed": "error", "stopped": "warning"}
+_COLORS = {
+    "running": "accent",
+    "waiting": "warning",
+    "done": "success",
+    "failed": "error",
+    "stopped": "warning",
+}
 MAX_OUTPUT = 64_000
 _INSIDE = MARGIN * 2
 
@@ -140,7 +160,9 @@ class ToolCard(TranscriptBlock):
     is_compact = True
     is_moving = True
 
-    def __init__(self, title: str, clock: Callable[[], float] = monotonic, key: str = "Ctrl+O") -> None:
+    def __init__(
+        self, title: str, clock: Callable[[], float] = monotonic, key: str = "Ctrl+O"
+    ) -> None:
         super().__init__()
         self._title = tidy(title)
         self._clock = clock
@@ -214,8 +236,16 @@ class ToolCard(TranscriptBlock):
 
     def _head(self, width: int, palette: Palette) -> StyledLine:
         passed = self._clock() - self._since if self._seconds is None else self._seconds
-        summary = tidy(self._display.summary) if self._display is not None else _WORDS.get(self._state, self._figures)
-        if self._state == "failed" and isinstance(self._body, Plain) and self._body.text.startswith(summary):
+        summary = (
+            tidy(self._display.summary)
+            if self._display is not None
+            else _WORDS.get(self._state, self._figures)
+        )
+        if (
+            self._state == "failed"
+            and isinstance(self._body, Plain)
+            and self._body.text.startswith(summary)
+        ):
             summary = ""  # the text below begins with it
         room = max(8, width - len(MARGIN) - 3)  # the last column belongs to the scroll bar
         takes = format_duration(passed) if passed >= 0.1 else ""
@@ -254,7 +284,9 @@ class ToolCard(TranscriptBlock):
             lines, before = last_lines(output, most, width, palette.muted)
         return [*self._omission_lines(before, "before", width, palette), *lines]
 
-    def _omission_lines(self, count: int, where: str, width: int, palette: Palette) -> list[StyledLine]:
+    def _omission_lines(
+        self, count: int, where: str, width: int, palette: Palette
+    ) -> list[StyledLine]:
         if not count:
             return []
         words = f"… {plural(count, 'line')} {where} · {self._key}"
@@ -276,4 +308,6 @@ class DisplayBlock(TranscriptBlock):
         return indent(body_lines(body, width - len(MARGIN) - 1, palette), space, space)
 
     def as_markdown(self) -> str:
-        return f"```\n{body_text(self._display.body)}\n```" if self._display.body is not None else ""
+        return (
+            f"```\n{body_text(self._display.body)}\n```" if self._display.body is not None else ""
+        )

@@ -62,7 +62,9 @@ class Page:
             self.add(title, "title")
             self.add(detail, "detail")
 
-    def add(self, text: str, style: PageStyle = "", link: PageLink | None = None, speaker: str = "") -> None:
+    def add(
+        self, text: str, style: PageStyle = "", link: PageLink | None = None, speaker: str = ""
+    ) -> None:
         for line in clean(text).splitlines() or [""]:
             self.lines.append(PageLine(line, style, link, speaker))
             speaker = ""
@@ -95,7 +97,9 @@ class PageView(VerticalScroll, can_focus=True):
 
     def show(self, page: Page) -> None:
         self._page, self._place = page, 0
-        first_lines = {line.link: number for number, line in reversed([*enumerate(page.lines)]) if line.link}
+        first_lines = {
+            line.link: number for number, line in reversed([*enumerate(page.lines)]) if line.link
+        }
         self._links = sorted(first_lines.values())
         self._draw()
         self.scroll_home(animate=False)
@@ -109,7 +113,10 @@ class PageView(VerticalScroll, can_focus=True):
         self._draw()
         width = max(1, self._text.size.width)
         above = self._page.lines[: self._links[place]]
-        top = sum(max(1, -(-(cell_len(line.text) + 2 * (line.link is not None)) // width)) for line in above)
+        top = sum(
+            max(1, -(-(cell_len(line.text) + 2 * (line.link is not None)) // width))
+            for line in above
+        )
         if not self.scroll_offset.y <= top < self.scroll_offset.y + self.size.height - 1:
             self.scroll_to(y=max(0, top - self.size.height // 2), animate=False, force=True)
 
@@ -122,14 +129,21 @@ class PageView(VerticalScroll, can_focus=True):
         parts: list[tuple[str, str]] = []
         marked = self._links[self._place] if self._links and self.has_focus else -1
         for number, line in enumerate(self._page.lines):
-            sign = ("❯ " if number == marked else "› ") if number in self._links else ("  " if line.link else "")
+            sign = (
+                ("❯ " if number == marked else "› ")
+                if number in self._links
+                else ("  " if line.link else "")
+            )
             parts += [(f"{line.speaker}  ", _PAGE_STYLES["who"])] if line.speaker else []
-            parts.append((f"{sign}{line.text}\n", _PAGE_STYLES["title" if number == marked else line.style]))
+            parts.append(
+                (f"{sign}{line.text}\n", _PAGE_STYLES["title" if number == marked else line.style])
+            )
         self._text.update(Content.assemble(*parts))
 
 
 class Browser(Sheet[OpenRequest | None]):
-    """A list with a search field; Tab moves the focus between them. Subclasses fill the list and make the pages.
+    """A list with a search field; Tab moves the focus between them. Subclasses fill the list and
+    make the pages.
 
     An action of the keymap calls the method with its name after an underscore.
     """
@@ -143,7 +157,9 @@ class Browser(Sheet[OpenRequest | None]):
         self._actions = keymap.of(place)
         self._has_message = False
         self._search = Input(
-            placeholder="/ searches" if self.READS_PAGES else "type to search", compact=True, id="browser-search"
+            placeholder="/ searches" if self.READS_PAGES else "type to search",
+            compact=True,
+            id="browser-search",
         )
         self._search.cursor_blink = False
         self._count = Static("reading …", id="browser-count", markup=False)
@@ -155,7 +171,9 @@ class Browser(Sheet[OpenRequest | None]):
         sign = Static("❯ ", id="browser-sign", markup=False)
         head = Horizontal(sign, self._search, self._count, id="browser-head")
         body = Horizontal(rows, self._page_view, id="browser-body")
-        super().__init__(Vertical(head, self._heading, body, self._foot, classes="sheet browser", id=id))
+        super().__init__(
+            Vertical(head, self._heading, body, self._foot, classes="sheet browser", id=id)
+        )
 
     @abstractmethod
     async def _load(self) -> None:
@@ -230,7 +248,8 @@ class Browser(Sheet[OpenRequest | None]):
         elif in_search and self._list.take_key(event.key):
             pass
         elif action and not (
-            in_search and (event.is_printable or (self._search.value and event.key in ("left", "right")))
+            in_search
+            and (event.is_printable or (self._search.value and event.key in ("left", "right")))
         ):
             await self._attempt(self._run_key_action(action))
         else:
@@ -258,11 +277,15 @@ class Browser(Sheet[OpenRequest | None]):
             self._foot.remove_class("-asks", "-failed")
             width = self._foot.size.width or self.app.size.width
             self._foot.update(
-                join_fitting([key for key in self._keys() if key], width, 1 if self.has_class("-low") else 2)
+                join_fitting(
+                    [key for key in self._keys() if key], width, 1 if self.has_class("-low") else 2
+                )
             )
 
     def _show_message(self, text: str, kind: str = "-asks") -> None:
-        """Show a message or question (`-asks`) or an error (`-failed`) in the last line until the next key."""
+        """Show a message or question (`-asks`) or an error (`-failed`) in the last line until the
+        next key.
+        """
         self._has_message = True
         self._foot.remove_class("-asks", "-failed")
         self._foot.add_class(kind)
@@ -271,4 +294,6 @@ class Browser(Sheet[OpenRequest | None]):
     def _letter(self, action: str) -> str:
         """The key of an action while the list has the focus; a letter if there is one."""
         keys = self._keymap.keys(action)
-        return next((key for key in keys if len(key) == 1 or key == "space"), self._keymap.shown(action))
+        return next(
+            (key for key in keys if len(key) == 1 or key == "space"), self._keymap.shown(action)
+        )

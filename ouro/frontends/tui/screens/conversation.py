@@ -71,7 +71,12 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
     ]
 
     def __init__(
-        self, look: Look, keymap: Keymap, run_command: Callable[[str], Awaitable[bool]], *, takes_focus: bool = True
+        self,
+        look: Look,
+        keymap: Keymap,
+        run_command: Callable[[str], Awaitable[bool]],
+        *,
+        takes_focus: bool = True,
     ) -> None:
         super().__init__()
         self._compositor = Layout()
@@ -90,22 +95,37 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
         self.prompt_history = PromptHistory(get_history_path())
         self.header = Header(look)
         self.transcript = TranscriptView(
-            id="transcript", outputs_key=keymap.shown("outputs"), receipt_key=keymap.shown("receipt")
+            id="transcript",
+            outputs_key=keymap.shown("outputs"),
+            receipt_key=keymap.shown("receipt"),
         )
         self.transcript.can_focus = False
         self.writer = TranscriptWriter(self.transcript)
         self.todos = TodoPanel()
         self.questions = QuestionStack(keymap)
         self.resume = ResumePanel()
-        self._files = ProjectFiles(lambda: self.session.project_files() if self.session else [], self._suggest)
-        self.completion = Completion(lambda: self.session, lambda: self._files.index() if self.session else None)
+        self._files = ProjectFiles(
+            lambda: self.session.project_files() if self.session else [], self._suggest
+        )
+        self.completion = Completion(
+            lambda: self.session, lambda: self._files.index() if self.session else None
+        )
         self.prompt = PromptArea(keymap, self.prompt_history, self.completion, self.turns.withdraw)
         self.box = PromptBox(self.prompt)
         self.status = StatusLine(look.status)
-        self.reader = TranscriptReader(self.transcript, self.show_earlier, self._focus_again, keymap.keys("outputs"))
+        self.reader = TranscriptReader(
+            self.transcript, self.show_earlier, self._focus_again, keymap.keys("outputs")
+        )
 
     def compose(self) -> ComposeResult:
-        yield from (self.header, self.transcript, self.todos, self.questions, self.resume, self.completion)
+        yield from (
+            self.header,
+            self.transcript,
+            self.todos,
+            self.questions,
+            self.resume,
+            self.completion,
+        )
         yield from (self.box, self.status, self.reader)
 
     # The session
@@ -156,7 +176,9 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
         self.run_worker(self.show_earlier())
 
     async def show_earlier(self) -> bool:
-        """Read a page of earlier messages from disk and show it above; returns False if there is none."""
+        """Read a page of earlier messages from disk and show it above; returns False if there is
+        none.
+        """
         session = self.session
         if session is None or self._is_loading_earlier or not session.scrollback.has_more:
             return False
@@ -184,7 +206,9 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
             self.writer.show(replace(event, display=Display("")))
         else:
             self.writer.show(event)
-        if self.browser is not None and isinstance(event, events.NotesRecalled | events.NoteKept | events.CoreChanged):
+        if self.browser is not None and isinstance(
+            event, events.NotesRecalled | events.NoteKept | events.CoreChanged
+        ):
             self.browser.memory_changed()
         match event:
             case events.PermissionAsked() | events.QuestionAsked():
@@ -259,14 +283,18 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
         return await self._run_command(text)
 
     def _drop_old_blocks(self) -> None:
-        """Drop blocks far above that the session no longer has in memory; scrolling up reads them again.
+        """Drop blocks far above that the session no longer has in memory; scrolling up reads them
+        again.
 
-        Cuts before a user message, and only if the last messages of screen and session are the same.
+        Cuts before a user message, and only if the last messages of screen and session are the
+        same.
         """
         blocks = self.transcript.blocks
         if self.session is None or not self.transcript.following or len(blocks) < MAX_BLOCKS:
             return
-        prompts = [(place, block) for place, block in enumerate(blocks) if isinstance(block, UserMessage)]
+        prompts = [
+            (place, block) for place, block in enumerate(blocks) if isinstance(block, UserMessage)
+        ]
         prompts = prompts[-KEPT_PROMPTS:]
         said = self.session.scrollback.last_prompts(KEPT_PROMPTS)
         agrees = said and [tidy(text) for _, text in said] == [block.text for _, block in prompts]
@@ -306,7 +334,9 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
         self.prompt.accept()
 
     def interrupt(self) -> bool:
-        """Interrupt the turn, and return all queued messages to the prompt; returns False if nothing is running."""
+        """Interrupt the turn, and return all queued messages to the prompt; returns False if
+        nothing is running.
+        """
         if not self.turns.interrupt():
             return False
         drafts: list[Draft] = []
@@ -322,7 +352,8 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
     def ring(self, text: str) -> None:
         """Ring the bell, and show a desktop notification where the terminal can (OSC 9).
 
-        It does neither if the terminal reports that it has the focus, or with `tui.notify_seconds: 0`.
+        It does neither if the terminal reports that it has the focus, or with `tui.notify_seconds:
+        0`.
         """
         if not self._bell_after or (self.reports_focus and self.app.app_focus):
             return
@@ -337,5 +368,7 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
             self._write(f"\x1b]2;{named}\x07")
 
     def _write(self, sequence: str) -> None:
-        if self.app._driver is not None:  # written through the driver, so that no other output gets into the sequence
+        if (
+            self.app._driver is not None
+        ):  # written through the driver, so that no other output gets into the sequence
             self.app._driver.write(sequence)

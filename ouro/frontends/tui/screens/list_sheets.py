@@ -35,7 +35,9 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 NOTHING_TICKED = "Nothing is ticked: Tab goes to a box, Space ticks it."
 COLUMNS_FROM_WIDTH = 60
-"""Narrower screens show the items of the context without columns: their padding would leave no room for the text."""
+"""Narrower screens show the items of the context without columns: their padding would leave no room
+for the text.
+"""
 MAX_PREVIEW = 3
 """Messages of a branch in the preview."""
 _UPWARD = ("up", "ctrl+p", "pageup")
@@ -97,10 +99,14 @@ class ListSheet(Sheet[R]):
 class TasksSheet(ListSheet[None]):
     """Background jobs and subagents, with the end of the marked one's output. `k` ends it."""
 
-    def __init__(self, tasks: Callable[[], Sequence[BackgroundTask]], kill: Callable[[str], Awaitable[None]]) -> None:
+    def __init__(
+        self, tasks: Callable[[], Sequence[BackgroundTask]], kill: Callable[[str], Awaitable[None]]
+    ) -> None:
         actions = {"k": "kill", **dict.fromkeys(("q", "enter", "ctrl+b"), "close")}
         keys, nothing = "↑↓ · k ends it · Esc closes", "No background jobs and no subagents."
-        super().__init__("Background jobs and subagents", actions, keys=keys, id="tasks", nothing=nothing)
+        super().__init__(
+            "Background jobs and subagents", actions, keys=keys, id="tasks", nothing=nothing
+        )
         self._tasks = tasks
         self._kill = kill
 
@@ -115,7 +121,10 @@ class TasksSheet(ListSheet[None]):
             self._fill()
 
     def _read(self) -> Iterable[tuple[Choice, BackgroundTask]]:
-        return ((Choice(task.id, f"{task.id}  {task.title}", task.state), task) for task in self._tasks())
+        return (
+            (Choice(task.id, f"{task.id}  {task.title}", task.state), task)
+            for task in self._tasks()
+        )
 
     def _preview_of(self, row: BackgroundTask | None) -> Text:
         most = max(3, self.app.size.height - len(self._rows) - 10)
@@ -179,7 +188,11 @@ class RewindSheet(ListSheet[RewindChoice | None]):
         super().__init__("Rewind to a message", actions, keys=keys, id="rewind")
 
     def _body(self) -> Sequence[Widget]:
-        not_listed = [Static(NOT_LISTED, id="rewind-not-listed", markup=False)] if self._past.lacks_branches else []
+        not_listed = (
+            [Static(NOT_LISTED, id="rewind-not-listed", markup=False)]
+            if self._past.lacks_branches
+            else []
+        )
         return self._search, self._list, *not_listed, self._preview, self._boxes
 
     def on_mount(self) -> None:
@@ -236,13 +249,21 @@ class RewindSheet(ListSheet[RewindChoice | None]):
             self._boxes.offer({"conversation": "", **await self._past.can_rewind(row.number)})
         else:  # the messages of a branch are restored in any case
             offered = await self._past.can_redo(row.number)
-            self._boxes.offer({scope: what for scope, what in offered.items() if scope != "conversation"})
+            self._boxes.offer(
+                {scope: what for scope, what in offered.items() if scope != "conversation"}
+            )
 
     def _read(self) -> Iterable[tuple[Choice, Point | Branch]]:
         """Messages in order; a branch comes after the message from whose answer it departs."""
         rows: list[Point | Branch] = [*self._past.points(), *self._past.branches()]
-        for row in sorted(rows, key=lambda row: row.since + 0.5 if isinstance(row, Branch) else row.number):
-            mark, label = ("b", branch_label(row)[0]) if isinstance(row, Branch) else ("m", message_label(row.text))
+        for row in sorted(
+            rows, key=lambda row: row.since + 0.5 if isinstance(row, Branch) else row.number
+        ):
+            mark, label = (
+                ("b", branch_label(row)[0])
+                if isinstance(row, Branch)
+                else ("m", message_label(row.text))
+            )
             yield Choice(f"{mark}{row.number}", label, format_age(row.at, now())), row
 
     def _preview_of(self, row: Point | Branch | None) -> Group:
@@ -256,7 +277,14 @@ class RewindSheet(ListSheet[RewindChoice | None]):
                 what = f"Left branch: {branch_label(row)[1]}. Enter returns to it"
                 shown = [message_label(text) for text in row.texts[:MAX_PREVIEW]]
                 more = len(row.texts) - len(shown)
-                text.append("\n".join([*(f"❯ {line}" for line in shown), *([f"… and {more} more"] if more else [])]))
+                text.append(
+                    "\n".join(
+                        [
+                            *(f"❯ {line}" for line in shown),
+                            *([f"… and {more} more"] if more else []),
+                        ]
+                    )
+                )
             case None:
                 pass
         return Group(Text(what, "italic", no_wrap=True, overflow="ellipsis"), text)
@@ -286,7 +314,9 @@ class ScopeBoxes(Horizontal):
 
     def __init__(self, ticked: Collection[RewindScope]) -> None:
         scopes: tuple[RewindScope, ...] = ("conversation", "files", "memory")
-        self._boxes = {scope: TickBox(scope, id=f"rewind-{scope}", ticked=scope in ticked) for scope in scopes}
+        self._boxes = {
+            scope: TickBox(scope, id=f"rewind-{scope}", ticked=scope in ticked) for scope in scopes
+        }
         super().__init__(*self._boxes.values(), id="rewind-boxes")
 
     def offer(self, scopes: Mapping[RewindScope, str]) -> None:
@@ -313,7 +343,9 @@ class TickBox(Widget, can_focus=True):
         self.display = False
 
     def render(self) -> Text:
-        return Text(clean(f"{'☑' if self.ticked else '☐'} {self._label}{self.what and f' ({self.what})'}"))
+        return Text(
+            clean(f"{'☑' if self.ticked else '☐'} {self._label}{self.what and f' ({self.what})'}")
+        )
 
     def on_click(self) -> None:
         self.ticked = not self.ticked

@@ -34,7 +34,10 @@ MIN_ABOUT = 9
 MAX_COMMITS = 500
 SCOPES = ("all", "user", "repo")
 EMPTY_TABS: Mapping[Tab, str] = {
-    "notes": "No notes yet. ouro writes them as you work. Type `#text` in the prompt to remember something now.",
+    "notes": (
+        "No notes yet. ouro writes them as you work. Type `#text` in the prompt to remember"
+        " something now."
+    ),
     "core": "The core is empty. Type `#text` in the prompt to remember something.",
     "timeline": "No commits yet.",
     "archive": "The archive is empty.",
@@ -86,7 +89,10 @@ class MemoryBrowser(Browser):
     """Enter moves the focus to the page of the marked row; there, Enter follows a link."""
 
     READS_PAGES = True
-    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (BESIDE_FROM, "-beside")]  # noqa: RUF012 (Textual's own form)
+    HORIZONTAL_BREAKPOINTS = [  # noqa: RUF012
+        (0, "-narrow"),
+        (BESIDE_FROM, "-beside"),
+    ]
 
     def __init__(self, context: SessionContext, keymap: Keymap, tab: Tab = "notes") -> None:
         super().__init__("memory-browser", keymap, "memory", MemoryList("browser-list"))
@@ -218,7 +224,10 @@ class MemoryBrowser(Browser):
         self._show(keep=False)
 
     async def _change_category(self) -> None:
-        categories = ["", *sorted({row.category for row in self._rows.get(self._tab, ()) if row.category})]
+        categories = [
+            "",
+            *sorted({row.category for row in self._rows.get(self._tab, ()) if row.category}),
+        ]
         place = categories.index(self._category) if self._category in categories else -1
         self._category = categories[(place + 1) % len(categories)]
         self._show(keep=False)
@@ -236,7 +245,9 @@ class MemoryBrowser(Browser):
         return await pages.row_page(self._session, row) if row is not None else Page()
 
     def _marked_link(self) -> PageLink | None:
-        """The object that keys work on: the marked hunk, the page of a followed link, or the marked row."""
+        """The object that keys work on: the marked hunk, the page of a followed link, or the marked
+        row.
+        """
         link = self._page_view.link if self._page_view.has_focus else None
         if link is not None and link.kind == "hunk":
             return link
@@ -259,7 +270,11 @@ class MemoryBrowser(Browser):
             UsageError: it does not apply to the marked item.
         """
         aim = self._marked_link()
-        kinds = {"accept": ("proposal",), "reject": ("proposal",), "edit_note": ("note", "core")}.get(name, ("note",))
+        kinds = {
+            "accept": ("proposal",),
+            "reject": ("proposal",),
+            "edit_note": ("note", "core"),
+        }.get(name, ("note",))
         if aim is None or aim.kind not in kinds:
             raise UsageError(f"Mark a {' or a line of the '.join(kinds)} first.")
         answer = await ACTIONS[name](self._session_context, aim.target)
@@ -267,13 +282,19 @@ class MemoryBrowser(Browser):
         self._last_commit = commit = value.get("undo", "")
         await self._load()
         message = self._text_of(answer) or "Done."
-        self._show_message(f"{message} · {self._letter(UNDO_MEMORY)} undoes it" if commit else message)
+        self._show_message(
+            f"{message} · {self._letter(UNDO_MEMORY)} undoes it" if commit else message
+        )
 
     async def _undo_change(self) -> None:
         """Undo the marked hunk or commit, else the last change made here; pressed again, redo it."""
         aim, redo = self._marked_link(), self._undo_commit
         is_marked = aim is not None and aim.kind in ("commit", "hunk") and not redo
-        commit, hunk = (aim.target, aim.hunk) if aim is not None and is_marked else (redo or self._last_commit, 0)
+        commit, hunk = (
+            (aim.target, aim.hunk)
+            if aim is not None and is_marked
+            else (redo or self._last_commit, 0)
+        )
         if not commit:
             raise UsageError("There is no change to undo.")
         answer = await memory_history.undo(self._session_context, [commit], hunk, yes=True)
@@ -303,17 +324,34 @@ class MemoryBrowser(Browser):
     def _keys(self) -> list[str]:
         if self._search.has_focus:
             tabs = [] if self._search.value else ["←→ tabs"]
-            return ["Enter opens", *tabs, "Tab list", *self._filters(self._keymap.shown), "Esc closes"]
+            return [
+                "Enter opens",
+                *tabs,
+                "Tab list",
+                *self._filters(self._keymap.shown),
+                "Esc closes",
+            ]
         aim = self._marked_link()
-        is_archived = aim is not None and aim.kind == "note" and self._tab == "archive" and not self._followed
+        is_archived = (
+            aim is not None and aim.kind == "note" and self._tab == "archive" and not self._followed
+        )
         kind = "archived" if is_archived else aim.kind if aim is not None else ""
-        labels = {name: name.removesuffix("_note") for name in KEYS.get(kind, ())} | {UNDO_MEMORY: "undo"}
+        labels = {name: name.removesuffix("_note") for name in KEYS.get(kind, ())} | {
+            UNDO_MEMORY: "undo"
+        }
         actions = [f"{self._letter(name)} {labels[name]}" for name in KEYS.get(kind, ())]
         if kind == "hunk":
             actions = [f"{actions[0]} this hunk"]
         if self._page_view.has_focus:
             return [*actions, "↑↓ links", "Enter follows", "Esc back"]
-        return [*actions, "Enter opens", "←→ tabs", *self._filters(self._letter), "Tab search", "Esc closes"]
+        return [
+            *actions,
+            "Enter opens",
+            "←→ tabs",
+            *self._filters(self._letter),
+            "Tab search",
+            "Esc closes",
+        ]
 
     def _filters(self, shown: Callable[[str], str]) -> list[str]:
         return [f"{shown('change_memory')} scope", f"{shown('change_category')} category"]

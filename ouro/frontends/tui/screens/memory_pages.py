@@ -35,7 +35,8 @@ MAX_PAGE_LINES = 400
 SIGNS = {"loaded": "✓", "cut": "✂", "skipped": "✗"}
 _MARK = re.compile(r"^([-+] )?[-*+] ")
 _REDUNDANT = re.compile(
-    r'---|(?:id|session_id|turn|created_at|updated_at|confirmed_at): .*|version: 1|\w+: (?:null|\[\]|""|)'
+    r"---|(?:id|session_id|turn|created_at|updated_at|confirmed_at): .*|version: 1|\w+:"
+    r' (?:null|\[\]|""|)'
 )
 """Front matter that is empty, or that the page shows elsewhere."""
 
@@ -67,7 +68,9 @@ class MemoryRow:
 def note_rows(listed: Iterable[MemoryEntry]) -> dict[Tab, list[MemoryRow]]:
     """The rows of three tabs: current notes, lines of the core, archived notes."""
     fits: Mapping[Tab, Callable[[MemoryEntry], bool]] = {
-        "notes": lambda entry: entry.kind == "note" and not {"archived", "replaced"}.intersection(entry.badges),
+        "notes": lambda entry: (
+            entry.kind == "note" and not {"archived", "replaced"}.intersection(entry.badges)
+        ),
         "core": lambda entry: entry.kind == "core",
         "archive": lambda entry: "archived" in entry.badges,
     }
@@ -77,11 +80,17 @@ def note_rows(listed: Iterable[MemoryEntry]) -> dict[Tab, list[MemoryRow]]:
 def _note_row(entry: MemoryEntry, tab: Tab) -> MemoryRow:
     is_core = tab == "core"
     changed = [f"changed {entry.versions - 1}×"] if entry.versions > 1 else []
-    flag = " · ".join([*(badge for badge in entry.badges if badge != "archived" or tab != "archive"), *changed])
-    link = PageLink("core", f"{entry.scope}/{entry.file}") if is_core else PageLink("note", entry.id)
+    flag = " · ".join(
+        [*(badge for badge in entry.badges if badge != "archived" or tab != "archive"), *changed]
+    )
+    link = (
+        PageLink("core", f"{entry.scope}/{entry.file}") if is_core else PageLink("note", entry.id)
+    )
     text, item = (_item(entry.text), entry) if is_core else (_line(entry.text), None)
     searched = f"{entry.id} {entry.file}"
-    return MemoryRow(link, entry.scope, text, entry.category, flag, entry.category, searched, item=item)
+    return MemoryRow(
+        link, entry.scope, text, entry.category, flag, entry.category, searched, item=item
+    )
 
 
 def log_rows(entries: Iterable[TimelineEntry]) -> list[MemoryRow]:
@@ -89,31 +98,57 @@ def log_rows(entries: Iterable[TimelineEntry]) -> list[MemoryRow]:
     for entry in entries:
         commit, who, link = entry.commit, writer(entry.commit), PageLink("commit", entry.commit.id)
         at, searched = local_time(commit.at), f"{commit.id} {' '.join(commit.paths)} {commit.at}"
-        rows.append(MemoryRow(link, entry.scope, _line(commit.subject), who, at, who, searched, warns=False))
+        rows.append(
+            MemoryRow(link, entry.scope, _line(commit.subject), who, at, who, searched, warns=False)
+        )
     return rows
 
 
-def receipt_rows(recalled: NotesRecalled, receipt: MemoryReceipt, checks: Iterable[Check]) -> list[MemoryRow]:
-    """The notes considered for the last message, the core, its changes since, and enforced corrections."""
+def receipt_rows(
+    recalled: NotesRecalled, receipt: MemoryReceipt, checks: Iterable[Check]
+) -> list[MemoryRow]:
+    """The notes considered for the last message, the core, its changes since, and enforced
+    corrections.
+    """
     rows = []
     for note in recalled.items:
         gone = f"{note.id[:12]} (deleted since)" if note.id.startswith("mem_") else note.id
-        text, about = f"{SIGNS[note.state]} {_line(note.text) or gone}", f"{note.state}: {note.reason}"
+        text, about = (
+            f"{SIGNS[note.state]} {_line(note.text) or gone}",
+            f"{note.state}: {note.reason}",
+        )
         link = PageLink("note", note.id) if note.text and note.id.startswith("mem_") else None
         rows.append(MemoryRow(link, note.scope, text, "recalled", "", about, note.id, item=note))
     for line in receipt.lines:
         text = f"{SIGNS[line.state]} {_item(line.text) or f'the whole of {line.file}'}"
         about = f"{line.state}: {line.reason}" if line.reason else line.file
         rows.append(
-            MemoryRow(None, line.scope, text, "in each prompt", "", about, f"{line.file} {line.state}", item=line)
+            MemoryRow(
+                None,
+                line.scope,
+                text,
+                "in each prompt",
+                "",
+                about,
+                f"{line.file} {line.state}",
+                item=line,
+            )
         )
     for change in receipt.changes:
-        text, page = f"± changed since: {_line(change)}", f"changed since the session began: {change}"
+        text, page = (
+            f"± changed since: {_line(change)}",
+            f"changed since the session began: {change}",
+        )
         rows.append(MemoryRow(None, change.partition("/")[0], text, "changed since", item=page))
     for check in checks:
         about = f"refused {plural(check.fired, 'time')} since {check.added_at[:10]}"
-        text, scope = f"check {check.number}: {_line(check.text)}", "repo" if check.project else "user"
-        page = f"{check.text}: an enforced correction, {about}. /check remove {check.number} ends it."
+        text, scope = (
+            f"check {check.number}: {_line(check.text)}",
+            "repo" if check.project else "user",
+        )
+        page = (
+            f"{check.text}: an enforced correction, {about}. /check remove {check.number} ends it."
+        )
         rows.append(MemoryRow(None, scope, text, "enforced", "", about, item=page))
     return rows
 
@@ -123,9 +158,22 @@ def proposal_rows(proposals: Iterable[Proposal]) -> list[MemoryRow]:
     rows = []
     for proposal in proposals:
         changed = "; ".join(_gist(edit) for edit in proposal.edits)
-        searched = f"{' '.join(edit.name for edit in proposal.edits)} {proposal.reason} {proposal.id}"
+        searched = (
+            f"{' '.join(edit.name for edit in proposal.edits)} {proposal.reason} {proposal.id}"
+        )
         link = PageLink("proposal", proposal.id)
-        rows.append(MemoryRow(link, proposal.scope, changed, proposal.origin, "pending", "", searched, item=proposal))
+        rows.append(
+            MemoryRow(
+                link,
+                proposal.scope,
+                changed,
+                proposal.origin,
+                "pending",
+                "",
+                searched,
+                item=proposal,
+            )
+        )
     return rows
 
 
@@ -165,7 +213,9 @@ async def row_page(session: Session, row: MemoryRow) -> Page:
     memory = session.memory.require()
     match row.item:
         case MemoryEntry() as entry:
-            blame = await asyncio.to_thread(lambda: memory.timeline().blame(f"{entry.scope}/{entry.file}"))
+            blame = await asyncio.to_thread(
+                lambda: memory.timeline().blame(f"{entry.scope}/{entry.file}")
+            )
             return core_page(entry, blame.lines)
         case Proposal() as proposal:
             return proposal_page(proposal)
@@ -191,18 +241,29 @@ async def linked_page(session: Session, link: PageLink) -> Page:
     """
     memory, target = session.memory, link.target
     if link.kind == "note":
-        return note_page(await memory.with_editor(lambda editor: details_of(editor, target, memory.half_life_days)))
+        return note_page(
+            await memory.with_editor(
+                lambda editor: details_of(editor, target, memory.half_life_days)
+            )
+        )
     if link.kind == "turn":
         return turn_page(await session.session_catalog.turn(target, link.turn, link.message))
     timeline = memory.require().timeline()
-    return commit_page(*await asyncio.to_thread(lambda: (timeline.find(target), timeline.changes(target))))
+    return commit_page(
+        *await asyncio.to_thread(lambda: (timeline.find(target), timeline.changes(target)))
+    )
 
 
 def note_page(details: EntryDetails) -> Page:
     assert details.note is not None
     entry, note = details.entry, details.note.note
-    page = Page(note.text or "(empty)", f"{entry.scope} · {note.category} · {note.id[:12]} · {note.source}")
-    if badges := [*entry.badges, *([f"stale: {', '.join(details.stale)}"] if details.stale else [])]:
+    page = Page(
+        note.text or "(empty)", f"{entry.scope} · {note.category} · {note.id[:12]} · {note.source}"
+    )
+    if badges := [
+        *entry.badges,
+        *([f"stale: {', '.join(details.stale)}"] if details.stale else []),
+    ]:
         page.add(f"[{'] ['.join(badges)}]", "flag")
     for name, value in note_fields(details):
         page.add(f"{name}: {value}", "detail")
@@ -212,12 +273,15 @@ def note_page(details: EntryDetails) -> Page:
         for version in details.chain:
             text, is_this = f"{version.at[:10]} {one_line(version.text)}", version.id == entry.id
             page.add(
-                f"  {text} (this one)" if is_this else text, link=None if is_this else PageLink("note", version.id)
+                f"  {text} (this one)" if is_this else text,
+                link=None if is_this else PageLink("note", version.id),
             )
     if details.links:
         page.section("Related notes")
         for link in details.links:
-            page.add(f"{link.relationship}: {one_line(link.text)}", link=PageLink("note", link.note_id))
+            page.add(
+                f"{link.relationship}: {one_line(link.text)}", link=PageLink("note", link.note_id)
+            )
     return page
 
 
@@ -241,7 +305,11 @@ def commit_page(entry: TimelineEntry, found: Difference) -> Page:
         other = hunk.other_half(found.hunks)
         if other is not None and hunk.before:
             continue  # shown at its destination
-        where = f"moved from {other.name.rpartition('/')[0] or 'notes'}" if other else f"line {hunk.start + 1}"
+        where = (
+            f"moved from {other.name.rpartition('/')[0] or 'notes'}"
+            if other
+            else f"line {hunk.start + 1}"
+        )
         link = PageLink("hunk", entry.commit.id, hunk=hunk.number)
         page.section(f"{hunk.number} · {_short_name(hunk.name)} · {where}", link=link)
         if other is not None:
@@ -267,7 +335,11 @@ def proposal_page(proposal: Proposal) -> Page:
 def recalled_page(note: RecalledNote, recalled: NotesRecalled) -> Page:
     """Why a note was sent with the last message or not, and the total of what was sent."""
     page = Page()
-    page.add(f"{SIGNS[note.state]} {note.state} with the last message: {note.reason}; score {note.score:.3g}", "who")
+    page.add(
+        f"{SIGNS[note.state]} {note.state} with the last message: {note.reason}; score"
+        f" {note.score:.3g}",
+        "who",
+    )
     page.add(f"{note.tokens} tokens, of {recall_total(recalled)}", "detail")
     page.add("")
     return page
@@ -278,7 +350,10 @@ def receipt_page(line: ReceiptLine, receipt: MemoryReceipt) -> Page:
     page = Page(line.text or f"the whole of {line.file}", f"{line.scope}/{line.file}")
     reason = f": {line.reason}" if line.reason else ""
     page.section(f"{SIGNS[line.state]} {line.state} when the session began{reason}")
-    page.add(f"{line.tokens} tokens in each request" if line.state == "loaded" else "not in the prompt", "detail")
+    page.add(
+        f"{line.tokens} tokens in each request" if line.state == "loaded" else "not in the prompt",
+        "detail",
+    )
     page.add(f"the core: {core_total(receipt)}", "detail")
     return page
 

@@ -66,7 +66,9 @@ class SessionList(RowList[SessionMatch]):
         return set_cell_size("  title", room + 2) + figures + project
 
     def _layout(self) -> tuple[list[tuple[str, int]], int, bool]:
-        """The names and widths of the columns, the width of the title, and whether the project is shown."""
+        """The names and widths of the columns, the width of the title, and whether the project is
+        shown.
+        """
         width = self.scrollable_content_region.width
         columns = [("age", _AGE)]
         has_project = self.with_project and width >= _TIGHT_FROM
@@ -86,10 +88,14 @@ class SessionList(RowList[SessionMatch]):
         columns, room, has_project = self._layout()
         name = title_of(info) + (" (copy)" if info.fork_of else "")
         yield set_cell_size(crop(name, room), room), "marked" if is_marked else ""
-        for (_name, column), text in zip(columns[: 1 if row.snippet else None], figures, strict=False):
+        for (_name, column), text in zip(
+            columns[: 1 if row.snippet else None], figures, strict=False
+        ):
             yield f"{text:>{column}}", "detail"
         if row.snippet:
-            places = [place for word in self.words if (place := row.snippet.lower().find(word)) >= 0]
+            places = [
+                place for word in self.words if (place := row.snippet.lower().find(word)) >= 0
+            ]
             start = max(0, min(places, default=0) - _LEAD)
             yield f"  {'…' if start else ''}{clean(row.snippet[start:])}", "found"
         elif has_project:
@@ -99,7 +105,10 @@ class SessionList(RowList[SessionMatch]):
 class SessionPicker(Browser):
     """Typing searches titles at once, and messages a moment later."""
 
-    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (WIDE_FROM, "-beside")]  # noqa: RUF012 (Textual's own form)
+    HORIZONTAL_BREAKPOINTS = [  # noqa: RUF012
+        (0, "-narrow"),
+        (WIDE_FROM, "-beside"),
+    ]
     _list: SessionList
 
     def __init__(
@@ -111,7 +120,9 @@ class SessionPicker(Browser):
         rename: Callable[[str, str], bool] = lambda _session_id, _title: False,
         esc: str = "closes",
     ) -> None:
-        """`rename` renames a session if it is open here, and returns whether it did; `esc` labels the Esc key."""
+        """`rename` renames a session if it is open here, and returns whether it did; `esc` labels
+        the Esc key.
+        """
         super().__init__("session-picker", keymap, "sessions", SessionList())
         self.wants_to_leave = False
         """Whether Ctrl+C closed it."""
@@ -133,7 +144,9 @@ class SessionPicker(Browser):
 
         def show_progress(done: int, of: int) -> None:
             if of > done:
-                self.app.call_from_thread(self._count.update, f"reading the list … {done:,} of {of:,}")
+                self.app.call_from_thread(
+                    self._count.update, f"reading the list … {done:,} of {of:,}"
+                )
 
         sessions = await session_catalog.sessions(show_progress)
         self._matches = SessionMatches(sessions, session_catalog.is_here, self._only)
@@ -195,8 +208,17 @@ class SessionPicker(Browser):
         if match is None:
             return Page()
         info = match.info
-        facts = [tilde(Path(info.project)), info.model.rpartition("/")[2], f"began {info.created_at[:10]}"]
-        facts += [plural(info.messages, "message"), byte_size(info.size), dollars(info.cost), info.short_id]
+        facts = [
+            tilde(Path(info.project)),
+            info.model.rpartition("/")[2],
+            f"began {info.created_at[:10]}",
+        ]
+        facts += [
+            plural(info.messages, "message"),
+            byte_size(info.size),
+            dollars(info.cost),
+            info.short_id,
+        ]
         facts += [f"a copy of {info.fork_of[:8]}"] if info.fork_of else []
         page = Page(title_of(info), " · ".join(filter(None, facts)))
         page.add("")
@@ -276,7 +298,9 @@ class SessionPicker(Browser):
             self._asked_in_search = self._search.has_focus
             self._list.focus()  # in the search field the key of the answer would be text
             self._to_delete = self._list.marked.info
-            self._show_message(f"Move to trash? y yes · other keys no · “{title_of(self._to_delete)}”")
+            self._show_message(
+                f"Move to trash? y yes · other keys no · “{title_of(self._to_delete)}”"
+            )
 
     def _end_question(self) -> SessionInfo:
         info, self._to_delete, self._has_message = self._to_delete, None, False

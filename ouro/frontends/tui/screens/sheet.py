@@ -35,8 +35,8 @@ LONG_TITLE = 8
 class Layout(Compositor):
     """Textual's layout, corrected so that each widget receives its size.
 
-    If a place is requested after a scroll, Textual assumes that widgets mounted meanwhile know their size already: one
-    question in 25 was drawn without its choices.
+    If a place is requested after a scroll, Textual assumes that widgets mounted meanwhile know
+    their size already: one question in 25 was drawn without its choices.
     """
 
     def __init__(self) -> None:
@@ -107,7 +107,9 @@ class HelpSheet(Sheet[None]):
         self._text.add(AnswerBlock(text))
         pages = [keymap.shown(name) for name in ("page_up", "page_down")]
         keys = f"{' '.join(['↑↓', *filter(None, pages)])} · Esc closes"
-        super().__init__(make_frame("Help · /help NAME shows details and an example", self._text, keys=keys))
+        super().__init__(
+            make_frame("Help · /help NAME shows details and an example", self._text, keys=keys)
+        )
         for key, name in keymap.of("app").items():
             if name in SCROLLS:
                 self._bindings.bind(key, f"scroll_text('{SCROLLS[name]}')", show=False)
@@ -126,7 +128,9 @@ class LineSheet(Sheet[str | None]):
 
     def __init__(self, title: str, secret: bool, text: str = "") -> None:
         """`text`: the initial text of the field."""
-        field = Input(text, select_on_focus=False, password=secret, compact=True, id="picker-search")
+        field = Input(
+            text, select_on_focus=False, password=secret, compact=True, id="picker-search"
+        )
         super().__init__(make_frame(title, field, keys="Enter · Esc closes"))
 
     @on(Input.Submitted)
@@ -139,7 +143,8 @@ MAX_WITHOUT_SEARCH = 6
 PROMPT_AND_STATUS = 4
 """Lines below the transcript; a short list covers them unless the prompt has text."""
 STRAY_GRACE = 0.5
-"""Seconds after a letter in which Enter chooses nothing: the user may still be writing a message."""
+"""Seconds after a letter in which Enter chooses nothing: the user may still be writing a message.
+"""
 
 
 class Picker(Sheet[str | None]):
@@ -173,8 +178,12 @@ class Picker(Sheet[str | None]):
                 for number, choice in enumerate(choices, 1)
             ]
         self._choices = choices
-        self._list = PickList(choices, current, "No matches." if choices else "There is nothing to choose from.")
-        self._search = Input(search or "", placeholder="type to search", compact=True, id="picker-search")
+        self._list = PickList(
+            choices, current, "No matches." if choices else "There is nothing to choose from."
+        )
+        self._search = Input(
+            search or "", placeholder="type to search", compact=True, id="picker-search"
+        )
         self._whole = Static(markup=False, classes="sheet--whole")
         pages = " · PageUp PageDown scroll" if title.count("\n") >= LONG_TITLE else ""
         field = [] if self.is_short else [self._search]
@@ -206,7 +215,9 @@ class Picker(Sheet[str | None]):
         self._beneath.styles.padding = 0
 
     def _make_room(self) -> None:
-        """Give the list the remaining lines; show the transcript's end, and text in the prompt, above it."""
+        """Give the list the remaining lines; show the transcript's end, and text in the prompt,
+        above it.
+        """
         if not (sheet := self._frame).is_attached:
             return  # the sheet is being closed
         rest = [child for child in sheet.children if child.display and child is not self._list]
@@ -238,7 +249,9 @@ class Picker(Sheet[str | None]):
         if event.key in PAGES and above.max_scroll_y:
             above.scroll_relative(y=PAGES[event.key] * (above.size.height - 1), animate=False)
         elif event.key in PAGES and self.is_short:
-            await self.run_action(f"app.press('{'page_up' if PAGES[event.key] < 0 else 'page_down'}')")
+            await self.run_action(
+                f"app.press('{'page_up' if PAGES[event.key] < 0 else 'page_down'}')"
+            )
         elif self._list.take_key(event.key):
             pass
         elif self.is_short and event.key == "enter":
@@ -250,12 +263,16 @@ class Picker(Sheet[str | None]):
         return True
 
     def _press(self, event: events.Key) -> None:
-        """A character in a short list: a digit chooses; other text is a message, and goes to the prompt."""
+        """A character in a short list: a digit chooses; other text is a message, and goes to the
+        prompt.
+        """
         number = int(event.character) if event.character and event.character.isdecimal() else 0
         if 0 < number <= len(self._choices) and time.monotonic() >= self._accepts_from:
             self.dismiss(self._choices[number - 1].value)
         else:
             self._accepts_from = max(self._accepts_from, time.monotonic() + STRAY_GRACE)
-            self.app.screen_stack[-2].post_message(QuestionPanel.Stray(events.Key(event.key, event.character)))
+            self.app.screen_stack[-2].post_message(
+                QuestionPanel.Stray(events.Key(event.key, event.character))
+            )
             self._shows_prompt = True
             self._make_room()

@@ -1,4 +1,6 @@
-"""PromptArea: where the user types; Completion: its suggestions; Attachments: its long pastes and images."""
+"""PromptArea: where the user types; Completion: its suggestions; Attachments: its long pastes and
+images.
+"""
 
 from __future__ import annotations
 
@@ -33,9 +35,19 @@ if TYPE_CHECKING:
     from ouro.session import Session
 
 CHORD_GAP = 1.0
-"""Seconds between the keys of a chord whose first key also has its own action, like Esc in Esc Esc."""
+"""Seconds between the keys of a chord whose first key also has its own action, like Esc in Esc Esc.
+"""
 
-_APP_ACTIONS = ("search_history", "editor", "paste_image", "clear", "leave", "palette", "help", "rewind")
+_APP_ACTIONS = (
+    "search_history",
+    "editor",
+    "paste_image",
+    "clear",
+    "leave",
+    "palette",
+    "help",
+    "rewind",
+)
 """Actions that the app performs."""
 _IN_TEXT = {"clear": "clear", "leave": "delete_right", "palette": "previous"}
 """The actions of the same keys if the prompt contains text."""
@@ -63,7 +75,10 @@ class Attachments:
         if len(text) <= FOLD_CHARACTERS and lines <= FOLD_LINES:
             return text
         size = f"{lines:,} lines" if lines > FOLD_LINES else f"{len(text):,} characters"
-        names = (f"[pasted {size}]", *(f"[pasted {size} #{number}]" for number in range(2, len(self._pastes) + 3)))
+        names = (
+            f"[pasted {size}]",
+            *(f"[pasted {size} #{number}]" for number in range(2, len(self._pastes) + 3)),
+        )
         placeholder = next(name for name in names if name not in self._pastes)
         self._pastes[placeholder] = text
         return placeholder
@@ -96,10 +111,13 @@ class Attachments:
 class Completion(PickList):
     """The popup above the prompt. The prompt keeps the focus and handles the keys.
 
-    The value of a suggestion replaces the typed word; it ends with a space unless it is a command without arguments.
+    The value of a suggestion replaces the typed word; it ends with a space unless it is a command
+    without arguments.
     """
 
-    def __init__(self, session: Callable[[], Session | None], files: Callable[[], FileIndex | None]) -> None:
+    def __init__(
+        self, session: Callable[[], Session | None], files: Callable[[], FileIndex | None]
+    ) -> None:
         super().__init__(id="completion")
         self._session = session
         self._files = files
@@ -133,13 +151,17 @@ class Completion(PickList):
 
     def _suggest(self, typed: str) -> list[Choice]:
         if typed.startswith("/"):
-            from ouro.commands.builtin import matching_commands  # too heavy to import before the first frame
+            from ouro.commands.builtin import (
+                matching_commands,
+            )  # too heavy to import before the first frame
 
             return matching_commands(self._session(), typed[1:])[:MAX_SUGGESTIONS]
         files = self._files()
         if files is None:
             return [Choice(typed, "reading the list of files …")]
-        return [Choice(f"{mention(name)} ", name) for name in files.search(typed[1:], MAX_SUGGESTIONS)]
+        return [
+            Choice(f"{mention(name)} ", name) for name in files.search(typed[1:], MAX_SUGGESTIONS)
+        ]
 
 
 def _word(before: str) -> str:
@@ -153,8 +175,8 @@ def _word(before: str) -> str:
 class PromptArea(TextArea, inherit_bindings=False):
     """The input of several lines, with history, completion, attachments, and stashed drafts.
 
-    Keys are handled here and not by Textual's bindings. Bindings run after the key has bubbled up to the app, when
-    the next keys may already be in the text.
+    Keys are handled here and not by Textual's bindings. Bindings run after the key has bubbled up
+    to the app, when the next keys may already be in the text.
     """
 
     @dataclass
@@ -165,7 +187,11 @@ class PromptArea(TextArea, inherit_bindings=False):
         later: bool = False
 
     def __init__(
-        self, keymap: Keymap, history: PromptHistory, completion: Completion, withdraw: Callable[[], Draft | None]
+        self,
+        keymap: Keymap,
+        history: PromptHistory,
+        completion: Completion,
+        withdraw: Callable[[], Draft | None],
     ) -> None:
         super().__init__(id="prompt", soft_wrap=True, show_line_numbers=False, tab_behavior="focus")
         self.cursor_blink = False
@@ -193,11 +219,15 @@ class PromptArea(TextArea, inherit_bindings=False):
         self.replace(text, *self.selection)
 
     def _draw_at_once(self) -> None:
-        """Draw the change of a key now: Textual's next frame comes up to 17 ms later, and also draws the answer."""
+        """Draw the change of a key now: Textual's next frame comes up to 17 ms later, and also
+        draws the answer.
+        """
         screen = self.screen
         if screen is self.app.screen and not screen._layout_required and not self.app._batch_count:
             screen._compositor.update_widgets({self})
-            self.app._display(screen, screen._compositor.render_update(screen_stack=self.app._background_screens))
+            self.app._display(
+                screen, screen._compositor.render_update(screen_stack=self.app._background_screens)
+            )
 
     async def _on_key(self, event: events.Key) -> None:
         self.call_next(self._draw_at_once)
@@ -232,7 +262,9 @@ class PromptArea(TextArea, inherit_bindings=False):
         """The chord of the previous key and this one, or this key if the two are not a chord."""
         chord, self._chord = self._chord, ""
         both = f"{chord} {event.key}"
-        meant = event.time <= self._chord_until and any(f"{key} ".startswith(f"{both} ") for key in self._actions)
+        meant = event.time <= self._chord_until and any(
+            f"{key} ".startswith(f"{both} ") for key in self._actions
+        )
         return both if chord and meant else event.key
 
     def _begin_chord(self, key: str, at: float) -> bool:
@@ -248,7 +280,9 @@ class PromptArea(TextArea, inherit_bindings=False):
         event.prevent_default()
         self._pasted_at = event.time
         image = await asyncio.to_thread(dropped_image, event.text)
-        self.put(f"{self.attachments.add_image(image)} " if image else self.attachments.fold(event.text))
+        self.put(
+            f"{self.attachments.add_image(image)} " if image else self.attachments.fold(event.text)
+        )
 
     def _steer_completion(self, key: str, action: str | None) -> bool:
         """Handle a key for the suggestions, if they are shown; returns whether it was for them."""
@@ -271,7 +305,9 @@ class PromptArea(TextArea, inherit_bindings=False):
         self.focus()
 
     def _accept(self, send: bool) -> bool:
-        """Insert the marked suggestion. Returns False if the same key should also send the complete command."""
+        """Insert the marked suggestion. Returns False if the same key should also send the complete
+        command.
+        """
         chosen, typed = self.completion.marked, self.completion.typed
         if chosen is None or (send and chosen.value.strip() == typed):
             return False
@@ -309,7 +345,9 @@ class PromptArea(TextArea, inherit_bindings=False):
         self.put("\n")
 
     def action_previous(self) -> None:
-        """Up: in the text, then in the history; on empty input first edit the newest queued message."""
+        """Up: in the text, then in the history; on empty input first edit the newest queued
+        message.
+        """
         if not self.text and (draft := self._withdraw()) is not None:
             self.fill(self.attachments.restore(draft))
         elif self.navigator.is_first_wrapped_line(self.cursor_location):
@@ -361,11 +399,17 @@ class PromptArea(TextArea, inherit_bindings=False):
         """The columns at which the visible characters of a line end."""
         line = self.document.get_line(row)
         whole = "|".join([_FLAG, *map(re.escape, self.attachments.placeholders())])
-        inside = {place for found in re.finditer(whole, line) for place in range(found.start() + 1, found.end())}
+        inside = {
+            place
+            for found in re.finditer(whole, line)
+            for place in range(found.start() + 1, found.end())
+        }
         return [0, *(end for _, end, _ in split_graphemes(line)[0] if end not in inside)]
 
     def action_delete_to_start_of_line(self) -> None:
-        """Delete up to the line break, as in a shell. Textual deletes up to where the line is wrapped."""
+        """Delete up to the line break, as in a shell. Textual deletes up to where the line is
+        wrapped.
+        """
         row, column = self.cursor_location
         if column:
             self._delete_via_keyboard((row, 0), (row, column))
@@ -392,11 +436,18 @@ class PromptBox(Horizontal):
 
     def on_resize(self) -> None:
         self._prompt.placeholder = placeholder(self.content_size.width - 2)
-        self._prompt.completion.styles.margin = (0, 0, self.outer_size.height + 1, 0)  # the popup stays above
+        self._prompt.completion.styles.margin = (
+            0,
+            0,
+            self.outer_size.height + 1,
+            0,
+        )  # the popup stays above
         self._prompt.call_after_refresh(self._prompt.scroll_cursor_visible)
 
     def on_text_area_changed(self) -> None:
-        self._prompt.call_after_refresh(self._prompt.scroll_cursor_visible)  # Textual scrolls before the text has grown
+        self._prompt.call_after_refresh(
+            self._prompt.scroll_cursor_visible
+        )  # Textual scrolls before the text has grown
         self.set_class(self._prompt.text.startswith("!"), "-shell")
 
     def work_begins(self) -> None:
@@ -418,7 +469,12 @@ class PromptBox(Horizontal):
 
     def _tick(self) -> None:
         passed = time.monotonic() - self._began
-        working = f"{spinner_sign(passed)} working · {format_duration(int(passed), tenths=False)} · Esc interrupts"
+        working = (
+            f"{spinner_sign(passed)} working · {format_duration(int(passed), tenths=False)} · Esc"
+            " interrupts"
+        )
         title = "? waits for your answer" if self._waits_for_answer else working
-        if title != self.border_title:  # changed only if needed, because a change draws the frame again
+        if (
+            title != self.border_title
+        ):  # changed only if needed, because a change draws the frame again
             self.border_title = title

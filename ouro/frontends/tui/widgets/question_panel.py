@@ -27,19 +27,30 @@ from ouro.frontends.tui.blocks.lines import fold, join_fitting
 from ouro.frontends.tui.blocks.messages import AnswerBlock
 from ouro.frontends.tui.blocks.tool_card import DisplayBlock
 from ouro.frontends.tui.keymap import Keymap
-from ouro.frontends.tui.look import ALL_AROUND_FROM_HEIGHT, BOX_FROM_HEIGHT, HEADER_FROM_HEIGHT, ROOMY_FROM_HEIGHT
+from ouro.frontends.tui.look import (
+    ALL_AROUND_FROM_HEIGHT,
+    BOX_FROM_HEIGHT,
+    HEADER_FROM_HEIGHT,
+    ROOMY_FROM_HEIGHT,
+)
 from ouro.frontends.tui.widgets.transcript import TranscriptView
 from ouro.utils.text import clean, escaped, one_line, plural
 
-_ROWS_AROUND = ((BOX_FROM_HEIGHT, 0), (HEADER_FROM_HEIGHT, 1), (ALL_AROUND_FROM_HEIGHT, 5), (ROOMY_FROM_HEIGHT, 8))
+_ROWS_AROUND = (
+    (BOX_FROM_HEIGHT, 0),
+    (HEADER_FROM_HEIGHT, 1),
+    (ALL_AROUND_FROM_HEIGHT, 5),
+    (ROOMY_FROM_HEIGHT, 8),
+)
 """For terminals lower than the first number: the lines around a question, including its frame."""
 
 
 class QuestionPanel(Vertical, can_focus=True):
     """A question above the prompt. Subclasses implement `choose`.
 
-    No accidental answers: keys typed before the question was visible, or while the user was still writing, go to the
-    prompt. So does a text that begins with a letter that is not an answer, up to its Enter, with its editing keys.
+    No accidental answers: keys typed before the question was visible, or while the user was still
+    writing, go to the prompt. So does a text that begins with a letter that is not an answer, up to
+    its Enter, with its editing keys.
     """
 
     GRACE = 0.5
@@ -58,18 +69,30 @@ class QuestionPanel(Vertical, can_focus=True):
         key: events.Key
 
     def __init__(
-        self, question_id: str, keymap: Keymap, *above: Widget, options: ChoiceList, hint: str, keys: str
+        self,
+        question_id: str,
+        keymap: Keymap,
+        *above: Widget,
+        options: ChoiceList,
+        hint: str,
+        keys: str,
     ) -> None:
-        """`above`: the widgets above the choices; `hint`: of the empty field; `keys`: named in the last line."""
+        """`above`: the widgets above the choices; `hint`: of the empty field; `keys`: named in the
+        last line.
+        """
         self.question_id = question_id
         self.options = options
-        self.field = Input(compact=True, select_on_focus=False, placeholder=hint, classes="question--field")
+        self.field = Input(
+            compact=True, select_on_focus=False, placeholder=hint, classes="question--field"
+        )
         self.field.display = False
         self._keys = keys
         shown = Static(keys, classes="question--keys", markup=False)
         super().__init__(*above, options, self.field, shown, classes="question")
         self._actions = keymap.of("answer")
-        self._editing = {key: act for key, act in keymap.of("edit").items() if key not in self._actions}
+        self._editing = {
+            key: act for key, act in keymap.of("edit").items() if key not in self._actions
+        }
         self._page_down = keymap.shown("page_down")
         self._page_keys = f"{keymap.shown('page_up')} {self._page_down}"
         self._amount = ""
@@ -92,11 +115,15 @@ class QuestionPanel(Vertical, can_focus=True):
         event.stop()
         event.prevent_default()
         if not answers:
-            self._is_writing = self._is_writing and self._editing[event.key] != "delete_to_start_of_line"
+            self._is_writing = (
+                self._is_writing and self._editing[event.key] != "delete_to_start_of_line"
+            )
             self.post_message(self.Stray(events.Key(event.key, event.character)))
             return
         act = self.answer_of(event.key, self._actions.get(event.key, ""), event.character or "")
-        is_message = self._is_message(event, is_answer=act is not None)  # always evaluated, because it follows the text
+        is_message = self._is_message(
+            event, is_answer=act is not None
+        )  # always evaluated, because it follows the text
         if is_message or event.time < self._listens_from:
             self._listens_from = max(self._listens_from, event.time + self.GRACE)
             self.post_message(self.Stray(events.Key(event.key, event.character)))
@@ -151,7 +178,11 @@ class QuestionPanel(Vertical, can_focus=True):
             return  # there is no layout yet; the layout causes a resize too
         height = self.app.size.height
         bodies = list(self.query(".question--body"))
-        others = [child for child in self.children if child.display and child not in (*bodies, self.options)]
+        others = [
+            child
+            for child in self.children
+            if child.display and child not in (*bodies, self.options)
+        ]
         around = next((rows for below, rows in _ROWS_AROUND if height < below), 12)
         room = height - around - sum(child.outer_size.height for child in others)
         wanted = self.options.get_content_height(self.size, self.size, self.options.size.width)
@@ -172,7 +203,9 @@ class QuestionPanel(Vertical, can_focus=True):
 
     def _show_hint(self, hint: str, is_low: bool) -> None:
         """Show the keys that scroll: below the choices, or on low terminals beside the title."""
-        for keys in self.query(".question--keys").results(Static):  # there are none if it was just answered
+        for keys in self.query(".question--keys").results(
+            Static
+        ):  # there are none if it was just answered
             hints = [f"{self._page_keys}: {hint}"] if hint else []
             shown = self.FIELD_KEYS if self.field.has_focus else self._keys
             keys.update(join_fitting([*hints, *shown.split(" · ")], keys.size.width, 1))
@@ -230,7 +263,10 @@ class ChoiceList(Widget):
         """
         lines = [line for lines in self._render_choices(self.size.width) for line in lines]
         first, last = self._first_line(), self._first_line() + self.size.height - 1
-        for place, sign in ((first, "↑" if first else ""), (last, "↓" if last < len(lines) - 1 else "")):
+        for place, sign in (
+            (first, "↑" if first else ""),
+            (last, "↓" if last < len(lines) - 1 else ""),
+        ):
             if sign:
                 both = lines[place].plain[1:2] == "↑"
                 lines[place] = lines[place][:1] + ("↕" if both else sign) + lines[place][2:]
@@ -251,7 +287,10 @@ class ChoiceList(Widget):
             style = marked_style if marked else Style()
             told = f", and tell the agent: {self.comment}" if marked and self.comment else ""
             folded = fold([(clean(f"{label}{told}").replace("\n", " "), style)], width - len(sign))
-            lines = [Text(sign if part is folded[0] else " " * len(sign)).append(part.text, style) for part in folded]
+            lines = [
+                Text(sign if part is folded[0] else " " * len(sign)).append(part.text, style)
+                for part in folded
+            ]
             rest = clean(detail)
             if not detail:
                 rendered.append(lines)
@@ -259,7 +298,9 @@ class ChoiceList(Widget):
                 rendered.append([lines[0].append("  ").append(rest, detail_style)])
             else:
                 parts = fold([(rest, detail_style)], width - 4)
-                rendered.append([*lines, *(Text(f"    {part.text}", detail_style) for part in parts)])
+                rendered.append(
+                    [*lines, *(Text(f"    {part.text}", detail_style) for part in parts)]
+                )
         return rendered
 
     def get_content_height(self, _container: Size, _viewport: Size, width: int) -> int:
@@ -267,7 +308,11 @@ class ChoiceList(Widget):
 
     def on_click(self, event: events.Click) -> None:
         at = event.get_content_offset(self)
-        owners = [number for number, lines in enumerate(self._render_choices(self.size.width)) for _ in lines]
+        owners = [
+            number
+            for number, lines in enumerate(self._render_choices(self.size.width))
+            for _ in lines
+        ]
         if at is not None and self._first_line() + at.y < len(owners):
             self.place = owners[self._first_line() + at.y]
             self.post_message(self.Picked())
@@ -281,7 +326,9 @@ def _block_body(block: TranscriptBlock) -> TranscriptView:
 
 
 def _text_body(text: str, kind: str = "question--text") -> VerticalScroll:
-    return VerticalScroll(Static(text, markup=False), can_focus=False, classes=f"question--body {kind}")
+    return VerticalScroll(
+        Static(text, markup=False), can_focus=False, classes=f"question--body {kind}"
+    )
 
 
 _BLANKS = re.compile(" {24,}")
@@ -291,14 +338,26 @@ class PermissionPanel(QuestionPanel):
     FIELD_KEYS = "↑↓ Enter sends · Esc back"
 
     def __init__(self, asked: PermissionAsked, keymap: Keymap) -> None:
-        details = {"always": f"saves the rule  {escaped(asked.rule)}", "session": "yes, until you exit"}
-        lines = [(f"{name} ({keymap.shown(name).lower()})", details.get(name, "")) for name in asked.choices]
+        details = {
+            "always": f"saves the rule  {escaped(asked.rule)}",
+            "session": "yes, until you exit",
+        }
+        lines = [
+            (f"{name} ({keymap.shown(name).lower()})", details.get(name, ""))
+            for name in asked.choices
+        ]
         amount, body = _body(asked.display)
-        title = Static(f"Allow?  {escaped(asked.call.name)}", classes="question--title", markup=False)
+        title = Static(
+            f"Allow?  {escaped(asked.call.name)}", classes="question--title", markup=False
+        )
         super().__init__(
             asked.question_id,
             keymap,
-            Horizontal(title, Static(amount, classes="question--size", markup=False), classes="question--head"),
+            Horizontal(
+                title,
+                Static(amount, classes="question--size", markup=False),
+                classes="question--head",
+            ),
             body,
             Static(escaped(asked.reason), classes="question--why", markup=False),
             options=ChoiceList(lines),
@@ -312,7 +371,9 @@ class PermissionPanel(QuestionPanel):
         if action in self._asked.choices:
             return partial(self.choose, [*self._asked.choices].index(action))
         act = super().answer_of(key, action, character)
-        return (lambda: None) if act is None and action else act  # the key of a choice that is not offered
+        return (
+            (lambda: None) if act is None and action else act
+        )  # the key of a choice that is not offered
 
     def _fit(self) -> None:
         self.options.comment = (one_line(self.field.value, 60) or "…") if self.field.display else ""
@@ -331,12 +392,16 @@ def _body(display: Display) -> tuple[str, Widget]:
     match display.body:
         case Diff(changes=changes):
             shown = Diff(tuple(map(_escape_change, changes)))
-            return plural(len(changes), "file"), _block_body(DisplayBlock(replace(display, body=shown)))
+            return plural(len(changes), "file"), _block_body(
+                DisplayBlock(replace(display, body=shown))
+            )
         case CommandOutput(command=text) | Plain(text=text):
             pass
         case _:
             text = display.summary
-    length = f"{len(text):,} characters" + (f", {plural(text.count(chr(10)) + 1, 'line')}" if "\n" in text else "")
+    length = f"{len(text):,} characters" + (
+        f", {plural(text.count(chr(10)) + 1, 'line')}" if "\n" in text else ""
+    )
     return length, _text_body(_show_hidden(text))
 
 
@@ -380,7 +445,9 @@ class QuestionStack(Vertical):
 
     def _show_first(self) -> None:
         first = self._waiting[0] if self._waiting else None
-        if self.panel is not None and (first is None or self.panel.question_id != first.question_id):
+        if self.panel is not None and (
+            first is None or self.panel.question_id != first.question_id
+        ):
             self.panel.remove()
             self.panel = None
         if first is not None and self.panel is None:
@@ -409,12 +476,18 @@ class AskPanel(QuestionPanel):
             above.append(_block_body(AnswerBlock(question.details)))
         elif question.details:
             above.append(_text_body(clean(question.details)))
-        choices = "digits tick · Enter on the last line sends" if question.several else "a digit, or ↑↓ Enter"
+        choices = (
+            "digits tick · Enter on the last line sends"
+            if question.several
+            else "a digit, or ↑↓ Enter"
+        )
         super().__init__(
             asked.question_id,
             keymap,
             *above,
-            options=ChoiceList([*((choice, "") for choice in question.choices), *last], question.several),
+            options=ChoiceList(
+                [*((choice, "") for choice in question.choices), *last], question.several
+            ),
             hint="your answer",
             keys=f"{choices if question.choices else 'type your answer'} · Esc: no answer",
         )

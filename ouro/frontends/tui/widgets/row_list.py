@@ -73,7 +73,12 @@ Cell = tuple[str, str]
 class RowList(LineScroll, Generic[T], can_focus=True):
     """One line per row. Subclasses draw the cells of a row."""
 
-    COMPONENT_CLASSES = {"rows--marked", "rows--detail", "rows--found", "rows--flag"}  # noqa: RUF012 (Textual's own form)
+    COMPONENT_CLASSES = {  # noqa: RUF012
+        "rows--marked",
+        "rows--detail",
+        "rows--found",
+        "rows--flag",
+    }
     BINDINGS = [  # noqa: RUF012 (as above)
         Binding("up,k", "move(-1)", show=False),
         Binding("down,j", "move(1)", show=False),
@@ -111,10 +116,19 @@ class RowList(LineScroll, Generic[T], can_focus=True):
         """Show these rows, or the text `nothing`; with `keep` the same row stays marked."""
         before = self.marked
         key = self.key_of(before) if keep and before is not None else None
-        same = next((place for place, row in enumerate(rows) if key is not None and self.key_of(row) == key), None)
+        same = next(
+            (
+                place
+                for place, row in enumerate(rows)
+                if key is not None and self.key_of(row) == key
+            ),
+            None,
+        )
         self.rows, self._nothing = rows, nothing
         self._make_room()
-        self.place = same if same is not None else min(self.place, max(0, len(rows) - 1)) if keep else 0
+        self.place = (
+            same if same is not None else min(self.place, max(0, len(rows) - 1)) if keep else 0
+        )
         self._show_place()
         self.refresh()
         if before != self.marked:
@@ -130,7 +144,9 @@ class RowList(LineScroll, Generic[T], can_focus=True):
         self.action_move(by * max(1, self.size.height - 1))
 
     def take_key(self, key: str) -> bool:
-        """Move the mark for a key of the search field above the list; returns whether the key does so."""
+        """Move the mark for a key of the search field above the list; returns whether the key does
+        so.
+        """
         if key in _STEPS:
             self.action_move(_STEPS[key])
         elif key in PAGES:
@@ -194,7 +210,10 @@ class PickList(RowList["Choice"], can_focus=False):
         self._nothing = nothing
         self._current = current
         self._words: list[str] = []
-        self.place = next((place for place, choice in enumerate(choices) if current and choice.value == current), 0)
+        self.place = next(
+            (place for place, choice in enumerate(choices) if current and choice.value == current),
+            0,
+        )
 
     def key_of(self, row: Choice) -> object:
         return row.value
@@ -212,7 +231,9 @@ class PickList(RowList["Choice"], can_focus=False):
         if self._words:
             texts = [f"{choice.label} {choice.detail}".lower() for choice in choices]
             pairs = zip(choices, texts, strict=True)
-            matching = [choice for choice, text in pairs if all(word in text for word in self._words)]
+            matching = [
+                choice for choice, text in pairs if all(word in text for word in self._words)
+            ]
         self.show(matching, self._nothing, keep=keep)
         self.refresh(layout=True)
 

@@ -30,9 +30,14 @@ MAX_TODOS = 7
 """Todos that are shown at once."""
 _DROPPED_FIRST = ("sandbox", "tokens", "memories", "cost", "branch", "context", "model")
 _STYLES = {
-    "ask": "$secondary", "edit": "$success", "plan": "$mark", "auto": "$warning bold",
-    "info": "$foreground", "warning": "$warning", "error": "$error",
-}  # fmt: skip
+    "ask": "$secondary",
+    "edit": "$success",
+    "plan": "$mark",
+    "auto": "$warning bold",
+    "info": "$foreground",
+    "warning": "$warning",
+    "error": "$error",
+}
 """The styles of modes and of message levels."""
 _TODO_STYLES = {"in_progress": "$foreground bold", "pending": "$muted", "done": "$faint"}
 
@@ -51,7 +56,11 @@ class Header(Widget):
         line = Content.assemble(("ouro", "$mark bold"), where).truncate(self.size.width)
         room = self.size.width - line.cell_length
         title = Content(clean(self.session_title)).truncate(max(0, room - 3), ellipsis=True)
-        return Content.assemble(line, " " * (room - title.cell_length), title) if title.cell_length > 3 else line
+        return (
+            Content.assemble(line, " " * (room - title.cell_length), title)
+            if title.cell_length > 3
+            else line
+        )
 
 
 class TodoPanel(Static):
@@ -70,13 +79,17 @@ class TodoPanel(Static):
         return bool(self.todos)
 
     def watch_todos(self) -> None:
-        current = next((place for place, todo in enumerate(self.todos) if todo.state != "done"), None)
+        current = next(
+            (place for place, todo in enumerate(self.todos) if todo.state != "done"), None
+        )
         self.set_class(self._wanted and current is not None, "-open")
         done = sum(todo.state == "done" for todo in self.todos)
         self.border_title = f"plan {done}/{len(self.todos)}"
         first = max(0, min((current or 0) - 2, len(self.todos) - MAX_TODOS))
         rows = [
-            Content.styled(f"{todo.mark} {clean(todo.text)}".replace("\n", " "), _TODO_STYLES[todo.state])
+            Content.styled(
+                f"{todo.mark} {clean(todo.text)}".replace("\n", " "), _TODO_STYLES[todo.state]
+            )
             for todo in self.todos[first : first + MAX_TODOS]
         ]
         self.update(Content("\n").join(rows))
@@ -117,7 +130,9 @@ class StatusLine(Widget):
         items = [item for item in self._items if texts[item]]
         for dropped in ("", *_DROPPED_FIRST):
             items = [item for item in items if item != dropped]
-            line = Content(_BETWEEN).join(Content.styled(texts[item], _style(item, texts[item])) for item in items)
+            line = Content(_BETWEEN).join(
+                Content.styled(texts[item], _style(item, texts[item])) for item in items
+            )
             if line.cell_length <= width:
                 break
         return line
@@ -130,7 +145,8 @@ def _style(item: str, text: str) -> str:
 
 
 class ResumePanel(Widget):
-    """The panel above the prompt, which keeps the focus. A message without a choice resumes the full session.
+    """The panel above the prompt, which keeps the focus. A message without a choice resumes the
+    full session.
 
     On empty input Tab marks the next choice, Enter takes it, Esc closes the panel.
     """
@@ -153,7 +169,11 @@ class ResumePanel(Widget):
     def show(self, card: ResumeCard) -> None:
         self._card, self._choices, self._place = card, card_choices(card), 0
         self.border_title = f"resumed: {title_of(card.info)}"
-        keys = "Tab next · Enter takes it · Esc closes" if len(self._choices) > 1 else "Enter · Esc closes"
+        keys = (
+            "Tab next · Enter takes it · Esc closes"
+            if len(self._choices) > 1
+            else "Enter · Esc closes"
+        )
         self.border_subtitle = f"{keys} · or type a message"
         self.display = True
         self.refresh(layout=True)
@@ -192,16 +212,23 @@ class ResumePanel(Widget):
         if self.app.size.height < HEADER_FROM_HEIGHT:
             facts = [fact for fact in facts if fact[0] == "first call"]
         rows = [Content.assemble((f"{name:<12}", "$muted"), words) for name, words in facts]
-        return [row.truncate(max(1, width), ellipsis=True) for row in (*rows, *self._choice_rows(width))]
+        return [
+            row.truncate(max(1, width), ellipsis=True) for row in (*rows, *self._choice_rows(width))
+        ]
 
     def _choice_rows(self, width: int) -> list[Content]:
         """The choices, as many in a row as fit."""
         rows = [Content()]
         for place, (_part, words) in enumerate(self._choices):
             is_marked = place == self._place
-            choice = Content.styled(f"{'❯' if is_marked else ' '} {words}", "$mark bold" if is_marked else "")
+            choice = Content.styled(
+                f"{'❯' if is_marked else ' '} {words}", "$mark bold" if is_marked else ""
+            )
             choice = choice.stylize(Style.from_meta({"place": place}))
-            if rows[-1] and rows[-1].cell_length + len(_BETWEEN_CHOICES) + choice.cell_length > width:
+            if (
+                rows[-1]
+                and rows[-1].cell_length + len(_BETWEEN_CHOICES) + choice.cell_length > width
+            ):
                 rows.append(Content())
             rows[-1] = Content.assemble(rows[-1], _BETWEEN_CHOICES if rows[-1] else "", choice)
         return rows

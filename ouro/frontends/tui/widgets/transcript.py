@@ -97,7 +97,9 @@ class TranscriptView(LineScroll):
     def draw_soon(self) -> None:
         """Draw all changes together with the next frame, once the widget is mounted."""
         if self._frame_timer is None and self.is_mounted:
-            self._frame_timer = self.set_timer(max(MIN_FRAME, self._frame_cost * REST_FACTOR), self._draw)
+            self._frame_timer = self.set_timer(
+                max(MIN_FRAME, self._frame_cost * REST_FACTOR), self._draw
+            )
 
     def _draw(self) -> None:
         if self._frame_timer is not None:
@@ -151,8 +153,12 @@ class TranscriptView(LineScroll):
             self._fold([self._card], not self._card.is_open, keep=self._card)
         return True
 
-    def open_only(self, wanted: Collection[TranscriptBlock] | None = None) -> frozenset[TranscriptBlock]:
-        """Open these tool outputs and thinking, and fold all others; None: open all. Returns those that were open."""
+    def open_only(
+        self, wanted: Collection[TranscriptBlock] | None = None
+    ) -> frozenset[TranscriptBlock]:
+        """Open these tool outputs and thinking, and fold all others; None: open all. Returns those
+        that were open.
+        """
         foldable = frozenset(block for block in self._blocks.blocks if block.foldable)
         opened = frozenset(block for block in foldable if block.is_open)
         wanted = foldable if wanted is None else foldable.intersection(wanted)
@@ -176,7 +182,9 @@ class TranscriptView(LineScroll):
     def go_to_next_prompt(self, by: int) -> None:
         """Scroll to the next message of the user, or (-1) to the previous one."""
         top = self.scroll_offset.y
-        beyond = [said for said in self._prompts() if (self._blocks.top(said) + said.gap - top) * by > 0]
+        beyond = [
+            said for said in self._prompts() if (self._blocks.top(said) + said.gap - top) * by > 0
+        ]
         if beyond:
             self._go_to(said := beyond[0 if by > 0 else -1], int(said.gap))
         elif by > 0:
@@ -187,8 +195,8 @@ class TranscriptView(LineScroll):
     def find(self, text: str, by: int) -> bool:
         """Mark all matches of `text`, and scroll to the next one, or (-1) to the previous one.
 
-        Starts at the last match, else at the last visible line. Returns False if there is no match. An empty text
-        ends the search.
+        Starts at the last match, else at the last visible line. Returns False if there is no match.
+        An empty text ends the search.
         """
         self._searched = text.lower()
         if not text:
@@ -196,7 +204,11 @@ class TranscriptView(LineScroll):
             self.refresh()
             return False
         blocks = self._blocks.blocks
-        last, line = self._match or self._blocks.block_at(self.scroll_offset.y + self.size.height) or (None, 0)
+        last, line = (
+            self._match
+            or self._blocks.block_at(self.scroll_offset.y + self.size.height)
+            or (None, 0)
+        )
         place = blocks.index(last) if last in blocks else len(blocks)
         searched = blocks[place:] if by >= 0 else list(reversed(blocks[: place + 1]))
         for block in searched:
@@ -211,12 +223,16 @@ class TranscriptView(LineScroll):
         return False
 
     def _matches(self, block: TranscriptBlock) -> list[int]:
-        """The lines of a block that contain the searched text; its first line if the match is wrapped."""
+        """The lines of a block that contain the searched text; its first line if the match is
+        wrapped.
+        """
         source = block.as_markdown().lower()
         if not all(word in source for word in self._searched.split()):
             return []  # without drawing the block
         lines = block.lines(self.size.width, self._palette)
-        matches = [number for number, line in enumerate(lines) if self._searched in line.text.lower()]
+        matches = [
+            number for number, line in enumerate(lines) if self._searched in line.text.lower()
+        ]
         return matches or ([0] if self._searched in text_to_copy(lines).lower() else [])
 
     def _go_to(self, block: TranscriptBlock, line: int, above: int = 0) -> None:
@@ -251,7 +267,9 @@ class TranscriptView(LineScroll):
             self.following = round(new_value) >= self.max_scroll_y
             self._arrange()
             if new_value < old_value:
-                self.call_after_refresh(self._blocks.draw_ahead, self.scroll_offset.y, self.size.height)
+                self.call_after_refresh(
+                    self._blocks.draw_ahead, self.scroll_offset.y, self.size.height
+                )
             if round(new_value) == 0:
                 self.post_message(self.TopReached())
 
@@ -265,7 +283,9 @@ class TranscriptView(LineScroll):
             return
         if self._hint() and event.y == self.size.height - 1:
             self.follow()
-        elif (found := self._blocks.block_at(event.y + self.scroll_offset.y)) is not None and found[0].foldable:
+        elif (found := self._blocks.block_at(event.y + self.scroll_offset.y)) is not None and found[
+            0
+        ].foldable:
             self._fold([found[0]], not found[0].is_open, keep=found[0])
 
     def get_selection(self, selection: Selection) -> tuple[str, str]:
@@ -280,17 +300,24 @@ class TranscriptView(LineScroll):
         width, base = self.size.width, self._palette.text
         number = y + self.scroll_offset.y
         if y == self.size.height - 1 and (hint := self._hint()):
-            return Strip([Segment(hint, self._palette.user_bar)]).crop_extend(0, width, self._palette.user_bar)
+            return Strip([Segment(hint, self._palette.user_bar)]).crop_extend(
+                0, width, self._palette.user_bar
+            )
         line = self._blocks.line(number)
         if line is not None and self._searched and self._searched in line.text.lower():
             for match in re.finditer(re.escape(self._searched), line.text.lower()):
-                line = mark_span(line, match.span(), self.screen.get_component_rich_style("screen--selection"))
+                line = mark_span(
+                    line, match.span(), self.screen.get_component_rich_style("screen--selection")
+                )
             return Strip(line.segments).crop_extend(0, width, base)
         if line is None:
             below = number - self._blocks.total
             segments = self._footer[below].segments if 0 <= below < len(self._footer) else []
             return Strip(segments).crop_extend(0, width, base)
-        if self._card is not None and self._blocks.block_at(number) == (self._card, int(self._card.gap)):
+        if self._card is not None and self._blocks.block_at(number) == (
+            self._card,
+            int(self._card.gap),
+        ):
             rest = Strip(line.segments).crop_extend(0, width, base).crop(cell_len(MARGIN), width)
             return Strip.join([Strip([Segment("❯ ", self._palette.accent)]), rest])
         selection = self.text_selection
@@ -343,7 +370,9 @@ class TranscriptView(LineScroll):
         self._palette = Palette(self.app.theme_variables)
         # Before the first layout the widget has no width; the width of the screen is close enough.
         self._blocks.restyle(self.size.width or self.app.size.width, self._palette)
-        if place is not None:  # a long answer has more lines in a narrow window: stay at about the same words
+        if (
+            place is not None
+        ):  # a long answer has more lines in a narrow window: stay at about the same words
             self._blocks.settle(self._blocks.top(place[0]), 1)
             place = place[0], place[1] * place[0].height // old_height
         self._return_to(place)
@@ -361,7 +390,12 @@ class TranscriptView(LineScroll):
             self._jump(max(0, min(top, self.max_scroll_y)))
         self._arrange()
 
-    def _fold(self, blocks: Collection[TranscriptBlock], is_open: bool, keep: TranscriptBlock | None = None) -> None:
+    def _fold(
+        self,
+        blocks: Collection[TranscriptBlock],
+        is_open: bool,
+        keep: TranscriptBlock | None = None,
+    ) -> None:
         """Open or fold blocks, without moving `keep`, or else the line on top."""
         top = self.scroll_offset.y
         place = self._blocks.block_at(top) if keep is None else (keep, top - self._blocks.top(keep))

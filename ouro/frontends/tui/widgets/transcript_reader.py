@@ -16,17 +16,28 @@ from ouro.frontends.tui.widgets.transcript import TranscriptView
 _HINT = "q closes · / search · { } messages · p pager · ↑↓ PageUp PageDown g G"
 _FOUND_HINT = "q closes · n older · N newer · / search"
 _SCROLLS = {
-    "up": "scroll_up", "k": "scroll_up", "down": "scroll_down", "j": "scroll_down",
-    "pageup": "page_up", "b": "page_up", "pagedown": "page_down", "space": "page_down",
-    "home": "scroll_home", "ctrl+home": "scroll_home", "g": "scroll_home",
-    "end": "scroll_end", "ctrl+end": "scroll_end", "G": "scroll_end",
-}  # fmt: skip
+    "up": "scroll_up",
+    "k": "scroll_up",
+    "down": "scroll_down",
+    "j": "scroll_down",
+    "pageup": "page_up",
+    "b": "page_up",
+    "pagedown": "page_down",
+    "space": "page_down",
+    "home": "scroll_home",
+    "ctrl+home": "scroll_home",
+    "g": "scroll_home",
+    "end": "scroll_end",
+    "ctrl+end": "scroll_end",
+    "G": "scroll_end",
+}
 _PROMPTS = {"left_curly_bracket": -1, "shift+up": -1, "right_curly_bracket": 1, "shift+down": 1}
 _MATCHES = {"n": -1, "N": 1}
 
 
 class TranscriptReader(Horizontal, can_focus=True):
-    """The line below the transcript. Its keys are those of `less`: scroll, search, go from message to message.
+    """The line below the transcript. Its keys are those of `less`: scroll, search, go from message
+    to message.
 
     `show_earlier` reads earlier messages from disk; it returns False if there are none.
     """
@@ -46,7 +57,9 @@ class TranscriptReader(Horizontal, can_focus=True):
         self._hint = Static(_HINT, markup=False, id="reader-hint")
         self._search = Input(compact=True, id="reader-search")
         self._words = ""
-        super().__init__(self._hint, Static("/", markup=False, id="reader-sign"), self._search, id="reader")
+        super().__init__(
+            self._hint, Static("/", markup=False, id="reader-sign"), self._search, id="reader"
+        )
 
     @property
     def is_open(self) -> bool:
@@ -77,7 +90,9 @@ class TranscriptReader(Horizontal, can_focus=True):
             elif self._search.has_focus:
                 return
             else:
-                self._search.post_message(events.Key(key, event.character))  # it will soon have the focus
+                self._search.post_message(
+                    events.Key(key, event.character)
+                )  # it will soon have the focus
         elif key in self._closing_keys:
             self.close()
         elif key in ("slash", "ctrl+f"):

@@ -1,8 +1,8 @@
 """Capture: a model without tools decides what becomes a note.
 
-A note that a model writes from the user's words alone counts as the user's. A note from the assistant's words may
-repeat files, pages or outputs that came into the session before: it becomes a pending proposal (M1). So if anything
-came from outside, the user's words are read separately first.
+A note that a model writes from the user's words alone counts as the user's. A note from the
+assistant's words may repeat files, pages or outputs that came into the session before: it becomes a
+pending proposal (M1). So if anything came from outside, the user's words are read separately first.
 """
 
 from __future__ import annotations
@@ -28,7 +28,12 @@ from ouro.memory.long_term.capture.operations import (
     read_operations,
 )
 from ouro.memory.long_term.capture.session_notes import Contradiction
-from ouro.memory.long_term.capture.session_parts import MAX_CHARACTERS, MAX_MESSAGE, Spoken, newest_lines
+from ouro.memory.long_term.capture.session_parts import (
+    MAX_CHARACTERS,
+    MAX_MESSAGE,
+    Spoken,
+    newest_lines,
+)
 from ouro.memory.long_term.capture.small_model import find_operations, is_carried_out, is_lasting
 from ouro.memory.long_term.git.repository import GitRepository
 from ouro.memory.long_term.git.values import MESSAGE, Scope, TurnRef
@@ -134,19 +139,31 @@ class Capture(msgspec.Struct, eq=False):
     more_instructions: str = ""
 
     async def run_parts(
-        self, transcript: Transcript, parts: Iterable[SessionPart], session_id: str, trigger: Trigger
+        self,
+        transcript: Transcript,
+        parts: Iterable[SessionPart],
+        session_id: str,
+        trigger: Trigger,
     ) -> AsyncGenerator[tuple[SessionPart, Captured], None]:
-        """Make notes of these parts. Raises ModelError or TimeoutError: nothing of that part was written."""
+        """Make notes of these parts. Raises ModelError or TimeoutError: nothing of that part was
+        written.
+        """
         # The transcript grows meanwhile, and may be compacted.
         before, entries, is_whole = transcript.kept_entries, transcript.entries, transcript.is_whole
         recalled = {} if trigger == "crystallization" else dict(transcript.recalled)
         for part in parts:
             messages = [entry.message for entry in (*before, *entries[: part.place])]
-            records = (record for message in part.spoken if (record := recalled.get(message.number)))
-            loaded = dict.fromkeys(item.id for record in records for item in record.items if item.state == "loaded")
+            records = (
+                record for message in part.spoken if (record := recalled.get(message.number))
+            )
+            loaded = dict.fromkeys(
+                item.id for record in records for item in record.items if item.state == "loaded"
+            )
             turn = TurnRef(session_id, part.turn)
             async with asyncio.timeout(PART_TIMEOUT):
-                sources = await asyncio.to_thread(self.notes.outside_sources, messages, is_whole=is_whole)
+                sources = await asyncio.to_thread(
+                    self.notes.outside_sources, messages, is_whole=is_whole
+                )
                 captured = await self.run(part.spoken, turn, trigger, tuple(loaded), sources)
             yield part, captured
 
@@ -158,12 +175,18 @@ class Capture(msgspec.Struct, eq=False):
         recalled: Sequence[str] = (),
         sources: Sequence[str] = (),
     ) -> Captured:
-        """Make notes of `spoken`; `sources` had come into the session from outside by then. Raises ModelError."""
+        """Make notes of `spoken`; `sources` had come into the session from outside by then. Raises
+        ModelError.
+        """
         captured = Captured()
         own = [message for message in spoken if message.is_own]
         is_apart = bool(sources) or self.is_small()
         excerpts = [_Excerpt(own if is_apart else spoken, own, turn, trigger, recalled)]
-        if sources and not self.is_small() and _has_enough_text([message for message in spoken if not message.is_own]):
+        if (
+            sources
+            and not self.is_small()
+            and _has_enough_text([message for message in spoken if not message.is_own])
+        ):
             excerpts.append(_Excerpt(spoken, [], turn, trigger, recalled, sources))
         for excerpt in excerpts:
             if _has_enough_text(excerpt.spoken):
@@ -174,14 +197,20 @@ class Capture(msgspec.Struct, eq=False):
 
     async def _read(self, excerpt: _Excerpt, captured: Captured) -> None:
         shown = await asyncio.to_thread(self._find_shown, excerpt)
-        limits = OperationLimits(shown, self.categories, self.notes.notebook.scopes, str(self.notes.root))
+        limits = OperationLimits(
+            shown, self.categories, self.notes.notebook.scopes, str(self.notes.root)
+        )
         if self.is_small():
             operations = await find_operations(self.ask, excerpt.own, limits)
         else:
-            request = capture_request(excerpt.spoken, shown, self.categories, self.mark, self.more_instructions)
+            request = capture_request(
+                excerpt.spoken, shown, self.categories, self.mark, self.more_instructions
+            )
             answer = await self.ask(request)
             if not is_answer(answer):
-                raise ModelError(f"The classifier's answer is not a list of operations: {clean(answer)[:80]!r}")
+                raise ModelError(
+                    f"The classifier's answer is not a list of operations: {clean(answer)[:80]!r}"
+                )
             operations, refused = read_operations(answer, limits)
             captured.refused += refused
         if list(excerpt.own) == list(excerpt.spoken):
@@ -189,7 +218,9 @@ class Capture(msgspec.Struct, eq=False):
         await self.run_alone(lambda: self._apply_all(operations, excerpt, captured))
 
     def _find_shown(self, excerpt: _Excerpt) -> list[Note]:
-        """What the classifier sees: the recalled notes, the notes nearest to what was said, and lines of the core."""
+        """What the classifier sees: the recalled notes, the notes nearest to what was said, and
+        lines of the core.
+        """
         found: dict[str, Note] = {}
         for note_id in excerpt.recalled[:MAX_SHOWN_NOTES]:
             with suppress(NoteError):  # deleted meanwhile
@@ -197,12 +228,19 @@ class Capture(msgspec.Struct, eq=False):
         for note in self.notes.nearest(excerpt.spoken, MAX_SHOWN_NOTES):
             found.setdefault(note.id, note)
         excerpt.lines = {line.id: line for line in self.notes.core_lines()}
-        said = {word for message in excerpt.spoken if message.role == "user" for word in word_starts(message.text)}
+        said = {
+            word
+            for message in excerpt.spoken
+            if message.role == "user"
+            for word in word_starts(message.text)
+        }
         shared = {line.id: len(said & word_starts(line.text)) for line in excerpt.lines.values()}
         best = sorted(filter(shared.get, shared), key=lambda line_id: -shared[line_id])
         return [*found.values(), *(excerpt.lines[line_id] for line_id in best[:MAX_SHOWN_LINES])]
 
-    def _apply_all(self, operations: Sequence[Operation], excerpt: _Excerpt, captured: Captured) -> None:
+    def _apply_all(
+        self, operations: Sequence[Operation], excerpt: _Excerpt, captured: Captured
+    ) -> None:
         for operation in operations:
             try:
                 if operation.verb == "confirm":
@@ -211,7 +249,9 @@ class Capture(msgspec.Struct, eq=False):
                     self._apply(operation, excerpt, captured)
             except (OuroError, OSError) as error:
                 reason = error.message if isinstance(error, OuroError) else str(error)
-                captured.refused.append(RefusedOperation(operation.text or operation.target, reason))
+                captured.refused.append(
+                    RefusedOperation(operation.text or operation.target, reason)
+                )
 
     def _confirm(self, operation: Operation, excerpt: _Excerpt, captured: Captured) -> None:
         if line := excerpt.lines.get(operation.target):
@@ -220,7 +260,9 @@ class Capture(msgspec.Struct, eq=False):
         elif not self.asks and (not excerpt.sources or operation.target in excerpt.recalled):
             turn = replace(excerpt.turn, message=excerpt.spoken[-1].number)
             trailers = turn.trailers("capture")
-            captured.written.append(self.notes.notebook.confirm(operation.target, "capture", trailers))
+            captured.written.append(
+                self.notes.notebook.confirm(operation.target, "capture", trailers)
+            )
 
     def _apply(self, operation: Operation, excerpt: _Excerpt, captured: Captured) -> None:
         """Write, confirm or propose the note of an operation. Raises NoteError if it is refused."""
@@ -232,7 +274,9 @@ class Capture(msgspec.Struct, eq=False):
         if operation.verb == "add" and is_carried and not is_lasting(operation.text):
             raise NoteError("the changes of the same turn show it")
         words = fold_words(operation.text)
-        if same := next((known for known in excerpt.lines.values() if fold_words(known.text) == words), None):
+        if same := next(
+            (known for known in excerpt.lines.values() if fold_words(known.text) == words), None
+        ):
             if operation.source == "user":
                 captured.written.append(Written("confirm", same, same.scope, ""))
             return
@@ -255,7 +299,9 @@ class Capture(msgspec.Struct, eq=False):
         _record_captured(repository, note.text, until)
 
     def _write(self, note: Note, verb: Verb, message: Spoken, corrected: str) -> Written:
-        """Write what the user said into the core if it belongs there; everything else becomes a note."""
+        """Write what the user said into the core if it belongs there; everything else becomes a
+        note.
+        """
         if note.source == "user" and not note.branch:
             said = message.text if len(message.text) <= _MAX_SAID else note.text
             if written := self.notes.keep_in_core(note, said, message.number, corrected):
@@ -265,8 +311,12 @@ class Capture(msgspec.Struct, eq=False):
     def _note(self, operation: Operation, excerpt: _Excerpt) -> tuple[Note, Spoken]:
         """The note, and the message that shares the most words with it."""
         in_repo, words = operation.scope == "repo", word_starts(operation.text)
-        message = max(excerpt.spoken, key=lambda said: (len(words & word_starts(said.text)), said.role == "user"))
-        # A note that a model attributes to the user counts as the user's only if the user said enough of its words.
+        message = max(
+            excerpt.spoken,
+            key=lambda said: (len(words & word_starts(said.text)), said.role == "user"),
+        )
+        # A note that a model attributes to the user counts as the user's only if the user said
+        # enough of its words.
         own = {word for said in excerpt.own for word in word_starts(said.text)}
         is_users = operation.source == "user" and len(words & own) >= _MIN_OWN_SHARE * len(words)
         main = self.notes.main_branch() if in_repo and message.branch else ""
@@ -289,12 +339,17 @@ class Capture(msgspec.Struct, eq=False):
 
 
 def capture_request(
-    spoken: Sequence[Spoken], shown: Sequence[Note], categories: Mapping[str, Scope], mark: str, more: str = ""
+    spoken: Sequence[Spoken],
+    shown: Sequence[Note],
+    categories: Mapping[str, Scope],
+    mark: str,
+    more: str = "",
 ) -> list[Message]:
     """The request: the nearest notes, numbered from 1, and what was said since the last capture."""
     listed = "\n".join(f"- {name} ({scope})" for name, scope in categories.items())
     notes = "\n".join(
-        f"{number}. ({note.category}) {cut_middle(note.text, MAX_MESSAGE)}" for number, note in enumerate(shown, 1)
+        f"{number}. ({note.category}) {cut_middle(note.text, MAX_MESSAGE)}"
+        for number, note in enumerate(shown, 1)
     )
     lines = "\n\n".join(newest_lines(spoken, MAX_CHARACTERS, MAX_MESSAGE))
     asked = (
@@ -309,14 +364,17 @@ def capture_request(
 def _was_captured(repository: GitRepository, text: str, since: str) -> bool:
     """Whether a text was written from words said at `since` or later, or was ever proposed. Blocks.
 
-    What the user removed must not come back, unless the user says it again later. The order of words does not count.
+    What the user removed must not come back, unless the user says it again later. The order of
+    words does not count.
     """
     wanted = _fingerprint(text)
     return any(found == wanted and at >= since for found, at in _read_captured(repository))
 
 
 def _record_captured(repository: GitRepository, text: str, until: str) -> None:
-    """Record, outside of the git history, that a text was written from words last said at `until`. Blocks."""
+    """Record, outside of the git history, that a text was written from words last said at `until`.
+    Blocks.
+    """
     repository.create()
     with repository.alone():
         lines = [*_read_captured(repository), (_fingerprint(text), until)][-_MAX_CAPTURED:]

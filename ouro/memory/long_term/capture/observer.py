@@ -40,8 +40,11 @@ if TYPE_CHECKING:
     from ouro.memory.transcript import Transcript
 
 KEEP_BOTH, REPLACE, KEEP_OLD, IN_REPO = (
-    "keep both", "the new one replaces it", "the old one stays", "the new one is for this project",
-)  # fmt: skip
+    "keep both",
+    "the new one replaces it",
+    "the old one stays",
+    "the new one is for this project",
+)
 _REPEATS = ("confirm", "supersede", "refine")
 """Changes that show that the user has made a correction before."""
 _MAX_CADENCE = 10
@@ -75,7 +78,9 @@ class CaptureObserver(msgspec.Struct, eq=False, dict=True):
         self.channel.start("catch up", self._catch_up())
 
     def turn_ended(self) -> None:
-        """Capture in the background if enough turns have passed, or the user stated a rule; returns at once."""
+        """Capture in the background if enough turns have passed, or the user stated a rule; returns
+        at once.
+        """
         self._has_answered.set()
         if self._is_due():
             self._begin("cadence")
@@ -91,7 +96,9 @@ class CaptureObserver(msgspec.Struct, eq=False, dict=True):
     def _is_due(self) -> bool:
         transcript = self.memory.transcript
         turns = turns_since(transcript.entries, transcript.captured)
-        return turns >= min(max(self.cadence, 1), _MAX_CADENCE) or (turns > 0 and _states_rule(transcript))
+        return turns >= min(max(self.cadence, 1), _MAX_CADENCE) or (
+            turns > 0 and _states_rule(transcript)
+        )
 
     def _begin(self, trigger: Trigger) -> None:
         if self.memory.read_only:
@@ -125,11 +132,18 @@ class CaptureObserver(msgspec.Struct, eq=False, dict=True):
         memory = self.memory
         await memory.pager.finish_loading()
         # A compaction may have removed uncaptured messages from RAM, or they were never loaded.
-        while memory.pager.has_earlier and memory.transcript.entries[0].number > memory.transcript.captured + 1:
+        while (
+            memory.pager.has_earlier
+            and memory.transcript.entries[0].number > memory.transcript.captured + 1
+        ):
             await memory.pager.load_earlier(_PAGE)
         transcript = memory.transcript
-        if parts := list(split_uncaptured(transcript.entries, transcript.captured, transcript.unloaded_turns)):
-            async with aclosing(self._capturer.run_parts(transcript, parts, memory.session_id, trigger)) as done:
+        if parts := list(
+            split_uncaptured(transcript.entries, transcript.captured, transcript.unloaded_turns)
+        ):
+            async with aclosing(
+                self._capturer.run_parts(transcript, parts, memory.session_id, trigger)
+            ) as done:
                 async for part, captured in done:
                     self._show(captured)
                     memory.note(CapturedRecord(part.upto, memory.now()))
@@ -142,8 +156,14 @@ class CaptureObserver(msgspec.Struct, eq=False, dict=True):
             capture = self._capturer
             decayed, merged = await asyncio.to_thread(capture.notes.due)
             book = capture.notes.notebook
-            archived = await self.manager.alone(lambda: book.archive(decayed, "capture")) if decayed else []
-            shared = await self.manager.alone(lambda: book.share(merged, "capture")) if merged else []
+            archived = (
+                await self.manager.alone(lambda: book.archive(decayed, "capture"))
+                if decayed
+                else []
+            )
+            shared = (
+                await self.manager.alone(lambda: book.share(merged, "capture")) if merged else []
+            )
             events = notes_event("archive", archived, "that nothing has confirmed for long")
             events += notes_event("share", shared, "of a branch that is merged now")
             if not self.silent:
@@ -152,10 +172,13 @@ class CaptureObserver(msgspec.Struct, eq=False, dict=True):
             backlog = find_backlog(self.session_catalog, self.memory.session_id)
             async with self.busy, aclosing(backlog) as sessions:
                 async for session_id, transcript, parts in sessions:
-                    async with aclosing(capture.run_parts(transcript, parts, session_id, "session-end")) as done:
+                    async with aclosing(
+                        capture.run_parts(transcript, parts, session_id, "session-end")
+                    ) as done:
                         async for part, captured in done:
                             self._show(captured)
-                            # With the time of the last record, so that the session stays in its place in lists.
+                            # With the time of the last record, so that the session stays in its
+                            # place in lists.
                             record = CapturedRecord(part.upto, transcript.last_at)
                             await save_closed(self.session_catalog.store, session_id, record)
         except (OuroError, OSError, TimeoutError) as error:
@@ -173,19 +196,30 @@ class CaptureObserver(msgspec.Struct, eq=False, dict=True):
             elif written.change in _REPEATS and written.note.category == "corrections":
                 text = one_line(clean(written.note.text), 200)
                 named = written.note.id[:12] if is_note_name(f"{written.note.id}.md") else text
-                self.channel.emit(Notice(f"You have corrected this before: {text} To have it enforced: /check {named}"))
+                self.channel.emit(
+                    Notice(
+                        f"You have corrected this before: {text} To have it enforced: /check"
+                        f" {named}"
+                    )
+                )
 
     async def _ask(self, new: Note) -> None:
         """Ask the user which of two notes is right; without an answer both stay."""
         notebook = self._capturer.notes.notebook
-        contradicted = next((edge.id for edge in new.related if edge.relationship == "contradicts"), "")
+        contradicted = next(
+            (edge.id for edge in new.related if edge.relationship == "contradicts"), ""
+        )
         old = (await asyncio.to_thread(notebook.find, contradicted)).note
         chosen = await self._choose(f"note:{new.id}", new, old)
-        if chosen and (written := await self.manager.alone(lambda: resolve(notebook, new.id, old.id, chosen))):
+        if chosen and (
+            written := await self.manager.alone(lambda: resolve(notebook, new.id, old.id, chosen))
+        ):
             self.channel.emit(note_event(written))
 
     async def _ask_about_line(self, found: Contradiction) -> None:
-        """Ask whether a core line or its contradiction is right; without an answer the change stays pending."""
+        """Ask whether a core line or its contradiction is right; without an answer the change stays
+        pending.
+        """
         chosen = await self._choose(f"memory:{found.pending.proposal}", found.note, found.line)
         if chosen:
             await self.manager.with_editor(lambda editor: resolve_line(editor, found, chosen))
@@ -193,8 +227,15 @@ class CaptureObserver(msgspec.Struct, eq=False, dict=True):
     async def _choose(self, question_id: str, new: Note, old: Note) -> str:
         is_movable = new.scope == "user" and "repo" in self._capturer.notes.notebook.scopes
         choices = (KEEP_BOTH, REPLACE, KEEP_OLD, *((IN_REPO,) if is_movable else ()))
-        details = f"- before ({old.confirmed_at[:10] or old.created_at[:10]}): {old.text}\n- now: {new.text}"
-        question = Question("This contradicts what is remembered. Which one holds?", choices, details=escaped(details))
+        details = (
+            f"- before ({old.confirmed_at[:10] or old.created_at[:10]}): {old.text}\n- now:"
+            f" {new.text}"
+        )
+        question = Question(
+            "This contradicts what is remembered. Which one holds?",
+            choices,
+            details=escaped(details),
+        )
         answer = await self.channel.ask(question_id, question)
         return answer.answers[0] if isinstance(answer, Reply) and answer.answers else ""
 
@@ -203,13 +244,19 @@ def _states_rule(transcript: Transcript) -> bool:
     """Whether the user stated a rule in the last turn (`always`, `from now on`)."""
     from ouro.memory.long_term.capture.small_model import is_lasting, statements_in
 
-    asked = [entry for entry in transcript.entries if entry.number == transcript.last_prompt and not entry.private]
+    asked = [
+        entry
+        for entry in transcript.entries
+        if entry.number == transcript.last_prompt and not entry.private
+    ]
     own = (said.text for said in words_in(asked) if said.is_own)
     return any(is_lasting(sentence) for text in own for sentence in statements_in(text))
 
 
 def resolve(notebook: Notebook, new_id: str, old_id: str, answer: str) -> Written | None:
-    """Do what the user chose; returns None when both notes stay as they are. Blocks; raises as `Notebook`."""
+    """Do what the user chose; returns None when both notes stay as they are. Blocks; raises as
+    `Notebook`.
+    """
     new = notebook.find(new_id).note
     apart = replace(new, related=tuple(edge for edge in new.related if edge.id != old_id))
     if answer == KEEP_BOTH:
@@ -229,13 +276,17 @@ def resolve_line(editor: MemoryEditor, found: Contradiction, answer: str) -> Non
     from ouro.memory.long_term.remember import write_text
 
     scope = editor.scope(found.line.scope)
-    proposal = next((other for other in scope.proposals() if other.id == found.pending.proposal), None)
+    proposal = next(
+        (other for other in scope.proposals() if other.id == found.pending.proposal), None
+    )
     if proposal is None:
         return  # the user answered it in another window
     if answer == REPLACE:
         editor.events += scope.accept(proposal, editor.moment)
     if answer in (KEEP_BOTH, IN_REPO):
         where = "repo" if answer == IN_REPO else found.line.scope
-        write_text(editor, Placement(found.note.text, where, found.file.removesuffix(".md"), False, ""))
+        write_text(
+            editor, Placement(found.note.text, where, found.file.removesuffix(".md"), False, "")
+        )
     if answer in (KEEP_BOTH, KEEP_OLD, IN_REPO):
         scope.reject(proposal, editor.moment)

@@ -18,7 +18,8 @@ from ouro.utils.text import clean
 
 Verb = Literal["add", "supersede", "refine", "contradict", "confirm"]
 MAX_OPERATIONS = 8
-"""The most operations of one answer: a model that finds more in a few turns writes down everything."""
+"""The most operations of one answer: a model that finds more in a few turns writes down everything.
+"""
 MAX_NOTE = 600
 _MAX_ENTITIES = 12
 _MAX_RELATIONS = 8
@@ -27,12 +28,23 @@ _MAX_BROKEN = 200
 _MIN_LIKENESS = 80
 """The likeness (0 to 100) from which on a name counts as a misspelt category."""
 _SYNONYMS = {
-    "create": "add", "insert": "add", "new": "add", "replace": "supersede", "update": "supersede",
-    "extend": "refine", "conflict": "contradict", "reinforce": "confirm", "repeat": "confirm",
-}  # fmt: skip
+    "create": "add",
+    "insert": "add",
+    "new": "add",
+    "replace": "supersede",
+    "update": "supersede",
+    "extend": "refine",
+    "conflict": "contradict",
+    "reinforce": "confirm",
+    "repeat": "confirm",
+}
 _SCOPES: Mapping[str, Scope] = {
-    "user": "user", "global": "user", "repo": "repo", "project": "repo", "repository": "repo",
-}  # fmt: skip
+    "user": "user",
+    "global": "user",
+    "repo": "repo",
+    "project": "repo",
+    "repository": "repo",
+}
 _USER_WORDS = {"user", "person", "human", "developer"}
 _CONFIDENCE = {"high": 0.9, "medium": 0.7, "low": 0.5}
 _RELATION = re.compile(r"[a-z][a-z0-9_]{1,39}")
@@ -80,11 +92,14 @@ class _InvalidError(ValueError):
     pass
 
 
-def read_operations(answer: str, limits: OperationLimits) -> tuple[tuple[Operation, ...], tuple[RefusedOperation, ...]]:
+def read_operations(
+    answer: str, limits: OperationLimits
+) -> tuple[tuple[Operation, ...], tuple[RefusedOperation, ...]]:
     """The valid operations in a model's answer, and the refused ones.
 
-    Tolerant of form: prose and fences around the JSON, a cut end, JSON lines, an object with a list, synonyms. Strict
-    in substance: the target must have been shown, the category must exist, the text must not be empty.
+    Tolerant of form: prose and fences around the JSON, a cut end, JSON lines, an object with a
+    list, synonyms. Strict in substance: the target must have been shown, the category must exist,
+    the text must not be empty.
     """
     done: dict[Operation, None] = {}
     refused: list[RefusedOperation] = []
@@ -95,7 +110,9 @@ def read_operations(answer: str, limits: OperationLimits) -> tuple[tuple[Operati
         try:
             done[_operation(verb, fields, limits)] = None
         except _InvalidError as error:
-            refused.append(RefusedOperation(clean(json.dumps(fields, ensure_ascii=False))[:300], str(error)))
+            refused.append(
+                RefusedOperation(clean(json.dumps(fields, ensure_ascii=False))[:300], str(error))
+            )
     first, others = list(done)[:MAX_OPERATIONS], list(done)[MAX_OPERATIONS:]
     refused += [RefusedOperation(operation.text, "too many at once") for operation in others]
     return tuple(first), tuple(refused)
@@ -106,7 +123,11 @@ def is_answer(answer: str) -> bool:
     if any(_verb(fields) for fields in _objects(answer)):
         return True
     answer = _THINKING.sub("", answer)
-    return bool(_EMPTY.search(answer)) or answer.strip() == "{}" or bool(_NOTHING.fullmatch(answer.strip()))
+    return (
+        bool(_EMPTY.search(answer))
+        or answer.strip() == "{}"
+        or bool(_NOTHING.fullmatch(answer.strip()))
+    )
 
 
 # The form of the answer
@@ -120,13 +141,18 @@ def _objects(answer: str) -> Iterator[dict[str, Any]]:
         try:
             value, end = decoder.raw_decode(text, at)
         except (ValueError, RecursionError):
-            end, broken = at + 1, broken + 1  # a cut or broken object: the objects inside it may be whole
+            end, broken = (
+                at + 1,
+                broken + 1,
+            )  # a cut or broken object: the objects inside it may be whole
             continue
         whole = _lower_keys(value)
         if _verb(whole):
             yield whole
             continue
-        inside = (item for part in value.values() for item in (part if isinstance(part, list) else [part]))
+        inside = (
+            item for part in value.values() for item in (part if isinstance(part, list) else [part])
+        )
         yield from filter(_verb, (_lower_keys(item) for item in inside if isinstance(item, dict)))
 
 
@@ -154,9 +180,13 @@ def _operation(verb: str, fields: Mapping[str, Any], limits: OperationLimits) ->
     text = " ".join(clean(_first_text(fields, "text", "note", "content", "fact")).split())
     if len(text) > MAX_NOTE:
         raise _InvalidError(f"the text has {len(text):,} characters (at most {MAX_NOTE})")
-    same = next((note for note in limits.shown if text and fold_words(text) == fold_words(note.text)), None)
+    same = next(
+        (note for note in limits.shown if text and fold_words(text) == fold_words(note.text)), None
+    )
     target = same if verb == "add" else _target(fields, limits)
-    if target is not None and (verb == "confirm" or (text and fold_words(text) == fold_words(target.text))):
+    if target is not None and (
+        verb == "confirm" or (text and fold_words(text) == fold_words(target.text))
+    ):
         return Operation("confirm", target=target.id, scope=target.scope)
     if not text:
         raise _InvalidError("the text is empty")
@@ -165,7 +195,10 @@ def _operation(verb: str, fields: Mapping[str, Any], limits: OperationLimits) ->
     scope = _SCOPES.get(str(fields.get("scope") or usual).strip().casefold(), usual)
     if scope not in limits.scopes:
         raise _InvalidError(f"the {scope} memory is off here")
-    entities = (*normalize_entities(map(str, _as_list(fields.get("entities"))), limits.root), *entities_in(text))
+    entities = (
+        *normalize_entities(map(str, _as_list(fields.get("entities"))), limits.root),
+        *entities_in(text),
+    )
     related = (_shown_note(item, limits) for item in _as_list(fields.get("related")))
     return Operation(
         verb=verb,  # type: ignore[arg-type]  # looked up above
@@ -174,17 +207,27 @@ def _operation(verb: str, fields: Mapping[str, Any], limits: OperationLimits) ->
         scope=scope,
         category=category,
         confidence=_confidence(fields.get("confidence")),
-        source="user" if str(fields.get("said_by") or "").strip().casefold() in _USER_WORDS else "assistant",
+        source=(
+            "user"
+            if str(fields.get("said_by") or "").strip().casefold() in _USER_WORDS
+            else "assistant"
+        ),
         entities=tuple(dict.fromkeys(entities))[:_MAX_ENTITIES],
         relations=tuple(_relations(fields.get("relations"), limits.root))[:_MAX_RELATIONS],
         # A number that was not shown is ignored: the note is good without it.
-        related=tuple(dict.fromkeys(note.id for note in related if note and note is not target))[:_MAX_RELATED],
+        related=tuple(dict.fromkeys(note.id for note in related if note and note is not target))[
+            :_MAX_RELATED
+        ],
     )
 
 
 def _target(fields: Mapping[str, Any], limits: OperationLimits) -> Note:
     """The note that an operation is about. Raises _InvalidError: it was not shown."""
-    named = (fields[name] for name in ("target", "id", "note_id", "supersedes") if fields.get(name) is not None)
+    named = (
+        fields[name]
+        for name in ("target", "id", "note_id", "supersedes")
+        if fields.get(name) is not None
+    )
     name = next(named, "")
     note = _shown_note(name, limits)
     if note is None:
@@ -207,7 +250,9 @@ def _category(fields: Mapping[str, Any], target: Note | None, limits: OperationL
         return named
     from rapidfuzz import fuzz, process  # imported for misspelt names only
 
-    near = process.extractOne(named, list(limits.categories), scorer=fuzz.ratio, score_cutoff=_MIN_LIKENESS)
+    near = process.extractOne(
+        named, list(limits.categories), scorer=fuzz.ratio, score_cutoff=_MIN_LIKENESS
+    )
     if near is None:
         raise _InvalidError(f"unknown category `{clean(named)[:60]}`")
     return str(near[0])
@@ -228,7 +273,9 @@ def _confidence(value: Any) -> float:
 
 def _relations(items: Any, root: str) -> Iterator[Relation]:
     for item in _as_list(items):
-        match [item.get("from"), item.get("rel"), item.get("to")] if isinstance(item, dict) else item:
+        match (
+            [item.get("from"), item.get("rel"), item.get("to")] if isinstance(item, dict) else item
+        ):
             case [str(source), str(name), str(target)]:
                 name = re.sub(r"\W+", "_", name.strip().casefold())
                 source, target = normalize_entity(source, root), normalize_entity(target, root)

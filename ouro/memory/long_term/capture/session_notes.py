@@ -20,7 +20,12 @@ from ouro.memory.long_term.git.repository import GitRepository
 from ouro.memory.long_term.git.values import FileEdit, Scope, TurnRef
 from ouro.memory.long_term.notes.note import Note, note_text
 from ouro.memory.long_term.notes.notebook import Notebook, Written
-from ouro.memory.long_term.notes.validity import Anchors, default_branch, has_decayed, merged_branches
+from ouro.memory.long_term.notes.validity import (
+    Anchors,
+    default_branch,
+    has_decayed,
+    merged_branches,
+)
 from ouro.memory.long_term.placement import note_category
 from ouro.memory.long_term.remember import keep_in_core, replace_line
 from ouro.memory.long_term.scope import ScopeMemory
@@ -48,10 +53,17 @@ class Contradiction(msgspec.Struct, frozen=True):
 
 
 class SessionNotes:
-    """For one session or command: `cwd` is its folder, `root` that of the repository. Every method blocks."""
+    """For one session or command: `cwd` is its folder, `root` that of the repository. Every method
+    blocks.
+    """
 
     def __init__(
-        self, scopes: Sequence[ScopeMemory], lookup: Lookup, root: Path, cwd: Path, half_life_days: float
+        self,
+        scopes: Sequence[ScopeMemory],
+        lookup: Lookup,
+        root: Path,
+        cwd: Path,
+        half_life_days: float,
     ) -> None:
         self.root = root
         self.anchors = Anchors(root)
@@ -61,7 +73,9 @@ class SessionNotes:
         self._cwd = cwd
         self._has_all_vectors = False
         stores = {scope.scope: scope.store for scope in scopes}
-        self.notebook = Notebook(stores, self._latest, self.anchors, lambda scope: self._scopes[scope].untrusted)
+        self.notebook = Notebook(
+            stores, self._latest, self.anchors, lambda scope: self._scopes[scope].untrusted
+        )
 
     def main_branch(self) -> str:
         return default_branch(self.root)
@@ -70,7 +84,9 @@ class SessionNotes:
         return self._scopes[scope].store.repository
 
     def outside_sources(self, messages: Sequence[Message], *, is_whole: bool) -> tuple[str, ...]:
-        """The sources from outside in these messages; `is_whole`: they are all messages of the session."""
+        """The sources from outside in these messages; `is_whole`: they are all messages of the
+        session.
+        """
         clean = [scope.store.folder for scope in self._scopes.values() if scope.is_clean]
         return Provenance(messages, clean, self._cwd, is_whole=is_whole).sources
 
@@ -98,25 +114,33 @@ class SessionNotes:
             if not self._has_all_vectors:
                 self._lookup.fill_notes()
                 self._has_all_vectors = True
-            hits = search.nearest_notes([note.text], _NEIGHBOURS, [SearchFilter(kinds=("note",), scope=note.scope)])
+            hits = search.nearest_notes(
+                [note.text], _NEIGHBOURS, [SearchFilter(kinds=("note",), scope=note.scope)]
+            )
         except (ModelError, SearchUnavailable) as error:
             log.warning("notes are compared by words only: %s", error)
             return ()
         return [hit.id for hit in hits if hit.score >= _MIN_SIMILARITY]
 
     def propose(self, note: Note, sources: Sequence[str]) -> None:
-        """Write a note as a pending proposal; `sources` came into the session before. Raises SecretInMemory."""
+        """Write a note as a pending proposal; `sources` came into the session before. Raises
+        SecretInMemory.
+        """
         edit, shown = FileEdit(note.file_name, None, note_text(note)), cut(note.text, _REASON_WIDTH)
         reason = f"“{shown}” {FROM_OUTSIDE}" if sources else f"{ASKS}: “{shown}”"
         self._propose(note, edit, reason, sources)
 
     def propose_instead(self, line: Note, note: Note, sources: Sequence[str]) -> Contradiction:
-        """Propose a note that replaces the core line that it contradicts. Raises SecretInMemory, UsageError."""
+        """Propose a note that replaces the core line that it contradicts. Raises SecretInMemory,
+        UsageError.
+        """
         editor = self._editor(TurnRef(note.session_id, note.turn))
         edit = replace_line(editor, find_entry(editor, line.id), note.text)
         note = replace(note, scope=line.scope)
         proposal = self._propose(note, edit, "it contradicts what is remembered", sources)
-        return Contradiction(line, note, edit.name, change_of(line.scope, [edit], "agent", proposal=proposal))
+        return Contradiction(
+            line, note, edit.name, change_of(line.scope, [edit], "agent", proposal=proposal)
+        )
 
     def _propose(self, note: Note, edit: FileEdit, reason: str, sources: Sequence[str]) -> str:
         scope = self._scopes[note.scope]
@@ -138,16 +162,22 @@ class SessionNotes:
     def keep_in_core(self, note: Note, said: str, message: int, corrected: str) -> Written | None:
         """As `remember.keep_in_core`; None also if the core has unapproved changes."""
         try:
-            return keep_in_core(self._editor(TurnRef(note.session_id, note.turn, message)), note, said, corrected)
+            return keep_in_core(
+                self._editor(TurnRef(note.session_id, note.turn, message)), note, said, corrected
+            )
         except UsageError as error:
             log.info("capture: a note, not a core line: %s", error)
             return None
 
     def _editor(self, moment: TurnRef) -> MemoryEditor:
-        return MemoryEditor(tuple(self._scopes.values()), lambda: self._lookup.search().index, moment, self.root)
+        return MemoryEditor(
+            tuple(self._scopes.values()), lambda: self._lookup.search().index, moment, self.root
+        )
 
     def due(self) -> tuple[list[str], list[str]]:
-        """The ids of notes to archive because nothing confirmed them, and of notes whose branch is merged."""
+        """The ids of notes to archive because nothing confirmed them, and of notes whose branch is
+        merged.
+        """
         if not any(scope.loaded.notes for scope in self._scopes.values()):
             return [], []
         try:
@@ -159,8 +189,12 @@ class SessionNotes:
             return [], []
         notes = [note for path, note in found if Path(path).parent.name != ARCHIVE]
         now, half_life = datetime.now(UTC), self._half_life
-        old = [note for note in notes if has_decayed(note, now, half_life)]  # reads few files, even with 10,000 notes
-        files = filter(None, (self._note(note.id) for note in old))  # the index does not hold the time of confirmation
+        old = [
+            note for note in notes if has_decayed(note, now, half_life)
+        ]  # reads few files, even with 10,000 notes
+        files = filter(
+            None, (self._note(note.id) for note in old)
+        )  # the index does not hold the time of confirmation
         decayed = [note.id for note in files if has_decayed(note, now, half_life)]
         merged = merged_branches(self.root, {note.branch or "" for note in notes})
         shared = [note.id for note in notes if note.branch in merged and self._note(note.id)]

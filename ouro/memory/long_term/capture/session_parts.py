@@ -1,4 +1,6 @@
-"""What was said in a session, in parts for a model, and the parts of earlier sessions that are to be captured."""
+"""What was said in a session, in parts for a model, and the parts of earlier sessions that are to
+be captured.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +15,29 @@ import msgspec
 from msgspec.structs import replace
 
 from ouro.errors import SaveFailed, SessionError, SessionInUse
-from ouro.memory.backend import ChangeRecord, LoadedSession, MemoryStore, MessageRecord, Record, SessionHeader
+from ouro.memory.backend import (
+    ChangeRecord,
+    LoadedSession,
+    MemoryStore,
+    MessageRecord,
+    Record,
+    SessionHeader,
+)
 from ouro.memory.long_term.trust.provenance import MAX_OWN_WORDS, OWN_LINE
 from ouro.memory.sessions.session_catalog import SessionCatalog
 from ouro.memory.transcript import Transcript
-from ouro.messages import ATTACHED, PIPED, Context, Image, Message, Part, Text, Thinking, ToolCall, ToolReply
+from ouro.messages import (
+    ATTACHED,
+    PIPED,
+    Context,
+    Image,
+    Message,
+    Part,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolReply,
+)
 from ouro.utils.files import only_one
 from ouro.utils.git import branch_in_note
 from ouro.utils.json_types import text_or_json
@@ -51,16 +71,23 @@ class Spoken(msgspec.Struct, frozen=True):
     branch: str = ""
     """The git branch that was checked out; empty when unknown."""
     done: str = ""
-    """The texts that were given to tools until the next message of the user, without command lines."""
+    """The texts that were given to tools until the next message of the user, without command lines.
+    """
 
     @property
     def is_own(self) -> bool:
         """Whether the user certainly wrote it: long or piped text may come from another source."""
-        return self.role == "user" and len(self.text) <= MAX_OWN_WORDS and not self.text.startswith((PIPED, ATTACHED))
+        return (
+            self.role == "user"
+            and len(self.text) <= MAX_OWN_WORDS
+            and not self.text.startswith((PIPED, ATTACHED))
+        )
 
 
 def words_of(number: int, message: Message) -> Spoken | None:
-    """What was said in a message; None for output of tools and shells, and for a message without text."""
+    """What was said in a message; None for output of tools and shells, and for a message without
+    text.
+    """
     if message.role not in ("user", "assistant") or message.text.startswith(OWN_LINE):
         return None
     text = "\n\n".join(part.text for part in message.parts_of(Text)).strip()
@@ -74,10 +101,15 @@ def words_in(entries: Iterable[MessageRecord]) -> list[Spoken]:
 def newest_lines(
     spoken: Sequence[Spoken], room: int, width: int = sys.maxsize, size: Callable[[str], int] = len
 ) -> list[str]:
-    """The newest messages that fit into `room`, oldest first, as `User: …`, each cut to `width` characters."""
+    """The newest messages that fit into `room`, oldest first, as `User: …`, each cut to `width`
+    characters.
+    """
     lines: list[str] = []
     for message in reversed(spoken):
-        line = f"{'User' if message.role == 'user' else 'Assistant'}: {cut_middle(message.text, width)}"
+        line = (
+            f"{'User' if message.role == 'user' else 'Assistant'}:"
+            f" {cut_middle(message.text, width)}"
+        )
         room -= size(line)
         if room < 0:
             break
@@ -86,12 +118,16 @@ def newest_lines(
 
 
 def _tool_texts(message: Message) -> str:
-    """The tool arguments in a message, without command lines: those may show conventions of the project."""
+    """The tool arguments in a message, without command lines: those may show conventions of the
+    project.
+    """
     given = (
         (call.name, *(call.arguments[key] for key in call.arguments.keys() - {"command"}))
         for call in message.tool_calls
     )
-    return "\n".join(text_or_json(value).replace("\\n", "\n") for values in given for value in values)
+    return "\n".join(
+        text_or_json(value).replace("\\n", "\n") for values in given for value in values
+    )
 
 
 class SessionPart(msgspec.Struct, frozen=True):
@@ -105,8 +141,11 @@ class SessionPart(msgspec.Struct, frozen=True):
     turn: int
 
 
-def split_uncaptured(entries: Sequence[MessageRecord], captured: int, turn: int = 0) -> Iterator[SessionPart]:
-    """Yields the parts after message `captured`, oldest first; none if the user has said nothing since.
+def split_uncaptured(
+    entries: Sequence[MessageRecord], captured: int, turn: int = 0
+) -> Iterator[SessionPart]:
+    """Yields the parts after message `captured`, oldest first; none if the user has said nothing
+    since.
 
     `turn` is the number of the last turn before these messages.
     """
@@ -121,7 +160,9 @@ def split_uncaptured(entries: Sequence[MessageRecord], captured: int, turn: int 
             yield SessionPart(tuple(spoken), last, place, turn)
             spoken, size = [], 0
         turn += begins_turn
-        named = (branch_in_note(part.text) for part in reversed(list(entry.message.parts_of(Context))))
+        named = (
+            branch_in_note(part.text) for part in reversed(list(entry.message.parts_of(Context)))
+        )
         branch = next(filter(None, named), branch)
         if entry.number <= captured:
             continue
@@ -130,16 +171,23 @@ def split_uncaptured(entries: Sequence[MessageRecord], captured: int, turn: int 
             spoken.append(replace(said, turn=turn, at=entry.at, branch=branch))
             size += min(len(said.text), PART_CHARACTERS)
         if not entry.private and (done := _tool_texts(entry.message)):
-            asked = max((at for at, other in enumerate(spoken) if other.role == "user"), default=len(spoken))
+            asked = max(
+                (at for at, other in enumerate(spoken) if other.role == "user"), default=len(spoken)
+            )
             spoken[asked:] = [
-                replace(other, done=f"{other.done}\n{done}"[-PART_CHARACTERS:]) for other in spoken[asked:]
+                replace(other, done=f"{other.done}\n{done}"[-PART_CHARACTERS:])
+                for other in spoken[asked:]
             ]
     yield SessionPart(tuple(spoken), last, len(entries), turn)
 
 
-def turns_since(entries: Iterable[MessageRecord], number: int, *, with_private: bool = False) -> int:
+def turns_since(
+    entries: Iterable[MessageRecord], number: int, *, with_private: bool = False
+) -> int:
     """The number of turns after message `number`; `with_private`: also of those with memory off."""
-    spoken = words_in(entry for entry in entries if entry.number > number and (with_private or not entry.private))
+    spoken = words_in(
+        entry for entry in entries if entry.number > number and (with_private or not entry.private)
+    )
     return sum(message.role == "user" for message in spoken)
 
 
@@ -166,7 +214,9 @@ async def load_closed(store: MemoryStore, session_id: str) -> LoadedSession | No
 
 async def save_closed(store: MemoryStore, session_id: str, record: ChangeRecord) -> None:
     """Append a record to a session that is not open. Raises SessionError, SaveFailed or OSError."""
-    for attempt in range(_SAVE_ATTEMPTS + 1):  # other background work has it open: wait, the model's answer is paid
+    for attempt in range(
+        _SAVE_ATTEMPTS + 1
+    ):  # other background work has it open: wait, the model's answer is paid
         try:
             loaded = await store.load_session(session_id, reach="screen")
             break
@@ -182,7 +232,9 @@ async def save_closed(store: MemoryStore, session_id: str, record: ChangeRecord)
 
 
 async def read_uncut(store: MemoryStore, session_id: str) -> Transcript | None:
-    """The whole current branch of a session, without tool outputs; None if it cannot be read or memory was off."""
+    """The whole current branch of a session, without tool outputs; None if it cannot be read or
+    memory was off.
+    """
 
     def take_all() -> Transcript:
         transcript = Transcript()
@@ -211,7 +263,9 @@ def drop_outputs(record: Record) -> Record:
             case Context(text):
                 parts.append(Context(text[:_MAX_CONTEXT]))
             case ToolCall(call_id, name, arguments):
-                shortened = {key: text_or_json(value)[:_MAX_ARGUMENT] for key, value in arguments.items()}
+                shortened = {
+                    key: text_or_json(value)[:_MAX_ARGUMENT] for key, value in arguments.items()
+                }
                 parts.append(ToolCall(call_id, name, shortened))
             case ToolReply(call_id, name):
                 parts.append(ToolReply(call_id, name, ""))
@@ -223,10 +277,11 @@ def drop_outputs(record: Record) -> Record:
 async def find_backlog(
     catalog: SessionCatalog, own: str
 ) -> AsyncGenerator[tuple[str, Transcript, tuple[SessionPart, ...]], None]:
-    """Find sessions that ended before everything in them was captured: the id, the transcript and the parts to capture.
+    """Find sessions that ended before everything in them was captured: the id, the transcript and
+    the parts to capture.
 
-    Yields sessions of the last 14 days that are not open, latest first; none while another process does this.
-    `own` is the id of the open session.
+    Yields sessions of the last 14 days that are not open, latest first; none while another process
+    does this. `own` is the id of the open session.
     """
     since = (datetime.now(UTC) - timedelta(days=MAX_DAYS)).isoformat()
     count = 0

@@ -1,5 +1,6 @@
-"""MemoryFiles: safe access to the files of a memory folder. Links, devices and replaced files do not mislead or block
-it."""
+"""MemoryFiles: safe access to the files of a memory folder. Links, devices and replaced files do
+not mislead or block it.
+"""
 
 from __future__ import annotations
 
@@ -28,9 +29,13 @@ MAX_FILE_BYTES = 256 * 1024
 MAX_FILES = 50_000
 _MAX_NAME_BYTES = 250
 _MANY = 100
-"""If at least so many files were read, their blobs are recorded in the cache; fewer files are read again as fast."""
+"""If at least so many files were read, their blobs are recorded in the cache; fewer files are read
+again as fast.
+"""
 _SETTLED_NS = 2_000_000_000
-"""A file that is written twice within this time may keep its modification time: FAT has steps of two seconds."""
+"""A file that is written twice within this time may keep its modification time: FAT has steps of
+two seconds.
+"""
 _USUAL_NAME = late_pattern(r"(?:archive/)?[a-z0-9][a-z0-9_-]{0,99}\.md")
 _NOTE_NAME = late_pattern(r"(?:archive/)?mem_[0-9a-f]{8,32}\.md")
 _NAME = late_pattern(r"(?:archive/)?[^/\x00-\x1f\x7f.][^/\x00-\x1f\x7f]*\.md")
@@ -59,7 +64,9 @@ class FileRefused(Exception):
 
 
 def is_memory_name(name: str) -> bool:
-    """Whether a name relative to the folder may be a memory file: Markdown, in the folder or in `archive/`."""
+    """Whether a name relative to the folder may be a memory file: Markdown, in the folder or in
+    `archive/`.
+    """
     if _USUAL_NAME.fullmatch(name):
         return True
     plain = name.isprintable() and unicodedata.normalize("NFC", name) == name
@@ -72,20 +79,24 @@ def is_note_name(name: str) -> bool:
 
 
 class MemoryFiles:
-    """The Markdown files of one memory folder and of its `archive/`. Everything blocks: use from a thread.
+    """The Markdown files of one memory folder and of its `archive/`. Everything blocks: use from a
+    thread.
 
     Every method raises MemoryUnusable if the folder is a link, or belongs to another user.
     """
 
     def __init__(self, folder: Path, cache: Path | None = None) -> None:
-        """`cache`: a file outside of the folder, with the blobs of files that have not changed since."""
+        """`cache`: a file outside of the folder, with the blobs of files that have not changed
+        since.
+        """
         self.folder = folder
         self._cache = cache
         self._listing = FolderListing()
         self._seen: _SeenFiles | None = None
         self._is_held = False
         self._lock = RLock()
-        """Without it, a thread that lists while another thread holds a listing would miss changes."""
+        """Without it, a thread that lists while another thread holds a listing would miss changes.
+        """
 
     def check(self) -> None:
         """Raises MemoryUnusable or FileNotFoundError if the folder cannot be used."""
@@ -94,7 +105,9 @@ class MemoryFiles:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Inside this context the folder is listed only once, so that all answers are about the same moment."""
+        """Inside this context the folder is listed only once, so that all answers are about the
+        same moment.
+        """
         with self._lock:
             self._listing = self.look()
             was_held, self._is_held = self._is_held, True
@@ -104,7 +117,8 @@ class MemoryFiles:
                 self._is_held = was_held
 
     def places(self, names: Iterable[str]) -> dict[str, str]:
-        """Fingerprints of both folders and of some files. They change if a file is added, removed or replaced.
+        """Fingerprints of both folders and of some files. They change if a file is added, removed
+        or replaced.
 
         A file that is not in `names` and is written in place changes none of them.
         """
@@ -115,7 +129,9 @@ class MemoryFiles:
         return found
 
     def look(self) -> FolderListing:
-        """List the files without opening them. Returns the same object as before if nothing has changed."""
+        """List the files without opening them. Returns the same object as before if nothing has
+        changed.
+        """
         with self._lock:
             if not self._is_held:
                 self._list()
@@ -133,12 +149,16 @@ class MemoryFiles:
             found = {}
         if found != self._listing.fingerprints:
             odd = [name for name in found if not _USUAL_NAME.fullmatch(name)]
-            unnamed = {name: "not a name of a memory file" for name in odd if not is_memory_name(name)}
+            unnamed = {
+                name: "not a name of a memory file" for name in odd if not is_memory_name(name)
+            }
             by_name = {name: found[name] for name in sorted(found)}
             self._listing = FolderListing(by_name, {**_twins(by_name, odd), **refused, **unnamed})
 
     def read(self, name: str) -> str:
-        """The text of a file; raises FileRefused if it is not a plain file of the user, is too long, or is not text."""
+        """The text of a file; raises FileRefused if it is not a plain file of the user, is too
+        long, or is not text.
+        """
         with self._place(name) as (folder, base):
             return decode_text(_read(folder, base))
 
@@ -156,7 +176,9 @@ class MemoryFiles:
         return found
 
     def _contents(self, names: Iterable[str]) -> Iterator[tuple[str, bytes | None]]:
-        """Those of the files that exist, with their bytes (None: it may not be read); each folder is opened once."""
+        """Those of the files that exist, with their bytes (None: it may not be read); each folder
+        is opened once.
+        """
         folders: dict[str, list[str]] = {}
         for name in filter(is_memory_name, names):
             above, _, base = name.rpartition("/")
@@ -180,12 +202,16 @@ class MemoryFiles:
         return None
 
     def blobs(self, names: Iterable[str] | None = None) -> dict[str, str]:
-        """Name -> blob id of all or some files; UNREADABLE for a file that may not be read or is not text."""
+        """Name -> blob id of all or some files; UNREADABLE for a file that may not be read or is
+        not text.
+        """
         if names is not None:
             return self._read_blobs(names)
         with self._lock:
             prints, refused = self.look().fingerprints, self._listing.refused
-            seen = self._seen or (read_state(self._cache, _SeenFiles) if self._cache else _SeenFiles())
+            seen = self._seen or (
+                read_state(self._cache, _SeenFiles) if self._cache else _SeenFiles()
+            )
             if seen.prints is prints:
                 return seen.blobs
             new = [name for name, _ in prints.items() - seen.prints.items()]
@@ -208,10 +234,14 @@ class MemoryFiles:
         return found
 
     def _save_seen(self, seen: _SeenFiles) -> None:
-        """Record what was read, except files so new that another change may get the same modification time."""
+        """Record what was read, except files so new that another change may get the same
+        modification time.
+        """
         settled = time.time_ns() - _SETTLED_NS
         prints = {name: seen.prints[name] for name, blob in seen.blobs.items() if blob}
-        old = {name: found for name, found in prints.items() if int(found.rpartition(":")[2]) < settled}
+        old = {
+            name: found for name, found in prints.items() if int(found.rpartition(":")[2]) < settled
+        }
         with suppress(OSError):  # reading works with a read-only home
             if self._cache:
                 found = _SeenFiles(old, {name: seen.blobs[name] for name in old})
@@ -220,7 +250,8 @@ class MemoryFiles:
     def write(self, name: str, data: bytes | None) -> None:
         """Replace a whole file (0600), or remove it (None); an error leaves the old one.
 
-        Raises FileRefused if it is not a name of a memory file, or the name of something that is not a plain file.
+        Raises FileRefused if it is not a name of a memory file, or the name of something that is
+        not a plain file.
         """
         with self._place(name, create=data is not None) as (folder, base):
             with suppress(FileNotFoundError):
@@ -247,7 +278,9 @@ class MemoryFiles:
         if create:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if self.folder.is_symlink():
-            raise MemoryUnusable(f"{self.folder} is a link; memory is not read through it.", "Make it a folder.")
+            raise MemoryUnusable(
+                f"{self.folder} is a link; memory is not read through it.", "Make it a folder."
+            )
         descriptor = os.open(self.folder, _FOLDER)
         try:
             if below:
@@ -262,7 +295,10 @@ class MemoryFiles:
                     raise MemoryUnusable(text) from error
                 os.close(root)
             if os.fstat(descriptor).st_uid != os.getuid():
-                raise MemoryUnusable(f"{self.folder / below} belongs to another user; ouro does not read it as memory.")
+                raise MemoryUnusable(
+                    f"{self.folder / below} belongs to another user; ouro does not read it as"
+                    " memory."
+                )
             yield descriptor
         finally:
             os.close(descriptor)
@@ -282,7 +318,9 @@ def _read(folder: int, base: str) -> bytes:
         if reason := _refusal(os.fstat(descriptor)):
             raise FileRefused(reason)
         data = b""
-        while len(data) <= MAX_FILE_BYTES and (piece := os.read(descriptor, MAX_FILE_BYTES + 1 - len(data))):
+        while len(data) <= MAX_FILE_BYTES and (
+            piece := os.read(descriptor, MAX_FILE_BYTES + 1 - len(data))
+        ):
             data += piece
     finally:
         os.close(descriptor)
@@ -310,14 +348,18 @@ def _scan(folder: int, prefix: str, found: dict[str, str], refused: dict[str, st
 
 
 def fingerprint(found: os.stat_result) -> str:
-    """A text that changes whenever the file changes. It ends with the ctime, which no program can set."""
+    """A text that changes whenever the file changes. It ends with the ctime, which no program can
+    set.
+    """
     return f"{found.st_ino}:{found.st_size}:{found.st_mtime_ns}:{found.st_ctime_ns}"
 
 
 def _twins(found: Mapping[str, str], odd: Iterable[str]) -> dict[str, str]:
-    """Names that are the same file as another name on some disks, with the reason why they are not read.
+    """Names that are the same file as another name on some disks, with the reason why they are not
+    read.
 
-    Of such names the one that ouro would choose is read, else the first. A usual name is its own portable name.
+    Of such names the one that ouro would choose is read, else the first. A usual name is its own
+    portable name.
     """
     first: dict[str, str] = {}
     reasons: dict[str, str] = {}

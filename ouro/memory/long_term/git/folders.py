@@ -1,8 +1,9 @@
 """Where a memory, its git repository and ouro's own records about it are.
 
-The repository is `.git` in the memory folder, so that plain git works there and a copy of the folder has its history.
-What ouro has approved is recorded in a state folder below ouro's home, so that no copied, cloned or planted folder can
-contain it. A memory that the host repository shares has its git repository in the state folder too.
+The repository is `.git` in the memory folder, so that plain git works there and a copy of the
+folder has its history. What ouro has approved is recorded in a state folder below ouro's home, so
+that no copied, cloned or planted folder can contain it. A memory that the host repository shares
+has its git repository in the state folder too.
 """
 
 from __future__ import annotations
@@ -29,15 +30,27 @@ COMMON = "common"
 _RECORD = f"{OWN}/folder"
 _MOVED = f"{OWN}/moved"
 _LABEL = "ouro-state"
-"""A file in `.git` that names the state folder: a memory folder that was moved is recognized by it."""
+"""A file in `.git` that names the state folder: a memory folder that was moved is recognized by it.
+"""
 COPY = ".git.copying"
 """A git directory that is being made, before it is renamed to `.git`."""
 _EXCLUDED = ".ouro/"
-_EXCLUDED_ALREADY = {".ouro", ".ouro/", "/.ouro", "/.ouro/", ".ouro/*", "/.ouro/*", ".ouro/**", "**/.ouro/"}
+_EXCLUDED_ALREADY = {
+    ".ouro",
+    ".ouro/",
+    "/.ouro",
+    "/.ouro/",
+    ".ouro/*",
+    "/.ouro/*",
+    ".ouro/**",
+    "**/.ouro/",
+}
 
 
 def repo_folder(project: Path) -> Path:
-    """The memory folder of a project: of the root of a repository or worktree, or of a folder without git."""
+    """The memory folder of a project: of the root of a repository or worktree, or of a folder
+    without git.
+    """
     project = Path(os.path.realpath(project))
     own, common = git_dirs(project)
     if own is None or common is None or own == common:
@@ -49,8 +62,8 @@ def repo_folder(project: Path) -> Path:
 def find_state_dir(folder: Path, histories: Path, *, is_shared: bool = False) -> Path:
     """The state folder that belongs to a repository's memory folder, or the one that it will get.
 
-    A folder that was moved is recognized by the label in its `.git`. A copy gets its own state, and so does a new
-    folder at the path of an old one; the old state is not touched.
+    A folder that was moved is recognized by the label in its `.git`. A copy gets its own state, and
+    so does a new folder at the path of an old one; the old state is not touched.
 
     Args:
         is_shared: there is no `.git`, and the host's git may make the folder again: its path is enough.
@@ -61,7 +74,9 @@ def find_state_dir(folder: Path, histories: Path, *, is_shared: bool = False) ->
     named = _named_state_dir(folder, histories)
     if named is not None:
         path, identity = _recorded(named)
-        if path and (path == str(folder) or identity == _identity(folder) or not Path(path).exists()):
+        if path and (
+            path == str(folder) or identity == _identity(folder) or not Path(path).exists()
+        ):
             return named
     for number in itertools.count(1):
         ending = f"-{number}" if number > 1 else ""
@@ -73,10 +88,11 @@ def find_state_dir(folder: Path, histories: Path, *, is_shared: bool = False) ->
 
 
 def git_dir_of(folder: Path, state_dir: Path) -> Path:
-    """Where the git directory of a memory that no host shares is now, or will be made: `.git` in the folder.
+    """Where the git directory of a memory that no host shares is now, or will be made: `.git` in
+    the folder.
 
-    It is the state folder in two cases: an earlier version made it there and it was not moved yet; or there is no
-    history yet, and a `.git` that ouro did not make is in the memory folder.
+    It is the state folder in two cases: an earlier version made it there and it was not moved yet;
+    or there is no history yet, and a `.git` that ouro did not make is in the memory folder.
     """
     if (state_dir / "HEAD").exists():
         return state_dir
@@ -92,17 +108,20 @@ def is_real_folder(path: Path) -> bool:
 
 
 def is_history_misplaced(folder: Path, state_dir: Path, *, is_shared: bool) -> bool:
-    """Whether `move_history` has something to do. Needs no lock: opening never waits for a commit of another ouro."""
+    """Whether `move_history` has something to do. Needs no lock: opening never waits for a commit
+    of another ouro.
+    """
     if is_shared:
         return is_real_folder(folder / ".git")
     return any(path.name not in (OWN, COMMON, _LABEL) for path in state_dir.iterdir())
 
 
 def move_history(folder: Path, state_dir: Path, *, is_shared: bool) -> None:
-    """Move the git directory to where it belongs: into the folder, or out of one that is shared now.
+    """Move the git directory to where it belongs: into the folder, or out of one that is shared
+    now.
 
-    An earlier version kept it in the state folder. If ouro is killed, the history is complete in one of the two places,
-    and the next call continues. Call it while no other ouro writes.
+    An earlier version kept it in the state folder. If ouro is killed, the history is complete in
+    one of the two places, and the next call continues. Call it while no other ouro writes.
     """
     inside = folder / ".git"
     if is_shared:
@@ -111,9 +130,13 @@ def move_history(folder: Path, state_dir: Path, *, is_shared: bool) -> None:
             shutil.rmtree(inside)
         return
     if (state_dir / "HEAD").exists():
-        if read_git_file(state_dir / _MOVED).strip() != _identity(inside) or not is_real_folder(inside):
+        if read_git_file(state_dir / _MOVED).strip() != _identity(inside) or not is_real_folder(
+            inside
+        ):
             target = _gitfile_target(folder)
-            is_ours = target is not None and (target.parent == state_dir.parent or not target.exists())
+            is_ours = target is not None and (
+                target.parent == state_dir.parent or not target.exists()
+            )
             if os.path.lexists(inside) and not is_ours:
                 return
             copy = folder / COPY
@@ -130,7 +153,9 @@ def move_history(folder: Path, state_dir: Path, *, is_shared: bool) -> None:
 
 
 def _copy(source: Path, target: Path, last: str = "") -> None:
-    """Copy a git directory without ouro's own files, and write it to disk; the file `last` after all others."""
+    """Copy a git directory without ouro's own files, and write it to disk; the file `last` after
+    all others.
+    """
     target.mkdir(mode=0o700, exist_ok=True)
     for path in sorted(source.iterdir(), key=lambda path: path.name == last):
         if path.name in (OWN, COMMON, _LABEL) or path.is_symlink():
@@ -145,7 +170,9 @@ def _copy(source: Path, target: Path, last: str = "") -> None:
 
 
 def claim(folder: Path, state_dir: Path, git_dir: Path, *, is_shared: bool) -> str:
-    """Record to which folder a state belongs, and label the folder; returns why plain git shows another history."""
+    """Record to which folder a state belongs, and label the folder; returns why plain git shows
+    another history.
+    """
     record = f"{folder}\n{_identity(folder)}"
     if "\n".join(_recorded(state_dir)) != record:
         write_private(state_dir / _RECORD, f"{record}\n")
@@ -163,7 +190,9 @@ def claim(folder: Path, state_dir: Path, git_dir: Path, *, is_shared: bool) -> s
 
 
 def _named_state_dir(folder: Path, histories: Path) -> Path | None:
-    """The state folder that the label in `.git` names, or the `.git` file of an earlier version; else None."""
+    """The state folder that the label in `.git` names, or the `.git` file of an earlier version;
+    else None.
+    """
     target = _gitfile_target(folder)
     if target is None and (name := read_git_file(folder / ".git" / _LABEL).strip()):
         target = histories / name
@@ -187,7 +216,9 @@ def exclude(folder: Path) -> None:
         return
     try:
         path.parent.mkdir(exist_ok=True)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        flags = (
+            os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        )
         with os.fdopen(os.open(path, flags, 0o644), "w") as file:
             if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 if text and not text.endswith("\n"):
@@ -203,7 +234,9 @@ def _recorded(state_dir: Path) -> tuple[str, str]:
 
 
 def _identity(folder: Path) -> str:
-    """Distinguishes a folder from one that is created at the same path later; empty if there is no folder."""
+    """Distinguishes a folder from one that is created at the same path later; empty if there is no
+    folder.
+    """
     with suppress(OSError):
         found = folder.stat()
         return f"{found.st_dev}:{found.st_ino}"

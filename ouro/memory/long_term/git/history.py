@@ -1,4 +1,6 @@
-"""Read the git history: log, blame, old texts, hunks, the turn of a commit. Plan the undo of a commit or turn."""
+"""Read the git history: log, blame, old texts, hunks, the turn of a commit. Plan the undo of a
+commit or turn.
+"""
 
 from __future__ import annotations
 
@@ -37,12 +39,17 @@ Trailers = Mapping[str, str]
 def message(subject: str, trailers: Trailers) -> str:
     """The text of a commit: one line, and its trailers."""
     line = " ".join(clean(subject).split())[:_MAX_SUBJECT] or "Update memory"
-    named = "".join(f"{name}: {' '.join(clean(value).split())}\n" for name, value in trailers.items() if value)
+    named = "".join(
+        f"{name}: {' '.join(clean(value).split())}\n" for name, value in trailers.items() if value
+    )
     return f"{line}\n\n{named}" if named else f"{line}\n"
 
 
-def log(repo: GitRepository, limit: int = 50, path: str = "", *, before: str = "") -> tuple[Commit, ...]:
-    """The latest commits, newest first; with `path` those that changed it, with `before` those up to a date.
+def log(
+    repo: GitRepository, limit: int = 50, path: str = "", *, before: str = ""
+) -> tuple[Commit, ...]:
+    """The latest commits, newest first; with `path` those that changed it, with `before` those up
+    to a date.
 
     Like all functions here it raises MemoryUnusable if the history cannot be read.
     """
@@ -83,7 +90,9 @@ def text_at(repo: GitRepository, commit: str, name: str) -> str | None:
 def blame(repo: GitRepository, name: str) -> tuple[BlamedLine, ...]:
     """Each line of a file in the last commit, with the commit that it is from."""
     head = repo.head().commit
-    output = repo.git("blame", "--porcelain", "-w", "--no-textconv", head, "--", name).decode(errors="replace")
+    output = repo.git("blame", "--porcelain", "-w", "--no-textconv", head, "--", name).decode(
+        errors="replace"
+    )
     owners: list[tuple[str, str]] = []
     owner = ""
     for line in output.split("\n"):
@@ -93,7 +102,9 @@ def blame(repo: GitRepository, name: str) -> tuple[BlamedLine, ...]:
             owner = line[:40]
     ids = list(dict.fromkeys(owner for owner, _ in owners))
     commits = {found.id: found for found in _log(repo, ["--no-walk=unsorted", *ids])} if ids else {}
-    return tuple(BlamedLine(number, text, commits[owner]) for number, (owner, text) in enumerate(owners, 1))
+    return tuple(
+        BlamedLine(number, text, commits[owner]) for number, (owner, text) in enumerate(owners, 1)
+    )
 
 
 def commits_touching(repo: GitRepository, text: str, name: str) -> tuple[Commit, ...]:
@@ -106,20 +117,27 @@ def hunks_between(repo: GitRepository, before: str, after: str) -> Iterator[Diff
     old, new = repo.tree(before), repo.tree(after)
     names = sorted(name for name in {*old, *new} if old.get(name) != new.get(name))
     blobs = repo.blobs([blob for name in names for blob in (old.get(name), new.get(name)) if blob])
-    texts = {blob: data.decode(errors="replace").splitlines(keepends=True) for blob, data in blobs.items()}
+    texts = {
+        blob: data.decode(errors="replace").splitlines(keepends=True)
+        for blob, data in blobs.items()
+    }
     number = 0
     for name in names:
         lines, later = texts.get(old.get(name, ""), []), texts.get(new.get(name, ""), [])
         for start, end, new_start, new_end in line_changes(lines, later):
             number += 1
-            yield DiffHunk(number, name, new_start, tuple(lines[start:end]), tuple(later[new_start:new_end]))
+            yield DiffHunk(
+                number, name, new_start, tuple(lines[start:end]), tuple(later[new_start:new_end])
+            )
 
 
 # -- turns of commits without trailers: the agent commits in the shell as a user would
 
 
 def note_turn(repo: GitRepository, since: str, trailers: Trailers) -> None:
-    """Record, outside of the repository, that commits after `since` and uncommitted changes belong to a turn."""
+    """Record, outside of the repository, that commits after `since` and uncommitted changes belong
+    to a turn.
+    """
     turn = f"{trailers.get(SESSION, '')} {trailers.get(TURN) or 0} {trailers.get(MESSAGE) or 0}".strip()
     repo.write_record(_OPEN_TURN, turn)
     head = repo.head().commit
@@ -129,9 +147,15 @@ def note_turn(repo: GitRepository, since: str, trailers: Trailers) -> None:
 
 
 def note_sync(repo: GitRepository, commits: str) -> None:
-    """Record that a range of commits (git notation) came from another machine, not from a turn here."""
-    listed = repo.git("log", f"--format=%H %(trailers:key={ORIGIN},valueonly,separator=%x2C)", commits).decode()
-    _note_commits(repo, [line.strip() for line in listed.splitlines() if " " not in line.strip()], _SYNC)
+    """Record that a range of commits (git notation) came from another machine, not from a turn
+    here.
+    """
+    listed = repo.git(
+        "log", f"--format=%H %(trailers:key={ORIGIN},valueonly,separator=%x2C)", commits
+    ).decode()
+    _note_commits(
+        repo, [line.strip() for line in listed.splitlines() if " " not in line.strip()], _SYNC
+    )
 
 
 def end_turn(repo: GitRepository) -> None:
@@ -148,13 +172,17 @@ def rename_commits(repo: GitRepository, renamed: Mapping[str, str]) -> None:
     """Update the records after the history was rewritten: old commit -> new commit."""
     lines = (line.partition(" ") for line in repo.read_record(_TURNS).splitlines())
     write_private(
-        repo.own_dir / _TURNS, "".join(f"{renamed.get(commit, commit)} {turn}\n" for commit, _, turn in lines)
+        repo.own_dir / _TURNS,
+        "".join(f"{renamed.get(commit, commit)} {turn}\n" for commit, _, turn in lines),
     )
 
 
 def _note_commits(repo: GitRepository, commits: Iterable[str], line: str) -> None:
     recorded = _turns(repo)
-    append_private(repo.own_dir / _TURNS, "".join(f"{commit} {line}\n" for commit in commits if commit not in recorded))
+    append_private(
+        repo.own_dir / _TURNS,
+        "".join(f"{commit} {line}\n" for commit in commits if commit not in recorded),
+    )
 
 
 def _turns(repo: GitRepository) -> dict[str, Trailers]:
@@ -172,12 +200,25 @@ def _turn_trailers(words: list[str]) -> Trailers:
 def _log(repo: GitRepository, arguments: Sequence[str], path: str = "") -> tuple[Commit, ...]:
     mark = os.urandom(12).hex()  # random, so that no commit message contains it
     output = repo.git(
-        "log", "-z", f"--format={mark.join(_FIELDS)}", "--name-only", "--no-renames", "--no-ext-diff", "--no-textconv",
-        "--root", "--diff-merges=first-parent", "--full-diff", *arguments, "--", *([path] if path else []),
-    )  # fmt: skip
+        "log",
+        "-z",
+        f"--format={mark.join(_FIELDS)}",
+        "--name-only",
+        "--no-renames",
+        "--no-ext-diff",
+        "--no-textconv",
+        "--root",
+        "--diff-merges=first-parent",
+        "--full-diff",
+        *arguments,
+        "--",
+        *([path] if path else []),
+    )
     turns = _turns(repo)
     fields = os.fsdecode(output).split(mark)[1:]
-    size = len(_FIELDS) - 1  # no mark follows the last field (the names): the next commit begins with its own mark
+    size = (
+        len(_FIELDS) - 1
+    )  # no mark follows the last field (the names): the next commit begins with its own mark
     return tuple(_commit(fields[at : at + size], turns) for at in range(0, len(fields), size))
 
 
@@ -201,7 +242,9 @@ def _commit(fields: Sequence[str], turns: Mapping[str, Trailers]) -> Commit:
 
 
 def _trailers(lines: Sequence[str]) -> dict[str, str]:
-    """Reads only the last paragraph: a trailer-like line in the middle of a message is not a trailer."""
+    """Reads only the last paragraph: a trailer-like line in the middle of a message is not a
+    trailer.
+    """
     found: dict[str, str] = {}
     for line in reversed(lines):
         name, colon, value = line.partition(": ")
@@ -239,7 +282,8 @@ def plan_undo(
     hunk: int = 0,
     base: str = "",
 ) -> UndoPlan:
-    """Plan the undo of a commit; if the agent made it in a turn, of everything that it wrote in that turn.
+    """Plan the undo of a commit; if the agent made it in a turn, of everything that it wrote in
+    that turn.
 
     Args:
         read: returns a file as it is now; None if it does not exist.
@@ -253,13 +297,21 @@ def plan_undo(
     commits = (found,) if hunk else commits_of_turn(repo, found) or (found,)
     if _turn_key(found):
         base = ""  # commits that others made meanwhile are not of the turn
-    ranges = [(base or found.parent, found)] if hunk or base else [(commit.parent, commit) for commit in commits]
-    steps: list[Sequence[DiffHunk]] = [tuple(hunks_between(repo, before, after.id)) for before, after in ranges]
+    ranges = (
+        [(base or found.parent, found)]
+        if hunk or base
+        else [(commit.parent, commit) for commit in commits]
+    )
+    steps: list[Sequence[DiffHunk]] = [
+        tuple(hunks_between(repo, before, after.id)) for before, after in ranges
+    ]
     if hunk:
         if not 1 <= hunk <= len(steps[0]):
             raise UsageError(f"There is no hunk {hunk} in {found.id[:7]}: it has {len(steps[0])}.")
         one = steps[0][hunk - 1]
-        other = one.other_half(steps[0])  # undoing half of a move would leave the note twice, or not at all
+        other = one.other_half(
+            steps[0]
+        )  # undoing half of a move would leave the note twice, or not at all
         steps = [[one, other] if other else [one]]
     edits: dict[str, FileEdit] = {}
     conflicts: list[DiffHunk] = []
@@ -268,22 +320,30 @@ def plan_undo(
             edit = edits.get(name) or FileEdit(name, now := read(name), now)
             own = [step for step in hunks if step.name == name]
             text, left = _revert_hunks(edit.after or "", own)
-            was_made = not left and not text and not any(step.before for step in own)  # by this commit
+            was_made = (
+                not left and not text and not any(step.before for step in own)
+            )  # by this commit
             edits[name] = FileEdit(name, edit.before, None if was_made else text)
             conflicts += left
-    changed = tuple(edit for edit in edits.values() if (edit.before or None) != (edit.after or None))
+    changed = tuple(
+        edit for edit in edits.values() if (edit.before or None) != (edit.after or None)
+    )
     return UndoPlan(scope, found, changed, tuple(conflicts), commits)
 
 
 def describe_commits(commits: Sequence[Commit]) -> str:
     subjects = "; ".join(commit.subject for commit in reversed(commits))
     return (
-        subjects if len(commits) < 2 else f"all {len(commits)} commits of turn {commits[0].trailers[TURN]}: {subjects}"
+        subjects
+        if len(commits) < 2
+        else f"all {len(commits)} commits of turn {commits[0].trailers[TURN]}: {subjects}"
     )
 
 
 def commits_of_turn(repo: GitRepository, found: Commit) -> tuple[Commit, ...]:
-    """The agent's commits here in the turn of `found` (a commit of this or another repository), latest first."""
+    """The agent's commits here in the turn of `found` (a commit of this or another repository),
+    latest first.
+    """
     turn = _turn_key(found)
     others = log(repo, _MAX_COMMITS) if turn else ()
     return tuple(commit for commit in others if _turn_key(commit) == turn)
@@ -291,14 +351,18 @@ def commits_of_turn(repo: GitRepository, found: Commit) -> tuple[Commit, ...]:
 
 def _turn_key(commit: Commit) -> tuple[str, str] | None:
     session, turn = commit.trailers.get(SESSION, ""), commit.trailers.get(TURN, "")
-    message = commit.trailers.get(MESSAGE, "")  # after a rewind, another turn may have the same number
+    message = commit.trailers.get(
+        MESSAGE, ""
+    )  # after a rewind, another turn may have the same number
     return (session, message or turn) if session and turn and commit.origin == "agent" else None
 
 
 def _revert_hunks(text: str, hunks: Sequence[DiffHunk]) -> tuple[str, Sequence[DiffHunk]]:
-    """Undo these hunks in the text of one file; returns the text, and the hunks whose lines have changed since.
+    """Undo these hunks in the text of one file; returns the text, and the hunks whose lines have
+    changed since.
 
-    Later changes stay. If the lines of a hunk are in several places, the place nearest to the original one counts.
+    Later changes stay. If the lines of a hunk are in several places, the place nearest to the
+    original one counts.
     """
     lines = text.splitlines(keepends=True)
     left: list[DiffHunk] = []
@@ -315,4 +379,8 @@ def _revert_hunks(text: str, hunks: Sequence[DiffHunk]) -> tuple[str, Sequence[D
 
 
 def _find_block(lines: Sequence[str], block: tuple[str, ...]) -> list[int]:
-    return [at for at in range(len(lines) - len(block) + 1) if tuple(lines[at : at + len(block)]) == block]
+    return [
+        at
+        for at in range(len(lines) - len(block) + 1)
+        if tuple(lines[at : at + len(block)]) == block
+    ]

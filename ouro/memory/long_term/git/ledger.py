@@ -1,7 +1,8 @@
 """ApprovalLedger: the approved contents of a memory, written by ouro or accepted by the user.
 
-The ledger is in the state folder, outside of the memory folder: a program can forge a commit with any author and
-trailer, or plant a git directory, but it cannot change the ledger by writing into the memory folder.
+The ledger is in the state folder, outside of the memory folder: a program can forge a commit with
+any author and trailer, or plant a git directory, but it cannot change the ledger by writing into
+the memory folder.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ _RECORD = re.compile(r"([0-9a-f]{40})(?:\n([0-9a-f]{64}))?\n?")
 
 
 class ApprovalLedger:
-    """The accepted commit, and the contents approved after it. Everything blocks: use from a thread."""
+    """The accepted commit, and the contents approved after it. Everything blocks: use from a
+    thread.
+    """
 
     def __init__(self, own_dir: Path) -> None:
         self._approved = own_dir / APPROVED
@@ -37,10 +40,11 @@ class ApprovalLedger:
         return self._record()[0]
 
     def has_files(self, files: Mapping[str, str]) -> bool:
-        """Whether these (name -> blob) are the files of the accepted commit, as they were when it was accepted.
+        """Whether these (name -> blob) are the files of the accepted commit, as they were when it
+        was accepted.
 
-        git does not check the objects that it reads: a tree with the same id may have been forged since. A commit that
-        an earlier version accepted has no digest and is not checked.
+        git does not check the objects that it reads: a tree with the same id may have been forged
+        since. A commit that an earlier version accepted has no digest and is not checked.
         """
         digest = self._record()[1]
         return not digest or digest == _digest(files)
@@ -61,22 +65,30 @@ class ApprovalLedger:
         for path in (self._accepted, self._before):
             path.unlink(missing_ok=True)
 
-    def settle(self, commit: str, files: Mapping[str, str], still: Set[tuple[str, str]] = frozenset()) -> None:
+    def settle(
+        self, commit: str, files: Mapping[str, str], still: Set[tuple[str, str]] = frozenset()
+    ) -> None:
         """As `accept`, and drop earlier approvals, except `still` as (name, blob).
 
         Otherwise a file could be reset to an earlier content without notice.
         """
         self.accept(commit, files)
         if still:
-            write_private(self._approved, "".join(f"{blob} {name}\n" for name, blob in sorted(still)))
+            write_private(
+                self._approved, "".join(f"{blob} {name}\n" for name, blob in sorted(still))
+            )
         else:
             with suppress(FileNotFoundError):
                 os.truncate(self._approved, 0)
 
     def approve(self, contents: Mapping[str, str]) -> None:
-        """Approve files by name and blob (GONE: the removal). The record is on disk when this returns."""
+        """Approve files by name and blob (GONE: the removal). The record is on disk when this
+        returns.
+        """
         if contents:
-            append_private(self._approved, "".join(f"{blob} {name}\n" for name, blob in contents.items()))
+            append_private(
+                self._approved, "".join(f"{blob} {name}\n" for name, blob in contents.items())
+            )
 
     def approved(self) -> frozenset[tuple[str, str]]:
         """Everything that was approved since the last `settle`, as (name, blob)."""
@@ -88,7 +100,9 @@ class ApprovalLedger:
 
 
 def _read(path: Path) -> tuple[str, str] | None:
-    """A commit and the digest of its files; None if there is no record, or a crash left it empty or with NULs."""
+    """A commit and the digest of its files; None if there is no record, or a crash left it empty or
+    with NULs.
+    """
     found = _RECORD.fullmatch(read_git_file(path))
     return (found[1], found[2] or "") if found else None
 

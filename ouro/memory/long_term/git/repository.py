@@ -1,6 +1,8 @@
 """The git history of one memory: commits made without work tree, index, hooks or filters.
 
-Settings inside the git directory are ignored, and a history that cannot be read is never replaced by a new commit."""
+Settings inside the git directory are ignored, and a history that cannot be read is never replaced
+by a new commit.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,9 @@ _STALE_LOCK_SECONDS = 5.0
 """git needs only milliseconds to hold a lock on a ref, and to write an object."""
 _ID = late_pattern(r"[0-9a-f]{40}")
 MAX_LOOSE_OBJECTS = 2_000
-"""The number of loose objects (each in its own file, three for a commit) from which on they are packed."""
+"""The number of loose objects (each in its own file, three for a commit) from which on they are
+packed.
+"""
 _SOME_ID = late_pattern(r"[0-9a-f]{4,40}")
 _REF = late_pattern(r"ref: (refs/heads/(?!.*\.\.)[\w./+@-]+)\s*")
 _UNKNOWN_FORMAT = late_pattern(
@@ -53,14 +57,19 @@ _UNKNOWN_FORMAT = late_pattern(
     re.IGNORECASE,
 )
 TIP, _INDEXED = "tip", "indexed"
-"""Records: the last commit, to notice that a branch is gone; and the commit for which plain git's index was made."""
+"""Records: the last commit, to notice that a branch is gone; and the commit for which plain git's
+index was made.
+"""
 _COMMON_CONFIG = "[core]\n\trepositoryformatversion = 0\n\tbare = false\n"
 _LEFT_BY_GIT = ("fast_import_crash_*", "objects/pack/tmp_*", "objects/*/tmp_obj_*")
 """Files that a failed git leaves behind: on a full disk nine files for each commit."""
 _UNFINISHED = {
-    "MERGE_HEAD": "a merge", "CHERRY_PICK_HEAD": "a cherry-pick", "REVERT_HEAD": "a revert",
-    "rebase-merge": "a rebase", "rebase-apply": "a rebase",
-}  # fmt: skip
+    "MERGE_HEAD": "a merge",
+    "CHERRY_PICK_HEAD": "a cherry-pick",
+    "REVERT_HEAD": "a revert",
+    "rebase-merge": "a rebase",
+    "rebase-apply": "a rebase",
+}
 
 
 class Head(msgspec.Struct, frozen=True):
@@ -71,7 +80,9 @@ class Head(msgspec.Struct, frozen=True):
 
 
 class _CommitFailed(Exception):
-    """Another process moved or locked the branch, or git failed. The arguments: what happened, and what to do."""
+    """Another process moved or locked the branch, or git failed. The arguments: what happened, and
+    what to do.
+    """
 
 
 class GitRepository:
@@ -80,10 +91,14 @@ class GitRepository:
     If there is no folder, or the host repository shares it, the git directory is in `state_dir`.
     """
 
-    def __init__(self, state_dir: Path, folder: Path | None = None, *, is_shared: bool = False) -> None:
+    def __init__(
+        self, state_dir: Path, folder: Path | None = None, *, is_shared: bool = False
+    ) -> None:
         self.state_dir = state_dir
         self.own_dir = state_dir / OWN
-        """ouro's records about this memory, outside of the memory folder, which may hold planted files."""
+        """ouro's records about this memory, outside of the memory folder, which may hold planted
+        files.
+        """
         self._folder = None if is_shared else folder
         self._trees: dict[str, Mapping[str, str]] = {}
         self._common_of: Path | None = None
@@ -101,7 +116,8 @@ class GitRepository:
     def create(self) -> None:
         """Create an empty git directory if there is none; only the user can read the files in it.
 
-        If the folder and its history were deleted, a new history begins, in which nothing is approved yet.
+        If the folder and its history were deleted, a new history begins, in which nothing is
+        approved yet.
         """
         git_dir = self.git_dir
         if self.own_dir.exists() and os.path.lexists(git_dir / "HEAD"):
@@ -109,12 +125,16 @@ class GitRepository:
         ensure_private_dir(self.state_dir)
         self.own_dir.mkdir(mode=0o700, exist_ok=True)
         with self.alone():
-            if not os.path.lexists(git_dir / "HEAD"):  # otherwise made by another process, or copied with its history
+            if not os.path.lexists(
+                git_dir / "HEAD"
+            ):  # otherwise made by another process, or copied with its history
                 self._create(git_dir)
 
     def _create(self, git_dir: Path) -> None:
         records = [self.own_dir / name for name in (*LEDGER_FILES, TIP, "core", "turns", "turn")]
-        if os.path.lexists(git_dir) and self.read_record(TIP):  # it is damaged; a damaged history is never replaced
+        if os.path.lexists(git_dir) and self.read_record(
+            TIP
+        ):  # it is damaged; a damaged history is never replaced
             return
         if not os.path.lexists(git_dir) and any(path.exists() for path in records):
             log.warning("memory: the history in %s was deleted; a new one begins", git_dir)
@@ -123,7 +143,9 @@ class GitRepository:
         made = git_dir
         if git_dir != self.state_dir:
             exclude(git_dir.parent)
-            if not os.path.lexists(git_dir):  # beside: with half a `.git`, plain git uses the repository around it
+            if not os.path.lexists(
+                git_dir
+            ):  # beside: with half a `.git`, plain git uses the repository around it
                 made = git_dir.with_name(COPY)
                 shutil.rmtree(made, ignore_errors=True)
         for folder in ("objects", "refs", "refs/heads"):
@@ -135,7 +157,9 @@ class GitRepository:
             made.rename(git_dir)
 
     def head(self) -> Head:
-        """Where HEAD is, read without a process; raises MemoryUnusable if it or its branch is damaged or gone."""
+        """Where HEAD is, read without a process; raises MemoryUnusable if it or its branch is
+        damaged or gone.
+        """
         git_dir, tip = self.git_dir, self.read_record(TIP)
         is_new = not tip and not (git_dir / "HEAD").exists()  # or another thread is creating it now
         if is_new or not os.path.lexists(git_dir):
@@ -146,21 +170,29 @@ class GitRepository:
             return Head(text.strip(), "")
         found = _REF.fullmatch(text)
         if not found:
-            raise self._damaged("HEAD is empty or unreadable", f"write `ref: refs/heads/{BRANCH}` into it")
+            raise self._damaged(
+                "HEAD is empty or unreadable", f"write `ref: refs/heads/{BRANCH}` into it"
+            )
         commit = self._resolve(found[1])
         if not commit and tip:
-            raise self._damaged(f"{found[1]} is gone", f"git --git-dir {self.git_dir} update-ref {found[1]} {tip}")
+            raise self._damaged(
+                f"{found[1]} is gone", f"git --git-dir {self.git_dir} update-ref {found[1]} {tip}"
+            )
         return Head(commit, found[1])
 
     def tree(self, commit: str) -> Mapping[str, str]:
-        """Name -> blob of each memory file in a commit; empty without a commit. Deeper folders are not walked."""
+        """Name -> blob of each memory file in a commit; empty without a commit. Deeper folders are
+        not walked.
+        """
         if not commit:
             return {}
         if not _SOME_ID.fullmatch(commit):
             raise self._damaged(f"{commit[:40]!r} is no commit", "ouro memory log lists them")
         if commit not in self._trees:
             named = self.list_files(commit, "--", "./", f"{ARCHIVE}/")
-            self._remember(commit, {name: blob for name, blob in named.items() if is_memory_name(name)})
+            self._remember(
+                commit, {name: blob for name, blob in named.items() if is_memory_name(name)}
+            )
         return self._trees[commit]
 
     def list_files(self, *arguments: str) -> dict[str, str]:
@@ -175,10 +207,14 @@ class GitRepository:
         self._trees[commit] = tree
 
     def objects(self, ids: Sequence[str]) -> Iterator[tuple[str, bytes]]:
-        """Kind and content of each object, by one process; raises MemoryUnusable if one cannot be read."""
+        """Kind and content of each object, by one process; raises MemoryUnusable if one cannot be
+        read.
+        """
         if not ids:
             return
-        answer = self.git("cat-file", "--batch", given="".join(f"{name}\n" for name in ids).encode())
+        answer = self.git(
+            "cat-file", "--batch", given="".join(f"{name}\n" for name in ids).encode()
+        )
         at = 0
         for name in ids:
             end = answer.index(b"\n", at)
@@ -189,8 +225,14 @@ class GitRepository:
             yield about[1].decode(), answer[end + 1 : at - 1]
 
     def sizes(self, ids: Sequence[str]) -> list[int]:
-        """The unpacked size of each object: a pack may be a thousand times smaller. Raises as `objects`."""
-        answer = self.git("cat-file", "--batch-check=%(objectsize)", given="\n".join(ids).encode()) if ids else b""
+        """The unpacked size of each object: a pack may be a thousand times smaller. Raises as
+        `objects`.
+        """
+        answer = (
+            self.git("cat-file", "--batch-check=%(objectsize)", given="\n".join(ids).encode())
+            if ids
+            else b""
+        )
         if b"missing" in answer:
             raise self._damaged("a file of the history is missing")
         return list(map(int, answer.split()))
@@ -204,26 +246,37 @@ class GitRepository:
         return found
 
     def commit(
-        self, changes: Mapping[str, bytes | None], message: str, at: float | None = None, merged: str = ""
+        self,
+        changes: Mapping[str, bytes | None],
+        message: str,
+        at: float | None = None,
+        merged: str = "",
     ) -> str:
         """Commit files (None: remove one); returns the commit, or HEAD if nothing changes.
 
         A commit that another process made meanwhile stays: the new commit is made on top of it.
 
-        With another parent (`merged`) a commit is made even if nothing changes. Raises MemoryUnusable if no commit can
-        be made; the history is then unchanged.
+        With another parent (`merged`) a commit is made even if nothing changes. Raises
+        MemoryUnusable if no commit can be made; the history is then unchanged.
         """
-        why: tuple[str, ...] = ("the branch is held by another git", "end it; what changed is committed next time")
+        why: tuple[str, ...] = (
+            "the branch is held by another git",
+            "end it; what changed is committed next time",
+        )
         for attempt in range(_TRIES):
             head = self._head_to_commit_on()
             tree = self.tree(head.commit)
-            blobs = {name: None if data is None else blob_id(data) for name, data in changes.items()}
+            blobs = {
+                name: None if data is None else blob_id(data) for name, data in changes.items()
+            }
             new = {name: changes[name] for name, blob in blobs.items() if tree.get(name) != blob}
             if not new and not merged:
                 return head.commit
             parents = [parent for parent in (head.commit, merged) if parent]
             try:
-                commit = self._import(head.ref, parents, new, message, time.time() if at is None else at)
+                commit = self._import(
+                    head.ref, parents, new, message, time.time() if at is None else at
+                )
             except _CommitFailed as outrun:
                 why = outrun.args or why
                 self.drop_stale_locks()
@@ -231,9 +284,12 @@ class GitRepository:
                 continue
             self.write_hint(TIP, commit)
             _update_index(self, head.commit, commit, new)
-            self._remember(commit, {name: blob for name, blob in {**tree, **blobs}.items() if blob is not None})
+            self._remember(
+                commit, {name: blob for name, blob in {**tree, **blobs}.items() if blob is not None}
+            )
             try:
-                # Once in some hundred commits; with 10,000 notes ten times as often, as each has a tree of 670 KB.
+                # Once in some hundred commits; with 10,000 notes ten times as often, as each has a
+                # tree of 670 KB.
                 self.pack(MAX_LOOSE_OBJECTS * 1_000 // max(len(tree), 1_000))
             except MemoryUnusable as error:
                 log.warning("memory: the history cannot be packed: %s", error)
@@ -261,29 +317,40 @@ class GitRepository:
         rebuild_index(self, commit)
 
     def git(self, *arguments: str, given: bytes = b"", index: Path | None = None) -> bytes:
-        """The output of a git command; raises MemoryUnusable if git is missing, took too long, or failed."""
+        """The output of a git command; raises MemoryUnusable if git is missing, took too long, or
+        failed.
+        """
         done = self.run(*arguments, given=given, index=index)
         if done.returncode:
             raise self._damaged(f"git says `{last_line(done.stderr)}`")
         return done.stdout
 
-    def run(self, *arguments: str, given: bytes = b"", index: Path | None = None) -> CompletedProcess[bytes]:
-        """As `git`, with any exit code. git inherits the locks: a `prune` may outlive an ouro that is killed."""
+    def run(
+        self, *arguments: str, given: bytes = b"", index: Path | None = None
+    ) -> CompletedProcess[bytes]:
+        """As `git`, with any exit code. git inherits the locks: a `prune` may outlive an ouro that
+        is killed.
+        """
         git_dir, thread = self.git_dir, get_ident()
-        locks = [descriptor for (_, holder), descriptor in list(self._held.items()) if holder == thread]
+        locks = [
+            descriptor for (_, holder), descriptor in list(self._held.items()) if holder == thread
+        ]
         return run_git(git_dir, self._common_dir(git_dir), arguments, given, index, locks)
 
-    def run_remote(self, *arguments: str, max_bytes: int = 0, timeout: float = 0) -> CompletedProcess[bytes]:
+    def run_remote(
+        self, *arguments: str, max_bytes: int = 0, timeout: float = 0
+    ) -> CompletedProcess[bytes]:
         """As `run`, with a remote: see `run_remote_git`."""
         git_dir = self.git_dir
         return run_remote_git(git_dir, self._common_dir(git_dir), arguments, max_bytes, timeout)
 
     @contextmanager
     def alone(self, lock: str = "lock", timeout: float | None = None) -> Iterator[None]:
-        """Hold a lock: inside, no other ouro changes this history. Other actions (a sync) use another `lock`.
+        """Hold a lock: inside, no other ouro changes this history. Other actions (a sync) use
+        another `lock`.
 
-        The thread that holds it may enter again. Raises BlockingIOError if another one still has it after `timeout`
-        seconds.
+        The thread that holds it may enter again. Raises BlockingIOError if another one still has it
+        after `timeout` seconds.
         """
         if (holder := (lock, get_ident())) in self._held:
             yield
@@ -311,7 +378,9 @@ class GitRepository:
         write_private(self.own_dir / name, f"{text}\n")
 
     def load_state(self, name: str, kind: type[_State]) -> _State:
-        """What `save_state` has recorded under a name; an empty state if there is none, or it cannot be read."""
+        """What `save_state` has recorded under a name; an empty state if there is none, or it
+        cannot be read.
+        """
         return read_state(self.own_dir / name, kind)
 
     def save_state(self, name: str, state: object) -> None:
@@ -319,7 +388,9 @@ class GitRepository:
         self.write_record(name, msgspec.json.encode(state).decode())
 
     def pack(self, max_loose: int = 0) -> bool:
-        """Pack loose objects if there are more than `max_loose`; returns whether it did. Nothing is dropped."""
+        """Pack loose objects if there are more than `max_loose`; returns whether it did. Nothing is
+        dropped.
+        """
         # Estimated as git does it, from one of the 256 folders.
         if len(list(self.git_dir.glob("objects/17/*"))) * 256 < max_loose:
             return False
@@ -334,7 +405,9 @@ class GitRepository:
     def _head_to_commit_on(self) -> Head:
         head = self.head()
         if not head.ref:
-            raise self._damaged("HEAD is on no branch", f"git --git-dir {self.git_dir} switch {BRANCH}")
+            raise self._damaged(
+                "HEAD is on no branch", f"git --git-dir {self.git_dir} switch {BRANCH}"
+            )
         for name, what in _UNFINISHED.items():
             if (self.git_dir / name).exists():
                 raise self._damaged(f"{what} is not finished", "finish it, or end it with --abort")
@@ -346,44 +419,78 @@ class GitRepository:
             commit = read_git_file(loose).strip()
             if not _ID.fullmatch(commit):
                 last = self.read_record(TIP) or "git fsck --lost-found lists it"
-                raise self._damaged(f"{ref} is empty or unreadable", f"write the last commit into {loose}: {last}")
+                raise self._damaged(
+                    f"{ref} is empty or unreadable", f"write the last commit into {loose}: {last}"
+                )
             return commit
         packed = read_git_file(self.git_dir / "packed-refs")
         found = re.search(rf"^([0-9a-f]{{40}}) {re.escape(ref)}$", packed, re.MULTILINE)
         return found[1] if found else ""
 
     def _import(
-        self, ref: str, parents: Sequence[str], changes: Mapping[str, bytes | None], message: str, at: float
+        self,
+        ref: str,
+        parents: Sequence[str],
+        changes: Mapping[str, bytes | None],
+        message: str,
+        at: float,
     ) -> str:
         objects = self.git_dir / "objects"
         for data in changes.values():
             if data is not None:
                 blob = blob_id(data)
-                with suppress(OSError):  # a power failure may leave an empty object, which git would not replace
+                with suppress(
+                    OSError
+                ):  # a power failure may leave an empty object, which git would not replace
                     path = f"{objects}/{blob[:2]}/{blob[2:]}"
                     if os.stat(path).st_size == 0:  # noqa: PTH116 (10,000 of them)
                         os.unlink(path)  # noqa: PTH108
-        done = self.fast_import(import_stream(ref, parents, changes, message, at), "--done", "--date-format=raw")
+        done = self.fast_import(
+            import_stream(ref, parents, changes, message, at), "--done", "--date-format=raw"
+        )
         if done.returncode == 0:
             return done.stdout.decode().split()[0]
         words = done.stderr.decode(errors="replace")
-        if "not updating" in words.lower() or "cannot lock ref" in words or "Unable to create" in words:
+        if (
+            "not updating" in words.lower()
+            or "cannot lock ref" in words
+            or "Unable to create" in words
+        ):
             raise _CommitFailed
         raise _CommitFailed(f"the last commit cannot be built on ({last_line(done.stderr)})")
 
-    def fast_import(self, stream: bytes, *flags: str, durable: bool = False) -> CompletedProcess[bytes]:
-        """Run `git fast-import`; files of a failed run are removed, such as a report that quotes the stream."""
-        done = self.run(*(DURABLE_PACKS if durable else FAST_COMMIT), "fast-import", "--quiet", *flags, given=stream)
+    def fast_import(
+        self, stream: bytes, *flags: str, durable: bool = False
+    ) -> CompletedProcess[bytes]:
+        """Run `git fast-import`; files of a failed run are removed, such as a report that quotes
+        the stream.
+        """
+        done = self.run(
+            *(DURABLE_PACKS if durable else FAST_COMMIT),
+            "fast-import",
+            "--quiet",
+            *flags,
+            given=stream,
+        )
         if done.returncode or any(self.git_dir.glob("objects/pack/tmp_*")):
             for path in (path for pattern in _LEFT_BY_GIT for path in self.git_dir.glob(pattern)):
                 with suppress(OSError):  # the user's git may be writing young files now
-                    if "crash" in path.name or time.time() - path.stat().st_mtime > _STALE_LOCK_SECONDS:
+                    if (
+                        "crash" in path.name
+                        or time.time() - path.stat().st_mtime > _STALE_LOCK_SECONDS
+                    ):
                         path.unlink()
         return done
 
     def drop_stale_locks(self) -> bool:
-        """Remove locks on refs that no running git can hold; returns whether others are left. Call it while `alone`."""
-        locks = [self.git_dir / "HEAD.lock", self.git_dir / "packed-refs.lock", *self.git_dir.glob("refs/**/*.lock")]
+        """Remove locks on refs that no running git can hold; returns whether others are left. Call
+        it while `alone`.
+        """
+        locks = [
+            self.git_dir / "HEAD.lock",
+            self.git_dir / "packed-refs.lock",
+            *self.git_dir.glob("refs/**/*.lock"),
+        ]
         for lock in locks:
             with suppress(OSError):
                 if time.time() - lock.stat().st_mtime > _STALE_LOCK_SECONDS:
@@ -391,21 +498,32 @@ class GitRepository:
         return any(lock.exists() for lock in locks)
 
     def _demand_safe(self, git_dir: Path) -> None:
-        """Check that nothing in the git directory makes git read or write elsewhere, and that ouro knows its format."""
+        """Check that nothing in the git directory makes git read or write elsewhere, and that ouro
+        knows its format.
+        """
         if not is_real_folder(git_dir):
             raise self._damaged(f"{git_dir} is no folder", "put the folder back that was there")
         for name in ("objects", "refs", "refs/heads"):
             if not is_real_folder(git_dir / name):
-                raise self._damaged(f"{name} in it is no folder", "put the folder back that was there")
+                raise self._damaged(
+                    f"{name} in it is no folder", "put the folder back that was there"
+                )
         if os.path.lexists(git_dir / "commondir"):
             raise self._damaged("`commondir` in it leads to another repository", "remove that file")
         if _UNKNOWN_FORMAT.search(read_git_file(git_dir / "config")):
-            raise self._damaged("it has a format that ouro does not know", "use SHA-1 and the files format of refs")
+            raise self._damaged(
+                "it has a format that ouro does not know", "use SHA-1 and the files format of refs"
+            )
 
     def _common_dir(self, git_dir: Path) -> Path:
-        """The folder from which git reads configuration, hooks and attributes: ouro's own, never the one in `.git`."""
+        """The folder from which git reads configuration, hooks and attributes: ouro's own, never
+        the one in `.git`.
+        """
         if not os.path.lexists(git_dir):
-            raise MemoryUnusable(f"The history of memory in {git_dir} is missing.", "The next write begins a new one.")
+            raise MemoryUnusable(
+                f"The history of memory in {git_dir} is missing.",
+                "The next write begins a new one.",
+            )
         self._demand_safe(git_dir)
         common = self.state_dir / COMMON
         if self._common_of != git_dir:
@@ -426,17 +544,23 @@ class GitRepository:
         return MemoryUnusable(text, hint or f"git --git-dir {self.git_dir} fsck")
 
 
-# -- the index that plain git uses: it must contain ouro's commits, else the next plain commit reverts them
+# -- the index that plain git uses: it must contain ouro's commits, else the next plain commit
+# reverts them
 
 
-def _update_index(repo: GitRepository, parent: str, commit: str, changes: Mapping[str, bytes | None]) -> None:
+def _update_index(
+    repo: GitRepository, parent: str, commit: str, changes: Mapping[str, bytes | None]
+) -> None:
     lines = [
-        f"0 {'0' * 40}\t{name}" if data is None else f"100644 {blob_id(data)}\t{name}" for name, data in changes.items()
+        f"0 {'0' * 40}\t{name}" if data is None else f"100644 {blob_id(data)}\t{name}"
+        for name, data in changes.items()
     ]
     try:
         if repo.read_record(_INDEXED) != parent or not (repo.git_dir / "index").exists():
             raise MemoryUnusable("the index is of another commit")
-        repo.git("update-index", "-z", "--add", "--index-info", given="\0".join([*lines, ""]).encode())
+        repo.git(
+            "update-index", "-z", "--add", "--index-info", given="\0".join([*lines, ""]).encode()
+        )
         repo.write_hint(_INDEXED, commit)
     except MemoryUnusable as error:
         log.info("memory: %s", error)

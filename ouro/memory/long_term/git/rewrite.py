@@ -1,7 +1,8 @@
 """Rewrite a history without a text: afterwards no object of the old one can be read.
 
-The history is complete at each moment: first new commits are made, then the branches are moved to them, and only then
-unreachable objects are dropped. A killed run is repeated from the start, and makes the same commits.
+The history is complete at each moment: first new commits are made, then the branches are moved to
+them, and only then unreachable objects are dropped. A killed run is repeated from the start, and
+makes the same commits.
 """
 
 from __future__ import annotations
@@ -23,10 +24,19 @@ _KEPT_REFS = "refs/ouro/kept"
 """Refs for commits that were on no branch, but could still be found."""
 _FORGOTTEN = "forgotten"
 _LEFT_BY_GIT = (
-    "ORIG_HEAD", "FETCH_HEAD", "MERGE_HEAD", "AUTO_MERGE", "COMMIT_EDITMSG", "MERGE_MSG", "SQUASH_MSG",
-    "fast_import_crash_*", "objects/pack/tmp_*", "objects/*/tmp_obj_*", "objects/pack/*.keep",
+    "ORIG_HEAD",
+    "FETCH_HEAD",
+    "MERGE_HEAD",
+    "AUTO_MERGE",
+    "COMMIT_EDITMSG",
+    "MERGE_MSG",
+    "SQUASH_MSG",
+    "fast_import_crash_*",
+    "objects/pack/tmp_*",
+    "objects/*/tmp_obj_*",
+    "objects/pack/*.keep",
     "objects/info/commit-graph",
-)  # fmt: skip
+)
 _BATCH = 2_000
 _ENTRY = re.compile(rb"[0-7]{5,6} ([^\0]+)\0.{20}", re.DOTALL)
 Change = Callable[[bytes], bytes]
@@ -38,11 +48,14 @@ def forgotten_commits(repo: GitRepository) -> frozenset[str]:
 
 
 def objects(repo: GitRepository) -> Iterator[bytes]:
-    """The content of each object in the git directory, reachable or not. Ids of other objects are left out.
+    """The content of each object in the git directory, reachable or not. Ids of other objects are
+    left out.
 
     Ids could contain a short text by chance. Raises MemoryUnusable if an object cannot be read.
     """
-    ids = repo.git("cat-file", "--batch-check=%(objectname)", "--batch-all-objects").decode().split()
+    ids = (
+        repo.git("cat-file", "--batch-check=%(objectname)", "--batch-all-objects").decode().split()
+    )
     for start in range(0, len(ids), _BATCH):
         for kind, content in repo.objects(ids[start : start + _BATCH]):
             if kind == "tree":
@@ -70,14 +83,22 @@ def rewrite(
         time.sleep(0.05)
     for name in repo.git("for-each-ref", "--format=%(refname)", _WORK).decode().split():
         repo.git("update-ref", "--no-deref", "-d", name)
-    lines = repo.git("for-each-ref", "--format=%(refname) %(objectname) %(*objectname)").decode().splitlines()
+    lines = (
+        repo.git("for-each-ref", "--format=%(refname) %(objectname) %(*objectname)")
+        .decode()
+        .splitlines()
+    )
     refs = {line.split()[0]: line.split()[-1] for line in lines}
     head = repo.head()
     if head.commit and not head.ref:
         refs["HEAD"] = head.commit
-    is_there = bool(accepted) and repo.run("cat-file", "-e", f"{accepted}^{{commit}}").returncode == 0
+    is_there = (
+        bool(accepted) and repo.run("cat-file", "-e", f"{accepted}^{{commit}}").returncode == 0
+    )
     # Unreachable commits were undone with plain git, and are found by the reflog.
-    dangling = repo.run("fsck", "--no-reflogs", "--dangling", "--no-progress").stdout.decode().splitlines()
+    dangling = (
+        repo.run("fsck", "--no-reflogs", "--dangling", "--no-progress").stdout.decode().splitlines()
+    )
     loose = {line.split()[-1] for line in dangling if line.startswith("dangling commit ")}
     loose -= forgotten_commits(repo)  # ouro was killed while it dropped these
     for number, commit in enumerate([*sorted(loose), *([accepted] if is_there else [])]):
@@ -105,7 +126,9 @@ def rewrite(
 
 
 def drop_unreachable(repo: GitRepository) -> None:
-    """Remove reflogs and unreachable objects; raises MemoryUnusable if git fails. Call it while `alone`."""
+    """Remove reflogs and unreachable objects; raises MemoryUnusable if git fails. Call it while
+    `alone`.
+    """
     shutil.rmtree(repo.git_dir / "logs", ignore_errors=True)
     for pattern in _LEFT_BY_GIT:
         for path in repo.git_dir.glob(pattern):
@@ -117,12 +140,20 @@ def drop_unreachable(repo: GitRepository) -> None:
     repo.git("prune", "--expire=now")
 
 
-def _replacements(repo: GitRepository, in_file: Change, in_words: Change, in_name: Change) -> dict[str, str]:
+def _replacements(
+    repo: GitRepository, in_file: Change, in_words: Change, in_name: Change
+) -> dict[str, str]:
     """Write the commits without the text; returns old commit -> its replacement."""
     exported = repo.git(
-        "fast-export", "--all", "--full-tree", "--show-original-ids", "--reencode=no", "--signed-tags=strip",
-        "--tag-of-filtered-object=drop", "--fake-missing-tagger",
-    )  # fmt: skip
+        "fast-export",
+        "--all",
+        "--full-tree",
+        "--show-original-ids",
+        "--reencode=no",
+        "--signed-tags=strip",
+        "--tag-of-filtered-object=drop",
+        "--fake-missing-tagger",
+    )
     stream, commits = io.BytesIO(exported), dict[str, str]()
 
     def changed() -> Iterator[bytes]:
@@ -159,7 +190,9 @@ def _replacements(repo: GitRepository, in_file: Change, in_words: Change, in_nam
     flags = ("--force", "--date-format=raw-permissive", f"--export-marks={marks}")
     done = repo.fast_import(b"".join(changed()), *flags, durable=True)
     if done.returncode:
-        raise MemoryUnusable(f"The history in {repo.git_dir} cannot be rewritten: {last_line(done.stderr)}")
+        raise MemoryUnusable(
+            f"The history in {repo.git_dir} cannot be rewritten: {last_line(done.stderr)}"
+        )
     try:
         ids = dict(line.split() for line in marks.read_text().splitlines())
     finally:

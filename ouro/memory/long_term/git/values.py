@@ -11,13 +11,15 @@ import msgspec
 Scope = Literal["user", "repo"]
 Origin = Literal["agent", "person", "outside", "capture", "consolidation", "import", "undo", "sync"]
 CORE = ("decisions", "preferences", "facts")
-"""The categories of the core, each in `<category>.md`, as they are shown; `memory.core` adds some."""
+"""The categories of the core, each in `<category>.md`, as they are shown; `memory.core` adds some.
+"""
 ORIGIN, SESSION, TURN, MESSAGE = "Ouro-Origin", "Ouro-Session", "Ouro-Turn", "Ouro-Message"
 """Trailers with the source of a commit; the message is what the user wrote in that turn."""
 CLIENT = "Ouro-Client"
 """The trailer with the name of the program that asked for a change, through `ouro mcp serve`."""
 UNDOES, REWIND = "Ouro-Undoes", "Ouro-Rewind"
-"""Trailers with the commits that a commit undoes, and with the message that a rewind went back to."""
+"""Trailers with the commits that a commit undoes, and with the message that a rewind went back to.
+"""
 
 
 class SkippedFile(msgspec.Struct, frozen=True):
@@ -88,10 +90,18 @@ class DiffHunk(msgspec.Struct, frozen=True):
     after: tuple[str, ...]
 
     def other_half(self, hunks: Iterable[DiffHunk]) -> DiffHunk | None:
-        """The counterpart of this hunk if it adds or removes a file that only moved to another folder."""
+        """The counterpart of this hunk if it adds or removes a file that only moved to another
+        folder.
+        """
         for hunk in hunks:
-            is_same_file = hunk.name != self.name and hunk.name.rpartition("/")[2] == self.name.rpartition("/")[2]
-            if is_same_file and (bool(hunk.before), bool(hunk.after)) == (not self.before, not self.after):
+            is_same_file = (
+                hunk.name != self.name
+                and hunk.name.rpartition("/")[2] == self.name.rpartition("/")[2]
+            )
+            if is_same_file and (bool(hunk.before), bool(hunk.after)) == (
+                not self.before,
+                not self.after,
+            ):
                 return hunk
         return None
 
@@ -127,4 +137,9 @@ class TurnRef(msgspec.Struct, frozen=True):
     def trailers(self, origin: str) -> dict[str, str]:
         numbers = {TURN: self.turn, MESSAGE: self.message, REWIND: self.rewind}
         client = {CLIENT: self.client} if self.client else {}
-        return {ORIGIN: origin, SESSION: self.session, **{name: str(n) for name, n in numbers.items() if n}, **client}
+        return {
+            ORIGIN: origin,
+            SESSION: self.session,
+            **{name: str(n) for name, n in numbers.items() if n},
+            **client,
+        }

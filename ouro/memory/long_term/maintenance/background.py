@@ -1,4 +1,6 @@
-"""MemoryMaintenance: session summaries, merging of notes and crystallizing of old sessions, in the background."""
+"""MemoryMaintenance: session summaries, merging of notes and crystallizing of old sessions, in the
+background.
+"""
 
 from __future__ import annotations
 
@@ -20,29 +22,45 @@ from ouro.utils.log import log
 from ouro.utils.text import dollars, one_line, plural
 
 if TYPE_CHECKING:  # made when they are first needed
-    from ouro.memory.long_term.maintenance.crystallizer import CrystallizedPart, Crystallizer, OldSession
-    from ouro.memory.long_term.maintenance.note_consolidator import Clusters, Merge, NoteConsolidator
+    from ouro.memory.long_term.maintenance.crystallizer import (
+        CrystallizedPart,
+        Crystallizer,
+        OldSession,
+    )
+    from ouro.memory.long_term.maintenance.note_consolidator import (
+        Clusters,
+        Merge,
+        NoteConsolidator,
+    )
     from ouro.memory.long_term.maintenance.summaries import Summaries
 
 SETTLE_SECONDS = 1.0
 """Delay after the start, in seconds, before the open task of the last session is shown."""
 SUMMARY_TIMEOUT = 15.0
-"""Seconds that the first message of a session waits for the summary of the last session, if that is carried over."""
+"""Seconds that the first message of a session waits for the summary of the last session, if that is
+carried over.
+"""
 _WIDTH = 80
 """Characters of a note's text or a session's title in a line."""
 
 
 class MemoryMaintenance(msgspec.Struct, eq=False, dict=True):
-    """Maintains the memory of one session after its turns, one task at a time; closing the session cancels it.
+    """Maintains the memory of one session after its turns, one task at a time; closing the session
+    cancels it.
 
-    Methods for actions of the user raise UsageError if memory is off here or another process maintains it, and
-    ModelError if the model did not answer as asked; what was finished before stays.
+    Methods for actions of the user raise UsageError if memory is off here or another process
+    maintains it, and ModelError if the model did not answer as asked; what was finished before
+    stays.
     """
 
     make_summaries: Callable[[], Summaries] | None
-    """Constructs the writer of summaries when it is first needed; None if `sessions.summaries` is off."""
+    """Constructs the writer of summaries when it is first needed; None if `sessions.summaries` is
+    off.
+    """
     make: Callable[[], tuple[NoteConsolidator, Crystallizer]] | None
-    """Constructs the services that maintain notes when they are first needed; None if memory is off."""
+    """Constructs the services that maintain notes when they are first needed; None if memory is
+    off.
+    """
     lock: Path
     price: Callable[[int], float | None]
     """Returns the price of so many tokens in US dollars; None if not known."""
@@ -65,10 +83,15 @@ class MemoryMaintenance(msgspec.Struct, eq=False, dict=True):
 
     async def carry_over(self) -> str:
         """The text to send with the first message of a new session; empty for other messages."""
-        if not (self.carries_over and self.is_new and self.summaries) or self.summaries.memory.transcript.turns:
+        if (
+            not (self.carries_over and self.is_new and self.summaries)
+            or self.summaries.memory.transcript.turns
+        ):
             return ""
         try:
-            if self.is_automatic:  # most sessions have no summary yet: it is written after they are closed
+            if (
+                self.is_automatic
+            ):  # most sessions have no summary yet: it is written after they are closed
                 with only_one(self.lock) as is_mine:
                     if is_mine:
                         await asyncio.wait_for(self.summaries.catch_up(1), SUMMARY_TIMEOUT)
@@ -88,20 +111,36 @@ class MemoryMaintenance(msgspec.Struct, eq=False, dict=True):
         consolidator, _ = self._workers
         found = await asyncio.to_thread(lambda: consolidator.find(every=True))
         tokens = await asyncio.to_thread(consolidator.tokens, found)
-        return found, f"{plural(len(found), 'cluster')} of notes that say about the same; {self._estimate(tokens)}."
+        return (
+            found,
+            (
+                f"{plural(len(found), 'cluster')} of notes that say about the same;"
+                f" {self._estimate(tokens)}."
+            ),
+        )
 
     async def find_sessions(self, days: int) -> tuple[Sequence[OldSession], str]:
-        """The unread sessions last used `days` ago, oldest first, with skipped ones; and a line with the cost."""
+        """The unread sessions last used `days` ago, oldest first, with skipped ones; and a line
+        with the cost.
+        """
         _, crystallizer = self._workers
         found = await crystallizer.pending(days)
         unread = [session for session in found if not session.skipped]
-        skipped = f", {plural(len(found) - len(unread), 'session')} left out" if len(found) > len(unread) else ""
+        skipped = (
+            f", {plural(len(found) - len(unread), 'session')} left out"
+            if len(found) > len(unread)
+            else ""
+        )
         estimate = self._estimate(sum(session.tokens for session in unread))
         return found, f"{plural(len(unread), 'session')} to read{skipped}; {estimate}."
 
     async def merge_notes(self, found: Clusters, done: list[Merge]) -> AsyncGenerator[str, None]:
-        """Merge these clusters, one after the other, into `done`; yields a line for each, and one for all."""
-        from ouro.memory.long_term.notes.notebook import note_event  # imported late, like all that only memory needs
+        """Merge these clusters, one after the other, into `done`; yields a line for each, and one
+        for all.
+        """
+        from ouro.memory.long_term.notes.notebook import (
+            note_event,
+        )  # imported late, like all that only memory needs
 
         before = self.usage()
         with self._locked():
@@ -121,7 +160,8 @@ class MemoryMaintenance(msgspec.Struct, eq=False, dict=True):
     async def crystallize(
         self, sessions: Sequence[OldSession], done: list[CrystallizedPart]
     ) -> AsyncGenerator[str, None]:
-        """Crystallize these sessions part by part into `done`; yields a line for each part, and the summary.
+        """Crystallize these sessions part by part into `done`; yields a line for each part, and the
+        summary.
 
         After an interruption the next call continues there.
         """
@@ -153,14 +193,18 @@ class MemoryMaintenance(msgspec.Struct, eq=False, dict=True):
     @cached_property
     def _workers(self) -> tuple[NoteConsolidator, Crystallizer]:
         if self.make is None:
-            raise UsageError("Memory is off here.", "Reason: `memory.enabled`, --no-memory or --ephemeral.")
+            raise UsageError(
+                "Memory is off here.", "Reason: `memory.enabled`, --no-memory or --ephemeral."
+            )
         return self.make()
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
         with only_one(self.lock) as is_mine:
             if not is_mine:
-                raise UsageError("Another ouro is maintaining memory.", "Try again when it has finished.")
+                raise UsageError(
+                    "Another ouro is maintaining memory.", "Try again when it has finished."
+                )
             yield
 
     async def _run(self) -> None:
@@ -169,7 +213,9 @@ class MemoryMaintenance(msgspec.Struct, eq=False, dict=True):
                 await self._run_step("summary", self.summaries.keep_up())
             if self._has_caught_up:
                 return
-            self._has_caught_up = True  # only once a session; a failed task is retried at the next start
+            self._has_caught_up = (
+                True  # only once a session; a failed task is retried at the next start
+            )
             with only_one(self.lock) as is_mine:
                 if not is_mine:
                     return
@@ -190,7 +236,9 @@ class MemoryMaintenance(msgspec.Struct, eq=False, dict=True):
     async def _merge_new_notes(self) -> None:
         consolidator, _ = self._workers
         if await asyncio.to_thread(consolidator.is_due):
-            async with aclosing(self.merge_notes(await asyncio.to_thread(consolidator.find), [])) as lines:
+            async with aclosing(
+                self.merge_notes(await asyncio.to_thread(consolidator.find), [])
+            ) as lines:
                 _ = [line async for line in lines]
 
     async def _crystallize_old_sessions(self) -> None:
@@ -198,7 +246,9 @@ class MemoryMaintenance(msgspec.Struct, eq=False, dict=True):
 
         _, crystallizer = self._workers
         if await asyncio.to_thread(crystallizer.is_due):
-            async with aclosing(self.crystallize(for_one_run(await crystallizer.pending()), [])) as lines:
+            async with aclosing(
+                self.crystallize(for_one_run(await crystallizer.pending()), [])
+            ) as lines:
                 _ = [line async for line in lines]
             await asyncio.to_thread(crystallizer.note_done)
 
@@ -214,7 +264,10 @@ class MemoryMaintenance(msgspec.Struct, eq=False, dict=True):
 def _merge_line(merge: Merge) -> str:
     """The result for one cluster: `3 notes merged: Run the tests … · /memory undo 3f6c1ea`."""
     if merge.written is None:
-        return f"{len(merge.notes)} notes not merged: {merge.reason} ({one_line(merge.notes[-1].text, _WIDTH)})"
+        return (
+            f"{len(merge.notes)} notes not merged: {merge.reason}"
+            f" ({one_line(merge.notes[-1].text, _WIDTH)})"
+        )
     undo = f" · /memory undo {merge.written.commit[:7]}" if merge.written.commit else ""
     return f"{len(merge.notes)} notes merged: {one_line(merge.written.note.text, _WIDTH)}{undo}"
 
@@ -223,12 +276,18 @@ def _part_line(part: CrystallizedPart) -> str:
     """The result for one part: `0d9f3c52 Fix the import: kept 2, proposed 1`."""
     session, captured = part.session, part.captured
     number = f" (part {part.part} of {session.parts})" if session.parts > 1 else ""
-    counts = (("kept", captured.written), ("proposed", captured.proposed), ("refused", captured.refused))
+    counts = (
+        ("kept", captured.written),
+        ("proposed", captured.proposed),
+        ("refused", captured.refused),
+    )
     results = ", ".join(f"{name} {len(items)}" for name, items in counts if items) or "no notes"
     return f"{_named(session)}{number}: {results}"
 
 
-def _crystallized_lines(parts: Sequence[CrystallizedPart], sessions: Sequence[OldSession], used: Usage) -> str:
+def _crystallized_lines(
+    parts: Sequence[CrystallizedPart], sessions: Sequence[OldSession], used: Usage
+) -> str:
     """The summary: what was read, the results, what was skipped and why, and the cost."""
     read = {part.session.info.id for part in parts}
     kept = sum(len(part.captured.written) for part in parts)
@@ -236,8 +295,14 @@ def _crystallized_lines(parts: Sequence[CrystallizedPart], sessions: Sequence[Ol
     refused = [operation for part in parts for operation in part.captured.refused]
     counts = f"kept {kept}, proposed {proposed}, refused {len(refused)}"
     lines = [f"{plural(len(read), 'session')} read: {counts}; {_cost(used)}."]
-    lines += [f"Refused: {one_line(operation.said, _WIDTH)} ({operation.reason})" for operation in refused]
-    lines += [f"Left out: {_named(session)} ({session.skipped})" for session in sessions if session.skipped]
+    lines += [
+        f"Refused: {one_line(operation.said, _WIDTH)} ({operation.reason})" for operation in refused
+    ]
+    lines += [
+        f"Left out: {_named(session)} ({session.skipped})"
+        for session in sessions
+        if session.skipped
+    ]
     return "\n".join(lines)
 
 
@@ -246,4 +311,6 @@ def _named(session: OldSession) -> str:
 
 
 def _cost(used: Usage) -> str:
-    return ", ".join(filter(None, (f"{used.input:,} tokens read, {used.output:,} written", dollars(used.cost))))
+    return ", ".join(
+        filter(None, (f"{used.input:,} tokens read, {used.output:,} written", dollars(used.cost)))
+    )

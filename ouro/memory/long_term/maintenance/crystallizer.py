@@ -1,4 +1,5 @@
-"""Crystallizer: captures what is still true from sessions older than a week; each is read once, part by part.
+"""Crystallizer: captures what is still true from sessions older than a week; each is read once,
+part by part.
 
 It uses the same capture as open sessions, with the same protection (M1).
 """
@@ -82,7 +83,9 @@ class Crystallizer(msgspec.Struct, eq=False):
         self.repository.save_state(_STATE, replace(state, last=last))
 
     async def pending(self, days: int = MIN_DAYS) -> list[OldSession]:
-        """The sessions last used `days` ago that were not read to their end, oldest first, with skipped ones."""
+        """The sessions last used `days` ago that were not read to their end, oldest first, with
+        skipped ones.
+        """
         before, progress = _stamp(days=days), self._state().sessions
         found = []
         for info in sorted(await self.session_catalog.here(), key=lambda info: info.updated_at):
@@ -98,15 +101,21 @@ class Crystallizer(msgspec.Struct, eq=False):
                 words = sum(estimate(message.text) for part in parts for message in part.spoken)
                 found.append(OldSession(info, len(parts), words + len(parts) * REQUEST_TOKENS))
             else:
-                await asyncio.to_thread(self._record, info.id, _Progress(transcript.last_number, info.updated_at))
+                await asyncio.to_thread(
+                    self._record, info.id, _Progress(transcript.last_number, info.updated_at)
+                )
                 found.append(OldSession(info, skipped="it has no messages of the user"))
         return found
 
     async def read(self, sessions: Sequence[OldSession]) -> AsyncGenerator[CrystallizedPart, None]:
-        """Read sessions part by part; after an interruption or ModelError the next call continues there."""
+        """Read sessions part by part; after an interruption or ModelError the next call continues
+        there.
+        """
         for session in sessions:
             info = session.info
-            transcript = None if session.skipped else await read_uncut(self.session_catalog.store, info.id)
+            transcript = (
+                None if session.skipped else await read_uncut(self.session_catalog.store, info.id)
+            )
             if transcript is None:
                 continue
             parts = _parts(transcript, self._state().sessions.get(info.id, _Progress()))
@@ -119,12 +128,18 @@ class Crystallizer(msgspec.Struct, eq=False):
                         await asyncio.to_thread(self._record, info.id, _Progress(part.upto))
                         yield CrystallizedPart(session, number, captured)
             except TimeoutError as error:
-                raise ModelError(f"The model took longer than {PART_TIMEOUT:.0f} seconds.") from error
+                raise ModelError(
+                    f"The model took longer than {PART_TIMEOUT:.0f} seconds."
+                ) from error
             except ModelError:
                 progress = self._state().sessions.get(info.id, _Progress())
-                await asyncio.to_thread(self._record, info.id, replace(progress, failures=progress.failures + 1))
+                await asyncio.to_thread(
+                    self._record, info.id, replace(progress, failures=progress.failures + 1)
+                )
                 raise
-            await asyncio.to_thread(self._record, info.id, _Progress(transcript.last_number, info.updated_at))
+            await asyncio.to_thread(
+                self._record, info.id, _Progress(transcript.last_number, info.updated_at)
+            )
 
     def _record(self, session_id: str, progress: _Progress) -> None:
         state = self._state()

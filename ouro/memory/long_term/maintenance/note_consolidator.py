@@ -1,4 +1,6 @@
-"""NoteConsolidator: a model merges clusters of similar notes into one note each, with one commit a cluster."""
+"""NoteConsolidator: a model merges clusters of similar notes into one note each, with one commit a
+cluster.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,15 @@ import asyncio
 import hashlib
 import re
 from collections import defaultdict
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    Awaitable,
+    Callable,
+    Collection,
+    Iterable,
+    Mapping,
+    Sequence,
+)
 from functools import partial
 from itertools import permutations
 
@@ -16,7 +26,12 @@ from rapidfuzz import fuzz, process
 
 from ouro.errors import LongTermMemoryError, ModelError, OuroError
 from ouro.memory.index import word_starts
-from ouro.memory.long_term.capture.operations import MAX_NOTE, Operation, OperationLimits, read_operations
+from ouro.memory.long_term.capture.operations import (
+    MAX_NOTE,
+    Operation,
+    OperationLimits,
+    read_operations,
+)
 from ouro.memory.long_term.consolidator import find_covered
 from ouro.memory.long_term.git.repository import GitRepository
 from ouro.memory.long_term.git.values import Scope
@@ -92,21 +107,31 @@ class NoteConsolidator(msgspec.Struct, eq=False):
         return any(len(self._new(scope, notes)) >= MIN_NEW for scope in self.repositories)
 
     def find(self, *, every: bool = False) -> Clusters:
-        """The clusters to merge: those with notes from after the last run, or all if `every`. Blocks."""
+        """The clusters to merge: those with notes from after the last run, or all if `every`.
+        Blocks.
+        """
         notes = self._current()
         new = {note.id for scope in self.repositories for note in self._new(scope, notes)}
         fresh = {note.id for note in notes} if every else new
-        states = (repository.load_state(_STATE, _State) for repository in self.repositories.values())
+        states = (
+            repository.load_state(_STATE, _State) for repository in self.repositories.values()
+        )
         kept = {fingerprint for state in states for fingerprint in state.kept}
-        return [group for group in clusters(notes, fresh, self.alike) if _fingerprint(group) not in kept]
+        return [
+            group for group in clusters(notes, fresh, self.alike) if _fingerprint(group) not in kept
+        ]
 
     def tokens(self, found: Clusters) -> int:
         """An estimate of the tokens that a model reads and writes for these clusters."""
-        read = sum(estimate(message.text) for messages in map(self._request, found) for message in messages)
+        read = sum(
+            estimate(message.text) for messages in map(self._request, found) for message in messages
+        )
         return read + sum(estimate(group[-1].text) for group in found)
 
     async def merge(self, found: Clusters) -> AsyncGenerator[Merge, None]:
-        """Merge these clusters, one after the other; after an interruption or ModelError the rest stays as it is."""
+        """Merge these clusters, one after the other; after an interruption or ModelError the rest
+        stays as it is.
+        """
         for group in found:
             yield await self._merge(group)
         await asyncio.to_thread(self._note_run)
@@ -120,7 +145,9 @@ class NoteConsolidator(msgspec.Struct, eq=False):
                     best, covered = await find_covered(self.ask, group)
                     if len(covered) > 1:
                         merged = tuple(covered)
-                        operation = Operation("supersede", best.text, scope=best.scope, category=best.category)
+                        operation = Operation(
+                            "supersede", best.text, scope=best.scope, category=best.category
+                        )
                 else:
                     answer = await self.ask(self._request(group))
                     operation = self._read(answer, group)
@@ -135,20 +162,31 @@ class NoteConsolidator(msgspec.Struct, eq=False):
         return Merge(group, reason="they are about different things")
 
     def _request(self, group: Sequence[Note]) -> list[Message]:
-        lines = "\n".join(f"{number}. ({note.category}) {note.text}" for number, note in enumerate(group, 1))
+        lines = "\n".join(
+            f"{number}. ({note.category}) {note.text}" for number, note in enumerate(group, 1)
+        )
         asked = f"<{self.mark}>\n{quoted(lines)}\n</{self.mark}>\n\nAnswer with the JSON only."
         return [system(_INSTRUCTIONS), user(asked)]
 
     def _read(self, answer: str, group: tuple[Note, ...]) -> Operation | None:
-        """The operation with the merged text; None if the answer has none, or one about another subject."""
+        """The operation with the merged text; None if the answer has none, or one about another
+        subject.
+        """
         limits = OperationLimits(group, self.categories, (group[0].scope,))
-        found = [item for item in read_operations(answer, limits)[0] if item.verb in ("supersede", "confirm")]
+        found = [
+            item
+            for item in read_operations(answer, limits)[0]
+            if item.verb in ("supersede", "confirm")
+        ]
         if len(found) != 1:
             return None
         if found[0].verb == "confirm":  # the text of one of the notes, unchanged
             same = next(note for note in group if note.id == found[0].target)
             found = [replace(found[0], text=same.text, category=same.category)]
-        words, given = word_starts(found[0].text), {word for note in group for word in word_starts(note.text)}
+        words, given = (
+            word_starts(found[0].text),
+            {word for note in group for word in word_starts(note.text)},
+        )
         is_on_subject = len(words & given) >= _MIN_SHARED * len(words)
         return found[0] if is_on_subject and has_names_of(found[0].text, group[-1].text) else None
 
@@ -168,7 +206,10 @@ class NoteConsolidator(msgspec.Struct, eq=False):
         """The notes in use: the last versions that are not archived."""
         files = list(self.notebook.all(archived=True))
         replaced = {file.note.supersedes for file in files}
-        return sorted((file.note for file in files if not file.archived and file.note.id not in replaced), key=_age)
+        return sorted(
+            (file.note for file in files if not file.archived and file.note.id not in replaced),
+            key=_age,
+        )
 
     def _new(self, scope: Scope, notes: Iterable[Note]) -> list[Note]:
         seen = set(self.repositories[scope].load_state(_STATE, _State).notes)
@@ -178,7 +219,9 @@ class NoteConsolidator(msgspec.Struct, eq=False):
         notes = self._current()
         for scope, repository in self.repositories.items():
             if ids := tuple(note.id for note in notes if note.scope == scope):
-                repository.save_state(_STATE, replace(repository.load_state(_STATE, _State), notes=ids))
+                repository.save_state(
+                    _STATE, replace(repository.load_state(_STATE, _State), notes=ids)
+                )
 
     def _note_kept(self, group: Sequence[Note]) -> None:
         repository = self.repositories[group[0].scope]
@@ -187,8 +230,11 @@ class NoteConsolidator(msgspec.Struct, eq=False):
         repository.save_state(_STATE, replace(state, kept=kept))
 
 
-def clusters(notes: Iterable[Note], fresh: Collection[str], alike: Alike = lambda _note: ()) -> Clusters:
-    """Clusters of 2 to 8 notes of one scope and branch, oldest first, each with one of the `fresh` ids.
+def clusters(
+    notes: Iterable[Note], fresh: Collection[str], alike: Alike = lambda _note: ()
+) -> Clusters:
+    """Clusters of 2 to 8 notes of one scope and branch, oldest first, each with one of the `fresh`
+    ids.
 
     A model confirms them before they are merged.
     """
@@ -203,13 +249,22 @@ def clusters(notes: Iterable[Note], fresh: Collection[str], alike: Alike = lambd
             if note.id in fresh:
                 own = texts[note.id]
                 near = process.extract(
-                    own, texts, scorer=fuzz.token_set_ratio, score_cutoff=_SAME_WORDS, limit=_NEIGHBOURS
+                    own,
+                    texts,
+                    scorer=fuzz.token_set_ratio,
+                    score_cutoff=_SAME_WORDS,
+                    limit=_NEIGHBOURS,
                 )
-                by_words = [other for text, _, other in near if fuzz.token_sort_ratio(own, text) >= _ALIKE]
+                by_words = [
+                    other for text, _, other in near if fuzz.token_sort_ratio(own, text) >= _ALIKE
+                ]
                 for other in dict.fromkeys([*by_words, *alike(note)]):
                     _join(groups, note.id, other, place)
         joined = {id(group): group for group in groups.values() if len(group) > 1}
-        found += [tuple(sorted((place[note_id] for note_id in group), key=_age)) for group in joined.values()]
+        found += [
+            tuple(sorted((place[note_id] for note_id in group), key=_age))
+            for group in joined.values()
+        ]
     return sorted(found, key=lambda group: _age(group[0]))
 
 
@@ -218,11 +273,15 @@ def _age(note: Note) -> tuple[str, str]:
 
 
 def _join(groups: dict[str, set[str]], one: str, other: str, notes: Mapping[str, Note]) -> None:
-    """Join the groups of two notes, unless the result is too large or contains notes that contradict each other."""
+    """Join the groups of two notes, unless the result is too large or contains notes that
+    contradict each other.
+    """
     if other not in notes or other in groups[one]:
         return
     group = groups[one] | groups[other]
-    if len(group) > MAX_CLUSTER or any(Edge(b, "contradicts") in notes[a].related for a, b in permutations(group, 2)):
+    if len(group) > MAX_CLUSTER or any(
+        Edge(b, "contradicts") in notes[a].related for a, b in permutations(group, 2)
+    ):
         return
     for note_id in group:
         groups[note_id] = group
@@ -234,10 +293,13 @@ def _fingerprint(group: Iterable[Note]) -> str:
     return hashlib.sha256("\0".join(parts).encode(errors="replace")).hexdigest()[:16]
 
 
-def combine_notes(notes: Sequence[Note], text: str, category: str, entities: Sequence[str] = ()) -> Note:
+def combine_notes(
+    notes: Sequence[Note], text: str, category: str, entities: Sequence[str] = ()
+) -> Note:
     """The note that replaces the last of `notes`, with the provenance, edges and entities of all.
 
-    Its source is the user only if the user is the source of all; edges lead from it to the archived notes.
+    Its source is the user only if the user is the source of all; edges lead from it to the archived
+    notes.
     """
     newest, ids = notes[-1], {note.id for note in notes}
     outside = [edge for note in notes for edge in note.related if edge.id not in ids]

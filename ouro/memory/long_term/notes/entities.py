@@ -1,4 +1,6 @@
-"""Entities: the files, commands, packages, symbols, tools and settings that a text names, in one spelling each."""
+"""Entities: the files, commands, packages, symbols, tools and settings that a text names, in one
+spelling each.
+"""
 
 from __future__ import annotations
 
@@ -10,17 +12,27 @@ from ouro.utils.late_pattern import late_pattern
 
 _SIGNS = late_pattern(r"-?\d+|\w[+#]+|[<>]=?")
 _KINDS = {"file", "cmd", "pkg", "symbol", "tool", "config"}
-"""An entity is `kind:name`: `file:api.py`, `cmd:pytest tests`, `pkg:flask`, `symbol:parse_line`, `tool:ruff`,
-`config:line-length`."""
+"""An entity is `kind:name`: `file:api.py`, `cmd:pytest tests`, `pkg:flask`, `symbol:parse_line`,
+`tool:ruff`, `config:line-length`.
+"""
 
 _SYNONYMS = {
-    "command": "cmd", "package": "pkg", "class": "symbol", "function": "symbol", "path": "file", "setting": "config",
-    "option": "config", "env": "config", "configuration": "config",
-}  # fmt: skip
+    "command": "cmd",
+    "package": "pkg",
+    "class": "symbol",
+    "function": "symbol",
+    "path": "file",
+    "setting": "config",
+    "option": "config",
+    "env": "config",
+    "configuration": "config",
+}
 _MAX_NAME = 120
 _CODE = late_pattern(r"```[^\n]*\n(.*?)```|`([^`\n]+)`", re.DOTALL)
 _FENCE = late_pattern(r"```\w*")
-_PATH = late_pattern(r"(?<![\w/.@:-])/?(?:[\w.@+-]+/)*[\w@+-][\w.@+-]*\.[A-Za-z][A-Za-z0-9]{0,7}(?![\w/(]|\.\w)")
+_PATH = late_pattern(
+    r"(?<![\w/.@:-])/?(?:[\w.@+-]+/)*[\w@+-][\w.@+-]*\.[A-Za-z][A-Za-z0-9]{0,7}(?![\w/(]|\.\w)"
+)
 _FOLDER = late_pattern(r"(?<![\w/.@:-])(?:\.{0,2}/)?(?:[\w@+.-]+/)+(?=[\s,;:.!?)\"']|$)")
 _NOT_FILES = late_pattern(r"\d+\.\w+|[ei]\.[ge]|[\w-]+\.(?:com|org|net|io|dev|ai)", re.IGNORECASE)
 _SYMBOL = late_pattern(
@@ -29,11 +41,16 @@ _SYMBOL = late_pattern(
 _SETTING = late_pattern(r"\s*([A-Za-z_][\w.-]*)\s*[=:]\s*[^\s=({][^=({]*")
 _ENVIRONMENT = late_pattern(r"\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+\b")
 _INSTALLED = late_pattern(
-    r"(?:pip3? install|uv add|uv pip install|poetry add|npm (?:i|install)|yarn add|pnpm add|cargo add|go get)"
+    r"(?:pip3? install|uv add|uv pip install|poetry add|npm (?:i|install)|yarn add|pnpm add|cargo"
+    r" add|go get)"
     r"\s+([A-Za-z][\w.@/-]*)"
 )
-_IMPORTED = late_pattern(r"(?:^|`)\s*(?:import|from)\s+([A-Za-z_]\w*)[\w.]*(?=`|$|\s+import|\s+as)", re.MULTILINE)
-_PLAIN_WORDS = frozenset("bash black bundle composer go helm just make node perl rake sh swift".split())  # noqa: SIM905
+_IMPORTED = late_pattern(
+    r"(?:^|`)\s*(?:import|from)\s+([A-Za-z_]\w*)[\w.]*(?=`|$|\s+import|\s+as)", re.MULTILINE
+)
+_PLAIN_WORDS = frozenset(
+    "bash black bundle composer go helm just make node perl rake sh swift".split()
+)
 """Programs whose names are ordinary words: recognized in code only."""
 _WORD = late_pattern(r"[a-z][\w-]+")
 _PROGRAMS = frozenset(
@@ -43,7 +60,7 @@ _PROGRAMS = frozenset(
     just kubectl make mkdocs mvn mypy mysql ninja node nox npm npx pdm perl php pip pnpm podman poetry pre-
     commit prettier psql pylint pyright pytest python python3 rails rake redis-cli rspec ruby ruff rustc sh
     sphinx-build sqlite3 swift terraform tox tsc uv uvicorn valgrind vite vitest webpack xcodebuild yarn zsh
-    """.split()  # noqa: SIM905 (a list of this length reads better as words)
+    """.split()
 )
 
 
@@ -56,14 +73,17 @@ def entities_in(text: str) -> tuple[str, ...]:
 
 
 def has_names_of(text: str, other: str) -> bool:
-    """Whether a text has all names and numbers of another one, with the signs that belong to them: `C++`, `< 30`."""
+    """Whether a text has all names and numbers of another one, with the signs that belong to them:
+    `C++`, `< 30`.
+    """
     names = (entity.partition(":")[2] for entity in entities_in(other))
     has_signs = set(_SIGNS.findall(other)) <= set(_SIGNS.findall(text))
     return has_signs and all(name.casefold() in text.casefold() for name in names)
 
 
 def normalize_entity(entity: str, root: str = "") -> str:
-    """Convert an entity, as `File: ./src/../api.py`, to its one spelling; empty if it is not an entity.
+    """Convert an entity, as `File: ./src/../api.py`, to its one spelling; empty if it is not an
+    entity.
 
     Absolute paths in `root`, the repository's folder, become relative.
     """
@@ -88,7 +108,9 @@ def normalize_entity(entity: str, root: str = "") -> str:
 
 def normalize_entities(entities: Iterable[str], root: str = "") -> tuple[str, ...]:
     """Convert entities to their one spelling, each once, and drop what is not an entity."""
-    return tuple(dict.fromkeys(name for entity in entities if (name := normalize_entity(entity, root))))
+    return tuple(
+        dict.fromkeys(name for entity in entities if (name := normalize_entity(entity, root)))
+    )
 
 
 def _path(name: str, root: str) -> str:
@@ -113,11 +135,17 @@ def _in_code(text: str) -> Iterator[str]:
 
 
 def _named(text: str) -> Iterator[str]:
-    yield from (f"pkg:{package}" for package in (*_INSTALLED.findall(text), *_IMPORTED.findall(text)))
+    yield from (
+        f"pkg:{package}" for package in (*_INSTALLED.findall(text), *_IMPORTED.findall(text))
+    )
     text = _FENCE.sub(" ", _IMPORTED.sub(" ", _INSTALLED.sub(" ", text)))
     yield from (f"file:{path}" for path in _PATH.findall(text) if not _NOT_FILES.fullmatch(path))
     text = _PATH.sub(" ", text)
     yield from (f"file:{folder}" for folder in _FOLDER.findall(text))
     yield from (f"config:{name}" for name in _ENVIRONMENT.findall(text))
     yield from (f"symbol:{name}" for name in _SYMBOL.findall(text))
-    yield from (f"tool:{word}" for word in _WORD.findall(text) if word in _PROGRAMS and word not in _PLAIN_WORDS)
+    yield from (
+        f"tool:{word}"
+        for word in _WORD.findall(text)
+        if word in _PROGRAMS and word not in _PLAIN_WORDS
+    )

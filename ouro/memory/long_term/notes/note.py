@@ -17,7 +17,16 @@ from ouro.utils.late_pattern import late_pattern
 from ouro.utils.yaml import FRONT_MATTER
 
 Relationship = Literal["refines", "contradicts", "relates-to"]
-Trigger = Literal["cadence", "compaction", "session-end", "user", "agent", "import", "consolidation", "crystallization"]
+Trigger = Literal[
+    "cadence",
+    "compaction",
+    "session-end",
+    "user",
+    "agent",
+    "import",
+    "consolidation",
+    "crystallization",
+]
 Source = Literal["user", "assistant"]
 Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 53)]
 """A number that SQLite and msgspec can hold."""
@@ -49,14 +58,18 @@ class Relation(msgspec.Struct, frozen=True, rename={"source": "from", "target": 
 
 
 class Anchor(msgspec.Struct, frozen=True):
-    """A file that the note names: its path in the repository, and the git hash of its content at the time."""
+    """A file that the note names: its path in the repository, and the git hash of its content at
+    the time.
+    """
 
     path: str
     blob: str
 
 
 class Note(msgspec.Struct, frozen=True, kw_only=True):
-    """One remembered statement. The fields, in this order, are the front matter; `text` is the body."""
+    """One remembered statement. The fields, in this order, are the front matter; `text` is the
+    body.
+    """
 
     id: str
     created_at: str = ""
@@ -73,7 +86,8 @@ class Note(msgspec.Struct, frozen=True, kw_only=True):
     turn: Count = 0
     trigger: Trigger = "user"
     source: Source = "user"
-    """`user`: the user said it. `assistant`: a model inferred it, and the confidence in it decays."""
+    """`user`: the user said it. `assistant`: a model inferred it, and the confidence in it decays.
+    """
     confidence: float = 1.0
     confirmed_at: str = ""
     branch: str | None = None
@@ -100,7 +114,8 @@ def categories_with(own: Mapping[str, Sequence[str]]) -> dict[str, Scope]:
     """All categories, each with its usual scope: the first one of those of the settings (`own`)."""
     named = {name.casefold().replace("_", " "): scopes for name, scopes in own.items()}
     added: dict[str, Scope] = {
-        "-".join(name.split()): "user" if "user" in scopes[:1] else "repo" for name, scopes in named.items()
+        "-".join(name.split()): "user" if "user" in scopes[:1] else "repo"
+        for name, scopes in named.items()
     }
     return {**CATEGORIES, **added}
 
@@ -124,20 +139,25 @@ def is_core_line(text: str) -> bool:
 def parse_note(name: str, text: str) -> ParsedNote:
     """The note in the file `name`, which may be in `archive/`.
 
-    Tolerant, because users edit these files: an unreadable field gets its default, unreadable front matter leaves the
-    body, and each is listed in `problems`. The file's name is the id, even if the front matter has another one.
+    Tolerant, because users edit these files: an unreadable field gets its default, unreadable front
+    matter leaves the body, and each is listed in `problems`. The file's name is the id, even if the
+    front matter has another one.
     """
     note_id = name.rpartition("/")[2].removesuffix(".md")
     text = _plain(text)
     front = FRONT_MATTER.match(text)
     if front is None:
-        problem = "its front matter has no end" if text.startswith("---") else "it has no front matter"
+        problem = (
+            "its front matter has no end" if text.startswith("---") else "it has no front matter"
+        )
         return ParsedNote(Note(id=note_id, text=text.strip("\n")), (problem,))
     body = text[front.end() :].strip("\n")
     try:
         data = load(front[1].encode("utf-8", "replace")) if front[1].strip() else {}
     except BadYamlError as error:
-        return ParsedNote(Note(id=note_id, text=body), (f"its front matter cannot be read: {error}",))
+        return ParsedNote(
+            Note(id=note_id, text=body), (f"its front matter cannot be read: {error}",)
+        )
     if not isinstance(data, dict):
         return ParsedNote(Note(id=note_id, text=body), ("its front matter has no fields",))
     note, problems = _from_fields(data)
@@ -188,4 +208,8 @@ def _readable(value: Any) -> Any:
 
 @cache
 def _known_fields() -> Mapping[str, Any]:
-    return {field.name: field.type for field in msgspec.structs.fields(Note) if field.name not in ("text", "extra")}
+    return {
+        field.name: field.type
+        for field in msgspec.structs.fields(Note)
+        if field.name not in ("text", "extra")
+    }

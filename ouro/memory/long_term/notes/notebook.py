@@ -26,7 +26,9 @@ _CONFIRMATION = 0.15
 """Added to the confidence in an inferred note when it is confirmed."""
 _CONFIRMED_BY_USER = 0.9
 """The least confidence in a note that the user confirmed."""
-Change = Literal["add", "supersede", "refine", "contradict", "confirm", "archive", "rewrite", "share"]
+Change = Literal[
+    "add", "supersede", "refine", "contradict", "confirm", "archive", "rewrite", "share"
+]
 _RELATIONSHIPS: Mapping[Change, Relationship] = {"refine": "refines", "contradict": "contradicts"}
 Trailers = Mapping[str, str]
 FileChanges = Mapping[str, str | None]
@@ -57,10 +59,12 @@ class Written(msgspec.Struct, frozen=True):
 
 
 class Notebook(msgspec.Struct, eq=False):
-    """Reads and writes the notes of all scopes: the only writer of notes. Every method blocks on files.
+    """Reads and writes the notes of all scopes: the only writer of notes. Every method blocks on
+    files.
 
-    Methods that write raise SecretInMemory if a text holds a secret (nothing was written), and LongTermMemoryError or
-    OSError if it could not be written. Methods that take the id of a note raise NoteError if there is no such note.
+    Methods that write raise SecretInMemory if a text holds a secret (nothing was written), and
+    LongTermMemoryError or OSError if it could not be written. Methods that take the id of a note
+    raise NoteError if there is no such note.
     """
 
     stores: Mapping[Scope, GitMemoryStore]
@@ -77,7 +81,9 @@ class Notebook(msgspec.Struct, eq=False):
         return tuple(self.stores)
 
     def all(self, *, archived: bool = False) -> Iterator[NoteFile]:
-        """The notes of all scopes, also archived ones if `archived`; files that cannot be read are left out."""
+        """The notes of all scopes, also archived ones if `archived`; files that cannot be read are
+        left out.
+        """
         for scope, store in self.stores.items():
             for name in store.load_all().notes:
                 is_wanted = archived or not name.startswith(f"{ARCHIVE}/")
@@ -92,7 +98,9 @@ class Notebook(msgspec.Struct, eq=False):
         return found
 
     def find(self, note_id: str) -> NoteFile:
-        """The note of that id, also an archived one. Raises NoteError: there is none that is approved."""
+        """The note of that id, also an archived one. Raises NoteError: there is none that is
+        approved.
+        """
         if is_note_name(f"{note_id}.md"):
             for scope in self.stores:
                 for name in (f"{note_id}.md", f"{ARCHIVE}/{note_id}.md"):
@@ -100,19 +108,27 @@ class Notebook(msgspec.Struct, eq=False):
                         return found
                     if name in self.untrusted(scope):
                         raise NoteError(
-                            f"{note_id[:12]} was changed outside of ouro, and the change is not approved.",
+                            f"{note_id[:12]} was changed outside of ouro, and the change is not"
+                            " approved.",
                             "Accept or reject the change first.",
                             ["memory list"],
                         )
         raise NoteError(f"There is no note {note_id[:60]}.", commands=["memory list"])
 
-    def add(self, note: Note, origin: Origin, trailers: Trailers | None = None, change: Change = "add") -> Written:
+    def add(
+        self, note: Note, origin: Origin, trailers: Trailers | None = None, change: Change = "add"
+    ) -> Written:
         note = self.add_times(note)
-        written = self._put(note.scope, change, note, {note.file_name: note_text(note)}, origin, trailers)
-        return replace(written, before=self.find(note.supersedes).note.text if note.supersedes else "")
+        written = self._put(
+            note.scope, change, note, {note.file_name: note_text(note)}, origin, trailers
+        )
+        return replace(
+            written, before=self.find(note.supersedes).note.text if note.supersedes else ""
+        )
 
     def link(self, note: Note, change: Change, target: str, related: Iterable[str] = ()) -> Note:
-        """Link a note to the last version of `target`, and with `relates-to` edges to the notes `related`.
+        """Link a note to the last version of `target`, and with `relates-to` edges to the notes
+        `related`.
 
         A superseding note continues the chain: a chain is linear.
         """
@@ -130,16 +146,27 @@ class Notebook(msgspec.Struct, eq=False):
     def confirm(self, note_id: str, origin: Origin, trailers: Trailers | None = None) -> Written:
         """Record that the note still holds; an archived one is restored.
 
-        A note confirmed by the user (`origin` is `person`) counts as said by the user, and its anchors are renewed.
+        A note confirmed by the user (`origin` is `person`) counts as said by the user, and its
+        anchors are renewed.
         """
         found = self.find(note_id if origin == "person" else self.latest(note_id))
         note = replace(found.note, confirmed_at=timestamp())
         if origin == "person":
-            anchors = self.anchors.of(note.entities) if self.anchors and note.anchors else note.anchors
-            note = replace(note, source="user", confidence=max(note.confidence, _CONFIRMED_BY_USER), anchors=anchors)
+            anchors = (
+                self.anchors.of(note.entities) if self.anchors and note.anchors else note.anchors
+            )
+            note = replace(
+                note,
+                source="user",
+                confidence=max(note.confidence, _CONFIRMED_BY_USER),
+                anchors=anchors,
+            )
         else:
             note = replace(note, confidence=min(1.0, note.confidence + _CONFIRMATION))
-        changes: FileChanges = {found.name: None, note.file_name: note_text(note)}  # moves the file out of the archive
+        changes: FileChanges = {
+            found.name: None,
+            note.file_name: note_text(note),
+        }  # moves the file out of the archive
         return self._put(found.scope, "confirm", note, changes, origin, trailers)
 
     def archive(self, note_ids: Iterable[str], origin: Origin) -> list[Written]:
@@ -149,7 +176,9 @@ class Notebook(msgspec.Struct, eq=False):
 
     def share(self, note_ids: Iterable[str], origin: Origin) -> list[Written]:
         """Let notes of one branch be recalled on all branches. One commit a scope."""
-        files = [replace(file, note=replace(file.note, branch=None)) for file in map(self.find, note_ids)]
+        files = [
+            replace(file, note=replace(file.note, branch=None)) for file in map(self.find, note_ids)
+        ]
         return self._put_all("share", files, lambda file: {file.name: note_text(file.note)}, origin)
 
     def rewrite(self, note: Note, origin: Origin) -> Written:
@@ -173,7 +202,12 @@ class Notebook(msgspec.Struct, eq=False):
 
     def add_times(self, note: Note) -> Note:
         now = timestamp()
-        return replace(note, created_at=note.created_at or now, updated_at=now, confirmed_at=note.confirmed_at or now)
+        return replace(
+            note,
+            created_at=note.created_at or now,
+            updated_at=now,
+            confirmed_at=note.confirmed_at or now,
+        )
 
     def _read(self, scope: Scope, name: str) -> NoteFile | None:
         if name in self.untrusted(scope):
@@ -188,7 +222,11 @@ class Notebook(msgspec.Struct, eq=False):
         return NoteFile(parsed.note, scope, name, parsed.problems)
 
     def _put_all(
-        self, change: Change, files: Sequence[NoteFile], changes_of: Callable[[NoteFile], FileChanges], origin: Origin
+        self,
+        change: Change,
+        files: Sequence[NoteFile],
+        changes_of: Callable[[NoteFile], FileChanges],
+        origin: Origin,
     ) -> list[Written]:
         done: list[Written] = []
         for scope in self.stores:
@@ -208,13 +246,20 @@ class Notebook(msgspec.Struct, eq=False):
         trailers: Trailers | None = None,
         subject: str = "",
     ) -> Written:
-        provenance = {ORIGIN: origin, SESSION: note.session_id, TURN: str(note.turn or ""), **(trailers or {})}
+        provenance = {
+            ORIGIN: origin,
+            SESSION: note.session_id,
+            TURN: str(note.turn or ""),
+            **(trailers or {}),
+        }
         subject = f"{subject or change.capitalize()}: {one_line(note.text, _WIDTH)}"
         if self.commit:
             return Written(change, note, scope, self.commit(scope, changes, subject, provenance))
         if scope not in self.stores:
             raise NoteError(f"The {scope} memory is off here.", "Turn it on.", ["memory on"])
-        return Written(change, note, scope, self.stores[scope].save_and_commit(changes, subject, provenance))
+        return Written(
+            change, note, scope, self.stores[scope].save_and_commit(changes, subject, provenance)
+        )
 
 
 def archive_changes(file: NoteFile) -> dict[str, str | None]:
@@ -229,7 +274,9 @@ def timestamp() -> str:
 def note_event(written: Written) -> NoteKept:
     note = written.note
     text = note.text + (f" (before: {one_line(written.before, _WIDTH)})" if written.before else "")
-    return NoteKept(written.change, note.id, clean(text), written.scope, note.category, written.commit)
+    return NoteKept(
+        written.change, note.id, clean(text), written.scope, note.category, written.commit
+    )
 
 
 def proposal_event(notes: Sequence[Note]) -> NoteKept:
@@ -239,9 +286,13 @@ def proposal_event(notes: Sequence[Note]) -> NoteKept:
     return NoteKept("propose", first.id, f"{clean(first.text)}{more}", first.scope, first.category)
 
 
-def notes_event(operation: Literal["archive", "share"], written: Sequence[Written], why: str) -> list[NoteKept]:
+def notes_event(
+    operation: Literal["archive", "share"], written: Sequence[Written], why: str
+) -> list[NoteKept]:
     events: list[NoteKept] = []
-    for (scope, commit), changes in groupby(written, key=lambda change: (change.scope, change.commit)):
+    for (scope, commit), changes in groupby(
+        written, key=lambda change: (change.scope, change.commit)
+    ):
         notes = [change.note for change in changes]
         shown = "; ".join(one_line(note.text, _WIDTH) for note in notes[:3])
         text = f"{plural(len(notes), 'note')} {why}: {shown}{'; …' if len(notes) > 3 else ''}"

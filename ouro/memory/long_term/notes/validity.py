@@ -1,4 +1,6 @@
-"""Whether a note still holds: the files it names, the branch it belongs to, and its confidence over time."""
+"""Whether a note still holds: the files it names, the branch it belongs to, and its confidence over
+time.
+"""
 
 from __future__ import annotations
 
@@ -27,20 +29,26 @@ _MAX_MERGES = 500
 _CHECKOUT = late_pattern(r"checkout: moving from (\S+) to (\S+)")
 _TIPS = "%(refname:short) %(objectname)"
 _MERGE = late_pattern(
-    r"Merge (?:remote-tracking )?branch '(?:origin/)?([^']+)'|Merge pull request #\d+ from [^/\s]+/(\S+)"
+    r"Merge (?:remote-tracking )?branch '(?:origin/)?([^']+)'|Merge pull request #\d+ from"
+    r" [^/\s]+/(\S+)"
 )
 
 
 class Anchors:
-    """Hashes of the files below `root`. A file is read again only when its time, size or inode changed."""
+    """Hashes of the files below `root`. A file is read again only when its time, size or inode
+    changed.
+    """
 
     def __init__(self, root: Path) -> None:
         self._root = root
         self._hashes: dict[str, tuple[tuple[int, int, int], str]] = {}
-        """Path -> time, size and inode of the file when it was read, and the hash of its content."""
+        """Path -> time, size and inode of the file when it was read, and the hash of its content.
+        """
 
     def of(self, entities: Iterable[str]) -> tuple[Anchor, ...]:
-        """Anchors for the existing files among `entities`; none when there are more than `MAX_ANCHORS`."""
+        """Anchors for the existing files among `entities`; none when there are more than
+        `MAX_ANCHORS`.
+        """
         paths = [entity.removeprefix("file:") for entity in entities if entity.startswith("file:")]
         found = [Anchor(path, blob) for path in paths if (blob := self._blob(path))]
         return tuple(found) if len(found) <= MAX_ANCHORS else ()
@@ -68,7 +76,8 @@ class Anchors:
 
 
 def default_branch(root: Path) -> str:
-    """The branch that work is merged into: the remote's HEAD, else the first usual name that exists.
+    """The branch that work is merged into: the remote's HEAD, else the first usual name that
+    exists.
 
     Empty when there is none, or no git. Blocks.
     """
@@ -88,9 +97,10 @@ def default_branch(root: Path) -> str:
 def merged_branches(root: Path, names: Iterable[str]) -> frozenset[str]:
     """The branches of `names` that are merged into the default branch. Blocks.
 
-    A deleted branch counts only if git still shows that it was merged: its last commit (from the reflog of HEAD) or
-    the contents of the files it changed are in `into`, or a merge commit names it. A branch deleted without a merge
-    does not count: its notes may describe code that was discarded. A branch without commits of its own does not count.
+    A deleted branch counts only if git still shows that it was merged: its last commit (from the
+    reflog of HEAD) or the contents of the files it changed are in `into`, or a merge commit names
+    it. A branch deleted without a merge does not count: its notes may describe code that was
+    discarded. A branch without commits of its own does not count.
     """
     into = default_branch(root)
     wanted = {name for name in names if name and name != into}
@@ -99,18 +109,29 @@ def merged_branches(root: Path, names: Iterable[str]) -> frozenset[str]:
     try:
         git = Git(root, _GIT_TIMEOUT)
         existing = dict(
-            line.split() for line in git.ask("for-each-ref", f"--format={_TIPS}", "refs/heads").splitlines()
+            line.split()
+            for line in git.ask("for-each-ref", f"--format={_TIPS}", "refs/heads").splitlines()
         )
         if into not in existing:
             return frozenset()
-        merged = set(git.ask("for-each-ref", f"--merged={into}", "--format=%(refname:short)", "refs/heads").split())
-        subjects = git.ask("log", "--merges", "--format=%s", "-n", str(_MAX_MERGES), into, "--").splitlines()
+        merged = set(
+            git.ask(
+                "for-each-ref", f"--merged={into}", "--format=%(refname:short)", "refs/heads"
+            ).split()
+        )
+        subjects = git.ask(
+            "log", "--merges", "--format=%s", "-n", str(_MAX_MERGES), into, "--"
+        ).splitlines()
         named = {found[1] or found[2] for subject in subjects if (found := _MERGE.match(subject))}
-        merged = {name for name in merged & wanted if name in named or _begin(git, name) != existing[name]}
+        merged = {
+            name for name in merged & wanted if name in named or _begin(git, name) != existing[name]
+        }
         if deleted := wanted - existing.keys():
             begins, tips = _checked_out(git)
             worked_on = {name for name, tip in tips.items() if tip != begins.get(name)}
-            merged |= {name for name in deleted & worked_on if _contains(git, into, tips[name])} | deleted & named
+            merged |= {
+                name for name in deleted & worked_on if _contains(git, into, tips[name])
+            } | deleted & named
     except GitError as error:
         log.info("merged branches of %s are not known: %s", root, error)
         return frozenset()
@@ -119,14 +140,20 @@ def merged_branches(root: Path, names: Iterable[str]) -> frozenset[str]:
 
 def _begin(git: Git, branch: str) -> str:
     """The commit at which a branch was created; empty if unknown."""
-    return (git.ask("reflog", "show", "--format=%H", f"refs/heads/{branch}", "--").split() or [""])[-1]
+    return (git.ask("reflog", "show", "--format=%H", f"refs/heads/{branch}", "--").split() or [""])[
+        -1
+    ]
 
 
 def _checked_out(git: Git) -> tuple[dict[str, str], dict[str, str]]:
-    """The first and the last commit of each branch that was checked out here, including deleted ones."""
+    """The first and the last commit of each branch that was checked out here, including deleted
+    ones.
+    """
     begins: dict[str, str] = {}
     tips: dict[str, str] = {}
-    lines = git.ask("reflog", "show", "HEAD", "--format=%H %gs", "-n", str(_MAX_REFLOG)).splitlines()
+    lines = git.ask(
+        "reflog", "show", "HEAD", "--format=%H %gs", "-n", str(_MAX_REFLOG)
+    ).splitlines()
     for line, before in itertools.pairwise(lines):
         if moved := _CHECKOUT.match(line.partition(" ")[2]):
             tips.setdefault(moved[1], before.partition(" ")[0])
@@ -135,11 +162,15 @@ def _checked_out(git: Git) -> tuple[dict[str, str], dict[str, str]]:
 
 
 def _contains(git: Git, into: str, commit: str) -> bool:
-    """Whether `into` has a commit, or (after a squash) the contents of all files that the branch changed."""
+    """Whether `into` has a commit, or (after a squash) the contents of all files that the branch
+    changed.
+    """
     if git.ask("rev-list", "--count", commit, "--not", into, "--").strip() == "0":
         return True
     base = git.ask("merge-base", into, commit).strip()
-    files = git.ask("diff", "--name-only", "-z", base, commit, "--").split("\0")[:-1] if base else []
+    files = (
+        git.ask("diff", "--name-only", "-z", base, commit, "--").split("\0")[:-1] if base else []
+    )
     return bool(files) and not git.ask("diff", "--name-only", commit, into, "--", *files).strip()
 
 
@@ -151,8 +182,8 @@ def is_visible(note: Note, branch: str) -> bool:
 def confidence_now(note: Note, now: datetime, half_life_days: float) -> float:
     """The confidence in a note at `now`: halved for each half-life since it was last confirmed.
 
-    Notes that the user said do not decay. Notes whose times cannot be read or are in the future do not decay either: a
-    wrong clock must not archive notes.
+    Notes that the user said do not decay. Notes whose times cannot be read or are in the future do
+    not decay either: a wrong clock must not archive notes.
     """
     if note.source == "user":
         return note.confidence

@@ -43,7 +43,9 @@ HYDE_TIMEOUT = 2.0
 """Seconds for recall with a model; on a timeout the turn begins without notes."""
 LOCAL_TIMEOUT = 1.0
 INDEX_TIMEOUT = 0.6
-"""The part of `LOCAL_TIMEOUT` in which the index reads changed notes: another process may be writing it."""
+"""The part of `LOCAL_TIMEOUT` in which the index reads changed notes: another process may be
+writing it.
+"""
 VECTOR_TIMEOUT = 0.2
 """The next part, for the vector of the message; without the vector, recall uses words only."""
 FILL_TIMEOUT = 0.15
@@ -56,7 +58,9 @@ RESERVED_TOKENS = 2_000
 """Tokens of the model's window for the instructions and the answer."""
 _LOCK_TIMEOUT = 1.0
 _SPAN = 0.1
-"""The weight of a note is raised by this if it is always used, and lowered by this if it is never used."""
+"""The weight of a note is raised by this if it is always used, and lowered by this if it is never
+used.
+"""
 _NO_REPOSITORY = "-"
 """Stands for the project if its memory is off, so that its notes are not found."""
 _MAX_SENTENCE = 300
@@ -74,7 +78,9 @@ class RecallCounts(msgspec.Struct, frozen=True):
     last: Mapping[str, str] = {}
     """Note id -> the time of the last one."""
     judged: Mapping[str, float] = {}
-    """Note id -> the number of turns that were checked for use of the note; a check of an anchored file counts half."""
+    """Note id -> the number of turns that were checked for use of the note; a check of an anchored
+    file counts half.
+    """
     used: Mapping[str, float] = {}
     """Note id -> the number of these that used the note, or found the anchored file unchanged."""
 
@@ -116,8 +122,9 @@ class HypothesisModel(msgspec.Struct, frozen=True):
     window: Callable[[], int]
     """Returns its window, in tokens."""
     is_for_auto: bool
-    """Whether `auto` uses hypotheses: an embedding model is configured, and this model is not a small one (of a small
-    model only one of four sentences is usable)."""
+    """Whether `auto` uses hypotheses: an embedding model is configured, and this model is not a
+    small one (of a small model only one of four sentences is usable).
+    """
 
 
 class NoteFinder(msgspec.Struct, eq=False, dict=True):
@@ -131,7 +138,8 @@ class NoteFinder(msgspec.Struct, eq=False, dict=True):
     settings: MemorySettings
     recall_log: RecallLog
     changed: frozenset[tuple[Scope, str]] = frozenset()
-    """Notes that are not recalled: memory is used as of an earlier time, and they changed after it."""
+    """Notes that are not recalled: memory is used as of an earlier time, and they changed after it.
+    """
     _followed: tuple[str, tuple[LoadedScope, ...]] | None = None
     """The index, and the files with which it was last updated."""
 
@@ -141,25 +149,38 @@ class NoteFinder(msgspec.Struct, eq=False, dict=True):
         return any(scope.loaded.notes for scope in self.scopes)
 
     def follow(self) -> None:
-        """Index the notes as the scopes were read when the turn began. If nothing changed, no file is read."""
+        """Index the notes as the scopes were read when the turn began. If nothing changed, no file
+        is read.
+        """
         from ouro.memory.index import Sources
 
-        made, loaded = self.lookup.search().index.made(), tuple(scope.loaded for scope in self.scopes)
+        made, loaded = (
+            self.lookup.search().index.made(),
+            tuple(scope.loaded for scope in self.scopes),
+        )
         if self._followed is not None and self._followed[0] == made:
-            pairs = zip(self._followed[1], loaded, strict=True)  # a scope that was read again is a new object
+            pairs = zip(
+                self._followed[1], loaded, strict=True
+            )  # a scope that was read again is a new object
             if all(before is now for before, now in pairs):
                 return
-        if self.lookup.follow(Sources.of_notes(scope.store for scope in self.scopes), FOLLOW_TIMEOUT):
+        if self.lookup.follow(
+            Sources.of_notes(scope.store for scope in self.scopes), FOLLOW_TIMEOUT
+        ):
             self._followed = made, loaded
 
     def embed(self, text: str) -> bool:
-        """Make the vectors of a message; returns False without an embedding model, or if it does not answer."""
+        """Make the vectors of a message; returns False without an embedding model, or if it does
+        not answer.
+        """
         from ouro.memory.index import parse_query
         from ouro.memory.long_term.recall.recall import questions_in
 
         vectors = self.lookup.search().vectors
         try:
-            return vectors is not None and bool(vectors.questions([parse_query(q).spoken for q in questions_in(text)]))
+            return vectors is not None and bool(
+                vectors.questions([parse_query(q).spoken for q in questions_in(text)])
+            )
         except ModelError:
             return False  # the embedder has logged it
 
@@ -170,20 +191,35 @@ class NoteFinder(msgspec.Struct, eq=False, dict=True):
         inside = [str(place.relative_to(root)) for place in places if place.is_relative_to(root)]
         return self.recall.graph.anchored_to(inside, self._project) if inside else []
 
-    def find_about_files(self, note_ids: Sequence[str], sent: frozenset[str], room: int) -> Recalled:
-        """Select which of these notes are sent: at most `room` tokens. An unchanged file counts as half a use."""
+    def find_about_files(
+        self, note_ids: Sequence[str], sent: frozenset[str], room: int
+    ) -> Recalled:
+        """Select which of these notes are sent: at most `room` tokens. An unchanged file counts as
+        half a use.
+        """
         found = self.recall.find_about_files(note_ids, self.situation(sent), room)
         if read := [item for item in found.items if item.state == "loaded"]:
-            self._judge(read, {item.id for item in read if "stale" not in item.reason}, _WEIGHT_OF_FILE)
+            self._judge(
+                read, {item.id for item in read if "stale" not in item.reason}, _WEIGHT_OF_FILE
+            )
         return found
 
     def judge(self, notes: Sequence[RecalledNote], turn: Sequence[Message]) -> None:
         from ouro.memory.long_term.recall.recall import ABOUT_FILE, is_used
 
         prompt, answers = turn[0].text, [message for message in turn if message.role == "assistant"]
-        given = [str(value) for answer in answers for call in answer.tool_calls for value in call.arguments.values()]
+        given = [
+            str(value)
+            for answer in answers
+            for call in answer.tool_calls
+            for value in call.arguments.values()
+        ]
         done = " ".join([*given, *(answer.text for answer in answers)])
-        used = {note.id for note in notes if is_used(note.text, prompt, done, is_of_file=ABOUT_FILE in note.reason)}
+        used = {
+            note.id
+            for note in notes
+            if is_used(note.text, prompt, done, is_of_file=ABOUT_FILE in note.reason)
+        }
         self._judge(notes, used, 1.0)
 
     def _judge(self, notes: Sequence[RecalledNote], used: set[str], weight: float) -> None:
@@ -200,13 +236,17 @@ class NoteFinder(msgspec.Struct, eq=False, dict=True):
         from ouro.memory.long_term.recall.recall import Recall
 
         search, anchors = self.lookup.search(), Anchors(self.root)
-        return Recall(search, self.notebook, self.mark, self.settings, anchors, self.recall_log.usefulness)
+        return Recall(
+            search, self.notebook, self.mark, self.settings, anchors, self.recall_log.usefulness
+        )
 
     @property
     def _project(self) -> str:
         from ouro.memory.index import project_of
 
-        projects = (project_of(scope.store.folder) for scope in self.scopes if scope.scope == "repo")
+        projects = (
+            project_of(scope.store.folder) for scope in self.scopes if scope.scope == "repo"
+        )
         return next(projects, _NO_REPOSITORY)
 
     def situation(self, sent: frozenset[str]) -> Situation:
@@ -214,8 +254,12 @@ class NoteFinder(msgspec.Struct, eq=False, dict=True):
         from ouro.memory.long_term.recall.recall import Situation
 
         merged = partial(merged_branches, self.root)
-        untrusted = frozenset((scope.scope, name) for scope in self.scopes for name in scope.untrusted)
-        return Situation(self._project, git_branch(self.root), merged, sent, untrusted, self.changed)
+        untrusted = frozenset(
+            (scope.scope, name) for scope in self.scopes for name in scope.untrusted
+        )
+        return Situation(
+            self._project, git_branch(self.root), merged, sent, untrusted, self.changed
+        )
 
 
 class TurnRecall(msgspec.Struct, eq=False):
@@ -240,7 +284,9 @@ class TurnRecall(msgspec.Struct, eq=False):
     @property
     def last(self) -> NotesRecalled:
         """The receipt of the last turn, also after a resume or a rewind."""
-        turn = [] if self._unsaved and not self._receipts else self._turn()  # the message was not sent yet
+        turn = (
+            [] if self._unsaved and not self._receipts else self._turn()
+        )  # the message was not sent yet
         receipts: list[NotesRecalled] = []
         for entry in turn:
             record = self.memory.transcript.recalled.get(entry.number)
@@ -249,7 +295,15 @@ class TurnRecall(msgspec.Struct, eq=False):
             elif record and entry.message.role == "user":
                 texts = self.finder.notebook.texts([item.id for item in record.items])
                 items = (
-                    RecalledNote(item.id, texts.get(item.id, ""), item.state, item.reason, "", item.score, item.tokens)
+                    RecalledNote(
+                        item.id,
+                        texts.get(item.id, ""),
+                        item.state,
+                        item.reason,
+                        "",
+                        item.score,
+                        item.tokens,
+                    )
                     for item in record.items
                 )
                 receipts.append(NotesRecalled(tuple(items), record.way))
@@ -272,7 +326,9 @@ class TurnRecall(msgspec.Struct, eq=False):
         return [item for receipt in receipts for item in receipt.items if item.state == "loaded"]
 
     async def recall_for(self, text: str) -> str:
-        """The text to send with a message of the user; empty if nothing is relevant, or recall failed."""
+        """The text to send with a message of the user; empty if nothing is relevant, or recall
+        failed.
+        """
         self._receipts, self._unsaved = {}, None
         found, (commands, block) = await self.find(text, self._sent), await self._commands(text)
         items = (*(found.items if found else ()), *commands)
@@ -282,14 +338,22 @@ class TurnRecall(msgspec.Struct, eq=False):
         return "\n\n".join(filter(None, (found.text if found else "", block)))
 
     async def recall_about_files(self, paths: Sequence[str]) -> str:
-        """The text to send with the results of tools that used these files: the notes about them, each once."""
-        room = self.finder.settings.injection_token_budget - sum(item.tokens for item in self.loaded_items())
+        """The text to send with the results of tools that used these files: the notes about them,
+        each once.
+        """
+        room = self.finder.settings.injection_token_budget - sum(
+            item.tokens for item in self.loaded_items()
+        )
         if self._way() == "off" or not paths or room <= 0 or not self.finder.has_notes:
             return ""
         try:
             async with asyncio.timeout(LOCAL_TIMEOUT):
                 ids = await asyncio.to_thread(self.finder.about_files, paths)
-                found = await asyncio.to_thread(self.finder.find_about_files, ids, self._sent(), room) if ids else None
+                found = (
+                    await asyncio.to_thread(self.finder.find_about_files, ids, self._sent(), room)
+                    if ids
+                    else None
+                )
         except (TimeoutError, OuroError, OSError, ValueError) as error:
             log.warning("recall: no notes about %s: %s", ", ".join(paths)[:200], error)
             return ""
@@ -310,23 +374,35 @@ class TurnRecall(msgspec.Struct, eq=False):
         return [receipt]
 
     def turn_ended(self) -> None:
-        """Learn from the turn which notes were of use and which commands passed, in the background; returns at once."""
+        """Learn from the turn which notes were of use and which commands passed, in the background;
+        returns at once.
+        """
         if self.commands:
             _begin(self.commands.save)
         turn = [entry.message for entry in self._turn()]
         notes = [item for item in self.loaded_items() if item.id.startswith("mem_")]
-        is_answered = turn and turn[-1].role == "assistant" and not turn[-1].cut and not turn[-1].tool_calls
+        is_answered = (
+            turn and turn[-1].role == "assistant" and not turn[-1].cut and not turn[-1].tool_calls
+        )
         if notes and is_answered:
             _begin(self.finder.judge, notes, turn)
 
-    async def find(self, text: str, sent: Callable[[], frozenset[str]] = frozenset) -> Recalled | None:
-        """The notes that are relevant to a text, without those that were sent; None as in `recall_for`."""
+    async def find(
+        self, text: str, sent: Callable[[], frozenset[str]] = frozenset
+    ) -> Recalled | None:
+        """The notes that are relevant to a text, without those that were sent; None as in
+        `recall_for`.
+        """
         way = self._way()
         if way == "off" or not text.strip() or not self.finder.has_notes:
             return None
         try:
             async with asyncio.timeout(HYDE_TIMEOUT if way == "hyde" else LOCAL_TIMEOUT):
-                return await (self._by_hypotheses(text, sent()) if way == "hyde" else self._local(text, sent()))
+                return await (
+                    self._by_hypotheses(text, sent())
+                    if way == "hyde"
+                    else self._local(text, sent())
+                )
         except TimeoutError:
             log.warning("recall: timeout, the turn begins without notes (%s)", way)
         except (OuroError, OSError) as error:
@@ -334,21 +410,35 @@ class TurnRecall(msgspec.Struct, eq=False):
         return None
 
     def _record(self, receipt: NotesRecalled) -> None:
-        """Save the receipt with the session, for the message that was just sent, and count the recalled notes."""
+        """Save the receipt with the session, for the message that was just sent, and count the
+        recalled notes.
+        """
         number = next(
-            entry.number for entry in reversed(self.memory.transcript.entries) if entry.message.role == "user"
+            entry.number
+            for entry in reversed(self.memory.transcript.entries)
+            if entry.message.role == "user"
         )
-        items = [RecalledItem(item.id, item.state, item.reason, item.score, item.tokens) for item in receipt.items]
+        items = [
+            RecalledItem(item.id, item.state, item.reason, item.score, item.tokens)
+            for item in receipt.items
+        ]
         self.memory.note(RecalledRecord(number, self.memory.now(), tuple(items), receipt.way))
         self._receipts[number] = receipt
-        if loaded := [item.id for item in items if item.state == "loaded" and item.id.startswith("mem_")]:
+        if loaded := [
+            item.id for item in items if item.state == "loaded" and item.id.startswith("mem_")
+        ]:
             now = timestamp()
-            _begin(self.finder.recall_log.add, RecallCounts(Counter(loaded), dict.fromkeys(loaded, now)))
+            _begin(
+                self.finder.recall_log.add,
+                RecallCounts(Counter(loaded), dict.fromkeys(loaded, now)),
+            )
 
     def _way(self) -> Literal["local", "hyde", "off"]:
         if self.finder.settings.retrieval == "auto":
             return "hyde" if self.hypotheses and self.hypotheses.is_for_auto else "local"
-        is_off = self._missing or (self.finder.settings.retrieval == "hyde" and self.hypotheses is None)
+        is_off = self._missing or (
+            self.finder.settings.retrieval == "hyde" and self.hypotheses is None
+        )
         return "off" if is_off else self.finder.settings.retrieval
 
     async def _check(self) -> None:
@@ -357,15 +447,20 @@ class TurnRecall(msgspec.Struct, eq=False):
         elif (await asyncio.to_thread(self.finder.lookup.search)).vectors is None:
             self._missing = "`memory.embedding_model`, or `embed` in models.yaml"
         if self._missing:
-            self.channel.emit(Notice(f"Recall is off: `memory.retrieval: hyde` needs {self._missing}.", "warning"))
+            self.channel.emit(
+                Notice(f"Recall is off: `memory.retrieval: hyde` needs {self._missing}.", "warning")
+            )
 
     async def _local(self, text: str, sent: frozenset[str]) -> Recalled:
         vector = _begin(self.finder.embed, text)
         await asyncio.wait({_begin(self.finder.follow)}, timeout=INDEX_TIMEOUT)
         await asyncio.wait({vector}, timeout=VECTOR_TIMEOUT)
         has_vector = vector.done() and not vector.exception() and bool(vector.result())
-        if has_vector:  # the newest notes may have no vectors: in a session with one turn nothing else makes them
-            await asyncio.wait({_begin(self.finder.lookup.fill_notes, FILL_TIMEOUT)}, timeout=FILL_TIMEOUT)
+        # the newest notes may have no vectors: in a session with one turn nothing else makes them
+        if has_vector:
+            await asyncio.wait(
+                {_begin(self.finder.lookup.fill_notes, FILL_TIMEOUT)}, timeout=FILL_TIMEOUT
+            )
         finder = self.finder
         return await asyncio.to_thread(
             lambda: finder.recall.find(text, finder.situation(sent), by_words=not has_vector)
@@ -378,28 +473,42 @@ class TurnRecall(msgspec.Struct, eq=False):
         await asyncio.wait({_begin(self.finder.follow)}, timeout=INDEX_TIMEOUT)
         since = transcript.compaction.covers[1] if transcript.compaction else 0
         spoken = words_in(entry for entry in transcript.entries if entry.number > since)
-        answer = await model.ask(hypotheses_request(spoken, text, count, self.finder.mark, model.window()))
+        answer = await model.ask(
+            hypotheses_request(spoken, text, count, self.finder.mark, model.window())
+        )
         finder = self.finder
         await asyncio.to_thread(finder.lookup.fill_notes)
         return await asyncio.to_thread(
-            lambda: finder.recall.find_by_hypotheses(read_hypotheses(answer, count), finder.situation(sent))
+            lambda: finder.recall.find_by_hypotheses(
+                read_hypotheses(answer, count), finder.situation(sent)
+            )
         )
 
     async def _commands(self, text: str) -> tuple[tuple[RecalledNote, ...], str]:
-        """The relevant commands of the project that are not in the request yet, and the text about them."""
+        """The relevant commands of the project that are not in the request yet, and the text about
+        them.
+        """
         if self.commands is None or self._way() == "off":
             return (), ""
         found = await asyncio.to_thread(self.commands.find_relevant, text)
         sent = self._sent() if found else frozenset()
         told = {name: record for name, record in found.items() if command_mark(name) not in sent}
         items = tuple(
-            RecalledNote(f"$ {name}", f"{name}: {run.result}", "loaded", "ran here before", tokens=estimate(name) + 20)
+            RecalledNote(
+                f"$ {name}",
+                f"{name}: {run.result}",
+                "loaded",
+                "ran here before",
+                tokens=estimate(name) + 20,
+            )
             for name, run in told.items()
         )
         return items, commands_block(told, self.finder.mark) if told else ""
 
     def _sent(self) -> frozenset[str]:
-        contexts = [part.text for message in self.memory.context() for part in message.parts_of(Context)]
+        contexts = [
+            part.text for message in self.memory.context() for part in message.parts_of(Context)
+        ]
         return recalled_marks(contexts, self.finder.mark)
 
 
@@ -415,7 +524,9 @@ def _begin(work: Callable[..., _T], *arguments: object) -> asyncio.Task[_T]:
     return task
 
 
-def hypotheses_request(spoken: Sequence[Spoken], text: str, count: int, mark: str, window: int) -> list[Message]:
+def hypotheses_request(
+    spoken: Sequence[Spoken], text: str, count: int, mark: str, window: int
+) -> list[Message]:
     """The request for `count` sentences, with the newest messages that fit into `window` tokens."""
     room = max(0, window - RESERVED_TOKENS)
     now = text[: 3 * room]  # at least three characters a token

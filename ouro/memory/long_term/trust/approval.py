@@ -1,7 +1,8 @@
-"""Approval of changes: `decide` about those of a turn, TurnChanges carries them out, Proposals keeps the pending ones.
+"""Approval of changes: `decide` about those of a turn, TurnChanges carries them out, Proposals
+keeps the pending ones.
 
-Others may write into the same files meanwhile: their lines are neither committed nor lost. Proposals are stored beside
-the history, and never expire. At the end: changes in words.
+Others may write into the same files meanwhile: their lines are neither committed nor lost.
+Proposals are stored beside the history, and never expire. At the end: changes in words.
 """
 
 from __future__ import annotations
@@ -66,13 +67,17 @@ def decide(
     """
     if kind := finds_secret(f"{edit.name}\n{edit.after or ''}"):
         return MemoryChange(edit, "refused", f"holds a secret ({kind})")
-    reason = "" if is_approved else provenance.reason_to_confirm(edit.before or "", edit.after or "")
+    reason = (
+        "" if is_approved else provenance.reason_to_confirm(edit.before or "", edit.after or "")
+    )
     if reason or asks:
         return MemoryChange(edit, "pending", reason or ASKS)
     return MemoryChange(edit, "trusted")
 
 
-def is_trusted_after_tool(edit: FileEdit, provenance: Provenance, finds_secret: FindsSecret, *, is_own: bool) -> bool:
+def is_trusted_after_tool(
+    edit: FileEdit, provenance: Provenance, finds_secret: FindsSecret, *, is_own: bool
+) -> bool:
     """Whether a change is trusted as soon as a tool ends; otherwise the end of the turn decides.
 
     Args:
@@ -83,14 +88,17 @@ def is_trusted_after_tool(edit: FileEdit, provenance: Provenance, finds_secret: 
 
 
 class TurnChanges:
-    """The edits of a turn, or of a proposal. Everything blocks: use from a thread, while no other ouro writes here.
+    """The edits of a turn, or of a proposal. Everything blocks: use from a thread, while no other
+    ouro writes here.
 
     Args:
         written: name of the file -> the edits made there.
         others: files that running turns of other sessions wrote to: only this turn's changes are committed.
     """
 
-    def __init__(self, store: GitMemoryStore, written: Mapping[str, Edits], others: Collection[str]) -> None:
+    def __init__(
+        self, store: GitMemoryStore, written: Mapping[str, Edits], others: Collection[str]
+    ) -> None:
         self._store = store
         self._written = written
         self.others = others
@@ -99,15 +107,22 @@ class TurnChanges:
         """The change of the trusted text of each file."""
         trusted = self._store.trusted_texts(self._written)
         own = self._written.items()
-        return {name: FileEdit(name, trusted[name], _apply(edits, trusted[name])) for name, edits in own}
+        return {
+            name: FileEdit(name, trusted[name], _apply(edits, trusted[name])) for name, edits in own
+        }
 
     def write(self) -> None:
         """Write the changes into the files, with what others wrote there; this approves nothing."""
-        files = {name: _apply(edits, self._store.find(name)) or None for name, edits in self._written.items()}
+        files = {
+            name: _apply(edits, self._store.find(name)) or None
+            for name, edits in self._written.items()
+        }
         self._store.write_shared(files)
 
     def commit(self, edits: Sequence[FileEdit], trailers: Mapping[str, str]) -> list[FileEdit]:
-        """Approve and commit net edits, and nothing that others wrote; returns those that are trusted now."""
+        """Approve and commit net edits, and nothing that others wrote; returns those that are
+        trusted now.
+        """
         if not edits:
             return []
         heads, accepted = self._store.committed_texts(self._written)
@@ -116,8 +131,12 @@ class TurnChanges:
         for edit in edits:
             now = self._store.find(edit.name)
             # The lines of two sessions may be in another order in the file.
-            has_same_lines = sorted((now or "").splitlines()) == sorted((edit.after or "").splitlines())
-            is_decided = has_same_lines or not self._store.filter_unapproved([content_of(edit.name, now)])
+            has_same_lines = sorted((now or "").splitlines()) == sorted(
+                (edit.after or "").splitlines()
+            )
+            is_decided = has_same_lines or not self._store.filter_unapproved(
+                [content_of(edit.name, now)]
+            )
             if is_decided and edit.name not in self.others:
                 whole.append(edit.name)
             elif heads[edit.name] == accepted[edit.name]:
@@ -134,13 +153,20 @@ class TurnChanges:
         self._store.commit_parts(texts, (), subject, trailers)
 
     def withdraw(self, names: Iterable[str], subject: str, trailers: Mapping[str, str]) -> None:
-        """Remove the changes from their files and from the last commit; what others wrote there stays."""
+        """Remove the changes from their files and from the last commit; what others wrote there
+        stays.
+        """
         heads, _ = self._store.committed_texts(self._written)
         without = {
-            name: [FileEdit(edit.name, edit.after, edit.before) for edit in reversed(self._written[name])]
+            name: [
+                FileEdit(edit.name, edit.after, edit.before)
+                for edit in reversed(self._written[name])
+            ]
             for name in names
         }
-        self._store.write_shared({name: _apply(edits, self._store.find(name)) for name, edits in without.items()})
+        self._store.write_shared(
+            {name: _apply(edits, self._store.find(name)) for name, edits in without.items()}
+        )
         committed = {name: _apply(edits, heads[name]) for name, edits in without.items()}
         self._store.commit_parts(committed, (), subject, trailers)
 
@@ -151,7 +177,8 @@ def find_written(
     has_moved: Callable[[str], bool],
     approved: Iterable[str],
 ) -> dict[str, Edits]:
-    """What a turn wrote, by file: by file tools, by git commands that name the file, or by approved commands.
+    """What a turn wrote, by file: by file tools, by git commands that name the file, or by approved
+    commands.
 
     Args:
         changed: the differences of the files from the accepted commit.
@@ -160,7 +187,9 @@ def find_written(
     """
     written: dict[str, Edits] = dict(by_tools)
     gone: set[str | None] = set()
-    for edit in sorted(changed, key=lambda edit: edit.after is not None):  # a file that moves is gone elsewhere
+    for edit in sorted(
+        changed, key=lambda edit: edit.after is not None
+    ):  # a file that moves is gone elsewhere
         own = written.get(edit.name, ())
         before = own[-1].after if own else edit.before
         if edit.after is None:
@@ -172,10 +201,16 @@ def find_written(
 
 
 def apply_edit(edit: FileEdit, current: str) -> str:
-    """Apply the change of `edit` to `current`. If its lines no longer exist, new lines are appended and old ones stay.
+    """Apply the change of `edit` to `current`. If its lines no longer exist, new lines are appended
+    and old ones stay.
 
-    A line that another change has added since is not added twice."""
-    before, after, now = (edit.before or "").splitlines(), (edit.after or "").splitlines(), current.splitlines()
+    A line that another change has added since is not added twice.
+    """
+    before, after, now = (
+        (edit.before or "").splitlines(),
+        (edit.after or "").splitlines(),
+        current.splitlines(),
+    )
     place: dict[int, int] = {}  # line of `before` -> the same line of `now`
     at = at_now = 0
     for a, b, c, d in [*line_changes(before, now), (len(before), len(before), len(now), len(now))]:
@@ -202,7 +237,9 @@ def _apply(edits: Edits, text: str | None) -> str | None:
 
 
 def _in_order_of(file: str, text: str) -> str:
-    """A text with its lines in the order of the file that has them all: another order would count as a change."""
+    """A text with its lines in the order of the file that has them all: another order would count
+    as a change.
+    """
     lines, rest = file.splitlines(), iter(file.splitlines())
     left = Counter(text.splitlines())
     if all(line in rest for line in text.splitlines()) or not left <= Counter(lines):
@@ -219,7 +256,9 @@ class Proposal(msgspec.Struct, frozen=True):
     id: str
     scope: Scope
     origin: Literal["agent", "outside"]
-    """`agent`: the model wrote it; it is not in the files. `outside`: it is in the files, and not trusted."""
+    """`agent`: the model wrote it; it is not in the files. `outside`: it is in the files, and not
+    trusted.
+    """
     edits: tuple[FileEdit, ...]
     reason: str
     """Why it is pending."""
@@ -233,7 +272,9 @@ class Proposal(msgspec.Struct, frozen=True):
 
 
 class Proposals:
-    """The pending changes of one scope that are not in the files. Everything blocks: use from a thread."""
+    """The pending changes of one scope that are not in the files. Everything blocks: use from a
+    thread.
+    """
 
     def __init__(self, history: GitRepository) -> None:
         self._history = history
@@ -257,7 +298,9 @@ class Proposals:
         return self._history.load_state(_PROPOSALS, tuple[msgspec.Raw, ...])
 
     def _without(self, proposal_id: str) -> Sequence[msgspec.Raw]:
-        """All proposals except that one. A damaged file is renamed, so that the pending changes in it are not lost."""
+        """All proposals except that one. A damaged file is renamed, so that the pending changes in
+        it are not lost.
+        """
         stored = self._stored()
         if not stored and len(self._history.read_record(_PROPOSALS)) > len("[]"):
             path = self._history.own_dir / _PROPOSALS
@@ -278,13 +321,25 @@ def _read(raw: msgspec.Raw) -> Proposal | None:
 def make_proposal(
     scope: Scope, edits: Sequence[FileEdit], reason: str, sources: Sequence[str], turn: TurnRef
 ) -> Proposal:
-    """A proposal for a change of the agent or a model; it names the latest of the sources that came from outside."""
-    found_id = _short_hash(scope, *(f"{edit.name}\0{edit.before}\0{edit.after}" for edit in edits))[:6]
+    """A proposal for a change of the agent or a model; it names the latest of the sources that came
+    from outside.
+    """
+    found_id = _short_hash(scope, *(f"{edit.name}\0{edit.before}\0{edit.after}" for edit in edits))[
+        :6
+    ]
     named = tuple(dict.fromkeys(sources))[-MAX_SOURCES:]
     return Proposal(
-        found_id, scope, "agent", tuple(edits), reason,
-        sources=named, session=turn.session, turn=turn.turn, at=timestamp(), client=turn.client,
-    )  # fmt: skip
+        found_id,
+        scope,
+        "agent",
+        tuple(edits),
+        reason,
+        sources=named,
+        session=turn.session,
+        turn=turn.turn,
+        at=timestamp(),
+        client=turn.client,
+    )
 
 
 def outside_id(scope: Scope, blobs: Mapping[str, str]) -> str:
@@ -293,7 +348,9 @@ def outside_id(scope: Scope, blobs: Mapping[str, str]) -> str:
 
 
 def question_about(proposal: Proposal) -> Question:
-    """The question in plain words: where the change was found or why it is pending, and all of its lines."""
+    """The question in plain words: where the change was found or why it is pending, and all of its
+    lines.
+    """
     names = join_names([edit.name for edit in proposal.edits], MAX_SOURCES)
     names += " files" if len(proposal.edits) > MAX_SOURCES else ""
     if proposal.origin == "outside":
@@ -302,10 +359,18 @@ def question_about(proposal: Proposal) -> Question:
         why = [f"The agent wrote it into {names}. You are asked because {proposal.reason}."]
     if proposal.sources:
         why.append(f"Read before it was written: {', '.join(proposal.sources)}.")
-    lines = [escaped(line) for edit in proposal.edits for line in _changed(edit, named=len(proposal.edits) > 1)]
+    lines = [
+        escaped(line)
+        for edit in proposal.edits
+        for line in _changed(edit, named=len(proposal.edits) > 1)
+    ]
     left = [f"… and {len(lines) - _MAX_LINES} more lines"] if len(lines) > _MAX_LINES else []
     where = "in all your projects" if proposal.scope == "user" else "in this project"
-    return Question(f"Remember this {where}?", (KEEP, LEAVE), details="\n".join([*why, *lines[:_MAX_LINES], *left]))
+    return Question(
+        f"Remember this {where}?",
+        (KEEP, LEAVE),
+        details="\n".join([*why, *lines[:_MAX_LINES], *left]),
+    )
 
 
 def memory_note(text: str) -> str:
@@ -319,11 +384,18 @@ def _changed(edit: FileEdit, *, named: bool) -> list[str]:
     title = [edit.name] if named else []
     if is_note_name(edit.name):
         words, before = _words_of(new), _words_of(old)
-        changes = [*(f"- {line}" for line in before if line not in words), *(f"+ {line}" for line in words)]
+        changes = [
+            *(f"- {line}" for line in before if line not in words),
+            *(f"+ {line}" for line in words),
+        ]
         fields = new[1 : len(new) - len(words) - 1]
         kept = set(old)
         changed = " · ".join(line.strip() for line in fields if line not in kept and line.strip())
-        return [*title, *filter(lambda line: line[2:].strip(), changes), *([f"  ({changed})"] if changed else [])]
+        return [
+            *title,
+            *filter(lambda line: line[2:].strip(), changes),
+            *([f"  ({changed})"] if changed else []),
+        ]
     found = list(line_changes(old, new))
     gone = [f"- {line}" for start, end, _, _ in found for line in old[start:end]]
     return [*title, *gone, *(f"+ {line}" for _, _, start, end in found for line in new[start:end])]
@@ -336,15 +408,24 @@ def subject_of(edits: Iterable[FileEdit]) -> str:
 
 
 def change_of(
-    scope: Scope, edits: Sequence[FileEdit], origin: str, *, undo: str = "", proposal: str = "", files: int = 0
+    scope: Scope,
+    edits: Sequence[FileEdit],
+    origin: str,
+    *,
+    undo: str = "",
+    proposal: str = "",
+    files: int = 0,
 ) -> CoreChanged:
-    """The event of the edits, of many the first, with invisible characters written out; of a note, its text.
+    """The event of the edits, of many the first, with invisible characters written out; of a note,
+    its text.
 
     Args:
         files: how many files have changed, if `edits` are only the first of them.
     """
     shown = tuple(
-        FileChange(edit.name, edit.before and escaped(edit.before), edit.after and escaped(edit.after))
+        FileChange(
+            edit.name, edit.before and escaped(edit.before), edit.after and escaped(edit.after)
+        )
         for edit in map(_without_front_matter, edits[:MAX_SHOWN])
     )
     count = max(files, len(edits))
@@ -381,9 +462,13 @@ def _summary(edit: FileEdit) -> str:
 
 
 def _without_front_matter(edit: FileEdit) -> FileEdit:
-    """The text of a note without its front matter; the whole file if only the front matter has changed."""
+    """The text of a note without its front matter; the whole file if only the front matter has
+    changed.
+    """
     if not is_note_name(edit.name):
         return edit
     texts = (edit.before, edit.after)
-    before, after = (None if text is None else "\n".join(_words_of(text.splitlines())) for text in texts)
+    before, after = (
+        None if text is None else "\n".join(_words_of(text.splitlines())) for text in texts
+    )
     return edit if before == after else FileEdit(edit.name, before, after)

@@ -1,9 +1,10 @@
-"""Provenance: checks without a model whether text written into memory is in the user's own words (M1).
+"""Provenance: checks without a model whether text written into memory is in the user's own words
+(M1).
 
-As long as nothing from outside is in the transcript, what the agent writes is trusted. After the first text from
-outside (a tool result, a long paste, a summary) a line is trusted only if all its words are in one message of the
-user; anything else is pending. A file that the turn did not write is foreign, with any content (M3). See
-docs/memory.md.
+As long as nothing from outside is in the transcript, what the agent writes is trusted. After the
+first text from outside (a tool result, a long paste, a summary) a line is trusted only if all its
+words are in one message of the user; anything else is pending. A file that the turn did not write
+is foreign, with any content (M3). See docs/memory.md.
 """
 
 from __future__ import annotations
@@ -34,21 +35,101 @@ _COMMIT = rf"git\s+-C\s+({_ARGUMENT})\s+(?:add|commit|status|rm|mv)(?:\s+{_ARGUM
 _COMMITS = late_pattern(rf"\s*{_COMMIT}(?:\s*&&\s*{_COMMIT})*\s*")
 _PATCHED = late_pattern(r"^\*\*\* (?:(?:Add|Update|Delete) File|Move to): (.+)$", re.MULTILINE)
 _INSERTED = late_pattern(r'^<(command|resource|summary) name="([^"]*)"', re.MULTILINE)
-"""A custom command, a server's resource, the summary of another session: text from a file, a server or a model."""
+"""A custom command, a server's resource, the summary of another session: text from a file, a server
+or a model.
+"""
 _SENTENCE_END = late_pattern(r"(?<=[.!?;])\s+|\n")
 _WORD = late_pattern(r"[^\W_]+")
 _NO_BLANKS = late_pattern(r"[\u0e00-\u0eff\u2e80-\uffdc]")
 """Scripts without blanks between words."""
 _NEGATIONS = {
-    "no", "not", "never", "dont", "without", "kein", "keine", "nicht", "nie", "niemals", "ne", "pas", "jamais",
-}  # fmt: skip
+    "no",
+    "not",
+    "never",
+    "dont",
+    "without",
+    "kein",
+    "keine",
+    "nicht",
+    "nie",
+    "niemals",
+    "ne",
+    "pas",
+    "jamais",
+}
 _SMALL = {
-    "a", "an", "and", "are", "as", "at", "be", "been", "by", "can", "could", "default", "do", "does", "for", "from",
-    "has", "have", "i", "in", "is", "it", "its", "like", "likes", "me", "my", "of", "on", "or", "our", "please",
-    "prefer", "prefers", "preference", "preferred", "project", "remember", "repo", "repository", "s", "should", "so",
-    "t", "that", "the", "their", "them", "then", "they", "this", "to", "us", "use", "user", "users", "uses", "using",
-    "want", "wants", "wanted", "was", "we", "were", "will", "with", "would", "you", "your", "always", "person",
-}  # fmt: skip
+    "a",
+    "an",
+    "and",
+    "are",
+    "as",
+    "at",
+    "be",
+    "been",
+    "by",
+    "can",
+    "could",
+    "default",
+    "do",
+    "does",
+    "for",
+    "from",
+    "has",
+    "have",
+    "i",
+    "in",
+    "is",
+    "it",
+    "its",
+    "like",
+    "likes",
+    "me",
+    "my",
+    "of",
+    "on",
+    "or",
+    "our",
+    "please",
+    "prefer",
+    "prefers",
+    "preference",
+    "preferred",
+    "project",
+    "remember",
+    "repo",
+    "repository",
+    "s",
+    "should",
+    "so",
+    "t",
+    "that",
+    "the",
+    "their",
+    "them",
+    "then",
+    "they",
+    "this",
+    "to",
+    "us",
+    "use",
+    "user",
+    "users",
+    "uses",
+    "using",
+    "want",
+    "wants",
+    "wanted",
+    "was",
+    "we",
+    "were",
+    "will",
+    "with",
+    "would",
+    "you",
+    "your",
+    "always",
+    "person",
+}
 """Words without a meaning of their own, and words with which statements to remember begin."""
 
 
@@ -79,16 +160,27 @@ class Provenance:
         self._cwd = cwd
         earlier = () if is_whole else ("what came earlier",)
         self.sources = (*earlier, *_sources(messages, self._is_trusted))
-        """The sources from outside in the transcript, as they are shown to the user; the latest is last."""
+        """The sources from outside in the transcript, as they are shown to the user; the latest is
+        last.
+        """
         own = (_SENTENCE_END.split(message.text) for message in messages if _is_own(message))
         self._messages = [list(map(_content, sentences)) for sentences in own]
         turn = _last_turn(messages)
-        self._calls = [call for item in turn for call in item.tool_calls if call.name not in {*_READING, *_HARMLESS}]
+        self._calls = [
+            call
+            for item in turn
+            for call in item.tool_calls
+            if call.name not in {*_READING, *_HARMLESS}
+        ]
         self.knows_all_writing = bool(turn) and all(
-            call.name in _FILE_TOOLS or (call.name == "shell" and is_confined(call.id)) or self._is_trusted(call)
+            call.name in _FILE_TOOLS
+            or (call.name == "shell" and is_confined(call.id))
+            or self._is_trusted(call)
             for call in self._calls
         )
-        """Whether everything that the calls of this turn wrote into memory is known: file tools record their writes."""
+        """Whether everything that the calls of this turn wrote into memory is known: file tools
+        record their writes.
+        """
 
     def reason_to_confirm(self, before: str, after: str) -> str:
         """The reason why the user has to confirm a change of a memory file; empty if it is trusted."""
@@ -104,7 +196,9 @@ class Provenance:
         return ""
 
     def has_moved(self, name: str) -> bool:
-        """Whether one of the git commands of the turn that run without asking removes or moves that file."""
+        """Whether one of the git commands of the turn that run without asking removes or moves that
+        file.
+        """
         lines = (str(call.arguments.get("command")) for call in self._calls if call.name == "shell")
         return any(_COMMITS.fullmatch(line) and _moves(line, name) for line in lines)
 
@@ -113,10 +207,16 @@ class Provenance:
         return not words or any(_covers(message, words, negative) for message in self._messages)
 
     def _may_remove(self, line: str, new: Sequence[str]) -> bool:
-        """Whether a line may be removed: a new line on the same subject replaces it, or the user said so."""
+        """Whether a line may be removed: a new line on the same subject replaces it, or the user
+        said so.
+        """
         words, _ = _content(line)
         is_replaced = any(_shared(words, _content(other)[0]) for other in new)
-        return not words or is_replaced or any(_covers(message, words, None) for message in self._messages)
+        return (
+            not words
+            or is_replaced
+            or any(_covers(message, words, None) for message in self._messages)
+        )
 
     def _is_trusted(self, call: ToolCall) -> bool:
         if call.name in _HARMLESS:
@@ -132,7 +232,8 @@ class Provenance:
     def _is_memory(self, text: str) -> bool:
         """Whether the path of a tool call is one of the folders, or a memory file in one.
 
-        Other files in these folders are not checked for approval, so their text counts as untrusted.
+        Other files in these folders are not checked for approval, so their text counts as
+        untrusted.
         """
         try:
             path = (self._cwd / Path(text).expanduser()).resolve()
@@ -158,13 +259,17 @@ def _moves(line: str, name: str) -> bool:
     for command in line.split("&&"):
         verb, *named = shlex.split(command)[3:]
         wanted = [pattern.rstrip("/") for pattern in named if verb in ("rm", "mv")]
-        if any(fnmatchcase(part, pattern) for part in (name, base, above or ".") for pattern in wanted):
+        if any(
+            fnmatchcase(part, pattern) for part in (name, base, above or ".") for pattern in wanted
+        ):
             return True
     return False
 
 
 def _last_turn(messages: Sequence[Message]) -> Sequence[Message]:
-    """The messages from the user's last message on, not counting one sent during tool calls; empty if none."""
+    """The messages from the user's last message on, not counting one sent during tool calls; empty
+    if none.
+    """
     for place in range(len(messages) - 1, -1, -1):
         is_prompt = messages[place].role == "user" and messages[place].text
         if is_prompt and (not place or messages[place - 1].role != "tool"):
@@ -174,15 +279,31 @@ def _last_turn(messages: Sequence[Message]) -> Sequence[Message]:
 
 def _is_own(message: Message) -> bool:
     text = message.text
-    return message.role == "user" and len(text) <= MAX_OWN_WORDS and not text.startswith((OWN_LINE, PIPED, ATTACHED))
+    return (
+        message.role == "user"
+        and len(text) <= MAX_OWN_WORDS
+        and not text.startswith((OWN_LINE, PIPED, ATTACHED))
+    )
 
 
 def _sources(messages: Sequence[Message], trusts: Callable[[ToolCall], bool]) -> Iterator[str]:
     calls: dict[str, ToolCall] = {}
     for message in messages:
-        if message.role == "user" and message.parts_of(Text) and message.text and not _is_own(message):
-            names = {PIPED: "standard input", ATTACHED: "an attached file", OWN_LINE: "a shell line"}
-            yield next((name for start, name in names.items() if message.text.startswith(start)), "a long message")
+        if (
+            message.role == "user"
+            and message.parts_of(Text)
+            and message.text
+            and not _is_own(message)
+        ):
+            names = {
+                PIPED: "standard input",
+                ATTACHED: "an attached file",
+                OWN_LINE: "a shell line",
+            }
+            yield next(
+                (name for start, name in names.items() if message.text.startswith(start)),
+                "a long message",
+            )
         if message.role == "user" and message.parts_of(Image):
             yield "a picture"
         if any(_names_git_state(part.text) for part in message.parts_of(Context)):
@@ -196,13 +317,16 @@ def _sources(messages: Sequence[Message], trusts: Callable[[ToolCall], bool]) ->
         if not message.cut:
             calls |= {call.id: call for call in message.tool_calls}
     # A call without a result has no output yet, but it may have written a file.
-    yield from (_named(call) for call in calls.values() if call.name not in _READING and not trusts(call))
+    yield from (
+        _named(call) for call in calls.values() if call.name not in _READING and not trusts(call)
+    )
 
 
 def _names_git_state(text: str) -> bool:
     """Whether an environment block holds text about git that others wrote.
 
-    A branch name of up to three words does not count. Blocks of earlier versions had file names and commit subjects.
+    A branch name of up to three words does not count. Blocks of earlier versions had file names and
+    commit subjects.
     """
     if "\nGit state at this moment:" in text:
         return True
@@ -217,14 +341,24 @@ def _named(call: ToolCall) -> str:
 
 
 def _content(text: str) -> Sentence:
-    """The content words, and whether the text negates them; in scripts without blanks each character is a word."""
-    plain = unicodedata.normalize("NFKC", text).casefold().replace("\u2019", "'").replace("n't", " not")
-    found = {piece for word in _WORD.findall(plain) for piece in ([*word] if _NO_BLANKS.search(word) else [word])}
+    """The content words, and whether the text negates them; in scripts without blanks each
+    character is a word.
+    """
+    plain = (
+        unicodedata.normalize("NFKC", text).casefold().replace("\u2019", "'").replace("n't", " not")
+    )
+    found = {
+        piece
+        for word in _WORD.findall(plain)
+        for piece in ([*word] if _NO_BLANKS.search(word) else [word])
+    }
     return frozenset(found - _SMALL - _NEGATIONS), bool(found & _NEGATIONS)
 
 
 def _covers(message: Sequence[Sentence], words: frozenset[str], negative: bool | None) -> bool:
-    """Whether the sentences about the subject have all the words, and are negative where that matters."""
+    """Whether the sentences about the subject have all the words, and are negative where that
+    matters.
+    """
     about = [sentence for sentence in message if _shared(words, sentence[0])]
     own = frozenset[str]().union(*(sentence[0] for sentence in about))
     if not all(_shared({word}, own) for word in words):
@@ -237,4 +371,7 @@ def _shared(some: Set[str], others: Set[str]) -> bool:
     if not some.isdisjoint(others):
         return True
     pairs = (sorted((word, other), key=len) for word in some for other in others)
-    return any(len(short) >= 4 and len(long) - len(short) <= 3 and long.startswith(short) for short, long in pairs)
+    return any(
+        len(short) >= 4 and len(long) - len(short) <= 3 and long.startswith(short)
+        for short, long in pairs
+    )

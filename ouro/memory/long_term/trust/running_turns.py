@@ -1,4 +1,6 @@
-"""TurnMarks: which sessions run a turn now. ToolWrites: what the file tools of these turns wrote into a memory."""
+"""TurnMarks: which sessions run a turn now. ToolWrites: what the file tools of these turns wrote
+into a memory.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ TURNS = "turns"
 """The folder of the marks, next to the state folders of the memories."""
 _WRITES = "writes"
 PATIENCE = 15.0
-"""Seconds that a turn waits for the commit of another ouro, which would approve a write made at the same time."""
+"""Seconds that a turn waits for the commit of another ouro, which would approve a write made at the
+same time.
+"""
 
 
 class TurnMarks(msgspec.Struct, frozen=True):
@@ -72,7 +76,9 @@ class ToolWrite(msgspec.Struct, frozen=True):
 
 
 class ToolWrites:
-    """The writes of sessions whose turns have not ended. They separate the changes of a turn from those of others."""
+    """The writes of sessions whose turns have not ended. They separate the changes of a turn from
+    those of others.
+    """
 
     def __init__(self, repository: GitRepository) -> None:
         self._repository = repository
@@ -82,18 +88,23 @@ class ToolWrites:
     def recording(self, session: str, edit: FileEdit) -> Iterator[None]:
         """Record a write that happens inside this context; if it fails, the record is removed.
 
-        Meanwhile no other ouro changes this memory. Raises OSError if another one holds the lock for `PATIENCE`.
+        Meanwhile no other ouro changes this memory. Raises OSError if another one holds the lock
+        for `PATIENCE`.
         """
         with ExitStack() as held:
             try:
                 held.enter_context(self._repository.alone(timeout=PATIENCE))
             except BlockingIOError as error:
-                raise OSError(error.errno, "another ouro is changing this memory; try again") from error
+                raise OSError(
+                    error.errno, "another ouro is changing this memory; try again"
+                ) from error
             held.enter_context(self._repository.alone("writes-lock"))
             before = self._stored()
             last = next((write for write in reversed(before) if write.edit.name == edit.name), None)
             new = ToolWrite(session, edit)
-            if last and last.session == session and last.edit.after == edit.before:  # one record for a text that grows
+            if (
+                last and last.session == session and last.edit.after == edit.before
+            ):  # one record for a text that grows
                 new = ToolWrite(session, FileEdit(edit.name, last.edit.before, edit.after))
             left = (write for write in before if write is not last or new.edit is edit)
             self._repository.save_state(_WRITES, (*left, new))
@@ -112,9 +123,15 @@ class ToolWrites:
         return found
 
     def of_others(self, session: str = "") -> list[FileEdit]:
-        """The writes of turns of other sessions that still run: those turns will decide about these files."""
+        """The writes of turns of other sessions that still run: those turns will decide about these
+        files.
+        """
         others = [write for write in self._stored() if write.session != session]
-        running = {name for name in {write.session for write in others} if is_turn_running(self._turns, name)}
+        running = {
+            name
+            for name in {write.session for write in others}
+            if is_turn_running(self._turns, name)
+        }
         return [write.edit for write in others if write.session in running]
 
     def names_of_others(self, session: str = "") -> frozenset[str]:

@@ -90,7 +90,9 @@ async def test_git_diff_is_drawn_like_an_edit_and_other_lines_unchanged(reposito
     assert drawn[-2:] == ["new.py (new)  +1 −0", "1 + print(1)"]
 
 
-@pytest.mark.parametrize("text", ["diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1,3 +1,3 @@\n-a\n… cut", "-a\n+b", "@@"])
+@pytest.mark.parametrize(
+    "text", ["diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1,3 +1,3 @@\n-a\n… cut", "-a\n+b", "@@"]
+)
 def test_a_diff_that_is_cut_stays_text(text):
     drawn = [line.text.strip() for line in markdown_lines(f"```diff\n{text}\n```", 60, PALETTE)]
     assert drawn == text.split("\n")
@@ -124,7 +126,10 @@ def test_the_words_that_changed_are_marked():
     old, new = find_changed_words("return foo(a, b)", "return bar(a, b)")
     assert (old, new) == ([(7, 10)], [(7, 10)])
     assert find_changed_words("abc def", "something else entirely") == ([], [])
-    assert find_changed_words("    result = 0", "    # the sum") == ([], [])  # they have only spaces in common
+    assert find_changed_words("    result = 0", "    # the sum") == (
+        [],
+        [],
+    )  # they have only spaces in common
 
 
 def test_diff_in_a_huge_file_is_fast_with_correct_line_numbers():
@@ -155,7 +160,8 @@ def test_diff_of_a_saved_session_looks_the_same(change, width):
 
 
 @pytest.mark.parametrize(
-    "text", ["*** Begin Patch\n-x", "--- a\n+++ a\n@@ -1,2 +1 @@\n-x", "diff --git a b\n--- a\n+++ b"]
+    "text",
+    ["*** Begin Patch\n-x", "--- a\n+++ a\n@@ -1,2 +1 @@\n-x", "diff --git a b\n--- a\n+++ b"],
 )
 def test_invalid_unified_diff_is_shown_as_text(text):
     with pytest.raises(ValueError, match="not part of"):

@@ -73,7 +73,9 @@ def test_text_that_grows_is_wrapped_like_the_whole(text, width, cuts):
 @given(TEXTS, st.integers(2, 20))
 def test_copied_folded_text_equals_the_original(text, width):
     rows = [row.rstrip() for row in text.split("\n")]
-    assert text_to_copy(fold([("\n".join(rows), PLAIN)], width)) == "\n".join(rows) or any("  " in row for row in rows)
+    assert text_to_copy(fold([("\n".join(rows), PLAIN)], width)) == "\n".join(rows) or any(
+        "  " in row for row in rows
+    )
 
 
 def test_copy_omits_decoration_and_joins_wrapped_lines():
@@ -83,13 +85,21 @@ def test_copy_omits_decoration_and_joins_wrapped_lines():
 
 
 def test_list_markers_are_copied():
-    lines = indent(wrap([("some words to wrap", PLAIN)], 10), ("• ", PLAIN), ("  ", PLAIN), decoration=False)
+    lines = indent(
+        wrap([("some words to wrap", PLAIN)], 10), ("• ", PLAIN), ("  ", PLAIN), decoration=False
+    )
     assert text_to_copy(lines) == "• some words to wrap"
 
 
 @pytest.mark.parametrize(
     ("text", "width", "shown"),
-    [("abc", 3, "abc"), ("abcd", 3, "ab…"), ("日本語", 4, "日…"), ("a\nb", 9, "a b"), ("abc", 0, "")],
+    [
+        ("abc", 3, "abc"),
+        ("abcd", 3, "ab…"),
+        ("日本語", 4, "日…"),
+        ("a\nb", 9, "a b"),
+        ("abc", 0, ""),
+    ],
 )
 def test_cropped_text_is_marked(text, width, shown):
     assert crop(text, width) == shown
@@ -126,7 +136,10 @@ def feed_lines(text, sizes):
     return answer.text
 
 
-@given(st.lists(st.sampled_from(PARTS), max_size=30).map("".join), st.lists(st.integers(1, 5), min_size=1))
+@given(
+    st.lists(st.sampled_from(PARTS), max_size=30).map("".join),
+    st.lists(st.integers(1, 5), min_size=1),
+)
 @settings(max_examples=200, deadline=None)
 def test_stream_cleaning_does_not_depend_on_chunks(text, sizes):
     assert feed_lines(text, sizes) == feed_lines(text, [len(text) or 1])
@@ -134,7 +147,14 @@ def test_stream_cleaning_does_not_depend_on_chunks(text, sizes):
 
 @pytest.mark.parametrize("block", [AnswerBlock(), ThinkingBlock()])
 def test_a_sequence_over_several_lines_is_not_shown(block):
-    for piece in ("before \x1b]52;c;one\n", "two\n", "three\x1b", "\\ after \x1bP", "more\n\x9c\x1b[3", "1mend"):
+    for piece in (
+        "before \x1b]52;c;one\n",
+        "two\n",
+        "three\x1b",
+        "\\ after \x1bP",
+        "more\n\x9c\x1b[3",
+        "1mend",
+    ):
         block.append(piece)
     assert block.text == "before  after end"
 
@@ -165,7 +185,9 @@ class Rows(TranscriptBlock):
         return self.estimated
 
 
-@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=1, max_size=40), st.data())
+@given(
+    st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=1, max_size=40), st.data()
+)
 @settings(max_examples=100, deadline=None)
 def test_the_places_of_blocks_agree_with_a_plain_sum(sizes, data):
     blocks = BlockList(Palette({}))
@@ -177,8 +199,14 @@ def test_the_places_of_blocks_agree_with_a_plain_sum(sizes, data):
         heights = [block.drawn if block.is_measured else block.estimated for block in blocks.blocks]
         assert blocks.total == sum(heights)
         if data.draw(st.booleans()):
-            assert [blocks.top(block) for block in blocks.blocks] == [sum(heights[:n]) for n in range(len(heights))]
-    owners = [(blocks.blocks[place], line) for place, height in enumerate(heights) for line in range(height)]
+            assert [blocks.top(block) for block in blocks.blocks] == [
+                sum(heights[:n]) for n in range(len(heights))
+            ]
+    owners = [
+        (blocks.blocks[place], line)
+        for place, height in enumerate(heights)
+        for line in range(height)
+    ]
     assert [blocks.block_at(line) for line in range(sum(heights))] == owners
     assert blocks.block_at(sum(heights)) is None
 

@@ -14,16 +14,28 @@ def texts(source, width=40):
 
 def links(source):
     return [
-        s.style.link for line in markdown_lines(source, 80, PALETTE) for s in line.segments if s.style and s.style.link
+        s.style.link
+        for line in markdown_lines(source, 80, PALETTE)
+        for s in line.segments
+        if s.style and s.style.link
     ]
 
 
 def test_lists_are_nested_and_numbered():
-    assert texts("- a\n  - b\n    more\n- c\n\n3. x\n3. y") == ["• a", "  • b more", "• c", "", "3. x", "4. y"]
+    assert texts("- a\n  - b\n    more\n- c\n\n3. x\n3. y") == [
+        "• a",
+        "  • b more",
+        "• c",
+        "",
+        "3. x",
+        "4. y",
+    ]
 
 
 def test_tasks_are_check_boxes():
-    source = "- [x] done\n- [ ] **open**\n  1. [X] inside\n- [y] no box\n- [ ]\n- [x](https://a.b)\n"
+    source = (
+        "- [x] done\n- [ ] **open**\n  1. [X] inside\n- [y] no box\n- [ ]\n- [x](https://a.b)\n"
+    )
     shown = ["☑ done", "☐ open", "  1. ☑ inside", "• [y] no box", "• [ ]", "• x (https://a.b)"]
     assert texts(source) == shown
 
@@ -40,11 +52,18 @@ def test_a_table_is_fitted_and_aligned():
 def test_a_wide_table_wraps_its_widest_column():
     source = "| n | text |\n|---|---|\n| a | " + "word " * 12 + "|"
     assert max(len(line) for line in texts(source, 30)) <= 30
-    assert texts(source, 30)[2:4] == ["a │ word word word word word", "  │ word word word word word"]
+    assert texts(source, 30)[2:4] == [
+        "a │ word word word word word",
+        "  │ word word word word word",
+    ]
 
 
 def test_table_in_a_narrow_width_becomes_a_list():
-    assert texts("| name | value | what |\n|---|---|---|\n| a | 1 | x |", 12) == ["name: a", "value: 1", "what: x"]
+    assert texts("| name | value | what |\n|---|---|---|\n| a | 1 | x |", 12) == [
+        "name: a",
+        "value: 1",
+        "what: x",
+    ]
 
 
 def test_code_keeps_its_spaces_and_is_folded_not_wrapped():
@@ -52,12 +71,26 @@ def test_code_keeps_its_spaces_and_is_folded_not_wrapped():
 
 
 def test_link_target_is_shown_once():
-    assert texts("[text](https://e.com/x) and <https://e.com>", 80) == ["text (https://e.com/x) and https://e.com"]
-    assert links("[text](https://e.com/x) and <https://e.com>") == ["https://e.com/x", "https://e.com"]
+    assert texts("[text](https://e.com/x) and <https://e.com>", 80) == [
+        "text (https://e.com/x) and https://e.com"
+    ]
+    assert links("[text](https://e.com/x) and <https://e.com>") == [
+        "https://e.com/x",
+        "https://e.com",
+    ]
 
 
 @pytest.mark.parametrize(
-    "target", ["file:///etc/passwd", "vscode://x", "ssh://h", "FILE:///x", "api.py", "data:text/html,x", "javascript:x"]
+    "target",
+    [
+        "file:///etc/passwd",
+        "vscode://x",
+        "ssh://h",
+        "FILE:///x",
+        "api.py",
+        "data:text/html,x",
+        "javascript:x",
+    ],
 )
 def test_links_with_unsafe_schemes_are_not_clickable(target):
     assert links(f"[click]({target}) ![pic]({target}) <{target}>") == []
@@ -65,11 +98,15 @@ def test_links_with_unsafe_schemes_are_not_clickable(target):
 
 
 def test_images_are_shown_as_name_and_target():
-    assert texts("![a cat](https://e.com/cat.png)", 80) == ["[image: a cat] (https://e.com/cat.png)"]
+    assert texts("![a cat](https://e.com/cat.png)", 80) == [
+        "[image: a cat] (https://e.com/cat.png)"
+    ]
 
 
 def test_html_and_console_markup_are_shown_as_text():
-    assert texts("<b>x</b> [red]y[/red] [@click=app.quit]z[/]", 80) == ["<b>x</b> [red]y[/red] [@click=app.quit]z[/]"]
+    assert texts("<b>x</b> [red]y[/red] [@click=app.quit]z[/]", 80) == [
+        "<b>x</b> [red]y[/red] [@click=app.quit]z[/]"
+    ]
 
 
 def test_entities_cannot_insert_control_characters():
@@ -92,5 +129,12 @@ def test_deep_nesting_is_drawn():
 def test_every_line_of_a_diff_fence_is_coloured():
     palette = Palette({"success": "#00ff00", "error": "#ff0000"})
     lines = markdown_lines("```diff\n same\n+added\n same\n-gone\n+last\n```", 40, palette)
-    colours = {line.text.strip(): {s.style.color.name for s in line.segments if s.text.strip()} for line in lines}
-    assert [colours[line] for line in ("+added", "+last", "-gone")] == [{"#00ff00"}, {"#00ff00"}, {"#ff0000"}]
+    colours = {
+        line.text.strip(): {s.style.color.name for s in line.segments if s.text.strip()}
+        for line in lines
+    }
+    assert [colours[line] for line in ("+added", "+last", "-gone")] == [
+        {"#00ff00"},
+        {"#00ff00"},
+        {"#ff0000"},
+    ]

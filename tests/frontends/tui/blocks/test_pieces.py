@@ -76,10 +76,15 @@ def test_parts_of_a_long_paragraph_look_like_one(words, width):
     text = "Some " + " words ".join(words * 300) + " end"
 
     def characters(lines):
-        return [(line.text, line.joint, [str(s.style) for s in line.segments for _ in s.text]) for line in lines]
+        return [
+            (line.text, line.joint, [str(s.style) for s in line.segments for _ in s.text])
+            for line in lines
+        ]
 
     drawn = AnswerBlock(text).lines(width + 2 * len(MARGIN), PALETTE)
-    whole = indent(markdown_lines(text, width, PALETTE), (MARGIN, PALETTE.text), (MARGIN, PALETTE.text))
+    whole = indent(
+        markdown_lines(text, width, PALETTE), (MARGIN, PALETTE.text), (MARGIN, PALETTE.text)
+    )
     assert characters(drawn) == characters(whole)
 
 
@@ -95,12 +100,17 @@ def test_a_frame_wraps_only_the_end_of_a_long_paragraph(block, monkeypatch):
     monkeypatch.setattr(f"{wrap.__module__}.wrap", wrap_and_count)
     block.set_open(True)
     for _ in range(400):
-        block.append('**some** words, `code`, a * b, __init__ and [a link](https://example.com/A_(b) "title") ')
+        block.append(
+            "**some** words, `code`, a * b, __init__ and [a link](https://example.com/A_(b)"
+            ' "title") '
+        )
         block.lines(80, PALETTE)
     assert max(wrapped) < 4 * MIN_PART
 
 
-@pytest.mark.parametrize("text", ["Three things:\n- one\n", "- item\n  - nested\n", "Three things:\n\n- one"])
+@pytest.mark.parametrize(
+    "text", ["Three things:\n- one\n", "- item\n  - nested\n", "Three things:\n\n- one"]
+)
 def test_a_list_that_begins_makes_no_heading(text):
     for end in range(1, len(text)):
         lines = AnswerBlock(text[:end]).lines(80, PALETTE)
@@ -108,7 +118,9 @@ def test_a_list_that_begins_makes_no_heading(text):
 
 
 def test_a_long_paragraph_above_a_rule_is_not_half_a_heading():
-    lines = markdown_lines("some words", 80, PALETTE) + AnswerBlock("some words " * 100 + "\n---\n").lines(80, PALETTE)
+    lines = markdown_lines("some words", 80, PALETTE) + AnswerBlock(
+        "some words " * 100 + "\n---\n"
+    ).lines(80, PALETTE)
     assert len({str(s.style) for line in lines for s in line.segments}) == 1
 
 
@@ -125,13 +137,21 @@ def test_pieces_add_up_to_the_text(text):
 def test_only_the_last_piece_stays_open():
     pieces = MarkdownPieces()
     tail = pieces.settle("# Title\n\nwords\n\n- a\n- b\n\nmore\nand")
-    assert [piece.source for piece in pieces.finished] == ["# Title\n\n", "words\n\n", "- a\n", "- b\n\n"]
+    assert [piece.source for piece in pieces.finished] == [
+        "# Title\n\n",
+        "words\n\n",
+        "- a\n",
+        "- b\n\n",
+    ]
     assert [piece.source for piece in tail] == ["more\nand"]
 
 
 @pytest.mark.parametrize("language", ["python", "html", "json", "nonsense", ""])
 def test_long_code_is_coloured_the_same_in_parts_and_whole(language):
-    code = "".join(f'def f{n}():\n    """Doc\n\n    of {n}."""\n    return {{"a": [{n}, "x"]}}\n' for n in range(60))
+    code = "".join(
+        f'def f{n}():\n    """Doc\n\n    of {n}."""\n    return {{"a": [{n}, "x"]}}\n'
+        for n in range(60)
+    )
     text = f"```{language}\n{code}```\n\nend"
     answer = stream_answer(text, [53])
     assert draw(answer) == draw(AnswerBlock(text))

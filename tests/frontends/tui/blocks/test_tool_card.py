@@ -10,7 +10,9 @@ PALETTE = Palette({})
 LONG = "".join(f"{number}\n" for number in range(2 * MAX_LINES))
 
 
-@pytest.mark.parametrize("body", [Plain(LONG), Plain(LONG, "python"), Diff((FileChange("f", None, LONG),))])
+@pytest.mark.parametrize(
+    "body", [Plain(LONG), Plain(LONG, "python"), Diff((FileChange("f", None, LONG),))]
+)
 def test_cut_body_ends_with_a_note(body):
     texts = [line.text.strip() for line in body_lines(body, 60, PALETTE)]
     assert len(texts) == MAX_LINES + 1
@@ -30,7 +32,10 @@ def test_a_long_output_keeps_its_command_and_its_exit_code():
 
 
 def test_the_cut_start_of_a_single_long_row_is_marked():
-    texts = [line.text for line in body_lines(CommandOutput("make", "x" * 60 * 2 * MAX_LINES, 0), 60, PALETTE)]
+    texts = [
+        line.text
+        for line in body_lines(CommandOutput("make", "x" * 60 * 2 * MAX_LINES, 0), 60, PALETTE)
+    ]
     assert texts[1].endswith("1 line before")
     assert len(texts) <= MAX_LINES + 2
 
@@ -38,7 +43,10 @@ def test_the_cut_start_of_a_single_long_row_is_marked():
 def test_failure_is_shown_once():
     card = ToolCard("shell make", clock=lambda: 0.0)
     card.finish(Display("no rule to make", Plain("no rule to make `x`")), failed=True)
-    assert [line.text.strip() for line in card._draw(60, PALETTE)] == ["✗ shell make", "no rule to make `x`"]
+    assert [line.text.strip() for line in card._draw(60, PALETTE)] == [
+        "✗ shell make",
+        "no rule to make `x`",
+    ]
     done = ToolCard("read x", clock=lambda: 0.0)
     done.finish(Display("1 line", Plain("1 line of text")), failed=False)
     assert done._draw(60, PALETTE)[0].text.strip() == "✓ read x · 1 line"

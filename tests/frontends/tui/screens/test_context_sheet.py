@@ -13,7 +13,9 @@ async def test_keys_of_the_list_drop_restore_and_pin_the_marked_item():
         await pilot.press(*"/context", "enter")
         await until(pilot, lambda: isinstance(pilot.app.screen, ContextSheet))
         await pilot.pause()
-        rows = [" ".join(line.strip("│▏▕ ").split()) for line in screen_text(pilot.app).splitlines()]
+        rows = [
+            " ".join(line.strip("│▏▕ ").split()) for line in screen_text(pilot.app).splitlines()
+        ]
         assert [row for row in rows if " output " in row or " note " in row] == [
             "❯ 5,000 output shell: 900 lines",
             "9 dropped note Use tabs.",

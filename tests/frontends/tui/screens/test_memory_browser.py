@@ -24,7 +24,13 @@ AT = "2026-11-20T10:00:00Z"
 
 
 def note(number, text, **other):
-    values = {"id": f"mem_{number:08d}", "created_at": AT, "updated_at": AT, "confirmed_at": AT, "scope": "user"}
+    values = {
+        "id": f"mem_{number:08d}",
+        "created_at": AT,
+        "updated_at": AT,
+        "confirmed_at": AT,
+        "scope": "user",
+    }
     return Note(**{**values, "text": text, **other})
 
 
@@ -39,7 +45,12 @@ NOTES = [
         turn=1,
         category="project-conventions",
     ),
-    note(3, "Answer in German.", entities=("tool:ruff",), related=(Edge("mem_00000002", "relates-to"),)),
+    note(
+        3,
+        "Answer in German.",
+        entities=("tool:ruff",),
+        related=(Edge("mem_00000002", "relates-to"),),
+    ),
     note(4, "The release is on Fridays.", branch="feature"),
     note(5, "Releases are on Mondays.", related=(Edge("mem_00000004", "contradicts"),)),
 ]
@@ -54,10 +65,16 @@ def home(home):
 async def memory(home):
     conversation = Conversation(home).connect()
     store = conversation.scopes["user"].store
-    store.save_and_commit({"facts.md": "- One.\n- Two.\n- Three.\n"}, "Edit facts.md", {"Ouro-Origin": "person"})
+    store.save_and_commit(
+        {"facts.md": "- One.\n- Two.\n- Three.\n"}, "Edit facts.md", {"Ouro-Origin": "person"}
+    )
     marks = {"Ouro-Origin": "capture", "Ouro-Session": "s-old", "Ouro-Turn": "1"}
-    store.save_and_commit({each.file_name: note_text(each) for each in NOTES}, "Add: five notes", marks)
-    store.save_and_commit({"facts.md": "- 1.\n- Two.\n- 3.\n"}, "Change two lines", {"Ouro-Origin": "agent"})
+    store.save_and_commit(
+        {each.file_name: note_text(each) for each in NOTES}, "Add: five notes", marks
+    )
+    store.save_and_commit(
+        {"facts.md": "- 1.\n- Two.\n- 3.\n"}, "Change two lines", {"Ouro-Origin": "agent"}
+    )
     return conversation
 
 
@@ -68,7 +85,9 @@ def app(home, memory):
     for number, message in enumerate((user("From now on pytest."), assistant("I will.")), 1):
         wait(store.save_memory("s-old", MessageRecord(number, "2026-11-20T10:00:00.000Z", message)))
     session, later = FakeSession(), FakeSession(session_id="s-old")
-    session.remember(memory.manager, Lookup(home / "cache" / "index.sqlite", lambda: None, lambda: None))
+    session.remember(
+        memory.manager, Lookup(home / "cache" / "index.sqlite", lambda: None, lambda: None)
+    )
     session.session_catalog = SessionCatalog(store, "/project")
     open_session = opener(session, later)
     app = screen_of(open_session=open_session)
@@ -79,7 +98,9 @@ def app(home, memory):
 async def browsing(pilot, *, searches=True):
     await opened(pilot)
     await pilot.press("f4")
-    await until(pilot, lambda: isinstance(pilot.app.screen, MemoryBrowser) and pilot.app.screen.is_loaded)
+    await until(
+        pilot, lambda: isinstance(pilot.app.screen, MemoryBrowser) and pilot.app.screen.is_loaded
+    )
     if searches:
         await pilot.press("slash")
     return pilot.app.screen
@@ -139,7 +160,9 @@ async def test_evidence_shows_the_message_and_opens_its_session_read_only(app):
         await pilot.press("enter")
         await shows(pilot, "From now on pytest.")
         await pilot.press("enter")
-        await until(pilot, lambda: app.requests[1:] == [OpenRequest("s-old", read_only=True, message=1)])
+        await until(
+            pilot, lambda: app.requests[1:] == [OpenRequest("s-old", read_only=True, message=1)]
+        )
 
 
 async def test_arrows_move_between_tabs_until_something_is_typed(app, memory):
@@ -190,14 +213,18 @@ async def test_archive_restore_and_undo_take_one_key(app, memory):
 
 async def test_changes_while_open_are_shown_and_leave_one_line(app, memory):
     diff = Diff((FileChange("preferences.md", "", "- Use tabs.\n"),))
-    learned = CoreChanged("user", "agent", "facts.md: + Four.", Display("+1", Diff((FileChange("f", "", "- Four."),))))
+    learned = CoreChanged(
+        "user", "agent", "facts.md: + Four.", Display("+1", Diff((FileChange("f", "", "- Four."),)))
+    )
     by_hand = CoreChanged("user", "person", "preferences.md: + Use tabs.", Display("+1 -0", diff))
     async with app.run_test(size=(100, 30)) as pilot:
         browser = await browsing(pilot)
         await pilot.press("tab", "right", "end")
         assert texts(browser) == ["1.", "Two.", "3."]
         store = memory.scopes["user"].store
-        store.save_and_commit({"preferences.md": "- Use tabs.\n"}, "Edit", {"Ouro-Origin": "person"})
+        store.save_and_commit(
+            {"preferences.md": "- Use tabs.\n"}, "Edit", {"Ouro-Origin": "person"}
+        )
         app.session.emit_event(by_hand)
         app.session.emit_event(learned)
         await until(pilot, lambda: "Use tabs." in texts(browser))

@@ -84,7 +84,10 @@ async def test_enter_rewinds_and_puts_the_message_into_the_prompt():
         await until(pilot, lambda: session.rewind.went)
         await back_at_prompt(pilot)
         assert session.rewind.went == [("rewind", 5, ("conversation",))]
-        await until(pilot, lambda: pilot.app.conversation.prompt.text == "now write the \x1b[31mtests\nfor it")
+        await until(
+            pilot,
+            lambda: pilot.app.conversation.prompt.text == "now write the \x1b[31mtests\nfor it",
+        )
         assert "mend the import in api.py" in shown(pilot.app)
         assert "/redo returns to it." in shown(pilot.app)
 
@@ -158,7 +161,9 @@ async def test_undo_sheet_preselects_the_last_message_and_its_files():
         await until(pilot, lambda: "☑ conversation" in screen_text(pilot.app))
         await until(pilot, lambda: "☑ files (3 files)" in screen_text(pilot.app))
         assert "☐ memory (2 changes)" in screen_text(pilot.app)
-        await pilot.press("tab", "space", "tab", "tab", "space", "enter")  # untick the first box, tick memory
+        await pilot.press(
+            "tab", "space", "tab", "tab", "space", "enter"
+        )  # untick the first box, tick memory
         await until(pilot, lambda: session.rewind.went)
         assert session.rewind.went == [("rewind", 9, ("files", "memory"))]
 
@@ -168,7 +173,10 @@ async def test_redo_sheet_has_a_checkbox_for_each_scope():
     async with screen_of(session).run_test() as pilot:
         for keys, went in (
             (("enter",), [("redo", "conversation", "files", "memory")]),
-            (("space", "tab", "tab", "space", "enter"), [("redo", "files")]),  # the first box has the focus
+            (
+                ("space", "tab", "tab", "space", "enter"),
+                [("redo", "files")],
+            ),  # the first box has the focus
             (("escape",), []),
         ):
             session.rewind.went.clear()
@@ -248,7 +256,9 @@ async def test_fork_key_forks_at_the_message():
 
 async def test_the_keys_can_be_changed():
     session, copy = session_with(), FakeSession(session_id="s-copy")
-    async with screen_of(session, copy, keys={"rewind": ["f8"], "fork_there": "f5"}).run_test() as pilot:
+    async with screen_of(
+        session, copy, keys={"rewind": ["f8"], "fork_there": "f5"}
+    ).run_test() as pilot:
         await opened(pilot)
         await pilot.press("escape", "escape")
         await pilot.pause()
@@ -343,7 +353,10 @@ async def test_pictures_return_to_the_prompt_with_the_message():
         await pilot.press("escape", "escape")
         await sheet_of(pilot)
         await pilot.press("enter")
-        await until(pilot, lambda: pilot.app.conversation.prompt.text == "what is this? [image 1: PNG, 3 KB]")
+        await until(
+            pilot,
+            lambda: pilot.app.conversation.prompt.text == "what is this? [image 1: PNG, 3 KB]",
+        )
         await pilot.press("enter")
         await until(pilot, lambda: session.sent)
         assert session.sent_images == [picture]
@@ -369,6 +382,11 @@ def test_rewind_sheet_snapshot(snap_compare, size):
         sheet = await sheet_of(pilot)
         await pilot.press("up", "up")
         texts = ("Rewinds past 8 messages", "memory (2 changes)")
-        await until(pilot, lambda: sheet._asked.is_finished and all(text in screen_text(pilot.app) for text in texts))
+        await until(
+            pilot,
+            lambda: (
+                sheet._asked.is_finished and all(text in screen_text(pilot.app) for text in texts)
+            ),
+        )
 
     assert snap_compare(screen_of(session), terminal_size=size, run_before=before)

@@ -52,7 +52,9 @@ KNOWN = [
 def session_catalog():
     made = FakeCatalog(KNOWN)
     made.hits = [SessionHit(KNOWN[2].id, 7, "the lexer drops its last token")]
-    made.previews = {KNOWN[0].id: SessionExcerpt("The import was cyclic.", "mend it", (("assistant", "done"),))}
+    made.previews = {
+        KNOWN[0].id: SessionExcerpt("The import was cyclic.", "mend it", (("assistant", "done"),))
+    }
     return made
 
 
@@ -75,7 +77,9 @@ def app_on(session_catalog, open_session, request=None):
         return session_catalog
 
     look = Look(version="0.1.0", cwd=Path("/project"))
-    return OuroApp(SessionStart(open_session, request or OpenRequest(PICK)), look, open_catalog=open_catalog)
+    return OuroApp(
+        SessionStart(open_session, request or OpenRequest(PICK)), look, open_catalog=open_catalog
+    )
 
 
 @pytest.fixture(autouse=True)
@@ -85,7 +89,9 @@ def at_noon(monkeypatch):
 
 async def wait_for_picker(pilot):
     """Wait until the picker has its list."""
-    await until(pilot, lambda: isinstance(pilot.app.screen, SessionPicker) and pilot.app.screen._is_loaded)
+    await until(
+        pilot, lambda: isinstance(pilot.app.screen, SessionPicker) and pilot.app.screen._is_loaded
+    )
     return pilot.app.screen
 
 
@@ -98,7 +104,11 @@ async def test_picker_opens_first_and_continues_with_the_chosen_session(session_
     async with app_on(session_catalog, requests).run_test(size=(80, 24)) as pilot:
         picker = await wait_for_picker(pilot)
         assert requests.asked == []
-        assert titles(picker) == ["mend the broken import", "write the documentation", "try another parser"]
+        assert titles(picker) == [
+            "mend the broken import",
+            "write the documentation",
+            "try another parser",
+        ]
 
         await pilot.press("down", "enter")
         await opened(pilot)
@@ -228,10 +238,16 @@ async def test_deletion_asks_moves_to_the_trash_and_can_be_undone(session_catalo
         await pilot.press("ctrl+d", "n")
         assert (len(titles(picker)), session_catalog.trash) == (3, [])
         await pilot.press("ctrl+d")
-        assert "Move to trash? y yes · other keys no · “mend the broken import”" in screen_text(pilot.app)
+        assert "Move to trash? y yes · other keys no · “mend the broken import”" in screen_text(
+            pilot.app
+        )
         await pilot.press("y")
-        await until(pilot, lambda: titles(picker) == ["write the documentation", "try another parser"])
-        assert "In the trash. Ctrl+U restores it. “mend the broken import”" in screen_text(pilot.app)
+        await until(
+            pilot, lambda: titles(picker) == ["write the documentation", "try another parser"]
+        )
+        assert "In the trash. Ctrl+U restores it. “mend the broken import”" in screen_text(
+            pilot.app
+        )
         await pilot.press("ctrl+u")
         await until(pilot, lambda: len(titles(picker)) == 3)
 
@@ -307,7 +323,9 @@ async def test_a_session_in_use_is_offered_read_only_or_as_a_copy(session_catalo
 
 
 async def test_ten_thousand_sessions_need_few_widgets(session_catalog):
-    session_catalog.known = [info(number, f"session {number}", hours=number) for number in range(1, 10_001)]
+    session_catalog.known = [
+        info(number, f"session {number}", hours=number) for number in range(1, 10_001)
+    ]
     async with app_on(session_catalog, Requests()).run_test(size=(80, 24)) as pilot:
         picker = await wait_for_picker(pilot)
         await pilot.press("tab", "end")
@@ -321,6 +339,8 @@ def test_picker_snapshot(session_catalog, size, snap_compare):
     async def before(pilot):
         await wait_for_picker(pilot)
         await pilot.press("down", "up")
-        await until(pilot, lambda: size[0] < 112 or "The import was cyclic." in screen_text(pilot.app))
+        await until(
+            pilot, lambda: size[0] < 112 or "The import was cyclic." in screen_text(pilot.app)
+        )
 
     assert snap_compare(app_on(session_catalog, Requests()), terminal_size=size, run_before=before)

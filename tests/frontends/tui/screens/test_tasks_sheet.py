@@ -7,8 +7,12 @@ from ouro.errors import ToolError
 from ouro.frontends.tui.screens.list_sheets import TasksSheet
 from ouro.session import BackgroundTask
 
-SERVER = BackgroundTask("job_1", "npm run dev", "running, 12 s", True, True, "ready\nGET /index.html")
-AGENT = BackgroundTask("explore-1", "find the callers", "running: grep total", True, True, "grep total")
+SERVER = BackgroundTask(
+    "job_1", "npm run dev", "running, 12 s", True, True, "ready\nGET /index.html"
+)
+AGENT = BackgroundTask(
+    "explore-1", "find the callers", "running: grep total", True, True, "grep total"
+)
 
 
 async def test_jobs_and_subagents_are_listed_with_their_output_and_ended_by_k():

@@ -34,7 +34,9 @@ async def test_up_and_down_walk_the_history_and_return_to_the_draft():
     async with screen_of(FakeSession([says("1"), says("2")])).run_test() as pilot:
         await opened(pilot)
         await pilot.press("a", "enter", "b", "enter")
-        pilot.app.conversation.prompt_history.add("/resume")  # a list of suggestions would take the next key
+        pilot.app.conversation.prompt_history.add(
+            "/resume"
+        )  # a list of suggestions would take the next key
         await pilot.press("c")
         texts = []
         for key in ("up", "up", "up", "up", "down", "down", "down", "down"):
@@ -137,7 +139,12 @@ async def test_dropped_image_is_attached(form, tmp_path):
 
 async def test_a_pasted_path_that_is_not_of_an_image_stays_text(tmp_path):
     (tmp_path / "no.png").write_text("words")
-    texts = (f"{tmp_path}/no.png", f"{tmp_path}/gone.png", f"'{tmp_path}/a b.png", "see /x/a.png and /x/b.png")
+    texts = (
+        f"{tmp_path}/no.png",
+        f"{tmp_path}/gone.png",
+        f"'{tmp_path}/a b.png",
+        "see /x/a.png and /x/b.png",
+    )
     async with screen_of(FakeSession()).run_test() as pilot:
         await opened(pilot)
         for text in texts:
@@ -148,7 +155,9 @@ async def test_a_pasted_path_that_is_not_of_an_image_stays_text(tmp_path):
 
 
 def no_program():
-    raise NotImplementedError("wl-paste or xclip is required for ImageGrab.grabclipboard() on Linux")
+    raise NotImplementedError(
+        "wl-paste or xclip is required for ImageGrab.grabclipboard() on Linux"
+    )
 
 
 @pytest.mark.parametrize(
@@ -219,7 +228,9 @@ async def test_exact_command_name_is_suggested_first():
         assert [row.value.strip() for row in completion.rows[:2]] == ["/skill", "/skills"]
 
 
-@pytest.mark.parametrize(("typed", "first"), [("/q", "/q"), ("/mode", "/mode"), ("/cost", "/cost"), ("/usa", "/usage")])
+@pytest.mark.parametrize(
+    ("typed", "first"), [("/q", "/q"), ("/mode", "/mode"), ("/cost", "/cost"), ("/usa", "/usage")]
+)
 async def test_alias_is_suggested_by_its_own_name(typed, first):
     async with screen_of(FakeSession()).run_test() as pilot:
         await opened(pilot)
@@ -244,7 +255,12 @@ async def test_at_suggests_files_and_escape_closes_without_interrupting():
         await pilot.press("g", "enter")
         await until(pilot, lambda: session.running)
         await pilot.press("i", "n", "space", "at", "g", "d", "m")
-        await until(pilot, lambda: [item.label for item in pilot.app.conversation.completion.rows] == ["docs/guide.md"])
+        await until(
+            pilot,
+            lambda: (
+                [item.label for item in pilot.app.conversation.completion.rows] == ["docs/guide.md"]
+            ),
+        )
         await pilot.press("escape")
         assert (pilot.app.conversation.completion.is_open, session.interrupts) == (False, 0)
         await pilot.press("backspace", "m", "enter")
@@ -255,7 +271,9 @@ async def test_fast_typing_accepts_the_suggestion_for_the_last_letter():
     async with screen_of(FakeSession()).run_test() as pilot:
         await opened(pilot)
         for key in ("slash", "m", "o", "d", "e", "l", "tab"):
-            pilot.app.post_message(events.Key(key, "/" if key == "slash" else key if len(key) == 1 else None))
+            pilot.app.post_message(
+                events.Key(key, "/" if key == "slash" else key if len(key) == 1 else None)
+            )
         await until(pilot, lambda: prompt(pilot).text == "/model ")
 
 
@@ -300,21 +318,27 @@ async def test_copy_reports_the_program_that_was_used(monkeypatch, tmp_path):
     assert ((tmp_path / "clip").read_text(), sent) == ("héllo", ["héllo"])
     monkeypatch.delenv("DISPLAY")
     assert "may refuse" in OuroApp.copy(app, "again")
-    (tmp_path / "tmux").write_text(f'#!/bin/sh\n[ "$*" = "load-buffer -w -" ] && cat > {tmp_path}/buffer\n')
+    (tmp_path / "tmux").write_text(
+        f'#!/bin/sh\n[ "$*" = "load-buffer -w -" ] && cat > {tmp_path}/buffer\n'
+    )
     (tmp_path / "tmux").chmod(0o700)
     monkeypatch.setenv("TMUX", "/tmp/tmux-0/default,1,0")
     assert OuroApp.copy(app, "in tmux") == "with tmux"
     assert (tmp_path / "buffer").read_text() == "in tmux"
 
 
-@pytest.mark.parametrize(("how", "shown"), [("with xclip", "copied with xclip"), ("sent to it", "sent to it")])
+@pytest.mark.parametrize(
+    ("how", "shown"), [("with xclip", "copied with xclip"), ("sent to it", "sent to it")]
+)
 async def test_selection_is_reported_as_copied_only_if_a_program_took_it(monkeypatch, how, shown):
     monkeypatch.setattr(OuroApp, "copy", lambda _app, _text: how)
     async with screen_of(FakeSession()).run_test(size=(80, 24)) as pilot:
         await opened(pilot)
         pilot.app.screen.text_select_all()
         pilot.app.post_message(events.TextSelected())
-        await until(pilot, lambda: screen_text(pilot.app).splitlines()[-1].strip().startswith(shown))
+        await until(
+            pilot, lambda: screen_text(pilot.app).splitlines()[-1].strip().startswith(shown)
+        )
 
 
 async def test_a_key_is_drawn_without_waiting_for_the_next_frame(monkeypatch):
@@ -343,4 +367,7 @@ async def test_long_prompt_is_limited_and_keeps_the_cursor_visible():
         assert pilot.app.conversation.status.region.bottom == 24
         assert area.region.height == box.content_region.height
         await pilot.resize_terminal(40, 15)
-        await until(pilot, lambda: area.cursor_screen_offset.y == area.region.bottom - 1 and box.region.height < 8)
+        await until(
+            pilot,
+            lambda: area.cursor_screen_offset.y == area.region.bottom - 1 and box.region.height < 8,
+        )

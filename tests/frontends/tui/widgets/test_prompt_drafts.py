@@ -9,7 +9,11 @@ def test_long_pastes_are_chips_that_differ_and_unfold():
     attachments = Attachments()
     lines, long = "x\n" * 20, "y" * 2001
     first, second, third = attachments.fold(lines), attachments.fold(lines), attachments.fold(long)
-    assert (first, second, third) == ("[pasted 20 lines]", "[pasted 20 lines #2]", "[pasted 2,001 characters]")
+    assert (first, second, third) == (
+        "[pasted 20 lines]",
+        "[pasted 20 lines #2]",
+        "[pasted 2,001 characters]",
+    )
     assert attachments.expand(f"a {third} b") == Draft(f"a {long} b")
 
 

@@ -25,7 +25,12 @@ CALL = ToolCall("c1", "shell", {"command": "git push"})
 
 def permission(question_id="q1", command="git push", rule="shell(git push *)"):
     return PermissionAsked(
-        question_id, CALL, command, Display(command, CommandOutput(command)), "reaches the network", rule
+        question_id,
+        CALL,
+        command,
+        Display(command, CommandOutput(command)),
+        "reaches the network",
+        rule,
     )
 
 
@@ -48,7 +53,8 @@ async def test_a_permission_is_answered_by_letter_digit_arrow_and_with_a_comment
             await until(
                 pilot,
                 lambda number=number: (
-                    getattr(pilot.app.conversation.questions.panel, "question_id", "") == f"q{number}"
+                    getattr(pilot.app.conversation.questions.panel, "question_id", "")
+                    == f"q{number}"
                 ),
             )
             await asked(pilot)
@@ -90,7 +96,11 @@ async def test_marked_answer_says_what_enter_does_with_the_comment():
         panel = pilot.app.conversation.questions.panel
 
         def choices():
-            return [line for line in panel.options.render().plain.split("\n") if "tell the agent" in line]
+            return [
+                line
+                for line in panel.options.render().plain.split("\n")
+                if "tell the agent" in line
+            ]
 
         assert choices() == []
         await pilot.press("tab")
@@ -121,7 +131,13 @@ async def test_ctrl_d_at_a_question_quits_on_empty_input_only():
 async def test_card_shows_the_call_as_changed_by_a_hook():
     changed = permission(command="git push --dry-run")
     session = FakeSession(
-        [[ToolStarted(CALL, "git push origin main"), ToolStarted(CALL, "git push --dry-run"), changed]]
+        [
+            [
+                ToolStarted(CALL, "git push origin main"),
+                ToolStarted(CALL, "git push --dry-run"),
+                changed,
+            ]
+        ]
     )
     async with screen_of(session).run_test(size=(100, 30)) as pilot:
         await opened(pilot)
@@ -168,16 +184,25 @@ async def test_question_is_answered_by_digit_text_or_several_or_dismissed():
         Question("Why?"),
         Question("Which?", ("red",)),
     ]
-    session = FakeSession([[QuestionAsked(f"q{n}", question) for n, question in enumerate(questions)]])
+    session = FakeSession(
+        [[QuestionAsked(f"q{n}", question) for n, question in enumerate(questions)]]
+    )
     async with screen_of(session).run_test(size=(100, 30)) as pilot:
         await opened(pilot)
         await pilot.press("g", "enter")
-        ways = (["2"], ["3", "p", "i", "n", "k", "enter"], ["1", "3", "5"], ["s", "o", "enter"], ["escape"])
+        ways = (
+            ["2"],
+            ["3", "p", "i", "n", "k", "enter"],
+            ["1", "3", "5"],
+            ["s", "o", "enter"],
+            ["escape"],
+        )
         for number, keys in enumerate(ways):
             await until(
                 pilot,
                 lambda number=number: (
-                    getattr(pilot.app.conversation.questions.panel, "question_id", "") == f"q{number}"
+                    getattr(pilot.app.conversation.questions.panel, "question_id", "")
+                    == f"q{number}"
                 ),
             )
             await asked(pilot)
@@ -196,7 +221,9 @@ async def test_question_is_answered_by_digit_text_or_several_or_dismissed():
 
 
 async def test_a_message_typed_at_a_question_is_a_message_and_no_answer():
-    session = FakeSession([[QuestionAsked("q", Question("Remember?", ("keep", "leave"))), Wait(asyncio.Event())]])
+    session = FakeSession(
+        [[QuestionAsked("q", Question("Remember?", ("keep", "leave"))), Wait(asyncio.Event())]]
+    )
     async with screen_of(session).run_test(size=(100, 30)) as pilot:
         await opened(pilot)
         await pilot.press("g", "enter")
@@ -214,7 +241,9 @@ async def test_a_message_typed_at_a_question_is_a_message_and_no_answer():
 
 
 async def test_message_at_a_question_keeps_its_first_letter():
-    session = FakeSession([[QuestionAsked("q", Question("Remember?", ("keep", "leave"))), Wait(asyncio.Event())]])
+    session = FakeSession(
+        [[QuestionAsked("q", Question("Remember?", ("keep", "leave"))), Wait(asyncio.Event())]]
+    )
     async with screen_of(session).run_test(size=(100, 30)) as pilot:
         await opened(pilot)
         await pilot.press("g", "enter")
@@ -225,12 +254,16 @@ async def test_message_at_a_question_keeps_its_first_letter():
 
 
 async def test_pasted_message_at_a_question_is_sent_by_enter(monkeypatch):
-    session = FakeSession([[QuestionAsked("q", Question("Remember?", ("keep", "leave"))), Wait(asyncio.Event())]])
+    session = FakeSession(
+        [[QuestionAsked("q", Question("Remember?", ("keep", "leave"))), Wait(asyncio.Event())]]
+    )
     async with screen_of(session).run_test(size=(100, 30)) as pilot:
         await opened(pilot)
         await pilot.press("g", "enter")
         await asked(pilot)
-        monkeypatch.setattr(QuestionPanel, "GRACE", 3600.0)  # all keys come immediately after one another
+        monkeypatch.setattr(
+            QuestionPanel, "GRACE", 3600.0
+        )  # all keys come immediately after one another
         await pilot.press(*"do it", "enter")
         await until(pilot, lambda: session.steered == ["do it"])
         pilot.app.conversation.questions.panel._listens_from = 0.0
@@ -239,14 +272,19 @@ async def test_pasted_message_at_a_question_is_sent_by_enter(monkeypatch):
 
 
 async def test_x7_a_key_just_after_the_question_came_does_not_answer_it(monkeypatch):
-    session = FakeSession([[QuestionAsked("q", Question("Remember?", ("keep", "leave"))), Wait(asyncio.Event())]])
+    session = FakeSession(
+        [[QuestionAsked("q", Question("Remember?", ("keep", "leave"))), Wait(asyncio.Event())]]
+    )
     screen = screen_of(session)
     monkeypatch.setattr(QuestionPanel, "GRACE", 3600.0)
     async with screen.run_test(size=(100, 30)) as pilot:
         await opened(pilot)
         await pilot.press("g", "enter")
         questions = pilot.app.conversation.questions
-        await until(pilot, lambda: questions.panel is not None and questions.panel._listens_from < float("inf"))
+        await until(
+            pilot,
+            lambda: questions.panel is not None and questions.panel._listens_from < float("inf"),
+        )
         await pilot.press("1")
         assert session.answers == []
 
@@ -287,18 +325,32 @@ async def test_hidden_choices_are_indicated_above_and_below():
         await opened(pilot)
         await pilot.press("g", "enter")
         await asked(pilot)
-        await until(pilot, lambda: "❯ 1 yes" in screen_text(pilot.app) and " ↓2 always" in screen_text(pilot.app))
+        await until(
+            pilot,
+            lambda: "❯ 1 yes" in screen_text(pilot.app) and " ↓2 always" in screen_text(pilot.app),
+        )
         await pilot.press("down", "down")
-        await until(pilot, lambda: "❯↑3 no" in screen_text(pilot.app) and " ↓4 session" in screen_text(pilot.app))
+        await until(
+            pilot,
+            lambda: "❯↑3 no" in screen_text(pilot.app) and " ↓4 session" in screen_text(pilot.app),
+        )
         await pilot.press("down")
         await until(pilot, lambda: "❯↑4 session" in screen_text(pilot.app))
         await pilot.resize_terminal(20, 3)
         await pilot.press("up")
-        await until(pilot, lambda: "❯↕3 no" in screen_text(pilot.app) and "git push" in screen_text(pilot.app))
+        await until(
+            pilot,
+            lambda: "❯↕3 no" in screen_text(pilot.app) and "git push" in screen_text(pilot.app),
+        )
         await pilot.resize_terminal(20, 8)
         await until(pilot, lambda: "Allow?  shell" in screen_text(pilot.app))
         await pilot.resize_terminal(40, 12)
-        await until(pilot, lambda: "4 session" in (text := screen_text(pilot.app)) and not {"↑", "↓", "↕"} & set(text))
+        await until(
+            pilot,
+            lambda: (
+                "4 session" in (text := screen_text(pilot.app)) and not {"↑", "↓", "↕"} & set(text)
+            ),
+        )
 
 
 async def test_question_has_its_choices_even_before_the_layout(monkeypatch):
@@ -310,7 +362,9 @@ async def test_question_has_its_choices_even_before_the_layout(monkeypatch):
         lay_out(screen, *arguments, **options)
 
     monkeypatch.setattr(Screen, "_refresh_layout", ask_first)
-    async with screen_of(FakeSession([[permission(command="git push\n" * 40)]])).run_test(size=(80, 24)) as pilot:
+    async with screen_of(FakeSession([[permission(command="git push\n" * 40)]])).run_test(
+        size=(80, 24)
+    ) as pilot:
         await opened(pilot)
         await pilot.press("g", "enter")
         await asked(pilot)
@@ -365,17 +419,30 @@ async def test_resize_while_a_question_appears_is_harmless():
 
 
 async def test_narrow_and_low_screens_show_all_of_a_question_and_of_its_choices():
-    text = "Which database should the new service of the shop use for its orders, and where does it run in the end?"
-    choices = ("SQLite, one file beside the program and nothing to install", "Postgres, with a nightly backup", "none")
+    text = (
+        "Which database should the new service of the shop use for its orders, and where does it"
+        " run in the end?"
+    )
+    choices = (
+        "SQLite, one file beside the program and nothing to install",
+        "Postgres, with a nightly backup",
+        "none",
+    )
     question = Question(text, choices, details="- a line\n- another line")
     session = FakeSession([[QuestionAsked("q", question), Wait(asyncio.Event())]])
     async with screen_of(session).run_test(size=(40, 10)) as pilot:
         await opened(pilot)
         await pilot.press("g", "enter")
         await asked(pilot)
-        await until(pilot, lambda: "nothing to install" in _joined(pilot.app) and "none" in _joined(pilot.app))
+        await until(
+            pilot,
+            lambda: "nothing to install" in _joined(pilot.app) and "none" in _joined(pilot.app),
+        )
         await pilot.resize_terminal(20, 5)
-        await until(pilot, lambda: "Which database" in _joined(pilot.app) and "❯ 1 SQLite" in _joined(pilot.app))
+        await until(
+            pilot,
+            lambda: "Which database" in _joined(pilot.app) and "❯ 1 SQLite" in _joined(pilot.app),
+        )
         for _ in range(12):
             await pilot.press("pagedown")
         await until(pilot, lambda: "end?" in _joined(pilot.app) and "another" in _joined(pilot.app))
@@ -399,7 +466,9 @@ async def test_question_keys_are_shown_completely_when_the_text_scrolls():
             await asked(pilot)
             await until(pilot, lambda keys=keys: keys in screen_text(pilot.app))
             await pilot.press("tab")
-            await until(pilot, lambda: "41 lines · ↑↓ Enter sends · Esc back" in screen_text(pilot.app))
+            await until(
+                pilot, lambda: "41 lines · ↑↓ Enter sends · Esc back" in screen_text(pilot.app)
+            )
             await pilot.press("escape")
             await until(pilot, lambda keys=keys: keys in screen_text(pilot.app))
             await pilot.press("y")
@@ -407,7 +476,9 @@ async def test_question_keys_are_shown_completely_when_the_text_scrolls():
 
 
 async def test_diff_in_a_question_has_the_line_numbers_of_the_file():
-    diff = Display("1 file", Diff((FileChange("long.txt", "a\nold\n", "a\nnew\n", first_line=1480),)))
+    diff = Display(
+        "1 file", Diff((FileChange("long.txt", "a\nold\n", "a\nnew\n", first_line=1480),))
+    )
     session = FakeSession([[PermissionAsked("q1", CALL, "edit long.txt", diff, "mode ask", "")]])
     async with screen_of(session).run_test(size=(80, 24)) as pilot:
         await opened(pilot)

@@ -213,7 +213,9 @@ async def test_queued_messages_are_shown_below_everything():
 
 
 async def test_mouse_selection_excludes_margins():
-    app = TranscriptApp(Prompted("question"), Replied(assistant("some **bold** words\n\n```\ncode = 1\n```")))
+    app = TranscriptApp(
+        Prompted("question"), Replied(assistant("some **bold** words\n\n```\ncode = 1\n```"))
+    )
     async with app.run_test(size=SIZE) as pilot:
         await pilot.mouse_down(offset=(2, 2))
         await pilot.hover(offset=(30, 4))
@@ -223,7 +225,9 @@ async def test_mouse_selection_excludes_margins():
 
 
 async def test_selection_joins_wrapped_lines():
-    app = TranscriptApp(Replied(assistant("one two three four five six seven eight nine ten\n\nend")))
+    app = TranscriptApp(
+        Replied(assistant("one two three four five six seven eight nine ten\n\nend"))
+    )
     async with app.run_test(size=(20, 10)):
         text, _ = app.transcript.get_selection(Selection(Offset(6, 0), Offset(5, 5)))
         assert text == "two three four five six seven eight nine ten\n\nend"

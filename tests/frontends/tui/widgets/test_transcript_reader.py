@@ -12,7 +12,9 @@ CALL = ToolCall("c1", "read", {})
 TURNS = [
     [
         ToolStarted(CALL, "read notes"),
-        ToolFinished("c1", "read", Display("3 lines", Plain("alpha\nthe needle\nomega")), False, 0.0),
+        ToolFinished(
+            "c1", "read", Display("3 lines", Plain("alpha\nthe needle\nomega")), False, 0.0
+        ),
         TextDelta("\n\n".join(f"line {n}" for n in range(40))),
     ],
     says("a second **needle** here"),
@@ -23,7 +25,9 @@ async def reading(pilot, session, *prompts):
     await opened(pilot)
     for number, prompt in enumerate(prompts, 1):
         await pilot.press(*prompt, "enter")
-        await until(pilot, lambda number=number: len(session.sent) == number and not pilot.app.turns.busy)
+        await until(
+            pilot, lambda number=number: len(session.sent) == number and not pilot.app.turns.busy
+        )
     await pilot.press("ctrl+o", "ctrl+o")
     assert "q closes" in screen_text(pilot.app)
 

@@ -14,8 +14,13 @@ ID = "0d9f3c52-7e1b-4d0a-9a55-3b8f0c1d2e4f"
 async def test_manually_copied_session_folder_is_not_captured_again(tmp_path):
     root, at = tmp_path / "sessions", timestamp()
     store = YamlFileMemoryStore(root)
-    said = [MessageRecord(1, at, user("We use tabs here.")), MessageRecord(2, at, assistant("Noted."))]
-    await store.import_session(SessionHeader(ID, str(tmp_path), "a/b", at, memory={"user": "0" * 40}), said)
+    said = [
+        MessageRecord(1, at, user("We use tabs here.")),
+        MessageRecord(2, at, assistant("Noted.")),
+    ]
+    await store.import_session(
+        SessionHeader(ID, str(tmp_path), "a/b", at, memory={"user": "0" * 40}), said
+    )
     (folder,) = root.glob("*_*")
     shutil.copytree(folder, folder.with_name("kept for later"))
     assert len(await store.list_sessions()) == 2

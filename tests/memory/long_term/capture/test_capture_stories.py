@@ -24,7 +24,10 @@ class Notes:
         self.folder = repository / ".ouro" / "memory"
 
     def all(self, folder=None):
-        found = [parse_note(path.name, path.read_text()).note for path in (folder or self.folder).glob("mem_*.md")]
+        found = [
+            parse_note(path.name, path.read_text()).note
+            for path in (folder or self.folder).glob("mem_*.md")
+        ]
         return sorted(found, key=lambda note: (note.version, note.created_at))
 
     def users(self):
@@ -60,12 +63,16 @@ def notes(repository):
 async def test_repeated_user_preference_is_saved_once(repository, notes):
     text = "Answers in German, code comments in English."
     await session_of(
-        repository, [add(text, "coding-preferences")], "answer in german but keep code comments in english"
+        repository,
+        [add(text, "coding-preferences")],
+        "answer in german but keep code comments in english",
     )
     preferences = get_memory_dir() / "preferences.md"
     assert (preferences.read_text(), notes.users(), notes.all()) == (f"- {text}\n", [], [])
 
-    two = await session_of(repository, [add(text, "coding-preferences")], "once more: german answers, english comments")
+    two = await session_of(
+        repository, [add(text, "coding-preferences")], "once more: german answers, english comments"
+    )
     assert shown_notes(two.captures[-1]) == [text]
     assert (preferences.read_text(), notes.users(), notes.all()) == (f"- {text}\n", [], [])
 
@@ -84,7 +91,9 @@ async def test_repository_convention_is_saved_with_entities_and_anchors(reposito
     assert [(each.source, each.rel, each.target) for each in note.relations] == [
         ("file:api.py", "tested_by", "cmd:pytest tests/test_api.py")
     ]
-    blob = subprocess.run(["git", "hash-object", "api.py"], cwd=repository, capture_output=True, text=True, check=True)
+    blob = subprocess.run(
+        ["git", "hash-object", "api.py"], cwd=repository, capture_output=True, text=True, check=True
+    )
     assert [(each.path, each.blob) for each in note.anchors] == [("api.py", blob.stdout.strip())]
 
 
@@ -99,13 +108,22 @@ async def test_a_decision_and_its_reversal_are_a_chain_of_two(repository, notes)
 
     def reversal(asked):
         place = shown_notes(asked).index(old.text) + 1 if old.text in shown_notes(asked) else 0
-        return [{"op": "supersede", "target": place, "text": text, "said_by": "user"}] if place else []
+        return (
+            [{"op": "supersede", "target": place, "text": text, "said_by": "user"}] if place else []
+        )
 
     await session_of(
-        repository, reversal, "row locks timed out under load, from now on user updates use optimistic locking"
+        repository,
+        reversal,
+        "row locks timed out under load, from now on user updates use optimistic locking",
     )
     first, second = notes.all()
-    assert (first.text, second.text, second.supersedes, second.version) == (old.text, text, old.id, 2)
+    assert (first.text, second.text, second.supersedes, second.version) == (
+        old.text,
+        text,
+        old.id,
+        2,
+    )
     assert (second.category, second.source) == ("architectural-decisions", "user")
 
 
@@ -114,7 +132,9 @@ async def test_personal_style_is_known_in_another_repository(repository, tmp_pat
     other.mkdir()
     subprocess.run(["git", "init", "-q"], cwd=other, check=True)
     style = "Likes early returns and short functions."
-    await session_of(repository, [add(style, "coding-preferences")], "i like early returns and short functions")
+    await session_of(
+        repository, [add(style, "coding-preferences")], "i like early returns and short functions"
+    )
 
     two = await session_of(other, [], "please write it with early returns, as short functions")
 
@@ -151,7 +171,9 @@ async def test_short_user_statements_go_to_the_core_and_file_facts_to_notes(repo
 
 
 async def test_model_statement_becomes_a_note(repository, notes):
-    await session_of(repository, [add("Tests need a running server.", by="assistant")], "why do they fail?")
+    await session_of(
+        repository, [add("Tests need a running server.", by="assistant")], "why do they fail?"
+    )
     assert [note.text for note in notes.all()] == ["Tests need a running server."]
 
 
@@ -159,17 +181,35 @@ async def test_statement_becomes_a_note_if_the_core_is_full(repository, notes, m
     monkeypatch.setattr("ouro.memory.long_term.remember.CORE_TOKENS", 10)
     first, second = "Dates are always stored in UTC.", "Invoices are rounded half to even."
     await session_of(repository, [add(first), add(second)], f"{first} {second}")
-    assert ((notes.folder / "facts.md").read_text(), [note.text for note in notes.all()]) == (f"- {first}\n", [second])
+    assert ((notes.folder / "facts.md").read_text(), [note.text for note in notes.all()]) == (
+        f"- {first}\n",
+        [second],
+    )
 
 
 async def test_outdated_core_line_is_replaced(repository, notes):
-    old, other, new = "The app supports iOS 15 and up.", "The app ships on Mondays.", "The deployment target is iOS 17."
+    old, other, new = (
+        "The app supports iOS 15 and up.",
+        "The app ships on Mondays.",
+        "The deployment target is iOS 17.",
+    )
     await session_of(repository, [add(old), add(other)], f"{old} {other}")
 
     def outdated(asked):
-        return [{"op": "supersede", "target": shown_notes(asked).index(old) + 1, "text": new, "said_by": "user"}]
+        return [
+            {
+                "op": "supersede",
+                "target": shown_notes(asked).index(old) + 1,
+                "text": new,
+                "said_by": "user",
+            }
+        ]
 
-    await session_of(repository, outdated, "we dropped the old phones, the deployment target of the app is iOS 17")
+    await session_of(
+        repository,
+        outdated,
+        "we dropped the old phones, the deployment target of the app is iOS 17",
+    )
     assert (notes.folder / "facts.md").read_text() == f"- {other}\n- {new}\n"
 
 
@@ -189,12 +229,21 @@ async def test_contradiction_of_a_core_line_asks_the_user(repository, notes, ans
     remember_text(editor_of(get_home(), repository), old)
 
     def unclear(asked):
-        return [{"op": "contradict", "target": shown_notes(asked).index(old) + 1, "text": new, "said_by": "user"}]
+        return [
+            {
+                "op": "contradict",
+                "target": shown_notes(asked).index(old) + 1,
+                "text": new,
+                "said_by": "user",
+            }
+        ]
 
     session = await Two(unclear).open(repository)
     await say(session, "somebody told me that the app ships on Thursdays")
     async with asyncio.timeout(30):
-        while not (asked := [event for event in unread_events(session) if isinstance(event, QuestionAsked)]):
+        while not (
+            asked := [event for event in unread_events(session) if isinstance(event, QuestionAsked)]
+        ):
             await asyncio.sleep(0.01)
     assert (f"): {old}\n- now: {new}" in asked[0].question.details, len(asked)) == (True, 1)
     assert ((notes.folder / "facts.md").read_text(), notes.all()) == (f"- {old}\n", [])
@@ -202,7 +251,10 @@ async def test_contradiction_of_a_core_line_asks_the_user(repository, notes, ans
     await until(lambda: not session.turn.tasks._background)
     await session.close()
 
-    assert ((notes.folder / "facts.md").read_text(), notes.all()) == (left.format(old=old, new=new), [])
+    assert ((notes.folder / "facts.md").read_text(), notes.all()) == (
+        left.format(old=old, new=new),
+        [],
+    )
     assert len(editor_of(get_home(), repository).scope("repo").proposals()) == pending
 
 
@@ -211,7 +263,14 @@ async def test_unrelated_core_line_is_not_replaced(repository, notes):
     await session_of(repository, [add(old)], old)
 
     def confused(asked):
-        return [{"op": "supersede", "target": shown_notes(asked).index(old) + 1, "text": new, "said_by": "user"}]
+        return [
+            {
+                "op": "supersede",
+                "target": shown_notes(asked).index(old) + 1,
+                "text": new,
+                "said_by": "user",
+            }
+        ]
 
     await session_of(repository, confused, "invoices of the app are rounded half to even")
     assert (notes.folder / "facts.md").read_text() == f"- {old}\n- {new}\n"
@@ -220,6 +279,8 @@ async def test_unrelated_core_line_is_not_replaced(repository, notes):
 async def test_captured_correction_replaces_the_core_line(repository, notes):
     remember_text(editor_of(get_home(), repository), "We use Redis for the job queue")
     said = "we changed our mind: RabbitMQ replaces Redis for the job queue"
-    await session_of(repository, [add("RabbitMQ is used for the job queue.", "architectural-decisions")], said)
+    await session_of(
+        repository, [add("RabbitMQ is used for the job queue.", "architectural-decisions")], said
+    )
     assert (notes.folder / "facts.md").read_text() == "- RabbitMQ is used for the job queue.\n"
     assert notes.all() == []

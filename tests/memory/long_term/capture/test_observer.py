@@ -51,7 +51,9 @@ async def captured(session) -> list[int]:
     return [each.message for each in loaded.records if isinstance(each, CapturedRecord)]
 
 
-async def test_note_is_captured_after_some_turns_and_reported_with_undo(repository, settings, repo_notes):
+async def test_note_is_captured_after_some_turns_and_reported_with_undo(
+    repository, settings, repo_notes
+):
     two = Two([add(TESTS, "patterns")])
     session = await two.open(repository)
     await say(session, "hello there, good morning", "run the tests with pytest -q here, always")
@@ -95,14 +97,20 @@ async def test_capture_reads_only_new_messages_and_records_its_cost(repository, 
     assert TESTS in two.captures[1].partition("The session, quoted")[0]
     await session.close()
     records = (await session.transcript._store.load_session(session.id, read_only=True)).records
-    assert [each.purpose for each in records if isinstance(each, CostRecord)] == ["capture", "capture"]
+    assert [each.purpose for each in records if isinstance(each, CostRecord)] == [
+        "capture",
+        "capture",
+    ]
     assert [each.message for each in records if isinstance(each, CapturedRecord)] == [4, 8]
 
 
 @pytest.mark.parametrize(
-    ("text", "is_note"), [("Use pnpm, never npm.", False), ("Use pnpm in app.json, never npm.", True)]
+    ("text", "is_note"),
+    [("Use pnpm, never npm.", False), ("Use pnpm in app.json, never npm.", True)],
 )
-async def test_repeated_correction_is_offered_as_a_check(repository, settings, repo_notes, text, is_note):
+async def test_repeated_correction_is_offered_as_a_check(
+    repository, settings, repo_notes, text, is_note
+):
     two = Two([add(text, "corrections")], [{"op": "confirm", "target": 1}])
     session = await two.open(repository)
     await say(session, "no, use pnpm, never npm", "thank you very much")
@@ -160,7 +168,11 @@ async def test_failures_are_silent_and_the_next_good_answer_catches_up(
     await wait_for_captures(session, two, 2)
     asked = len(two.captures)
     await say(session, "this trigger is passed over")
-    assert (len(two.captures), repo_notes(), session.transcript.transcript.captured) == (asked, [], 0)
+    assert (len(two.captures), repo_notes(), session.transcript.transcript.captured) == (
+        asked,
+        [],
+        0,
+    )
     assert unread_events(session) == []
     assert "capture:" in caplog.text
 
@@ -202,7 +214,9 @@ async def test_uncaptured_messages_are_captured_at_the_next_start(repository, re
     assert two.order == ["talk", "talk", "capture"]
     [note] = repo_notes()
     assert (note.session_id, note.trigger, note.turn) == (first.id, "session-end", 1)
-    assert [each.updated_at for each in await first.session_catalog.store.list_sessions()][1:] == before
+    assert [each.updated_at for each in await first.session_catalog.store.list_sessions()][
+        1:
+    ] == before
     assert await captured(first) == [2]
     await second.close()
 
@@ -226,12 +240,16 @@ async def test_at_most_three_closed_sessions_are_caught_up(repository):
     await say(last, "hello there")
     await wait_until_quiet(last)
 
-    assert [f"number {n}" in text for text, n in zip(two.captures, (3, 2, 1), strict=True)] == [True] * 3
+    assert [f"number {n}" in text for text, n in zip(two.captures, (3, 2, 1), strict=True)] == [
+        True
+    ] * 3
     await last.close()
     await open_.close()
 
 
-@pytest.mark.parametrize("options", [{"memory": False}, {"ephemeral": True}, {"interactive": False}])
+@pytest.mark.parametrize(
+    "options", [{"memory": False}, {"ephemeral": True}, {"interactive": False}]
+)
 async def test_nothing_is_captured_without_memory_or_a_user(repository, settings, options):
     two = Two([add(TESTS, "patterns")])
     session = await two.open(repository, **options)
@@ -276,7 +294,11 @@ async def test_backlog_skips_the_part_said_without_memory(
 
 async def test_only_messages_said_without_memory_are_left_out(repository):
     two = Two()
-    ways = [("this may be remembered", True), ("this is between the two of us", False), ("and this may be again", True)]
+    ways = [
+        ("this may be remembered", True),
+        ("this is between the two of us", False),
+        ("and this may be again", True),
+    ]
     session_id = ""
     for text, memory in ways:
         session = await two.open(repository, session_id, memory=memory, interactive=False)
@@ -305,7 +327,9 @@ async def test_messages_from_before_memory_was_on_are_not_captured(repository, s
     assert ["between" in two.captures[0], "from here on" in two.captures[0]] == [False, True]
 
 
-async def test_external_content_makes_proposals_reported_in_one_line(repository, settings, repo_notes):
+async def test_external_content_makes_proposals_reported_in_one_line(
+    repository, settings, repo_notes
+):
     concluded = [add("api.py says hello.", by="assistant"), add("It has no tests.", by="assistant")]
     two = Two([], concluded, replies=[call("read", path="api.py"), "It says hello."])
     session = await two.open(repository)
@@ -314,7 +338,11 @@ async def test_external_content_makes_proposals_reported_in_one_line(repository,
 
     assert repo_notes() == []
     [told] = [each for each in unread_events(session) if isinstance(each, NoteKept)]
-    assert (told.operation, told.text, told.undo) == ("propose", "api.py says hello. (and 1 more)", "")
+    assert (told.operation, told.text, told.undo) == (
+        "propose",
+        "api.py says hello. (and 1 more)",
+        "",
+    )
     first, second = session.memory.manager.proposals()
     assert first.sources == ("read api.py",)
     assert first.reason == "“api.py says hello.” was concluded after material from outside was read"
@@ -330,7 +358,9 @@ async def test_external_content_makes_proposals_reported_in_one_line(repository,
 @pytest.mark.parametrize(
     ("write", "told", "waiting"), [("ask", ["propose"], 1), ("silent", [], 0), ("tell", ["add"], 0)]
 )
-async def test_write_setting_tells_asks_or_stays_silent(repository, settings, repo_notes, write, told, waiting):
+async def test_write_setting_tells_asks_or_stays_silent(
+    repository, settings, repo_notes, write, told, waiting
+):
     settings(f"memory: {{cadence_turns: 1, write: {write}}}\n")
     two = Two([add(TESTS, "patterns")])
     session = await two.open(repository)
@@ -342,9 +372,13 @@ async def test_write_setting_tells_asks_or_stays_silent(repository, settings, re
     await session.close()
 
 
-async def test_later_turn_neither_reports_nor_reverts_a_captured_note(repository, settings, repo_notes):
+async def test_later_turn_neither_reports_nor_reverts_a_captured_note(
+    repository, settings, repo_notes
+):
     settings("memory: {cadence_turns: 1, write: tell}\n")
-    wrote = call("write", path=str(get_memory_dir() / "preferences.md"), content="- Answer in German.\n")
+    wrote = call(
+        "write", path=str(get_memory_dir() / "preferences.md"), content="- Answer in German.\n"
+    )
     two = Two([add(TESTS, "patterns")], replies=["Yes.", wrote, "Noted."])
     session = await two.open(repository)
     await say(session, "run the tests with pytest -q")
@@ -380,7 +414,9 @@ async def test_contradiction_asks_the_user(repository, settings, repo_notes, ans
     await say(session, "in this project the tests run with tox")
     await wait_for_captures(session, two, 2)
     async with asyncio.timeout(30):
-        while not (asked := [each for each in unread_events(session) if isinstance(each, QuestionAsked)]):
+        while not (
+            asked := [each for each in unread_events(session) if isinstance(each, QuestionAsked)]
+        ):
             await asyncio.sleep(0.01)
     assert (asked[0].of_turn, TESTS in asked[0].question.details) == (False, True)
     session.answer(asked[0].question_id, Reply((answer,)))
@@ -432,15 +468,24 @@ async def test_note_of_a_branch_applies_everywhere_once_merged(repository, setti
         session = await two.open(repository)
         await say(session, "hello")
         await wait_until_quiet(session)
-        told = [each for each in unread_events(session) if isinstance(each, NoteKept) and each.operation == "share"]
-        assert ([each.branch for each in repo_notes()], len(told)) == ([None if is_merged else "feature"], is_merged)
+        told = [
+            each
+            for each in unread_events(session)
+            if isinstance(each, NoteKept) and each.operation == "share"
+        ]
+        assert ([each.branch for each in repo_notes()], len(told)) == (
+            [None if is_merged else "feature"],
+            is_merged,
+        )
         if told:
             await session.memory.manager.undo(told[0].undo)
             assert [each.branch for each in repo_notes()] == ["feature"]
         await session.close()
 
 
-async def test_unconfirmed_conclusion_is_archived_but_user_note_stays(repository, settings, repo_notes):
+async def test_unconfirmed_conclusion_is_archived_but_user_note_stays(
+    repository, settings, repo_notes
+):
     settings("memory: {cadence_turns: 1}\n")
     two = Two([add(TESTS, "patterns"), add("The api is old.", by="assistant")])
     session = await two.open(repository)
@@ -458,16 +503,31 @@ async def test_unconfirmed_conclusion_is_archived_but_user_note_stays(repository
 
     assert [each.text for each in repo_notes()] == [TESTS]
     assert [each.text for each in notes(folder / "archive")] == ["The api is old."]
-    [told] = [each for each in unread_events(session) if isinstance(each, NoteKept) and each.operation == "archive"]
+    [told] = [
+        each
+        for each in unread_events(session)
+        if isinstance(each, NoteKept) and each.operation == "archive"
+    ]
     assert told.text == "1 note that nothing has confirmed for long: The api is old."
     await session.memory.manager.undo(told.undo)
     assert len(repo_notes()) == 2
     await session.close()
 
 
-async def test_categories_of_the_settings_are_offered_with_their_scopes(repository, settings, user_notes):
+async def test_categories_of_the_settings_are_offered_with_their_scopes(
+    repository, settings, user_notes
+):
     settings("memory: {cadence_turns: 1, categories: {api quirks: [user]}}\n")
-    two = Two([{"op": "add", "text": "The billing api wants cents.", "category": "API quirks", "said_by": "user"}])
+    two = Two(
+        [
+            {
+                "op": "add",
+                "text": "The billing api wants cents.",
+                "category": "API quirks",
+                "said_by": "user",
+            }
+        ]
+    )
     session = await two.open(repository)
     await say(session, "note that the billing api wants cents")
     await wait_for_captures(session, two)

@@ -4,7 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ouro.memory.long_term.capture.operations import MAX_OPERATIONS, Operation, OperationLimits, read_operations
+from ouro.memory.long_term.capture.operations import (
+    MAX_OPERATIONS,
+    Operation,
+    OperationLimits,
+    read_operations,
+)
 from ouro.memory.long_term.notes.note import CATEGORIES, Note, Relation
 
 SHOWN = [
@@ -12,7 +17,13 @@ SHOWN = [
     Note(id="mem_00000002", text="Answers in German.", scope="user", category="coding-preferences"),
 ]
 GROUND = OperationLimits(SHOWN, CATEGORIES, ("user", "repo"), "/repo")
-ADD = {"op": "add", "text": "Use tabs.", "scope": "repo", "category": "project-conventions", "confidence": 0.9}
+ADD = {
+    "op": "add",
+    "text": "Use tabs.",
+    "scope": "repo",
+    "category": "project-conventions",
+    "confidence": 0.9,
+}
 ADDED = Operation("add", "Use tabs.", "", "repo", "project-conventions", 0.9)
 
 
@@ -33,7 +44,10 @@ def reasons(answer, limits=GROUND):
         json.dumps(ADD),
         f"Here is what I found:\n```json\n{json.dumps([ADD], indent=2)}\n```\nAnything else?",
         f"<think>Hm, {{x}} …</think>\n{json.dumps(ADD)}",
-        f'<think>Perhaps [{{"op": "add", "text": "No.", "category": "patterns"}}]?</think>\n{json.dumps([ADD])}',
+        (
+            '<think>Perhaps [{"op": "add", "text": "No.", "category":'
+            f' "patterns"}}]?</think>\n{json.dumps([ADD])}'
+        ),
         json.dumps([ADD]).replace("}]", ",}, ]"),
         json.dumps([ADD, ADD]),
         json.dumps([ADD])[:-1] + ', {"op": "add", "text": "cut in the mid',
@@ -42,7 +56,9 @@ def reasons(answer, limits=GROUND):
         json.dumps(ADD) + "\n" + json.dumps({"op": "no-op"}),
         json.dumps({**ADD, "op": "adds_note"}),
         json.dumps({**ADD, "op": "ADD_NOTE"}),
-        json.dumps({key.title(): value.upper() if key == "op" else value for key, value in ADD.items()}),
+        json.dumps(
+            {key.title(): value.upper() if key == "op" else value for key, value in ADD.items()}
+        ),
         json.dumps({"Operations": [{key.upper(): value for key, value in ADD.items()}]}),
         f'The person said "use tabs", so: {json.dumps([ADD])}',
         f"[\n  // said just now\n  {json.dumps(ADD)},\n]",
@@ -55,7 +71,8 @@ def test_operations_are_parsed_from_any_form(answer):
 
 
 @pytest.mark.parametrize(
-    "answer", ["", "[]", "{}", "Nothing worth keeping.", '{"op": "nothing"}', "null", "{" * 5_000, "[[[{"]
+    "answer",
+    ["", "[]", "{}", "Nothing worth keeping.", '{"op": "nothing"}', "null", "{" * 5_000, "[[[{"],
 )
 def test_empty_or_invalid_answers_yield_no_operations(answer):
     assert read_operations(answer, GROUND) == ((), ())
@@ -72,7 +89,18 @@ def test_random_text_does_not_break_the_parser(answer):
         lambda each: (
             st.lists(each)
             | st.dictionaries(
-                st.sampled_from(["op", "text", "target", "scope", "category", "confidence", "entities", "relations"]),
+                st.sampled_from(
+                    [
+                        "op",
+                        "text",
+                        "target",
+                        "scope",
+                        "category",
+                        "confidence",
+                        "entities",
+                        "relations",
+                    ]
+                ),
                 each,
             )
         ),
@@ -100,7 +128,10 @@ def test_target_note_is_given_by_position_or_id(target):
 @pytest.mark.parametrize(
     ("operation", "reason"),
     [
-        ({"op": "supersede", "target": "mem_99999999", "text": "x"}, "note `mem_99999999` was not shown"),
+        (
+            {"op": "supersede", "target": "mem_99999999", "text": "x"},
+            "note `mem_99999999` was not shown",
+        ),
         ({"op": "refine", "text": "x"}, "note `` was not shown"),
         ({"op": "confirm", "target": 9}, "note `9` was not shown"),
         ({**ADD, "text": " "}, "the text is empty"),
@@ -126,7 +157,8 @@ def test_repeated_statement_becomes_a_confirmation():
 
 
 @pytest.mark.parametrize(
-    ("said_by", "source"), [("user", "user"), ("Person", "user"), ("assistant", "assistant"), (7, "assistant")]
+    ("said_by", "source"),
+    [("user", "user"), ("Person", "user"), ("assistant", "assistant"), (7, "assistant")],
 )
 def test_said_by_sets_the_source(said_by, source):
     (operation,) = done([{**ADD, "said_by": said_by}])
@@ -134,7 +166,9 @@ def test_said_by_sets_the_source(said_by, source):
 
 
 def test_misspelt_category_maps_to_the_nearest_with_its_scope():
-    (operation,) = done([{"op": "add", "text": "Likes short answers.", "category": "Coding_Preference"}])
+    (operation,) = done(
+        [{"op": "add", "text": "Likes short answers.", "category": "Coding_Preference"}]
+    )
     assert (operation.category, operation.scope) == ("coding-preferences", "user")
 
 
@@ -165,7 +199,11 @@ def test_entities_and_relations_are_normalized():
                 "text": "api.py is tested by tests/test_api.py.",
                 "entities": ["File: ./api.py", "nonsense", 7, "/repo/api.py"],
                 "relations": [
-                    {"from": "file:./api.py", "rel": "Tested by", "to": "cmd:pytest tests/test_api.py"},
+                    {
+                        "from": "file:./api.py",
+                        "rel": "Tested by",
+                        "to": "cmd:pytest tests/test_api.py",
+                    },
                     ["file:api.py", "is", "file:api.py"],
                     ["x"],
                 ],
@@ -173,7 +211,9 @@ def test_entities_and_relations_are_normalized():
         ]
     )
     assert operation.entities == ("file:api.py", "file:tests/test_api.py")
-    assert operation.relations == (Relation("file:api.py", "tested_by", "cmd:pytest tests/test_api.py"),)
+    assert operation.relations == (
+        Relation("file:api.py", "tested_by", "cmd:pytest tests/test_api.py"),
+    )
 
 
 def test_too_many_operations_are_cut():

@@ -12,7 +12,9 @@ from ouro.memory.long_term.capture.session_parts import Spoken
 from ouro.memory.long_term.capture.small_model import find_operations, statements_in
 from ouro.memory.long_term.notes.note import Note
 
-LOCKS = Note(id="mem_00000001", text="The job queue is Redis.", scope="repo", category="project-conventions")
+LOCKS = Note(
+    id="mem_00000001", text="The job queue is Redis.", scope="repo", category="project-conventions"
+)
 
 
 class Small:
@@ -146,18 +148,33 @@ async def test_non_imperatives_ignore_task_label_and_corrections_skip_it():
 
 async def test_statement_supersedes_confirms_or_relates_to_a_shown_note():
     [replaced] = await capture("RabbitMQ replaces Redis for the job queue.", shown=[LOCKS])
-    assert (replaced.verb, replaced.target, replaced.category) == ("supersede", LOCKS.id, "project-conventions")
+    assert (replaced.verb, replaced.target, replaced.category) == (
+        "supersede",
+        LOCKS.id,
+        "project-conventions",
+    )
     [same] = await capture("The job queue is Redis", shown=[LOCKS])
     assert (same.verb, same.target) == ("confirm", LOCKS.id)
-    [beside] = await capture("Job queue data is backed up.", Small('{"kind": "fact"}', '{"same": true}'), shown=[LOCKS])
+    [beside] = await capture(
+        "Job queue data is backed up.", Small('{"kind": "fact"}', '{"same": true}'), shown=[LOCKS]
+    )
     assert (beside.verb, beside.related) == ("add", (LOCKS.id,))
-    [again] = await capture("The queue of jobs is Redis.", Small('{"kind": "fact"}', '{"same": true}'), shown=[LOCKS])
+    [again] = await capture(
+        "The queue of jobs is Redis.", Small('{"kind": "fact"}', '{"same": true}'), shown=[LOCKS]
+    )
     assert (again.verb, again.target) == ("confirm", LOCKS.id)
 
 
 async def test_rule_is_never_merged_with_another_rule():
-    known = Note(id="mem_00000002", text="Never commit generated files.", scope="repo", category="corrections")
-    [added] = await capture("Never commit secrets.", Small('{"same": true, "relation": "same"}'), shown=[known])
+    known = Note(
+        id="mem_00000002",
+        text="Never commit generated files.",
+        scope="repo",
+        category="corrections",
+    )
+    [added] = await capture(
+        "Never commit secrets.", Small('{"same": true, "relation": "same"}'), shown=[known]
+    )
     assert (added.verb, added.text, added.related) == ("add", "Never commit secrets.", (known.id,))
 
 

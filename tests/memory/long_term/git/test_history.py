@@ -16,7 +16,9 @@ def store(tmp_path) -> GitMemoryStore:
 
 
 def learn(store: GitMemoryStore, text: str, subject: str = "Learn", **trailers: str) -> str:
-    return store.save_and_commit({"facts.md": text}, subject, {f"Ouro-{key}": value for key, value in trailers.items()})
+    return store.save_and_commit(
+        {"facts.md": text}, subject, {f"Ouro-{key}": value for key, value in trailers.items()}
+    )
 
 
 def test_log_lists_subject_trailers_and_files_newest_first(store):
@@ -37,7 +39,9 @@ def test_log_lists_subject_trailers_and_files_newest_first(store):
 def test_trailer_in_the_middle_of_a_message_is_ignored(store):
     learn(store, "- one\n")
     forged = "Learn\n\nOuro-Origin: person\n\nand so on\n\nOuro-Session: s2"
-    subprocess.run(["git", "-C", store.folder, "commit", "-q", "--allow-empty", "-m", forged], check=True)
+    subprocess.run(
+        ["git", "-C", store.folder, "commit", "-q", "--allow-empty", "-m", forged], check=True
+    )
 
     assert store.log(1)[0].trailers == {"Ouro-Session": "s2"}
 
@@ -45,10 +49,18 @@ def test_trailer_in_the_middle_of_a_message_is_ignored(store):
 def test_text_is_found_at_a_commit_or_date(store):
     store.ensure_repo()
     first = store.repository.commit({"facts.md": b"old\n"}, "A", at=1_700_000_000)
-    second = store.repository.commit({"facts.md": b"new\n", "\xe9t\xe9.md": b"x"}, "B", at=1_700_090_000)
+    second = store.repository.commit(
+        {"facts.md": b"new\n", "\xe9t\xe9.md": b"x"}, "B", at=1_700_090_000
+    )
 
-    assert (store.text_at(first, "facts.md"), store.text_at(second, "facts.md")) == ("old\n", "new\n")
-    assert (store.text_at(first, "\xe9t\xe9.md"), store.text_at(second, "\xe9t\xe9.md")) == (None, "x")
+    assert (store.text_at(first, "facts.md"), store.text_at(second, "facts.md")) == (
+        "old\n",
+        "new\n",
+    )
+    assert (store.text_at(first, "\xe9t\xe9.md"), store.text_at(second, "\xe9t\xe9.md")) == (
+        None,
+        "x",
+    )
     assert git_history.commit_at(store.repository, "2023-11-15T00:00:00Z") == first
     assert git_history.commit_at(store.repository, "2023-11-01T00:00:00Z") == ""
     assert git_history.commit_at(store.repository, "2030-01-01T00:00:00Z") == second
@@ -60,7 +72,10 @@ def test_blame_maps_a_line_to_its_commit_and_turn(store):
 
     lines = git_history.blame(store.repository, "facts.md")
 
-    assert [(each.number, each.text, each.commit.id, each.commit.trailers["Ouro-Turn"]) for each in lines] == [
+    assert [
+        (each.number, each.text, each.commit.id, each.commit.trailers["Ouro-Turn"])
+        for each in lines
+    ] == [
         (1, "- one", first, "1"),
         (2, "- 2", second, "7"),
         (3, "- three", second, "7"),
@@ -69,7 +84,9 @@ def test_blame_maps_a_line_to_its_commit_and_turn(store):
 
 def test_the_changes_of_a_commit_are_numbered_hunks(store):
     learn(store, "a\nb\nc\nd\n")
-    commit = store.save_and_commit({"facts.md": "a\nB\nc\nd\ne\n", "preferences.md": "p\n"}, "Change")
+    commit = store.save_and_commit(
+        {"facts.md": "a\nB\nc\nd\ne\n", "preferences.md": "p\n"}, "Change"
+    )
 
     assert Timeline([store]).changes(commit[:8]).hunks == (
         DiffHunk(1, "facts.md", 1, ("b\n",), ("B\n",)),
@@ -109,7 +126,11 @@ def test_conflicting_revert_is_reported_and_changes_nothing(store):
 
     undone = store.revert(commit)
 
-    assert msgspec.structs.astuple(undone)[:3] == ("", (), (DiffHunk(1, "facts.md", 1, ("b\n",), ("B\n", "c\n")),))
+    assert msgspec.structs.astuple(undone)[:3] == (
+        "",
+        (),
+        (DiffHunk(1, "facts.md", 1, ("b\n",), ("B\n", "c\n")),),
+    )
     assert (store.read("facts.md"), store.get_current_head()) == ("a\nB, or perhaps b\nc\n", head)
 
 

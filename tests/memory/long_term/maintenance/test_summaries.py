@@ -1,4 +1,6 @@
-"""Summaries of sessions in three lines: written when a session is left or has grown, sent in the next session."""
+"""Summaries of sessions in three lines: written when a session is left or has grown, sent in the
+next session.
+"""
 
 import asyncio
 import itertools
@@ -15,13 +17,22 @@ from ouro.events import Notice
 from ouro.llm import ScriptedModel, ScriptedReply
 from ouro.memory.backend import SummaryRecord
 from ouro.memory.index import Index, Sources, search_sessions
-from ouro.memory.long_term.maintenance.summaries import INSTRUCTIONS, excerpt, find_open_task, parse_summary
+from ouro.memory.long_term.maintenance.summaries import (
+    INSTRUCTIONS,
+    excerpt,
+    find_open_task,
+    parse_summary,
+)
 from ouro.messages import ToolCall, assistant, user
 from ouro.session import OpenRequest
 from ouro.utils.runtime import get_index_path, get_sessions_dir
 
-LINES = "Asked: mend the import in api.py\nDone: it was mended\nOpen: the test of api.py still fails"
-LONG_TALK = [each for n in range(4) for each in (user(f"please do step {n}"), assistant(f"Done {n}."))]
+LINES = (
+    "Asked: mend the import in api.py\nDone: it was mended\nOpen: the test of api.py still fails"
+)
+LONG_TALK = [
+    each for n in range(4) for each in (user(f"please do step {n}"), assistant(f"Done {n}."))
+]
 
 
 class Model:
@@ -34,9 +45,17 @@ class Model:
     def __call__(self, messages):
         if messages[0].text != INSTRUCTIONS:
             wants_tool = messages[-1].role == "user" and "look" in messages[-1].text
-            return ToolCall(f"c{len(messages)}", "read", {"path": "api.py"}) if wants_tool else ScriptedReply("[]")
+            return (
+                ToolCall(f"c{len(messages)}", "read", {"path": "api.py"})
+                if wants_tool
+                else ScriptedReply("[]")
+            )
         self.asked.append(messages[-1].text)
-        return self._summary if isinstance(self._summary, ScriptedReply) else ScriptedReply(self._summary)
+        return (
+            self._summary
+            if isinstance(self._summary, ScriptedReply)
+            else ScriptedReply(self._summary)
+        )
 
 
 async def opened(repository, model, **options):
@@ -63,7 +82,9 @@ async def test_ended_sessions_are_summarized_after_the_first_turn(repository):
     (record,) = records_of(session_id(1), SummaryRecord)
     assert (record.summary, record.message) == (LINES, 8)
     assert "| User: please do step 0" in model.asked[0]
-    assert records_of(session_id(2), SummaryRecord) == records_of(session_id(3), SummaryRecord) == []
+    assert (
+        records_of(session_id(2), SummaryRecord) == records_of(session_id(3), SummaryRecord) == []
+    )
     info = await session.session_catalog.store.get_session_stats(session_id(1))
     assert info.summary == LINES.replace("\n", " ")
     assert (await session.session_catalog.preview(info)).summary == LINES
@@ -81,8 +102,12 @@ def test_summary_is_searchable_and_shown_by_sessions_show(repository, home, caps
     old_session(repository, 2, 2, *LONG_TALK)
     index = Index(get_index_path())
     index.follow(Sources(get_sessions_dir()))
-    assert [(hit.session_id, hit.number) for hit in search_sessions(index, "IMPORT still_fails")] == []
-    assert [(hit.session_id, hit.number) for hit in search_sessions(index, "IMPORT fails")] == [(wanted, 0)]
+    assert [
+        (hit.session_id, hit.number) for hit in search_sessions(index, "IMPORT still_fails")
+    ] == []
+    assert [(hit.session_id, hit.number) for hit in search_sessions(index, "IMPORT fails")] == [
+        (wanted, 0)
+    ]
     index.close()
     monkeypatch.chdir(repository)
     assert main(["sessions", "show", wanted]) == 0
@@ -130,13 +155,17 @@ async def test_open_task_is_a_notice_at_the_next_start_and_not_sent(repository):
     old_session(repository, 1, 2, *LONG_TALK, records=[SummaryRecord(LINES, at, 8)])
     session = await opened(repository, Model())
     session_news = session.events()
-    assert await anext(session_news) == Notice("Last time: the test of api.py still fails · /resume latest")
+    assert await anext(session_news) == Notice(
+        "Last time: the test of api.py still fails · /resume latest"
+    )
     await talk(session, "hello")
     assert "still fails" not in str(session.transcript.context())
     await session.close()
 
 
-@pytest.mark.parametrize("options", [{"interactive": False}, {"interactive": True, "ephemeral": True}])
+@pytest.mark.parametrize(
+    "options", [{"interactive": False}, {"interactive": True, "ephemeral": True}]
+)
 async def test_no_summary_in_headless_or_ephemeral_sessions(repository, options):
     old_session(repository, 1, 2, *LONG_TALK)
     model = Model()
@@ -160,8 +189,14 @@ async def test_setting_disables_summaries(repository, home):
 def test_three_lines_are_parsed_from_answers_of_small_models():
     said = "Sure!\n**Asked:** mend it\n- Done: mended\n* **Open**: none\nHope that helps"
     assert parse_summary(said) == "Asked: mend it\nDone: mended\nOpen: –"
-    assert (find_open_task(parse_summary(said)), find_open_task(LINES)) == ("", "the test of api.py still fails")
-    assert parse_summary(f"Asked: {'x' * 500}\nDone: y\x1b[2J") == f"Asked: {'x' * 159}…\nDone: y\nOpen: –"
+    assert (find_open_task(parse_summary(said)), find_open_task(LINES)) == (
+        "",
+        "the test of api.py still fails",
+    )
+    assert (
+        parse_summary(f"Asked: {'x' * 500}\nDone: y\x1b[2J")
+        == f"Asked: {'x' * 159}…\nDone: y\nOpen: –"
+    )
 
 
 def test_of_a_long_talk_its_beginning_and_end_are_shown():
@@ -182,7 +217,9 @@ async def first_request(repository, carry_over="summary", **options):
     chosen = Options(repository, ready_model=model, trust=True, settings=settings, **options)
     session = await opener(chosen)(OpenRequest())
     await talk(session, "hello", "hello")
-    sent = ["\n".join(part.text for part in request.messages[-1].parts) for request in model.requests]
+    sent = [
+        "\n".join(part.text for part in request.messages[-1].parts) for request in model.requests
+    ]
     return session, sent
 
 
@@ -197,12 +234,18 @@ async def test_new_session_starts_with_the_last_summary_as_external_text(reposit
 
 
 @pytest.mark.parametrize("is_late", [False, True])
-async def test_missing_summary_is_written_before_the_first_message(repository, monkeypatch, is_late):
+async def test_missing_summary_is_written_before_the_first_message(
+    repository, monkeypatch, is_late
+):
     old_session(repository, 1, 2, *LONG_TALK)
     old_session(repository, 2, 3, *LONG_TALK)
     model = Model(ScriptedReply(LINES, hold=partial(asyncio.sleep, 5)) if is_late else LINES)
-    monkeypatch.setattr("ouro.memory.long_term.maintenance.background.SUMMARY_TIMEOUT", 0.2 if is_late else 20)
-    session = await opened(repository, model, memory=True, trust=True, settings={"sessions.carry_over": "summary"})
+    monkeypatch.setattr(
+        "ouro.memory.long_term.maintenance.background.SUMMARY_TIMEOUT", 0.2 if is_late else 20
+    )
+    session = await opened(
+        repository, model, memory=True, trust=True, settings={"sessions.carry_over": "summary"}
+    )
     _ = [event async for event in session.send("hello")]
     first = "".join(part.text for part in session.transcript.transcript.entries[0].message.parts)
     assert (f"| {LINES.splitlines()[0]}" in first) is not is_late
@@ -212,8 +255,12 @@ async def test_missing_summary_is_written_before_the_first_message(repository, m
 @pytest.mark.parametrize("why", ["off", "private", "memory off", "no summary"])
 async def test_no_summary_is_carried_over_that_the_user_kept_out_of_memory(repository, why):
     records = [] if why == "no summary" else [SummaryRecord(LINES, "", 8)]
-    old_session(repository, 1, 2, *LONG_TALK, records=records, private=(3,) if why == "private" else ())
-    chosen = {"carry_over": "off"} if why == "off" else {"memory": False} if why == "memory off" else {}
+    old_session(
+        repository, 1, 2, *LONG_TALK, records=records, private=(3,) if why == "private" else ()
+    )
+    chosen = (
+        {"carry_over": "off"} if why == "off" else {"memory": False} if why == "memory off" else {}
+    )
     session, (first, _) = await first_request(repository, **chosen)
     assert "Asked" not in first
     await session.close()

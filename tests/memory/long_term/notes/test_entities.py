@@ -4,7 +4,8 @@ from ouro.memory.long_term.notes.entities import entities_in, normalize_entities
 
 
 @pytest.mark.parametrize(
-    "path", ["api.py", "./api.py", "src/../api.py", ".//api.py", "/repo/api.py", "/repo/src/../api.py"]
+    "path",
+    ["api.py", "./api.py", "src/../api.py", ".//api.py", "/repo/api.py", "/repo/src/../api.py"],
 )
 def test_file_paths_are_normalized(path):
     assert normalize_entity(f"file:{path}", "/repo") == "file:api.py"
@@ -30,7 +31,10 @@ def test_entities_are_normalized_or_dropped(written, one_name):
 
 
 def test_the_same_entity_is_listed_once():
-    assert normalize_entities(["file:./a.py", "file:a.py", "nonsense", "tool:ruff"]) == ("file:a.py", "tool:ruff")
+    assert normalize_entities(["file:./a.py", "file:a.py", "nonsense", "tool:ruff"]) == (
+        "file:a.py",
+        "tool:ruff",
+    )
 
 
 @pytest.mark.parametrize(
@@ -46,7 +50,10 @@ def test_the_same_entity_is_listed_once():
         ("never pip install requests_mock here", {"pkg:requests-mock"}),
         ("all of src/api/ is generated", {"file:src/api"}),
         ("Version 3.11 of e.g. example.com, i.e. nothing.", set()),
-        ("```python\nfrom flask.views import View\nimport numpy as np\n```", {"pkg:flask", "pkg:numpy"}),
+        (
+            "```python\nfrom flask.views import View\nimport numpy as np\n```",
+            {"pkg:flask", "pkg:numpy"},
+        ),
         ("just make it go, then import what you need", set()),
         ("What did we decide about the weather?", set()),
         ("set `line-length = 100` and DATABASE_URL", {"config:line-length", "config:database_url"}),

@@ -51,12 +51,16 @@ def test_note_file_is_readable():
     assert lines[-2:] == ["---", "Optimistic locking with a retry for user updates, not row locks."]
 
 
-SEEN = st.text(min_size=1).filter(lambda text: text.isprintable() and visible_text(text)[0] == text == text.strip())
+SEEN = st.text(min_size=1).filter(
+    lambda text: text.isprintable() and visible_text(text)[0] == text == text.strip()
+)
 
 
 @given(text=st.text(), category=SEEN, entity=SEEN, extra=st.text())
 def test_any_text_round_trips(text, category, entity, extra):
-    note = Note(id="mem_00000000", text=text, category=category, entities=(entity,), extra={"mood": extra})
+    note = Note(
+        id="mem_00000000", text=text, category=category, entities=(entity,), extra={"mood": extra}
+    )
 
     found = parse_note("mem_00000000.md", note_text(note))
 
@@ -67,7 +71,9 @@ def test_any_text_round_trips(text, category, entity, extra):
     assert found.note.text == text.replace("\r\n", "\n").replace("\r", "\n").strip("\n")
 
 
-@pytest.mark.parametrize("body", ["---\nx\n---", "a\n---\nb", "...", "# id: mem_1\n\n    code\n", "a: b # c"])
+@pytest.mark.parametrize(
+    "body", ["---\nx\n---", "a\n---\nb", "...", "# id: mem_1\n\n    code\n", "a: b # c"]
+)
 def test_body_may_contain_front_matter_syntax(body):
     note = Note(id="mem_00000000", text=body)
     assert parse_note("mem_00000000.md", note_text(note)).note.text == body.strip("\n")
@@ -100,9 +106,18 @@ def test_bom_and_crlf_are_accepted():
 
 
 def test_confidence_is_clamped():
-    assert parse_note("mem_00000000.md", "---\nid: mem_00000000\nconfidence: 7\n---\nx").note.confidence == 1.0
+    assert (
+        parse_note(
+            "mem_00000000.md", "---\nid: mem_00000000\nconfidence: 7\n---\nx"
+        ).note.confidence
+        == 1.0
+    )
 
 
 def test_ids_are_valid_note_names():
     assert is_note_name(f"{new_id()}.md")
-    assert [name for name in ("mem_.md", "facts.md", "mem_../x.md", "mem_XYZ12345.md") if is_note_name(name)] == []
+    assert [
+        name
+        for name in ("mem_.md", "facts.md", "mem_../x.md", "mem_XYZ12345.md")
+        if is_note_name(name)
+    ] == []

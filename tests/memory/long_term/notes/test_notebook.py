@@ -30,7 +30,9 @@ def notebook(stores, monkeypatch):
 
 
 def note(number: int = 1, **fields) -> Note:
-    return Note(id=f"mem_0000000{number}", text=f"Thing {number}.", session_id="s-1", turn=7, **fields)
+    return Note(
+        id=f"mem_0000000{number}", text=f"Thing {number}.", session_id="s-1", turn=7, **fields
+    )
 
 
 def with_dates(one: Note, **fields) -> Note:
@@ -40,8 +42,12 @@ def with_dates(one: Note, **fields) -> Note:
 def test_note_is_committed_in_the_folder_of_its_scope_with_its_source(notebook, stores):
     written = notebook.add(note(scope="user"), "capture")
 
-    assert (stores["user"].folder / "mem_00000001.md").read_text() == note_text(with_dates(note(scope="user")))
-    assert list(notebook.all()) == [NoteFile(with_dates(note(scope="user")), "user", "mem_00000001.md")]
+    assert (stores["user"].folder / "mem_00000001.md").read_text() == note_text(
+        with_dates(note(scope="user"))
+    )
+    assert list(notebook.all()) == [
+        NoteFile(with_dates(note(scope="user")), "user", "mem_00000001.md")
+    ]
     (commit,) = stores["user"].log()
     assert (commit.id, commit.subject) == (written.commit, "Add: Thing 1.")
     assert commit.trailers == {"Ouro-Origin": "capture", "Ouro-Session": "s-1", "Ouro-Turn": "7"}
@@ -54,16 +60,24 @@ def test_superseding_note_follows_the_latest_version(stores):
     notebook.add(notebook.link(note(2), "supersede", "mem_00000001"), "capture", change="supersede")
     latest["mem_00000001"] = "mem_00000002"
 
-    written = notebook.add(notebook.link(note(3), "supersede", "mem_00000001"), "capture", change="supersede")
+    written = notebook.add(
+        notebook.link(note(3), "supersede", "mem_00000001"), "capture", change="supersede"
+    )
 
     assert (written.note.supersedes, written.note.version) == ("mem_00000002", 3)
-    assert [kept.note.id for kept in notebook.all()] == ["mem_00000001", "mem_00000002", "mem_00000003"]
+    assert [kept.note.id for kept in notebook.all()] == [
+        "mem_00000001",
+        "mem_00000002",
+        "mem_00000003",
+    ]
 
 
 def test_refining_note_is_linked_to_its_target(notebook):
     notebook.add(note(1), "capture")
 
-    written = notebook.add(notebook.link(note(2), "refine", "mem_00000001"), "capture", change="refine")
+    written = notebook.add(
+        notebook.link(note(2), "refine", "mem_00000001"), "capture", change="refine"
+    )
 
     assert (written.change, notebook.find("mem_00000002").note.related) == (
         "refine",
@@ -72,7 +86,9 @@ def test_refining_note_is_linked_to_its_target(notebook):
 
 
 def test_confirmation_raises_confidence_and_updates_the_time(notebook):
-    notebook.add(note(1, source="assistant", confidence=0.6, confirmed_at="2020-01-01T00:00:00Z"), "capture")
+    notebook.add(
+        note(1, source="assistant", confidence=0.6, confirmed_at="2020-01-01T00:00:00Z"), "capture"
+    )
 
     notebook.confirm("mem_00000001", "capture")
 
@@ -86,7 +102,10 @@ def test_archived_note_is_kept_and_restored_by_a_confirmation(notebook):
 
     done = notebook.archive(["mem_00000001", "mem_00000002"], "capture")
 
-    assert [(each.change, each.scope) for each in done] == [("archive", "user"), ("archive", "repo")]
+    assert [(each.change, each.scope) for each in done] == [
+        ("archive", "user"),
+        ("archive", "repo"),
+    ]
     assert list(notebook.all()) == []
     assert {kept.name for kept in notebook.all(archived=True)} == {
         "archive/mem_00000001.md",
@@ -103,7 +122,9 @@ def test_archived_note_is_kept_and_restored_by_a_confirmation(notebook):
 def test_a_rewritten_note_moves_with_its_scope(notebook):
     notebook.add(note(1), "capture")
 
-    notebook.rewrite(replace(notebook.find("mem_00000001").note, scope="user", text="Other."), "person")
+    notebook.rewrite(
+        replace(notebook.find("mem_00000001").note, scope="user", text="Other."), "person"
+    )
 
     found = notebook.find("mem_00000001")
     assert (found.scope, found.note.text) == ("user", "Other.")
@@ -148,7 +169,9 @@ def test_related_notes_are_linked_once_to_their_latest_version(stores):
     for number in (1, 2, 3):
         notebook.add(note(number), "capture")
 
-    linked = notebook.link(note(4), "refine", "mem_00000002", ["mem_00000001", "mem_00000003", "mem_00000002"])
+    linked = notebook.link(
+        note(4), "refine", "mem_00000002", ["mem_00000001", "mem_00000003", "mem_00000002"]
+    )
 
     assert linked.related == (Edge("mem_00000002", "refines"), Edge("mem_00000003", "relates-to"))
 
@@ -162,4 +185,8 @@ def test_note_confirmed_by_the_user_gets_user_source_and_new_anchors(stores, tmp
     notebook.confirm("mem_00000001", "person")
 
     found = notebook.find("mem_00000001").note
-    assert (found.source, found.confidence, Anchors(tmp_path).changed(found.anchors)) == ("user", 0.9, ())
+    assert (found.source, found.confidence, Anchors(tmp_path).changed(found.anchors)) == (
+        "user",
+        0.9,
+        (),
+    )

@@ -44,7 +44,9 @@ def test_note_naming_many_files_gets_no_anchors(tmp_path):
     assert Anchors(tmp_path).of([f"file:{number}.py" for number in range(9)]) == ()
 
 
-@pytest.mark.parametrize("path", ["../outside.py", "/etc/passwd", "link.py", "pipe", "folder", "nul\0.py"])
+@pytest.mark.parametrize(
+    "path", ["../outside.py", "/etc/passwd", "link.py", "pipe", "folder", "nul\0.py"]
+)
 def test_only_plain_files_below_the_root_are_read(tmp_path, path):
     root = tmp_path / "repo"
     (root / "folder").mkdir(parents=True)

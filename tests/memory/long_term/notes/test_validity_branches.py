@@ -55,10 +55,14 @@ def test_deleted_branch_is_merged_only_if_git_shows_it(repository):
     git(repository, "commit", "-q", "-m", "All of it at once (#12)")
     git(repository, "commit", "-q", "--allow-empty", "-m", "x")
     tree, tip = ("rev-parse", "HEAD^{tree}"), "HEAD~1"
-    found = subprocess.run(["git", *tree], cwd=repository, check=True, capture_output=True, text=True).stdout.strip()
+    found = subprocess.run(
+        ["git", *tree], cwd=repository, check=True, capture_output=True, text=True
+    ).stdout.strip()
     message = "Merge pull request #3 from someone/elsewhere"
     merge = ["git", "commit-tree", found, "-p", "HEAD", "-p", tip, "-m", message]
-    made = subprocess.run(merge, cwd=repository, check=True, capture_output=True, text=True).stdout.strip()
+    made = subprocess.run(
+        merge, cwd=repository, check=True, capture_output=True, text=True
+    ).stdout.strip()
     git(repository, "reset", "-q", "--hard", made)
     for name in ("fast-forward", "squashed", "dropped"):
         git(repository, "branch", "-D", name)
@@ -86,7 +90,8 @@ def test_outside_a_repository_there_is_no_default_branch(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("of", "on", "visible"), [(None, "main", True), ("x", "x", True), ("x", "main", False), ("x", "", False)]
+    ("of", "on", "visible"),
+    [(None, "main", True), ("x", "x", True), ("x", "main", False), ("x", "", False)],
 )
 def test_a_note_of_a_branch_is_seen_there_only(of, on, visible):
     assert is_visible(Note(id="mem_00000000", branch=of), on) is visible

@@ -36,11 +36,15 @@ def test_confidence_of_a_conclusion_halves_per_half_life(confirmed, confidence, 
 
 
 def test_unconfirmed_note_decays_from_its_creation():
-    assert confidence_now(conclusion(created_at="2026-10-22T00:00:00Z"), NOW, 30) == pytest.approx(0.4)
+    assert confidence_now(conclusion(created_at="2026-10-22T00:00:00Z"), NOW, 30) == pytest.approx(
+        0.4
+    )
 
 
 def test_user_note_does_not_decay():
-    note = Note(id="mem_00000000", source="user", confidence=0.2, confirmed_at="2020-01-01T00:00:00Z")
+    note = Note(
+        id="mem_00000000", source="user", confidence=0.2, confirmed_at="2020-01-01T00:00:00Z"
+    )
 
     assert (confidence_now(note, NOW, 30), has_decayed(note, NOW, 30)) == (0.2, False)
 

@@ -1,16 +1,27 @@
-"""The command ledger: which commands passed or failed, without their output, and which are sent with a message."""
+"""The command ledger: which commands passed or failed, without their output, and which are sent
+with a message.
+"""
 
 import pytest
 
 from ouro.display import CommandOutput, Display, Plain
 from ouro.events import ToolFinished, ToolStarted
-from ouro.memory.long_term.recall.command_ledger import STOPPED, CommandLedger, commands_block, normalize_command
+from ouro.memory.long_term.recall.command_ledger import (
+    STOPPED,
+    CommandLedger,
+    commands_block,
+    normalize_command,
+)
 from ouro.messages import ToolCall
 
 
 @pytest.fixture
 def ledger(tmp_path):
-    return CommandLedger(tmp_path / "ledger" / "shop.json", lambda text: "key" if "sk-" in text else "", lambda: "main")
+    return CommandLedger(
+        tmp_path / "ledger" / "shop.json",
+        lambda text: "key" if "sk-" in text else "",
+        lambda: "main",
+    )
 
 
 def ran(ledger, line, code=0, *, cwd="", output="42 passed"):
@@ -53,9 +64,17 @@ def test_exit_codes_are_recorded_without_output(ledger):
         ran(ledger, "pytest -q tests/test_api.py", code)
     ran(ledger, "tox", STOPPED)
     record = reopen(ledger).records()["pytest -q …"]
-    assert (dict(record.codes), record.last, record.seconds, record.branch) == ({0: 2, 1: 1}, 1, 3.2, "main")
+    assert (dict(record.codes), record.last, record.seconds, record.branch) == (
+        {0: 2, 1: 1},
+        1,
+        3.2,
+        "main",
+    )
     assert record.result == "passed 2 of 3 times, last with exit code 1"
-    assert reopen(ledger).records()["tox"].result == "failed 1 time, last stopped by a signal or the time limit"
+    assert (
+        reopen(ledger).records()["tox"].result
+        == "failed 1 time, last stopped by a signal or the time limit"
+    )
     assert b"passed" not in ledger.path.read_bytes()
 
 
@@ -64,12 +83,22 @@ def test_secrets_refused_calls_and_background_jobs_are_not_recorded(ledger):
     ledger.observe(ToolStarted(ToolCall("call_2", "shell", {"command": "make"}), "make"))
     ledger.observe(ToolFinished("call_2", "shell", Display("refused", Plain("no")), True, 0.0))
     ledger.observe(ToolStarted(ToolCall("call_3", "shell", {"command": "make"}), "make"))
-    ledger.observe(ToolFinished("call_3", "shell", Display("started as job_1", CommandOutput("make")), False, 0.0))
+    ledger.observe(
+        ToolFinished(
+            "call_3", "shell", Display("started as job_1", CommandOutput("make")), False, 0.0
+        )
+    )
     assert reopen(ledger).records() == {}
 
 
 def test_commands_relevant_to_a_message_are_returned_passed_first(ledger):
-    for line, code in (("tox", 1), ("pytest -q", 0), ("ruff check .", 0), ("npm run build", 0), ("tox", 1)):
+    for line, code in (
+        ("tox", 1),
+        ("pytest -q", 0),
+        ("ruff check .", 0),
+        ("npm run build", 0),
+        ("tox", 1),
+    ):
         ran(ledger, line, code)
     known = reopen(ledger)
     found = known.find_relevant("How do I run the tests here?")

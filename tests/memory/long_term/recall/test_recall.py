@@ -25,7 +25,10 @@ def days_ago(days: int) -> str:
 def recall_of(tmp_path):
     """A function that adds notes to two folders, and returns a Recall over all of them."""
     index = Index(tmp_path / "cache" / "index.db")
-    stores = {scope: GitMemoryStore(tmp_path / scope, scope, tmp_path / f"{scope}.git") for scope in ("user", "repo")}
+    stores = {
+        scope: GitMemoryStore(tmp_path / scope, scope, tmp_path / f"{scope}.git")
+        for scope in ("user", "repo")
+    }
     project = tmp_path / "project"
     project.mkdir()
 
@@ -42,7 +45,9 @@ def recall_of(tmp_path):
         if vectors:
             vectors.fill()
         own = MemorySettings(**settings)
-        return Recall(Search(index, vectors), Notebook(stores), MARK, own, Anchors(project), usefulness)
+        return Recall(
+            Search(index, vectors), Notebook(stores), MARK, own, Anchors(project), usefulness
+        )
 
     make.project = project
     make.here = Situation(str(project), "main")
@@ -55,9 +60,16 @@ def note(number: int, text: str, **fields) -> Note:
     return Note(**{"id": f"mem_0000000{number}", "text": text, **times, **fields})
 
 
-LOCKS = note(1, "Optimistic locking with a retry for user updates, not row locks.", category="architectural-decisions")
+LOCKS = note(
+    1,
+    "Optimistic locking with a retry for user updates, not row locks.",
+    category="architectural-decisions",
+)
 TESTS = note(
-    2, "Run the tests with pytest -q.", category="project-conventions", entities=("cmd:pytest -q", "tool:pytest")
+    2,
+    "Run the tests with pytest -q.",
+    category="project-conventions",
+    entities=("cmd:pytest -q", "tool:pytest"),
 )
 TEA = note(3, "Drinks green tea in the morning.", scope="user", category="user-facts")
 
@@ -67,7 +79,9 @@ def states(recalled):
 
 
 RUN = note(
-    7, "The tests of this project run with `pytest -q -x`, never with tox.", entities=("tool:pytest", "tool:tox")
+    7,
+    "The tests of this project run with `pytest -q -x`, never with tox.",
+    entities=("tool:pytest", "tool:tox"),
 )
 QUEUE = note(8, "RabbitMQ replaces Redis for the job queue.")
 
@@ -79,24 +93,36 @@ QUEUE = note(8, "RabbitMQ replaces Redis for the job queue.")
         ("How do I run the tests here? Answer with the command only, no tools.", "7"),
         ("Which job queue do we use now? One word, no tools.", "8"),
         (
-            "Thanks, that looks good. Which job queue do we use?\n\nAnd please keep it short, I am on a phone today.",
+            (
+                "Thanks, that looks good. Which job queue do we use?\n\nAnd please keep it short, I"
+                " am on a phone today."
+            ),
             "8",
         ),
         ("One word, no tools. Answer with the command only.", ""),
     ],
 )
 def test_each_sentence_is_a_separate_query(recall_of, said, wanted):
-    others = [note(1, "Rates come from the bank at noon."), note(2, "The basket holds cents, no floats."), TEA]
+    others = [
+        note(1, "Rates come from the bank at noon."),
+        note(2, "The basket holds cents, no floats."),
+        TEA,
+    ]
     recalled = recall_of(RUN, QUEUE, *others).find(said, recall_of.here)
     assert {item.id[-1] for item in recalled.items if item.state == "loaded"} == set(wanted)
 
 
 def test_only_relevant_notes_are_recalled(recall_of):
-    found = recall_of(LOCKS, TESTS, TEA).find("how do we lock rows when users are updated?", recall_of.here)
+    found = recall_of(LOCKS, TESTS, TEA).find(
+        "how do we lock rows when users are updated?", recall_of.here
+    )
 
     assert states(found) == {"1": "loaded"}
     day = days_ago(1)[:10]
-    assert f"| [mem_00000001] (repo · architectural-decisions · the user said, {day}) Optimistic" in found.text
+    assert (
+        f"| [mem_00000001] (repo · architectural-decisions · the user said, {day}) Optimistic"
+        in found.text
+    )
     assert found.text.startswith(f'<{MARK} recalled="mem_00000001:')
     assert found.text.endswith(f"</{MARK}>")
 
@@ -114,7 +140,9 @@ def test_only_relevant_notes_are_recalled(recall_of):
 )
 def test_question_about_days_recalls_notes_of_these_days(recall_of, said, wanted, embedder):
     old = note(3, "Invoices are rounded up.", created_at=days_ago(10), updated_at=days_ago(10))
-    other = note(4, "Colours come from the theme.", created_at=days_ago(40), updated_at=days_ago(40))
+    other = note(
+        4, "Colours come from the theme.", created_at=days_ago(40), updated_at=days_ago(40)
+    )
     recalled = recall_of(LOCKS, TESTS, old, other, embedder=embedder).find(said, recall_of.here)
     assert {item.id[-1] for item in recalled.items if item.state == "loaded"} == set(wanted)
 
@@ -151,7 +179,10 @@ def test_linked_notes_are_recalled_up_to_the_hop_depth(recall_of):
     third = note(5, "At most five attempts.", related=(Edge(second.id, "refines"),))
     question = "optimistic locking with row locks?"
 
-    assert states(recall_of(LOCKS, second, third).find(question, recall_of.here)) == {"1": "loaded", "4": "loaded"}
+    assert states(recall_of(LOCKS, second, third).find(question, recall_of.here)) == {
+        "1": "loaded",
+        "4": "loaded",
+    }
     two = recall_of(LOCKS, second, third, retrieval_hop_depth=2).find(question, recall_of.here)
     assert [item.id[-1] for item in two.items] == ["1", "4", "5"]
 
@@ -162,7 +193,10 @@ def test_sent_note_is_skipped_until_it_changes(recall_of):
     first = recall.find(question, recall_of.here)
     sent = Situation(recall_of.here.project, "main", sent=recalled_marks(["x", first.text], MARK))
 
-    assert (states(recall.find(question, sent)), recall.find(question, sent).text) == ({"1": "skipped"}, "")
+    assert (states(recall.find(question, sent)), recall.find(question, sent).text) == (
+        {"1": "skipped"},
+        "",
+    )
 
     edited = note(1, "Optimistic locking with three retries for user updates.")
     assert states(recall_of(edited).find(question, sent)) == {"1": "loaded"}
@@ -182,12 +216,22 @@ def test_note_of_another_branch_is_recalled_only_after_its_merge(recall_of):
 
     assert states(recall.find(question, Situation(place, "main"))) == {"4": "skipped"}
     assert states(recall.find(question, Situation(place, "locks"))) == {"4": "loaded"}
-    assert states(recall.find(question, Situation(place, "main", lambda asked: asked & {"locks"}))) == {"4": "loaded"}
+    assert states(
+        recall.find(question, Situation(place, "main", lambda asked: asked & {"locks"}))
+    ) == {"4": "loaded"}
 
 
 def test_decayed_conclusion_is_skipped_and_stale_note_ranked_lower(recall_of):
-    faded = note(4, "Optimistic locking seems slow.", source="assistant", confidence=0.5, confirmed_at=days_ago(90))
-    stale = note(5, "Optimistic locking lives in store.py.", anchors=(Anchor("store.py", "0" * 40),))
+    faded = note(
+        4,
+        "Optimistic locking seems slow.",
+        source="assistant",
+        confidence=0.5,
+        confirmed_at=days_ago(90),
+    )
+    stale = note(
+        5, "Optimistic locking lives in store.py.", anchors=(Anchor("store.py", "0" * 40),)
+    )
 
     found = recall_of(faded, stale, LOCKS).find("optimistic locking", recall_of.here)
 
@@ -197,15 +241,22 @@ def test_decayed_conclusion_is_skipped_and_stale_note_ranked_lower(recall_of):
 
 
 def test_repository_notes_of_other_projects_are_not_recalled(recall_of):
-    found = recall_of(LOCKS, TEA).find("optimistic locking? green tea in the morning?", Situation("/elsewhere", "main"))
+    found = recall_of(LOCKS, TEA).find(
+        "optimistic locking? green tea in the morning?", Situation("/elsewhere", "main")
+    )
 
     assert states(found) == {"3": "loaded"}
 
 
 def test_budget_cuts_the_least_similar_notes(recall_of):
-    notes = [note(number, f"Optimistic locking, case {number}. " + "word " * 40 * number) for number in range(1, 6)]
+    notes = [
+        note(number, f"Optimistic locking, case {number}. " + "word " * 40 * number)
+        for number in range(1, 6)
+    ]
 
-    found = recall_of(*notes, injection_token_budget=250).find("optimistic locking case", recall_of.here)
+    found = recall_of(*notes, injection_token_budget=250).find(
+        "optimistic locking case", recall_of.here
+    )
 
     order = [item.state for item in found.items]
     assert order == sorted(order, key=["loaded", "cut"].index)
@@ -256,7 +307,9 @@ def test_each_scope_contributes_its_best_notes(recall_of):
 
 def test_untrusted_note_is_not_recalled(recall_of):
     recall = recall_of(LOCKS, TESTS)
-    doubted = Situation(recall_of.here.project, "main", untrusted=frozenset({("repo", LOCKS.file_name)}))
+    doubted = Situation(
+        recall_of.here.project, "main", untrusted=frozenset({("repo", LOCKS.file_name)})
+    )
 
     found = recall.find("optimistic locking for user updates", doubted)
 
@@ -281,12 +334,18 @@ def test_untrusted_note_cannot_supersede_or_be_quoted(recall_of):
 @pytest.mark.parametrize(("versions", "shown"), [(1, "3"), (2, "23"), (0, "123")])
 def test_setting_limits_the_earlier_versions_shown(recall_of, versions, shown):
     chain = [
-        note(number, f"Row locks for user updates, rule {number}.", supersedes=f"mem_0000000{number - 1}")
+        note(
+            number,
+            f"Row locks for user updates, rule {number}.",
+            supersedes=f"mem_0000000{number - 1}",
+        )
         for number in (2, 3, 4)
     ]
     first = note(1, "Row locks for user updates, rule 1.")
 
-    found = recall_of(first, *chain, history_versions=versions).find("row locks for user updates?", recall_of.here)
+    found = recall_of(first, *chain, history_versions=versions).find(
+        "row locks for user updates?", recall_of.here
+    )
 
     before = [line for line in found.text.splitlines() if "before (" in line]
     assert "".join(sorted(line[-2] for line in before)) == shown
@@ -336,4 +395,8 @@ def test_a_request_for_hypotheses_has_all_messages_that_fit_the_window():
     assert all(f"Message {number}. " in whole for number in range(60))
     assert whole.count("word") == 60 * 400
     small = hypotheses_request(spoken, "and now?", 5, MARK, 8_000)[-1].text
-    assert ("Message 59. " in small, "Message 0. " in small, "and now?" in small) == (True, False, True)
+    assert ("Message 59. " in small, "Message 0. " in small, "and now?" in small) == (
+        True,
+        False,
+        True,
+    )

@@ -1,4 +1,6 @@
-"""Which notes recall returns: for the cases that its thresholds are tuned on, and for a set without tuning."""
+"""Which notes recall returns: for the cases that its thresholds are tuned on, and for a set without
+tuning.
+"""
 
 import pytest
 from fakes import recall_cases_unseen
@@ -8,7 +10,9 @@ from ouro.memory.index import Index, MemoryFolder, Search, Sources, Vectors, loc
 from ouro.memory.long_term import GitMemoryStore, Notebook, Recall, Situation
 from ouro.memory.long_term.notes.note import Note, note_text
 
-needs_weights = pytest.mark.skipif(local_embedder() is None, reason="ouro[vectors] is not installed")
+needs_weights = pytest.mark.skipif(
+    local_embedder() is None, reason="ouro[vectors] is not installed"
+)
 
 
 @pytest.fixture
@@ -51,9 +55,13 @@ def test_everyday_messages_recall_nothing(recall_names, text):
     assert recall_names(text) == set()
 
 
-@pytest.mark.parametrize("recall_names", [recall_cases_unseen.NOTES], indirect=True, ids=["252 notes"])
+@pytest.mark.parametrize(
+    "recall_names", [recall_cases_unseen.NOTES], indirect=True, ids=["252 notes"]
+)
 def test_unseen_cases_reach_the_measured_recall_and_precision(recall_names):
-    """Without vectors, as measured when the set was written (docs/benchmarks.md). It detects a changed threshold."""
+    """Without vectors, as measured when the set was written (docs/benchmarks.md). It detects a
+    changed threshold.
+    """
     wanted = recall_cases_unseen.WANTED
     found = {text: recall_names(text) for text in wanted}
     hits = sum(bool(found[text] & right) for text, right in wanted.items())

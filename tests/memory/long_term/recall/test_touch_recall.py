@@ -1,4 +1,6 @@
-"""Touch recall: notes about a file come with the first tool result that used it; commands to a message."""
+"""Touch recall: notes about a file come with the first tool result that used it; commands to a
+message.
+"""
 
 import asyncio
 import itertools
@@ -43,7 +45,9 @@ async def opened(repository, *script, **options):
     """A session after its first turn: a note that is written after it counts as the user's."""
     model = ScriptedModel(["Hello.", *script])
     settings = {"permissions.mode": "auto", **options.pop("settings", {})}
-    session = await opener(Options(repository, settings, ready_model=model, trust=True, **options))(OpenRequest())
+    session = await opener(Options(repository, settings, ready_model=model, trust=True, **options))(
+        OpenRequest()
+    )
     await say(session, "hello there")
     await session.memory.settled()
     return session, model
@@ -58,7 +62,9 @@ async def close_and_wait(session):
 def added_context(model, request):
     """What ouro appended to the tool results of a request."""
     return "\n".join(
-        part.text for message in model.requests[request + 1].messages for part in message.parts_of(Context)
+        part.text
+        for message in model.requests[request + 1].messages
+        for part in message.parts_of(Context)
     )
 
 
@@ -67,29 +73,40 @@ async def test_notes_about_a_file_come_with_its_first_result_and_receipt(reposit
     session, model = await opened(repository, call("read", path="api.py"), edit, "Done.")
     [port] = notes("The port is fixed by the firewall.")
 
-    receipts = [event for event in await say(session, "have a look") if isinstance(event, NotesRecalled)]
+    receipts = [
+        event for event in await say(session, "have a look") if isinstance(event, NotesRecalled)
+    ]
 
     assert "fixed by the firewall" not in added_context(model, 0)
     assert "about files that were just used" in added_context(model, 1)
     assert added_context(model, 2).count("fixed by the firewall") == 1
     [receipt] = receipts
-    assert (receipt.way, [(item.id, item.state) for item in receipt.items]) == ("touch", [(port, "loaded")])
+    assert (receipt.way, [(item.id, item.state) for item in receipt.items]) == (
+        "touch",
+        [(port, "loaded")],
+    )
     assert [item.id for item in session.memory.recalled.items] == [port]
     assert session.status().memories == 1
     identity = session.id
     await close_and_wait(session)
-    resumed = await opener(Options(repository, ready_model=model, trust=True))(OpenRequest(resume=identity))
+    resumed = await opener(Options(repository, ready_model=model, trust=True))(
+        OpenRequest(resume=identity)
+    )
     assert [item.reason for item in resumed.memory.recalled.items] == ["about this file"]
     await close_and_wait(resumed)
 
 
-async def test_a_session_that_is_resumed_in_another_worktree_recalls_by_the_files_there(repository, notes, tmp_path):
+async def test_a_session_that_is_resumed_in_another_worktree_recalls_by_the_files_there(
+    repository, notes, tmp_path
+):
     session, _ = await opened(repository)
     notes("The port is fixed by the firewall.")
     await say(session, "hello")
     await close_and_wait(session)
     worktree = tmp_path / "worktree"
-    subprocess.run(["git", "-C", str(repository), "worktree", "add", "-q", str(worktree)], check=True)
+    subprocess.run(
+        ["git", "-C", str(repository), "worktree", "add", "-q", str(worktree)], check=True
+    )
     (worktree / "api.py").write_text("PORT = 8080\n")
     model = ScriptedModel([call("read", path="api.py"), "Done."])
     options = Options(worktree, {"permissions.mode": "auto"}, ready_model=model, trust=True)
@@ -104,7 +121,9 @@ async def test_notes_of_a_turn_share_one_budget(repository, home, notes):
     (home / ".ouro" / "config.yaml").write_text("memory: {injection_token_budget: 40}\n")
     session, model = await opened(repository, call("read", path="api.py"), "Done.")
     notes("The port is fixed by the firewall.", "The port is in the contract with the shop.")
-    [receipt] = [event for event in await say(session, "have a look") if isinstance(event, NotesRecalled)]
+    [receipt] = [
+        event for event in await say(session, "have a look") if isinstance(event, NotesRecalled)
+    ]
     assert sorted(item.state for item in receipt.items) == ["cut", "loaded"]
     assert added_context(model, 1).count("mem_0000000") == 2  # the mark, and the note
     await close_and_wait(session)
@@ -112,7 +131,12 @@ async def test_notes_of_a_turn_share_one_budget(repository, home, notes):
 
 async def test_other_files_failed_calls_and_untrusted_notes_add_nothing(repository, notes):
     notes("The port is fixed by the firewall.")  # notes that exist at the start are not approved
-    script = (call("read", path="other.py"), call("read", path="gone.py"), call("read", path="api.py"), "Done.")
+    script = (
+        call("read", path="other.py"),
+        call("read", path="gone.py"),
+        call("read", path="api.py"),
+        "Done.",
+    )
     session, model = await opened(repository, *script)
     (repository / "other.py").write_text("x = 1\n")
     notes("The port of gone.py is another.", path="gone.py", blob="0" * 40)
@@ -143,7 +167,11 @@ async def test_commands_of_earlier_sessions_are_recalled_when_relevant(repositor
     session, model = await opened(repository, "Ok.", "Use it.", "Yes.")
     await say(session, "what a day")
     assert "bash test.sh" not in added_context(model, 0)
-    [receipt] = [event for event in await say(session, "how do I test this?") if isinstance(event, NotesRecalled)]
+    [receipt] = [
+        event
+        for event in await say(session, "how do I test this?")
+        if isinstance(event, NotesRecalled)
+    ]
     assert [item.id for item in receipt.items] == ["$ bash test.sh"]
     assert "`bash test.sh` passed 1 time" in added_context(model, 1)
     await say(session, "so how do I test it?")
@@ -153,7 +181,10 @@ async def test_commands_of_earlier_sessions_are_recalled_when_relevant(repositor
 
 async def test_setting_disables_recording_commands(repository):
     session, _ = await opened(
-        repository, call("shell", command="bash --version x.sh"), "Done.", settings={"memory.commands": False}
+        repository,
+        call("shell", command="bash --version x.sh"),
+        "Done.",
+        settings={"memory.commands": False},
     )
     await say(session, "try it")
     await close_and_wait(session)

@@ -1,4 +1,6 @@
-"""Recall for a message: the time limit, each note only once, saved in the session; HyDE if configured."""
+"""Recall for a message: the time limit, each note only once, saved in the session; HyDE if
+configured.
+"""
 
 import asyncio
 import json
@@ -36,7 +38,9 @@ def put(folder, *notes):
 
 async def opened(repository, *script, **options):
     model = ScriptedModel(script or ["Ok."] * 20)
-    session = await opener(Options(repository, ready_model=model, trust=True, **options))(OpenRequest())
+    session = await opener(Options(repository, ready_model=model, trust=True, **options))(
+        OpenRequest()
+    )
     return session, model
 
 
@@ -66,11 +70,17 @@ async def test_nothing_is_opened_without_notes(repository, home):
     session, _ = await opened(repository)
     assert await recalled(session, QUESTION) == {}
     finder = session.memory._recall.finder
-    assert ("recall" in vars(finder), finder._followed, session.status().memories) == (False, None, 0)
+    assert ("recall" in vars(finder), finder._followed, session.status().memories) == (
+        False,
+        None,
+        0,
+    )
     await session.close()
 
 
-async def test_the_first_message_of_the_first_session_is_compared_by_vectors_too(repository, user_folder, monkeypatch):
+async def test_the_first_message_of_the_first_session_is_compared_by_vectors_too(
+    repository, user_folder, monkeypatch
+):
     monkeypatch.setattr("ouro.memory.index.embeddings.choose_embedder", lambda *_: WordEmbedder())
     session, _ = await opened(repository)
     put(user_folder, BREAD, TEA)
@@ -104,7 +114,12 @@ async def test_compacted_note_is_recalled_again(repository, user_folder):
     memory = session.transcript
     last = memory.transcript.last_number
     record = CompactionRecord(
-        memory.next_number, memory.now(), covers=(1, last), kept=(), summary="They baked.", tokens=(90, 10)
+        memory.next_number,
+        memory.now(),
+        covers=(1, last),
+        kept=(),
+        summary="They baked.",
+        tokens=(90, 10),
     )
     await memory.record(record)
 
@@ -178,11 +193,15 @@ async def test_hyde_without_a_model_is_off_with_a_warning(repository, home, user
 
 
 class Hyde:
-    """A session whose recall asks one model for imagined notes and another for vectors, both on the model server."""
+    """A session whose recall asks one model for imagined notes and another for vectors, both on the
+    model server.
+    """
 
     def __init__(self, server, home, monkeypatch):
         self.server = server
-        self.imagine = Reply("1. Sourdough loaves rise for hours.\n2. Bread is baked in the morning.")
+        self.imagine = Reply(
+            "1. Sourdough loaves rise for hours.\n2. Bread is baked in the morning."
+        )
         self.embeds = True
         self.embedded = []
         server.script(self._answer)
@@ -231,12 +250,17 @@ async def test_auto_uses_hyde_if_both_models_are_configured(repository, hyde, us
     events = await say(session, "and what then?")
 
     [found] = [event for event in events if isinstance(event, NotesRecalled)]
-    assert (found.way, next(item.id for item in found.items if item.state == "loaded")) == ("hyde", BREAD.id)
+    assert (found.way, next(item.id for item in found.items if item.state == "loaded")) == (
+        "hyde",
+        BREAD.id,
+    )
     request = json.dumps(hyde.asked("imagines")[-1].messages)
     assert "User: we bake tomorrow" in request
     assert "Assistant: Ok." in request
     assert "and what then?" in request
-    assert "Sourdough loaves rise for fourteen hours." in json.dumps(hyde.asked("talks")[-1].messages[-1])
+    assert "Sourdough loaves rise for fourteen hours." in json.dumps(
+        hyde.asked("talks")[-1].messages[-1]
+    )
     assert session.status().usage.input > 0
     await session.close()
     loaded = await session.transcript._store.load_session(session.id, read_only=True)
@@ -253,8 +277,12 @@ async def test_auto_asks_no_small_model_for_hypotheses(repository, hyde, user_fo
 
 
 @pytest.mark.parametrize("fault", ["slow", "refuses", "nonsense", "no vectors"])
-async def test_failed_hyde_request_skips_recall_silently(repository, hyde, user_folder, fault, monkeypatch):
-    monkeypatch.setattr("ouro.memory.long_term.recall.turn_recall.HYDE_TIMEOUT", 0.5 if fault == "slow" else 10.0)
+async def test_failed_hyde_request_skips_recall_silently(
+    repository, hyde, user_folder, fault, monkeypatch
+):
+    monkeypatch.setattr(
+        "ouro.memory.long_term.recall.turn_recall.HYDE_TIMEOUT", 0.5 if fault == "slow" else 10.0
+    )
     session = await open_with(repository)
     await say(session, "we bake tomorrow")
     put(user_folder, BREAD)
@@ -273,7 +301,9 @@ async def test_failed_hyde_request_skips_recall_silently(repository, hyde, user_
     await session.close()
 
 
-async def test_changed_embedding_model_recreates_vectors_in_the_background(repository, hyde, user_folder):
+async def test_changed_embedding_model_recreates_vectors_in_the_background(
+    repository, hyde, user_folder
+):
     session = await open_with(repository)
     await say(session, "we bake tomorrow")
     put(user_folder, BREAD)
@@ -313,9 +343,9 @@ async def test_after_a_resume_the_receipt_is_that_of_the_last_message(repository
     open_again = opener(Options(repository, ready_model=ScriptedModel(["Ok."] * 3), trust=True))
     again = await open_again(OpenRequest(session.id))
 
-    assert [(each.id, each.text, each.state, each.reason) for each in again.memory.recalled.items] == [
-        (BREAD.id, BREAD.text, "loaded", told.items[0].reason)
-    ]
+    assert [
+        (each.id, each.text, each.state, each.reason) for each in again.memory.recalled.items
+    ] == [(BREAD.id, BREAD.text, "loaded", told.items[0].reason)]
     assert again.memory.recalled.way == "local"
     await say(again, "thanks, that is all")
     assert again.memory.recalled.items == ()

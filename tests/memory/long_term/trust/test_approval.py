@@ -15,11 +15,15 @@ def history(home) -> GitRepository:
 
 
 def proposal(number: str, text: str, before: str | None = None) -> Proposal:
-    return Proposal(number, "user", "agent", (FileEdit("facts.md", before, text),), "it was read somewhere")
+    return Proposal(
+        number, "user", "agent", (FileEdit("facts.md", before, text),), "it was read somewhere"
+    )
 
 
 def kept(history: GitRepository) -> str:
-    return "".join(path.read_text(errors="replace") for path in (history.git_dir / "ouro").glob("proposals*"))
+    return "".join(
+        path.read_text(errors="replace") for path in (history.git_dir / "ouro").glob("proposals*")
+    )
 
 
 @pytest.mark.parametrize(
@@ -64,7 +68,13 @@ def test_question_shows_a_moved_or_repeated_line():
         ("a\n", "a\nb\n", "a\nb\nc\n", "a\nb\nc\n"),
         ("a\n", "a\nb\n", "c\nb\n", "c\nb\n"),
     ],
-    ids=["moved", "moved, and more since", "said twice", "written since", "written since, elsewhere"],
+    ids=[
+        "moved",
+        "moved, and more since",
+        "said twice",
+        "written since",
+        "written since, elsewhere",
+    ],
 )
 def test_accepted_change_is_applied_completely_and_once(before, after, now, expected):
     assert apply_edit(FileEdit("facts.md", before, after), now) == expected
