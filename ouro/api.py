@@ -167,9 +167,8 @@ class AsyncAgent:
             UsageError: a turn runs already, the prompt is empty, or an image is none.
         """
         events = self._send(prompt, images, self._stream)
-        if (
-            self._stream is None or self._stream() is None
-        ):  # otherwise that one may run, and this one will be refused
+        # Otherwise that one may run, and this one will be refused.
+        if self._stream is None or self._stream() is None:
             self._stream = weakref.ref(events)
         return events
 
@@ -412,9 +411,8 @@ class Agent:
         except KeyboardInterrupt:
             while not future.done():
                 self.interrupt()  # repeated, because the turn may not have begun yet
-                with suppress(
-                    TimeoutError
-                ):  # wait for the end of the turn, which saves what was streamed
+                # Wait for the end of the turn, which saves what was streamed.
+                with suppress(TimeoutError):
                     future.exception(timeout=0.5)
             raise
 

@@ -271,9 +271,8 @@ class SessionBuilder(msgspec.Struct, dict=True):
     async def _warm(self) -> None:
         if isinstance(model := self.models.current()[0], Warmable):
             await model.warm()
-        await clean_up_orphans(
-            self.tasks.warn, self.root
-        )  # it reads every process: not while the request is made
+        # It reads every process: not while the request is made.
+        await clean_up_orphans(self.tasks.warn, self.root)
 
     @cached_property
     def models(self) -> ModelSource:

@@ -65,9 +65,8 @@ def run() -> int:
     # to the first request.
     gc.set_threshold(150_000, 20, 20)
     for name in ("stdin", "stdout", "stderr"):
-        if (
-            getattr(sys, name) is None
-        ):  # closed, as by `>&-`: a file that is opened later would get this descriptor
+        # Closed, as by `>&-`: a file that is opened later would get this descriptor.
+        if getattr(sys, name) is None:
             setattr(sys, name, Path(os.devnull).open("r" if name == "stdin" else "w"))  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # if the locale lacks characters, replace them
@@ -110,7 +109,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:
         try:
             sys.stdout.flush()
-        except OSError:  # the reader has closed the pipe, or the disk is full; Python would print another error at exit
+        except OSError:
+            # The reader has closed the pipe, or the disk is full. Python would print another error
+            # at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if not isinstance(error, BrokenPipeError):
             _report(plain_error(error))

@@ -185,9 +185,8 @@ async def doctor(context: ActionContext) -> Answer:
     """Exit code 1 if something must be repaired."""
     rows: list[str] = []
     value: list[dict[str, str]] = []
-    folders = await asyncio.to_thread(
-        _run, _folders, context.cwd
-    )  # before other checks make them private
+    # Before other checks make them private.
+    folders = await asyncio.to_thread(_run, _folders, context.cwd)
     others = [check for check in CHECKS if check is not _folders]
     # In parallel, because some wait for other programs.
     results = await asyncio.gather(

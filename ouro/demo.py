@@ -177,10 +177,11 @@ def _scratch() -> Iterator[Path]:
         make_project(top / "shop")
         yield top / "shop"
     finally:
+        # A closing terminal sends more than one signal.
         for number in (
             signal.SIGHUP,
             signal.SIGTERM,
-        ):  # a closing terminal sends more than one signal
+        ):
             signal.signal(number, signal.SIG_IGN)
         if home_before is None:
             del os.environ["OURO_HOME"]

@@ -15,9 +15,8 @@ def section(kind: type[T]) -> type[T]:
     """A frozen dataclass without generated code, which took 0.5 ms per class to compile, before the
     first frame.
     """
-    kind.__doc__ = (
-        kind.__doc__ or kind.__name__
-    )  # otherwise it is made from the signature, which takes 0.1 ms
+    # Otherwise it is made from the signature, which takes 0.1 ms.
+    kind.__doc__ = kind.__doc__ or kind.__name__
     kind.__init__, kind.__setattr__ = _init, _refuse  # type: ignore[method-assign]
     kind.__eq__, kind.__hash__, kind.__repr__ = _equals, _hash, _repr  # type: ignore[method-assign]
     return dataclass(init=False, repr=False, eq=False)(kind)

@@ -245,9 +245,8 @@ def _read_leaves(
             raise unknown_key(where, f"{path}.{next(iter(inner))}" if inner else path, _names())
         elif isinstance(node, YamlTable):
             yield from _read_leaves(node, name, f"{path}.")
-        elif not (
-            isinstance(node, Scalar) and node.is_null
-        ):  # a section whose lines are all commented out
+        # A section whose lines are all commented out.
+        elif not (isinstance(node, Scalar) and node.is_null):
             raise ConfigError(
                 f"{where}: `{path}` is a section: set one of its keys, such as `{example}`."
             )
@@ -264,9 +263,8 @@ def _check_value(path: str, value: Any, where: str) -> Any:
         low, high = RANGES[path]
         raise ConfigError(f"{where}: `{path}` must be from {low} to {high}, not `{value}`.")
     for hook in value if path == "hooks" else ():
-        if (
-            hook.timeout_seconds <= 0
-        ):  # it would fail at each call, and a failed hook refuses nothing
+        # It would fail at each call, and a failed hook refuses nothing.
+        if hook.timeout_seconds <= 0:
             raise ConfigError(f"{where}: `timeout_seconds` of a hook must be more than 0.")
         if bool(hook.command) == bool(hook.url):
             raise ConfigError(

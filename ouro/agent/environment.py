@@ -113,9 +113,8 @@ class Environment:
                     if name == "Git branch"
                     else f"{name}: {value}"
                 )
-        text = clean("\n".join(lines)).replace(
-            "</environment", "< /environment"
-        )  # a branch name is untrusted text
+        # A branch name is untrusted text.
+        text = clean("\n".join(lines)).replace("</environment", "< /environment")
         return f"<environment>\n{text}\n</environment>" if lines else "", now
 
 

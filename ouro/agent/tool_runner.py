@@ -206,9 +206,8 @@ class ToolBatch:
             if tool.effect in (Effect.WRITE, Effect.RUN, Effect.MCP) and limits != "read":
                 await self._runner.before_change()
             self._emit(ToolRunning(call.id))
-            self._began[call.id] = (
-                time.monotonic()
-            )  # the user's time to answer does not count as the tool's time
+            # The user's time to answer does not count as the tool's time.
+            self._began[call.id] = time.monotonic()
             result = await tool.run(args, self._context(call, limits))
             added = [hooked.context]
             if hooks:
@@ -233,9 +232,8 @@ class ToolBatch:
         """
         decision, comment = self._decide(tool, args, hooked), ""
         if isinstance(decision, Ask):
-            async with (
-                self._asking
-            ):  # one question at a time: the answer "always" to the first may answer the second
+            # One question at a time: the answer "always" to the first may answer the second.
+            async with self._asking:
                 decision, answered = self._decide(tool, args, hooked), None
                 # Ask again if the question changed while it was open: a path may lead to another
                 # place now.

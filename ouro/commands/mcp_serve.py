@@ -105,9 +105,8 @@ class MemoryServer(MCPServer):
         with _errors_for_the_client():
             answer = await memory_notes.show(self._context, entry)
             names = _names_in(answer.value)
-            hidden = (
-                names & await self._unapproved()
-            )  # after the text was read: it may change meanwhile
+            # After the text was read: it may change meanwhile.
+            hidden = names & await self._unapproved()
             if hidden and entry:
                 raise UsageError(
                     f"{entry} has a change that is not approved yet.",
@@ -151,9 +150,8 @@ class MemoryServer(MCPServer):
         program.
         """
         params = context.session.client_params
-        client = (
-            one_line(params.client_info.name, MAX_CLIENT) if params else "unknown"
-        )  # the name the client reports
+        # The name the client reports.
+        client = one_line(params.client_info.name, MAX_CLIENT) if params else "unknown"
         is_allowed = client in self._context.folder.settings.mcp.remember
 
         def work(memory: MemoryAccess) -> long_term.ProposedText:

@@ -261,9 +261,8 @@ async def _model_at(
 
 
 async def _ask_key(asker: Asker, title: str) -> str:
-    return "".join(
-        (await asker.ask(title, secret=True)).split()
-    )  # a pasted key may contain newlines
+    # A pasted key may contain newlines.
+    return "".join((await asker.ask(title, secret=True)).split())
 
 
 def _save_model(asker: Asker, entry_name: str, entry: llm.ModelEntry, default: str) -> str:

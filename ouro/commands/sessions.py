@@ -126,9 +126,10 @@ async def export(
     if agent and to:
         raise UsageError(f"--to {agent} has a format of its own.", "Leave out --format.")
     if agent:
+        # Imported late: only this command needs it.
         from ouro.commands.export.for_agents import (
             session_for_agent,
-        )  # imported late: only this command needs it
+        )
 
         found = session_for_agent(await context.store.read_whole(info.id), agent)
         path = path or found.path
@@ -289,10 +290,11 @@ async def sync(context: ShellContext, remote: str, encrypt: bool) -> Answer:
     """Synchronize all sessions with a git remote: only when the user asks for it, never in the
     background.
     """
+    # Imported late: only this command needs it.
     from ouro.memory.session_remote import (
         SessionRemote,
         last_remote,
-    )  # imported late: only this command needs it
+    )
     from ouro.memory.session_sync import SessionSync, SessionSyncReport
 
     settings, home = context.folder.settings, get_home()

@@ -95,9 +95,8 @@ def parse_line(action: Action, argument: str) -> dict[str, Any]:
     parser = _LineParser(prog=f"/{action.name}", add_help=False)
     for declared in action.arguments:
         parser.add_argument(*declared.names, **declared.options)
-    parser.examples = [
-        example for example in action.examples if "--json" not in example
-    ]  # these belong to a shell
+    # These belong to a shell.
+    parser.examples = [example for example in action.examples if "--json" not in example]
     if argument and not action.arguments:
         raise UsageError(f"/{action.name} takes no argument.", commands=parser.examples)
     if any(declared.is_text for declared in action.arguments):

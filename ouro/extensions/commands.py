@@ -220,9 +220,8 @@ def agent_of(file: ExtensionFile) -> str:
 
 def _allowed_tools(file: ExtensionFile) -> list[str]:
     tools = file.meta.get("allowed-tools", "")
-    if (
-        isinstance(tools, str) and "," not in tools
-    ):  # Skills separate tools by blanks: `Read Bash(git diff:*)`.
+    # Skills separate tools by blanks: `Read Bash(git diff:*)`.
+    if isinstance(tools, str) and "," not in tools:
         return re.findall(r"[\w.*-]+(?:\([^()]*\))?", tools)
     return words_in(tools)
 

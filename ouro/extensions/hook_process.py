@@ -66,9 +66,8 @@ async def run_command(
     in_time = True
     try:
         async with asyncio.timeout(seconds):
-            while (
-                process.returncode is None
-            ):  # `wait` also waits for processes that have inherited the pipes
+            # `wait` also waits for processes that have inherited the pipes.
+            while process.returncode is None:
                 await asyncio.wait({ended}, timeout=_MOMENT)
     except TimeoutError:
         in_time = False

@@ -350,9 +350,8 @@ class Hooks:
             failure or outcome.verdict or "done",
             took,
         )
-        if (
-            failure and hook not in self._failed
-        ):  # only once for each hook, because it may fail at every call
+        # Only once for each hook, because it may fail at every call.
+        if failure and hook not in self._failed:
             self._failed.add(hook)
             self._on_failure(
                 f"The hook `{hook.label}` ({hook.event}, {hook.place}) failed: {failure}"

@@ -82,12 +82,11 @@ def _programs(value: Any, place: str) -> Iterator[str]:
             str(word) for part in parts for word in (part if isinstance(part, list) else [part])
         ]
         yield f"{escaped(place)}: {cut(escaped(' '.join(words)), MAX_PROGRAM)}"
+    # Also below a program: a group of hooks may have a `command` that nothing runs.
     for (
         key,
         item,
-    ) in (
-        value.items()
-    ):  # also below a program: a group of hooks may have a `command` that nothing runs
+    ) in value.items():
         yield from _programs(item, place if key == "hooks" else f"{place}.{key}")
 
 

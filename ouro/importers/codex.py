@@ -133,9 +133,8 @@ class _LineReader:
             self._take_event(payload)
         elif kind == "compacted":
             summary = payload.get("message")
-            if (
-                isinstance(summary, str) and summary.strip()
-            ):  # otherwise it is encrypted for the provider
+            # Otherwise it is encrypted for the provider.
+            if isinstance(summary, str) and summary.strip():
                 self._answer = 0
                 builder.compact(summary, self._at)
         else:

@@ -89,9 +89,8 @@ def find_sources(paths: Iterable[Path], program: Program | None = None) -> list[
     found: list[ImportSource] = []
     for path in paths:
         if path.is_dir():
-            for place, folders, names in os.walk(
-                path
-            ):  # links are not followed: they could form a loop
+            # Links are not followed: they could form a loop.
+            for place, folders, names in os.walk(path):
                 folders.sort()
                 files = (
                     Path(place, name)

@@ -61,9 +61,8 @@ def read_export(path: Path) -> ForeignSession:
         except (UnknownRecordError, BadRecordError, RecursionError):
             left_out[DAMAGED_RECORDS] += 1
             continue
-        if not isinstance(
-            record, ModeRecord
-        ):  # the file of another user must not turn off the questions
+        # The file of another user must not turn off the questions.
+        if not isinstance(record, ModeRecord):
             records.append(record)
     return ForeignSession(header, tuple(records), +left_out)
 

@@ -115,9 +115,8 @@ class AnthropicChunks(ChunkReader):
         """Update the usage: the second report adds to the first, or corrects it."""
         if not usage:
             return
-        figures = (
-            usage if isinstance(usage, dict) else {COUNTS[0]: usage}
-        )  # a boolean is not a count
+        # A boolean is not a count.
+        figures = usage if isinstance(usage, dict) else {COUNTS[0]: usage}
         self._counts |= {name: figure for name, figure in figures.items() if figure is not None}
         found = [count(self._counts.get(name, 0)) for name in COUNTS]
         plain, cached, written, output = found

@@ -127,9 +127,8 @@ def _call_arguments(model: str, endpoint: Endpoint) -> JsonObject:
 def _make_error(error: JsonObject, endpoint: Endpoint, model: str) -> ModelError:
     """The ModelError for a failure that the process reported; the key is removed."""
     head, _, rest = error["message"].partition(" - ")
-    message = (
-        rest.strip() if rest and "litellm." in head else error["message"]
-    )  # without litellm's class names
+    # Without litellm's class names.
+    message = rest.strip() if rest and "litellm." in head else error["message"]
     message = redact(message, endpoint.api_key)
     if error["kind"] == TOO_LONG:
         return ContextTooLong(message)

@@ -125,9 +125,8 @@ def answer_without_tools(messages: Sequence[Message]) -> list[Message]:
     In the whole prompt a very small model overlooks both.
     """
     whole = "\n\n".join(message.text for message in messages if message.role == "system")
-    closed, end, _rest = whole.rpartition(
-        "\n</instructions>"
-    )  # in the rest, each open tag would be read to the end
+    # In the rest, each open tag would be read to the end.
+    closed, end, _rest = whole.rpartition("\n</instructions>")
     prompt = "\n\n".join([_WHO, *(found[1] for found in _INSTRUCTIONS.finditer(closed + end))])
     talk = [
         replace(

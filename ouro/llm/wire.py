@@ -338,9 +338,8 @@ def make_decoder(
         )
     import zlib
 
-    inflater = zlib.decompressobj(
-        wbits=zlib.MAX_WBITS | 32
-    )  # detects which of the two headers there is
+    # Detects which of the two headers there is.
+    inflater = zlib.decompressobj(wbits=zlib.MAX_WBITS | 32)
 
     def decoded(data: bytes) -> Iterator[bytes]:
         while data:

@@ -54,9 +54,8 @@ def http_client(
             if response.headers.get("content-encoding", "identity") != "identity":
                 raise httpx2.DecodingError("the answer is compressed, which was not asked for")
             response.stream = _Limited(response.stream)
-        if (
-            response.is_error and response.status_code != httpx2.codes.METHOD_NOT_ALLOWED
-        ):  # no stream, by the protocol
+        # No stream, by the protocol.
+        if response.is_error and response.status_code != httpx2.codes.METHOD_NOT_ALLOWED:
             path, method = response.url.path, response.request.method
             log(f"{method} {path} was answered by {response.status_code} {response.reason_phrase}")
 

@@ -55,9 +55,8 @@ async def stdio_transport(
         ServerEnded: the command does not exist.
         OSError: it cannot be started.
     """
-    program = (
-        str(Path(cwd) / command[0]) if os.sep in command[0] else command[0]
-    )  # looked up as the child does
+    # Looked up as the child does.
+    program = str(Path(cwd) / command[0]) if os.sep in command[0] else command[0]
     if shutil.which(program, path=environment.get("PATH")) is None:
         raise ServerEnded(
             f"The command {command[0]} was not found. Install it, or give its whole path."

@@ -25,9 +25,8 @@ request is urgent.
 
 def main() -> None:
     os.nice(NICE)
-    logging.getLogger().addHandler(
-        logging.NullHandler()
-    )  # the SDK logs each bad message with its traceback
+    # The SDK logs each bad message with its traceback.
+    logging.getLogger().addHandler(logging.NullHandler())
     run_worker(_load, _error_fields, _on_end)
 
 

@@ -188,9 +188,8 @@ class MemoryManager:
 
     def messages(self) -> tuple[Message, ...]:
         """The messages in memory, without older messages that a compaction keeps."""
-        return tuple(
-            [entry.message for entry in self.transcript.entries]
-        )  # a list: a generator takes twice the time
+        # A list: a generator takes twice the time.
+        return tuple([entry.message for entry in self.transcript.entries])
 
     def context(self) -> list[Message]:
         """The messages to send to the model, always valid for a provider; a summary replaces
@@ -295,9 +294,8 @@ class MemoryManager:
             if self._unsaved and self._has_messages():
                 await self._save()
         finally:
-            await asyncio.gather(
-                *self._saves, return_exceptions=True
-            )  # each save logs its own failure
+            # Each save logs its own failure.
+            await asyncio.gather(*self._saves, return_exceptions=True)
             await self._store.close_session(self.session_id)
 
     def _notify(self, text: str) -> None:

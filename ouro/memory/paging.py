@@ -113,9 +113,8 @@ class TranscriptPager(msgspec.Struct, eq=False):
         transcript = self.transcript()
         first = transcript.first_needed(MIN_SHOWN)
         place = self.store.place_of(self.session_id, first.number) if first is not None else None
-        if (
-            first is not None and place is not None
-        ):  # without a position it is not on disk, or its offset is unknown
+        # Without a position it is not on disk, or its offset is unknown.
+        if first is not None and place is not None:
             transcript.release_before(first)
             self._place = place
 

@@ -182,9 +182,8 @@ class SessionSync:
             theirs[name]
             for name in sorted(theirs.keys() - here.keys() - self._state.sessions.keys())
         ]
-        for other in sorted(
-            new, key=lambda session: bool(session.parent)
-        ):  # subagents after their sessions
+        # Subagents after their sessions.
+        for other in sorted(new, key=lambda session: bool(session.parent)):
             if not other.parent or other.parent in here:
                 root = here[other.parent].folder / SUBAGENTS if other.parent else self._root
                 self._try(other, partial(self._create, other, root))
@@ -309,9 +308,8 @@ class SessionSync:
             with open_private(local.folder, FILE_NAME, os.O_RDWR | os.O_APPEND) as descriptor:
                 set_tail_aside(local.folder, descriptor)
                 header = read_range(descriptor, 0, local.begin)
-            _write_outputs(
-                local.folder, outputs
-            )  # first: once the records are here, outputs are not fetched again
+            # First: once the records are here, outputs are not fetched again.
+            _write_outputs(local.folder, outputs)
             rewrite_file(local.folder, FILE_NAME, header + body)
         self._note(other, local.folder, local.parent)
 

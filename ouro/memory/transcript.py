@@ -203,9 +203,8 @@ class Transcript(MessageTree):
             if str(entry.number) not in dropped:
                 messages.append(entry.message)
             elif entry.message.role == "user" and messages[-1:] != [DROPPED]:
-                messages.append(
-                    DROPPED
-                )  # a request begins with a user message, and one is between two answers
+                # A request begins with a user message, and one is between two answers.
+                messages.append(DROPPED)
         if dropped != self._shortened[0]:
             self._shortened = dropped, PerMessage(self._shortener(following))
         return self._shortened[1](messages) if dropped else messages
@@ -317,10 +316,11 @@ class Transcript(MessageTree):
                 calls, spent = self.side_calls.get(purpose, (0, Usage()))
                 self.side_calls[purpose] = (calls + 1, spent + usage)
             case ForkRecord():
+                # The source session has paid for the copied part.
                 self.fork, self.usage = (
                     record,
                     Usage(),
-                )  # the source session has paid for the copied part
+                )
                 self.side_calls.clear()
             case CapturedRecord(message):
                 self.captured = message

@@ -169,14 +169,14 @@ class Checkpoints:
         """
         with self._locked():
             tree = self._tree()
-            left_out = "\n".join(
-                name.replace("\n", "//") for name in sorted(self.skipped)
-            )  # no path has `//`
+            # No path has `//`.
+            left_out = "\n".join(name.replace("\n", "//") for name in sorted(self.skipped))
+            # Old ones are deleted by the date of their commit.
             content = (
                 tree,
                 left_out,
                 time.time() // _DAY,
-            )  # old ones are deleted by the date of their commit
+            )
             known, commit, ref = self._taken
             if content != known or not ref.is_file():  # unchanged, and no other ouro has deleted it
                 message = str(self.root).replace("\n", "//") + f"\n\n{left_out}"
@@ -291,9 +291,8 @@ class Checkpoints:
                         outcome = self._restore(change)
                     except OSError as error:
                         outcome = f"it cannot be written ({error.strerror})"
-                    if outcome not in ("", _MERGED) or not outcomes.get(
-                        change.path
-                    ):  # the worst outcome of all turns
+                    # The worst outcome of all turns.
+                    if outcome not in ("", _MERGED) or not outcomes.get(change.path):
                         outcomes[change.path] = outcome
         for turn in () if path else turns:
             ref = f"{_REFS}/turns/{self._session}/{turn.number}/undone"
@@ -459,9 +458,8 @@ class Checkpoints:
             )
         ensure_private_dir(self.folder)
         with lock_file(self.folder / "lock", timeout=_TIMEOUT) as self._lock:
-            (self.folder / "index.lock").unlink(
-                missing_ok=True
-            )  # of a killed git: a running one would have our lock
+            # Of a killed git: a running one would have our lock.
+            (self.folder / "index.lock").unlink(missing_ok=True)
             if not (self.folder / "HEAD").exists():
                 for name in ("objects", "refs"):
                     ensure_private_dir(self.folder / name)

@@ -303,9 +303,8 @@ class Workspace:
 
     def open_in(self, place: FilePlace) -> BinaryIO:
         """As `open`, for a place whose folder is open already."""
-        flags = (
-            os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-        )  # a pipe must not block
+        # A pipe must not block.
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
         try:
             # Checked before it is opened: opening a device can already have an effect.
             self._demand_regular(place.path, place.stat())

@@ -189,9 +189,8 @@ class AgentTurn(msgspec.Struct, frozen=True, eq=False):
             command = await self.commands.prompt(text, emit)
             with self.commands.in_force(command, emit) if command else nullcontext():
                 if command:
-                    emit(
-                        Prompted(text, tuple(images))
-                    )  # before its inserts run; not a second time by the agent
+                    # Before its inserts run; not a second time by the agent.
+                    emit(Prompted(text, tuple(images)))
                 added = [await self.commands.context(text, command, emit)] if command else []
                 finished = await self._run_agent(text, images, added, hooked, emit)
         except PromptRefused as refusal:

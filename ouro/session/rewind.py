@@ -232,9 +232,8 @@ class FileUndo(msgspec.Struct, eq=False):
         stamp = base / "cleaned"
         if not stamp.exists() or time.time() - stamp.stat().st_mtime > _CLEAN_EVERY:
             stamp.touch(mode=0o600)
-            with suppress(
-                OSError
-            ):  # an error concerns another workspace, which this session does not need
+            # An error concerns another workspace, which this session does not need.
+            with suppress(OSError):
                 clean_checkpoints(
                     base,
                     days=self.keep_days,

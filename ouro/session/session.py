@@ -220,8 +220,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         await self.turn.tasks.close()
         if self.memory.lookup is not None:
             await self.memory.lookup.close()
-        await asyncio.to_thread(
-            self.background.shell.confinement.close
-        )  # after everything that it confines
+        # After everything that it confines.
+        await asyncio.to_thread(self.background.shell.confinement.close)
         await self.model_source.close()
         await self.transcript.close()

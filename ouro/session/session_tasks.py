@@ -99,9 +99,8 @@ class SessionTasks:
             events.put_nowait(TurnFinished("interrupted") if task.cancelled() else task.result())
 
         task = asyncio.create_task(finish())
-        task.add_done_callback(
-            on_end
-        )  # not in `finish`, which a task that is cancelled early never reaches
+        # Not in `finish`, which a task that is cancelled early never reaches.
+        task.add_done_callback(on_end)
         self._turns.add(task)
         try:
             while True:

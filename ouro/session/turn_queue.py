@@ -255,9 +255,8 @@ class TurnQueue:
         except TimeoutError:
             log.warning("the session did not close within %s s", timeout)
         finally:
-            if (
-                self._background is not None
-            ):  # a closed session ends its events: wait for the last of them
+            # A closed session ends its events: wait for the last of them.
+            if self._background is not None:
                 await asyncio.wait([self._background], timeout=0.0 if timeout is not None else 1.0)
                 self._background.cancel()
                 await asyncio.gather(self._background, return_exceptions=True)
@@ -323,9 +322,8 @@ class TurnQueue:
         if await self._run_command(draft) or self.session is None:
             return
         if self.session.extensions.commands.called_by(draft.text):
-            self.queue(
-                draft
-            )  # a custom command gets a separate turn, with its own model, mode and inserts
+            # A custom command gets a separate turn, with its own model, mode and inserts.
+            self.queue(draft)
         else:
             self._steer(draft)
 

@@ -89,9 +89,8 @@ class Edit(ChangeTool[EditArgs]):
             try:
                 after = apply_edits(before, args.edits, notes)
             except ToolError:
-                self._seen.require_current(
-                    found
-                )  # if the file was not read, this is reported first
+                # If the file was not read, this is reported first.
+                self._seen.require_current(found)
                 raise
             if notes:
                 self._seen.require_current(found)

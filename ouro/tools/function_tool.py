@@ -84,9 +84,8 @@ class FunctionTool(Tool[msgspec.Struct]):
 
     async def run(self, args: msgspec.Struct, ctx: ToolContext) -> ToolResult:
         given = msgspec.structs.asdict(args)
-        if (
-            name := self._path_argument
-        ):  # the file that permissions have judged, also if the program changes its folder
+        # The file that permissions have judged, also if the program changes its folder.
+        if name := self._path_argument:
             given[name] = os.path.realpath(self._cwd / Path(given[name]).expanduser())
         try:
             if inspect.iscoroutinefunction(self.function):
@@ -119,9 +118,8 @@ def _arguments(name: str, function: Callable[..., Any]) -> type[msgspec.Struct]:
                 f"The parameter `{parameter.name}` of the tool `{name}` has no type hint."
             )
         hint = hints[parameter.name]
-        if (
-            typing.get_origin(hint) is typing.Annotated
-        ):  # `Annotated[str, "words"]` is a description in the schema
+        # `Annotated[str, "words"]` is a description in the schema.
+        if typing.get_origin(hint) is typing.Annotated:
             kind, *notes = typing.get_args(hint)
             described = [
                 msgspec.Meta(description=note) if isinstance(note, str) else note for note in notes

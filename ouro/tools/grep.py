@@ -288,9 +288,8 @@ class GrepSearch:
         """Which files of a folder to search."""
         rules: list[str] = []
         if not os.path.lexists(find_root(folder) / ".git"):
-            rules.append(
-                "--no-require-git"
-            )  # in a repository, .gitignore files above it would count too
+            # In a repository, .gitignore files above it would count too.
+            rules.append("--no-require-git")
         if self._names:  # passed as a type, because a --glob would include ignored files
             rules += [f"--type-add=ouro:{self._names}", "--type=ouro"]
         rules += [f"--glob=!**/{name}/" for name in _REPOSITORIES]

@@ -122,9 +122,8 @@ def _output(output: Mapping[str, Any], where: str, pictures: list[Image]) -> str
 
 
 def _shorten_output(text: str) -> str:
-    return shorten(
-        clean(text).removesuffix("\n"), _MAX_OUTPUT
-    )  # the end of a traceback says what is wrong
+    # The end of a traceback says what is wrong.
+    return shorten(clean(text).removesuffix("\n"), _MAX_OUTPUT)
 
 
 def _join_source(source: object) -> str:

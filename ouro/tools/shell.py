@@ -290,9 +290,8 @@ class Shell(Tool[ShellArgs]):
         cwd = (self._root / named).resolve()
         if ctx.limits != "off":
             if not self.confinement.known_tier:
-                await asyncio.to_thread(
-                    self.confinement.chosen
-                )  # the first call tests which sandbox works here
+                # The first call tests which sandbox works here.
+                await asyncio.to_thread(self.confinement.chosen)
             if warning := self.confinement.take_warning():
                 ctx.emit(Notice(warning, "warning"))
         if args.background:
@@ -363,9 +362,8 @@ class Shell(Tool[ShellArgs]):
         output = output.rstrip("\n")
         pieces = [output or "(no output)", f"[{status}, {process.seconds:.1f} s{place}]", note]
         count = output.count("\n") + 1
-        count = (
-            process.capture.lines if process.capture.file and count > 1 else count
-        )  # also those left out
+        # Also those left out.
+        count = process.capture.lines if process.capture.file and count > 1 else count
         summary = ", ".join(
             filter(None, [status if code != 0 else "", plural(count, "line") if count > 1 else ""])
         )

@@ -72,9 +72,8 @@ def _units(known: dict[str, str]) -> tuple[str, str]:
             and its_deeper != its
         ):
             step, its_step = deeper[len(mine) :], its_deeper[len(its) :]
-            if ("\t" in step) != (
-                "\t" in its_step
-            ):  # both have the same number of steps, one of them in tabs
+            # Both have the same number of steps, one of them in tabs.
+            if ("\t" in step) != ("\t" in its_step):
                 tabs = max(step.count("\t"), its_step.count("\t"))
                 return step[: len(step) // tabs] or " ", its_step[: len(its_step) // tabs] or " "
     tabs_in_file = any("\t" in its for its in known.values()) and not any(
@@ -138,11 +137,12 @@ def find_lines(
 ) -> list[int]:
     """The positions where the lines `wanted` begin in `have`, both normalized."""
     size = len(wanted)
+    # None is no line: no run of equal lines goes across.
     row = [
         *map(normal, wanted),
         None,
         *map(normal, have),
-    ]  # None is no line: no run of equal lines goes across
+    ]
     # Knuth, Morris and Pratt: how many of the first lines end here. A comparison at each position
     # is quadratic.
     lengths = [0]

@@ -203,9 +203,8 @@ def _is_public(address: str) -> bool:
     if isinstance(found, ipaddress.IPv6Address):
         translated = ipaddress.IPv4Address(int(found) & 0xFFFF_FFFF) if found in _NAT64 else None
         inner = found.ipv4_mapped or found.sixtofour or translated
-        if (
-            inner is None and found not in _UNICAST
-        ):  # some other ranges hold addresses of IPv4: ::127.0.0.1
+        # Some other ranges hold addresses of IPv4: ::127.0.0.1.
+        if inner is None and found not in _UNICAST:
             return False
         found = inner or found
     return found.is_global and not found.is_multicast

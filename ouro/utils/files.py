@@ -75,12 +75,10 @@ def replace_file(
         with suppress(OSError):
             error.filename = os.path.join(path_of(folder), name)  # noqa: PTH118 - of text
         raise
-    with suppress(
-        OSError
-    ):  # the file is replaced already: it is not an error if the folder cannot be read
-        descriptor = os.open(
-            ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=folder
-        )  # `folder` may be O_PATH
+    # The file is replaced already: it is not an error if the folder cannot be read.
+    with suppress(OSError):
+        # `folder` may be O_PATH.
+        descriptor = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=folder)
         try:
             os.fsync(descriptor)
         finally:
@@ -180,9 +178,8 @@ def write_document(path: Path, pieces: Iterable[str], *, force: bool = False) ->
         UsageError: the file exists and `force` is not set, or it cannot be written.
     """
     try:
-        if not force and os.path.lexists(
-            path
-        ):  # checked before the document is made, which may take long
+        # Checked before the document is made, which may take long.
+        if not force and os.path.lexists(path):
             raise FileExistsError(path)
         with open_folder(path.parent) as folder:
             chunks = (piece.encode(errors="replace") for piece in pieces)

@@ -150,18 +150,16 @@ class Git:
         self, subcommand: str, arguments: tuple[str, ...]
     ) -> subprocess.CompletedProcess[bytes]:
         options = _OF_SUBCOMMAND.get(subcommand, ())
-        filters = (
-            self._no_filters if options else ()
-        )  # commands that compare files first run filters
+        # Commands that compare files first run filters.
+        filters = self._no_filters if options else ()
         return self._git(*filters, subcommand, *options, *arguments)
 
     @cached_property
     def _no_filters(self) -> tuple[str, ...]:
         """Flags that turn off filters of the repository; filters of the user stay."""
         filters = sorted(name for name in self._own_settings if _FILTER.fullmatch(name))
-        if unheard := [
-            name for name in filters if "=" in name
-        ]:  # such a name cannot be written as a flag
+        # Such a name cannot be written as a flag.
+        if unheard := [name for name in filters if "=" in name]:
             raise GitError(f"{unheard[0]} of this repository cannot be turned off")
         return tuple(flag for name in filters for flag in ("-c", f"{name}="))
 
@@ -295,9 +293,8 @@ def git_dirs(project: Path) -> tuple[Path, Path] | tuple[None, None]:
     own = Path(os.path.realpath(project / named)) if named else git
     common = read_git_file(own / "commondir").strip()
     if not common:
-        is_known = any(
-            parent / ".git" in own.parents for parent in project.parents
-        )  # it is a submodule
+        # It is a submodule.
+        is_known = any(parent / ".git" in own.parents for parent in project.parents)
         return (own, own) if is_known else (None, None)
     shared = Path(os.path.realpath(own / common))
     back = read_git_file(own / "gitdir").strip()

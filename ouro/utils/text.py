@@ -22,7 +22,8 @@ MAX_UNFINISHED = 4_096
 _INVISIBLE = late_pattern(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
     "\U000e0000-\U000e0fff\ud800-\udfff]"
-    # One variation selector may follow a character, as in a red heart; several in a row are a hidden message.
+    # One variation selector may follow a character, as in a red heart. Several in a row are a
+    # hidden message.
     "|(?<=[\ufe00-\ufe0f])[\ufe00-\ufe0f]"
 )
 _PRINTABLE = late_pattern("[\ufe00-\ufe0f\U000e0000-\U000e0fff]")

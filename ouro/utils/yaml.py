@@ -193,9 +193,8 @@ def read_events(
     outer: list[Any] = []
     add = root.append
     try:
-        parser = getattr(yaml, "CSafeLoader", yaml.SafeLoader)(
-            text
-        )  # may refuse characters at once
+        # May refuse characters at once.
+        parser = getattr(yaml, "CSafeLoader", yaml.SafeLoader)(text)
         parser.get_event()  # skips the start of the stream
         parser.get_event()  # and that of the document
         while True:
@@ -212,9 +211,8 @@ def read_events(
                 )
             elif kind is yaml.DocumentEndEvent or kind is yaml.StreamEndEvent or event is None:
                 break
-            elif (
-                event.anchor is not None or event.tag is not None or len(outer) >= max_depth
-            ):  # an alias is an anchor
+            # An alias is an anchor.
+            elif event.anchor is not None or event.tag is not None or len(outer) >= max_depth:
                 raise refuse(event)
             else:
                 held: list[Any] = []

@@ -45,7 +45,9 @@ def _wide_lines(source: Source) -> list[str]:
     if not wide:
         return []
     for token in tokenize.generate_tokens(io.StringIO(source.text).readline):
-        is_pragma = token.type == tokenize.COMMENT and "# noqa" in token.string
+        is_pragma = token.type == tokenize.COMMENT and token.string.startswith(
+            ("# noqa", "# type: ignore")
+        )
         if token.type == tokenize.STRING or is_pragma:
             wide -= set(range(token.start[0], token.end[0] + 1))
     return [f"{source.name}:{number}" for number in sorted(wide)]

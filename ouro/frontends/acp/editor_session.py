@@ -250,9 +250,8 @@ class EditorSession(TurnObserver):
         modes = acp.SessionModeState(
             current_mode_id=self.session.status().mode, available_modes=available
         )
-        async with (
-            self._sending
-        ):  # before the response, the editor does not know the session, and drops its updates
+        # Before the response, the editor does not know the session, and drops its updates.
+        async with self._sending:
             return {"modes": modes, "config_options": await self.options()}
 
     async def options(self) -> list[acp.SessionConfigOptionSelect]:

@@ -40,9 +40,8 @@ class AnswerSchema:
             raise UsageError(f"The schema is not a JSON schema: {error.message}") from error
         self._schema = schema
         self._convert = convert
-        registry: Registry[Any] = (
-            Registry()
-        )  # empty, because by default a $ref is fetched from the network
+        # Empty, because by default a $ref is fetched from the network.
+        registry: Registry[Any] = Registry()
         self._validator = kind(schema, registry=registry)
 
     @classmethod

@@ -240,9 +240,8 @@ class HeadlessRun(TurnObserver):
                 deliver = self._queue.queue if given.queue else self._queue.say
                 deliver(Draft(given.text, tuple(images)))
             case PermissionInput():
-                self._open.pop(
-                    given.question_id, None
-                )  # QuestionClosed comes later; the input may end before it
+                # QuestionClosed comes later; the input may end before it.
+                self._open.pop(given.question_id, None)
                 self._session.answer(given.question_id, events.Permit(given.choice, given.comment))
             case AnswerInput():
                 self._open.pop(given.question_id, None)

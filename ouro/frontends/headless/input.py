@@ -72,9 +72,8 @@ def parse_input(line: bytes) -> Input:
 async def read_lines(stdin: int | None) -> AsyncGenerator[bytes, None]:
     pieces: list[bytes] = []
     while stdin is not None and (block := await read_block(stdin)):
-        if (
-            b"\n" not in block
-        ):  # joined only at the end of the line: an image is a line of megabytes
+        # Joined only at the end of the line: an image is a line of megabytes.
+        if b"\n" not in block:
             pieces.append(block)
             continue
         *whole, rest = b"".join([*pieces, block]).split(b"\n")

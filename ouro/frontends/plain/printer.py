@@ -172,10 +172,12 @@ class Printer(NoticePrinter):
             self.write(f"{text}\n\n")
             return
         from markdown_it import MarkdownIt
+
+        # Imported late: a plain terminal does not need rich.
         from rich.markdown import (
             Heading,
             Markdown,
-        )  # imported late: a plain terminal does not need rich
+        )
 
         Heading.LEVEL_ALIGN["h1"] = "left"
         document = Markdown("", code_theme="ansi_dark", hyperlinks=False)

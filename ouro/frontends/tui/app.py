@@ -71,10 +71,11 @@ class OuroApp(App[int], inherit_bindings=False):
             in_sheets = name in ("suspend_process", "redraw")
             action = name if name == "suspend_process" else f"press('{name}')"
             self._bindings.bind(key, action, show=False, priority=in_sheets)
+        # For questions; the prompt handles the key first if it has the focus.
         for name in (
             "clear",
             "leave",
-        ):  # for questions; the prompt handles the key first if it has the focus
+        ):
             for key in keymap.keys(name):
                 self.bind(key, f"press('{name}')", show=False)
         for name, colors in THEMES.items():
@@ -192,9 +193,8 @@ class KeyActions:
             self._app.exit(0)
             return
         stopped = ["interrupted"] if self._conversation.interrupt() else []
-        quits = (
-            [] if self._conversation.prompt.text else [AGAIN_QUITS]
-        )  # otherwise the key clears the queue
+        # Otherwise the key clears the queue.
+        quits = [] if self._conversation.prompt.text else [AGAIN_QUITS]
         status.show_message(" · ".join([*stopped, *quits]), seconds=SECOND_CTRL_C)
 
     def leave(self) -> None:

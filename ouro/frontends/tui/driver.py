@@ -85,9 +85,8 @@ class TerminalDriver(LinuxDriver):
         if callable(resized := signal.getsignal(signal.SIGWINCH)):
             self._loop.add_signal_handler(signal.SIGWINCH, resized, signal.SIGWINCH, None)
         self.write(_MODIFIED_KEYS)
-        self.attrs_before = (
-            self._frame.attributes
-        )  # Textual saved the modes of the first frame, not the user's
+        # Textual saved the modes of the first frame, not the user's.
+        self.attrs_before = self._frame.attributes
 
     def stop_application_mode(self) -> None:
         if self._held is not None:

@@ -118,10 +118,11 @@ class ScreenFrontEnd:
     async def choose_rewind(
         self, *, undo: bool = False, redo: Mapping[RewindScope, str] | None = None
     ) -> RewindChoice | None:
+        # Too heavy before the first frame.
         from ouro.frontends.tui.screens.list_sheets import (
             RedoSheet,
             RewindSheet,
-        )  # too heavy before the first frame
+        )
 
         if redo is not None:
             return await show_sheet(self._app, RedoSheet(redo))

@@ -126,6 +126,7 @@ def make_theme(name: str, colors: ThemeColors) -> Theme:
     """The Textual theme with these colours; `$mark`, `$muted`, `$faint` and `$edge` are ours."""
     from textual.theme import Theme  # the first frame is drawn before Textual is imported
 
+    # Textual's style sheets name these two in every `ansi` theme.
     return Theme(
         name=name,
         dark=name != "light",
@@ -154,9 +155,7 @@ def make_theme(name: str, colors: ThemeColors) -> Theme:
             "input-selection-foreground": colors["background"],
             "screen-selection-background": colors["info"],
             "screen-selection-foreground": colors["background"],
-            "ansi-background": colors[
-                "background"
-            ],  # Textual's style sheets name these two in every `ansi` theme
+            "ansi-background": colors["background"],
             "ansi-foreground": colors["text"],
         },
     )

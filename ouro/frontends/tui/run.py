@@ -91,10 +91,11 @@ class SessionStart:
             events = opening.result().send(self.message)
             self.message = ""
             heads = []
+            # Until the message is on disk; until the answer begins.
             for timeout in (
                 OPEN_TIMEOUT,
                 SEND_TIMEOUT,
-            ):  # until the message is on disk; until the answer begins
+            ):
                 heads.append(asyncio.ensure_future(anext(events)))
                 await asyncio.wait(heads[-1:], timeout=timeout)
                 if not heads[-1].done():
@@ -169,9 +170,8 @@ def run_tui(
             start, frame.look, save_theme=save_theme, open_catalog=open_catalog, driver_class=driver
         )
         if request.resume != PICK:  # the session picker reads the keys as a search
-            app.conversation.transcript.set_queued(
-                (), frame.entered
-            )  # visible until Textual has read their keys
+            # Visible until Textual has read their keys.
+            app.conversation.transcript.set_queued((), frame.entered)
         return app
 
     start = SessionStart(open_session, request, first_message, frame.take_message)
@@ -264,9 +264,8 @@ def _print_end(app: OuroApp) -> None:
             print(f"{tail}{resume}")  # noqa: T201
             sys.stdout.flush()
     except OSError:
-        os.dup2(
-            os.open(os.devnull, os.O_WRONLY), 1
-        )  # the terminal is gone: Python's last flush must not fail
+        # The terminal is gone: Python's last flush must not fail.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 @contextmanager

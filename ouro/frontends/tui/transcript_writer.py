@@ -78,7 +78,8 @@ class TranscriptWriter:
             case events.PermissionAsked():
                 self._asked_calls[event.question_id] = event.call.id
                 self._set_state(event.call.id, "waiting")
-            case events.QuestionClosed():  # the first checkpoint of a folder can take 20 s from here to ToolRunning
+            case events.QuestionClosed():
+                # The first checkpoint of a folder can take 20 s from here to ToolRunning.
                 self._set_state(self._asked_calls.pop(event.question_id, ""), "pending")
             case events.ToolRunning():
                 self._set_state(event.call_id, "running")

@@ -379,10 +379,11 @@ def _is_in_memory(database: sqlite3.Connection) -> bool:
 
 def make_tables(database: sqlite3.Connection) -> None:
     """Replace all tables with empty ones; vectors stay, because they took long to compute."""
+    # The word indexes first: this also removes their inner tables.
     for pattern in (
         "%!_words",
         "%",
-    ):  # the word indexes first: this also removes their inner tables
+    ):
         found = database.execute(
             "SELECT type, name FROM sqlite_schema WHERE type IN ('table', 'view') AND name LIKE ?"
             " ESCAPE '!' AND name NOT LIKE 'sqlite!_%' ESCAPE '!' AND name NOT IN ('vectors',"
@@ -495,9 +496,8 @@ def _connect(place: str) -> sqlite3.Connection:
     )
     try:
         made.execute("PRAGMA journal_mode = WAL")
-        made.execute(
-            "PRAGMA synchronous = NORMAL"
-        )  # after a power loss it is rebuilt from the files
+        # After a power loss it is rebuilt from the files.
+        made.execute("PRAGMA synchronous = NORMAL")
         made.execute("PRAGMA secure_delete = ON")
         made.execute("PRAGMA cache_size = -16000")
         made.execute("PRAGMA trusted_schema = ON")  # so that the triggers may call this:

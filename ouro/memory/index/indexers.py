@@ -94,9 +94,8 @@ def remove_session(database: sqlite3.Connection, folder: str) -> bool:
     row = database.execute("SELECT seq FROM sessions WHERE folder = ?", (folder,)).fetchone()
     if row is None:
         return False
-    database.execute(
-        "UPDATE sessions SET hash = x'' WHERE seq = ?", row
-    )  # a session that returns is read again
+    # A session that returns is read again.
+    database.execute("UPDATE sessions SET hash = x'' WHERE seq = ?", row)
     first, last = row[0] << SHIFT, ((row[0] + 1) << SHIFT) - 1
     for table in ("messages", "outputs"):
         within = f"FROM {table} WHERE id BETWEEN ? AND ?"
@@ -149,10 +148,11 @@ def _feed(database: sqlite3.Connection, folder: str, descriptor: int) -> bool:
             _add_record(database, session, block)
         session.read = block.offset + block.size
     if session is not None:
+        # 0: it counts as changed.
         session.size, session.mtime = (
             found.st_size,
             0 if is_left else found.st_mtime_ns,
-        )  # 0: it counts as changed
+        )
         session.hash = _hash(descriptor, session.read)
         save_session(database, session)
     return is_left
@@ -177,9 +177,8 @@ _INDEXED = ("message", "title", "summary", "model")
 
 
 def _add_record(database: sqlite3.Connection, session: IndexedSession, block: RawRecord) -> None:
-    record = (
-        parse_record(block) if kind_of(block) in _INDEXED else None
-    )  # a damaged one is reported when it is opened
+    # A damaged one is reported when it is opened.
+    record = parse_record(block) if kind_of(block) in _INDEXED else None
     match record:
         case MessageRecord(number, at, message):
             session.messages += 1

@@ -178,9 +178,8 @@ class Lookup:
             if code := await process.wait():
                 log.warning("vectors are made later: exit code %d", code)
         finally:
-            if (
-                process.returncode is None
-            ):  # the session is closed; finished vectors are in the index
+            # The session is closed; finished vectors are in the index.
+            if process.returncode is None:
                 process.terminate()
                 await process.wait()
 

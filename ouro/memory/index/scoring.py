@@ -130,9 +130,8 @@ def word_scores(
 
     A word without any match still counts in the total. Neighbours may be outside of the filter.
     """
-    different = {
-        stem(forms[0]): forms for forms in reversed(words)
-    }  # `paint` and `painting` count as one word
+    # `paint` and `painting` count as one word.
+    different = {stem(forms[0]): forms for forms in reversed(words)}
     found = [_places(database, table, forms, within) for forms in different.values()]
     whole = sum(weight for weight, _ in found)
     scores: dict[int, float] = {}
@@ -174,9 +173,8 @@ def _places(
     )
     ids, count = [row[0] for row in rows], max(within.count, MIN_COUNT)
     often = float(len(ids))
-    if (
-        len(ids) == MAX_PLACES
-    ):  # for a common word the number is estimated from its rate in the newest passages
+    # For a common word the number is estimated from its rate in the newest passages.
+    if len(ids) == MAX_PLACES:
         edges = f"SELECT (SELECT min(id) FROM {table}), (SELECT max(id) FROM {table})"
         first, last = database.execute(edges).fetchone()
         often = min(count, len(ids) * max(1, last - first + 1) / (ids[0] - ids[-1] + 1))

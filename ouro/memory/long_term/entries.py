@@ -115,9 +115,8 @@ def core_entries(editor: MemoryEditor) -> list[MemoryEntry]:
         for category in scope.store.core:
             name, text = f"{category}.md", scope.loaded.core.get(category, "")
             commits: dict[str, Commit] = {}
-            if (
-                text.strip()
-            ):  # looked up by the text of the line, because the files may be newer than the history
+            # Looked up by the text of the line, because the files may be newer than the history.
+            if text.strip():
                 with suppress(MemoryUnusable):
                     commits = {
                         line.text.strip(): line.commit

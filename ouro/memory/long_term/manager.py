@@ -80,9 +80,8 @@ class LongTermMemoryManager:
         self._write = write
         self._warnings = dict.fromkeys(scopes.problems)  # each is shown once
         self._receipt = MemoryReceipt()
-        self._lock = (
-            asyncio.Lock()
-        )  # an asyncio lock is fair: actions run in the order of their calls
+        # An asyncio lock is fair: actions run in the order of their calls.
+        self._lock = asyncio.Lock()
         self._settling: asyncio.Task[None] | None = None
         self._is_open = False
         self._jobs_ran_on = False

@@ -141,9 +141,8 @@ class ScopeMemory:
             bool(loaded.head) and self.store.repository.read_record("core") == loaded.fingerprint
         )
         if is_known and not self.store.accepted and not self.store.changed_since(loaded.head):
-            self.store.accept(
-                loaded.head
-            )  # the record of it was damaged; these texts were all approved
+            # The record of it was damaged; these texts were all approved.
+            self.store.accept(loaded.head)
         if self.store.accepted == loaded.head and is_known:
             self._now = ScopeSnapshot(loaded, loaded.core, loaded.head)
             return
@@ -227,10 +226,11 @@ class ScopeMemory:
         note_turn(self.store.repository, self.loaded.head, at.trailers("agent"))
         if asks:
             return
+        # If the lock is busy, the end of the turn decides.
         with (
             suppress(BlockingIOError),
             self.alone(PATIENCE),
-        ):  # if the lock is busy, the end of the turn decides
+        ):
             provenance = find_provenance()
             written = self._written(provenance, at)
             own = written.net_edits()
@@ -301,9 +301,8 @@ class ScopeMemory:
         If no agent was running, the changes are the user's.
         """
         last = self._now
-        answered_elsewhere = (
-            last.foreign and self.store.accepted != last.accepted
-        )  # answered in another window
+        # Answered in another window.
+        answered_elsewhere = last.foreign and self.store.accepted != last.accepted
         if not (answered_elsewhere or last.undecided) and not self.store.has_changed_since_load(
             last.loaded
         ):
@@ -448,9 +447,8 @@ class ScopeMemory:
             self._read()
 
     def _read(self) -> None:
-        self._places = (
-            self.store.places()
-        )  # done before the folder is listed, so that no later change is missed
+        # Done before the folder is listed, so that no later change is missed.
+        self._places = self.store.places()
         store = self.store
         with store.held():
             loaded, outside, accepted = store.load_all(), store.find_unapproved(), store.accepted

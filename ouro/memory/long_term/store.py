@@ -96,9 +96,8 @@ class GitMemoryStore:
         self.find = self._files.find  # as `read`; None if there is no file that may be read
         self.held, self.texts = self._files.held, self._files.texts
         self.log = partial(history.log, self.repository)
-        self.text_at = partial(
-            history.text_at, self.repository
-        )  # a file in a commit; None if it did not exist
+        # A file in a commit; None if it did not exist.
+        self.text_at = partial(history.text_at, self.repository)
         self._ledger = ApprovalLedger(self.repository.own_dir)
         self._verified: Mapping[str, str] | None = None
         self.secret_in = finds_secret
@@ -111,9 +110,8 @@ class GitMemoryStore:
         """
         folders, repo = (self.folder, self.repository.state_dir), self.repository
         try:
-            if (
-                repo.own_dir.exists() and self._ledger.is_digest_missing
-            ):  # an earlier version accepted it
+            # An earlier version accepted it.
+            if repo.own_dir.exists() and self._ledger.is_digest_missing:
                 self._ledger.accept(self.accepted, repo.tree(self.accepted))
             if repo.own_dir.exists() and is_history_misplaced(*folders, is_shared=self.is_shared):
                 with repo.alone():
@@ -250,9 +248,8 @@ class GitMemoryStore:
             MemoryUnusable, FileRefused, OSError: it could not be merged; the next try continues from what was written.
         """
         is_ahead = self.repository.leads_to(self.repository.head().commit, commit)
-        encoded = self._put(
-            changes
-        )  # files first: what is committed and not in the files counts as removed
+        # Files first: what is committed and not in the files counts as removed.
+        encoded = self._put(changes)
         if is_ahead:
             self.repository.advance(commit)
         subject, merged = "Merge what came from another machine", "" if is_ahead else commit

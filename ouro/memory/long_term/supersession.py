@@ -152,9 +152,8 @@ def find_replaced(text: str, entries: Sequence[_Entry], said: str = "") -> list[
     """
     said, text = said or text, _REASON.sub("", text)
     gone = (found["name"] or found["gone"] or found["failed"] for found in _REPLACES.finditer(said))
-    names = frozenset(
-        word for name in gone for word in subject_words(name)
-    )  # `redis` in `RabbitMQ replaces Redis`
+    # `redis` in `RabbitMQ replaces Redis`.
+    names = frozenset(word for name in gone for word in subject_words(name))
     pairs = [(_REASON.sub("", entry.text), entry) for entry in entries]
     named = [
         (old, entry)

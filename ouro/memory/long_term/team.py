@@ -152,10 +152,11 @@ async def ask_owner(manager: LongTermMemoryManager, channel: SessionChannel) -> 
             "Does this shared note still hold?", (KEEP, ARCHIVE, LATER), details=details
         )
         answer = await channel.ask(f"expired:{note.id}", question)
+        # Read again: an answer takes long, and other sessions ask too.
         asked = [
             *_read_lines(record),
             _mark(note),
-        ]  # read again: an answer takes long, and other sessions ask too
+        ]
         await asyncio.to_thread(write_private, record, "".join(f"{line}\n" for line in asked))
         if answer in (Reply((KEEP,)), Reply((ARCHIVE,))):
             act = renew if answer == Reply((KEEP,)) else archive

@@ -227,9 +227,8 @@ def write_for_agents(texts: Mapping[Path, str], root: Path | None) -> None:
     )
     for path, text in texts.items():
         path.parent.mkdir(parents=True, exist_ok=True)
-        mode = (
-            path.stat().st_mode if path.exists() else 0o644
-        )  # others may read the instructions of a project
+        # Others may read the instructions of a project.
+        mode = path.stat().st_mode if path.exists() else 0o644
         write_document(path, [text], force=True)
         path.chmod(mode & 0o777)
     if root is not None and was_trusted:

@@ -263,9 +263,8 @@ class TrueForget:
             )
         elif count and changes:
             try:
-                if (
-                    place == "the log"
-                ):  # changed in place, because other processes continue to write to this file
+                # Changed in place, because other processes continue to write to this file.
+                if place == "the log":
                     with path.open("r+b") as file:
                         stars = self._text.star_out(file.read())
                         file.seek(0)

@@ -289,10 +289,11 @@ class SessionCatalog:
         """
         if self._index is None or not self._index.exists():
             return [], None
+        # Imported late, because it imports sqlite3.
         from ouro.memory.index import (
             Index,
             search_sessions,
-        )  # imported late, because it imports sqlite3
+        )
 
         index = Index(self._index)
         try:

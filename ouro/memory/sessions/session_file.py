@@ -408,13 +408,11 @@ class OpenFile(FileIO):
         whole is removed again. Raises SessionLost as `check`.
         """
         data = bytes(record)
-        descriptor = os.dup(
-            self.fileno()
-        )  # `close` does not wait for a save whose caller was cancelled
+        # `close` does not wait for a save whose caller was cancelled.
+        descriptor = os.dup(self.fileno())
         try:
-            with suppress(
-                OSError
-            ):  # some network disks have no locks; there O_APPEND keeps records apart
+            # Some network disks have no locks; there O_APPEND keeps records apart.
+            with suppress(OSError):
                 lock_descriptor(descriptor)
             self.check(descriptor)
             set_tail_aside(self.folder, descriptor)

@@ -163,10 +163,11 @@ def survey(folder: Path, found: os.stat_result, known: SessionSurvey | None) -> 
                 tally, read = SessionTally(folder.name, known.info), known.read
             read = _tally_records(tally, descriptor, read, size)
     except (OSError, SessionError, BadYamlError, BadRecordError) as caught:
+        # Next time read from its start.
         error, read = (
             f"[cannot be read: {clean(str(caught)).splitlines()[0]}]",
             0,
-        )  # next time read from its start
+        )
     info = tally.info(size)
     if error and not info.title:
         info = msgspec.structs.replace(info, title=error)
@@ -177,9 +178,8 @@ def _tally_records(tally: SessionTally, descriptor: int, begin: int, size: int) 
     """Count the records from `begin` on; returns up to where the file was read. Raises OSError and
     BadRecordError.
     """
-    if (
-        size - begin > _READ_AT_ONCE
-    ):  # only the start and the end of a file of gigabytes, to keep lists fast
+    # Only the start and the end of a file of gigabytes, to keep lists fast.
+    if size - begin > _READ_AT_ONCE:
         for block in split(read_range(descriptor, 0, _EDGE))[0]:
             _tally_record(tally, block)
         begin = size - _EDGE
@@ -250,9 +250,8 @@ def update_index(
     if rebuild or looked_at > _WORTH_WRITING or current.keys() != known.keys():
         encode = msgspec.json.Encoder().encode
         lines = b",\n".join(encode(item) for item in current.values())
-        with suppress(
-            OSError, SessionError
-        ):  # otherwise it is not writable: the next list reads the files again
+        # Otherwise it is not writable: the next list reads the files again.
+        with suppress(OSError, SessionError):
             rewrite_file(root, INDEX_NAME, _HEAD + b"[\n" + lines + _TAIL)
     return list(current.values())
 

@@ -422,9 +422,8 @@ async def _find_context(records: AsyncIterator[RawRecord], max_bytes: int) -> _C
             break
     found.steps.reverse()
     found.is_complete = found.place == 0 or reaches_covered
-    found.is_lost = bool(
-        target
-    )  # no record has the number 0: all records before a rewind to the start are on branches
+    # No record has the number 0: all records before a rewind to the start are on branches.
+    found.is_lost = bool(target)
     return found
 
 

@@ -170,9 +170,8 @@ class Confinement:
                     for place in self._memory
                 ):
                     self._kept_from_memory.add(call_id)
-            is_script = list(argv[:2]) == ["/bin/sh", "-c"] and argv[3:4] == [
-                "sh"
-            ]  # so that one shell does both
+            # So that one shell does both.
+            is_script = list(argv[:2]) == ["/bin/sh", "-c"] and argv[3:4] == ["sh"]
             script, words = (argv[2], argv[4:]) if is_script else ('exec "$@"', argv)
             argv = ["/bin/sh", "-c", _BOUNDED + script, "sh", *self._bounds(sandbox.tier), *words]
             if (
@@ -182,9 +181,10 @@ class Confinement:
                 and sandbox.tier == "bubblewrap"
             ):
                 if self._proxy is None:
+                    # Needed only if hosts are named.
                     from ouro.safety.sandbox.proxy import (
                         NetworkProxy,
-                    )  # needed only if hosts are named
+                    )
 
                     self._proxy = NetworkProxy(self.settings.hosts)
                 own = ",".join(

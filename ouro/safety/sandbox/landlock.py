@@ -68,9 +68,8 @@ def _restrict(plan: dict[str, Any], version: int) -> None:
     for path in (*_all_but("/", plan["hidden"]), *inside_hidden):
         _allow(ruleset, path, _READ & handled)
     for path in (*plan["writable"], _SHARED_MEMORY):
-        for place in _all_but(
-            path, plan["hidden"]
-        ):  # in the folder of a hidden file nothing can be created or removed
+        # In the folder of a hidden file nothing can be created or removed.
+        for place in _all_but(path, plan["hidden"]):
             _allow(ruleset, place, handled)
     for path in _DEVICES:
         _allow(ruleset, path, (_READ_FILE | _WRITE_FILE | _IOCTL_DEVICE) & handled)

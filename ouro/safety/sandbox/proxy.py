@@ -119,10 +119,11 @@ class _Connection(socketserver.BaseRequestHandler):
         head, _, rest = _read_head(client).partition(b"\r\n\r\n")
         lines = head.decode("latin-1").split("\r\n")
         method, target, version = (*lines[0].split(" "), "", "", "")[:3]
+        # The second is that of the relay: no answer is mixed with the bytes.
         is_tunnel = method in (
             "CONNECT",
             "OPEN",
-        )  # the second is that of the relay: no answer is mixed with the bytes
+        )
         try:
             url = urlsplit(f"//{target}" if is_tunnel else target)
             if (

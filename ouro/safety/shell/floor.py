@@ -91,9 +91,8 @@ def floor(line: ShellLine, places: Places) -> str:
             ):
                 return f"{command.program} reaches what {word.text} matches, which may hold keys"
         above = next(filter(places.is_above_keys, places.folders[1:]), None)
-        if above is not None and reads_all_below(
-            command
-        ):  # without a path it reads the folder that `cd` named
+        # Without a path it reads the folder that `cd` named.
+        if above is not None and reads_all_below(command):
             return f"{command.program} reaches {places.workspace.shown(above)}, which holds keys"
     for path, is_written, opener in places.opened(line):
         if reason := _check_opened(path, is_written, opener, places):

@@ -100,9 +100,8 @@ def decide_line(policy: Permissions, tool: str, text: str, *, outside: bool = Fa
         rule, shown = denied
         retry = "" if shown else " Do not retry it in another form; ask the user."
         return Deny(f"The rule `deny {rule}` forbids {shown or 'this'}.{retry}")
-    if (
-        len(text) > MAX_CHARACTERS
-    ):  # it needs a question in any case, and judging it would take seconds
+    # It needs a question in any case, and judging it would take seconds.
+    if len(text) > MAX_CHARACTERS:
         return Deny(_NOT_IN_PLAN_MODE) if policy.mode == "plan" else Ask(line.hidden)
     needs = tuple(dict.fromkeys(_needs(line, places)))
     opaque = line.opaque or places.lost or _find_unknown(line)

@@ -64,9 +64,8 @@ _TEXT = re.compile(r"""\$\(cat <<(['"])(\w+)\1\n((?:(?!\2)[^\n]*(?<!\\)\n)*)\2\n
 """`$(cat <<'EOF' …)`, as models write commit messages. `EOF)` ends the text, too, and in bash 4.0
 `EO\\`, `F`.
 """
-_BRACES = re.compile(
-    r"(?<!@)\{(?!\}?\Z)|\{[^}]*(,|\.\.)"
-)  # in `{}`, `{` and `HEAD@{1}` the braces are text
+# In `{}`, `{` and `HEAD@{1}` the braces are text.
+_BRACES = re.compile(r"(?<!@)\{(?!\}?\Z)|\{[^}]*(,|\.\.)")
 _SUM = re.compile(r"\$\(\([0-9 +*/%-]+\)\)")
 _VARIABLE_NAME = (  # no variable that bash or a program obeys
     r"(?!\w*_proxy)[a-z][a-z0-9A-Z_]*|[A-Z]"
@@ -346,9 +345,8 @@ class _Lexer:
         if not is_in or not (read or is_plain):
             self._opaque(f"it uses `{keyword}`")
             variables, values = [], values[:1]
-        if files := [
-            word for word in values if word.glob or word.under
-        ]:  # judged even if the body does not use it
+        # Judged even if the body does not use it.
+        if files := [word for word in values if word.glob or word.under]:
             self._found.add(Command((Word("echo"), *files), source=source), self._depth)
         self._found.values |= dict.fromkeys(variables, *values[:1])
         self._loops.append(
@@ -426,9 +424,8 @@ class _Lexer:
         self._read(draft, _WORD_ENDS)
         if draft.text.startswith("~") and not self._text.startswith("~", start):
             draft.text = f"./{draft.text}"  # quoted: a file of that name
-        glob = draft.text != "[" and bool(
-            re.search(r"[*?\[]", draft.bare)
-        )  # `[` alone is the command
+        # `[` alone is the command.
+        glob = draft.text != "[" and bool(re.search(r"[*?\[]", draft.bare))
         if _BRACES.search(draft.bare):
             self._opaque("it may make several words of one")
             draft.exact = False
@@ -455,9 +452,8 @@ class _Lexer:
                 if not following:
                     self._hide("it cannot be parsed")
                 elif following == "\n":
-                    self._opaque(
-                        "a word of it continues in the next line"
-                    )  # bash runs "$\ NEWLINE (touch x)"
+                    # Bash runs "$\ NEWLINE (touch x)".
+                    self._opaque("a word of it continues in the next line")
                 draft.text += following.replace("\n", "")
                 self._at += 2
             elif char == "'" and not quoted:

@@ -79,9 +79,8 @@ class Places:
 
     def of_word(self, word: Word) -> tuple[Path, ...]:
         """The real paths that a word may name: it, its parts, or what its pattern matches."""
-        if (
-            word in self._of_words
-        ):  # cached: a line is walked several times, and may repeat a word a thousand times
+        # Cached: a line is walked several times, and may repeat a word a thousand times.
+        if word in self._of_words:
             return self._of_words[word]
         found = [path for text in word.paths for path in self.named(text)]
         if word.glob and not word.text.startswith("-"):
@@ -89,9 +88,8 @@ class Places:
                 found += [start, *map(self.workspace.resolve, self._matches(start, word))]
             above = word.text.rpartition("/")[0]
             if re.search(r"[*?\[]", above):
-                found += self.of_word(
-                    Word(above, exact=False, glob=True)
-                )  # bash lists these folders
+                # Bash lists these folders.
+                found += self.of_word(Word(above, exact=False, glob=True))
         self._of_words[word] = tuple(found)
         return self._of_words[word]
 
@@ -129,9 +127,8 @@ class Places:
         """Why the files that a word matches cannot be judged: odd names, links outside, too many.
         Else empty.
         """
-        folders = (
-            [word.text] if command.name == "diff" and not word.glob else word.under
-        )  # this command follows links
+        # This command follows links.
+        folders = [word.text] if command.name == "diff" and not word.glob else word.under
         for path in (path for folder in folders for path in self.named(folder)):
             if strange := self._strange_below(
                 path, word, is_split=bool(word.under) and word.text != "{}"

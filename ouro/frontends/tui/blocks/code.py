@@ -58,9 +58,8 @@ def highlight(code: str, language: str, palette: Palette, base: Style) -> list[l
         return [[(line, base)] for line in code.split("\n")]
     rows: list[list[Run]] = [[]]
     styles: dict[Any, Style] = {}
-    for _, kind, value in lexer.get_tokens_unprocessed(
-        f"{code}\n"
-    ):  # some lexers (as for diffs) need whole lines
+    # Some lexers (as for diffs) need whole lines.
+    for _, kind, value in lexer.get_tokens_unprocessed(f"{code}\n"):
         style = styles.get(kind)
         if style is None:
             name = str(kind).removeprefix("Token.")

@@ -222,10 +222,11 @@ def file_diffs(rows: Iterable[str]) -> list[FileDiff]:
 
 
 def _hunk(reader: Iterator[str], at: int, olds: int, new_at: int, news: int) -> list[Pair]:
+    # An empty range has the number of the line before it.
     at, new_at = (
         at + (not olds),
         new_at + (not news),
-    )  # an empty range has the number of the line before it
+    )
     signed: list[tuple[str, str]] = []
     while olds > 0 or news > 0:
         row = next(reader, "")

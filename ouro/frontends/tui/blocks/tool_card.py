@@ -111,9 +111,8 @@ def body_text(body: Body) -> str:
 
 
 def _plain(body: Plain, width: int, palette: Palette) -> Iterator[StyledLine]:
-    rows = (
-        tidy(body.text).removesuffix("\n").split("\n")[: MAX_LINES + 1]
-    )  # one line more shows that there is more
+    # One line more shows that there is more.
+    rows = tidy(body.text).removesuffix("\n").split("\n")[: MAX_LINES + 1]
     for row in highlight("\n".join(rows), body.language, palette, palette.text):
         yield from fold(row, width)
 

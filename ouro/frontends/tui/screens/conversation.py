@@ -368,7 +368,6 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
             self._write(f"\x1b]2;{named}\x07")
 
     def _write(self, sequence: str) -> None:
-        if (
-            self.app._driver is not None
-        ):  # written through the driver, so that no other output gets into the sequence
+        # Written through the driver, so that no other output gets into the sequence.
+        if self.app._driver is not None:
             self.app._driver.write(sequence)

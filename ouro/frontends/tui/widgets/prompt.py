@@ -151,9 +151,10 @@ class Completion(PickList):
 
     def _suggest(self, typed: str) -> list[Choice]:
         if typed.startswith("/"):
+            # Too heavy to import before the first frame.
             from ouro.commands.builtin import (
                 matching_commands,
-            )  # too heavy to import before the first frame
+            )
 
             return matching_commands(self._session(), typed[1:])[:MAX_SUGGESTIONS]
         files = self._files()
@@ -436,18 +437,18 @@ class PromptBox(Horizontal):
 
     def on_resize(self) -> None:
         self._prompt.placeholder = placeholder(self.content_size.width - 2)
+        # The popup stays above.
         self._prompt.completion.styles.margin = (
             0,
             0,
             self.outer_size.height + 1,
             0,
-        )  # the popup stays above
+        )
         self._prompt.call_after_refresh(self._prompt.scroll_cursor_visible)
 
     def on_text_area_changed(self) -> None:
-        self._prompt.call_after_refresh(
-            self._prompt.scroll_cursor_visible
-        )  # Textual scrolls before the text has grown
+        # Textual scrolls before the text has grown.
+        self._prompt.call_after_refresh(self._prompt.scroll_cursor_visible)
         self.set_class(self._prompt.text.startswith("!"), "-shell")
 
     def work_begins(self) -> None:
@@ -474,7 +475,6 @@ class PromptBox(Horizontal):
             " interrupts"
         )
         title = "? waits for your answer" if self._waits_for_answer else working
-        if (
-            title != self.border_title
-        ):  # changed only if needed, because a change draws the frame again
+        # Changed only if needed, because a change draws the frame again.
+        if title != self.border_title:
             self.border_title = title

@@ -121,9 +121,8 @@ class QuestionPanel(Vertical, can_focus=True):
             self.post_message(self.Stray(events.Key(event.key, event.character)))
             return
         act = self.answer_of(event.key, self._actions.get(event.key, ""), event.character or "")
-        is_message = self._is_message(
-            event, is_answer=act is not None
-        )  # always evaluated, because it follows the text
+        # Always evaluated, because it follows the text.
+        is_message = self._is_message(event, is_answer=act is not None)
         if is_message or event.time < self._listens_from:
             self._listens_from = max(self._listens_from, event.time + self.GRACE)
             self.post_message(self.Stray(events.Key(event.key, event.character)))
@@ -203,9 +202,8 @@ class QuestionPanel(Vertical, can_focus=True):
 
     def _show_hint(self, hint: str, is_low: bool) -> None:
         """Show the keys that scroll: below the choices, or on low terminals beside the title."""
-        for keys in self.query(".question--keys").results(
-            Static
-        ):  # there are none if it was just answered
+        # There are none if it was just answered.
+        for keys in self.query(".question--keys").results(Static):
             hints = [f"{self._page_keys}: {hint}"] if hint else []
             shown = self.FIELD_KEYS if self.field.has_focus else self._keys
             keys.update(join_fitting([*hints, *shown.split(" · ")], keys.size.width, 1))
@@ -371,9 +369,8 @@ class PermissionPanel(QuestionPanel):
         if action in self._asked.choices:
             return partial(self.choose, [*self._asked.choices].index(action))
         act = super().answer_of(key, action, character)
-        return (
-            (lambda: None) if act is None and action else act
-        )  # the key of a choice that is not offered
+        # The key of a choice that is not offered.
+        return (lambda: None) if act is None and action else act
 
     def _fit(self) -> None:
         self.options.comment = (one_line(self.field.value, 60) or "…") if self.field.display else ""

@@ -370,9 +370,8 @@ class TranscriptView(LineScroll):
         self._palette = Palette(self.app.theme_variables)
         # Before the first layout the widget has no width; the width of the screen is close enough.
         self._blocks.restyle(self.size.width or self.app.size.width, self._palette)
-        if (
-            place is not None
-        ):  # a long answer has more lines in a narrow window: stay at about the same words
+        # A long answer has more lines in a narrow window: stay at about the same words.
+        if place is not None:
             self._blocks.settle(self._blocks.top(place[0]), 1)
             place = place[0], place[1] * place[0].height // old_height
         self._return_to(place)

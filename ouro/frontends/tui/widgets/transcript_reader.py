@@ -90,9 +90,8 @@ class TranscriptReader(Horizontal, can_focus=True):
             elif self._search.has_focus:
                 return
             else:
-                self._search.post_message(
-                    events.Key(key, event.character)
-                )  # it will soon have the focus
+                # It will soon have the focus.
+                self._search.post_message(events.Key(key, event.character))
         elif key in self._closing_keys:
             self.close()
         elif key in ("slash", "ctrl+f"):

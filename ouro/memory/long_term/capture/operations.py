@@ -141,10 +141,11 @@ def _objects(answer: str) -> Iterator[dict[str, Any]]:
         try:
             value, end = decoder.raw_decode(text, at)
         except (ValueError, RecursionError):
+            # A cut or broken object: the objects inside it may be whole.
             end, broken = (
                 at + 1,
                 broken + 1,
-            )  # a cut or broken object: the objects inside it may be whole
+            )
             continue
         whole = _lower_keys(value)
         if _verb(whole):

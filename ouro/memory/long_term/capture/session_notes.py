@@ -189,12 +189,10 @@ class SessionNotes:
             return [], []
         notes = [note for path, note in found if Path(path).parent.name != ARCHIVE]
         now, half_life = datetime.now(UTC), self._half_life
-        old = [
-            note for note in notes if has_decayed(note, now, half_life)
-        ]  # reads few files, even with 10,000 notes
-        files = filter(
-            None, (self._note(note.id) for note in old)
-        )  # the index does not hold the time of confirmation
+        # Reads few files, even with 10,000 notes.
+        old = [note for note in notes if has_decayed(note, now, half_life)]
+        # The index does not hold the time of confirmation.
+        files = filter(None, (self._note(note.id) for note in old))
         decayed = [note.id for note in files if has_decayed(note, now, half_life)]
         merged = merged_branches(self.root, {note.branch or "" for note in notes})
         shared = [note.id for note in notes if note.branch in merged and self._note(note.id)]

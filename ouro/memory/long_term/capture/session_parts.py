@@ -214,9 +214,8 @@ async def load_closed(store: MemoryStore, session_id: str) -> LoadedSession | No
 
 async def save_closed(store: MemoryStore, session_id: str, record: ChangeRecord) -> None:
     """Append a record to a session that is not open. Raises SessionError, SaveFailed or OSError."""
-    for attempt in range(
-        _SAVE_ATTEMPTS + 1
-    ):  # other background work has it open: wait, the model's answer is paid
+    # Other background work has it open: wait, the model's answer is paid.
+    for attempt in range(_SAVE_ATTEMPTS + 1):
         try:
             loaded = await store.load_session(session_id, reach="screen")
             break

@@ -216,9 +216,8 @@ def _log(repo: GitRepository, arguments: Sequence[str], path: str = "") -> tuple
     )
     turns = _turns(repo)
     fields = os.fsdecode(output).split(mark)[1:]
-    size = (
-        len(_FIELDS) - 1
-    )  # no mark follows the last field (the names): the next commit begins with its own mark
+    # No mark follows the last field (the names): the next commit begins with its own mark.
+    size = len(_FIELDS) - 1
     return tuple(_commit(fields[at : at + size], turns) for at in range(0, len(fields), size))
 
 
@@ -309,9 +308,8 @@ def plan_undo(
         if not 1 <= hunk <= len(steps[0]):
             raise UsageError(f"There is no hunk {hunk} in {found.id[:7]}: it has {len(steps[0])}.")
         one = steps[0][hunk - 1]
-        other = one.other_half(
-            steps[0]
-        )  # undoing half of a move would leave the note twice, or not at all
+        # Undoing half of a move would leave the note twice, or not at all.
+        other = one.other_half(steps[0])
         steps = [[one, other] if other else [one]]
     edits: dict[str, FileEdit] = {}
     conflicts: list[DiffHunk] = []
@@ -320,9 +318,8 @@ def plan_undo(
             edit = edits.get(name) or FileEdit(name, now := read(name), now)
             own = [step for step in hunks if step.name == name]
             text, left = _revert_hunks(edit.after or "", own)
-            was_made = (
-                not left and not text and not any(step.before for step in own)
-            )  # by this commit
+            # By this commit.
+            was_made = not left and not text and not any(step.before for step in own)
             edits[name] = FileEdit(name, edit.before, None if was_made else text)
             conflicts += left
     changed = tuple(
@@ -351,9 +348,8 @@ def commits_of_turn(repo: GitRepository, found: Commit) -> tuple[Commit, ...]:
 
 def _turn_key(commit: Commit) -> tuple[str, str] | None:
     session, turn = commit.trailers.get(SESSION, ""), commit.trailers.get(TURN, "")
-    message = commit.trailers.get(
-        MESSAGE, ""
-    )  # after a rewind, another turn may have the same number
+    # After a rewind, another turn may have the same number.
+    message = commit.trailers.get(MESSAGE, "")
     return (session, message or turn) if session and turn and commit.origin == "agent" else None
 
 

@@ -157,9 +157,8 @@ def run_git(
     if time.monotonic() < _pause.until:
         raise MemoryUnusable(_HANGS, _HANGS_HINT)
     try:
-        if (
-            "git.cmd" not in sys.modules
-        ):  # GitPython asks for git's version when it is imported, without a timeout
+        # GitPython asks for git's version when it is imported, without a timeout.
+        if "git.cmd" not in sys.modules:
             with suppress(OSError):  # GitPython reports that git is missing
                 run(
                     ["git", "version"],
@@ -249,9 +248,8 @@ def _execute(
     try:
         output, errors = process.communicate(given, timeout)
     except BaseException:
-        send_signal(
-            process.pid, signal.SIGKILL, group=True
-        )  # also ssh, which would wait for a silent remote
+        # Also ssh, which would wait for a silent remote.
+        send_signal(process.pid, signal.SIGKILL, group=True)
         process.wait()
         raise
     if process.returncode == 127 and command[0] == "env":
@@ -276,9 +274,8 @@ def import_stream(
         at: the time of the commit by ouro, in seconds since 1970.
         who: another committer, with the time, as `git var GIT_COMMITTER_IDENT` prints it.
     """
-    at = min(
-        max(at, 0), _LAST_SECOND
-    )  # the clock may be wrong; git and Python read no dates outside of this range
+    # The clock may be wrong; git and Python read no dates outside of this range.
+    at = min(max(at, 0), _LAST_SECOND)
     who = who or f"ouro <ouro@localhost> {int(at)} {time.strftime('%z', time.localtime(at))}"
     parts = [
         b"commit ",

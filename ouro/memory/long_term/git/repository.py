@@ -125,16 +125,14 @@ class GitRepository:
         ensure_private_dir(self.state_dir)
         self.own_dir.mkdir(mode=0o700, exist_ok=True)
         with self.alone():
-            if not os.path.lexists(
-                git_dir / "HEAD"
-            ):  # otherwise made by another process, or copied with its history
+            # Otherwise made by another process, or copied with its history.
+            if not os.path.lexists(git_dir / "HEAD"):
                 self._create(git_dir)
 
     def _create(self, git_dir: Path) -> None:
         records = [self.own_dir / name for name in (*LEDGER_FILES, TIP, "core", "turns", "turn")]
-        if os.path.lexists(git_dir) and self.read_record(
-            TIP
-        ):  # it is damaged; a damaged history is never replaced
+        # It is damaged; a damaged history is never replaced.
+        if os.path.lexists(git_dir) and self.read_record(TIP):
             return
         if not os.path.lexists(git_dir) and any(path.exists() for path in records):
             log.warning("memory: the history in %s was deleted; a new one begins", git_dir)
@@ -143,9 +141,8 @@ class GitRepository:
         made = git_dir
         if git_dir != self.state_dir:
             exclude(git_dir.parent)
-            if not os.path.lexists(
-                git_dir
-            ):  # beside: with half a `.git`, plain git uses the repository around it
+            # Beside: with half a `.git`, plain git uses the repository around it.
+            if not os.path.lexists(git_dir):
                 made = git_dir.with_name(COPY)
                 shutil.rmtree(made, ignore_errors=True)
         for folder in ("objects", "refs", "refs/heads"):
@@ -362,7 +359,9 @@ class GitRepository:
                 lock_descriptor(descriptor, timeout)
             except BlockingIOError:
                 raise
-            except OSError:  # some network disks have no locks: git moves the branch only from the expected commit
+            except OSError:
+                # Some network disks have no locks. git moves the branch only from the expected
+                # commit.
                 pass
             self._held[holder] = descriptor
             yield
@@ -439,9 +438,8 @@ class GitRepository:
         for data in changes.values():
             if data is not None:
                 blob = blob_id(data)
-                with suppress(
-                    OSError
-                ):  # a power failure may leave an empty object, which git would not replace
+                # A power failure may leave an empty object, which git would not replace.
+                with suppress(OSError):
                     path = f"{objects}/{blob[:2]}/{blob[2:]}"
                     if os.stat(path).st_size == 0:  # noqa: PTH116 (10,000 of them)
                         os.unlink(path)  # noqa: PTH108

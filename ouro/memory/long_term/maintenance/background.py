@@ -89,9 +89,8 @@ class MemoryMaintenance(msgspec.Struct, eq=False, dict=True):
         ):
             return ""
         try:
-            if (
-                self.is_automatic
-            ):  # most sessions have no summary yet: it is written after they are closed
+            # Most sessions have no summary yet: it is written after they are closed.
+            if self.is_automatic:
                 with only_one(self.lock) as is_mine:
                     if is_mine:
                         await asyncio.wait_for(self.summaries.catch_up(1), SUMMARY_TIMEOUT)
@@ -138,9 +137,10 @@ class MemoryMaintenance(msgspec.Struct, eq=False, dict=True):
         """Merge these clusters, one after the other, into `done`; yields a line for each, and one
         for all.
         """
+        # Imported late, like all that only memory needs.
         from ouro.memory.long_term.notes.notebook import (
             note_event,
-        )  # imported late, like all that only memory needs
+        )
 
         before = self.usage()
         with self._locked():

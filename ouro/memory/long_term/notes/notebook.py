@@ -163,10 +163,11 @@ class Notebook(msgspec.Struct, eq=False):
             )
         else:
             note = replace(note, confidence=min(1.0, note.confidence + _CONFIRMATION))
+        # Moves the file out of the archive.
         changes: FileChanges = {
             found.name: None,
             note.file_name: note_text(note),
-        }  # moves the file out of the archive
+        }
         return self._put(found.scope, "confirm", note, changes, origin, trailers)
 
     def archive(self, note_ids: Iterable[str], origin: Origin) -> list[Written]:

@@ -159,9 +159,8 @@ class NoteFinder(msgspec.Struct, eq=False, dict=True):
             tuple(scope.loaded for scope in self.scopes),
         )
         if self._followed is not None and self._followed[0] == made:
-            pairs = zip(
-                self._followed[1], loaded, strict=True
-            )  # a scope that was read again is a new object
+            # A scope that was read again is a new object.
+            pairs = zip(self._followed[1], loaded, strict=True)
             if all(before is now for before, now in pairs):
                 return
         if self.lookup.follow(
@@ -284,9 +283,8 @@ class TurnRecall(msgspec.Struct, eq=False):
     @property
     def last(self) -> NotesRecalled:
         """The receipt of the last turn, also after a resume or a rewind."""
-        turn = (
-            [] if self._unsaved and not self._receipts else self._turn()
-        )  # the message was not sent yet
+        # The message was not sent yet.
+        turn = [] if self._unsaved and not self._receipts else self._turn()
         receipts: list[NotesRecalled] = []
         for entry in turn:
             record = self.memory.transcript.recalled.get(entry.number)

@@ -187,9 +187,8 @@ def find_written(
     """
     written: dict[str, Edits] = dict(by_tools)
     gone: set[str | None] = set()
-    for edit in sorted(
-        changed, key=lambda edit: edit.after is not None
-    ):  # a file that moves is gone elsewhere
+    # A file that moves is gone elsewhere.
+    for edit in sorted(changed, key=lambda edit: edit.after is not None):
         own = written.get(edit.name, ())
         before = own[-1].after if own else edit.before
         if edit.after is None:

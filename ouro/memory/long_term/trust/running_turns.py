@@ -102,9 +102,8 @@ class ToolWrites:
             before = self._stored()
             last = next((write for write in reversed(before) if write.edit.name == edit.name), None)
             new = ToolWrite(session, edit)
-            if (
-                last and last.session == session and last.edit.after == edit.before
-            ):  # one record for a text that grows
+            # One record for a text that grows.
+            if last and last.session == session and last.edit.after == edit.before:
                 new = ToolWrite(session, FileEdit(edit.name, last.edit.before, edit.after))
             left = (write for write in before if write is not last or new.edit is edit)
             self._repository.save_state(_WRITES, (*left, new))
