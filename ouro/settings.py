@@ -144,6 +144,7 @@ class SubagentSettings:
     """Maximum subagents that work at the same time."""
 
 
+FailureAction = Literal["", "refuse", "permit"]
 HookEvent = Literal[
     "session-start",
     "user-prompt",
@@ -168,6 +169,10 @@ class HookSettings:
     matcher: str = ""
     """A regular expression for the name of a tool; empty: every tool."""
     timeout_seconds: int = 60
+    on_failure: FailureAction = ""
+    """What happens if a hook of `before-tool` crashes, takes too long or answers nonsense: empty or
+    `refuse`: the call is refused; `permit`: it runs. A notice says so in both cases.
+    """
 
 
 @section

@@ -23,9 +23,10 @@ from ouro.extensions.hook_process import HookAnswer, is_loopback, post, run_comm
 from ouro.extensions.plugins import plugin_folder, plugin_tables
 from ouro.extensions.tool_names import names_elsewhere
 from ouro.safety import Deny, Effect, Permissions, Workspace
-from ouro.settings import HookEvent, HookSettings
+from ouro.settings import FailureAction, HookEvent, HookSettings
 from ouro.tools.tool import HookOutcome, Verdict
 from ouro.utils.json_types import amount, dictionaries, dictionary, read_json
+from ouro.utils.late_pattern import late_pattern
 from ouro.utils.log import log
 from ouro.utils.runtime import get_config_path, tilde
 from ouro.utils.text import cut, one_line
@@ -49,12 +50,28 @@ _EDIT_FIELDS = {"old_string": "old_text", "new_string": "new_text"}
 """The texts of an edit, by their names in Claude Code."""
 _ONE_EDIT = (*_EDIT_FIELDS, "replace_all")
 _NAMES = {event: name for name, event in CLAUDE_EVENTS.items()}
-_KNOWN_KEYS = {"type", "command", "args", "timeout", "statusMessage", "url"}
+_KNOWN_KEYS = {"type", "command", "args", "timeout", "statusMessage", "url", "on_failure"}
 BLOCKS = 2
-"""The exit code that blocks. Any other code except 0 is a failure, which does not block."""
+"""The exit code that blocks. Any other code except 0 is a failure."""
+_ANSWER_KEYS = {
+    "context",
+    "continue",
+    "decision",
+    "hookSpecificOutput",
+    "input",
+    "reason",
+    "stopReason",
+    "suppressOutput",
+    "systemMessage",
+}
+"""The keys of an answer; an object without any of them, such as a line of a log, is none."""
 MAX_TEXT = 20_000
 """Maximum characters of a hook's output that are sent to the model."""
 MAX_RUNS = 200
+_MAX_OBJECTS = 1_000
+"""Maximum objects that are looked for in one output."""
+_BEGINS_ANSWER = late_pattern(r"\{\s*[\"']?(?:" + "|".join(sorted(_ANSWER_KEYS)) + r")\b")
+_NAMES_DECISION = late_pattern(r"(?:permission)?decision\W*[:=].*", re.IGNORECASE)
 DEFAULT_SECONDS = 60
 _STRENGTH: tuple[Verdict, ...] = ("", "allow", "ask", "deny")
 _VERDICTS: Mapping[str, Verdict] = {
@@ -84,6 +101,16 @@ class Hook(msgspec.Struct, frozen=True):
     agent: str = ""
     """The kind of subagent that it is for, from its file; empty: all, and the agent of the session.
     """
+    on_failure: FailureAction = ""
+
+    @property
+    def is_guard(self) -> bool:
+        """Whether its failure refuses the call: a guard that did not answer has permitted nothing.
+
+        A server that is not on this machine is reported at the start, and not called.
+        """
+        is_called = bool(self.command or self.check) or is_loopback(self.url)
+        return self.event == "before-tool" and self.on_failure != "permit" and is_called
 
     @property
     def label(self) -> str:
@@ -145,6 +172,7 @@ def load_hooks(
             float(own.timeout_seconds),
             place,
             is_project,
+            on_failure=own.on_failure,
         )
         for place, is_project, hooks in settings
         for own in hooks
@@ -208,7 +236,17 @@ def events_hooks(
                     )
                 seconds = _parse_seconds(entry.get("timeout"))
                 matcher = str(group.get("matcher") or "")
-                hook = Hook(event, command, url, matcher, seconds, place, is_project, plugin=plugin)
+                hook = Hook(
+                    event,
+                    command,
+                    url,
+                    matcher,
+                    seconds,
+                    place,
+                    is_project,
+                    plugin=plugin,
+                    on_failure="permit" if entry.get("on_failure") == "permit" else "",
+                )
                 problems += _check_hook(hook)
                 yield hook
 
@@ -277,7 +315,7 @@ class Hooks:
         self._environment = environment
         self._on_failure = on_failure
         self._confine = confine
-        self._failed: set[Hook] = set()
+        self._failed: set[tuple[Hook, str]] = set()
 
     def change_checks(self, change: Callable[[Checks], T]) -> T:
         """Change the checks, then enforce the saved ones. Blocks. Raises ConfigError, and as
@@ -350,9 +388,9 @@ class Hooks:
             failure or outcome.verdict or "done",
             took,
         )
-        # Only once for each hook, because it may fail at every call.
-        if failure and hook not in self._failed:
-            self._failed.add(hook)
+        # Only once for each failure, because it may fail at every call.
+        if failure and (hook, failure) not in self._failed:
+            self._failed.add((hook, failure))
             self._on_failure(
                 f"The hook `{hook.label}` ({hook.event}, {hook.place}) failed: {failure}"
             )
@@ -409,25 +447,77 @@ def merge_outcomes(outcomes: Sequence[HookOutcome]) -> HookOutcome:
 
 
 def read_answer(hook: Hook, answer: HookAnswer) -> tuple[HookOutcome, str]:
-    """The outcome of a hook, and why its answer does not count; empty if it does."""
+    """The outcome of a hook, and why its answer does not count; empty if it does.
+
+    The failure of a guard refuses the call.
+    """
     if answer.exit_code == BLOCKS:
         reason = cut(answer.error or answer.out or "It gave no reason.", MAX_TEXT)
         return HookOutcome("deny", reason), ""
     if answer.exit_code != 0:
-        what = "no answer" if answer.exit_code is None else f"exit code {answer.exit_code}"
-        return HookOutcome(), f"{what}: {one_line(answer.error or answer.out, 300)}".rstrip(": ")
-    if not answer.out.startswith("{"):
-        # Plain text is context for the same events as in Claude Code.
-        adds = hook.event in ("session-start", "user-prompt", "before-compaction")
-        return HookOutcome(context=cut(answer.out, MAX_TEXT) if adds else ""), ""
+        return _failed_outcome(hook, _describe_end(answer))
+    answers, garbled = _find_answers(answer.out)
     try:
-        said = json.loads(answer.out)
-        return _parse_outcome(hook, said), ""
-    except (ValueError, TypeError, AttributeError, RecursionError) as error:
-        return (
-            HookOutcome(),
-            f"its output is not JSON that ouro understands ({error}): {one_line(answer.out, 120)}",
-        )
+        outcomes = [_parse_outcome(hook, found) for found in answers]
+    except (ValueError, TypeError, AttributeError) as error:
+        return _failed_outcome(hook, _not_understood(str(error), answer.out))
+    if garbled:
+        return _failed_outcome(hook, _not_understood("no JSON object", garbled))
+    if outcomes:
+        return merge_outcomes(outcomes), ""
+    # Plain text is context for the same events as in Claude Code.
+    adds = hook.event in ("session-start", "user-prompt", "before-compaction")
+    return HookOutcome(context=cut(answer.out, MAX_TEXT) if adds else ""), ""
+
+
+def _failed_outcome(hook: Hook, failure: str) -> tuple[HookOutcome, str]:
+    if not hook.is_guard:
+        return HookOutcome(), failure
+    reason = (
+        f"The hook `{hook.label}` ({hook.place}) did not answer: {failure}. A call that it did not"
+        " check is refused; with `on_failure: permit` at the hook it would run."
+    )
+    return HookOutcome("deny", reason), failure
+
+
+def _describe_end(answer: HookAnswer) -> str:
+    what = "no answer" if answer.exit_code is None else f"exit code {answer.exit_code}"
+    return f"{what}: {one_line(answer.error or answer.out, 300)}".rstrip(": ")
+
+
+def _not_understood(error: str, out: str) -> str:
+    return f"its output is not JSON that ouro understands ({error}): {one_line(out, 120)}"
+
+
+def _find_answers(out: str) -> tuple[list[dict[str, Any]], str]:
+    """The answers in an output; and the first text of it that reads as one but is none, such as an
+    answer that is cut, or in the notation of another language. Banners and logs are passed over.
+    """
+    answers: list[dict[str, Any]] = []
+    rest, at = "", 0
+    for start, end, found in _find_objects(out):
+        if found is None and (start == 0 or _BEGINS_ANSWER.match(out, start)):
+            return answers, out[start:]
+        if found and not _ANSWER_KEYS.isdisjoint(found):
+            answers.append(found)
+            rest += out[at:start]
+            at = end
+    garbled = _NAMES_DECISION.search(rest + out[at:])
+    return answers, garbled.group() if garbled else ""
+
+
+def _find_objects(out: str) -> Iterator[tuple[int, int, dict[str, Any] | None]]:
+    """Each outer object of JSON, with its start and end; None for a brace that begins none."""
+    decoder, at = json.JSONDecoder(), 0
+    for _ in range(_MAX_OBJECTS):
+        start = out.find("{", at)
+        if start < 0:
+            return
+        try:
+            found, at = decoder.raw_decode(out, start)
+        except (ValueError, RecursionError):
+            found, at = None, start + 1
+        yield start, at, found
 
 
 def _parse_outcome(hook: Hook, said: Mapping[str, Any]) -> HookOutcome:

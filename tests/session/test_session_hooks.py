@@ -339,7 +339,7 @@ async def test_hooks_apply_to_subagent_tools(repository, home):
 
 
 async def test_e5_failing_hook_is_a_notice_and_the_session_continues(repository, home):
-    write_config(home, hook("before-tool", "exit 1"))
+    write_config(home, hook("after-tool", "exit 1"))
     session, _ = await opened(
         repository,
         call("write", path="b.py", content="x"),
@@ -351,7 +351,7 @@ async def test_e5_failing_hook_is_a_notice_and_the_session_continues(repository,
     await session.close()
     said = [event.text async for event in session.events() if isinstance(event, Notice)]
     assert any(
-        "The hook `exit 1` (before-tool, ~/.ouro/config.yaml) failed: exit code 1" in text
+        "The hook `exit 1` (after-tool, ~/.ouro/config.yaml) failed: exit code 1" in text
         for text in said
     )
 
