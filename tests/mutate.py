@@ -259,6 +259,8 @@ DEFENCES = (
             "test_l11_odd_answers.py"),
     Defence("L11", "ouro/llm/wire.py", 'getincrementaldecoder("utf-8-sig")', 'getincrementaldecoder("utf-8")',
             "test_l11_odd_answers.py"),
+    Defence("L13", "ouro/llm/text_tools.py", "if is_described and (broken := _broken_by(calls, messages)):",
+            "if is_described and (broken := None):", "../llm/test_small_steps.py"),
     Defence("L11", "ouro/llm/wire.py", "decompress(data, MAX_PIECE)", "decompress(data)",
             "test_l11_odd_answers.py"),
     Defence("S10", "ouro/memory/record_fields.py", "        data = _repair(data, path, problem)", "        break",

@@ -20,7 +20,7 @@ from ouro.agent.system_prompt import system_prompt
 from ouro.assemble import Options, opener
 from ouro.events import Event, NotesRecalled, QuestionAsked, Replied, UsageUpdated
 from ouro.llm import Chunk, EndChunk, Model, ModelSpec, ScriptedModel, ScriptedReply, TextChunk
-from ouro.llm.small_steps import NOW
+from ouro.llm.told import NOW
 from ouro.memory.long_term import MemoryEntry, all_entries
 from ouro.messages import Context, Message
 from ouro.session import OpenRequest, Session

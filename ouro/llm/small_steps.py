@@ -21,7 +21,8 @@ import msgspec
 from msgspec.structs import replace
 
 from ouro.llm.model import ToolSpec
-from ouro.messages import Context, Image, Message, Part, Text, ToolCall, ToolReply, system
+from ouro.llm.told import quote_told
+from ouro.messages import Message, Part, ToolCall, ToolReply
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.text import cut_middle
 
@@ -51,23 +52,6 @@ _WANTS_CHANGE = late_pattern(
     r" .{0,40}\b(?:work|pass)\w*)\b",
     re.IGNORECASE,
 )
-NOW = "Now I ask: "
-"""Comes between the memory and the question."""
-_WHO = "You are ouro, a coding agent in the user's terminal."
-_REMEMBERED = late_pattern(r"^\| (?:\[mem_\w+\] \([^)\n]*\) )?(.*\S.*)$", re.MULTILINE)
-"""Matches a line of memory in the system prompt or a recalled note; the group is without id and
-source.
-"""
-_INSTRUCTIONS = late_pattern(
-    r"^<instructions [^\n]*>\n(.*?)^</instructions>", re.DOTALL | re.MULTILINE
-)
-_NO_TOOLS = late_pattern(
-    r"(?:(?:^|[.,;:!?(–—-])[ \t]*no|\buse no|\bwithout(?: using)?(?: any)?|\b(?:do not|don['’]t)"
-    r" use(?: any)?)"
-    r" tools?(?=\s*(?:[.,;:!?)]|$))",
-    re.IGNORECASE | re.MULTILINE,
-)
-"""The user wants no tools. Do not match `There are no tools in the list`."""
 _FAILED = late_pattern(r"^\[exit code (?!12[67]\b)\d", re.MULTILINE)
 """The command ran and failed. Do not match 126 and 127: the command itself was wrong."""
 _MISSING = late_pattern(r"does not exist\b")
@@ -108,7 +92,8 @@ def next_step(
         return None
     call, reply = turn.last
     if call.id.startswith(_TO_CHANGE):
-        return turn.ask_for_text(str(call.arguments["path"]), reply)
+        path = str(call.arguments["path"])
+        return turn.ask_for_text(path, reply, quote_told(messages, f"{path}\n{turn.task}"))
     if call.id.startswith(_FAULT) and not reply.failed:
         return turn.ask_for_file(reply.text.splitlines())
     if call.id.startswith(_CHANGED) and not reply.failed and turn.failure:
@@ -118,44 +103,10 @@ def next_step(
     return None
 
 
-def answer_without_tools(messages: Sequence[Message]) -> list[Message]:
-    """The messages for an answer without tools: the prompt has only the instructions; memory is
-    next to the question.
-
-    In the whole prompt a very small model overlooks both.
-    """
-    whole = "\n\n".join(message.text for message in messages if message.role == "system")
-    # In the rest, each open tag would be read to the end.
-    closed, end, _rest = whole.rpartition("\n</instructions>")
-    prompt = "\n\n".join([_WHO, *(found[1] for found in _INSTRUCTIONS.finditer(closed + end))])
-    talk = [
-        replace(
-            message, parts=tuple(part for part in message.parts if not isinstance(part, Context))
-        )
-        for message in messages
-        if message.role != "system"
-    ]
-    asked = messages[-1]
-    known = "\n".join([whole, *(part.text for part in asked.parts_of(Context))])
-    lines = "\n".join(found[1] for found in _REMEMBERED.finditer(known))
-    if lines and asked.role == "user":
-        text = (
-            f"I have told you before:\n{lines}\n\n{NOW}{asked.text}\n\nAnswer by what I have told"
-            " you."
-        )
-        talk[-1] = replace(asked, parts=(Text(text), *asked.parts_of(Image)))
-    return [system(prompt), *talk]
-
-
 def small_tools(messages: Sequence[Message], tools: Sequence[ToolSpec]) -> list[ToolSpec]:
     """The tools for a very small model: `change` instead of `edit`, unless `change` has just
     failed.
-
-    Empty if the user wants no tools: such a model would call them nevertheless.
     """
-    said = next((message.text for message in reversed(messages) if message.role == "user"), "")
-    if _NO_TOOLS.search(said):
-        return []
     turn = _Turn.of(messages)
     offered = [tool for tool in tools if tool.name not in _NOT_OFFERED]
     if not {tool.name for tool in tools} >= _NEEDED or (
@@ -283,7 +234,7 @@ class _Turn(msgspec.Struct, frozen=True):
 
         return StepRequest(asked, {**schema, "additionalProperties": False}, read_chosen_file)
 
-    def ask_for_text(self, path: str, reply: ToolReply) -> StepRequest | None:
+    def ask_for_text(self, path: str, reply: ToolReply, told: str = "") -> StepRequest | None:
         """Ask for the new text of a file, given what `read` returned; None: the file cannot be
         changed this way.
         """
@@ -296,7 +247,7 @@ class _Turn(msgspec.Struct, frozen=True):
         now = f"{path} does not exist yet." if reply.failed else f"{path}:\n```\n{text}\n```"
         verb = "Write" if reply.failed else "Mend" if self.failure else "Change"
         asked = (
-            f"The task: {cut_middle(self.task, _MAX_TASK)}\n{self._quote_failure()}\n{now}\n\n"
+            f"The task: {cut_middle(self.task, _MAX_TASK)}\n{told}{self._quote_failure()}\n{now}\n\n"
             f"{verb} {path}. Answer with the whole new file."
         )
         return StepRequest(asked, {}, lambda answer: _make_change(path, old, answer))

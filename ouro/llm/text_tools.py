@@ -34,12 +34,12 @@ from ouro.llm.model import (
 )
 from ouro.llm.small_steps import (
     StepRequest,
-    answer_without_tools,
     begin_change,
     hide_steps,
     next_step,
     small_tools,
 )
+from ouro.llm.told import ask_again, broken_rule, put_beside, refusal
 from ouro.messages import Context, Message, Text, ToolCall, ToolReply, Usage, user
 from ouro.utils.late_pattern import late_pattern
 
@@ -133,6 +133,9 @@ class TextToolsModel:
         """
         self._step_usage: Usage | None = None
         """The usage of that answer."""
+        self._broken: tuple[str, ToolCall] | None = None
+        """The remembered line that the first chosen call would break, and that call."""
+        self._added: list[Message] = []
 
     async def close(self) -> None:
         await self._model.close()
@@ -148,12 +151,25 @@ class TextToolsModel:
             return
         else:
             tools = small_tools(messages, tools)
-            sent = hide_steps(messages) if tools else answer_without_tools(messages)
-            model = constrain(self._model, call_schema(tools) if tools else {})
-            source = model.stream(describe_tools(sent, tools))
+            source = self._ask_small(messages, tools)
         async with aclosing(source), aclosing(self._with_calls(source, messages, tools)) as chunks:
             async for chunk in chunks:
                 yield chunk
+        if self._broken is None:
+            return
+        self._added = ask_again(*self._broken)
+        source = self._ask_small(messages, tools)
+        async with aclosing(source), aclosing(self._with_calls(source, messages, tools)) as chunks:
+            async for chunk in chunks:
+                yield chunk
+
+    def _ask_small(
+        self, messages: Sequence[Message], tools: Sequence[ToolSpec]
+    ) -> AsyncGenerator[Chunk, None]:
+        """The answer of a very small model, which has what it was told beside the message."""
+        model = constrain(self._model, call_schema(tools))
+        sent = put_beside(hide_steps(messages), "Keep to what I have told you.")
+        return model.stream([*describe_tools(sent, tools), *self._added])
 
     async def _step(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> list[Chunk]:
         """The call of the next step; nothing if the model must be asked for the next tool."""
@@ -187,6 +203,7 @@ class TextToolsModel:
         """The chunks of an answer; text that may become a call is held back until its end."""
         is_described = self.spec.describes_tools
         gate, text, reader, has_answer = CallGate(), "", AnswerReader(), False
+        usage: Usage | None = None
         async for received in source:
             chunk: Chunk = received
             match received:
@@ -207,8 +224,9 @@ class TextToolsModel:
                     has_answer = True
                     yield RevisedText(AnswerReader().read(start) or start)
                     chunk = EndChunk("stop")
-                case UsageChunk(usage) if usage and self._step_usage:
-                    chunk = UsageChunk(self._step_usage + usage)
+                case UsageChunk(new_usage) if new_usage:
+                    usage = self._step_usage + new_usage if self._step_usage else new_usage
+                    chunk = UsageChunk(usage)
                 case ThinkingChunk() | CallChunk():
                     yield TextChunk(gate.end())
                     text, reader, tools = (
@@ -218,12 +236,35 @@ class TextToolsModel:
                     )
             if isinstance(chunk, EndChunk) and not has_answer:
                 before, calls = find_calls(text, tools, messages)
+                if is_described and (broken := _broken_by(calls, messages)):
+                    for chunk in self._refuse(broken, usage):
+                        yield chunk
+                    return
                 yield RevisedText(before) if calls else TextChunk(gate.end())
                 for index, call in enumerate(calls):
                     yield _call_chunk(index, begin_change(call, messages) if is_described else call)
             yield chunk
             if isinstance(chunk, EndChunk):
                 return
+
+    def _refuse(self, broken: tuple[str, ToolCall], usage: Usage | None) -> list[Chunk]:
+        """The chunks instead of a forbidden call: none for the first, which is asked again; the
+        second time an answer that asks the user.
+        """
+        if self._broken is None:
+            self._broken, self._step_usage = broken, usage
+            return [RevisedText("")]
+        return [RevisedText(refusal(*broken)), EndChunk("stop")]
+
+
+def _broken_by(
+    calls: Sequence[ToolCall], messages: Sequence[Message]
+) -> tuple[str, ToolCall] | None:
+    """The first call that a remembered line forbids, with that line."""
+    for call in calls:
+        if rule := broken_rule(call, messages):
+            return rule, call
+    return None
 
 
 def _call_chunk(index: int, call: ToolCall) -> CallChunk:

@@ -24,8 +24,8 @@ from ouro.llm import EndChunk, ModelSpec, Prices, ReplyBuilder, TextChunk, Timeo
 from ouro.llm.anthropic import AnthropicChunks
 from ouro.llm.openai import OpenAIChunks
 from ouro.llm.provider_errors import redact
-from ouro.llm.small_steps import answer_without_tools, small_tools
 from ouro.llm.text_tools import ANSWER, CallGate, TextToolsModel, find_calls
+from ouro.llm.told import lines_for
 from ouro.llm.wire import make_usage
 from ouro.memory.backend import CHANGES, CompactionRecord, MessageRecord
 from ouro.memory.serialization import ReadRecord, record_data, record_from
@@ -406,11 +406,7 @@ async def test_l11_long_answer_of_a_small_model_is_read_in_linear_time():
         (redact, "a-" * 100_000),
         (lambda text: AskUser().title(AskUserArgs(text)), "**a " * 50_000),
         (ask_probe, "\n" * 200_000),
-        (lambda text: small_tools([user(text)], ()), "\n" * 200_000),
-        (
-            lambda text: answer_without_tools([system(text), user("Why?")]),
-            "<instructions a>\n" * 40_000,
-        ),
+        (lambda text: lines_for([system(f"| {text}")], ""), "ne " * 70_000),
     ],
     ids=[
         "functions",
@@ -420,8 +416,7 @@ async def test_l11_long_answer_of_a_small_model_is_read_in_linear_time():
         "keys",
         "question",
         "probe",
-        "no tools",
-        "instructions",
+        "told",
     ],
 )
 def test_l11_repeated_beginnings_are_read_in_linear_time(read, text):

@@ -8,7 +8,8 @@ from fakes.waiting import until
 from ouro.errors import TransientModelError
 from ouro.llm import ModelCall, ModelSpec, ScriptedModel, ScriptedReply, ToolSpec
 from ouro.llm.small_steps import StepRequest, hide_steps, next_step, small_tools
-from ouro.messages import Text, ToolCall, ToolReply, assistant, system, tool, user
+from ouro.llm.told import MAX_LINES, lines_for, told_lines
+from ouro.messages import ToolCall, ToolReply, assistant, system, tool, user
 
 NAMES = ("read", "edit", "write", "glob", "grep", "shell", "todo", "subagent")
 FIELDS = {"shell": "command", "glob": "pattern", "grep": "pattern"}
@@ -300,32 +301,75 @@ Use tabs.
 </memory-1>"""
 
 
-@pytest.mark.parametrize(
-    "wish", ["no tools", "Do not use tools", "don't use any tools", "without tools"]
-)
-async def test_no_tools_request_answers_from_memory_as_plain_text(wish):
-    messages = extend([system(PROMPT), user(TASK)], RUN, "3 passed")
+async def test_what_was_told_is_beside_each_message_also_with_tools():
+    messages = extend([system(PROMPT), user("Which tests fail?")], RUN, "3 passed")
     context = (
         "<environment>\nDate: 2026-11-23\n</environment>\n\n| [mem_1a2b] (repo · corrections ·"
         " 2026-11-23) a note"
     )
-    asked = user(f"Why did they fail? {wish}.", context=context)
+    asked = user("Why did they fail?", context=context)
     messages = [*messages, assistant("All pass."), asked]
-    model = ScriptedModel(["The count was missing."], spec=ModelSpec("some-1.5b"))
+    model = one_answer('{"name": "answer", "arguments": {"text": "The count was missing."}}')
     message = await ModelCall([model], messages, TOOLS).run()
     [request] = model.requests
-    assert (message.text, request.tools) == ("The count was missing.", ())
-    assert (
-        request.messages[0].text
-        == "You are ouro, a coding agent in the user's terminal.\n\nUse tabs.\n"
+    assert message.text == "The count was missing."
+    assert request.messages[0].text.startswith("How to work with the tools below.")
+    assert request.messages[-1].text == (
+        "I have told you before:\n- Dates are stored in UTC.\n- Log lines are JSON.\n- a note\n\n"
+        "Now I ask: Why did they fail?\n\nKeep to what I have told you."
     )
-    assert request.messages[-2].text == "All pass."
-    assert request.messages[-1].parts == (
-        Text(
-            "I have told you before:\n- Dates are stored in UTC.\n- Log lines are JSON.\na note\n\n"
-            f"Now I ask: {asked.text}\n\nAnswer by what I have told you."
-        ),
+
+
+def test_changes_of_memory_in_the_session_are_what_was_told():
+    changed = (
+        '<memory-0f changed="repo 1a2b">\nLong-term memory has changed\n| repo/facts.md:\n'
+        "| -- Dates are stored in UTC.\n| +- Dates are stored in local time.\n</memory-0f>"
     )
+    messages = [system(PROMPT), user("Hi", context=changed), assistant("Hello."), user("Go on.")]
+    assert told_lines(messages) == ["Log lines are JSON.", "Dates are stored in local time."]
+
+
+def test_of_many_lines_those_on_the_subject_and_prohibitions_are_beside_the_message():
+    lines = [f"| - Service {number} has a database." for number in range(40)]
+    lines += ["| - Never touch vendor/crc.", "| - The basket holds decimals."]
+    found = lines_for([system("\n".join(lines)), user("Mend the basket.")], "Mend the basket.")
+    assert len(found) == MAX_LINES
+    assert {"Never touch vendor/crc.", "The basket holds decimals."} <= {*found}
+
+
+VENDOR = "# Memory\n| - Don't touch vendor/crc"
+REMOVE = '{"name": "shell", "arguments": {"command": "rm -rf vendor/crc/table.c"}}'
+READ = '{"name": "read", "arguments": {"path": "vendor/crc/table.c"}}'
+
+
+async def test_l13_call_that_a_remembered_line_forbids_is_not_made_and_another_one_is_chosen():
+    model = ScriptedModel([REMOVE, READ], spec=ModelSpec("some-1.5b"))
+    message = await ModelCall(
+        [model], [system(VENDOR), user("Clean up the crc table.")], TOOLS
+    ).run()
+    [call] = message.tool_calls
+    assert (call.name, call.arguments) == ("read", {"path": "vendor/crc/table.c"})
+    assert "No. I have told you: Don't touch vendor/crc" in model.requests[1].messages[-1].text
+
+
+async def test_l13_model_that_insists_on_a_forbidden_call_asks_the_user_who_decides():
+    asked = [system(VENDOR), user("Clean up the crc table.")]
+    model = ScriptedModel([REMOVE, REMOVE, REMOVE], spec=ModelSpec("some-1.5b"))
+    message = await ModelCall([model], asked, TOOLS).run()
+    assert message.tool_calls == ()
+    assert message.text == (
+        "I did not do that: shell rm -rf vendor/crc/table.c\n"
+        "You told me: Don't touch vendor/crc\nShall I do it nevertheless?"
+    )
+    answered = [*asked, assistant(message.text), user("Yes, remove it.")]
+    again = await ModelCall([model], answered, TOOLS).run()
+    assert [call.name for call in again.tool_calls] == ["shell"]
+
+
+def test_request_for_a_file_has_what_was_told():
+    messages = [system("| - Prices are integers in cents"), *after_read("a.py")[1:]]
+    step = next_step(messages, TOOLS)
+    assert "Keep to this:\n- Prices are integers in cents" in step.text
 
 
 def test_model_sees_only_the_change_and_not_its_steps():
@@ -370,14 +414,6 @@ async def test_partial_step_is_not_shown():
     assert (call.partial().parts, shown) == ((), [])
     held.set()
     assert (await running).tool_calls[0].name == "edit"
-
-
-@pytest.mark.parametrize(
-    "task",
-    ["There are no tools in the list: add one.", "Write a page without tools/ in its links."],
-)
-def test_text_mentioning_tools_is_no_request_to_omit_them(task):
-    assert small_tools(start(task), TOOLS)
 
 
 def test_ellipses_already_in_the_file_are_accepted():

@@ -1,0 +1,205 @@
+"""Prohibitions that name a file or a command: `Don't touch vendor/crc`, `ne lance jamais npm`.
+
+Words of six languages are listed; a name is recognized by its form, so that it needs no language.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+
+from ouro.utils.late_pattern import late_pattern
+
+_NEGATIONS: Mapping[str, str] = {
+    "English": r"never|not|cannot|no longer|\w+n['’]t|dont|avoid|stop|leave\b.{0,60}\balone|hands off",
+    "German": r"nie|niemals|nicht|keine?[nmrs]?|verboten|tabu",
+    "French": r"jamais|ne\b.{0,80}\bpas|n['’]\w+ pas|interdite?s?|éviter?|évitez",
+    "Spanish": r"nunca|jamás|no|prohibid[oa]s?|evit[ae]",
+    "Chinese": r"不要|不能|不得|不准|禁止|别|勿|不可",
+    "Japanese": r"しない|禁止|ない(?:で|こと)|てはいけ|ません|触る?な",
+}
+_IN_SCRIPT = ("Chinese", "Japanese")
+_NEGATION = late_pattern(
+    "|".join(
+        f"(?:{words})" if language in _IN_SCRIPT else rf"\b(?:{words})\b"
+        for language, words in _NEGATIONS.items()
+    ),
+    re.IGNORECASE,
+)
+_CHANGES = late_pattern(
+    r"\b(?:alter|chang|delet|edit|modif|mov|overwrit|remov|renam|replac|rewrit|touch|writ|leave"
+    r"|änder|anfass|bearbeit|lösch|schreib|verschieb|anrühr|\bfass|supprim|touche|édite|écri|renomm"
+    r"|borr|cambi|edita|elimin|escrib|toc|toques)\w*|修改|改动|删|碰|编辑|编集|編集|変更|削除|触",
+    re.IGNORECASE,
+)
+"""Verbs of a change: with one of them, a file after `in` is what must not change."""
+_SHARES = late_pattern(r"\b(?:commit|push|check ?in|upload|track|publish)\w*", re.IGNORECASE)
+"""`Never commit .env` does not forbid to change that file."""
+_PLACE = late_pattern(
+    r"\b(?:at|from|in|inside|into|on|outside|outside of|than|to|under|via|with|through|aus|außerhalb|bei|im"
+    r"|mit|unter|von|à|avec|dans|hors de|sous|sur|con|en|fuera de|sobre)\s+(?:the\s+|der\s+|le\s+|la\s+)?$",
+    re.IGNORECASE,
+)
+_POINTS = late_pattern(
+    r"\b(?:it|them|that|this|these|those|there|alone|hands off|sie|es|ihn|das|die|davon"
+    r"|le|la|les|y|lo|las|los)\b|它|这个|那个|これ|それ|ここ|触",
+    re.IGNORECASE,
+)
+"""Words that point to what the clause before names."""
+_PUSHES = late_pattern(
+    r"(?<!force )(?<!force-)\bpush(?:e[ns]?|es|ing|ear|er)?\b"
+    r"(?!\s+(?:\w+ly\s+)?(?:a|auf|in|nach|on|sur|to)\b)",
+    re.IGNORECASE,
+)
+"""A push to a named branch, or with force, is not every push: no name can stand for it."""
+_CLAUSE = late_pattern(r"[,;:!?](?=\s|$)|\.(?=\s|$)|[，；。、：！？]|\s[—–-]\s|\b(?:instead|but)\b")
+_CODE = late_pattern(r"`([^`\n]+)`")
+_PATH = late_pattern(
+    r"(?<![\w/.@:-])(?:\.{0,2}/)?(?:[A-Za-z0-9_@+.*-]+/)+[A-Za-z0-9_@+.*-]*"
+    r"|(?<![\w/.@:-])\.?[A-Za-z0-9_@+*-][A-Za-z0-9_@+.*-]*\.[A-Za-z][A-Za-z0-9]{0,7}(?![\w/(])"
+    r"|(?<![\w/.@:-])\.[a-z][\w-]+"
+)
+_WORD = late_pattern(r"[A-Za-z][A-Za-z0-9_-]+")
+_ALWAYS_PROGRAMS = frozenset(
+    """
+    ansible apt bazel brew bun bundle bzl cargo chmod chown cmake composer conda curl deno docker
+    dotnet eslint gh git gradle helm jest kubectl mvn mypy npm npx pip pip3 pipenv pnpm podman poetry
+    prettier psql pytest rm rsync ruff rustfmt scp ssh sudo systemctl terraform tofu tox uv vitest
+    wget yarn
+    """.split()
+)
+"""Programs that no one takes for an ordinary word, so that they need no code marks."""
+_READS = frozenset(
+    "bat cat cd diff du echo file find grep head less ls more pwd rg sort stat tail tree type wc"
+    " which".split()
+)
+_GIT_READS = frozenset("blame diff grep log ls-files show status".split())
+_WRITES = late_pattern(r">|\s-(?:delete|exec|execdir)\b|\btee\b")
+_WRAPPER = late_pattern(r"\w+=.*|sudo|time|env|exec|nohup")
+_SEPARATOR = late_pattern(r"\|\||&&|[;|\n]")
+
+
+def forbidden_names(text: str) -> tuple[str, ...]:
+    """The files, folders and commands that a statement forbids; empty if it forbids none by name.
+
+    `Never flash with pio, use ./flash.sh` forbids `pio` only: a clause without a negation forbids
+    nothing, unless the negated one names nothing (`vendor/ is a mirror: leave it alone`).
+    """
+    clauses = [clause for clause in _CLAUSE.split(_hide_code(text)) if clause.strip()]
+    spans = _CODE.findall(text)
+    found: dict[str, None] = {}
+    for place, clause in enumerate(clauses):
+        negation = _NEGATION.search(clause)
+        if negation is None:
+            continue
+        names = list(_names_in(clause, spans))
+        if not names and place and _POINTS.search(clause):
+            names = [name for name in _names_in(clauses[place - 1], spans) if not is_command(name)]
+        found.update(dict.fromkeys(names))
+    return tuple(found)
+
+
+def is_command(name: str) -> bool:
+    """Whether a forbidden name is a command, not a file or folder."""
+    program = name.split(" ", 1)[0]
+    return " " in name or program in _ALWAYS_PROGRAMS or not _PATH.fullmatch(name)
+
+
+def breaks_prohibition(statement: str, tool: str, arguments: Mapping[str, object]) -> bool:
+    """Whether a tool call does what a statement forbids by name. Reading a file does not count."""
+    names = forbidden_names(statement)
+    if not names:
+        return False
+    command = arguments.get("command")
+    if isinstance(command, str):
+        return any(_line_runs(name, command) for name in names)
+    path = arguments.get("path") or arguments.get("file_path")
+    if not isinstance(path, str) or tool in ("read", "glob", "grep", "ls"):
+        return False
+    return any(_covers(name, path) for name in names if not is_command(name))
+
+
+def _hide_code(text: str) -> str:
+    """The text with a number for each code span, so that no mark inside of it ends a clause."""
+    numbers = iter(range(len(text)))
+    return _CODE.sub(lambda _found: f"`{next(numbers)}`", text)
+
+
+def _names_in(clause: str, spans: list[str]) -> Iterator[str]:
+    for number in _CODE.findall(clause):
+        yield " ".join(spans[int(number)].split())
+    plain = _CODE.sub(" ", clause)
+    has_change = bool(_CHANGES.search(plain))
+    is_shared = bool(_SHARES.search(plain)) and not has_change
+    for found in _PATH.finditer(plain):
+        is_place = bool(_PLACE.search(plain[: found.start()])) and not has_change
+        if not is_place and not is_shared:
+            yield found[0].rstrip(".")
+    if _PUSHES.search(plain) and not re.search(r"\bdocker\b", plain, re.IGNORECASE):
+        yield "git push"
+    words = _WORD.findall(_PATH.sub(" ", plain))
+    for place, word in enumerate(words):
+        if word.lower() in _ALWAYS_PROGRAMS:
+            following = words[place + 1] if place + 1 < len(words) else ""
+            yield f"{word} {following}" if _is_subcommand(word, following) else word
+
+
+def _is_subcommand(program: str, word: str) -> bool:
+    known = {
+        "terraform": {"apply", "destroy", "import"},
+        "git": {"push", "commit", "rebase", "merge", "reset", "add", "stash", "tag", "clean"},
+        "npm": {"install", "publish", "run", "update", "audit"},
+        "docker": {"push", "run", "build", "compose", "system"},
+        "kubectl": {"apply", "delete", "edit", "exec"},
+        "pip": {"install", "uninstall"},
+        "cargo": {"publish", "update", "fix"},
+        "gh": {"pr", "release", "repo"},
+        "poetry": {"add", "update", "publish"},
+    }
+    return word.lower() in known.get(program.lower(), ())
+
+
+def _line_runs(name: str, command: str) -> bool:
+    """Whether a shell line runs what is forbidden, or changes a forbidden file."""
+    commands = map(_command_words, _SEPARATOR.split(command))
+    return any(_runs(name, words, command) for words in commands if words)
+
+
+def _command_words(part: str) -> list[str]:
+    """The words of one command, without variables and programs in front that only run it."""
+    try:
+        words = shlex.split(part)
+    except ValueError:
+        words = part.split()
+    while words and _WRAPPER.fullmatch(words[0]):
+        words = words[1:]
+    return words
+
+
+def _runs(name: str, words: Sequence[str], line: str) -> bool:
+    if is_command(name):
+        wanted = name.split()
+        own = [words[0].rsplit("/", 1)[-1], *words[1:]]
+        return wanted in (own[: len(wanted)], [*words[: len(wanted)]])
+    if words[0].removeprefix("./") == name.removeprefix("./"):
+        return True
+    return not _is_reading(words, line) and any(_covers(name, word) for word in words[1:])
+
+
+def _is_reading(words: Sequence[str], command: str) -> bool:
+    if _WRITES.search(command):
+        return False
+    is_git_read = words[0] == "git" and len(words) > 1 and words[1] in _GIT_READS
+    return words[0] in _READS or is_git_read
+
+
+def _covers(name: str, path: str) -> bool:
+    """Whether a forbidden file or folder is `path`, or has it below."""
+    own, path = name.strip("/").removeprefix("./"), path.removeprefix("./")
+    own = own.removesuffix("/**").removesuffix("/*")
+    if "*" in own:
+        return bool(
+            re.fullmatch(rf"(?:.*/)?{re.escape(own).replace(chr(92) + '*', '[^/]*')}", path)
+        )
+    return path == own or path.startswith(f"{own}/") or f"/{own}/" in f"/{path}/"
