@@ -45,10 +45,13 @@ from ouro.utils.text import byte_size, dollars, plural
 
 if TYPE_CHECKING:
     from ouro.commands.shell import ShellContext
+    from ouro.memory.session_sync import SessionSyncReport
 
 _MAX_LISTED = 20
 _MAX_OFFERED = 40
 """Sessions that a user without a path can choose to import, the newest."""
+_MAX_NAMED = 5
+"""Sessions that one line names."""
 _MAX_RESULTS = 20
 """Imported sessions that are listed at the end."""
 
@@ -295,7 +298,7 @@ async def sync(context: ShellContext, remote: str, encrypt: bool) -> Answer:
         SessionRemote,
         last_remote,
     )
-    from ouro.memory.session_sync import SessionSync, SessionSyncReport
+    from ouro.memory.session_sync import SessionSync
 
     settings, home = context.folder.settings, get_home()
     last = last_remote(home / "sessions.git")
@@ -318,18 +321,35 @@ async def sync(context: ShellContext, remote: str, encrypt: bool) -> Answer:
         return done.run(encrypt=encrypt or settings.sessions.encrypt)
 
     report = await asyncio.to_thread(work)
+    return Answer(report, [line(text) for text in _describe_sync(report)])
+
+
+def _describe_sync(report: SessionSyncReport) -> list[str]:
     lines = [
+        *report.notices,
         f"{plural(len(report.sent), 'session')} sent ({byte_size(report.bytes_sent)}),"
-        f" {len(report.received)} received."
+        f" {len(report.received)} received.",
     ]
+    if report.restored:
+        names = ", ".join(name[:8] for name in report.restored[:_MAX_NAMED])
+        more = ", …" if len(report.restored) > _MAX_NAMED else ""
+        lines.append(
+            f"The remote had lost messages of {plural(len(report.restored), 'session')}"
+            f" ({names}{more}): they were sent again."
+        )
     lines += [
         f"{fork[:8]} is a fork with the local messages: others were added elsewhere."
         for fork in report.forks
     ]
     lines += [
+        f"{damaged[:8]} is damaged at the remote and has messages that are not here: nothing was"
+        " taken. Run the sync on the machine that wrote them."
+        for damaged in report.damaged
+    ]
+    lines += [
         f"{skipped[:8]} was left out: it is open or cannot be read." for skipped in report.skipped
     ]
-    return Answer(report, [line(text) for text in lines])
+    return lines
 
 
 async def repair(context: ShellContext, session: str) -> Answer:

@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 
 from ouro.errors import MemoryUnusable, SessionError, UsageError
+from ouro.memory.long_term.git.files import blob_id
 from ouro.memory.long_term.git.process import (
     import_stream,
     last_line,
@@ -22,11 +23,14 @@ from ouro.memory.long_term.git.process import (
 )
 from ouro.memory.long_term.git.repository import GitRepository
 from ouro.utils.files import write_private
+from ouro.utils.log import log
 
 BRANCH = "refs/heads/ouro-sessions"
 FORMAT = 1
 _FORMAT_FILE, _CHECK = "format", b"ouro sessions"
 _LAST_REMOTE = "remote"
+_NEWEST = "newest"
+"""The record of the newest state that was seen, sealed where the remote is sealed."""
 _TIMEOUT = 3_600.0
 """Seconds for a fetch or a push: the first one may be a gigabyte."""
 _WHOLE = 1 << 16
@@ -49,6 +53,17 @@ _SEALED = "sealed"
 """The record of which remote is sealed: if such a remote is not sealed any more, nothing is sent to
 it.
 """
+_STATE_FILE = "state"
+"""On a sealed branch: its `_BranchState`, sealed with the key."""
+_WENT_BACK = (
+    "The remote went back: it does not have all that it had at the last sync (a restored backup, a"
+    " force push, or its host)."
+)
+_EMPTIED = "The remote is empty, and had sessions at the last sync."
+_FORGED = (
+    "The remote does not match its sealed state: an older ouro wrote to it, or another program"
+    " changed it."
+)
 _KEY, _NONCE = 32, 12
 _MAX_READ = 1 << 30
 """Maximum bytes of the records, or the outputs, of a session."""
@@ -62,6 +77,23 @@ class _Format(msgspec.Struct):
     format: int = FORMAT
     sealed: bool = False
     check: bytes = b""
+
+
+class _BranchState(msgspec.Struct, frozen=True):
+    """What the last writer with the key left on the branch."""
+
+    generation: int = 0
+    """Grows by one with each commit: an old state cannot pass for a new one."""
+    digest: str = ""
+    """Of all paths and blobs, `_digest_of`."""
+
+
+class _NewestState(msgspec.Struct, frozen=True):
+    """What this machine saw last at a remote."""
+
+    address: str = ""
+    tip: str = ""
+    generation: int = 0
 
 
 class SessionRemote:
@@ -81,6 +113,13 @@ class SessionRemote:
         self._key_file = key_file
         self._address = address
         self._key = b""
+        self._files: dict[str, str] = {}
+        """Path -> blob of the branch at `tip`."""
+        self._state = _BranchState()
+        self._unsent = (self._files, self._state)
+        """Files and state of the last commit, until it is pushed."""
+        self.notices: tuple[str, ...] = ()
+        """What the last fetch found wrong with the remote as a whole."""
 
     def fetch(self, *, encrypt: bool) -> dict[str, str]:
         """Fetch what is new; returns path -> blob of the branch.
@@ -99,6 +138,8 @@ class SessionRemote:
                         self._key_file, base64.urlsafe_b64encode(os.urandom(_KEY)).decode() + "\n"
                     )
                 self._key = self._read_key()
+            self._files, self._state = {}, _BranchState()
+            self.notices = (_EMPTIED,) if self._load_newest().tip else ()
             return {}
         flags = ("--quiet", "--no-tags", "--no-write-fetch-head", "--force")
         self._remote(
@@ -113,19 +154,89 @@ class SessionRemote:
         found = self.repository.list_files("-r", self.tip)
         self._take_key(found, encrypt=encrypt)
         self.repository.write_record(_LAST_REMOTE, self._address)
+        self._files = found
+        self._check_state()
         return found
+
+    def remember(self) -> None:
+        """Record the state of the branch as the newest one. Call it after a whole synchronization:
+        if one is killed, the next one still notices that the remote went back.
+        """
+        newest = msgspec.json.encode(_NewestState(self._address, self.tip, self._state.generation))
+        if self._key:
+            newest = base64.b64encode(self.seal(_NEWEST, newest))
+        self.repository.write_record(_NEWEST, newest.decode())
+
+    def _load_newest(self) -> _NewestState:
+        """The newest state of this remote; an empty one if none is known."""
+        text = self.repository.read_record(_NEWEST)
+        try:
+            data = self.unseal(_NEWEST, base64.b64decode(text)) if self._key else text.encode()
+            newest = msgspec.json.decode(data, type=_NewestState)
+        except (UsageError, ValueError, zlib.error):
+            return _NewestState()
+        return newest if newest.address == self._address else _NewestState()
+
+    def _check_state(self) -> None:
+        """Compare the branch with the newest state that was seen, and with its sealed state."""
+        newest = self._load_newest()
+        self._state = self._read_state()
+        went_back = self._state.generation < newest.generation or not self._has(newest.tip)
+        is_forged = bool(self._state.generation) and self._state.digest != _digest_of(self._files)
+        self.notices = tuple(
+            text for text, is_so in ((_WENT_BACK, went_back), (_FORGED, is_forged)) if is_so
+        )
+
+    def _read_state(self) -> _BranchState:
+        """The sealed state of the branch; an empty one if there is none."""
+        blob = self._files.get(_STATE_FILE, "")
+        if not self._key or not blob:
+            return _BranchState()
+        try:
+            data = self.read({_STATE_FILE: blob})[_STATE_FILE]
+            return msgspec.json.decode(data, type=_BranchState)
+        except (UsageError, ValueError) as error:
+            log.warning("sessions: the state of the remote cannot be read: %s", error)
+            return _BranchState()
+
+    def _has(self, commit: str) -> bool:
+        """Whether the branch contains a commit; yes if the commit is not here any more."""
+        try:
+            return self.repository.leads_to(commit, self.tip)
+        except MemoryUnusable:
+            return True
 
     def read(self, blobs: Mapping[str, str]) -> dict[str, bytes]:
         """Path -> decrypted content. Raises UsageError if another program changed one,
         SessionError: too large.
         """
-        ids = list(blobs.values())
-        if sum(self.repository.sizes(ids)) > _MAX_READ:
+        self._demand_small(blobs)
+        found = self.repository.objects(list(blobs.values()))
+        return {path: self.unseal(path, data) for path, (_, data) in zip(blobs, found, strict=True)}
+
+    def read_chunks(self, blobs: Mapping[str, str]) -> list[bytes | None]:
+        """The decrypted chunks; None for one that its name does not fit, or that cannot be opened.
+        Raises SessionError: too large.
+        """
+        self._demand_small(blobs)
+        found = self.repository.objects(list(blobs.values()))
+        pairs = zip(blobs, found, strict=True)
+        return [self._open_chunk(path, data) for path, (_, data) in pairs]
+
+    def _open_chunk(self, path: str, data: bytes) -> bytes | None:
+        name = path.rpartition("/")[2]
+        if chunk_name(int(name.partition("-")[0]), data) != name:
+            return None
+        try:
+            return self.unseal(path, data)
+        except UsageError:  # another program changed it, or moved it to another place
+            return None
+
+    def _demand_small(self, blobs: Mapping[str, str]) -> None:
+        if sum(self.repository.sizes(list(blobs.values()))) > _MAX_READ:
             raise SessionError(
                 f"A session of the remote has over {_MAX_READ >> 20:,} MB: {next(iter(blobs))}."
             )
-        found = self.repository.objects(ids)
-        return {path: self.unseal(path, data) for path, (_, data) in zip(blobs, found, strict=True)}
 
     def commit(self, changes: Mapping[str, bytes | None], message: str) -> str:
         """Commit sealed blobs (None: remove one) on top of the tip; the branch here does not move
@@ -134,6 +245,17 @@ class SessionRemote:
         if not self.tip:
             about = _Format(sealed=bool(self._key), check=self.seal(_FORMAT_FILE, _CHECK))
             changes = {**changes, _FORMAT_FILE: msgspec.json.encode(about)}
+        files = {**self._files}
+        for path, data in changes.items():
+            files.pop(path, "")
+            if data is not None:
+                files[path] = blob_id(data)
+        state = _BranchState(self._state.generation + 1, _digest_of(files)) if self._key else None
+        if state is not None:
+            sealed = self.seal(_STATE_FILE, msgspec.json.encode(state))
+            changes = {**changes, _STATE_FILE: sealed}
+            files[_STATE_FILE] = blob_id(sealed)
+        self._unsent = (files, state or _BranchState())
         ref = f"refs/heads/sending-{uuid.uuid4().hex}"
         stream = import_stream(ref, [self.tip] if self.tip else [], changes, message, time.time())
         done = self.repository.fast_import(stream, *_IMPORT, durable=True)
@@ -156,6 +278,7 @@ class SessionRemote:
             self.repository.write_record(_SEALED, self._address)
         self.repository.write_record(_LAST_REMOTE, self._address)
         self.tip = commit
+        self._files, self._state = self._unsent
         return True
 
     def seal(self, path: str, data: bytes) -> bytes:
@@ -264,3 +387,9 @@ def _place(path: str) -> bytes:
     sealed bytes.
     """
     return path.rpartition("-")[0].encode() if "/chunks/" in path else path.encode()
+
+
+def _digest_of(files: Mapping[str, str]) -> str:
+    """A digest of path -> blob, without the file of the state itself."""
+    lines = [f"{path}\0{blob}\n" for path, blob in sorted(files.items()) if path != _STATE_FILE]
+    return hashlib.sha256("".join(lines).encode("utf-8", "surrogateescape")).hexdigest()

@@ -6,7 +6,7 @@ import json
 import os
 import re
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from functools import cache, partial
 from pathlib import Path
@@ -18,6 +18,7 @@ from ouro.errors import SessionError, SessionInUse
 from ouro.memory.backend import FORMAT, ForkRecord, SessionHeader, timestamp
 from ouro.memory.record_fields import BadRecordError
 from ouro.memory.serialization import OUTPUTS, header_data, header_from
+from ouro.memory.session_compare import RemoteRecords, SyncStep, choose_step
 from ouro.memory.session_remote import SessionRemote, chunk_name
 from ouro.memory.sessions.session_file import (
     END,
@@ -68,6 +69,8 @@ class SyncedSession(msgspec.Struct, frozen=True):
     chunks: tuple[str, ...]
     mark: tuple[int, int]
     """Size and time of the file: while they are the same, the file is not read."""
+    outputs: tuple[str, ...] = ()
+    """The paths of its outputs at the remote."""
 
 
 class SyncState(msgspec.Struct):
@@ -83,6 +86,12 @@ class SessionSyncReport(msgspec.Struct, frozen=True):
     skipped: tuple[str, ...]
     """Ids of open sessions: the next synchronization includes them."""
     bytes_sent: int
+    restored: tuple[str, ...] = ()
+    """Ids of sessions of which the remote had lost records: they were sent again."""
+    damaged: tuple[str, ...] = ()
+    """Ids of sessions that are incomplete at the remote, with records that are not here."""
+    notices: tuple[str, ...] = ()
+    """What is wrong with the remote as a whole: it went back, or another program changed it."""
 
 
 class _Local(msgspec.Struct, frozen=True):
@@ -126,6 +135,19 @@ class _Theirs(msgspec.Struct):
     def names(self) -> tuple[str, ...]:
         return tuple(path.rpartition("/")[2] for path in sorted(self.chunks))
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether each chunk from the first to the last is there once."""
+        numbers = [int(name.partition("-")[0]) for name in self.names]
+        return numbers == list(range(len(numbers)))
+
+    def has_lost(self, base: SyncedSession | None) -> bool:
+        """Whether something is missing that was at the remote after the last synchronization."""
+        if base is None:
+            return False
+        has_records = bool(self.header) and set(base.chunks).issubset(self.names)
+        return not has_records or not self.outputs.keys() >= set(base.outputs)
+
 
 class _Outgoing(msgspec.Struct, frozen=True):
     """What is new in a session here: changes of the branch (None: remove), and the state after they
@@ -158,6 +180,9 @@ class SessionSync:
         """The sessions here, listed once; sessions created meanwhile are added."""
         self._skipped: dict[str, str] = {}
         """Session id -> the id to report."""
+        self._restored: dict[str, None] = {}
+        self._damaged: dict[str, str] = {}
+        """Session id -> the id to report."""
         self._bytes = 0
 
     def run(self, *, encrypt: bool) -> SessionSyncReport:
@@ -170,55 +195,86 @@ class SessionSync:
                 theirs = _group_by_session(self._remote.fetch(encrypt=encrypt))
                 if self._send(self._merged(theirs)):
                     self._remote.repository.save_state(_STATE, self._state)
-                    skipped = tuple(dict.fromkeys(self._skipped.values()))
-                    names = (tuple(self._sent), tuple(self._received), tuple(self._forks), skipped)
-                    return SessionSyncReport(*names, self._bytes)
+                    self._remote.remember()
+                    return self._report()
         raise SessionError("Other machines kept pushing: not all sessions are sent.", "Try again.")
+
+    def _report(self) -> SessionSyncReport:
+        return SessionSyncReport(
+            sent=tuple(self._sent),
+            received=tuple(self._received),
+            forks=tuple(self._forks),
+            skipped=tuple(dict.fromkeys(self._skipped.values())),
+            bytes_sent=self._bytes,
+            restored=tuple(self._restored),
+            damaged=tuple(dict.fromkeys(self._damaged.values())),
+            notices=self._remote.notices,
+        )
 
     def _merged(self, theirs: dict[str, _Theirs]) -> Iterator[_Outgoing]:
         """Take what is new at the remote; yields what is new here."""
         here = self._here = self._local()
-        new = [
-            theirs[name]
-            for name in sorted(theirs.keys() - here.keys() - self._state.sessions.keys())
-        ]
-        # Subagents after their sessions.
+        self._damaged.clear()
+        self._create_missing(theirs)
+        before = dict(here)
+        for session_id, local in before.items():
+            other = theirs.get(session_id, _Theirs(session_id))
+            yield from self._merged_session(local, other)
+        for session_id in here.keys() - before.keys():
+            yield self._outgoing(here[session_id], _Theirs(session_id), here[session_id].body())
+
+    def _create_missing(self, theirs: dict[str, _Theirs]) -> None:
+        """Create the sessions of the remote that were never here; subagents after their sessions."""
+        here = self._here
+        missing = theirs.keys() - here.keys() - self._state.sessions.keys()
+        new = [theirs[name] for name in sorted(missing) if theirs[name].header]
         for other in sorted(new, key=lambda session: bool(session.parent)):
             if not other.parent or other.parent in here:
                 root = here[other.parent].folder / SUBAGENTS if other.parent else self._root
                 self._try(other, partial(self._create, other, root))
-        before = dict(here)
-        for session_id, local in before.items():
-            other, base = (
-                theirs.get(session_id, _Theirs(session_id)),
-                self._state.sessions.get(session_id),
-            )
-            changed_here = base is None or base.mark != local.mark
-            changed_there = base is None or base.chunks != other.names
-            if not other.header:
-                yield self._outgoing(local, other, local.body())
-            elif changed_here:
-                yield from self._compared(local, other, is_changed_there=changed_there)
-            elif changed_there:
-                self._try(local, partial(self._take, local, other))
-        for session_id in here.keys() - before.keys():
-            yield self._outgoing(here[session_id], _Theirs(session_id), here[session_id].body())
+
+    def _merged_session(self, local: _Local, other: _Theirs) -> Iterator[_Outgoing]:
+        """Yield what to send of a session; take what was added at the remote."""
+        base = self._state.sessions.get(local.id)
+        is_changed_here = base is None or base.mark != local.mark
+        is_changed_there = base is None or base.chunks != other.names
+        has_lost = other.has_lost(base)
+        outgoing: Iterable[_Outgoing] = ()
+        if not other.header:
+            outgoing = [self._outgoing(local, other, local.body())]
+        elif is_changed_here or is_changed_there:
+            outgoing = self._compared(local, other, is_changed_there=is_changed_there)
+        elif has_lost:  # only outputs
+            outgoing = [self._outgoing(local, other, b"", 0)]
+        for item in outgoing:
+            if has_lost:
+                self._restored[local.parent or local.id] = None
+            yield item
 
     def _compared(
         self, local: _Local, other: _Theirs, *, is_changed_there: bool
     ) -> Iterator[_Outgoing]:
-        """Yield what to send of a session that changed here; take what was added at the remote."""
-        body, theirs = local.body(), self._body(other)
-        if body == theirs:
-            self._state.sessions[local.id] = SyncedSession(other.names, local.mark)
-        elif body.startswith(theirs):
-            yield self._outgoing(local, other, body, len(theirs))
-        elif not is_changed_there:  # records were edited here
-            yield self._outgoing(local, other, body)
-        elif theirs.startswith(body):
-            self._try(local, partial(self._take, local, other))
+        """Yield what to send of a session that changed; take what was added at the remote."""
+        here = local.body()
+        try:
+            there = self._records(other)
+        except SessionError as error:  # too large
+            self._skip(local, error)
+            return
+        step = choose_step(here, there, is_edited_here=not is_changed_there)
+        if step is SyncStep.NOTHING:
+            synced = SyncedSession(other.names, local.mark, tuple(other.outputs))
+            self._state.sessions[local.id] = synced
+        elif step is SyncStep.SEND_REST:
+            yield self._outgoing(local, other, here, len(there.body))
+        elif step is SyncStep.SEND_ALL:
+            yield self._outgoing(local, other, here)
+        elif step is SyncStep.TAKE:
+            self._try(local, partial(self._take, local, other, there.body))
+        elif step is SyncStep.FORK:
+            self._try(local, partial(self._fork, local, other, here, there.body))
         else:
-            self._try(local, partial(self._fork, local, other, body))
+            self._damaged[local.id] = local.parent or local.id
 
     def _outgoing(
         self, local: _Local, other: _Theirs, body: bytes, sent: int | None = None
@@ -249,7 +305,9 @@ class SessionSync:
             path = f"{place}/{OUTPUTS}/{file.name}"
             if _OUTPUT.fullmatch(file.name) and path not in other.outputs and file.is_file():
                 changes[path] = self._remote.seal(path, file.read_bytes())
-        return _Outgoing(local, changes, SyncedSession(tuple(names), local.mark))
+        outputs = {path for path in changes if f"/{OUTPUTS}/" in path}.union(other.outputs)
+        state = SyncedSession(tuple(names), local.mark, tuple(sorted(outputs)))
+        return _Outgoing(local, changes, state)
 
     def _send(self, found: Iterator[_Outgoing]) -> bool:
         """Push in batches; returns False if another machine has pushed meanwhile."""
@@ -278,28 +336,31 @@ class SessionSync:
 
     def _try(self, session: _Local | _Theirs, take: Callable[[], None]) -> None:
         """Change a session here; a session that is open or unreadable is skipped and reported."""
-        reported = session.parent or session.id
         try:
             take()
         except (SessionError, BadRecordError, OSError, ValueError, RecursionError) as error:
-            log.warning("sync of session %s: %s", session.id, error)
-            self._skipped[session.id] = reported
+            self._skip(session, error)
         else:
             self._skipped.pop(session.id, None)
-            self._received[reported] = None
+            self._received[session.parent or session.id] = None
             self._remote.repository.save_state(_STATE, self._state)
 
+    def _skip(self, session: _Local | _Theirs, error: Exception) -> None:
+        log.warning("sync of session %s: %s", session.id, error)
+        self._skipped[session.id] = session.parent or session.id
+
     def _create(self, other: _Theirs, root: Path) -> None:
-        folder = self._write_new(
-            root, self._header(other), self._body(other), self._remote.read(other.outputs)
-        )
+        header, records = self._header(other), self._records(other)
+        if records.is_damaged:
+            raise SessionError("The records at the remote are incomplete.")
+        folder = self._write_new(root, header, records.body, self._remote.read(other.outputs))
         self._note(other, folder, other.parent)
 
-    def _take(self, local: _Local, other: _Theirs) -> None:
-        """Replace the records with those of the remote, which begin with the local ones or were
-        edited.
+    def _take(self, local: _Local, other: _Theirs, body: bytes) -> None:
+        """Replace the records with those of the remote. The local ones are among them, or were
+        copied into a fork.
         """
-        body, outputs = self._body(other), self._remote.read(other.outputs)
+        outputs = self._remote.read(other.outputs)
         # Read before: where a disk has no locks, a message may be saved between the check and the
         # write.
         with closing(SessionLock(local.folder)):
@@ -313,7 +374,7 @@ class SessionSync:
             rewrite_file(local.folder, FILE_NAME, header + body)
         self._note(other, local.folder, local.parent)
 
-    def _fork(self, local: _Local, other: _Theirs, body: bytes) -> None:
+    def _fork(self, local: _Local, other: _Theirs, body: bytes, theirs: bytes) -> None:
         """Keep the local session as a copy with another id; the session itself then becomes that of
         the remote.
         """
@@ -328,7 +389,7 @@ class SessionSync:
         self._here[header.id] = _read_created(copy, local.parent)
         if not local.parent:
             self._forks.append(header.id)
-        self._take(local, other)
+        self._take(local, other, theirs)
 
     def _write_new(
         self, root: Path, header: SessionHeader, body: bytes, outputs: Mapping[str, bytes]
@@ -340,14 +401,18 @@ class SessionSync:
 
     def _note(self, other: _Theirs, folder: Path, parent: str) -> None:
         local = self._here[other.id] = _read_created(folder, parent)
-        self._state.sessions[other.id] = SyncedSession(other.names, local.mark)
+        synced = SyncedSession(other.names, local.mark, tuple(other.outputs))
+        self._state.sessions[other.id] = synced
 
-    def _body(self, other: _Theirs) -> bytes:
-        found = self._remote.read({path: other.chunks[path] for path in sorted(other.chunks)})
-        body = b"".join(found.values())
-        if body and not body.endswith(END[1:]):
-            raise SessionError("The records at the remote are incomplete.")
-        return body
+    def _records(self, other: _Theirs) -> RemoteRecords:
+        """Raises SessionError if they are too large."""
+        found = self._remote.read_chunks(
+            {path: other.chunks[path] for path in sorted(other.chunks)}
+        )
+        chunks = tuple(chunk for chunk in found if chunk is not None)
+        is_damaged = len(set(found)) < len(found) or None in found or not other.is_complete
+        ends_in_a_record = bool(chunks) and not chunks[-1].endswith(END[1:])
+        return RemoteRecords(chunks, is_damaged or ends_in_a_record)
 
     def _local(self) -> dict[str, _Local]:
         """Id -> file of the sessions here, and of their subagents."""
@@ -393,7 +458,7 @@ def _group_by_session(tree: Mapping[str, str]) -> dict[str, _Theirs]:
             kinds = {"header": theirs.header, "chunks": theirs.chunks, OUTPUTS: theirs.outputs}
             if theirs.parent == (named["parent"] or ""):
                 kinds[named["kind"].partition("/")[0]][path] = blob
-    return {session_id: theirs for session_id, theirs in found.items() if theirs.header}
+    return found
 
 
 def _write_outputs(folder: Path, outputs: Mapping[str, bytes]) -> None:

@@ -4,68 +4,20 @@ from __future__ import annotations
 
 import re
 import shutil
-import subprocess
 
 import pytest
+from fakes.session_machines import Machine, git
 
 from ouro.errors import MemoryUnusable, UsageError
 from ouro.memory.manager import MemoryManager
-from ouro.memory.session_remote import SessionRemote
-from ouro.memory.session_sync import SessionSync
+from ouro.memory.session_remote import SessionRemote, chunk_name
 from ouro.memory.sessions.session_file import rewrite_file
 from ouro.memory.sessions.session_folders import SUBAGENTS
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import ToolCall, ToolReply, assistant, tool, user
 
+CUT = "---\nmessage: 1\nrole: user\ntext: cut"
 LONG = "an output of many words " * 1_500
-
-
-def git(folder, *arguments):
-    command = ["git", "-c", "user.email=a@b", "-c", "user.name=a", *arguments]
-    return subprocess.run(command, cwd=folder, check=True, capture_output=True).stdout
-
-
-class Machine:
-    """A home with sessions, and a clone of the project."""
-
-    def __init__(self, root, remote):
-        self.root, self.remote = root, remote
-        self.project = root / "work" / "app"
-        (self.project / "sub").mkdir(parents=True)
-        git(self.project, "init", "-q")
-        git(self.project, "remote", "add", "origin", f"https://{root.name}@example.org/me/App.git")
-        self.store = YamlFileMemoryStore(root / "sessions")
-
-    def sync(self, *, encrypt=False, remote=None):
-        there = SessionRemote(
-            self.root / "sessions.git", self.root / "sessions.key", str(remote or self.remote)
-        )
-        return SessionSync(self.root / "sessions", there, [self.project], lambda _what: None).run(
-            encrypt=encrypt
-        )
-
-    async def start(self, *texts):
-        memory = MemoryManager.start(self.store, project=str(self.project / "sub"), model="m")
-        for text in texts:
-            await memory.add(user(text))
-        await memory.close()
-        return memory.session_id
-
-    async def append(self, session_id, *messages):
-        memory = await MemoryManager.resume(self.store, session_id, project=str(self.project))
-        for message in messages:
-            await memory.add(user(message) if isinstance(message, str) else message)
-        await memory.close()
-
-    async def user_texts(self, session_id):
-        return [entry.text for entry in await self.messages(session_id)]
-
-    async def messages(self, session_id):
-        loaded = await MemoryManager.resume(self.store, session_id, project="", read_only=True)
-        return loaded.messages()
-
-    async def infos(self):
-        return {info.id: info for info in await self.store.list_sessions()}
 
 
 @pytest.fixture
@@ -200,7 +152,7 @@ async def test_open_session_is_skipped_and_a_deleted_one_stays_deleted(machines)
     assert set(await two.infos()) == {kept, fork}
 
 
-async def test_edited_file_replaces_the_unchanged_one(machines):
+async def test_file_edited_elsewhere_replaces_the_one_here_which_becomes_a_fork(machines):
     one, two = machines
     session = await one.start("first", "secind")
     one.sync()
@@ -208,8 +160,9 @@ async def test_edited_file_replaces_the_unchanged_one(machines):
     [file] = (one.root / "sessions").glob("*/session.yaml")
     file.write_text(file.read_text().replace("secind", "second"))
     assert one.sync().sent == (session,)
-    assert two.sync().forks == ()
+    [fork] = two.sync().forks
     assert await two.user_texts(session) == ["first", "second"]
+    assert await two.user_texts(fork) == ["first", "secind"]
 
 
 async def test_s21_encrypted_remote_needs_the_key_and_has_no_plain_text(machines, remote):
@@ -254,7 +207,7 @@ async def test_s21_forged_remote_sessions_are_skipped(machines, remote, tmp_path
         f"s/{renamed}/header": header,
         f"s/{renamed}/chunks/{chunk.name}": chunk.read_text(),
         f"s/{cut}/header": header.replace(session, cut),
-        f"s/{cut}/chunks/000000-0123456789abcdef": "---\nmessage: 1\nrole: user\ntext: cut",
+        f"s/{cut}/chunks/{chunk_name(0, CUT.encode())}": CUT,
         f"s/{session}/outputs/evil": "x",
         f"s/{session}/subagents/..%2f/header": header,
         f"s/{cut}/subagents/{renamed}/header": header,
@@ -381,13 +334,15 @@ async def test_s21_packed_zeros_of_a_remote_are_not_unpacked(
     session = await one.start("first")
     one.sync()
     new = "11111111-1111-4111-8111-111111111111"
+    record = "---\nmessage: {}\nrole: user\ntext: {}\n...\n"
+    big = [record.format(n, "x" * (1 << 19)).encode() for n in (2, 3, 4)]
     forge(
         remote,
         tmp_path,
         session,
         new,
         str,
-        {f"chunks/{n:06d}-0123456789abcdef": bytes(1 << 19) for n in range(3)},
+        {f"chunks/{chunk_name(n, data)}": data for n, data in enumerate(big, 1)},
     )
 
     report = two.sync()
