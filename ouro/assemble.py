@@ -161,10 +161,11 @@ def _read_inputs(options: Options, request: OpenRequest) -> SessionInputs:
     limit_arenas()
     trust = safety.TrustStore(get_trust_path())
     trusted = is_trusted(trust, options.cwd, "yes" if options.trust else request.trust)
-    places = settings_by_place(find_root(options.cwd) if trusted else None, options.settings)
+    root = find_root(options.cwd)
+    places = settings_by_place(root if trusted else None, options.settings)
     demand_rules(places, [tool.name for tool in options.tools])
     settings = build_settings(explain_settings(places))
-    catalog = Catalog.from_files()
+    catalog = Catalog.from_files(str(root or options.cwd))
     notices = [notice for notice in (trust.notice, *catalog.notices) if notice]
     roles = {} if options.ready_model else background_roles(settings, catalog, notices)
     return SessionInputs(options, places, settings, trust, trusted, catalog, roles, notices)

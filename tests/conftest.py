@@ -348,7 +348,7 @@ def litellm_kept():
     litellm_model.leave_process("tests")
 
 
-@pytest.fixture(params=["openai", "anthropic", "litellm-openai", "litellm-anthropic"])
+@pytest.fixture(params=["openai", "responses", "anthropic", "litellm-openai", "litellm-anthropic"])
 def wire(request, model_server):
     """Each wire, connected to the model server; see fakes.wires."""
     from fakes.wires import Wire

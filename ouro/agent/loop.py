@@ -33,7 +33,15 @@ from ouro.events import (
     TurnFinished,
     UsageUpdated,
 )
-from ouro.llm import PATIENT_ATTEMPTS, Chunk, Model, ModelCall, TextChunk, ThinkingChunk
+from ouro.llm import (
+    PATIENT_ATTEMPTS,
+    Chunk,
+    Model,
+    ModelCall,
+    NoticeChunk,
+    TextChunk,
+    ThinkingChunk,
+)
 from ouro.memory.backend import RewindRecord
 from ouro.memory.manager import MemoryManager
 from ouro.messages import Context, Image, Message, Text, ToolCall, ToolReply, tool, user
@@ -285,6 +293,8 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
                 emit(TextDelta(chunk.text))
             elif isinstance(chunk, ThinkingChunk) and chunk.text:
                 emit(ThinkingDelta(chunk.text))
+            elif isinstance(chunk, NoticeChunk):
+                emit(Notice(chunk.text, "warning"))
 
         async def on_retry(retry: Retrying) -> None:
             await self._save_partial(call, emit)

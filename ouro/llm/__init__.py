@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         Model,
         ModelChoice,
         ModelSpec,
+        NoticeChunk,
         Prices,
         TextChunk,
         ThinkingChunk,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 import os
 import shlex
 import subprocess
@@ -18,7 +19,6 @@ from ouro.llm.providers import (
     HOSTED,
     KNOWN,
     LOCAL,
-    NEEDS_LITELLM,
     OUTPUT_SHARE,
     PROVIDERS,
     Provider,
@@ -33,9 +33,10 @@ from ouro.llm.providers import (
     is_for_chat,
     is_litellm_provider,
     provider_of,
+    speaks_responses,
 )
 from ouro.utils.log import log
-from ouro.utils.runtime import get_models_path, tilde
+from ouro.utils.runtime import get_models_path, home_secret, tilde
 
 Role = Literal["compact", "classify", "retrieve", "embed"]
 LOCAL_WINDOW = 32_768
@@ -48,20 +49,26 @@ class Catalog:
     """All models that this user has, by their litellm names."""
 
     def __init__(
-        self, file: ModelsFile | None = None, environ: Mapping[str, str] | None = None
+        self,
+        file: ModelsFile | None = None,
+        environ: Mapping[str, str] | None = None,
+        *,
+        project: str = "",
     ) -> None:
+        """`project` is the folder whose sessions share a cache at the provider."""
         self._file = file or ModelsFile()
         self._environ = os.environ if environ is None else environ
         self._fetched_keys: dict[str, str] = {}
         """Key command -> the key that it printed."""
         self._servers: Mapping[Provider, ServerModels] | None = None
+        self._project = project
         self.notices: tuple[str, ...] = ()
 
     @classmethod
-    def from_files(cls) -> Catalog:
+    def from_files(cls, project: str = "") -> Catalog:
         """The models of ~/.ouro/models.yaml and of the environment. Raises as `read_models_file`."""
         path = get_models_path()
-        catalog = cls(read_models_file(path))
+        catalog = cls(read_models_file(path), project=project)
         catalog.notices = tuple(filter(None, [make_private(path)]))
         return catalog
 
@@ -231,12 +238,26 @@ class Catalog:
 
             return AnthropicWire(spec, endpoint, effort=effort)
         if wire == "openai":
-            from ouro.llm.openai import OpenAIWire
-
-            return OpenAIWire(spec, endpoint, effort=effort)
+            return self._make_openai(spec, endpoint, effort)
         from ouro.llm.litellm_model import LiteLLMModel
 
         return LiteLLMModel(spec, endpoint, effort=effort)
+
+    def _make_openai(self, spec: ModelSpec, endpoint: Endpoint, effort: Effort) -> Model:
+        """The wire that the user has fixed, or both of OpenAI's with the likely one first."""
+        from ouro.llm.openai_model import OpenAIModel, WireChoice
+
+        entry = self._entry(spec.name)
+        likely: WireChoice = "responses" if speaks_responses(endpoint.base_url) else "chat"
+        model = OpenAIModel(
+            spec,
+            endpoint,
+            effort=effort,
+            first=entry.wire or likely,
+            cache_key=_cache_key(self._project) if self._project else "",
+            service_tier=entry.service_tier or "",
+        )
+        return model.wire if entry.wire else model
 
     def embeddings(self, name: str) -> EmbeddingModel:
         """Construct an embedding model. Opens no connection, starts no process. Raises as `resolve`
@@ -278,7 +299,7 @@ class Catalog:
         if provider is None:
             is_litellms = entry.via != "direct" and is_litellm_provider(name.partition("/")[0])
             return "openai" if entry.api_base and not is_litellms else "litellm"
-        return "litellm" if NEEDS_LITELLM.match(name) and entry.via != "direct" else provider.wire
+        return provider.wire
 
     def _url(self, name: str) -> str:
         """The URL of a model, from models.yaml or its provider; empty if only litellm knows it."""
@@ -363,6 +384,13 @@ class Catalog:
 
     def _variable(self, name: str) -> str:
         return self._environ.get(name, "").strip()
+
+
+def _cache_key(project: str) -> str:
+    """A key that is the same for all sessions of a project, and tells nobody its path."""
+    return hmac.digest(home_secret(), project.encode("utf-8", "surrogateescape"), "sha256").hex()[
+        :32
+    ]
 
 
 def _run_key_command(name: str, command: str) -> str:

@@ -153,7 +153,13 @@ class RevisedText(msgspec.Struct, frozen=True):
     text: str
 
 
-Chunk = TextChunk | ThinkingChunk | CallChunk | UsageChunk | EndChunk | RevisedText
+class NoticeChunk(msgspec.Struct, frozen=True):
+    """What the user must know of how the model is asked: that it works without thinking."""
+
+    text: str
+
+
+Chunk = TextChunk | ThinkingChunk | CallChunk | UsageChunk | EndChunk | RevisedText | NoticeChunk
 
 
 class Model(Protocol):

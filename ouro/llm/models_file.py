@@ -32,6 +32,12 @@ class ModelEntry(msgspec.Struct, frozen=True):
     """A command that prints the key; run when the model is first used, without a shell."""
     api_base: str = ""
     via: Literal["direct", "litellm"] | None = None
+    wire: Literal["responses", "chat"] | None = None
+    """Which of OpenAI's protocols the server speaks; None: OpenAI's own servers get Responses, and
+    a server that names the other one gets that.
+    """
+    service_tier: Literal["auto", "default", "flex", "priority"] | None = None
+    """Sent with each request to Responses."""
     window: int | None = None
     max_output: int | None = None
     prices: Prices | None = None

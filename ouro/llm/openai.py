@@ -24,6 +24,7 @@ from ouro.llm.model import (
     UsageChunk,
 )
 from ouro.llm.portable import (
+    SEAL,
     arguments_of,
     base64_of,
     calls_of,
@@ -49,11 +50,6 @@ from ouro.utils.json_types import count, dictionaries, dictionary, string, text_
 
 if TYPE_CHECKING:
     import httpx
-
-SEAL = "__thought__"
-"""Separates a call's id from the signature that Gemini requires with the call; litellm uses the
-same.
-"""
 
 
 class OpenAIFormat:
@@ -232,6 +228,13 @@ MIN_EFFORT = ("none", "minimal", "low", None)
 """The values for "off", by age of the model. None: leave the field out."""
 
 
+def names_responses(refusal: str) -> bool:
+    """Whether a refusal says that the model needs the Responses API: tools on chat completions do
+    since GPT-5.4, also without an effort.
+    """
+    return re.search(r"/responses\b|responses api", refusal, re.IGNORECASE) is not None
+
+
 class OpenAIWire(Wire):
     def __init__(self, spec: ModelSpec, endpoint: Endpoint, *, effort: Effort = "off") -> None:
         super().__init__(spec, endpoint, effort=effort)
@@ -243,6 +246,11 @@ class OpenAIWire(Wire):
         self._is_exact = False
         newest = endpoint.host.endswith(("openai.com", "openai.azure.com"))
         self._limit_name = "max_completion_tokens" if newest else "max_tokens"
+        self.defers_to_responses = False
+        """Whether a refusal that names Responses is raised, because that wire was not tried yet."""
+
+    def stop_thinking(self) -> None:
+        self._efforts = ["none", None]
 
     def with_schema(self, schema: Mapping[str, Any]) -> OpenAIWire:
         """The same model, on the same connection, at temperature 0, with `response_format`, unless
@@ -276,6 +284,8 @@ class OpenAIWire(Wire):
         return "/chat/completions", {"Authorization": f"Bearer {key}"} if key else {}, body
 
     def _adapt(self, refusal: str) -> bool:
+        if self.defers_to_responses and names_responses(refusal):
+            return False
         if self._usage_asked and "stream_options" in refusal:
             self._usage_asked = False
         elif self._schema and re.search(r"response_format|json_schema", refusal):
@@ -292,7 +302,7 @@ class OpenAIWire(Wire):
             and self.spec.thinking
             and self._efforts[0]
         ):
-            del self._efforts[0]
+            self._efforts = ["none", None] if names_responses(refusal) else self._efforts[1:]
         else:
             return False
         return True

@@ -15,6 +15,10 @@ from ouro.utils.json_types import arguments_object
 from ouro.utils.late_pattern import late_pattern
 
 _UNUSUAL = late_pattern(r"[^A-Za-z0-9_-]")
+SEAL = "__thought__"
+"""Separates a call's id from the signature that Gemini requires with the call; litellm uses the
+same.
+"""
 SHOWN_MALFORMED = 4_000
 NO_OUTPUT = "(no output)"
 _SURROGATE = late_pattern("[\ud800-\udfff]")

@@ -38,6 +38,8 @@ _TOO_LONG = late_pattern(
 _NO_MONEY = late_pattern(
     r"insufficient_quota|exceeded your current quota|credit balance|billing", re.IGNORECASE
 )
+_REFUSED = late_pattern(r"invalid_|.*image|.*_policy|data_residency")
+"""Codes of errors inside of a stream that come again for the same request."""
 _KEY_SHAPES = late_pattern(
     r"(?i:bearer\s+)[^\s\"',}]+"
     r"|\b(?:sk|pk|rk|gsk|xai|hf|r8|nvapi|AIza|AKIA|ghp|glpat|key|api|tok|csk|fw|tgp)[-_]?[A-Za-z0-9*_\-.]{12,}"
@@ -103,7 +105,7 @@ def error_from_stream(error: Any, endpoint: Endpoint) -> ModelError:
         return ContextTooLong(message)
     if code in ("429", "rate_limit_error", "rate_limit_exceeded"):
         return RateLimited(message)
-    if code in ("invalid_request_error", "400", "422"):
+    if code in ("400", "422") or _REFUSED.match(code):
         return RequestRefused(message)
     return ModelUnavailable(message)
 

@@ -71,6 +71,16 @@ def provider_of(name: str) -> Provider | None:
     return PROVIDERS.get(name.partition("/")[0]) if "/" in name else None
 
 
+def speaks_responses(url: str) -> bool:
+    """Whether Responses is the first choice there: OpenAI itself, and Azure's newer addresses
+    (`https://NAME.openai.azure.com/openai/v1`).
+    """
+    parts = urlsplit(url) if is_address(url) else urlsplit("")
+    host = parts.hostname or ""
+    is_azure = host.endswith(".azure.com") and parts.path.rstrip("/") == "/openai/v1"
+    return is_azure or host == "api.openai.com" or host.endswith(".api.openai.com")
+
+
 def is_litellm_provider(name: str) -> bool:
     """Whether the pinned litellm has a provider of this name; looked up without importing it."""
     return (
@@ -244,9 +254,6 @@ OUTPUT_SHARE = 6
 """An answer may take at most this share of the window, so that request and answer always fit."""
 MAX_OUTPUT = 64_000
 VERSION_TAIL = late_pattern(r"(-\d{4}-\d\d-\d\d|-20\d{6}|-\d{4}|-latest|:free|:beta)$")
-
-NEEDS_LITELLM = late_pattern(r"openai/(gpt-[\d.]+-(codex|pro)|o[13]-pro|.*deep-research)")
-"""OpenAI's models that are not served as chat completions: litellm translates for them."""
 
 
 def find_known_spec(name: str) -> ModelSpec | None:

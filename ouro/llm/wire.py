@@ -62,8 +62,8 @@ STREAM_TYPES = (
     "application/x-ndjson",
 )
 DONE = "[DONE]"
-LAST = "message_stop"
-"""The type of the last event of Anthropic's protocol."""
+LAST = ("message_stop", "response.completed", "response.incomplete")
+"""The types of the last event of Anthropic's protocol and of OpenAI's Responses."""
 USAGE_TIMEOUT = 2.0
 """Seconds to wait for the usage after a complete answer: some servers never close the connection.
 """
@@ -177,6 +177,10 @@ class Wire(ABC):
         while self._clients:
             await self._clients.pop().aclose()
 
+    def share_connections(self, other: Wire) -> None:
+        """Use the client of another wire to the same endpoint."""
+        self._clients, self._making = other._clients, other._making
+
     async def stream(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec] = ()
     ) -> AsyncGenerator[Chunk, None]:
@@ -236,7 +240,7 @@ class Wire(ABC):
                         break
                     raise
                 yield data
-                if data.get("type") == LAST:
+                if data.get("type") in LAST:
                     break
             # Only a connection that was read to its end can be reused.
             with suppress(TimeoutError, ModelError):

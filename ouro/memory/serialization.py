@@ -317,8 +317,12 @@ class _Writer(msgspec.Struct, frozen=True):
                 return "context", "".join(map(self.mask, re.split(r"(: |\n)", text)))
             case Context(text):
                 return "context", self.mask(text)
-            case Thinking(text):
-                return "thinking", replace(part, text=self.mask(text))
+            case Thinking(text, signature):
+                masked = self.mask(text)
+                # The signature may hold the text, and belongs to the text as it was.
+                return "thinking", replace(
+                    part, text=masked, signature=signature if masked == text else ""
+                )
             case Image():
                 return "image", self._image(part)
             case ToolCall():

@@ -7,10 +7,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from fakes.model_script import Call, Reply, Request, Tokens
-
-PIECE = 4
-"""Characters of one streamed token."""
+from fakes import responses_format
+from fakes.model_script import Call, Reply, Request, Tokens, pieces_of, split
 
 
 @dataclass(frozen=True)
@@ -26,16 +24,12 @@ class Part:
 
 def parts(reply: Reply, request: Request, number: int) -> Iterator[Part]:
     """The events of a streamed reply, including the last one."""
-    return (_anthropic_parts if request.wire == "anthropic" else _openai_parts)(
-        reply, request, number
-    )
+    return PARTS[request.wire](reply, request, number)
 
 
 def whole(reply: Reply, request: Request, number: int) -> dict[str, Any]:
     """The reply in one JSON object."""
-    return (_anthropic_whole if request.wire == "anthropic" else _openai_whole)(
-        reply, request, number
-    )
+    return WHOLE[request.wire](reply, request, number)
 
 
 def error_part(request: Request) -> Part:
@@ -43,6 +37,8 @@ def error_part(request: Request) -> Part:
     error = {"type": "overloaded_error", "message": "Overloaded", "code": "overloaded"}
     if request.wire == "anthropic":
         return Part(json.dumps({"type": "error", "error": error}), "error")
+    if request.wire == "responses":
+        return Part(json.dumps({"type": "error", "sequence_number": 99, **error}), "error")
     return Part(json.dumps({"error": error}))
 
 
@@ -52,20 +48,11 @@ def said(request: Request, text: str) -> bytes:
         delta = {"type": "text_delta", "text": text}
         event = {"type": "content_block_delta", "index": 0, "delta": delta}
         return b"event: content_block_delta\ndata: " + json.dumps(event).encode() + b"\n\n"
+    if request.wire == "responses":
+        event = {"type": "response.output_text.delta", "output_index": 0, "delta": text}
+        return b"data: " + json.dumps(event).encode() + b"\n\n"
     event = {"choices": [{"index": 0, "delta": {"content": text}, "finish_reason": None}]}
     return b"data: " + json.dumps(event).encode() + b"\n\n"
-
-
-def pieces_of(text: str | Iterable[str]) -> Iterable[str]:
-    """Text as streamed tokens; pieces of the script stay as they are."""
-    if not isinstance(text, str):
-        return text
-    return (text[start : start + PIECE] for start in range(0, len(text), PIECE))
-
-
-def _split(text: str, count: int) -> list[str]:
-    size = max(1, -(-len(text) // max(1, count)))
-    return [text[start : start + size] for start in range(0, len(text), size)] or [""]
 
 
 def _id(call: Call, number: int, index: int) -> str | None:
@@ -104,7 +91,7 @@ def _openai_parts(reply: Reply, request: Request, number: int) -> Iterator[Part]
     for piece in pieces_of(reply.text):
         yield chunk({"content": piece})
     for index, call in enumerate(reply.calls):
-        first, *rest = _split(call.json, call.pieces)
+        first, *rest = split(call.json, call.pieces)
         function = {"name": call.name, "arguments": first}
         yield chunk(
             {
@@ -196,7 +183,7 @@ def _anthropic_blocks(
     for index, call in enumerate(reply.calls):
         deltas = [
             {"type": "input_json_delta", "partial_json": piece}
-            for piece in _split(call.json, call.pieces)
+            for piece in split(call.json, call.pieces)
         ]
         yield (
             {"type": "tool_use", "id": _id(call, number, index), "name": call.name, "input": {}},
@@ -281,3 +268,25 @@ def _filled(block: dict[str, Any], deltas: Iterable[dict[str, Any]]) -> dict[str
     return (
         {**block, "input": json.loads(arguments or "{}")} if block["type"] == "tool_use" else block
     )
+
+
+# Responses
+
+
+def _responses_parts(reply: Reply, request: Request, number: int) -> Iterator[Part]:
+    for sequence, event in enumerate(responses_format.events_of(reply, request, number)):
+        data = responses_format.encode(event, sequence)
+        closing = event.kind in responses_format.ENDS
+        yield Part(data, event.kind, event.said, closing)
+
+
+PARTS = {
+    "openai": _openai_parts,
+    "anthropic": _anthropic_parts,
+    "responses": _responses_parts,
+}
+WHOLE = {
+    "openai": _openai_whole,
+    "anthropic": _anthropic_whole,
+    "responses": responses_format.whole,
+}

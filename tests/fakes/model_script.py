@@ -12,6 +12,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
+PIECE = 4
+"""Characters of one streamed token."""
 Fault = Literal["", "cut", "end", "reset", "stall", "bad_json", "bad_utf8", "error", "linger"]
 
 
@@ -132,8 +134,11 @@ class Request:
         return json.loads(self.raw) if self.raw else None
 
     @property
-    def wire(self) -> Literal["openai", "anthropic"]:
-        return "anthropic" if self.path.partition("?")[0].endswith("/messages") else "openai"
+    def wire(self) -> Literal["openai", "anthropic", "responses"]:
+        path = self.path.partition("?")[0]
+        if path.endswith("/responses"):
+            return "responses"
+        return "anthropic" if path.endswith("/messages") else "openai"
 
     @property
     def streaming(self) -> bool:
@@ -141,6 +146,8 @@ class Request:
 
     @property
     def messages(self) -> list[dict[str, Any]]:
+        if self.wire == "responses":
+            return responses_messages(self.body)
         return list(self.body["messages"])
 
     @property
@@ -163,6 +170,51 @@ class Request:
         for message in self.messages:
             found = [] if user_text(message) else found + results_in(message)
         return found
+
+
+def pieces_of(text: str | Iterable[str]) -> Iterable[str]:
+    """Text as streamed tokens; pieces of the script stay as they are."""
+    if not isinstance(text, str):
+        return text
+    return (text[start : start + PIECE] for start in range(0, len(text), PIECE))
+
+
+def split(text: str, count: int) -> list[str]:
+    size = max(1, -(-len(text) // max(1, count)))
+    return [text[start : start + size] for start in range(0, len(text), size)] or [""]
+
+
+def responses_messages(body: dict[str, Any]) -> list[dict[str, Any]]:
+    """The input items as the messages of chat completions, for scripts."""
+    items = body.get("input")
+    if isinstance(items, str):
+        return [{"role": "user", "content": items}]
+    found: list[dict[str, Any]] = []
+    if body.get("instructions"):
+        found.append({"role": "system", "content": body["instructions"]})
+    for item in items or ():
+        kind = item.get("type", "message")
+        if kind == "message":
+            found.append({"role": item["role"], "content": _responses_texts(item["content"])})
+        elif kind == "function_call":
+            function = {"name": item["name"], "arguments": item["arguments"]}
+            call = {"id": item["call_id"], "type": "function", "function": function}
+            if not found or found[-1]["role"] != "assistant":
+                found.append({"role": "assistant", "content": None})
+            found[-1].setdefault("tool_calls", []).append(call)
+        elif kind == "function_call_output":
+            content = _responses_texts(item["output"])
+            found.append({"role": "tool", "tool_call_id": item["call_id"], "content": content})
+    return found
+
+
+def _responses_texts(content: Any) -> Any:
+    if isinstance(content, str):
+        return content
+    return [
+        {"type": "text", "text": part["text"]} if "text" in part else {"type": "image_url"}
+        for part in content
+    ]
 
 
 def user_text(message: dict[str, Any]) -> str:

@@ -1,5 +1,5 @@
-"""A small real model server on loopback, scripted: OpenAI chat completions and Anthropic messages,
-with every fault.
+"""A small real model server on loopback, scripted: OpenAI chat completions and Responses, Anthropic
+messages, with every fault.
 
     with ModelServer(["Hello.", Call("read", {"path": "a.py"}), "Done."]) as server:
         server.url            # http://127.0.0.1:PORT     base URL for Anthropic
@@ -71,6 +71,12 @@ from fakes.model_script import (
     paced,
     sse,
 )
+from fakes.responses_format import (
+    ResponsesState,
+    as_lists,
+    output_of,
+    refuse_tools_with_effort,
+)
 from fakes.waiting import PATIENCE
 
 __all__ = [
@@ -107,6 +113,12 @@ class ModelServer:
         self.requests: list[Request] = []
         self.embed: Callable[[str, list[str]], list[list[float]] | Raw] | None = None
         """The result of POST …/embeddings for a model and texts: vectors; None: 404."""
+        self.responses = ResponsesState()
+        """What was sent as responses: a request must hold its reasoning items byte for byte."""
+        self.paths: tuple[str, ...] = ("/chat/completions", "/messages", "/responses")
+        self.refuses_tools_on_chat = False
+        """As OpenAI since GPT-5.4: tools on chat completions only with the effort `none`."""
+        self.refused: list[tuple[Request, Raw]] = []
         self.stopping = threading.Event()
         self._came = threading.Condition()
         self._log = log
@@ -152,6 +164,18 @@ class ModelServer:
     async def asked(self, count: int, seconds: float = PATIENCE) -> list[Request]:
         """The same, without blocking the event loop."""
         return await asyncio.to_thread(self.wait_asked, count, seconds)
+
+    def refusal(self, request: Request) -> Raw | None:
+        """The refusal of a request that OpenAI would refuse; it uses no step of the script."""
+        refused = None
+        if request.wire == "responses":
+            refused = self.responses.problem(request.body)
+        elif request.wire == "openai" and self.refuses_tools_on_chat and request.tools:
+            refused = refuse_tools_with_effort(request.body)
+        if refused:
+            with self._came:
+                self.refused.append((request, refused))
+        return refused
 
     def answer(self, request: Request) -> tuple[int, Reply | Raw]:
         """Record the request; returns its number and its reply."""
@@ -205,10 +229,17 @@ class _Handler(BaseHTTPRequestHandler):
         if self.owner.embed is not None and self.path.endswith("/embeddings"):
             self._send(_vectors(self.owner.embed(request.body["model"], request.body["input"])))
             return
-        if not self.path.partition("?")[0].endswith(("/chat/completions", "/messages")):
+        path = self.path.partition("?")[0]
+        if not path.endswith(self.owner.paths):
             self._send(failure(404, f"no {self.path} here"))
             return
+        if refused := self.owner.refusal(request):
+            self._send(refused)
+            return
         number, reply = self.owner.answer(request)
+        if request.wire == "responses" and isinstance(reply, Reply):
+            reply = as_lists(reply)
+            self.owner.responses.keep(output_of(reply, request, number))
         try:
             if isinstance(reply, Raw):
                 self._send(reply)

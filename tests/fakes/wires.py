@@ -21,6 +21,7 @@ from ouro.llm import (
 from ouro.llm.anthropic import AnthropicWire
 from ouro.llm.litellm_model import LiteLLMModel
 from ouro.llm.openai import OpenAIWire
+from ouro.llm.responses import ResponsesWire
 from ouro.messages import Message, user
 
 KEY = "sk-test-4Kz81mQpVx"
@@ -35,7 +36,7 @@ SHELL = ToolSpec(
     {"type": "object", "properties": {"command": {"type": "string"}}, "required": ["command"]},
 )
 PRICES = Prices(input=1, output=10, cached=0.1, cache_written=2)
-ALL_WIRES = ("openai", "anthropic", "litellm-openai", "litellm-anthropic")
+ALL_WIRES = ("openai", "responses", "anthropic", "litellm-openai", "litellm-anthropic")
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,8 @@ class Wire:
     ) -> Model:
         """A model behind the server, or at another `url`."""
         url = more.pop("url", self.server.url if self.speaks_anthropic else self.server.openai_url)
-        make = {"openai": OpenAIWire, "anthropic": AnthropicWire}.get(self.kind, LiteLLMModel)
+        direct = {"openai": OpenAIWire, "anthropic": AnthropicWire, "responses": ResponsesWire}
+        make = direct.get(self.kind, LiteLLMModel)
         return make(
             spec or self.spec, Endpoint(url, key, key_source="TEST_KEY", limits=timeouts), **more
         )

@@ -175,7 +175,7 @@ class TestRoutes:
             Endpoint("http://127.0.0.1:11434/v1"),
         )
 
-    def test_other_providers_and_responses_models_use_litellm(self, models_file, monkeypatch):
+    def test_other_providers_use_litellm(self, models_file, monkeypatch):
         monkeypatch.setenv("OPENAI_API_KEY", "sk-o")
         found = catalog(models_file, "models:\n  openai/gpt-5: {via: litellm}\n")
         wires = {
@@ -185,7 +185,7 @@ class TestRoutes:
         assert wires == {
             "bedrock/x": "litellm",
             "openai/gpt-5": "litellm",
-            "openai/gpt-5.3-codex": "litellm",
+            "openai/gpt-5.3-codex": "openai",
             "openai/gpt-4.1": "openai",
         }
 
@@ -281,8 +281,8 @@ class TestRoutes:
         ]
         assert [type(model).__name__ for model in made] == [
             "AnthropicWire",
-            "OpenAIWire",
-            "OpenAIWire",
+            "OpenAIModel",
+            "OpenAIModel",
             "LiteLLMModel",
         ]
         assert made[1].spec.name == "openai/gpt-5"

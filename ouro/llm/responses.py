@@ -1,0 +1,426 @@
+"""The wire to OpenAI's Responses API, stateless: the whole input each time, and reasoning items sent
+back as they came.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from ouro.llm.model import (
+    CallChunk,
+    Chunk,
+    Effort,
+    Endpoint,
+    ModelSpec,
+    Reason,
+    ThinkingChunk,
+    ToolSpec,
+    UsageChunk,
+)
+from ouro.llm.portable import (
+    SEAL,
+    arguments_of,
+    base64_of,
+    calls_of,
+    describe_hidden,
+    portable_id,
+    portable_name,
+    reply_text,
+    texts_of,
+)
+from ouro.llm.provider_errors import error_from_stream
+from ouro.llm.wire import ChunkReader, Wire, make_usage
+from ouro.messages import Image, Message, PerMessage, Text, Thinking, ToolCall, ToolReply, Usage
+from ouro.utils.json_types import count, dictionaries, dictionary, string, text_or_json
+
+MAX_ID = 64
+Item = dict[str, Any]
+
+
+def seal_item(item: Item, address: str) -> str:
+    """An item of this server as the signature of a Thinking part: opaque, and only for this server."""
+    return json.dumps({"responses": address, "item": item})
+
+
+def open_item(signature: str, address: str) -> Item | None:
+    """The item in a signature; None if it is from another server, or not from this wire."""
+    if not signature.startswith('{"responses":'):
+        return None
+    try:
+        sealed = dictionary(json.loads(signature))
+    except (ValueError, RecursionError):
+        return None
+    return dictionary(sealed.get("item")) if sealed.get("responses") == address else None
+
+
+class ResponsesFormat:
+    """Messages as input items."""
+
+    def __init__(self, spec: ModelSpec, address: str) -> None:
+        self._spec = spec
+        self._address = address
+        self._made = PerMessage(lambda message: tuple(self._items(message)))
+        self.returns_reasoning = True
+
+    def instructions(self, messages: Sequence[Message]) -> str:
+        texts: list[str] = []
+        for message in messages:
+            if message.role == "system":
+                texts += texts_of(message)
+        return "\n\n".join(texts)
+
+    def items(self, messages: Sequence[Message]) -> list[Item]:
+        """The same messages give the same items. Reasoning from before an answer of another model
+        is left out: it is stale when the user switches back.
+        """
+        said = [message for message in messages if message.role != "system"]
+        made = self._made(said)
+        foreign = [place for place, message in enumerate(said) if self._is_foreign(message)]
+        fresh = foreign[-1] if foreign else -1
+        sent: list[Item] = []
+        for place, items in enumerate(made):
+            keeps = self.returns_reasoning and place > fresh
+            sent += [item for item in items if keeps or item["type"] != "reasoning"]
+        return sent
+
+    def _is_foreign(self, message: Message) -> bool:
+        return message.role == "assistant" and message.model != self._spec.name
+
+    def _items(self, message: Message) -> Iterator[Item]:
+        match message.role:
+            case "user":
+                content = [_input_text(text) for text in texts_of(message)]
+                content += [self._image(image) for image in message.parts_of(Image)]
+                yield {"type": "message", "role": "user", "content": content}
+            case "assistant":
+                yield from self._assistant(message)
+            case "tool":
+                for reply in message.parts_of(ToolReply):
+                    yield self._result(reply)
+
+    def _assistant(self, message: Message) -> list[Item]:
+        calls = calls_of(message)
+        items: list[Item] = []
+        phase: Item = {}
+        for part in message.parts:
+            if isinstance(part, Text) and part.text.strip():
+                items.append(
+                    {"type": "message", "role": "assistant", "content": part.text, **phase}
+                )
+                phase = {}
+            elif isinstance(part, ToolCall) and calls:
+                items.append(_call(part))
+            elif isinstance(part, Thinking):
+                item = self._sealed_item(part, message)
+                if item.get("type") == "reasoning":
+                    items.append(item)
+                elif "phase" in item:
+                    phase = {"phase": item["phase"]}
+        return _without_open_reasoning(items)
+
+    def _sealed_item(self, part: Thinking, message: Message) -> Item:
+        """The item that this model sent; empty for that of another model, or of a cut answer."""
+        is_own = message.model == self._spec.name and not message.cut
+        return (open_item(part.signature, self._address) or {}) if is_own else {}
+
+    def _result(self, reply: ToolReply) -> Item:
+        text = reply_text(reply, self._spec.images)
+        shown = reply.images if self._spec.images else ()
+        output: Any = [_input_text(text), *map(self._image, shown)] if shown else text
+        return {
+            "type": "function_call_output",
+            "call_id": _call_id(reply.call_id),
+            "output": output,
+        }
+
+    def _image(self, image: Image) -> Item:
+        if not self._spec.images:
+            return _input_text(describe_hidden(image))
+        url = f"data:{image.media_type};base64,{base64_of(image)}"
+        return {"type": "input_image", "image_url": url, "detail": "auto"}
+
+
+def _without_open_reasoning(items: list[Item]) -> list[Item]:
+    """The items without reasoning at their end: without the item that follows it, it is refused."""
+    while items and items[-1]["type"] == "reasoning":
+        items = items[:-1]
+    return items
+
+
+def _input_text(text: str) -> Item:
+    return {"type": "input_text", "text": text}
+
+
+def _call_id(call_id: str) -> str:
+    return portable_id(call_id.partition(SEAL)[0], MAX_ID)
+
+
+def _call(call: ToolCall) -> Item:
+    return {
+        "type": "function_call",
+        "call_id": _call_id(call.id),
+        "name": portable_name(call.name),
+        "arguments": json.dumps(arguments_of(call), ensure_ascii=False),
+    }
+
+
+def _format_tools(tools: Sequence[ToolSpec]) -> list[Item]:
+    return [
+        {
+            "type": "function",
+            "name": tool.name,
+            "description": tool.description,
+            "parameters": dict(tool.parameters),
+            "strict": False,  # its default refuses schemas with optional arguments
+        }
+        for tool in tools
+    ]
+
+
+class _StreamedItem(msgspec.Struct):
+    """One output item while it is streamed."""
+
+    kind: str = ""
+    begun: bool = False
+    """Whether a piece of it was streamed; else the whole item counts."""
+    done: bool = False
+
+
+ENDS = ("response.completed", "response.incomplete", "response.failed", "response.done")
+
+
+class ResponsesChunks(ChunkReader):
+    def __init__(self, spec: ModelSpec, endpoint: Endpoint) -> None:
+        super().__init__(spec)
+        self._endpoint = endpoint
+        self._items: dict[int, _StreamedItem] = {}
+        self._places: dict[str, int] = {}
+        """Id of an item -> its place in the output."""
+        self._last = 0
+
+    def read(self, event: dict[str, Any]) -> Iterator[Chunk]:
+        kind = string(event.get("type"))
+        if kind in ENDS:
+            yield from self._end(dictionary(event.get("response")), kind)
+            return
+        place = self._place(event)
+        item = self._items.setdefault(place, _StreamedItem())
+        match kind.removeprefix("response."):
+            case "output_item.added":
+                yield from self._begin(place, dictionary(event.get("item")))
+            case "output_item.done":
+                yield from self._complete(place, dictionary(event.get("item")))
+            case "output_text.delta" | "refusal.delta":
+                item.begun = True
+                yield from self._words(None, event.get("delta"))
+            case "reasoning_summary_part.added" if item.begun:
+                yield from self._words("\n\n")
+            case "reasoning_summary_text.delta" | "reasoning_text.delta" | "reasoning.delta":
+                item.begun = True
+                yield from self._words(event.get("delta"))
+            case "function_call_arguments.delta":
+                item.begun = True
+                yield CallChunk(place, arguments=text_or_json(event.get("delta")))
+
+    def _place(self, event: dict[str, Any]) -> int:
+        """The place of an event's item. Some servers name only its id, or nothing."""
+        item_id = string(dictionary(event.get("item")).get("id") or event.get("item_id"))
+        place = count(event.get("output_index"))
+        if place is None:
+            place = self._places.get(item_id, self._last)
+            if event.get("type") == "response.output_item.added":
+                place = len(self._items)
+        if item_id:
+            self._places[item_id] = place
+        self._last = place
+        return place
+
+    def _begin(self, place: int, item: Item) -> Iterator[Chunk]:
+        """The first chunks of an item."""
+        streamed = self._items.setdefault(place, _StreamedItem())
+        if streamed.kind:
+            return
+        streamed.kind = string(item.get("type"))
+        if streamed.kind == "function_call":
+            call_id = text_or_json(item.get("call_id")) or text_or_json(item.get("id"))
+            yield CallChunk(place, call_id, string(item.get("name")))
+        elif streamed.kind == "message":
+            if phase := string(item.get("phase")):
+                sealed = seal_item({"type": "message", "phase": phase}, self._endpoint.address)
+                yield ThinkingChunk("", sealed)
+            elif self._items.get(place - 1, streamed).kind == "message" and place:
+                yield from self._words(None, "\n\n")
+
+    def _complete(self, place: int, item: Item) -> Iterator[Chunk]:
+        """The rest of an item: all of it if no piece was streamed."""
+        yield from self._begin(place, item)
+        streamed = self._items[place]
+        if streamed.done:
+            return
+        streamed.done = True
+        match streamed.kind:
+            case "reasoning":
+                text = "" if streamed.begun else _reasoning_text(item)
+                yield from self._words(text)
+                sealed = seal_item(item, self._endpoint.address)
+                yield ThinkingChunk(self._thinking.end(), sealed)
+            case "message" if not streamed.begun:
+                parts = dictionaries(item.get("content"))
+                yield from self._words(
+                    None, *(part.get("text") or part.get("refusal") for part in parts)
+                )
+            case "function_call" if not streamed.begun:
+                yield CallChunk(place, arguments=text_or_json(item.get("arguments")))
+
+    def _end(self, response: Item, kind: str) -> Iterator[Chunk]:
+        status = string(response.get("status")) or kind.removeprefix("response.")
+        if status == "failed" or response.get("error"):
+            raise error_from_stream(response.get("error") or {}, self._endpoint)
+        for place, item in enumerate(dictionaries(response.get("output"))):
+            if not self._items.get(place, _StreamedItem()).done:
+                yield from self._complete(place, item)
+        if usage := dictionary(response.get("usage")):
+            yield UsageChunk(parse_usage(usage, self._spec))
+        self.reason = self._reason(status, response)
+
+    def _reason(self, status: str, response: Item) -> Reason:
+        if status == "incomplete":
+            cause = dictionary(response.get("incomplete_details")).get("reason")
+            return "filtered" if cause == "content_filter" else "length"
+        kinds = {item.kind for item in self._items.values()}
+        return "tools" if "function_call" in kinds else "stop"
+
+
+def _reasoning_text(item: Item) -> str:
+    parts = [*dictionaries(item.get("summary")), *dictionaries(item.get("content"))]
+    return "\n\n".join(text for part in parts if (text := string(part.get("text"))))
+
+
+def parse_usage(usage: Item, spec: ModelSpec) -> Usage | None:
+    details = dictionary(usage.get("input_tokens_details"))
+    return make_usage(
+        spec,
+        usage.get("input_tokens"),
+        details.get("cached_tokens"),
+        details.get("cache_write_tokens"),
+        usage.get("output_tokens"),
+        cost=usage.get("cost"),
+    )
+
+
+OPTIONAL = {
+    "temperature": r"\btemperature\b",
+    "prompt_cache_key": r"\bprompt_cache_key\b",
+    "service_tier": r"\bservice_tier\b",
+    "text": r"\btext\.format\b|json_schema",
+    "include": r"['\"`]include\b|reasoning\.encrypted_content|(?i:encrypted content is not)",
+}
+"""Fields that are left out if a refusal names them, as a pattern."""
+
+
+class ResponsesWire(Wire):
+    """Args: `cache_key` is the same for all requests of a project, so that they reach one cache."""
+
+    def __init__(
+        self,
+        spec: ModelSpec,
+        endpoint: Endpoint,
+        *,
+        effort: Effort = "off",
+        cache_key: str = "",
+        service_tier: str = "",
+    ) -> None:
+        super().__init__(spec, endpoint, effort=effort)
+        self._format = ResponsesFormat(spec, endpoint.address)
+        self._efforts: list[str | None] = [effort, None]
+        if effort == "off":
+            self._efforts = ["none", "minimal", "low", None]
+        self._has_summaries = True
+        self._left_out: set[str] = set()
+        self._schema: Mapping[str, Any] | None = None
+        self._fixed = {"prompt_cache_key": cache_key, "service_tier": service_tier}
+
+    def with_schema(self, schema: Mapping[str, Any]) -> ResponsesWire:
+        """The same model, on the same connection, at temperature 0, with `text.format`, unless the
+        server refuses it.
+        """
+        made = copy.copy(self)
+        made._schema = schema
+        made._left_out = set(self._left_out)
+        return made
+
+    def _reader(self) -> ResponsesChunks:
+        return ResponsesChunks(self.spec, self._endpoint)
+
+    def _request(
+        self, messages: Sequence[Message], tools: Sequence[ToolSpec]
+    ) -> tuple[str, dict[str, str], dict[str, Any]]:
+        body: dict[str, Any] = {
+            "model": self._model,
+            "instructions": self._format.instructions(messages),
+            "input": self._format.items(messages),
+            "tools": _format_tools(tools) if self.spec.tools else [],
+            "max_output_tokens": self.spec.max_output,
+            **self._reasoning(),
+            **self._constraint(),
+            **self._fixed,
+        }
+        sent = {
+            name: value
+            for name, value in body.items()
+            if name not in self._left_out and value not in ("", [])
+        }
+        sent |= {"store": False, "stream": True}
+        key = self._endpoint.api_key
+        return "/responses", {"Authorization": f"Bearer {key}"} if key else {}, sent
+
+    def _constraint(self) -> dict[str, Any]:
+        """The fields for a constrained answer."""
+        if self._schema is None:
+            return {}
+        if not self._schema:
+            return {"temperature": 0}
+        schema = {"name": "answer", "strict": True, "schema": dict(self._schema)}
+        return {"temperature": 0, "text": {"format": {"type": "json_schema", **schema}}}
+
+    def _reasoning(self) -> dict[str, Any]:
+        if not self.spec.thinking:
+            return {}
+        reasoning: dict[str, str] = {}
+        if effort := self._efforts[0]:
+            reasoning["effort"] = effort
+        if self._has_summaries and effort != "none":
+            reasoning["summary"] = "auto"
+        wanted: dict[str, Any] = {"include": ["reasoning.encrypted_content"]}
+        return {"reasoning": reasoning, **wanted} if reasoning else wanted
+
+    def _adapt(self, refusal: str) -> bool:
+        if self._has_summaries and re.search(r"reasoning.{0,3}summar", refusal):
+            self._has_summaries = False
+        elif self._format.returns_reasoning and re.search(_STALE, refusal):
+            self._format.returns_reasoning = False
+        elif re.search(r"reasoning[_ .]?effort", refusal) and self._efforts[0]:
+            del self._efforts[0]
+        else:
+            return self._leave_out(refusal)
+        return True
+
+    def _leave_out(self, refusal: str) -> bool:
+        """Leave out the optional fields that a refusal names; returns whether there are any."""
+        named = {name for name, words in OPTIONAL.items() if re.search(words, refusal)}
+        new = named - self._left_out
+        self._left_out |= new
+        return bool(new)
+
+
+_STALE = (
+    r"invalid_encrypted_content|encrypted content.{0,80}verif|'reasoning' was provided without"
+    r"|Item with id 'rs_"
+)
+"""How a server refuses reasoning items that it cannot use."""
