@@ -339,7 +339,7 @@ class McpSettings:
 class Settings:
     model: str = ""
     """The model of a new session; empty: `default` of models.yaml, or what is found."""
-    effort: Literal["off", "low", "medium", "high"] = "medium"
+    effort: Literal["off", "minimal", "low", "medium", "high", "xhigh", "max"] = "medium"
     """The effort of a model that can think."""
     permissions: PermissionSettings = field(default_factory=PermissionSettings)
     limits: LimitSettings = field(default_factory=LimitSettings)

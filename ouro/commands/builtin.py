@@ -79,8 +79,8 @@ SESSION_COMMANDS: tuple[Action, ...] = (
         "think",
         "models.think",
         "Set how long the model thinks before it answers",
-        (text("effort", metavar="off|low|medium|high"),),
-        ("think high",),
+        (text("effort", metavar="LEVEL|next"),),
+        ("think high", "think next"),
         aliases=("effort",),
     ),
     Action(

@@ -53,6 +53,8 @@ async def model(context: SessionContext, name: str) -> Answer | None:
 async def think(context: SessionContext, effort: str) -> Answer | None:
     status = context.session.status()
     choices = [Choice(level, level) for level in EFFORTS]
+    if effort == "next":
+        effort = next_effort(status.effort)
     chosen = effort or "high"  # raises an error with advice if the model does not think
     if not effort and status.can_think:
         chosen = (
@@ -66,6 +68,12 @@ async def think(context: SessionContext, effort: str) -> Answer | None:
     await context.session.set_model(effort=level)
     context.front_end.redraw()
     return Answer(level, [line(f"Thinking: {level}")])
+
+
+def next_effort(effort: str) -> llm.Effort:
+    """The level after this one; after the last one, `off`."""
+    place = EFFORTS.index(effort) if effort in EFFORTS else -1
+    return EFFORTS[(place + 1) % len(EFFORTS)]
 
 
 async def models(context: ShellContext, setup: bool) -> Answer:

@@ -131,7 +131,14 @@ INTERLEAVED = "interleaved-thinking-2025-05-14"
 """Enables thinking between tool calls for models with a thinking budget; newer models do not need
 it.
 """
-BUDGETS = {"low": 4_000, "medium": 10_000, "high": 32_000}
+BUDGETS = {
+    "minimal": 1_024,
+    "low": 4_000,
+    "medium": 10_000,
+    "high": 32_000,
+    "xhigh": 48_000,
+    "max": 64_000,
+}
 MIN_BUDGET = 1_024
 FIRST_ADAPTIVE = (4, 6)
 Style = Literal["adaptive", "budget", "none"]
@@ -188,7 +195,8 @@ class AnthropicWire(Wire):
         style = self._styles[0]
         if style == "adaptive":
             thinking = {"type": "adaptive", "display": "summarized"}
-            return {"thinking": thinking, "output_config": {"effort": self._effort}}
+            effort = "low" if self._effort == "minimal" else self._effort  # its least one
+            return {"thinking": thinking, "output_config": {"effort": effort}}
         budget = min(BUDGETS.get(self._effort, 0), self.spec.max_output // 2)
         if (
             style == "none"

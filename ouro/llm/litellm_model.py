@@ -60,7 +60,9 @@ class LiteLLMModel:
         if tools and self.spec.tools:
             request["tools"] = format_tools(tools)
         if self._effort != "off" and self.spec.thinking:
-            request["reasoning_effort"] = self._effort
+            # Beyond these, litellm knows which models have a level only for some of its providers.
+            most = {"xhigh": "high", "max": "high"}
+            request["reasoning_effort"] = most.get(self._effort, self._effort)
         return request
 
     def _messages(self, messages: Sequence[Message]) -> list[JsonObject]:

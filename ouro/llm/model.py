@@ -13,8 +13,10 @@ from msgspec.structs import replace
 from ouro.messages import Message, Usage
 from ouro.utils.late_pattern import late_pattern
 
-Effort = Literal["off", "low", "medium", "high"]
-"""How much a thinking model is asked to think."""
+Effort = Literal["off", "minimal", "low", "medium", "high", "xhigh", "max"]
+"""How much a thinking model is asked to think. A server that does not know a level names those that
+it knows; the nearest one is used.
+"""
 Reason = Literal["stop", "tools", "length", "filtered"]
 """Why the provider ended an answer."""
 

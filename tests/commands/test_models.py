@@ -39,8 +39,18 @@ async def test_think_sets_the_effort_and_lists_valid_values():
     await dispatch(front_end, "/think more")
     assert front_end.lines[-1] == (
         "error",
-        "There is no effort `more`. There are: off, low, medium, high.",
+        "There is no effort `more`. There are: off, minimal, low, medium, high, xhigh, max.",
     )
+
+
+async def test_think_next_goes_through_all_levels_and_back_to_off():
+    front_end = FakeFrontEnd()
+    await dispatch(front_end, "/think off")
+    levels = []
+    for _ in range(7):
+        await dispatch(front_end, "/think next")
+        levels.append(front_end.session.status().effort)
+    assert levels == ["minimal", "low", "medium", "high", "xhigh", "max", "off"]
 
 
 async def test_think_is_refused_for_a_model_that_cannot_think():

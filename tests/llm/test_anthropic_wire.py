@@ -211,3 +211,26 @@ async def test_failed_tool_result_is_marked_as_error(anthropic):
         True,
         [{"type": "text", "text": "no such file"}],
     )
+
+
+@pytest.mark.parametrize(
+    ("model", "effort", "thinking"),
+    [
+        ("claude-opus-4-7", "minimal", "low"),
+        ("claude-opus-4-7", "max", "max"),
+        ("claude-sonnet-4-5", "minimal", 1_024),
+        ("claude-sonnet-4-5", "high", 32_000),
+        ("claude-sonnet-4-5", "xhigh", 48_000),
+        ("claude-haiku-4-5", "max", 64_000),
+    ],
+)
+def test_each_effort_is_asked_for_in_the_way_of_the_model(model, effort, thinking):
+    spec = ModelSpec(f"anthropic/{model}", max_output=128_000, thinking=True)
+    wire = AnthropicWire(spec, Endpoint("http://localhost"), effort=effort)
+    _, headers, body = wire._request([user("Hi")], [])
+    if isinstance(thinking, str):
+        assert body["thinking"]["type"] == "adaptive"
+        assert body["output_config"] == {"effort": thinking}
+    else:
+        assert body["thinking"] == {"type": "enabled", "budget_tokens": thinking}
+        assert "interleaved" in headers["anthropic-beta"]

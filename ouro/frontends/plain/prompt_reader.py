@@ -246,6 +246,10 @@ def _keys(repl: Repl, take: Callable[[Buffer], None]) -> KeyBindings:
     def _mode(_event: KeyPressEvent) -> None:
         repl.cycle_mode()
 
+    @keys.add("escape", "t")
+    async def _effort(_event: KeyPressEvent) -> None:
+        await repl.cycle_effort()
+
     @keys.add("c-g")
     def _editor(event: KeyPressEvent) -> None:
         event.current_buffer.open_in_editor()

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from ouro.commands.mode import next_mode, set_mode
+from ouro.commands.models import next_effort
 from ouro.commands.slash import dispatch
 from ouro.errors import DemoRequested, OuroError
 from ouro.events import Event, Outcome, PermissionAsked, Permit, QuestionAsked
@@ -244,6 +245,11 @@ class Repl(TurnObserver):
     def cycle_mode(self) -> None:
         if self.turns.session is not None:
             set_mode(self._front_end, next_mode(self._front_end.session.status().mode))
+
+    async def cycle_effort(self) -> None:
+        session = self.turns.session
+        if session is not None and (status := session.status()).can_think:
+            await session.set_model(effort=next_effort(status.effort))
 
     # Lines
 

@@ -233,6 +233,14 @@ class KeyActions:
         session.set_mode(next_mode(session.status().mode))
         self._front_end.redraw()
 
+    async def think(self) -> None:
+        """The next effort; a model that does not think raises UsageError, which is shown."""
+        from ouro.commands.models import next_effort  # too heavy to import before the first frame
+
+        session = self._front_end.session
+        await session.set_model(effort=next_effort(session.status().effort))
+        self._front_end.redraw()
+
     def outputs(self) -> None:
         """Unfold tool outputs; twice within a second: read the whole transcript."""
         now = time.monotonic()

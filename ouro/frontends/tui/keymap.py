@@ -81,6 +81,7 @@ ACTIONS: tuple[KeyAction, ...] = (
     KeyAction("receipt", ("ctrl+y",), "memory receipt: what memory put into the prompt", "app"),
     KeyAction("memory", ("f4",), "memory browser", "app"),
     KeyAction("model", ("alt+p",), "choose a model", "app"),
+    KeyAction("think", ("alt+t",), "think: off → minimal → low → … → max", "app"),
     KeyAction("redraw", ("ctrl+l",), "draw the screen again", "app"),
     KeyAction("suspend", ("ctrl+z",), "suspend", "app", "suspend_process"),
     KeyAction("page_up", ("pageup",), "transcript: a page up", "app"),

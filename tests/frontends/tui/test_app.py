@@ -531,3 +531,13 @@ async def test_unsaved_session_is_marked_at_every_width():
         await until(pilot, lambda: "one · ask · not saved · main" in screen_text(pilot.app))
         await pilot.resize_terminal(24, 10)
         await until(pilot, lambda: "ask · not saved" in screen_text(pilot.app))
+
+
+async def test_alt_t_goes_to_the_next_effort_and_the_status_line_shows_it():
+    session = FakeSession([])
+    async with screen_of(session).run_test(size=(100, 24)) as pilot:
+        await opened(pilot)
+        before = session.status().effort
+        await pilot.press("alt+t")
+        await until(pilot, lambda: session.status().effort != before)
+        await until(pilot, lambda: f"({session.status().effort})" in screen_text(pilot.app))
