@@ -9,7 +9,6 @@ import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
-from typing import cast, get_args
 
 import msgspec
 from msgspec.structs import replace
@@ -52,11 +51,13 @@ from ouro.session.context_window import (
     update_plan_when_loaded,
 )
 from ouro.session.resume import Resumed
+from ouro.session.resumed_mode import StartMode, offer_auto, start_mode
 from ouro.session.rewind import FileUndo, Rewind, Undoer
 from ouro.session.session_hooks import SessionHooks, ToolEvents
 from ouro.session.session_tasks import BackgroundWork, SessionTasks, Steering
 from ouro.session.titles import Titles
 from ouro.session_options import Options, SessionInputs
+from ouro.settings import MODES_BY_WIDTH
 from ouro.settings_sources import build_settings, explain_settings, settings_by_place, stricter_mode
 from ouro.tools.builtin import builtin_tools
 from ouro.tools.files_seen import FilesSeen
@@ -146,7 +147,7 @@ async def open_session(
         raise
     for notice in (*inputs.notices, *builder.extensions.notices(), *notices):
         tasks.warn(notice)
-    builder.start()
+    builder.start(session)
     if session.resumed is not None and request.part != "full":
         try:
             await session.resumed.apply(request.part)
@@ -259,8 +260,10 @@ class SessionBuilder(msgspec.Struct, dict=True):
         """Read extensions and memory, for the tools and the system prompt. Blocks."""
         _ = self.extensions.found(), self.tools, self.system_prompt
 
-    def start(self) -> None:
+    def start(self, session: Session) -> None:
         """Start what runs in the background from the beginning; returns at once."""
+        if self._start_mode.offers_auto:
+            self.tasks.start("mode", offer_auto(session))
         self.memory.start()
         self.extensions.servers.start()
         if self.transcript.pager.is_loading:
@@ -327,7 +330,7 @@ class SessionBuilder(msgspec.Struct, dict=True):
         )
         return safety.Permissions(
             self.workspace,
-            self._mode(),
+            self._start_mode.mode,
             allow=(*settings.allow, *rules.load()),
             ask=(*settings.ask, *rules.load("ask")),
             deny=(*settings.deny, *rules.load("deny")),
@@ -353,17 +356,14 @@ class SessionBuilder(msgspec.Struct, dict=True):
             unreadable=unreadable,
         )
 
-    def _mode(self) -> safety.Mode:
-        """The mode that the command line, the resumed session or the settings name, in this order.
-
-        The mode of a resumed session is never wider than that of the project's own settings.
-        """
-        saved = self.transcript.mode
-        if not self.inputs.options.settings.get("permissions.mode") and saved in get_args(
-            safety.Mode
-        ):
-            return cast("safety.Mode", stricter_mode(saved, self.inputs.places))
-        return self.inputs.settings.permissions.mode
+    @cached_property
+    def _start_mode(self) -> StartMode:
+        """Of the command line, the resumed session (at most the project's), or the settings."""
+        is_given = self.inputs.options.settings.get("permissions.mode")
+        saved = "" if is_given else self.transcript.mode
+        if saved in MODES_BY_WIDTH:
+            saved = stricter_mode(saved, self.inputs.places)
+        return start_mode(saved, self.inputs.settings.permissions.mode)
 
     def _resumed(self, window: ContextWindow) -> Resumed | None:
         if self.info is None:

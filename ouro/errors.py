@@ -89,6 +89,10 @@ class PromptRefused(OuroError):
     """A hook refused the user's message, or the user withdrew it."""
 
 
+class StoppedByUser(OuroError):
+    """The user refused a tool call, and with it the rest of the turn."""
+
+
 class ToolError(OuroError):
     """A tool could not do its task. The message is for the model, which can react to it."""
 

@@ -103,11 +103,16 @@ class PermissionAsked(EventStruct, frozen=True):
     """
     of_turn: bool = True
     """If false, a background subagent asks, and the question stays open when a turn ends."""
+    edits: bool = False
+    """Whether the call is an edit that the mode `edit` would allow."""
 
     @property
     def choices(self) -> tuple[PermitChoice, ...]:
         """The possible answers, in the order in which they are offered."""
-        return ("yes", "always", "no", "session") if self.rule else ("yes", "no")
+        wider: tuple[PermitChoice, ...] = ("session", "always") if self.rule else ()
+        if self.edits:
+            wider = ("edits", *wider[1:])
+        return ("yes", *wider, *(("stop",) if self.of_turn else ()), "no")
 
 
 class QuestionAsked(EventStruct, frozen=True):
@@ -322,9 +327,10 @@ Event = (
 )
 
 
-PermitChoice = Literal["yes", "always", "no", "session"]
-"""`yes`: once; `always`: saves the offered rule for the folder; `session`: that rule holds until
-the process ends.
+PermitChoice = Literal["yes", "session", "edits", "always", "stop", "no"]
+"""`yes`: once; `session`: the offered rule holds until the process ends; `edits`: the session
+changes to the mode `edit`; `always`: saves the rule for the folder; `stop`: no, and the turn ends;
+`no`: no, and the agent continues without it.
 """
 
 

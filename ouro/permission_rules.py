@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ouro.commands.action import ActionContext, Answer
-from ouro.commands.mode import MODES, set_mode
+from ouro.commands.mode import MODES, choose_mode
 from ouro.commands.render import CodeSpan, Title, View, line, table
 from ouro.display import Choice
 from ouro.errors import UsageError
@@ -73,7 +73,7 @@ async def permissions(context: SessionContext, mode: str) -> Answer | None:
     if mode == "revoke":
         return await revoke(context, "")
     if mode:
-        set_mode(context.front_end, mode)
+        await choose_mode(context.front_end, mode)
     return None
 
 

@@ -164,8 +164,8 @@ class TestInATerminal:
     @pytest.mark.slow
     def test_answering_no_changes_nothing(self, terminal, scratch):
         child, wait_for = terminal
-        wait_for("y/a/n? ")
-        child.send("n\r")
+        wait_for("y/s/a/n/d? ")
+        child.send("d\r")
         wait_for("so nothing was changed")
         [folder] = Path(scratch).iterdir()
         assert WRONG in (folder / "shop" / "shop" / "basket.py").read_text()

@@ -128,6 +128,7 @@ async def test_unknown_rule_error_suggests_permissions_list(front_end):
 
 
 async def test_mode_argument_sets_the_mode(front_end):
+    front_end.picks.append("auto")
     await dispatch(front_end, "/permissions auto")
     assert front_end.session.status().mode == "auto"
     front_end.picks = ["edit"]

@@ -19,6 +19,7 @@ from ouro.errors import (
     ModelError,
     PromptRefused,
     SaveFailed,
+    StoppedByUser,
 )
 from ouro.events import (
     Emit,
@@ -148,6 +149,8 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
             incomplete = await self._turn(prompt, emit)
         except LimitReached as limit:
             return TurnFinished("limit", str(limit))
+        except StoppedByUser as stopped:
+            return TurnFinished("interrupted", str(stopped))
         except AuthenticationFailed as error:
             return TurnFinished("unauthorized", str(error))
         except ModelError as error:

@@ -12,9 +12,9 @@ import msgspec
 from msgspec.structs import replace
 
 from ouro.agent.loop import BeforeCall, LoopAgent, Prompt
-from ouro.agent.tool_runner import AskUser
+from ouro.agent.tool_runner import SAY_INSTEAD, AskUser
 from ouro.display import Display, Plain
-from ouro.errors import LimitReached, OuroError, ToolError
+from ouro.errors import LimitReached, OuroError, StoppedByUser, ToolError
 from ouro.events import (
     Compacting,
     Emit,
@@ -183,6 +183,8 @@ class _Child:
         self.worktree: Worktree | None = None
         self.changes = ""
         self.work: asyncio.Task[None] | None = None
+        self.is_refused = False
+        """Whether the user refused a call of it, and with it the turn."""
 
     @property
     def usage(self) -> Usage:
@@ -312,6 +314,8 @@ class Subagents:
             if not work.done():
                 work.cancel()
                 await asyncio.wait({work})
+        if child.is_refused:  # "no" to a question of a subagent ends the whole turn
+            raise StoppedByUser(SAY_INSTEAD)
         return self._make_result(child)
 
     def _running(self) -> list[_Child]:
@@ -369,6 +373,7 @@ class Subagents:
         try:
             made = await self._make(child, child.transcript)
             finished = await self._run_agent(child, made)
+            child.is_refused = finished == TurnFinished("interrupted", SAY_INSTEAD)
             ended = _OUTCOMES.get(finished.outcome, "failed"), finished.detail
         except OuroError as error:
             ended = "failed", str(error)

@@ -12,7 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ouro.display import Display, Plain, Question
-from ouro.errors import OuroError, ToolError
+from ouro.errors import OuroError, StoppedByUser, ToolError
 from ouro.events import (
     Emit,
     Notice,
@@ -38,6 +38,8 @@ INTERRUPTED = "Interrupted by the user before it finished."
 _MAX_INTERRUPTED = 8_000
 """The number of characters that are kept from the end of an interrupted call's output."""
 REFUSED = "The user refused. Ask what they prefer, or continue without it."
+STOPPED = "The user refused, and stopped the turn. Wait for what they say."
+SAY_INSTEAD = "Refused. Say what to do instead."
 
 AskUser = Callable[[PermissionAsked | QuestionAsked, Emit], Awaitable[UserAnswer]]
 """Emits a question, waits for the user's answer, emits that the question is closed."""
@@ -45,6 +47,10 @@ AskUser = Callable[[PermissionAsked | QuestionAsked, Emit], Awaitable[UserAnswer
 
 class RefusedError(ToolError):
     """The user, a rule or the mode refused the call."""
+
+
+class StopError(RefusedError):
+    """The user refused the call, and the turn with it."""
 
 
 class ToolHooks(Protocol):
@@ -138,6 +144,8 @@ class ToolBatch:
         self._results: dict[str, ToolReply] = {}
         self._printed: dict[str, str] = {}
         self._began: dict[str, float] = {}
+        self._stopped: set[str] = set()
+        """The calls at which the user stopped the turn."""
         self._numbers = itertools.count(1)
         self._slots = asyncio.Semaphore(MAX_SIDE_BY_SIDE)
         self._asking = asyncio.Lock()
@@ -166,10 +174,16 @@ class ToolBatch:
         return ToolReply(call.id, call.name, text, failed=True, display=display)
 
     async def run(self) -> None:
-        """Run all calls. When cancelled, end the running calls first."""
-        async with asyncio.TaskGroup() as group:
-            for call in self._calls:
-                group.create_task(self._run_one(call))
+        """Run all calls. When cancelled, end the running calls first.
+
+        Raises StoppedByUser: the user stopped the turn at a question; the other calls were ended.
+        """
+        try:
+            async with asyncio.TaskGroup() as group:
+                for call in self._calls:
+                    group.create_task(self._run_one(call))
+        except* StoppedByUser:
+            raise StoppedByUser(SAY_INSTEAD) from None
 
     async def _run_one(self, call: ToolCall) -> None:
         self._began[call.id] = time.monotonic()
@@ -186,6 +200,8 @@ class ToolBatch:
             async with self._ending:
                 await after_tool(call.name)
         self._emit(ToolFinished(call.id, call.name, result.display, result.failed, seconds))
+        if call.id in self._stopped:
+            raise StoppedByUser(SAY_INSTEAD)
 
     async def _result(self, call: ToolCall) -> ToolResult:
         try:
@@ -213,7 +229,9 @@ class ToolBatch:
             if hooks:
                 added.append(await hooks.after(call, tool.effect, tool.targets(args), result))
         except OuroError as error:
-            return _failure(str(error), type(error) is RefusedError)
+            if isinstance(error, StopError | StoppedByUser):
+                self._stopped.add(call.id)
+            return _failure(str(error), isinstance(error, RefusedError | StoppedByUser))
         except Exception as error:  # noqa: BLE001  # a defect in a tool must not end the session
             log.exception("tool %s failed", call.name)
             return _failure(f"{call.name} failed inside ouro: {type(error).__name__}: {error}")
@@ -234,6 +252,8 @@ class ToolBatch:
         if isinstance(decision, Ask):
             # One question at a time: the answer "always" to the first may answer the second.
             async with self._asking:
+                if self._stopped:
+                    raise StopError(STOPPED)
                 decision, answered = self._decide(tool, args, hooked), None
                 # Ask again if the question changed while it was open: a path may lead to another
                 # place now.
@@ -262,13 +282,25 @@ class ToolBatch:
 
     async def _ask_permission(self, call: ToolCall, tool: AnyTool, args: Any, ask: Ask) -> str:
         display = await tool.preview(args)
+        edits = tool.effect is Effect.WRITE and self._runner.permissions.edits_by_mode(
+            tool.name, tool.targets(args)
+        )
         question = PermissionAsked(
-            self._question_id(call), call, tool.title(args), display, ask.reason, ask.rule
+            self._question_id(call),
+            call,
+            tool.title(args),
+            display,
+            ask.reason,
+            ask.rule,
+            edits=edits,
         )
         permit = await self._runner.ask_user(question, self._emit)
         if not isinstance(permit, Permit):
             raise RefusedError(REFUSED)
-        if permit.choice not in ("yes", "session", "always"):  # a program may answer with any text
+        if permit.choice == "stop":
+            raise StopError(f"{STOPPED} They say: {permit.comment}" if permit.comment else STOPPED)
+        # A program may answer with any text.
+        if permit.choice not in ("yes", "session", "edits", "always"):
             raise RefusedError(f"Refused: {permit.comment}" if permit.comment else REFUSED)
         if permit.choice in ("session", "always") and ask.rule:
             try:

@@ -159,6 +159,14 @@ SESSION_COMMANDS: tuple[Action, ...] = (
         ("rename The slow parser",),
     ),
     Action("copy", "conversation.copy", "Copy the last answer as Markdown"),
+    Action("transcript", "conversation.transcript", "Read the whole transcript"),
+    Action(
+        "find",
+        "conversation.find",
+        "Search the transcript",
+        (text("words", nargs="+"),),
+        ("find locking",),
+    ),
     Action(
         "export",
         "conversation.export",

@@ -53,6 +53,14 @@ async def rename(context: SessionContext, title: str) -> Answer:
     return Answer(title, [line(f"This session is now called “{title}”.")])
 
 
+async def transcript(context: SessionContext) -> None:
+    context.front_end.read_transcript()
+
+
+async def find(context: SessionContext, words: str) -> None:
+    context.front_end.read_transcript(words)
+
+
 async def exit_(context: SessionContext) -> None:
     running = [
         task for task in context.session.background.list() if task.is_running and task.outlives_turn

@@ -108,6 +108,14 @@ class FrontEnd(Protocol):
         """
         return False
 
+    def read_transcript(self, words: str = "") -> None:  # noqa: ARG002 (for screens)
+        """Show the whole transcript on the screen, at the last place with these words. Raises
+        UsageError: there is no screen.
+        """
+        raise UsageError(
+            "The transcript is in the scrollback of your terminal.", "/export writes it to a file."
+        )
+
     def copy(self, text: str) -> str:
         """Copy to the clipboard; returns how it was done: `with wl-copy`."""
 

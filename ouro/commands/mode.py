@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from ouro.commands.front_end import FrontEnd
 from ouro.commands.slash import SessionContext
+from ouro.display import Choice
 from ouro.errors import UsageError
 from ouro.safety import Mode
+from ouro.utils.runtime import ensure_private_dir, get_home
 
 MODES: dict[Mode, str] = {
     "ask": "reads freely, asks before it changes or runs anything",
@@ -13,6 +17,12 @@ MODES: dict[Mode, str] = {
     "plan": "looks and plans, changes nothing",
     "auto": "asks only for what could do harm outside the project",
 }
+
+
+AUTO_MEANS = (
+    "Mode auto changes files and runs commands without asking. It still asks before what could do"
+    " harm outside of the project. /undo restores files, but not what a command has done elsewhere."
+)
 
 
 async def plan(context: SessionContext, task: str) -> None:
@@ -23,9 +33,26 @@ async def plan(context: SessionContext, task: str) -> None:
 
 
 def next_mode(mode: Mode) -> Mode:
-    """The mode that Shift+Tab changes to."""
-    modes = list(MODES)
-    return modes[(modes.index(mode) + 1) % len(modes)]
+    """The mode that Shift+Tab changes to. It leads out of `auto`, but not into it."""
+    following: dict[Mode, Mode] = {"ask": "edit", "edit": "plan", "plan": "ask", "auto": "ask"}
+    return following[mode]
+
+
+async def choose_mode(front_end: FrontEnd, name: str) -> None:
+    """Change the mode. The first time, `auto` says what it means and asks. Raises UsageError."""
+    explained = get_home() / "auto_mode_explained"
+    if name == "auto" and not explained.exists():
+        present = front_end.session.status().mode
+        answer = await front_end.choose(
+            AUTO_MEANS,
+            [Choice("", f"Stay in {present}"), Choice("auto", "Use auto in this session")],
+        )
+        if answer != "auto":
+            return
+        with suppress(OSError):  # then it is asked again
+            ensure_private_dir(explained.parent)
+            explained.touch()
+    set_mode(front_end, name)
 
 
 def set_mode(front_end: FrontEnd, name: str) -> None:

@@ -47,8 +47,8 @@ def notice_of(event: Event) -> tuple[str, Level] | None:
             return retry_line(event, event.wait), "warning"
         case events.TurnFinished() if event.outcome != "answered":
             ending, level = _ENDINGS[event.outcome]
-            # The detail already begins with `Stopped: …`.
-            if event.outcome == "limit" and event.detail:
+            # The detail already begins with `Stopped: …`, `The answer was cut: …`, `Refused. …`
+            if event.outcome in ("limit", "cut", "interrupted") and event.detail:
                 return event.detail, level
             return (f"{ending}: {event.detail}" if event.detail else f"{ending}."), level
         case events.Compacted():

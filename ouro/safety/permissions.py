@@ -147,6 +147,16 @@ class Permissions:
         reasons = "; ".join(dict.fromkeys(ask.reason for ask in asked))
         return Ask(reasons, join_rules([ask.rule for ask in asked])) if asked else decisions[0]
 
+    def edits_by_mode(self, tool: str, targets: Sequence[str]) -> bool:
+        """Whether the mode `edit` would allow a change of these files, which the mode `ask` asks
+        about.
+        """
+        if self.mode != "ask" or self._parent is not None:
+            return False
+        wider = copy(self)
+        wider._mode, wider._matched = "edit", {}
+        return isinstance(wider._decide(tool, Effect.WRITE, targets, outside=False), Allow)
+
     def admit(self, effect: Effect, targets: Sequence[str]) -> None:
         """Let an allowed call open its paths outside of the workspace, and its protected ones."""
         if effect not in (Effect.READ, Effect.WRITE):

@@ -41,6 +41,7 @@ IN_USE_CHOICES = (
     Choice("copy", "continue in a copy", "the session itself stays as it is"),
     Choice("", "leave it"),
 )
+LEAVE_CHOICES = (Choice("back", "go back"), Choice("", "quit"))
 USE = "use "
 NO_MODEL_CHOICES = (
     Choice("set up", "set up a model", "a key, or your own server"),
@@ -138,20 +139,30 @@ async def _ask(dialog: OpenDialog, request: OpenRequest, error: OuroError) -> Op
                 return picked
             return replace(request, resume=picked.resume, fork=request.fork or picked.fork)
         case TrustNeeded():
-            answer = await dialog.choose_open(*trust_question(error))
+            answer = await _choose(dialog, *trust_question(error))
             return replace(request, trust="yes" if answer == "yes" else "no") if answer else None
         case NoModelError():
             usable = [Choice(f"{USE}{name}", f"use {name}") for name in error.usable]
-            while answer := await dialog.choose_open(str(error), [*usable, *NO_MODEL_CHOICES]):
-                if answer == "demo":
+            while chosen := await _choose(dialog, str(error), [*usable, *NO_MODEL_CHOICES]):
+                if chosen == "demo":
                     raise DemoRequested("The user chose the demo.")
-                if answer.startswith(USE):
-                    return replace(request, model=answer.removeprefix(USE))
+                if chosen.startswith(USE):
+                    return replace(request, model=chosen.removeprefix(USE))
                 if name := await dialog.set_up_model():
                     return replace(request, model=name)
             raise error
         case _:
-            answer = await dialog.choose_open(error.message, IN_USE_CHOICES)
-            if not answer:
+            how = await dialog.choose_open(error.message, IN_USE_CHOICES)
+            if not how:
                 raise error
-            return replace(request, read_only=answer == "read", fork=answer == "copy")
+            return replace(request, read_only=how == "read", fork=how == "copy")
+
+
+async def _choose(dialog: OpenDialog, title: str, choices: Sequence[Choice]) -> str:
+    """The value of the choice; empty to quit. To close the list asks once more: it may have been
+    an Esc too many.
+    """
+    while (answer := await dialog.choose_open(title, choices)) is None:
+        if not await dialog.choose_open("Leave ouro?", LEAVE_CHOICES):
+            return ""
+    return answer

@@ -12,7 +12,7 @@ from ouro.agent.loop import Prompt
 from ouro.agent.project_instructions import ProjectInstructions
 from ouro.display import Todo
 from ouro.errors import UsageError
-from ouro.events import Event, UserAnswer
+from ouro.events import Event, Permit, UserAnswer
 from ouro.extensions import CommandRegistry, Skills
 from ouro.llm import Effort, ModelChoice, ModelSource
 from ouro.mcp import McpServers, resource_names
@@ -146,7 +146,14 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     def answer(self, question_id: str, answer: UserAnswer) -> None:
         """Answer a permission or question; an answer to a closed one is ignored."""
+        if isinstance(answer, Permit) and answer.choice == "edits":
+            self._allow_edits()
         self.turn.tasks.answer(question_id, answer)
+
+    def _allow_edits(self) -> None:
+        """Change from the mode `ask` to `edit`; another mode stays."""
+        if self.permissions.mode == "ask":
+            self.set_mode("edit")
 
     def steer(self, text: str, images: Sequence[Image] = ()) -> None:
         """Send a message while a turn runs: delivered at the next tool boundary, as Prompted."""

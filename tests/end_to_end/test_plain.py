@@ -14,7 +14,7 @@ def test_session_of_the_plain_prompt_is_resumed(ouro):
     terminal = ouro.start("--plain")
     terminal.until_shows("›")
     terminal.send("make it\r")
-    terminal.until_shows("touch made", "y/a/n?")
+    terminal.until_shows("touch made", "y/s/a/n/d?")
     terminal.send("y\r")
     terminal.until_shows("It is made.")
     assert (ouro.folder / "made").exists()

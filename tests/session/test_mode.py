@@ -2,9 +2,11 @@
 
 import pytest
 from fakes.turns import say
+from fakes.waiting import until
 
 from ouro.assemble import Options, open_session
-from ouro.events import ToolFinished
+from ouro.commands.mode import next_mode
+from ouro.events import QuestionAsked, QuestionClosed, Reply, ToolFinished
 from ouro.frontends.session_lines import card_line, card_lines, now
 from ouro.llm import ScriptedModel, call
 from ouro.session import OpenRequest
@@ -109,3 +111,36 @@ async def test_shell_timeout_setting_limits_a_call_without_one(repository, monke
     (finished,) = [event for event in await say(session, "wait") if isinstance(event, ToolFinished)]
     assert "time limit" in finished.display.summary
     await session.close()
+
+
+@pytest.mark.parametrize(("answer", "mode"), [("Continue in auto", "auto"), ("Stay in ask", "ask")])
+async def test_auto_is_offered_on_resume_and_not_restored_in_silence(repository, answer, mode):
+    await leave_in_mode(repository, "auto")
+    again = await opened(repository, resume="latest")
+    assert again.status().mode == "ask"
+    async for event in again.events():
+        if isinstance(event, QuestionAsked):
+            again.answer(event.question_id, Reply((answer,)))
+        elif isinstance(event, QuestionClosed):
+            break
+    await until(lambda: again.transcript.transcript.mode == mode)
+    assert again.status().mode == mode
+    await again.close()
+
+
+async def test_auto_of_the_settings_needs_no_question(repository, home):
+    (home / ".ouro").mkdir(exist_ok=True)
+    (home / ".ouro" / "config.yaml").write_text("permissions:\n  mode: auto\n")
+    await leave_in_mode(repository, "auto")
+    again = await opened(repository, resume="latest")
+    assert again.status().mode == "auto"
+    await again.close()
+
+
+def test_the_key_leads_out_of_auto_but_not_into_it():
+    assert [next_mode(mode) for mode in ("ask", "edit", "plan", "auto")] == [
+        "edit",
+        "plan",
+        "ask",
+        "ask",
+    ]

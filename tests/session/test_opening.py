@@ -74,9 +74,17 @@ async def test_an_answer_changes_the_request(error, answers, request_then):
     assert open_session.requests == [START, request_then]
 
 
-@pytest.mark.parametrize(("error", "answer"), [(SEVERAL, None), (TRUST, ""), (TRUST, None)])
-async def test_declining_a_dialog_opens_no_session(error, answer):
-    assert await open_interactively(opens_after(error), START, Dialog(answer)) is None
+@pytest.mark.parametrize(
+    ("error", "answers"), [(SEVERAL, [None]), (TRUST, [""]), (TRUST, [None, ""])]
+)
+async def test_declining_a_dialog_opens_no_session(error, answers):
+    assert await open_interactively(opens_after(error), START, Dialog(*answers)) is None
+
+
+async def test_escape_at_the_first_choice_asks_and_goes_back():
+    dialog = Dialog(None, "back", "yes")
+    assert await open_interactively(opens_after(TRUST), START, dialog) == "session"
+    assert [title for title, _ in dialog.asked][1] == "Leave ouro?"
 
 
 @pytest.mark.parametrize(

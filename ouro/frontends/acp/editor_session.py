@@ -340,8 +340,10 @@ class EditorSession(TurnObserver):
         known: dict[events.PermitChoice, tuple[str, acp.PermissionOptionKind]] = {
             "yes": ("Allow once", "allow_once"),
             "session": (f"Allow {asked.rule} in this session", "allow_always"),
+            "edits": ("Allow all edits in this session", "allow_always"),
             "always": (f"Always allow {asked.rule}", "allow_always"),
-            "no": ("Reject", "reject_once"),
+            "stop": ("Reject, and stop", "reject_once"),
+            "no": ("Reject, and continue", "reject_once"),
         }
         offered = {choice: shown for choice, shown in known.items() if choice in asked.choices}
         options = [

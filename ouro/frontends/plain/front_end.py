@@ -8,7 +8,7 @@ import asyncio
 import base64
 import re
 import sys
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -49,8 +49,23 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _PERMIT = re.compile(
-    r"(y|yes|s|session|a|always|n|no)(?:[\s,:;.]+(.*))?\Z", re.IGNORECASE | re.DOTALL
+    r"(y|yes|s|session|a|always|n|no|d|deny)(?:[\s,:;.]+(.*))?\Z", re.IGNORECASE | re.DOTALL
 )
+_DESCRIBED: Mapping[PermitChoice, str] = {
+    "yes": "y yes",
+    "session": "s yes, for this session",
+    "edits": "s yes, and all edits in this session",
+    "always": "a always: {rule}",
+    "stop": "n no, stop",
+    "no": "d no, continue",
+}
+_LETTERS: Mapping[str, tuple[PermitChoice, ...]] = {
+    "y": ("yes",),
+    "s": ("edits", "session"),
+    "a": ("always",),
+    "n": ("stop", "no"),
+    "d": ("no",),
+}
 SHOWN_AGAIN = 3
 """User messages, with their turns, that are printed on resume."""
 _KEYS = (
@@ -60,7 +75,7 @@ _KEYS = (
     ("Up", "prompt history; on empty input: edit the newest queued message"),
     ("Ctrl+C", "interrupt; at rest: clear, twice: quit"),
     ("Ctrl+D", "quit"),
-    ("Shift+Tab", "the next mode: ask, edit, plan, auto"),
+    ("Shift+Tab", "the next mode: ask, edit, plan (/permissions auto: no questions)"),
     ("Ctrl+R", "search the prompt history"),
     ("Ctrl+G, Ctrl+X Ctrl+E", "write in your editor"),
 )
@@ -138,11 +153,13 @@ def parse_permit(line: str, choices: Sequence[PermitChoice]) -> Permit:
     match = _PERMIT.match(line.strip())
     if match is None:
         raise NotUnderstood(
-            "Type y (yes), a (always), n (no) or s (for this session); text after the letter goes"
-            " to the model."
+            "Type y (yes), s (for this session), a (always), n (no) or d (no, continue); text"
+            " after the letter goes to the model."
         )
     letter, comment = match[1][0].lower(), (match[2] or "").strip()
-    choice = next((choice for choice in choices if choice[0] == letter), None)
+    if letter == "n" and comment:  # the agent continues with what the user says
+        return Permit("no", comment)
+    choice = next((choice for choice in _LETTERS[letter] if choice in choices), None)
     if choice is None:
         raise NotUnderstood("There is no rule for this call. Type y (yes) or n (no).")
     return Permit(choice, comment)
@@ -210,13 +227,9 @@ class TurnQuestions:
             self._printer.line(f"? {escaped(one_line(event.title))}", "bold yellow")
             self._printer.question_body(event.display)
             self._printer.line(f"  {escaped(event.reason)}", "dim")
-            rule = escaped(event.rule)
-            always, session = (
-                (f" · a always: {rule}", " · s until ouro exits") if rule else ("", "")
-            )
-            self._printer.line(
-                f"  y yes{always} · n no{session}    (text after the letter goes to the model)"
-            )
+            choices = [_DESCRIBED[choice] for choice in event.choices]
+            shown = " · ".join(choices).format(rule=escaped(event.rule))
+            self._printer.line(f"  {shown}    (text after the letter goes to the model)")
             return
         question = event.question
         self._printer.markdown(question.text)
@@ -232,7 +245,7 @@ class TurnQuestions:
     async def _ask(self, event: PermissionAsked | QuestionAsked, session: Session) -> None:
         answer: Permit | Reply
         if isinstance(event, PermissionAsked):
-            letters = "y/a/n" if event.rule else "y/n"
+            letters = "/".join(_DESCRIBED[choice][0] for choice in event.choices)
             answer = await self._questions.ask(
                 f"{letters}? ", lambda line: parse_permit(line, event.choices)
             )

@@ -30,6 +30,8 @@ from ouro.session.opening import PICK, OpenCatalog
 from ouro.session.turn_queue import Draft
 from ouro.utils.log import log
 
+SECOND_PRESS = 1.0
+"""Seconds between two presses of Ctrl+O that open the transcript reader."""
 SECOND_ESCAPE = 1.0
 """Seconds after an interrupt in which Esc Esc is not a rewind."""
 MAX_SEARCHED = 2_000
@@ -56,6 +58,8 @@ class OuroApp(App[int], inherit_bindings=False):
         super().__init__(driver_class=driver_class, ansi_color=look.theme == ANSI or None)
         self.failure: OuroError | None = None
         """The error that ended the program because no session could be opened."""
+        self.pressed_at = float("-inf")
+        """When the key was pressed whose action runs."""
         self._start = start
         keymap = Keymap(look.keys)
         # With PICK the session picker has the focus first.
@@ -98,6 +102,11 @@ class OuroApp(App[int], inherit_bindings=False):
             self.turns.queue(Draft(self._start.message))
         self.conversation.prompt_history.add(self._start.typed)
         self.call_after_refresh(lambda: self.run_worker(self._open()))
+
+    async def on_event(self, event: events.Event) -> None:
+        if isinstance(event, events.Key):  # also when it has bubbled up, before its action runs
+            self.pressed_at = event.time
+        await super().on_event(event)
 
     def on_descendant_focus(self) -> None:
         """Start reading keys: now a widget can receive them."""
@@ -243,12 +252,16 @@ class KeyActions:
 
     def outputs(self) -> None:
         """Unfold tool outputs; twice within a second: read the whole transcript."""
-        now = time.monotonic()
-        twice = now - self._unfolded_at < 1
+        now = self._app.pressed_at  # not the time of handling: a busy screen handles keys late
+        twice = now - self._unfolded_at < SECOND_PRESS
         self._unfolded_at = now
         self._conversation.transcript.toggle_outputs()
         if twice:
-            self._conversation.reader.open()
+            self.transcript()
+
+    def transcript(self) -> None:
+        """Read the whole transcript."""
+        self._conversation.reader.open()
 
     def _mark_card(self, by: int) -> None:
         if not self._conversation.transcript.mark_card(by) and by < 0:

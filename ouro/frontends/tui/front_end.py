@@ -173,6 +173,9 @@ class ScreenFrontEnd:
             await self.open(request)
         return True
 
+    def read_transcript(self, words: str = "") -> None:
+        self._conversation.reader.open(words)
+
     def copy(self, text: str) -> str:
         return self._app.copy(text)
 

@@ -69,10 +69,13 @@ ACTIONS: tuple[KeyAction, ...] = (
         "rewind", ("escape escape",), "rewind to an earlier message, on empty input", "prompt"
     ),
     KeyAction("interrupt", ("escape",), "interrupt; twice: kill running commands", "app"),
-    KeyAction("mode", ("shift+tab",), "mode: ask → edit → plan → auto", "app"),
+    KeyAction(
+        "mode", ("shift+tab",), "mode: ask → edit → plan (`/permissions auto`: no questions)", "app"
+    ),
     KeyAction(
         "outputs", ("ctrl+o",), "unfold tool outputs; twice: read the whole transcript", "app"
     ),
+    KeyAction("transcript", ("alt+r",), "read the whole transcript", "app"),
     KeyAction("card_previous", ("alt+up",), "mark a tool call or thinking above", "app"),
     KeyAction("card_next", ("alt+down",), "mark one below", "app"),
     KeyAction("card", ("alt+o",), "unfold the marked one, or the last", "app"),
@@ -89,9 +92,15 @@ ACTIONS: tuple[KeyAction, ...] = (
     KeyAction("top", ("ctrl+home",), "transcript: to its start", "app"),
     KeyAction("bottom", ("ctrl+end",), "transcript: to its end", "app"),
     KeyAction("yes", ("y",), "yes", "answer"),
+    KeyAction(
+        "session",
+        ("s",),
+        "yes, for this session: by the shown rule, or all edits until the mode changes",
+        "answer",
+    ),
     KeyAction("always", ("a",), "always (saves the shown rule)", "answer"),
-    KeyAction("no", ("n",), "no", "answer"),
-    KeyAction("session", ("s",), "yes, also by the shown rule until ouro exits", "answer"),
+    KeyAction("no", ("n",), "no: stop, and say what to do instead", "answer"),
+    KeyAction("decline", ("d",), "no, and continue without it", "answer"),
     KeyAction("comment", ("tab",), "add a comment", "answer"),
     KeyAction("fork_there", ("ctrl+f",), "fork the session there instead", "sheet"),
     KeyAction("change_scope", ("ctrl+a",), "this project or all", "sessions"),

@@ -75,8 +75,9 @@ async def test_a_prompt_with_tools_plan_and_permission(ouro):
         "allow_always",
         "allow_always",
         "reject_once",
+        "reject_once",
     ]
-    assert asked.options[1].name == "Allow write(./api.py) in this session"
+    assert asked.options[1].name == "Allow all edits in this session"
     assert asked.options[2].name == "Always allow write(./api.py)"
     diff = asked.tool_call.content[0]
     assert (diff.path, "'hello '" in diff.old_text, "'hi '" in diff.new_text) == (

@@ -12,9 +12,10 @@ from ouro.frontends.plain.front_end import NotUnderstood, parse_choice, parse_pe
     [
         ("y", Permit("yes")),
         ("Yes", Permit("yes")),
-        ("s", Permit("session")),
+        ("s", Permit("edits")),
+        ("d", Permit("no")),
         ("a", Permit("always")),
-        ("n", Permit("no")),
+        ("n", Permit("stop")),
         (" n use the other file ", Permit("no", "use the other file")),
         ("y, but only once", Permit("yes", "but only once")),
         ("no: later", Permit("no", "later")),

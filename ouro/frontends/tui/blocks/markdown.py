@@ -7,10 +7,11 @@ pieces of the complete lines but the last are final.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import accumulate, zip_longest
 from typing import TYPE_CHECKING
 
@@ -34,6 +35,9 @@ MAX_PROSE_WIDTH = 120
 _CONTAINERS = ("list_item_open", "bullet_list_open", "ordered_list_open", "blockquote_open")
 _CHECK_BOX = re.compile(r"\[([ xX])\] ")
 _CLICKABLE = ("https://", "http://", "mailto:")
+_ADDRESS = re.compile(r"(?:https?://|www\.)|[\w-]+\.\w{2,}(?:/|$)")
+_LINKING_PROGRAMS = {"iTerm.app", "WezTerm", "ghostty", "vscode", "Hyper", "rio", "Tabby"}
+_LINKING_VARIABLES = ("KITTY_WINDOW_ID", "WT_SESSION", "KONSOLE_VERSION", "ALACRITTY_WINDOW_ID")
 
 
 @lru_cache(maxsize=2)
@@ -72,6 +76,29 @@ def markdown_lines(
     if before is not None:
         lines[0].joint = before.joint
     return lines
+
+
+@cache
+def terminal_shows_links() -> bool:
+    """Whether the terminal is known to open OSC 8 links. Inside of tmux it is not known."""
+    if "TMUX" in os.environ or "STY" in os.environ:
+        return False
+    vte = os.environ.get("VTE_VERSION", "")
+    return (
+        os.environ.get("TERM_PROGRAM") in _LINKING_PROGRAMS
+        or any(name in os.environ for name in _LINKING_VARIABLES)
+        or (vte.isdigit() and int(vte) >= 5000)
+    )
+
+
+def _needs_address(shown: str, target: str) -> bool:
+    """Whether the address is written behind a link: where no click opens it, and where the text
+    looks like another address.
+    """
+    if target.removeprefix("mailto:") == shown:
+        return False
+    is_clickable = target.startswith(_CLICKABLE) and terminal_shows_links()
+    return not is_clickable or bool(_ADDRESS.search(shown))
 
 
 class _Drawing:
@@ -224,7 +251,7 @@ class _Inline:
                 shown = "".join(text for text, _ in self._runs[start:])
                 if not shown:
                     self._put(target, style)
-                elif target.removeprefix("mailto:") != shown:
+                elif _needs_address(shown, target):
                     self._put(f" ({target})", palette.muted)
             case "image":
                 self._put(f"[image: {token.content or 'image'}]", style + Style(italic=True))

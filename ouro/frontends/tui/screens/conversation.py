@@ -102,7 +102,6 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
         self.transcript.can_focus = False
         self.writer = TranscriptWriter(self.transcript)
         self.todos = TodoPanel()
-        self.questions = QuestionStack(keymap)
         self.resume = ResumePanel()
         self._files = ProjectFiles(
             lambda: self.session.project_files() if self.session else [], self._suggest
@@ -111,6 +110,7 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
             lambda: self.session, lambda: self._files.index() if self.session else None
         )
         self.prompt = PromptArea(keymap, self.prompt_history, self.completion, self.turns.withdraw)
+        self.questions = QuestionStack(keymap, lambda: self.prompt.typed_at)
         self.box = PromptBox(self.prompt)
         self.status = StatusLine(look.status)
         self.reader = TranscriptReader(
@@ -153,6 +153,7 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
         if self.session is not None:
             self.status.status = self.session.status()
             self.status.refresh()
+            self.box.show_mode(self.status.status.mode)
             self.header.session_title = self.session.title
             self._show_window_title(self.session.title)
             self.queue_changed()

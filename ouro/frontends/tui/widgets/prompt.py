@@ -207,6 +207,12 @@ class PromptArea(TextArea, inherit_bindings=False):
         self._chord = ""
         self._chord_until = float("inf")
         self._pasted_at = float("-inf")
+        self._typed_at = float("-inf")
+
+    @property
+    def typed_at(self) -> float:
+        """When the last character of the present text was typed."""
+        return self._typed_at if self.text else float("-inf")
 
     @property
     def before_cursor(self) -> str:
@@ -232,6 +238,8 @@ class PromptArea(TextArea, inherit_bindings=False):
 
     async def _on_key(self, event: events.Key) -> None:
         self.call_next(self._draw_at_once)
+        if event.is_printable:
+            self._typed_at = event.time
         if event.time - self._pasted_at < PASTE_GAP:
             self._pasted_at = event.time
             event.stop()
@@ -450,6 +458,11 @@ class PromptBox(Horizontal):
         # Textual scrolls before the text has grown.
         self._prompt.call_after_refresh(self._prompt.scroll_cursor_visible)
         self.set_class(self._prompt.text.startswith("!"), "-shell")
+
+    def show_mode(self, mode: str) -> None:
+        """Give the frame the colour of the mode; `ask` has none."""
+        for name in ("edit", "plan", "auto"):
+            self.set_class(mode == name, f"-{name}")
 
     def work_begins(self) -> None:
         self._began = time.monotonic()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -21,7 +21,14 @@ from textual.widget import Widget
 from textual.widgets import Input, Static
 
 from ouro.display import CommandOutput, Diff, Display, FileChange, Plain
-from ouro.events import PermissionAsked, Permit, QuestionAsked, Reply, UserAnswer
+from ouro.events import (
+    PermissionAsked,
+    Permit,
+    PermitChoice,
+    QuestionAsked,
+    Reply,
+    UserAnswer,
+)
 from ouro.frontends.tui.blocks.block_list import TranscriptBlock
 from ouro.frontends.tui.blocks.lines import fold, join_fitting
 from ouro.frontends.tui.blocks.messages import AnswerBlock
@@ -45,17 +52,22 @@ _ROWS_AROUND = (
 """For terminals lower than the first number: the lines around a question, including its frame."""
 
 
+TOO_EARLY = "This question is new: press the key again"
+
+
 class QuestionPanel(Vertical, can_focus=True):
     """A question above the prompt. Subclasses implement `choose`.
 
-    No accidental answers: keys typed before the question was visible, or while the user was still
-    writing, go to the prompt. So does a text that begins with a letter that is not an answer, up to
-    its Enter, with its editing keys.
+    No accidental answers: a key that would answer a question which has just appeared does nothing
+    but show a hint. What the user is writing goes to the prompt: the text that was begun before the
+    question appeared, and one that begins with a letter that is not an answer, up to its Enter,
+    with its editing keys.
     """
 
     GRACE = 0.5
     """Seconds without a key, after the question is drawn, until keys answer it."""
     FIELD_KEYS = "Enter sends · Esc back"
+    _notice = ""
 
     @dataclass
     class Answered(Message):
@@ -98,6 +110,10 @@ class QuestionPanel(Vertical, can_focus=True):
         self._amount = ""
         self._listens_from = float("inf")
         self._is_writing = False
+        self._typed_at = float("-inf")
+        """When the last key went to the prompt."""
+        self._held: events.Key | None = None
+        """An answer that came too early; it begins a text if another letter follows at once."""
 
     def on_mount(self) -> None:
         self.call_after_refresh(self._start_listening)
@@ -120,14 +136,42 @@ class QuestionPanel(Vertical, can_focus=True):
             )
             self.post_message(self.Stray(events.Key(event.key, event.character)))
             return
+        self._handle_answer(event)
+
+    def _handle_answer(self, event: events.Key) -> None:
+        """Answer with a key, or pass it to the prompt if it belongs to a text."""
         act = self.answer_of(event.key, self._actions.get(event.key, ""), event.character or "")
         # Always evaluated, because it follows the text.
         is_message = self._is_message(event, is_answer=act is not None)
-        if is_message or event.time < self._listens_from:
-            self._listens_from = max(self._listens_from, event.time + self.GRACE)
-            self.post_message(self.Stray(events.Key(event.key, event.character)))
+        held, self._held = self._held, None
+        if is_message or event.time - self._typed_at < self.GRACE:
+            if held is not None and event.time - held.time < self.GRACE:
+                self._pass_to_prompt(held)
+            self._pass_to_prompt(event)
+        elif event.time < self._listens_from and event.key not in ("up", "down"):
+            self._drop_early_answer(event, held)
         elif act is not None:
             act()
+
+    def text_was_typed(self, at: float) -> None:
+        """The prompt has a text, whose last key was pressed then."""
+        self._typed_at = at
+
+    def _pass_to_prompt(self, key: events.Key) -> None:
+        self._typed_at = key.time
+        self._listens_from = max(self._listens_from, key.time + self.GRACE)
+        self.post_message(self.Stray(events.Key(key.key, key.character)))
+
+    def _drop_early_answer(self, event: events.Key, held: events.Key | None) -> None:
+        """Two different letters are a text, one is an answer that came too early."""
+        if held is not None and event.is_printable and event.key != held.key:
+            self._is_writing = True
+            self._pass_to_prompt(held)
+            self._pass_to_prompt(event)
+            return
+        self._held = event if event.is_printable else None
+        self._notice = TOO_EARLY
+        self._fit()
 
     def answer_of(self, key: str, action: str, character: str) -> Callable[[], object] | None:
         """What a key does here; None if it is not an answer."""
@@ -205,7 +249,7 @@ class QuestionPanel(Vertical, can_focus=True):
         # There are none if it was just answered.
         for keys in self.query(".question--keys").results(Static):
             hints = [f"{self._page_keys}: {hint}"] if hint else []
-            shown = self.FIELD_KEYS if self.field.has_focus else self._keys
+            shown = self.FIELD_KEYS if self.field.has_focus else self._notice or self._keys
             keys.update(join_fitting([*hints, *shown.split(" · ")], keys.size.width, 1))
         for size in self.query(".question--size").results(Static):
             shown = f"{self._page_down}: {hint}" if hint and is_low else self._amount
@@ -330,18 +374,32 @@ def _text_body(text: str, kind: str = "question--text") -> VerticalScroll:
 
 
 _BLANKS = re.compile(" {24,}")
+LABELS: Mapping[PermitChoice, str] = {
+    "yes": "yes",
+    "session": "yes, for this session",
+    "edits": "yes, all edits in this session",
+    "always": "always",
+    "stop": "no: say what to do instead",
+    "no": "no, continue without it",
+}
+_KEYS: Mapping[PermitChoice, str] = {
+    "yes": "yes",
+    "session": "session",
+    "edits": "session",
+    "always": "always",
+    "stop": "no",
+    "no": "decline",
+}
+"""The actions of the keymap that choose them."""
 
 
 class PermissionPanel(QuestionPanel):
     FIELD_KEYS = "↑↓ Enter sends · Esc back"
 
     def __init__(self, asked: PermissionAsked, keymap: Keymap) -> None:
-        details = {
-            "always": f"saves the rule  {escaped(asked.rule)}",
-            "session": "yes, until you exit",
-        }
+        details = {"always": f"rule {escaped(asked.rule)}"}
         lines = [
-            (f"{name} ({keymap.shown(name).lower()})", details.get(name, ""))
+            (f"{LABELS[name]} ({keymap.shown(_KEYS[name]).lower()})", details.get(name, ""))
             for name in asked.choices
         ]
         amount, body = _body(asked.display)
@@ -364,10 +422,12 @@ class PermissionPanel(QuestionPanel):
         )
         self._amount = amount
         self._asked = asked
+        self._refusal: PermitChoice = "stop" if "stop" in asked.choices else "no"
 
     def answer_of(self, key: str, action: str, character: str) -> Callable[[], object] | None:
-        if action in self._asked.choices:
-            return partial(self.choose, [*self._asked.choices].index(action))
+        for number, choice in enumerate(self._asked.choices):
+            if action == _KEYS[choice] or (action == "no" and choice == self._refusal):
+                return partial(self.choose, number)
         act = super().answer_of(key, action, character)
         # The key of a choice that is not offered.
         return (lambda: None) if act is None and action else act
@@ -380,8 +440,10 @@ class PermissionPanel(QuestionPanel):
         self._fit()
 
     def choose(self, number: int) -> None:
-        permit = Permit(self._asked.choices[number], self.field.value.strip())
-        self.post_message(self.Answered(self.question_id, permit))
+        choice, comment = self._asked.choices[number], self.field.value.strip()
+        if choice == "stop" and comment:  # the agent continues with what the user says
+            choice = "no"
+        self.post_message(self.Answered(self.question_id, Permit(choice, comment)))
 
 
 def _body(display: Display) -> tuple[str, Widget]:
@@ -421,9 +483,11 @@ def _escape_change(change: FileChange) -> FileChange:
 class QuestionStack(Vertical):
     """The open questions above the prompt; the oldest is shown."""
 
-    def __init__(self, keymap: Keymap) -> None:
+    def __init__(self, keymap: Keymap, typed_at: Callable[[], float]) -> None:
+        """`typed_at`: returns when the text in the prompt was last typed at."""
         super().__init__(id="questions")
         self._keymap = keymap
+        self._typed_at = typed_at
         self._waiting: list[PermissionAsked | QuestionAsked] = []
         self.panel: QuestionPanel | None = None
 
@@ -450,6 +514,7 @@ class QuestionStack(Vertical):
         if first is not None and self.panel is None:
             kind = PermissionPanel if isinstance(first, PermissionAsked) else AskPanel
             self.panel = kind(first, self._keymap)  # type: ignore[arg-type]
+            self.panel.text_was_typed(self._typed_at())
             self.mount(self.panel)
             self.panel.focus()
         if self.panel is not None:

@@ -65,13 +65,16 @@ class TranscriptReader(Horizontal, can_focus=True):
     def is_open(self) -> bool:
         return self.screen.has_class("-reading")
 
-    def open(self) -> None:
-        """Show the transcript on the whole screen, with all outputs open."""
-        self.screen.add_class("-reading")
-        self._opened_before = self._transcript.open_only()
-        self._words = ""
+    def open(self, words: str = "") -> None:
+        """Show the transcript on the whole screen, with all outputs open; go to the last match."""
+        if not self.is_open:
+            self.screen.add_class("-reading")
+            self._opened_before = self._transcript.open_only()
+        self._words = words
         self._show_hint(_HINT)
         self.focus()
+        if words:
+            self._start_search(-1)
 
     def close(self) -> None:
         if self.is_open:

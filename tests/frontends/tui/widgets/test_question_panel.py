@@ -42,9 +42,9 @@ async def test_a_permission_is_answered_by_letter_digit_arrow_and_with_a_comment
         await pilot.press("g", "enter")
         ways = (
             ["y"],
-            ["3"],
+            ["5"],
             ["s"],
-            ["down", "enter"],
+            ["down", "down", "enter"],
             ["tab", "w", "h", "y", "enter"],
             ["up", "up", "tab", "n", "o", "enter"],
         )
@@ -107,8 +107,11 @@ async def test_marked_answer_says_what_enter_does_with_the_comment():
         await until(pilot, lambda: choices() == ["❯ 1 yes (y), and tell the agent: …"])
         await pilot.press(*"not")
         await until(pilot, lambda: choices() == ["❯ 1 yes (y), and tell the agent: not"])
-        await pilot.press("down", "down")
-        await until(pilot, lambda: choices() == ["❯ 3 no (n), and tell the agent: not"])
+        await pilot.press("up", "up")
+        await until(
+            pilot,
+            lambda: choices() == ["❯ 4 no: say what to do instead (n), and tell the agent: not"],
+        )
         await pilot.press("enter")
         await until(pilot, lambda: session.answers == [("q1", Permit("no", "not"))])
 
@@ -156,7 +159,7 @@ async def test_always_is_offered_only_with_its_rule():
         await asked(pilot)
         assert not {"always", "session (s)"} & set(screen_text(pilot.app).split())
         await pilot.press("a", "s", "2")
-        await until(pilot, lambda: session.answers == [("q1", Permit("no"))])
+        await until(pilot, lambda: session.answers == [("q1", Permit("stop"))])
 
 
 async def test_prompt_regains_focus_and_draft_after_a_question():
@@ -248,8 +251,8 @@ async def test_message_at_a_question_keeps_its_first_letter():
         await opened(pilot)
         await pilot.press("g", "enter")
         await asked(pilot)
-        await pilot.press(*"no, go on", "enter")
-        await until(pilot, lambda: session.steered == ["no, go on"])
+        await pilot.press(*"no, continue", "enter")
+        await until(pilot, lambda: session.steered == ["no, continue"])
         assert session.answers == []
 
 
@@ -266,6 +269,7 @@ async def test_pasted_message_at_a_question_is_sent_by_enter(monkeypatch):
         )  # all keys come immediately after one another
         await pilot.press(*"do it", "enter")
         await until(pilot, lambda: session.steered == ["do it"])
+        monkeypatch.setattr(QuestionPanel, "GRACE", 0.0)
         pilot.app.conversation.questions.panel._listens_from = 0.0
         await pilot.press("2")
         await until(pilot, lambda: session.answers == [("q", Reply(("leave",)))])
@@ -286,7 +290,57 @@ async def test_x7_a_key_just_after_the_question_came_does_not_answer_it(monkeypa
             lambda: questions.panel is not None and questions.panel._listens_from < float("inf"),
         )
         await pilot.press("1")
+        await until(pilot, lambda: "press the key again" in screen_text(pilot.app))
+        assert (session.answers, pilot.app.conversation.prompt.text) == ([], "")
+
+
+async def test_x7_what_is_being_written_stays_together_when_a_question_comes(monkeypatch):
+    gate = asyncio.Event()
+    session = FakeSession([[Wait(gate), permission()]])
+    screen = screen_of(session)
+    monkeypatch.setattr(QuestionPanel, "GRACE", 3600.0)
+    async with screen.run_test(size=(100, 30)) as pilot:
+        await opened(pilot)
+        prompt, questions = pilot.app.conversation.prompt, pilot.app.conversation.questions
+        await pilot.press("g", "enter")
+        await until(pilot, lambda: session.running)
+        await pilot.press(*"happ")
+        gate.set()
+        await until(pilot, lambda: questions.panel is not None and questions.panel.has_focus)
+        await pilot.press("y")
+        await until(pilot, lambda: prompt.text == "happy")
         assert session.answers == []
+
+
+async def test_a_text_that_begins_with_an_early_answer_is_a_text(monkeypatch):
+    session = FakeSession([[permission()]])
+    screen = screen_of(session)
+    monkeypatch.setattr(QuestionPanel, "GRACE", 3600.0)
+    async with screen.run_test(size=(100, 30)) as pilot:
+        await opened(pilot)
+        await pilot.press("g", "enter")
+        questions = pilot.app.conversation.questions
+        await until(
+            pilot,
+            lambda: questions.panel is not None and questions.panel._listens_from < float("inf"),
+        )
+        await pilot.press(*"add tests")
+        await until(pilot, lambda: pilot.app.conversation.prompt.text == "add tests")
+        assert session.answers == []
+
+
+async def test_an_edit_offers_all_edits_of_the_session():
+    edit = PermissionAsked(
+        "q1", CALL, "edit a.py", Display("+1"), "it changes a.py", "", edits=True
+    )
+    session = FakeSession([[edit]])
+    async with screen_of(session).run_test(size=(100, 30)) as pilot:
+        await opened(pilot)
+        await pilot.press("g", "enter")
+        await asked(pilot)
+        await until(pilot, lambda: "2 yes, all edits in this session (s)" in screen_text(pilot.app))
+        await pilot.press("s")
+        await until(pilot, lambda: session.answers == [("q1", Permit("edits"))])
 
 
 async def test_a_long_question_leaves_room_for_the_prompt_and_can_be_scrolled():
@@ -313,10 +367,10 @@ async def test_smallest_screen_shows_the_question_and_the_marked_choice():
         assert "Allow?  shell" in screen_text(pilot.app)
         assert "git push" in screen_text(pilot.app)
         await pilot.press("up")
-        await until(pilot, lambda: "❯↑4 session" in screen_text(pilot.app))
+        await until(pilot, lambda: "❯↑5 no," in screen_text(pilot.app))
         await pilot.click(panel.options, offset=(4, 0))
         await until(pilot, lambda: session.answers)
-    assert session.answers == [("q1", Permit("session"))]
+    assert session.answers == [("q1", Permit("no"))]
 
 
 async def test_hidden_choices_are_indicated_above_and_below():
@@ -327,20 +381,20 @@ async def test_hidden_choices_are_indicated_above_and_below():
         await asked(pilot)
         await until(
             pilot,
-            lambda: "❯ 1 yes" in screen_text(pilot.app) and " ↓2 always" in screen_text(pilot.app),
+            lambda: (
+                "❯ 1 yes" in screen_text(pilot.app) and " ↓2 yes, for" in screen_text(pilot.app)
+            ),
         )
         await pilot.press("down", "down")
-        await until(
-            pilot,
-            lambda: "❯↑3 no" in screen_text(pilot.app) and " ↓4 session" in screen_text(pilot.app),
-        )
+        await until(pilot, lambda: "❯↑3 always" in screen_text(pilot.app))
         await pilot.press("down")
-        await until(pilot, lambda: "❯↑4 session" in screen_text(pilot.app))
+        await pilot.press("down")
+        await until(pilot, lambda: "❯↑5 no," in screen_text(pilot.app))
         await pilot.resize_terminal(20, 3)
         await pilot.press("up")
         await until(
             pilot,
-            lambda: "❯↕3 no" in screen_text(pilot.app) and "git push" in screen_text(pilot.app),
+            lambda: "❯↕4 no" in screen_text(pilot.app) and "git push" in screen_text(pilot.app),
         )
         await pilot.resize_terminal(20, 8)
         await until(pilot, lambda: "Allow?  shell" in screen_text(pilot.app))
@@ -348,7 +402,8 @@ async def test_hidden_choices_are_indicated_above_and_below():
         await until(
             pilot,
             lambda: (
-                "4 session" in (text := screen_text(pilot.app)) and not {"↑", "↓", "↕"} & set(text)
+                "5 no, continue" in (text := screen_text(pilot.app))
+                and not {"↑", "↓", "↕"} & set(text)
             ),
         )
 
@@ -378,8 +433,8 @@ async def test_low_screen_gives_room_to_the_question_and_hints_scrolling():
         await pilot.press("g", "enter")
         await asked(pilot)
         await until(pilot, lambda: "PageDown: 41 lines" in screen_text(pilot.app))
-        await until(pilot, lambda: screen_text(pilot.app).count("git push") > 4)
-        await until(pilot, lambda: "2 no (n)" in screen_text(pilot.app))
+        await until(pilot, lambda: screen_text(pilot.app).count("git push") > 3)
+        await until(pilot, lambda: "2 no: say" in screen_text(pilot.app))
 
 
 async def test_a_question_has_all_its_choices_on_fifteen_lines_too():
@@ -388,7 +443,7 @@ async def test_a_question_has_all_its_choices_on_fifteen_lines_too():
         await opened(pilot)
         await pilot.press("g", "enter")
         await asked(pilot)
-        await until(pilot, lambda: "4 session (s)" in screen_text(pilot.app))
+        await until(pilot, lambda: "5 no, continue" in screen_text(pilot.app))
         assert screen_text(pilot.app).count("git push") == 2
         assert "Ask for anything" in screen_text(pilot.app)
 
