@@ -46,6 +46,10 @@ class Thinking(msgspec.Struct, frozen=True, omit_defaults=True):
     """Whether the provider hid the text: `signature` holds its opaque data, `text` is empty."""
 
 
+SEALED_ITEM = '{"responses":'
+"""How the signature begins that holds an item of the Responses wire."""
+
+
 class Image(msgspec.Struct, frozen=True):
     media_type: str
     data: bytes
@@ -172,6 +176,16 @@ class PerMessage(Generic[T]):
         ]
         self._last, self._made = now, made
         return made.copy()
+
+
+def end_reasoning(message: Message) -> Message:
+    """The message without the items of the Responses wire: a compaction ends them."""
+    sealed = [part for part in message.parts_of(Thinking) if part.signature.startswith(SEALED_ITEM)]
+    if not sealed:
+        return message
+    return msgspec.structs.replace(
+        message, parts=tuple(part for part in message.parts if part not in sealed)
+    )
 
 
 def system(text: str) -> Message:

@@ -36,7 +36,17 @@ from ouro.llm.portable import (
 )
 from ouro.llm.provider_errors import error_from_stream
 from ouro.llm.wire import ChunkReader, Wire, make_usage
-from ouro.messages import Image, Message, PerMessage, Text, Thinking, ToolCall, ToolReply, Usage
+from ouro.messages import (
+    SEALED_ITEM,
+    Image,
+    Message,
+    PerMessage,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolReply,
+    Usage,
+)
 from ouro.utils.json_types import count, dictionaries, dictionary, string, text_or_json
 
 MAX_ID = 64
@@ -50,7 +60,7 @@ def seal_item(item: Item, address: str) -> str:
 
 def open_item(signature: str, address: str) -> Item | None:
     """The item in a signature; None if it is from another server, or not from this wire."""
-    if not signature.startswith('{"responses":'):
+    if not signature.startswith(SEALED_ITEM):
         return None
     try:
         sealed = dictionary(json.loads(signature))

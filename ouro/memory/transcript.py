@@ -36,7 +36,15 @@ from ouro.memory.short_term import (
     replace_by_summary,
 )
 from ouro.memory.tokens import estimate_messages, reported_tokens
-from ouro.messages import ATTACHED, PIPED, SHELL_NOTE, Message, PerMessage, Usage
+from ouro.messages import (
+    ATTACHED,
+    PIPED,
+    SHELL_NOTE,
+    Message,
+    PerMessage,
+    Usage,
+    end_reasoning,
+)
 from ouro.utils.text import clean
 
 _TITLE_WIDTH = 60
@@ -128,6 +136,7 @@ class Transcript(MessageTree):
             [],
         )
         """The compaction, the entries that it keeps, and both as messages."""
+        self._ended = PerMessage(end_reasoning)
         self._shortened: tuple[frozenset[str], PerMessage[Message]] = (
             frozenset(),
             PerMessage(lambda said: said),
@@ -197,17 +206,27 @@ class Transcript(MessageTree):
                 replace_by_summary([item.message for item in kept], summary, []),
             )
         messages = list(self._head[2])
+        tail = self._tail(following, compaction)
         if not dropped:
-            messages += [entry.message for entry in following]
-        for entry in following if dropped else ():
+            messages += tail
+        for entry, message in zip(following, tail, strict=True) if dropped else ():
             if str(entry.number) not in dropped:
-                messages.append(entry.message)
+                messages.append(message)
             elif entry.message.role == "user" and messages[-1:] != [DROPPED]:
                 # A request begins with a user message, and one is between two answers.
                 messages.append(DROPPED)
         if dropped != self._shortened[0]:
             self._shortened = dropped, PerMessage(self._shortener(following))
         return self._shortened[1](messages) if dropped else messages
+
+    def _tail(
+        self, following: Sequence[MessageRecord], compaction: CompactionRecord | None
+    ) -> list[Message]:
+        """The messages after the kept ones; those from before the compaction without reasoning."""
+        first_new = compaction.number if compaction else 0
+        old = [entry.message for entry in following if entry.number < first_new]
+        new = [entry.message for entry in following if entry.number >= first_new]
+        return [*self._ended(old), *new]
 
     def number_before(self, number: int) -> int:
         """The number of the item before that message on the branch; 0 if none is loaded."""
