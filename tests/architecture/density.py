@@ -1,4 +1,4 @@
-"""How many decisions the functions of a folder make: `python -m tests.architecture.density [FOLDER]`.
+"""How many decisions the functions of a folder make: `PYTHONPATH=tests python -m architecture.density [FOLDER]`.
 
 With `--write` the lists of this test suite are made shorter after a clean-up; they never grow.
 

@@ -1,6 +1,6 @@
 """A function is read once: few decisions each, and no comprehension inside of another.
 
-The lists beside this file only shrink: `python -m tests.architecture.density --write`.
+The lists beside this file only shrink: `PYTHONPATH=tests python -m architecture.density --write`.
 """
 
 from __future__ import annotations

@@ -30,6 +30,7 @@ LONG_FILES = {
     "commands/memory_notes.py": "the actions on entries of memory",
     "memory/long_term/scope.py": "the states of a change of memory",
     "memory/long_term/transfer.py": "both directions of each format",
+    "safety/shell/parse.py": "one lexer",
     "safety/checkpoints.py": "one turn: take, undo, redo, compare",
 }
 LONG_FUNCTIONS = {

@@ -6,9 +6,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 from ouro.safety.shell.command import Command, Word
 from ouro.safety.shell.parse import ShellLine
@@ -60,6 +61,8 @@ _MACHINE = re.compile(
     r"mkfs(\..*)?|mke2fs|wipefs|fdisk|sfdisk|parted|mkswap|blkdiscard|diskutil|mount|umount|losetup|cryptsetup|shutdown"
     r"|reboot|halt|poweroff|init|telinit|systemctl|service|launchctl|crontab|at|iptables|nft|ufw|insmod|modprobe|sysctl|kexec"
 )
+_CHANGERS = names("chmod chown chgrp")
+_REMOVERS = names("rm shred")
 _SEARCHERS = names("rg ag ack ugrep tar zip 7z 7za 7zz rsync")
 _FETCHERS = names("curl wget fetch aria2c nc ncat netcat socat http https lynx")
 _INTERPRETERS = re.compile(r"(python|pypy|perl|ruby|node|deno|bun|php|lua)[\d.]*")
@@ -79,24 +82,43 @@ def _final_commands() -> tuple[tuple[str, tuple[str, ...], str], ...]:
     return tuple(found)
 
 
+class CommandCheck(NamedTuple):
+    """One row of the floor: what is asked about each command in every mode."""
+
+    name: str
+    find: Callable[[Command, Places], str]
+    """Returns the reason; empty if the check does not apply."""
+
+
 def floor(line: ShellLine, places: Places) -> str:
     """Why the user must be asked in every mode; empty if not."""
     for command in line.commands:
-        reasons = (_find_irreversible(command), _check_removal(command, places))
-        if reason := next(filter(None, reasons), ""):
-            return f"{command.program} {reason}"
-        for word in command.arguments:
-            if word.glob and any(
-                map(places.is_above_keys, places.named(before_pattern(word.text)))
-            ):
-                return f"{command.program} reaches what {word.text} matches, which may hold keys"
-        above = next(filter(places.is_above_keys, places.folders[1:]), None)
-        # Without a path it reads the folder that `cd` named.
-        if above is not None and reads_all_below(command):
-            return f"{command.program} reaches {places.workspace.shown(above)}, which holds keys"
+        for check in COMMAND_CHECKS:
+            if reason := check.find(command, places):
+                return f"{command.program} {reason}"
     for path, is_written, opener in places.opened(line):
         if reason := _check_opened(path, is_written, opener, places):
             return reason
+    return _check_fetched(line)
+
+
+def _check_pattern_of_keys(command: Command, places: Places) -> str:
+    for word in command.arguments:
+        starts = places.named(before_pattern(word.text)) if word.glob else ()
+        if any(map(places.is_above_keys, starts)):
+            return f"reaches what {word.text} matches, which may hold keys"
+    return ""
+
+
+def _check_folder_of_keys(command: Command, places: Places) -> str:
+    """Without a path, a command that reads all files below reads the folder that `cd` named."""
+    above = next(filter(places.is_above_keys, places.folders[1:]), None)
+    if above is None or not reads_all_below(command):
+        return ""
+    return f"reaches {places.workspace.shown(above)}, which holds keys"
+
+
+def _check_fetched(line: ShellLine) -> str:
     fetches = any(command.program in _FETCHERS for command in line.commands)
     if fetches and (line.opaque or any(map(_runs_input, line.commands))):
         return "it runs what it fetches from the network"
@@ -104,13 +126,7 @@ def floor(line: ShellLine, places: Places) -> str:
 
 
 def _check_opened(path: Path, is_written: bool, command: Command | None, places: Places) -> str:
-    is_device = str(path).startswith("/dev/") and str(path) not in HARMLESS_DEVICES
-    is_shared_memory = str(path).startswith("/dev/shm/")  # noqa: S108 - a workspace may be there
-    if (
-        command is None
-        and is_device
-        and not (is_shared_memory and places.workspace.is_inside(path))
-    ):
+    if command is None and _is_foreign_device(path, places):
         return f"it opens the device {path}"
     is_git = command is not None and command.program == "git"
     if is_written and not is_git and (reason := places.workspace.protection(path)):
@@ -120,28 +136,47 @@ def _check_opened(path: Path, is_written: bool, command: Command | None, places:
     return f"it reaches {places.workspace.shown(path)}, which holds keys" if is_reached else ""
 
 
-def _find_irreversible(command: Command) -> str:
-    name, words = command.program, command.arguments
-    if name in _RIGHTS and command.kind != "guess":
-        return "acts with the rights of another user"
-    if command.kind != "guess" and _MACHINE.fullmatch(name):
-        return "changes the machine itself"
+def _is_foreign_device(path: Path, places: Places) -> bool:
+    name = str(path)
+    if not name.startswith("/dev/") or name in HARMLESS_DEVICES:
+        return False
+    is_shared_memory = name.startswith("/dev/shm/")  # noqa: S108 - a workspace may be there
+    return not (is_shared_memory and places.workspace.is_inside(path))
+
+
+def _check_irreversible(command: Command, _places: Places) -> str:
+    name = command.program
+    if command.kind != "guess":
+        if name in _RIGHTS:
+            return "acts with the rights of another user"
+        if _MACHINE.fullmatch(name):
+            return "changes the machine itself"
+    words = command.arguments
     if name == "git":
         words = tuple(git_words(words)[0])
-    texts, found = [word.text for word in words], read_options(words, UNKNOWN)
+    found = read_options(words, UNKNOWN)
+    texts = [word.text for word in words]
+    if reason := _find_final(name, texts, found):
+        return f"{texts[0]} {reason}" if name == "git" else reason
+    if name == "git" and texts:
+        return _git(texts[0], texts[1:], found)
+    return _check_processes_and_devices(name, texts)
+
+
+def _find_final(name: str, texts: Sequence[str], found: ReadOptions) -> str:
+    """What the table of final commands says about a command; empty if it is not in it."""
     called = " ".join([name, *(text for text in texts if not text.startswith("-")), ""])
     for command_words, options, reason in _final_commands():
         if not called.startswith(command_words):
             continue
-        if (
-            not options
-            or found.has(*(option.lstrip("-") for option in options))
-            or not set(options).isdisjoint(texts)
-        ):
-            return f"{texts[0]} {reason}" if name == "git" else reason
-    if name == "git" and texts:
-        return _git(texts[0], texts[1:], found)
-    if name == "kill" and texts[-1:] in (["-1"], ["1"]) and texts != ["-1"]:
+        has_option = found.has(*(option.lstrip("-") for option in options))
+        if not options or has_option or not set(options).isdisjoint(texts):
+            return reason
+    return ""
+
+
+def _check_processes_and_devices(name: str, texts: Sequence[str]) -> str:
+    if name == "kill" and texts != ["-1"] and texts[-1:] in (["-1"], ["1"]):
         return "ends every process"
     if name == "dd" and any(re.match(r"of=/dev/(?!null)", text) for text in texts):
         return "writes to a device"
@@ -159,35 +194,56 @@ def _git(subcommand: str, rest: Sequence[str], found: ReadOptions) -> str:
 
 
 def _check_removal(command: Command, places: Places) -> str:
-    name, words = command.program, command.arguments
+    """Why what a command removes, changes or moves is asked in every mode; empty if it is not."""
+    if command.program in _CHANGERS or command.program in _REMOVERS:
+        return _check_removed(command, places)
+    if command.program == "mv":
+        return _check_moved(command, places)
+    if command.program in ("find", "gfind"):
+        return _check_deleted(command, places)
+    return ""
+
+
+def _check_removed(command: Command, places: Places) -> str:
+    words = command.arguments
+    is_recursive = read_options(words, UNKNOWN).has("r", "R", "recursive")
+    if not is_recursive and all(word.exact for word in words[:1]):
+        return ""
+    changes = command.program in _CHANGERS
+    verb = "changes" if changes else "removes"
     targets = [word for word in words if not word.text.startswith("-")]
-    if name in ("rm", "shred", "chmod", "chown", "chgrp") and (
-        read_options(words, UNKNOWN).has("r", "R", "recursive")
-        or not all(word.exact for word in words[:1])
-    ):
-        verb = "changes" if name.startswith("ch") else "removes"
-        for word in targets[1:] if name.startswith("ch") else targets:
-            if reason := _check_target(word, places):
-                return f"{verb} {reason}"
-        lost = places.lost and any(not word.text.startswith(("/", "~")) for word in targets)
-        return f"{verb} files in a folder that is not known" if lost else ""
-    if name == "mv":
-        found = read_options(words, rows()["mv"])
-        moved = found.operands if found.has("t", "target-directory") else found.operands[:-1]
-        if whole := next(filter(None, (places.whole(word.text) for word in moved)), ""):
+    # The first one of `chmod` is the mode.
+    for word in targets[1:] if changes else targets:
+        if reason := _check_target(word, places):
+            return f"{verb} {reason}"
+    is_relative = any(not word.text.startswith(("/", "~")) for word in targets)
+    return f"{verb} files in a folder that is not known" if places.lost and is_relative else ""
+
+
+def _check_moved(command: Command, places: Places) -> str:
+    found = read_options(command.arguments, rows()["mv"])
+    moved = found.operands if found.has("t", "target-directory") else found.operands[:-1]
+    for word in moved:
+        if whole := places.whole(word.text):
             return f"moves {whole}"
-        above = (
-            word.text for word in moved if any(map(places.is_above_keys, places.named(word.text)))
-        )
-        return next((f"moves {text}, which holds keys" for text in above), "")
-    if name in ("find", "gfind") and any(word.text == "-delete" for word in words):
-        tests = r"-(i?name|i?path|i?regex|mtime|mmin|newer|empty|size)"
-        is_limited = any(re.match(tests, word.text) for word in words)
-        for word in find_starts(words) or [Word(".")]:
-            if not word.exact or any(map(places.is_elsewhere, places.named(word.text))):
-                return f"deletes below {word.text}"
-            if not is_limited and places.whole(word.text):
-                return f"deletes everything below {word.text}"
+    for word in moved:
+        if any(map(places.is_above_keys, places.named(word.text))):
+            return f"moves {word.text}, which holds keys"
+    return ""
+
+
+def _check_deleted(command: Command, places: Places) -> str:
+    """What `find -delete` removes."""
+    words = command.arguments
+    if not any(word.text == "-delete" for word in words):
+        return ""
+    tests = r"-(i?name|i?path|i?regex|mtime|mmin|newer|empty|size)"
+    is_limited = any(re.match(tests, word.text) for word in words)
+    for word in find_starts(words) or [Word(".")]:
+        if not word.exact or any(map(places.is_elsewhere, places.named(word.text))):
+            return f"deletes below {word.text}"
+        if not is_limited and places.whole(word.text):
+            return f"deletes everything below {word.text}"
     return ""
 
 
@@ -242,23 +298,35 @@ def memory_git(command: Command, places: Places) -> GuardedMemory | None:
     row = rows().get(f"git-{texts[2]}") if texts[:1] == ["-C"] and texts[2:] else None
     if row is None or row.operands != "memory" or not all(word.exact for word in words):
         return None
-    folders = {(places.workspace.memory_at(path), path) for path in places.named(texts[1])}
-    folder, path = folders.pop()
+    folder = _memory_of(texts[1], places)
     found = read_options(words[3:], row)
-    if folders or folder is None or path != folder.path or found.unlisted:
+    if folder is None or found.unlisted or not _is_safe_in_memory(texts[2], found):
         return None
-    if texts[2] == "commit" and not found.has("m", "message"):
-        return None  # it would open an editor
-    if texts[2] == "restore" and not found.has("S", "staged"):
-        return None  # it discards uncommitted changes
-    for text in (word.text for word in found.operands):
-        is_whole = texts[2] in ("add", "commit", "restore") and text in (".", "archive", "archive/")
-        is_pattern = re.search(r"[:*?\[\\]", text)  # this includes git's pathspec magic
-        if not is_whole and (
-            is_pattern or not folder.keeps(Path(os.path.normpath(folder.path / text)))
-        ):
-            return None
-    return folder
+    operands = (word.text for word in found.operands)
+    return folder if all(_is_in_memory(text, texts[2], folder) for text in operands) else None
+
+
+def _memory_of(text: str, places: Places) -> GuardedMemory | None:
+    """The memory whose folder a path names; None if it names another folder, or several."""
+    found = {(places.workspace.memory_at(path), path) for path in places.named(text)}
+    memory, path = found.pop()
+    return memory if not found and memory is not None and path == memory.path else None
+
+
+def _is_safe_in_memory(subcommand: str, found: ReadOptions) -> bool:
+    """Whether a subcommand of git opens no editor and discards no changes."""
+    if subcommand == "commit":
+        return found.has("m", "message")
+    return subcommand != "restore" or found.has("S", "staged")
+
+
+def _is_in_memory(text: str, subcommand: str, folder: GuardedMemory) -> bool:
+    """Whether an operand of git names files that are kept in the memory."""
+    takes_all = subcommand in ("add", "commit", "restore")
+    if takes_all and text in (".", "archive", "archive/"):
+        return True
+    is_pattern = re.search(r"[:*?\[\\]", text)  # this includes git's pathspec magic
+    return not is_pattern and folder.keeps(Path(os.path.normpath(folder.path / text)))
 
 
 def memory_reason(line: ShellLine, text: str, places: Places) -> str:
@@ -277,15 +345,20 @@ def memory_reason(line: ShellLine, text: str, places: Places) -> str:
         touches = _names_memory(command, places)
         named = named or touches
         # A command that receives the path of memory from a pipe may do anything with it.
-        if not (touches or inside or (named and command.piped)):
-            continue
-        if folder := memory_git(command, places):
-            if reason := folder.tampered():
-                return f"it runs git on long-term memory, but {reason}"
-        elif not only_reads(command) or command.settings:
-            return f"{command.program} may change long-term memory without the file tools"
+        may_touch = touches or inside or (named and command.piped)
+        if may_touch and (reason := _check_on_memory(command, places)):
+            return reason
     is_hidden = not named and _mentions([text], workspace)
     return "it names long-term memory in a way that is not understood" if is_hidden else ""
+
+
+def _check_on_memory(command: Command, places: Places) -> str:
+    if folder := memory_git(command, places):
+        if reason := folder.tampered():
+            return f"it runs git on long-term memory, but {reason}"
+    elif not only_reads(command) or command.settings:
+        return f"{command.program} may change long-term memory without the file tools"
+    return ""
 
 
 def _is_near(folder: Path, workspace: Workspace) -> bool:
@@ -314,3 +387,12 @@ def _mentions(texts: Sequence[str], workspace: Workspace) -> bool:
         str(folder.state_dir.parent) for folder in workspace.memory if folder.state_dir is not None
     ]
     return any(_NAMED.search(text) or any(name in text for name in names) for text in texts)
+
+
+COMMAND_CHECKS = (
+    CommandCheck("irreversible", _check_irreversible),
+    CommandCheck("removal", _check_removal),
+    CommandCheck("pattern above keys", _check_pattern_of_keys),
+    CommandCheck("folder above keys", _check_folder_of_keys),
+)
+"""The floor for each command of a line, in this order."""

@@ -1,67 +1,29 @@
-"""Decide on a shell line by mode, rules and the hard floor."""
+"""Decide on a shell line: an ordered list of rules, of which the first that applies decides."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Literal
 
 import msgspec
 
-from ouro.safety.permissions import PLAN, Permissions, join_rules
-from ouro.safety.rules import (
-    Allow,
-    Ask,
-    Decision,
-    Deny,
-    Effect,
-    Limits,
-    Rule,
-    has_no_wildcard,
-    path_rule,
-)
-from ouro.safety.shell.command import Command
-from ouro.safety.shell.floor import floor, memory_git, memory_reason, reads_all_below
+from ouro.safety.permissions import PLAN, Permissions
+from ouro.safety.rules import Allow, Ask, Decision, Deny, Effect, Limits, Rule
+from ouro.safety.shell.command import Command, Word
+from ouro.safety.shell.floor import floor, memory_reason, reads_all_below
+from ouro.safety.shell.needs import Need, find_needs, only_sees_processes
+from ouro.safety.shell.offered_rules import describe, offer_rules
 from ouro.safety.shell.parse import MAX_CHARACTERS, ShellLine, parse_line
-from ouro.safety.shell.paths import HARMLESS_DEVICES, Places, written_paths
-from ouro.safety.shell.read_only import files_read, find_unlisted, git_words, only_reads
+from ouro.safety.shell.paths import Places
+from ouro.safety.shell.read_only import find_unlisted, git_words, only_reads
 from ouro.safety.shell.tables import names
-from ouro.safety.shell.wrappers import SHELLS
-from ouro.safety.workspace import Workspace
 
-_MAX_SHOWN = 60
 _NOT_IN_PLAN_MODE = (
     f"{PLAN} Shell lines that only read are allowed; this one does more, or cannot be judged."
 )
-_SEES_PROCESSES = names("ps pgrep lsof ss netstat")
-"""Commands that run outside of the sandbox, because it has its own processes. They may be combined
-with `_FILTERS`.
-"""
-_FILTERS = names("grep egrep head tail wc sort uniq cut awk echo true sleep")
-_PREFIX = re.compile(
-    r"((npm|yarn|pnpm|bun|uv|poetry)\0run|uv\0pip|docker\0compose|python3?\0-m|gh\0(pr|issue)|(bundle|pnpm)\0exec)\0[^\0]+"
-    r"|(git|cargo|go|docker|kubectl|gh|uv|pip3?|poetry|brew|apt|conda|bundle|dotnet|mvn|gradle|rustup|make|just|tox|nox"
-    r"|pnpm|yarn|npm|bun|deno|helm|terraform)\0[^\0]+|[^\0]*"
-)
-"""The words that name what a command does."""
-_INTERPRETERS = re.compile(
-    r"(python|pypy|perl|ruby|node|deno|bun|php|lua|awk|gawk|mawk|osascript)[\d.]*"
-)
-_NARROW = names("""
-    rm rmdir mv cp ln chmod chown curl wget ssh scp rsync tee sed find xargs kill touch mkdir tar unzip dd
-    truncate eval source . nc npx uvx bunx watch parallel
-    """) | {
-    "docker run",
-    "docker exec",
-    "uv run",
-    "uv run python",
-    "poetry run",
-    "bundle exec",
-    "pnpm exec",
-}
-"""These are offered as a rule only word for word, because their effect depends on every word."""
 _GIT_OF_NAMES = re.compile(
     r"(status|add|commit|rev-parse|ls-files|branch|remote|switch|push|fetch)(\0(?!-\w*[ipv]|--[ipv])[^\0]*)*"
     r"|log(\0(-n?\d*|[^-\0][^\0]*|--((oneline|graph|all|decorate|(short)?stat|name-(only|status)|follow|reverse|merges"
@@ -72,85 +34,196 @@ _LOCAL_GIT = names(
     "add am apply branch checkout cherry-pick commit merge mv notes reset restore revert rm stash"
     " switch tag"
 )
-_ACTING = re.compile(
-    r"(LD_|DYLD_|GIT_|BASH|ZDOTDIR|PROMPT|PS\d|PYTHON(STARTUP|HOME|INSPECT)|NODE_OPTIONS|PERL5|RUBYOPT|JAVA_TOOL|IFS|SHELL"
-    r"|\w*(PAGER|EDITOR|BROWSER)$|PATH$|ENV$|HOME$|\w*_proxy$)",
-    re.IGNORECASE,
-)
-"""Variables that can make a program run another one: never offered as a rule."""
 
 
-class Need(msgspec.Struct, frozen=True):
-    """One permission that a line needs: a command, a path to read or write, a commit to long-term
-    memory.
-    """
+class LineCase:
+    """A shell line, and what the rules ask about it; each fact is found when a rule needs it."""
 
-    kind: Literal["command", "read", "write", "memory"]
-    text: str
-    command: Command | None = None
-    paths: tuple[Path, ...] = ()
-    """The files that are read or written; for a command that only creates files, these files."""
+    def __init__(self, policy: Permissions, tool: str, text: str, *, is_outside: bool) -> None:
+        self.policy = policy
+        self.tool = tool
+        self.text = text
+        self.is_outside = is_outside
+        """Whether the call asks to leave the sandbox."""
+        self.line = parse_line(text)
+        self.places = Places(policy.workspace, self.line)
+
+    @cached_property
+    def needs(self) -> tuple[Need, ...]:
+        return tuple(dict.fromkeys(find_needs(self.line, self.places)))
+
+    @cached_property
+    def missing(self) -> list[Need]:
+        """What the line needs, and neither a rule nor the mode allows."""
+        return [need for need in self.needs if not _is_met(self.policy, self.tool, need)]
+
+    @cached_property
+    def opaque(self) -> str:
+        """Why the effect of the line is not known; empty if it is."""
+        return self.line.opaque or self.places.lost or _find_unknown(self.line)
+
+    @cached_property
+    def floor(self) -> str:
+        """Why the line is asked in every mode and with every rule; empty if it is not."""
+        reason = floor(self.line, self.places)
+        return reason or memory_reason(self.line, self.text, self.places)
+
+    @cached_property
+    def limits(self) -> Limits:
+        """What the line may change if all its needs are met."""
+        return _limits(self.policy, self.line, self.needs)
+
+    def offer(self, needs: Sequence[Need]) -> str:
+        """The rules that would always allow `needs`; none if the effect is not known."""
+        return "" if self.opaque else offer_rules(needs, self.policy.workspace)
+
+
+class LineRule(msgspec.Struct, frozen=True):
+    """One rule of the judge."""
+
+    name: str
+    decide: Callable[[LineCase], Decision | None]
+    """Returns None if the rule does not apply."""
 
 
 def decide_line(policy: Permissions, tool: str, text: str, *, outside: bool = False) -> Decision:
-    """What to do with a shell line: each command in it is judged separately."""
-    line = parse_line(text)
-    places = Places(policy.workspace, line)
-    if denied := _find_line_rule(policy, "deny", tool, line, places):
-        rule, shown = denied
-        retry = "" if shown else " Do not retry it in another form; ask the user."
-        return Deny(f"The rule `deny {rule}` forbids {shown or 'this'}.{retry}")
-    # It needs a question in any case, and judging it would take seconds.
-    if len(text) > MAX_CHARACTERS:
-        return Deny(_NOT_IN_PLAN_MODE) if policy.mode == "plan" else Ask(line.hidden)
-    needs = tuple(dict.fromkeys(_needs(line, places)))
-    opaque = line.opaque or places.lost or _find_unknown(line)
-    always = floor(line, places) or memory_reason(line, text, places)
-    if policy.mode == "plan" and (always or opaque or any(need.kind != "read" for need in needs)):
+    """What to do with a shell line; `outside`: it asks to leave the sandbox."""
+    case = LineCase(policy, tool, text, is_outside=outside)
+    for rule in RULES:
+        decision = rule.decide(case)
+        if decision is not None:
+            return decision
+    return Allow(case.limits)
+
+
+# -- the rules, in their order
+
+
+def _deny_by_rule(case: LineCase) -> Decision | None:
+    denied = _find_line_rule(case, "deny")
+    if denied is None:
+        return None
+    rule, shown = denied
+    retry = "" if shown else " Do not retry it in another form; ask the user."
+    return Deny(f"The rule `deny {rule}` forbids {shown or 'this'}.{retry}")
+
+
+def _ask_about_a_long_line(case: LineCase) -> Decision | None:
+    """A long line is asked in any case, and judging it would take seconds."""
+    if len(case.text) <= MAX_CHARACTERS:
+        return None
+    if case.policy.mode == "plan":
         return Deny(_NOT_IN_PLAN_MODE)
-    if always or line.hidden:
-        return Ask(always or line.hidden)
-    if any(need.kind == "memory" for need in needs) and (reason := policy.finds_secret(text)):
+    return Ask(case.line.hidden)
+
+
+def _deny_in_plan_mode(case: LineCase) -> Decision | None:
+    if case.policy.mode != "plan":
+        return None
+    only_reads_files = all(need.kind == "read" for need in case.needs)
+    if only_reads_files and not case.floor and not case.opaque:
+        return None
+    return Deny(_NOT_IN_PLAN_MODE)
+
+
+def _ask_at_the_floor(case: LineCase) -> Decision | None:
+    """Not even a rule of the user allows these lines, nor those that hide what they run."""
+    reason = case.floor or case.line.hidden
+    return Ask(reason) if reason else None
+
+
+def _deny_a_secret_in_memory(case: LineCase) -> Decision | None:
+    if not any(need.kind == "memory" for need in case.needs):
+        return None
+    if reason := case.policy.finds_secret(case.text):
         return Deny(f"The commit message holds a secret ({reason}). Commit to memory without it.")
-    if asked := _find_line_rule(policy, "ask", tool, line, places):
-        rule, shown = asked
-        return Ask(f"{shown}: the rule `ask {rule}` says so".removeprefix(": "))
-    if (
-        policy.find_rule("allow", tool, Effect.RUN, lambda rule: rule.pattern is None)
-        and policy.mode != "plan"
-    ):
-        return Allow()
-    if leak := _find_leak(policy, tool, line, places):
-        return Ask(leak)
-    missing = [need for need in needs if not _is_met(policy, tool, need)]
-    limits = _limits(policy, line, needs)
-    by_rule = bool(needs) and not missing and not opaque and limits == "off"
-    if outside and not by_rule:
-        commands = [need for need in missing if need.kind == "command"]
-        offered = (
-            "" if opaque else join_rules([_rule_for(need, policy.workspace) for need in commands])
-        )
-        return Ask("it runs outside of the sandbox, with all your rights", offered)
-    if policy.mode == "auto" and policy.workspace.confines():
-        for path, is_written, _ in places.opened(line):
-            if (
-                is_written
-                and places.is_elsewhere(path)
-                and not policy.permits_path("write", Effect.WRITE, path)
-            ):
-                return Ask(f"it writes to {policy.workspace.shown(path)}, outside the workspace")
-        if not (opaque or missing):
-            return Allow(limits)
-        return Allow(
-            "repository" if not opaque and all(map(_is_local_git, missing)) else "workspace"
-        )
-    if opaque or missing:
-        why = "" if policy.mode != "auto" else " (auto asks, because no sandbox works here)"
-        offered = (
-            "" if opaque else join_rules([_rule_for(need, policy.workspace) for need in missing])
-        )
-        return Ask(f"{opaque or _reason(missing)}{why}", offered)
-    return Allow(limits)
+    return None
+
+
+def _ask_by_rule(case: LineCase) -> Decision | None:
+    asked = _find_line_rule(case, "ask")
+    if asked is None:
+        return None
+    rule, shown = asked
+    return Ask(f"{shown}: the rule `ask {rule}` says so".removeprefix(": "))
+
+
+def _allow_the_whole_tool(case: LineCase) -> Decision | None:
+    """A rule without a pattern, such as `shell`, allows every line."""
+    policy = case.policy
+    rule = policy.find_rule("allow", case.tool, Effect.RUN, lambda rule: rule.pattern is None)
+    return Allow() if rule and policy.mode != "plan" else None
+
+
+def _ask_about_a_leak(case: LineCase) -> Decision | None:
+    leak = _find_leak(case)
+    return Ask(leak) if leak else None
+
+
+def _ask_to_leave_the_sandbox(case: LineCase) -> Decision | None:
+    if not case.is_outside or _is_allowed_by_rules(case):
+        return None
+    commands = [need for need in case.missing if need.kind == "command"]
+    return Ask("it runs outside of the sandbox, with all your rights", case.offer(commands))
+
+
+def _ask_to_write_elsewhere(case: LineCase) -> Decision | None:
+    policy = case.policy
+    if not _is_confined_auto(policy):
+        return None
+    for path, is_written, _ in case.places.opened(case.line):
+        is_elsewhere = is_written and case.places.is_elsewhere(path)
+        if is_elsewhere and not policy.permits_path("write", Effect.WRITE, path):
+            return Ask(f"it writes to {policy.workspace.shown(path)}, outside the workspace")
+    return None
+
+
+def _allow_in_the_sandbox(case: LineCase) -> Decision | None:
+    if not _is_confined_auto(case.policy):
+        return None
+    if not case.opaque and not case.missing:
+        return Allow(case.limits)
+    changes_only_git = not case.opaque and all(map(_is_local_git, case.missing))
+    return Allow("repository" if changes_only_git else "workspace")
+
+
+def _ask_what_nothing_allows(case: LineCase) -> Decision | None:
+    if not case.opaque and not case.missing:
+        return None
+    is_auto = case.policy.mode == "auto"
+    why = " (auto asks, because no sandbox works here)" if is_auto else ""
+    return Ask(f"{case.opaque or describe(case.missing)}{why}", case.offer(case.missing))
+
+
+RULES = (
+    LineRule("deny rule", _deny_by_rule),
+    LineRule("long line", _ask_about_a_long_line),
+    LineRule("plan mode", _deny_in_plan_mode),
+    LineRule("floor", _ask_at_the_floor),
+    LineRule("secret in memory", _deny_a_secret_in_memory),
+    LineRule("ask rule", _ask_by_rule),
+    LineRule("allow rule for the tool", _allow_the_whole_tool),
+    LineRule("leak", _ask_about_a_leak),
+    LineRule("outside of the sandbox", _ask_to_leave_the_sandbox),
+    LineRule("write elsewhere", _ask_to_write_elsewhere),
+    LineRule("sandbox", _allow_in_the_sandbox),
+    LineRule("not allowed", _ask_what_nothing_allows),
+)
+"""The first rule that applies decides. A line to which none applies is allowed."""
+
+
+# -- what the rules look at
+
+
+def _is_confined_auto(policy: Permissions) -> bool:
+    return policy.mode == "auto" and policy.workspace.confines()
+
+
+def _is_allowed_by_rules(case: LineCase) -> bool:
+    """Whether rules of the user allow everything, so that the line runs outside of the sandbox."""
+    if not case.needs or case.missing or case.opaque:
+        return False
+    return case.limits == "off"
 
 
 def _find_unknown(line: ShellLine) -> str:
@@ -158,7 +231,8 @@ def _find_unknown(line: ShellLine) -> str:
     word. Else empty.
     """
     for command in line.commands:
-        if command.kind == "plain" and (word := command.computed) and not only_reads(command):
+        word = command.computed
+        if command.kind == "plain" and word is not None and not only_reads(command):
             return f"what {command.program} gets as {word.raw or word.text} is not known"
     return ""
 
@@ -177,101 +251,42 @@ def _limits(policy: Permissions, line: ShellLine, needs: Sequence[Need]) -> Limi
     """What a line may change if all its needs are met; what a rule of the user allows runs outside
     of the sandbox.
     """
-    if any(need.kind == "command" and not need.paths for need in needs) or _only_sees_processes(
-        line
-    ):
+    runs_a_command = any(need.kind == "command" and not need.paths for need in needs)
+    if runs_a_command or only_sees_processes(line):
         return "off"
-    written = [path for need in needs if need.kind in ("write", "command") for path in need.paths]
+    written: list[Path] = []
+    for need in needs:
+        if need.kind in ("write", "command"):
+            written += need.paths
     in_memory = [path for path in written if policy.workspace.is_memory(path)]
     if in_memory or any(need.kind == "memory" for need in needs):
         return "memory" if len(in_memory) == len(written) else "off"
     return "workspace" if written or policy.mode in ("edit", "auto") else "read"
 
 
-def _only_sees_processes(line: ShellLine) -> bool:
-    """Whether a line only shows processes or sockets of the machine."""
-    found = [command for command in line.commands if command.program not in _SEES_PROCESSES]
-    filters = all(
-        command.program in _FILTERS and files_read(command) == () and not reads_all_below(command)
-        for command in found
-    )
-    writes = any(
-        redirect.writes and redirect.target.text not in HARMLESS_DEVICES
-        for redirect in line.redirects
-    )
-    return len(found) < len(line.commands) and filters and not writes
-
-
-# -- what a line needs
-
-
-def _needs(line: ShellLine, places: Places) -> Iterator[Need]:
-    for command in line.commands:
-        is_mixed = command.program in _SEES_PROCESSES and not _only_sees_processes(line)
-        if command.kind != "guess" and (is_mixed or places.has_program(command.name)):
-            yield Need("command", command.text, command)
-        elif command.kind == "plain":
-            yield from _command_needs(command, places)
-    for redirect in line.redirects:
-        if (
-            not redirect.duplicates
-            and redirect.target.exact
-            and redirect.target.text not in HARMLESS_DEVICES
-        ):
-            for path in places.named(redirect.target.text):
-                if redirect.writes or places.is_outside(path):
-                    yield Need(
-                        "write" if redirect.writes else "read",
-                        places.workspace.shown(path),
-                        paths=(path,),
-                    )
-
-
-def _command_needs(command: Command, places: Places) -> Iterator[Need]:
-    found = files_read(command)
-    if memory_git(command, places):
-        yield Need("memory", command.text, command)
-    elif not isinstance(found, tuple) or command.settings:
-        created: tuple[Path, ...] = ()
-        if command.name in ("mkdir", "touch") and all(word.exact for word in command.words):
-            created = tuple(
-                path for word in written_paths(command) for path in places.named(word.text)
-            )
-        yield Need("command", command.text, command, created)
-    elif command.program == "git" and (setting := places.program_of_git(command)):
-        yield Need("command", f"git with the repository's {setting[:30]}", command)
-    elif strange := next(
-        filter(None, (places.strange_match(command, word) for word in command.words)), ""
-    ) or (places.odd_name(command)):
-        yield Need("command", f"{command.name}: {strange}", command)
-    else:
-        for word in (*found, *(word for word in command.arguments if word.glob)):
-            if outside := next(filter(places.is_outside, places.of_word(word)), None):
-                yield Need("read", places.workspace.shown(outside), paths=(outside,))
-
-
-# -- rules
-
-
-def _find_line_rule(
-    policy: Permissions, kind: Literal["ask", "deny"], tool: str, line: ShellLine, places: Places
-) -> tuple[Rule, str] | None:
+def _find_line_rule(case: LineCase, kind: Literal["ask", "deny"]) -> tuple[Rule, str] | None:
     """A rule that asks about or denies the line, and the path in it that the rule is about; empty
     for a command.
     """
-    texts = _texts(line.commands)
-    if rule := policy.find_rule(
-        kind, tool, Effect.RUN, lambda rule: any(map(rule.matches_line, texts))
-    ):
+    texts = _texts(case.line.commands)
+    matches = partial(_matches_one, texts=texts)
+    if rule := case.policy.find_rule(kind, case.tool, Effect.RUN, matches):
         return rule, ""
+    return _find_rule_for_paths(case, kind)
+
+
+def _matches_one(rule: Rule, texts: Sequence[str]) -> bool:
+    return any(map(rule.matches_line, texts))
+
+
+def _find_rule_for_paths(case: LineCase, kind: Literal["ask", "deny"]) -> tuple[Rule, str] | None:
+    policy = case.policy
     has_rules = any(
         policy.find_rule(kind, effect.value, effect, bool) for effect in (Effect.READ, Effect.WRITE)
     )
-    opened = (
-        dict.fromkeys((path, is_written) for path, is_written, _ in places.opened(line))
-        if has_rules
-        else ()
-    )
+    if not has_rules:
+        return None
+    opened = {(path, is_written): None for path, is_written, _ in case.places.opened(case.line)}
     for path, is_written in opened:
         rule = policy.find_path_rule(kind, "read", Effect.READ, path, path)
         if rule is None and is_written:
@@ -281,51 +296,59 @@ def _find_line_rule(
     return None
 
 
-def _find_leak(policy: Permissions, tool: str, line: ShellLine, places: Places) -> str:
+def _find_leak(case: LineCase) -> str:
     """Why a line may print what a rule denies to read, although the line does not name it; empty if
     it cannot.
 
     The sandbox hides such files, but not their contents in git.
     """
-    unreadable = policy.unreadable()
+    unreadable = case.policy.unreadable()
     if unreadable is None:
         return ""
-    for command in line.commands:
-        if policy.find_rule("allow", tool, Effect.RUN, partial(_allows, command=command)):
+    for command in case.line.commands:
+        allows = partial(_allows, command=command)
+        if case.policy.find_rule("allow", case.tool, Effect.RUN, allows):
             continue
-        texts = (
-            [word.text for word in git_words(command.arguments)[0]]
-            if command.program == "git"
-            else []
-        )
-        if command.program == "git" and not _GIT_OF_NAMES.fullmatch("\0".join(texts)):
-            if found := places.tracked(command, unreadable.fullmatch):
-                return f"git may print {found}, which a rule denies to read"
-        elif reads_all_below(command) and not policy.workspace.hides():
-            return f"{command.program} may print what a rule denies to read: no sandbox hides it"
+        if leak := _find_leak_of(command, case, unreadable):
+            return leak
     return ""
+
+
+def _find_leak_of(command: Command, case: LineCase, unreadable: re.Pattern[str]) -> str:
+    if command.program == "git" and not _prints_only_names(command):
+        found = case.places.tracked(command, unreadable.fullmatch)
+        return f"git may print {found}, which a rule denies to read" if found else ""
+    if reads_all_below(command) and not case.policy.workspace.hides():
+        return f"{command.program} may print what a rule denies to read: no sandbox hides it"
+    return ""
+
+
+def _prints_only_names(command: Command) -> bool:
+    texts = [word.text for word in git_words(command.arguments)[0]]
+    return bool(_GIT_OF_NAMES.fullmatch("\0".join(texts)))
 
 
 def _is_met(policy: Permissions, tool: str, need: Need) -> bool:
     """Whether rules or mode allow one thing that a line needs."""
-    command = need.command
     if need.kind == "memory":
         return True
     if need.kind == "read":
         return all(policy.permits_path("read", Effect.READ, path) for path in need.paths)
-    is_writable = bool(need.paths) and all(
-        policy.permits_path("write", Effect.WRITE, path) and not policy.workspace.protection(path)
-        for path in need.paths
-    )
-    if command is None or is_writable:
-        return is_writable
+    if need.paths and all(_is_writable(policy, path) for path in need.paths):
+        return True
+    command = need.command
+    if command is None:
+        return False
     # Words after the first two may be secrets, which are not recorded.
-    shown = " ".join(
-        word.text for word in command.words[:2] if re.fullmatch(r"[\w./-]{1,24}", word.text)
-    )
-    return bool(
-        policy.find_rule("allow", tool, Effect.RUN, lambda rule: _allows(rule, command), shown)
-    )
+    shown = [word.text for word in command.words[:2] if re.fullmatch(r"[\w./-]{1,24}", word.text)]
+    allows = partial(_allows, command=command)
+    return bool(policy.find_rule("allow", tool, Effect.RUN, allows, " ".join(shown)))
+
+
+def _is_writable(policy: Permissions, path: Path) -> bool:
+    if not policy.permits_path("write", Effect.WRITE, path):
+        return False
+    return not policy.workspace.protection(path)
 
 
 def _allows(rule: Rule, command: Command) -> bool:
@@ -333,18 +356,22 @@ def _allows(rule: Rule, command: Command) -> bool:
     it.
     """
     settings = [f"{setting.name}={setting.value.text}" for setting in command.settings]
-    if not all(setting.value.exact for setting in command.assignments) or any(
-        text not in str(rule) for text in settings
-    ):
+    if not all(setting.value.exact for setting in command.assignments):
+        return False
+    if any(text not in str(rule) for text in settings):
+        return False
+    if not rule.matches_line(" ".join([*settings, command.text])):
         return False
     # A star covers no such option: with `sort -o x *`, `--compress-program` would run a program.
-    pattern = f" {' '.join((rule.pattern or '').replace(':*', ' ').replace('*', '').split())} "
-    named = {
-        word.text for word in command.arguments if f" {' '.join(word.text.split())} " in pattern
-    }
-    return rule.matches_line(" ".join([*settings, command.text])) and not find_unlisted(
-        command, named
-    )
+    return not find_unlisted(command, _words_in(rule, command))
+
+
+def _words_in(rule: Rule, command: Command) -> set[str]:
+    """The arguments of a command that a rule names in its own words."""
+    words = (rule.pattern or "").replace(":*", " ").replace("*", "").split()
+    pattern = f" {' '.join(words)} "
+    texts = [word.text for word in command.arguments]
+    return {text for text in texts if f" {' '.join(text.split())} " in pattern}
 
 
 def _texts(commands: Sequence[Command]) -> list[str]:
@@ -353,62 +380,13 @@ def _texts(commands: Sequence[Command]) -> list[str]:
     """
     texts: list[str] = []
     for command in commands:
-        arguments = command.arguments
-        variants = [arguments, git_words(arguments)[0]] if command.program == "git" else [arguments]
-        texts += [
-            command.text,
-            *(" ".join([command.program, *(word.text for word in words)]) for words in variants),
-        ]
+        variants = [list(command.arguments)]
+        if command.program == "git":
+            variants.append(git_words(command.arguments)[0])
+        texts.append(command.text)
+        texts += [_text_of(command.program, words) for words in variants]
     return list(dict.fromkeys(" ".join(text.split()) for text in texts))
 
 
-# -- the text of the question
-
-
-def _reason(missing: Sequence[Need]) -> str:
-    verbs = {"command": "it runs", "memory": "it runs", "read": "it reads", "write": "it writes to"}
-    first = missing[0]
-    name = first.command.name if first.command and len(first.text) > _MAX_SHOWN else first.text
-    settings = [setting.name for setting in first.command.settings] if first.command else []
-    with_settings = f" with {', '.join(settings)} set" if settings else ""
-    more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
-    return f"{verbs[first.kind]} {name}{with_settings}{more}"
-
-
-def _rule_for(need: Need, workspace: Workspace) -> str:
-    """The rule that would always allow `need`; empty if no rule is sensible."""
-    if need.kind == "memory":
-        return ""
-    if need.kind != "command" or need.command is None:
-        return path_rule(need.kind, need.paths[0], workspace)
-    command = need.command
-    words = [word.text for word in command.words]
-    is_plain = all(word.exact for word in command.words[:2]) and all(
-        has_no_wildcard(text) for text in words[:3]
-    )
-    if not is_plain or not words[0].strip() or find_unlisted(command) or command.program in SHELLS:
-        return ""
-    if command.stdin is not None and command.name != "git":
-        return ""  # its effect depends on the text
-    for setting in command.settings:
-        if (
-            not setting.value.exact
-            or not has_no_wildcard(setting.value.text)
-            or _ACTING.match(setting.name)
-        ):
-            return ""
-    pattern = _pattern(command, words)
-    settings = "".join(f"{setting.name}={setting.value.text} " for setting in command.settings)
-    return f"shell({settings}{pattern})" if pattern else ""
-
-
-def _pattern(command: Command, words: list[str]) -> str:
-    if _INTERPRETERS.fullmatch(command.program) and not (len(words) > 2 and words[1] == "-m"):
-        is_script = len(words) > 1 and not words[1].startswith("-")
-        return f"{words[0]} {words[1]} *" if is_script else ""
-    found = _PREFIX.match("\0".join(words))
-    prefix = found[0].replace("\0", " ") if found else ""
-    if prefix in _NARROW or command.program in _NARROW or prefix.split()[-1].startswith("-"):
-        whole = all(word.exact for word in command.words) and has_no_wildcard(command.text)
-        return command.text if whole else ""
-    return f"{prefix} *"
+def _text_of(program: str, arguments: Sequence[Word]) -> str:
+    return " ".join([program, *(word.text for word in arguments)])

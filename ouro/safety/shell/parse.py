@@ -135,6 +135,23 @@ def parse_line(text: str) -> ShellLine:
     return found
 
 
+def _is_plain_value(word: Word) -> bool:
+    """Whether a value of a loop is known, or is a pattern of files."""
+    if word.text.startswith("~"):
+        return False
+    return word.exact or (word.glob and not re.search(r"[$`{<>]", word.text))
+
+
+def _is_known(value: Word) -> bool:
+    return value.exact or value.glob
+
+
+def _is_one_word(value: Word) -> bool:
+    """Whether bash does not split the value of a variable outside of quotes."""
+    pattern = _UNSPLIT_GLOB if value.glob else _UNSPLIT
+    return bool(pattern.fullmatch(value.text))
+
+
 class _Draft(msgspec.Struct):
     """A word that is being read."""
 
@@ -186,57 +203,79 @@ class _Lexer:
 
     def _commands(self, end: str) -> None:
         while self._at < len(self._text) and self._depth <= _MAX_DEPTH:
+            if self._skip_blanks():
+                continue
             char = self._text[self._at]
-            if char in " \t":
+            if char == ")" and end:
                 self._at += 1
-            elif self._text.startswith("\\\n", self._at):
-                self._at += 2
-            elif char == "#":
-                end_of_line = self._text.find("\n", self._at)
-                self._at = len(self._text) if end_of_line < 0 else end_of_line
-            elif char in "()":
-                self._at += 1
-                if char == ")" and end:
-                    break
-                self._group(char)
-            elif match := _REDIRECT.match(self._text, self._at):
-                self._at = match.end()
-                self._redirect(match[1] or match[2])
-            elif match := _OPERATOR.match(self._text, self._at):
-                self._at = match.end()
-                self._operator(match[0])
-            elif (
-                self._is_certain
-                and (match := _ASSIGNED.match(self._text, self._at))
-                and match[1] not in os.environ
-            ):
-                self._at = match.end()
-                self._found.values[match[1]] = Word(
-                    match[2][1:-1] if match[2][0] in "'\"" else match[2]
-                )
-            elif (
-                self._words
-                and self._text.startswith("<(", self._at)
-                and _SIMPLE_INSIDE.match(self._text, self._at)
-            ):
-                draft = _Draft()
-                self._substitute(draft)
-                if self._text[self._at : self._at + 1] not in _WORD_ENDS:
-                    self._opaque("it uses the output of a command as a file")
-                self._words.append(
-                    Word(draft.text, exact=False, raw=draft.text, under=("/dev/null",))
-                )
-            elif self._words and (several := several_words(self._text, self._at)):
-                self._words += several
-                self._at += len(several[0].raw)
-                if several[0].raw.startswith("$("):
-                    self._found.add(Command((Word("seq"),)), self._depth)
-            else:
-                self._is_certain = False
-                self._words.append(self._word())
+                return
+            self._next_piece(char)
+        if end or self._depth > _MAX_DEPTH:
+            self._hide("it cannot be parsed")
+
+    def _skip_blanks(self) -> bool:
+        """Skip a blank, a continued line or a comment; returns whether there was one."""
+        char = self._text[self._at]
+        if char in " \t":
+            self._at += 1
+        elif self._text.startswith("\\\n", self._at):
+            self._at += 2
+        elif char == "#":
+            end_of_line = self._text.find("\n", self._at)
+            self._at = len(self._text) if end_of_line < 0 else end_of_line
         else:
-            if end or self._depth > _MAX_DEPTH:
-                self._hide("it cannot be parsed")
+            return False
+        return True
+
+    def _next_piece(self, char: str) -> None:
+        """Read a parenthesis, a redirection, an operator, an assignment, or words."""
+        if char in "()":
+            self._at += 1
+            self._group(char)
+        elif match := _REDIRECT.match(self._text, self._at):
+            self._at = match.end()
+            self._redirect(match[1] or match[2])
+        elif match := _OPERATOR.match(self._text, self._at):
+            self._at = match.end()
+            self._operator(match[0])
+        elif not self._read_assignment():
+            self._read_words()
+
+    def _read_assignment(self) -> bool:
+        """Read `name=value` if its value is known from here on; returns whether there was one."""
+        match = _ASSIGNED.match(self._text, self._at) if self._is_certain else None
+        if match is None or match[1] in os.environ:
+            return False
+        self._at = match.end()
+        value = match[2][1:-1] if match[2][0] in "'\"" else match[2]
+        self._found.values[match[1]] = Word(value)
+        return True
+
+    def _read_words(self) -> None:
+        """Read a word, or several that bash makes of it."""
+        if self._words and self._is_simple_substitution():
+            self._read_substituted_file()
+        elif self._words and (several := several_words(self._text, self._at)):
+            self._words += several
+            self._at += len(several[0].raw)
+            if several[0].raw.startswith("$("):
+                self._found.add(Command((Word("seq"),)), self._depth)
+        else:
+            self._is_certain = False
+            self._words.append(self._word())
+
+    def _is_simple_substitution(self) -> bool:
+        is_file = self._text.startswith("<(", self._at)
+        return is_file and bool(_SIMPLE_INSIDE.match(self._text, self._at))
+
+    def _read_substituted_file(self) -> None:
+        """Read `<(command)`: the command finds a file with its output."""
+        draft = _Draft()
+        self._substitute(draft)
+        if self._text[self._at : self._at + 1] not in _WORD_ENDS:
+            self._opaque("it uses the output of a command as a file")
+        word = Word(draft.text, exact=False, raw=draft.text, under=("/dev/null",))
+        self._words.append(word)
 
     def _opaque(self, reason: str) -> None:
         self._found.opaque = self._found.opaque or reason
@@ -278,50 +317,60 @@ class _Lexer:
         is_simple = bool(words) and words[0].raw not in _KEYWORDS
         self._has_keywords = self._has_keywords or (bool(words) and not is_simple)
         while words and words[0].raw in _KEYWORDS:
-            keyword = words.pop(0).raw
-            if keyword == "done":
-                self._end_loop()
-            elif keyword in _LOOPS:
-                words = self._begin_loop(keyword, words, source)
-            elif keyword not in _UNDERSTOOD_KEYWORDS and not (
-                keyword == "[[" and is_plain_test(words)
-            ):
-                self._opaque(f"it uses `{keyword}`")
-            if keyword == "function":
-                self._hide("it defines a function")
-                del words[:1]
-            elif keyword in ("[[", "case", "select"):
-                words = []
+            words = self._take_keyword(words.pop(0).raw, words, source)
+        assignments = self._take_assignments(words)
+        if not words:
+            self._keep_variables(assignments)
+            return None
+        command = Command(tuple(words), tuple(assignments), piped, source, stdin)
+        self._add(command)
+        return command if is_simple else None
+
+    def _take_keyword(self, keyword: str, words: list[Word], source: Command | None) -> list[Word]:
+        """The words after a keyword that may be a command."""
+        is_test = keyword == "[[" and is_plain_test(words)
+        if keyword == "done":
+            self._end_loop()
+        elif keyword in _LOOPS:
+            return self._begin_loop(keyword, words, source)
+        elif keyword not in _UNDERSTOOD_KEYWORDS and not is_test:
+            self._opaque(f"it uses `{keyword}`")
+        if keyword == "function":
+            self._hide("it defines a function")
+            return words[1:]
+        return [] if keyword in ("[[", "case", "select") else words
+
+    def _take_assignments(self, words: list[Word]) -> list[Assignment]:
+        """Remove the assignments before a command from its words."""
         assignments: list[Assignment] = []
         while words and (match := _ASSIGNMENT.match(words[0].raw)):
             if match[2] or match[3]:
                 self._opaque("it changes an array or a variable")
             word = words.pop(0)
-            assignments.append(
-                Assignment(match[1], replace(word, text=word.text.partition("=")[2]))
-            )
-        if words:
-            if words[0].text in _CHANGES_SHELL:
-                self._opaque(f"{words[0].text} changes the shell")
-            if words[0].text in ("cd", "pushd", "popd") and not all(
-                loop.start for loop in self._loops
-            ):
-                self._opaque("it changes the folder in a loop")
-            command = Command(tuple(words), tuple(assignments), piped, source, stdin)
-            self._found.add(command, self._depth)
-            if any("{" in word.raw and not word.exact for word in words):
-                pieces = re.sub(r"[{},]+", " ", command.text).split()
-                self._found.commands += (
-                    [Command(tuple(map(Word, pieces)), kind="guess")] if pieces else []
-                )
-            return command if is_simple else None
-        if assignments:
+            value = replace(word, text=word.text.partition("=")[2])
+            assignments.append(Assignment(match[1], value))
+        return assignments
+
+    def _keep_variables(self, assignments: list[Assignment]) -> None:
+        """Remember the variables that a line without a command sets."""
+        for assignment in assignments:
             self._opaque("it sets a variable")
-            for assignment in assignments:
-                self._found.values[assignment.name] = replace(
-                    assignment.value, exact=False, glob=False
-                )
-        return None
+            value = replace(assignment.value, exact=False, glob=False)
+            self._found.values[assignment.name] = value
+
+    def _add(self, command: Command) -> None:
+        """Add a command, and what its braces may make of it."""
+        name = command.words[0].text
+        if name in _CHANGES_SHELL:
+            self._opaque(f"{name} changes the shell")
+        is_in_open_loop = not all(loop.start for loop in self._loops)
+        if name in ("cd", "pushd", "popd") and is_in_open_loop:
+            self._opaque("it changes the folder in a loop")
+        self._found.add(command, self._depth)
+        if any("{" in word.raw and not word.exact for word in command.words):
+            pieces = re.sub(r"[{},]+", " ", command.text).split()
+            if pieces:
+                self._found.commands.append(Command(tuple(map(Word, pieces)), kind="guess"))
 
     def _begin_loop(self, keyword: str, words: list[Word], source: Command | None) -> list[Word]:
         """The words of the condition that is a command."""
@@ -329,30 +378,37 @@ class _Lexer:
         if keyword != "for" and not read:
             self._loops.append(_Loop())
             return words
-        variables = read[1].split() if read else [word.raw for word in words[:1]]
-        values = [Word("", exact=False, under=folders_of_names(source))] if read else words[2:]
-        is_in = self._after_heredocs <= self._at and (
-            read or (len(words) > len(("x", "in")) and words[1].raw == "in")
-        )
-        for name in variables:
-            known = {*os.environ, *self._found.values}
-            is_in = is_in and bool(re.fullmatch(_VARIABLE_NAME, name)) and name not in known
-        is_plain = all(
-            not word.text.startswith("~")
-            and (word.exact or (word.glob and not re.search(r"[$`{<>]", word.text)))
-            for word in values
-        )
-        if not is_in or not (read or is_plain):
+        if read:
+            names = read[1].split()
+            values = [Word("", exact=False, under=folders_of_names(source))]
+            is_understood = True
+        else:
+            names = [word.raw for word in words[:1]]
+            values = words[2:]
+            has_values = len(words) > len(("x", "in")) and words[1].raw == "in"
+            is_understood = has_values and all(map(_is_plain_value, values))
+        is_read = self._after_heredocs <= self._at
+        loop = _Loop(names, values, 0 if read else self._at)
+        if not (is_understood and is_read and all(map(self._is_new_variable, names))):
             self._opaque(f"it uses `{keyword}`")
-            variables, values = [], values[:1]
-        # Judged even if the body does not use it.
-        if files := [word for word in values if word.glob or word.under]:
-            self._found.add(Command((Word("echo"), *files), source=source), self._depth)
-        self._found.values |= dict.fromkeys(variables, *values[:1])
-        self._loops.append(
-            _Loop(variables, values[1:], 0 if read else self._at, len(self._found.commands))
-        )
+            loop.variables, loop.values = [], values[:1]
+        self._enter_loop(loop, source)
         return []
+
+    def _is_new_variable(self, name: str) -> bool:
+        """Whether a name is a variable that nothing has set."""
+        is_known = name in os.environ or name in self._found.values
+        return not is_known and bool(re.fullmatch(_VARIABLE_NAME, name))
+
+    def _enter_loop(self, loop: _Loop, source: Command | None) -> None:
+        """Begin the first round of a loop."""
+        # Judged even if the body does not use it.
+        if files := [word for word in loop.values if word.glob or word.under]:
+            self._found.add(Command((Word("echo"), *files), source=source), self._depth)
+        self._found.values |= dict.fromkeys(loop.variables, *loop.values[:1])
+        loop.values = loop.values[1:]
+        loop.first = len(self._found.commands)
+        self._loops.append(loop)
 
     def _end_loop(self) -> None:
         """Called at `done`: read the body again for the next value."""
@@ -472,18 +528,10 @@ class _Lexer:
     def _expansion(self, draft: _Draft, *, quoted: bool) -> None:
         text, at = self._text, self._at
         if text[at] == "`":
-            self._opaque("it uses the output of a command")
-            script = self._read_quoted(_BACKTICKS)
-            _Lexer(re.sub(r"\\([`$\\])", r"\1", script), self._found, self._depth + 1).script()
-            draft.text += f"`{script}`"
-            draft.exact = False
-        elif (
-            quoted
-            and (match := _TEXT.match(text, at))
-            and _is_only_text(match[3], text[match.end() :])
-        ):
-            self._at = match.end()
-            draft.text += match[3].rstrip("\n")
+            self._read_backticks(draft)
+        elif quoted and (message := self._quoted_text()):
+            self._at = message.end()
+            draft.text += message[3].rstrip("\n")
         elif match := _SUM.match(text, at):
             self._at = match.end()
             draft.text += match[0]
@@ -499,39 +547,69 @@ class _Lexer:
             self._at = match.end()
             self._variable(draft, match[1] or match[2], match[0], quoted=quoted)
         elif text.startswith("${", at):
-            self._opaque("it computes with variables")
-            draft.exact = False
-            self._at += 2
-            self._depth += 1
-            if self._depth > _MAX_DEPTH:
-                self._hide("it is nested too deeply")
-            else:
-                self._read(draft, "}")
-            self._depth -= 1
-            self._at += 1
+            self._read_computation(draft)
         else:
-            if not _PLAIN_DOLLAR.match(text, at) or (text.startswith('$"', at) and not quoted):
-                self._opaque("it computes with variables")
-            draft.text += "$"
-            self._at += 1
+            self._read_dollar(draft, quoted=quoted)
+
+    def _read_backticks(self, draft: _Draft) -> None:
+        self._opaque("it uses the output of a command")
+        script = self._read_quoted(_BACKTICKS)
+        unescaped = re.sub(r"\\([`$\\])", r"\1", script)
+        _Lexer(unescaped, self._found, self._depth + 1).script()
+        draft.text += f"`{script}`"
+        draft.exact = False
+
+    def _quoted_text(self) -> re.Match[str] | None:
+        """The `$(cat <<'EOF' …)` at this position, if bash finds nothing to run in it."""
+        match = _TEXT.match(self._text, self._at)
+        if match is None or not _is_only_text(match[3], self._text[match.end() :]):
+            return None
+        return match
+
+    def _read_computation(self, draft: _Draft) -> None:
+        """Read `${…}`."""
+        self._opaque("it computes with variables")
+        draft.exact = False
+        self._at += 2
+        self._depth += 1
+        if self._depth > _MAX_DEPTH:
+            self._hide("it is nested too deeply")
+        else:
+            self._read(draft, "}")
+        self._depth -= 1
+        self._at += 1
+
+    def _read_dollar(self, draft: _Draft, *, quoted: bool) -> None:
+        """Read a `$` that begins no expansion known here."""
+        is_translated = self._text.startswith('$"', self._at) and not quoted
+        if is_translated or not _PLAIN_DOLLAR.match(self._text, self._at):
+            self._opaque("it computes with variables")
+        draft.text += "$"
+        self._at += 1
 
     def _variable(self, draft: _Draft, name: str, raw: str, *, quoted: bool) -> None:
         home, value = os.environ.get("HOME", ""), self._found.values.get(name)
-        unsplit = _UNSPLIT_GLOB if value and value.glob else _UNSPLIT
         if name == "HOME" and value is None and re.fullmatch(r"/[\w/.@+-]*", home):
             draft.text += home
         elif name == "?":
             draft.text += "0"
-        elif value and (value.exact or value.glob) and (quoted or unsplit.fullmatch(value.text)):
+        elif value is not None and (quoted or _is_one_word(value)) and _is_known(value):
             draft.text += value.text
             draft.bare += value.text if value.glob else ""
         else:
-            if not (quoted or _UNSPLIT.fullmatch(os.environ.get(name, ""))) or (
-                value and not quoted
-            ):
-                self._opaque(f"the value of {raw} is not known")
-            draft.exact = False
-            draft.text += " " if name == "IFS" else value.text if value and value.raw else raw
+            self._unknown_variable(draft, name, raw, value, quoted=quoted)
+
+    def _unknown_variable(
+        self, draft: _Draft, name: str, raw: str, value: Word | None, *, quoted: bool
+    ) -> None:
+        is_one_word = value is None and _UNSPLIT.fullmatch(os.environ.get(name, ""))
+        if not quoted and not is_one_word:
+            self._opaque(f"the value of {raw} is not known")
+        draft.exact = False
+        if name == "IFS":
+            draft.text += " "
+        else:
+            draft.text += value.text if value and value.raw else raw
 
     def _substitute(self, draft: _Draft) -> None:
         """Read the commands of `$(…)`, `<(…)` or `>(…)`."""

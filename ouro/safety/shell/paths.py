@@ -6,7 +6,7 @@ import glob
 import os
 import re
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from itertools import chain, islice
@@ -15,7 +15,7 @@ from pathlib import Path, PurePath
 from ouro.safety import protected
 from ouro.safety.shell.command import Command, Word
 from ouro.safety.shell.parse import ShellLine
-from ouro.safety.shell.read_only import only_reads, read_options
+from ouro.safety.shell.read_only import ReadOptions, only_reads, read_options
 from ouro.safety.shell.tables import UNKNOWN, rows
 from ouro.safety.shell.wrappers import ODD_NAME
 from ouro.safety.workspace import Workspace
@@ -129,21 +129,14 @@ class Places:
         """
         # This command follows links.
         folders = [word.text] if command.name == "diff" and not word.glob else word.under
-        for path in (path for folder in folders for path in self.named(folder)):
-            if strange := self._strange_below(
-                path, word, is_split=bool(word.under) and word.text != "{}"
-            ):
-                return strange
+        is_split = bool(word.under) and word.text != "{}"
+        for folder in folders:
+            for path in self.named(folder):
+                if strange := self._strange_below(path, word, is_split=is_split):
+                    return strange
         for start in self.named(before_pattern(word.text)) if word.glob else ():
-            matches = list(self._matches(start, word))
-            if len(matches) >= _MAX_MATCHES:
-                return f"{word.text} matches too many files"
-            is_plain = "/" not in word.text
-            if is_plain and any(PurePath(name).name.startswith("-") for name in matches):
-                return f"{word.text} matches a file that is named like an option"
-            is_split = "$" in word.raw and not re.fullmatch(r'"[^"]*"', word.raw)
-            if is_split and any(re.search(r"[\s*?[]", name) for name in matches):
-                return f"{word.text} matches a file whose name bash splits"
+            if strange := _strange_name(list(self._matches(start, word)), word):
+                return strange
         return ""
 
     def odd_name(self, command: Command) -> str:
@@ -274,6 +267,19 @@ class Places:
         return ""
 
 
+def _strange_name(matches: list[str], word: Word) -> str:
+    """Why bash or the command may read one of the names that a pattern matches as something else."""
+    if len(matches) >= _MAX_MATCHES:
+        return f"{word.text} matches too many files"
+    is_plain = "/" not in word.text
+    if is_plain and any(PurePath(name).name.startswith("-") for name in matches):
+        return f"{word.text} matches a file that is named like an option"
+    is_split = "$" in word.raw and not re.fullmatch(r'"[^"]*"', word.raw)
+    if is_split and any(re.search(r"[\s*?[]", name) for name in matches):
+        return f"{word.text} matches a file whose name bash splits"
+    return ""
+
+
 @lru_cache(maxsize=8)
 def _own_folders(path: str, roots: tuple[Path, ...]) -> list[str]:
     """The folders of PATH that are, or may be, in the workspace."""
@@ -295,25 +301,28 @@ def written_paths(command: Command) -> tuple[Word, ...]:
     """The words, or parts of words, that name what a command of the table writes, moves or removes."""
     row = rows().get(command.program)
     found = read_options(command.arguments, row or UNKNOWN)
-    operands, values = found.operands, found.values
-    written = [
-        value for option in values if row and ">" in row.valued[option] for value in values[option]
-    ]
+    written: list[Word] = []
+    for option, values in found.values.items():
+        if row and ">" in row.valued[option]:
+            written += values
     if row and row.operands in _WRITTEN:
-        written += operands[_WRITTEN[row.operands]]
-    elif command.program == "sed" and found.has("i", "in-place"):
-        written += (
-            operands
-            if values.keys() & {"e", "expression", "f", "file"}
-            else operands[1:] or operands
-        )
-    elif command.program == "dd":
-        written += [
-            Word(word.text[3:], word.exact) for word in operands if word.text.startswith("of=")
-        ]
-    elif command.program == "git" and operands:
+        return (*written, *found.operands[_WRITTEN[row.operands]])
+    return (*written, *_written_operands(command.program, found))
+
+
+def _written_operands(program: str, found: ReadOptions) -> Sequence[Word]:
+    """What a command writes that the table does not list."""
+    operands = found.operands
+    if program == "sed" and found.has("i", "in-place"):
+        has_script = found.values.keys() & {"e", "expression", "f", "file"}
+        return operands if has_script else operands[1:] or operands
+    if program == "dd":
+        outputs = (word for word in operands if word.text.startswith("of="))
+        return [Word(word.text[3:], word.exact) for word in outputs]
+    if program == "git" and operands:
         subcommand = read_options(operands[1:], rows()["git-log"])
-        written += subcommand.values.get("output", [])
+        written = subcommand.values.get("output", [])
         if {"clone", "init", "worktree"} & {word.text for word in operands[:2]}:
-            written += subcommand.operands[-1:] or operands
-    return tuple(written)
+            return [*written, *(subcommand.operands[-1:] or operands)]
+        return written
+    return ()

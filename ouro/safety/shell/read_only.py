@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Sequence
 from itertools import takewhile
+from typing import NamedTuple
 
 import msgspec
 
@@ -47,50 +48,76 @@ def files_read(command: Command, named: Collection[str] = ()) -> tuple[Word, ...
     if texts in (["--help"], ["--version"]):
         return ()
     found = read_options(words, row)
-    if (unlisted := _first(found.unlisted, named)) or row.operands == "changes":
+    unlisted = _first(found.unlisted, named)
+    if unlisted or row.operands == "changes":
         return unlisted
-    operands, values = found.operands, found.values
-    script = SCRIPTS.get(name)
-    checked: list[Word] = []
-    has_no_pattern = {"e", "f", "regexp", "file"} & values.keys() or any(
-        word.text == "--files" for word in words
-    )
-    if row.operands == "text":
-        checked, operands = operands, []
-    elif row.operands == "pattern" and not has_no_pattern:
-        checked, operands = operands[:1], operands[1:]
-    elif row.operands == "script":
-        checked = [*values.get("e", []), *values.get("expression", [])] or [
-            operands.pop(0) for _ in operands[:1]
-        ]
-    if name in ("test", "["):
-        checked = _test_operators(checked)
-    if name == "printf":
-        checked = checked[: 2 if texts[:1] == ["--"] else 1]  # the format string
+    return _read_operands(command, row, found, named)
+
+
+def _read_operands(
+    command: Command, row: CommandRow, found: ReadOptions, named: Collection[str]
+) -> tuple[Word, ...] | str:
+    """The files that a command of the table reads, or the first word that is not listed for it."""
+    name = command.name
+    checked, files = _split_operands(command, row, found)
     for word in checked:
-        is_pattern = name in PATTERNS_FIRST and _is_path(word, True)
-        is_listed = word.exact or (
-            row.operands == "text" and (is_pattern or not (script or word.glob))
-        )
-        if word.text not in named and (
-            not is_listed or (script and not script.fullmatch(word.text))
-        ):
+        if word.text not in named and not _is_listed_text(word, name, row):
             return word.text
-    for number, word in enumerate(operands):
-        is_second = row.operands == "file" and (number or word.glob or word.under)
-        is_listed = (
-            _is_path(word, name in PATTERNS_FIRST)
-            and not word.text.startswith("@")
-            and not is_second
-        )
-        if word.text not in named and not is_listed:
+    for number, word in enumerate(files):
+        if word.text not in named and not _is_listed_file(word, number, name, row):
             return word.text
     if name == "cd":
-        return tuple(operands) or (Word("~"),)
-    return (
-        *operands,
-        *(value for option in values if "@" in row.valued[option] for value in values[option]),
-    )
+        return tuple(files) or (Word("~"),)
+    for option in found.values:
+        if "@" in row.valued[option]:
+            files = [*files, *found.values[option]]
+    return tuple(files)
+
+
+def _split_operands(
+    command: Command, row: CommandRow, found: ReadOptions
+) -> tuple[list[Word], list[Word]]:
+    """The operands that are text for the command, such as a pattern, and those that are files."""
+    operands, values = found.operands, found.values
+    is_of_files = any(word.text == "--files" for word in command.arguments)
+    has_no_pattern = is_of_files or bool({"e", "f", "regexp", "file"} & values.keys())
+    scripts = [*values.get("e", []), *values.get("expression", [])]
+    if row.operands == "text":
+        return _checked_text(command, operands), []
+    if row.operands == "pattern" and not has_no_pattern:
+        return operands[:1], operands[1:]
+    if row.operands == "script" and not scripts:
+        return operands[:1], operands[1:]
+    return (scripts if row.operands == "script" else []), operands
+
+
+def _checked_text(command: Command, operands: list[Word]) -> list[Word]:
+    """The operands of a command without files that can change what it does."""
+    if command.name in ("test", "["):
+        return _test_operators(operands)
+    if command.name == "printf":  # only the format string
+        begins_with_dashes = [word.text for word in command.arguments[:1]] == ["--"]
+        return operands[: 2 if begins_with_dashes else 1]
+    return operands
+
+
+def _is_listed_text(word: Word, name: str, row: CommandRow) -> bool:
+    """Whether a pattern, a script or another text of a command lets it only read."""
+    script = SCRIPTS.get(name)
+    if not word.exact:
+        is_pattern = name in PATTERNS_FIRST and _is_path(word, True)
+        is_harmless = is_pattern or not (script or word.glob)
+        if row.operands != "text" or not is_harmless:
+            return False
+    return script is None or bool(script.fullmatch(word.text))
+
+
+def _is_listed_file(word: Word, number: int, name: str, row: CommandRow) -> bool:
+    """Whether the command only reads the operand of this number."""
+    # The second operand of such a command is a file that it writes.
+    if row.operands == "file" and (number or word.glob or word.under):
+        return False
+    return _is_path(word, name in PATTERNS_FIRST) and not word.text.startswith("@")
 
 
 def only_reads(command: Command) -> bool:
@@ -145,47 +172,72 @@ def read_options(words: Sequence[Word], row: CommandRow) -> ReadOptions:
     return found
 
 
+class _Option(NamedTuple):
+    """One option as it is written: `-n5`, `--lines`, `--lines=5`."""
+
+    name: str
+    is_listed: bool
+    is_valued: bool
+    value: Word | None
+    """The value in the same word; None if there is none."""
+
+
 def _read_option(word: Word, row: CommandRow, rest: list[Word], found: ReadOptions) -> bool:
     """Read an option, and its value from `rest`; returns whether it is listed."""
-    value: Word | None = None
-    if word.text.startswith("--"):
-        name, equals, inside = word.text[2:].partition("=")
-        is_listed = name in row.valued or (name in row.long and not equals)
-        found.given.add(name)
-        if not is_listed and len(name) > 1:
-            name = next((option for option in row.valued if option.startswith(name)), name)
-        is_valued = name in row.valued and bool(equals or name not in row.long)
-        value = Word(inside, word.exact) if equals else None
-    elif "#" in row.letters and re.fullmatch(r"-\d+", word.text):
+    is_long = word.text.startswith("--")
+    if not is_long and "#" in row.letters and re.fullmatch(r"-\d+", word.text):
         return True
-    else:
-        name, is_listed, is_valued = "", True, False
-        for at, name in enumerate(word.text[1:], 2):
-            found.given.add(name)
-            if is_valued := name in row.valued:
-                value = Word(word.text[at:], word.exact) if word.text[at:] else None
-                break
-            is_listed = is_listed and name in row.letters
-            if not (is_listed or name.isalnum()):
-                break
-    marks = row.valued.get(name, "") if is_valued else ""
-    if is_valued:
-        # The value must not look like an option: if the letter takes no value, as `-l` of `git
-        # grep`, it would act.
-        if "+" in marks and rest and rest[0].exact and not rest[0].text.startswith("-"):
-            del rest[0]
-        if value is None and rest and not re.match(r"-[^\d]", rest[0].text):
-            value = rest.pop(0)
-        if value is None:
-            return False
-        found.values.setdefault(name, []).append(value)
-        is_listed = is_listed and (value.exact or not word.exact)
+    option = _long_option(word, row, found) if is_long else _short_options(word, row, found)
+    if not option.is_valued:
+        return option.is_listed and word.exact
+    return _read_value(option, word, row, rest, found)
+
+
+def _long_option(word: Word, row: CommandRow, found: ReadOptions) -> _Option:
+    name, equals, inside = word.text[2:].partition("=")
+    found.given.add(name)
+    is_listed = name in row.valued or (name in row.long and not equals)
+    if not is_listed and len(name) > 1:
+        name = next((option for option in row.valued if option.startswith(name)), name)
+    is_valued = name in row.valued and bool(equals or name not in row.long)
+    return _Option(name, is_listed, is_valued, Word(inside, word.exact) if equals else None)
+
+
+def _short_options(word: Word, row: CommandRow, found: ReadOptions) -> _Option:
+    """The last letter of a word such as `-la`; it is listed if all letters are."""
+    name, is_listed = "", True
+    for at, name in enumerate(word.text[1:], 2):
+        found.given.add(name)
+        if name in row.valued:
+            attached = word.text[at:]
+            return _Option(name, is_listed, True, Word(attached, word.exact) if attached else None)
+        is_listed = is_listed and name in row.letters
+        if not (is_listed or name.isalnum()):
+            break
+    return _Option(name, is_listed, False, None)
+
+
+def _read_value(
+    option: _Option, word: Word, row: CommandRow, rest: list[Word], found: ReadOptions
+) -> bool:
+    """Read the value of an option; returns whether the option is listed with it."""
+    marks, value = row.valued[option.name], option.value
+    if "+" in marks and rest and rest[0].exact and not rest[0].text.startswith("-"):
+        del rest[0]
+    # The value must not look like an option: if the letter takes no value, as `-l` of `git
+    # grep`, it would act.
+    if value is None and rest and not re.match(r"-[^\d]", rest[0].text):
+        value = rest.pop(0)
+    if value is None:
+        return False
+    found.values.setdefault(option.name, []).append(value)
+    if not option.is_listed or "!" in marks:
+        return False
+    if word.exact:
+        return value.exact
     # `--include=*.py` stays unchanged: a file of that name needs a question, because it is named
     # like an option.
-    is_pattern = (
-        is_valued and not marks and _is_path(word) and re.match(r"--[\w-]+=[^/]+\Z", word.text)
-    )
-    return is_listed and "!" not in marks and (word.exact or bool(is_pattern))
+    return not marks and _is_path(word) and bool(re.match(r"--[\w-]+=[^/]+\Z", word.text))
 
 
 def _is_path(word: Word, may_begin_with_pattern: bool = False) -> bool:

@@ -10,7 +10,13 @@ import msgspec
 from msgspec.structs import replace
 
 from ouro.safety.shell.command import Assignment, Command, Word
-from ouro.safety.shell.read_only import files_read, find_runs, find_starts, read_options
+from ouro.safety.shell.read_only import (
+    ReadOptions,
+    files_read,
+    find_runs,
+    find_starts,
+    read_options,
+)
 from ouro.safety.shell.tables import CommandRow, names, rows
 
 SHELLS = names("sh bash dash zsh ksh ash fish rbash")
@@ -166,27 +172,31 @@ def _with_names(
 def folders_of_names(command: Command | None) -> tuple[str, ...]:
     """The folders whose files a command prints the names of; empty if it may print other text."""
     while command is not None and command.program in _NAME_FILTERS and command.source is not None:
-        texts, plain = (word.text for word in command.arguments), _NAME_FILTERS[command.program]
-        if files_read(command) != () or any(
-            text[:1] == "-" and not re.fullmatch(plain, text) for text in texts
-        ):
+        if not _prints_lines_unchanged(command):
             return ()
         command = command.source
-    found = files_read(command) if command is not None else None
-    if command is None or not isinstance(found, tuple) or command.assignments:
+    if command is None or command.name not in _NAME_LISTERS or command.assignments:
+        return ()
+    found = files_read(command)
+    if not isinstance(found, tuple) or not all(_is_exact(word, command) for word in found):
         return ()
     text = "".join(f" {word.text}" for word in command.arguments)
-    exact = all(
-        word.exact and (command.name == "git" or not ODD_NAME.search(word.text)) for word in found
-    )
-    if (
-        command.name not in _NAME_LISTERS
-        or not exact
-        or not re.fullmatch(_NAME_LISTERS[command.name], text)
-    ):
+    if not re.fullmatch(_NAME_LISTERS[command.name], text):
         return ()
     folders = tuple(word.text for word in found) if command.name != "git" else ()
     return folders if folders and command.name != "ls" else (*folders, ".")
+
+
+def _prints_lines_unchanged(command: Command) -> bool:
+    """Whether a filter reads only its input, and has no option that changes the lines."""
+    if files_read(command) != ():
+        return False
+    options = [word.text for word in command.arguments if word.text[:1] == "-"]
+    return all(re.fullmatch(_NAME_FILTERS[command.program], option) for option in options)
+
+
+def _is_exact(word: Word, command: Command) -> bool:
+    return word.exact and (command.name == "git" or not ODD_NAME.search(word.text))
 
 
 def _unwrap(command: Command, row: CommandRow) -> InnerCommands | None:
@@ -195,31 +205,18 @@ def _unwrap(command: Command, row: CommandRow) -> InnerCommands | None:
         return None
     found = read_options(command.arguments, row)
     if name == "env" and found.has("S", "split-string"):
-        return InnerCommands(
-            hidden="env -S splits text into a command", guesses=_suffixes(command.arguments)
-        )
+        guesses = _suffixes(command.arguments)
+        return InnerCommands(hidden="env -S splits text into a command", guesses=guesses)
     words, assignments = found.operands, list(command.assignments)
-    values = [f"{option} {value.text}" for option in found.values for value in found.values[option]]
-    is_understood = row.operands == "command" and command.name == name and not found.unlisted
-    is_understood = is_understood and all(map(_UNDERSTOOD.fullmatch, values))
-    while (
-        name == "env"
-        and words
-        and ((setting := _SETTING.match(words[0].text)) or words[0].text == "-")
-    ):
-        word = words.pop(0)
-        is_understood = is_understood and bool(setting) and word.exact
-        if setting:
-            assignments.append(Assignment(setting[1], replace(word, text=setting[2])))
+    is_understood = _is_understood(command, row, found)
+    if name == "env":
+        is_understood = _take_settings(words, assignments) and is_understood
     if name == "timeout" and words:
         word = words.pop(0)
         is_understood = is_understood and word.exact and bool(_DURATION.fullmatch(word.text))
     if not words:
-        return (
-            None
-            if name == "env" and not command.arguments
-            else InnerCommands(opaque=f"{name} is not understood")
-        )
+        only_prints = name == "env" and not command.arguments
+        return None if only_prints else InnerCommands(opaque=f"{name} is not understood")
     if name == "xargs":
         folders = folders_of_names(command.source)
         words = [*_with_names(words, folders), Word("…", exact=False, under=folders)]
@@ -234,6 +231,29 @@ def _unwrap(command: Command, row: CommandRow) -> InnerCommands | None:
     return InnerCommands(
         (inner,), _suffixes(words), transparent=True, opaque=f"{name} runs a command"
     )
+
+
+def _is_understood(command: Command, row: CommandRow, found: ReadOptions) -> bool:
+    """Whether a wrapper with these options is judged by the command that it runs."""
+    if row.operands != "command" or command.name != command.program or found.unlisted:
+        return False
+    for option, values in found.values.items():
+        if not all(_UNDERSTOOD.fullmatch(f"{option} {value.text}") for value in values):
+            return False
+    return True
+
+
+def _take_settings(words: list[Word], assignments: list[Assignment]) -> bool:
+    """Move the settings of `env` from its words to the assignments; returns whether all are
+    understood.
+    """
+    is_understood = True
+    while words and ((setting := _SETTING.match(words[0].text)) or words[0].text == "-"):
+        word = words.pop(0)
+        is_understood = is_understood and bool(setting) and word.exact
+        if setting:
+            assignments.append(Assignment(setting[1], replace(word, text=setting[2])))
+    return is_understood
 
 
 def _suffixes(words: Sequence[Word]) -> tuple[Command, ...]:

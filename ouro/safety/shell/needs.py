@@ -1,0 +1,131 @@
+"""What a shell line needs: commands, paths to read or write, commits to long-term memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from ouro.safety.shell.command import Command, Redirect, Word
+from ouro.safety.shell.floor import memory_git, reads_all_below
+from ouro.safety.shell.parse import ShellLine
+from ouro.safety.shell.paths import HARMLESS_DEVICES, Places, written_paths
+from ouro.safety.shell.read_only import files_read
+from ouro.safety.shell.tables import names
+
+_SEES_PROCESSES = names("ps pgrep lsof ss netstat")
+"""Commands that run outside of the sandbox, because it has its own processes. They may be combined
+with `_FILTERS`.
+"""
+_FILTERS = names("grep egrep head tail wc sort uniq cut awk echo true sleep")
+_CREATORS = ("mkdir", "touch")
+
+
+class Need(msgspec.Struct, frozen=True):
+    """One permission that a line needs: a command, a path to read or write, a commit to long-term
+    memory.
+    """
+
+    kind: Literal["command", "read", "write", "memory"]
+    text: str
+    command: Command | None = None
+    paths: tuple[Path, ...] = ()
+    """The files that are read or written; for a command that only creates files, these files."""
+
+
+def find_needs(line: ShellLine, places: Places) -> Iterator[Need]:
+    """Everything that a line needs, in the order of the line; one thing may occur twice."""
+    for command in line.commands:
+        is_own_program = command.kind != "guess" and places.has_program(command.name)
+        if is_own_program or _mixes_processes(command, line):
+            yield Need("command", command.text, command)
+        elif command.kind == "plain":
+            yield from _command_needs(command, places)
+    for redirect in line.redirects:
+        yield from _redirect_needs(redirect, places)
+
+
+def only_sees_processes(line: ShellLine) -> bool:
+    """Whether a line only shows processes or sockets of the machine."""
+    others = [command for command in line.commands if command.program not in _SEES_PROCESSES]
+    if len(others) == len(line.commands):
+        return False
+    filters = all(map(_is_filter, others))
+    writes = any(
+        redirect.writes and redirect.target.text not in HARMLESS_DEVICES
+        for redirect in line.redirects
+    )
+    return filters and not writes
+
+
+def _is_filter(command: Command) -> bool:
+    """Whether a command only filters its input."""
+    if command.program not in _FILTERS or reads_all_below(command):
+        return False
+    return files_read(command) == ()
+
+
+def _mixes_processes(command: Command, line: ShellLine) -> bool:
+    """Whether a command that sees processes is combined with more than filters."""
+    if command.kind == "guess" or command.program not in _SEES_PROCESSES:
+        return False
+    return not only_sees_processes(line)
+
+
+def _redirect_needs(redirect: Redirect, places: Places) -> Iterator[Need]:
+    target = redirect.target
+    if redirect.duplicates or not target.exact or target.text in HARMLESS_DEVICES:
+        return
+    for path in places.named(target.text):
+        shown = places.workspace.shown(path)
+        if redirect.writes:
+            yield Need("write", shown, paths=(path,))
+        elif places.is_outside(path):
+            yield Need("read", shown, paths=(path,))
+
+
+def _command_needs(command: Command, places: Places) -> Iterator[Need]:
+    found = files_read(command)
+    if memory_git(command, places):
+        yield Need("memory", command.text, command)
+    elif not isinstance(found, tuple) or command.settings:
+        yield Need("command", command.text, command, _created(command, places))
+    elif setting := _program_of_git(command, places):
+        yield Need("command", f"git with the repository's {setting[:30]}", command)
+    elif strange := _strange_files(command, places):
+        yield Need("command", f"{command.name}: {strange}", command)
+    else:
+        patterns = (word for word in command.arguments if word.glob)
+        for word in (*found, *patterns):
+            yield from _outside_needs(word, places)
+
+
+def _created(command: Command, places: Places) -> tuple[Path, ...]:
+    """The files that a command creates, if it does nothing else."""
+    if command.name not in _CREATORS or not all(word.exact for word in command.words):
+        return ()
+    created: list[Path] = []
+    for word in written_paths(command):
+        created += places.named(word.text)
+    return tuple(created)
+
+
+def _program_of_git(command: Command, places: Places) -> str:
+    return places.program_of_git(command) if command.program == "git" else ""
+
+
+def _strange_files(command: Command, places: Places) -> str:
+    """Why the files that the words of a command match cannot be judged; empty if they can."""
+    for word in command.words:
+        if strange := places.strange_match(command, word):
+            return strange
+    return places.odd_name(command)
+
+
+def _outside_needs(word: Word, places: Places) -> Iterator[Need]:
+    """The first path outside of the workspace that a word may name."""
+    outside = next(filter(places.is_outside, places.of_word(word)), None)
+    if outside is not None:
+        yield Need("read", places.workspace.shown(outside), paths=(outside,))

@@ -1,0 +1,114 @@
+"""The rule that "always" would save for what a line needs, and the reason of a question."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from ouro.safety.permissions import join_rules
+from ouro.safety.rules import has_no_wildcard, path_rule
+from ouro.safety.shell.command import Assignment, Command
+from ouro.safety.shell.needs import Need
+from ouro.safety.shell.read_only import find_unlisted
+from ouro.safety.shell.tables import names
+from ouro.safety.shell.wrappers import SHELLS
+from ouro.safety.workspace import Workspace
+
+_MAX_SHOWN = 60
+_VERBS = {"command": "it runs", "memory": "it runs", "read": "it reads", "write": "it writes to"}
+_PREFIX = re.compile(
+    r"((npm|yarn|pnpm|bun|uv|poetry)\0run|uv\0pip|docker\0compose|python3?\0-m|gh\0(pr|issue)|(bundle|pnpm)\0exec)\0[^\0]+"
+    r"|(git|cargo|go|docker|kubectl|gh|uv|pip3?|poetry|brew|apt|conda|bundle|dotnet|mvn|gradle|rustup|make|just|tox|nox"
+    r"|pnpm|yarn|npm|bun|deno|helm|terraform)\0[^\0]+|[^\0]*"
+)
+"""The words that name what a command does."""
+_INTERPRETERS = re.compile(
+    r"(python|pypy|perl|ruby|node|deno|bun|php|lua|awk|gawk|mawk|osascript)[\d.]*"
+)
+_NARROW = names("""
+    rm rmdir mv cp ln chmod chown curl wget ssh scp rsync tee sed find xargs kill touch mkdir tar unzip dd
+    truncate eval source . nc npx uvx bunx watch parallel
+    """) | {
+    "docker run",
+    "docker exec",
+    "uv run",
+    "uv run python",
+    "poetry run",
+    "bundle exec",
+    "pnpm exec",
+}
+"""These are offered as a rule only word for word, because their effect depends on every word."""
+_ACTING = re.compile(
+    r"(LD_|DYLD_|GIT_|BASH|ZDOTDIR|PROMPT|PS\d|PYTHON(STARTUP|HOME|INSPECT)|NODE_OPTIONS|PERL5|RUBYOPT|JAVA_TOOL|IFS|SHELL"
+    r"|\w*(PAGER|EDITOR|BROWSER)$|PATH$|ENV$|HOME$|\w*_proxy$)",
+    re.IGNORECASE,
+)
+"""Variables that can make a program run another one: never offered as a rule."""
+
+
+def describe(missing: Sequence[Need]) -> str:
+    """The reason for a question about needs that nothing allows."""
+    first = missing[0]
+    name = first.command.name if first.command and len(first.text) > _MAX_SHOWN else first.text
+    settings = [setting.name for setting in first.command.settings] if first.command else []
+    with_settings = f" with {', '.join(settings)} set" if settings else ""
+    more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+    return f"{_VERBS[first.kind]} {name}{with_settings}{more}"
+
+
+def offer_rules(needs: Sequence[Need], workspace: Workspace) -> str:
+    """The rules that would always allow `needs`; empty if one of them cannot have a rule."""
+    return join_rules([_rule_for(need, workspace) for need in needs])
+
+
+def _rule_for(need: Need, workspace: Workspace) -> str:
+    """The rule that would always allow `need`; empty if no rule is sensible."""
+    if need.kind == "memory":
+        return ""
+    if need.kind != "command" or need.command is None:
+        return path_rule(need.kind, need.paths[0], workspace)
+    command = need.command
+    if not _has_plain_name(command) or find_unlisted(command) or command.program in SHELLS:
+        return ""
+    # What such a command does depends on the text of its input.
+    if command.stdin is not None and command.name != "git":
+        return ""
+    if not all(map(_may_be_in_a_rule, command.settings)):
+        return ""
+    pattern = _pattern(command, [word.text for word in command.words])
+    settings = "".join(f"{setting.name}={setting.value.text} " for setting in command.settings)
+    return f"shell({settings}{pattern})" if pattern else ""
+
+
+def _has_plain_name(command: Command) -> bool:
+    """Whether the first words, which name what the command does, can be part of a rule."""
+    if not all(word.exact for word in command.words[:2]):
+        return False
+    if not all(has_no_wildcard(word.text) for word in command.words[:3]):
+        return False
+    return bool(command.name.strip())
+
+
+def _may_be_in_a_rule(setting: Assignment) -> bool:
+    value = setting.value
+    return value.exact and has_no_wildcard(value.text) and not _ACTING.match(setting.name)
+
+
+def _pattern(command: Command, words: list[str]) -> str:
+    is_module = words[1:2] == ["-m"] and len(words) > 2
+    if _INTERPRETERS.fullmatch(command.program) and not is_module:
+        is_script = len(words) > 1 and not words[1].startswith("-")
+        return f"{words[0]} {words[1]} *" if is_script else ""
+    found = _PREFIX.match("\0".join(words))
+    prefix = found[0].replace("\0", " ") if found else ""
+    if _is_narrow(command, prefix):
+        is_whole = all(word.exact for word in command.words) and has_no_wildcard(command.text)
+        return command.text if is_whole else ""
+    return f"{prefix} *"
+
+
+def _is_narrow(command: Command, prefix: str) -> bool:
+    """Whether a rule must have the whole command, because its effect depends on every word."""
+    if prefix in _NARROW or command.program in _NARROW:
+        return True
+    return prefix.split()[-1].startswith("-")
