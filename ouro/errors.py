@@ -6,6 +6,7 @@ import errno
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 
 class OuroError(Exception):
@@ -155,8 +156,21 @@ class SearchUnavailable(OuroError):
     """The index cannot be read or written just now. It is derived from the files: nothing is lost."""
 
 
+class ProviderAnswer(NamedTuple):
+    """What a provider answered instead of a message; keys are hidden."""
+
+    status: int
+    text: str
+    """The whole error, as the provider wrote it."""
+    param: str = ""
+    """The field of the request that it names as the reason."""
+
+
 class ModelError(OuroError):
     """A model did not answer."""
+
+    answer: ProviderAnswer | None = None
+    """The provider's own words; None if it did not answer at all."""
 
 
 class AuthenticationFailed(ModelError):
@@ -165,6 +179,14 @@ class AuthenticationFailed(ModelError):
 
 class RequestRefused(ModelError):
     """The provider will never accept this request; a retry does not help."""
+
+
+class ToolsRefused(RequestRefused):
+    """The model takes no tools; it can still be asked to write calls as text."""
+
+
+class WireRefused(RequestRefused):
+    """The server has this model under another protocol."""
 
 
 class ContextTooLong(ModelError):
@@ -186,6 +208,10 @@ class RateLimited(TransientModelError):
 
 class ModelUnavailable(TransientModelError):
     """Overloaded, broken, unreachable, or silent for too long."""
+
+
+class ServerUnreachable(ModelUnavailable):
+    """There is no connection: nothing listens, the name is unknown, or TLS failed."""
 
 
 class StreamCut(TransientModelError):

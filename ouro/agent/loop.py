@@ -58,6 +58,8 @@ SUMMARIZE, SEND_ALL, KEEP_BACK = (
     "Do not send it",
 )
 GO_ON = "Continue exactly where your answer was cut off. Do not repeat any of it."
+MAX_RECOVERIES = 2
+"""How often a request that is too long is made smaller and sent again."""
 MAX_CONTINUED = 5
 """How often hooks can make the agent continue in one turn."""
 CONTINUED = "A hook of the user has checked your work, and says that it is not done:"
@@ -272,14 +274,15 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
         """Call the model; again with a smaller request if the provider says that the window is
         full.
         """
-        try:
-            await self._ask_once(emit)
-        except ContextTooLong as refusal:
-            await self.compactor.recover(refusal, emit)
+        for _ in range(MAX_RECOVERIES):
             try:
-                await self._ask_once(emit)
-            except ContextTooLong as second:
-                raise ContextTooLong(second.message, second.hint or TOO_LONG) from second
+                return await self._ask_once(emit)
+            except ContextTooLong as refusal:
+                await self.compactor.recover(refusal, emit)
+        try:
+            return await self._ask_once(emit)
+        except ContextTooLong as last:
+            raise ContextTooLong(last.message, last.hint or TOO_LONG) from last
 
     async def _ask_once(self, emit: Emit) -> None:
         models = self.models()

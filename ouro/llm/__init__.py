@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from ouro.llm.provider_errors import describe_connection_error
     from ouro.llm.providers import HOSTED, KNOWN, PROVIDERS, Provider, ServerModels, list_models_at
     from ouro.llm.scripted_model import ScriptedModel, ScriptedReply, call, calls
+    from ouro.llm.server_facts import Fact, FactStore, ServerFacts, describe_fact
     from ouro.llm.small_steps import is_step
 
 __getattr__ = lazy_exports(__name__)

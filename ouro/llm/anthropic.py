@@ -29,7 +29,8 @@ from ouro.llm.portable import (
     reply_text,
     texts_of,
 )
-from ouro.llm.wire import ChunkReader, Wire, make_usage
+from ouro.llm.server_facts import ServerFacts
+from ouro.llm.wire import ChunkReader, Wire, check_window, make_usage
 from ouro.messages import Image, Message, PerMessage, Text, Thinking, ToolCall, ToolReply
 from ouro.utils.json_types import count, dictionary, string, text_or_json
 
@@ -67,7 +68,6 @@ def mark_for_cache(blocks: list[dict[str, Any]]) -> list[dict[str, Any]]:
 REASONS: dict[str, Reason] = {
     "tool_use": "tools",
     "max_tokens": "length",
-    "model_context_window_exceeded": "length",
     "refusal": "filtered",
 }
 
@@ -93,6 +93,7 @@ class AnthropicChunks(ChunkReader):
                 )
             case "message_delta":
                 if reason := dictionary(event.get("delta")).get("stop_reason"):
+                    check_window(reason)
                     self.reason = REASONS.get(str(reason), "stop")
                 yield from self._count(event.get("usage"))
 
@@ -145,13 +146,28 @@ Style = Literal["adaptive", "budget", "none"]
 
 
 class AnthropicWire(Wire):
-    def __init__(self, spec: ModelSpec, endpoint: Endpoint, *, effort: Effort = "off") -> None:
-        super().__init__(spec, endpoint, effort=effort)
-        self._styles: list[Style] = (
-            _thinking_styles(self._model) if effort != "off" and spec.thinking else ["none"]
-        )
-        self._sends_thinking = True
+    def __init__(
+        self,
+        spec: ModelSpec,
+        endpoint: Endpoint,
+        *,
+        effort: Effort = "off",
+        facts: ServerFacts | None = None,
+    ) -> None:
+        super().__init__(spec, endpoint, effort=effort, facts=facts)
+        self._reset()
+
+    def _reset(self) -> None:
+        super()._reset()
+        self._sends_thinking = not self.facts.refuses_signatures
         self._contents = PerMessage(self._content)
+
+    def _styles(self) -> tuple[Style, ...]:
+        if self._effort == "off" or not self.spec.thinking:
+            return ("none",)
+        styles = _thinking_styles(self._model)
+        learned = self.facts.get("thinking_style")
+        return tuple(styles[styles.index(learned) :] if learned in styles else styles)
 
     def _reader(self) -> AnthropicChunks:
         return AnthropicChunks(self.spec)
@@ -192,7 +208,7 @@ class AnthropicWire(Wire):
         return path, headers, body
 
     def _thinking(self, messages: Sequence[Message]) -> dict[str, Any]:
-        style = self._styles[0]
+        style = self._styles()[0]
         if style == "adaptive":
             thinking = {"type": "adaptive", "display": "summarized"}
             effort = "low" if self._effort == "minimal" else self._effort  # its least one
@@ -218,18 +234,6 @@ class AnthropicWire(Wire):
             return False
         is_signed = self._sends_thinking and signed_thinking(newest, self.spec.name)
         return not (isinstance(newest.parts[0], Thinking) and is_signed)
-
-    def _adapt(self, refusal: str) -> bool:
-        if "signature" in refusal and self._sends_thinking:
-            self._sends_thinking = False
-            self._contents = PerMessage(self._content)
-        elif len(self._styles) > 1 and re.search(
-            r"thinking|adaptive|budget_tokens|output_config|effort", refusal
-        ):
-            del self._styles[0]
-        else:
-            return False
-        return True
 
     def _messages(self, messages: Sequence[Message]) -> list[dict[str, Any]]:
         """All messages except the system prompt. The same messages give the same bytes, except for

@@ -35,8 +35,9 @@ from ouro.llm.providers import (
     provider_of,
     speaks_responses,
 )
+from ouro.llm.server_facts import FactStore, ServerFacts, server_key
 from ouro.utils.log import log
-from ouro.utils.runtime import get_models_path, home_secret, tilde
+from ouro.utils.runtime import get_models_path, get_server_facts_path, home_secret, tilde
 
 Role = Literal["compact", "classify", "retrieve", "embed"]
 LOCAL_WINDOW = 32_768
@@ -54,8 +55,12 @@ class Catalog:
         environ: Mapping[str, str] | None = None,
         *,
         project: str = "",
+        facts: FactStore | None = None,
     ) -> None:
-        """`project` is the folder whose sessions share a cache at the provider."""
+        """`project` is the folder whose sessions share a cache at the provider; `facts` is where
+        what refusals teach is kept.
+        """
+        self._facts = facts
         self._file = file or ModelsFile()
         self._environ = os.environ if environ is None else environ
         self._fetched_keys: dict[str, str] = {}
@@ -68,7 +73,8 @@ class Catalog:
     def from_files(cls, project: str = "") -> Catalog:
         """The models of ~/.ouro/models.yaml and of the environment. Raises as `read_models_file`."""
         path = get_models_path()
-        catalog = cls(read_models_file(path), project=project)
+        facts = FactStore(get_server_facts_path())
+        catalog = cls(read_models_file(path), project=project, facts=facts)
         catalog.notices = tuple(filter(None, [make_private(path)]))
         return catalog
 
@@ -236,7 +242,7 @@ class Catalog:
         if wire == "anthropic":
             from ouro.llm.anthropic import AnthropicWire
 
-            return AnthropicWire(spec, endpoint, effort=effort)
+            return AnthropicWire(spec, endpoint, effort=effort, facts=self._server_facts(name))
         if wire == "openai":
             return self._make_openai(spec, endpoint, effort)
         from ouro.llm.litellm_model import LiteLLMModel
@@ -256,8 +262,22 @@ class Catalog:
             first=entry.wire or likely,
             cache_key=_cache_key(self._project) if self._project else "",
             service_tier=entry.service_tier or "",
+            facts=self._server_facts(spec.name),
         )
         return model.wire if entry.wire else model
+
+    def server_of(self, name: str) -> str:
+        """The key of a model (full name) in the store of facts."""
+        return server_key(self._url(name), name.partition("/")[2] or name)
+
+    def _server_facts(self, name: str) -> ServerFacts:
+        """What is known of a model at its endpoint; a provider's facts are not true of other
+        servers.
+        """
+        provider = provider_of(name)
+        is_own = bool(self._entry(name).api_base)
+        given = dict(provider.facts) if provider and not is_own else {}
+        return ServerFacts(given, self._facts, self.server_of(name))
 
     def embeddings(self, name: str) -> EmbeddingModel:
         """Construct an embedding model. Opens no connection, starts no process. Raises as `resolve`

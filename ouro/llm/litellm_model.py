@@ -146,6 +146,9 @@ def _make_error(error: JsonObject, endpoint: Endpoint, model: str) -> ModelError
 class _LiteLLMChunks(OpenAIChunks):
     """Parses chat completions of litellm, in which Anthropic's thinking has separate blocks."""
 
+    def _implied_reason(self) -> None:
+        """None: litellm ends a stream also where the provider's own was broken."""
+
     def _delta(self, delta: JsonObject) -> Iterator[Chunk]:
         yield from super()._delta(delta)
         for block in dictionaries(delta.get("thinking_blocks")):

@@ -156,7 +156,7 @@ class RevisedText(msgspec.Struct, frozen=True):
 
 
 class NoticeChunk(msgspec.Struct, frozen=True):
-    """What the user must know of how the model is asked: that it works without thinking."""
+    """What the user should know about the request: the server took it only in another form."""
 
     text: str
 

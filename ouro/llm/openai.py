@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import json
-import re
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -12,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ouro.errors import ModelError
+from ouro.llm.event_stream import make_decoder
+from ouro.llm.http_client import new_client, translate_http_errors
 from ouro.llm.model import (
     CallChunk,
     Chunk,
@@ -35,15 +36,14 @@ from ouro.llm.portable import (
     texts_of,
 )
 from ouro.llm.provider_errors import error_from_status
+from ouro.llm.server_facts import ServerFacts
 from ouro.llm.wire import (
     MAX_ANSWER,
     MAX_ERROR_BODY,
     ChunkReader,
     Wire,
-    make_decoder,
+    check_window,
     make_usage,
-    new_client,
-    translate_http_errors,
 )
 from ouro.messages import Image, Message, PerMessage, Thinking, ToolCall, ToolReply, Usage
 from ouro.utils.json_types import count, dictionaries, dictionary, string, text_or_json
@@ -54,8 +54,9 @@ if TYPE_CHECKING:
 
 class OpenAIFormat:
     def __init__(
-        self, spec: ModelSpec, *, returns_thinking: bool = False, longest_id: int = 40
+        self, spec: ModelSpec, *, returns_thinking: str = "", longest_id: int = 40
     ) -> None:
+        """`returns_thinking`: `yes` with calls, `all` with each answer, otherwise not at all."""
         self._spec = spec
         self._returns_thinking = returns_thinking
         self._longest_id = longest_id
@@ -90,12 +91,18 @@ class OpenAIFormat:
         if not calls and not words:
             return
         sent: dict[str, Any] = {"role": "assistant", "content": words or None}
-        thinking = "".join(part.text for part in message.parts_of(Thinking))
-        if self._returns_thinking and calls:
-            sent["reasoning_content"] = thinking
+        if self._returns_thinking == "all" or (self._returns_thinking == "yes" and calls):
+            # Kimi refuses an empty text.
+            sent["reasoning_content"] = self._thinking(message) or " "
         if calls:
             sent["tool_calls"] = [self._call(call) for call in calls]
         yield sent
+
+    def _thinking(self, message: Message) -> str:
+        """The thinking of this model; that of another one never goes to its server."""
+        if message.model not in ("", self._spec.name):
+            return ""
+        return "".join(part.text for part in message.parts_of(Thinking))
 
     def _call(self, call: ToolCall) -> dict[str, Any]:
         function = {
@@ -174,9 +181,13 @@ class OpenAIChunks(ChunkReader):
             )
             finish = choice.get("finish_reason")
             # Some relays send "error" if the provider behind them ended the answer early.
+            self.has_failed = self.has_failed or finish == "error"
             if finish and finish != "error":
+                check_window(finish)
                 self.reason = REASONS.get(str(finish), "stop")
         if usage := event.get("usage"):
+            # The usage alone comes last, also from servers that name no reason.
+            self.is_done = self.is_done or not event.get("choices")
             yield UsageChunk(parse_usage(usage, self._spec) if isinstance(usage, dict) else None)
 
     def _delta(self, delta: dict[str, Any]) -> Iterator[Chunk]:
@@ -222,35 +233,26 @@ def parse_usage(usage: dict[str, Any], spec: ModelSpec) -> Usage | None:
     )
 
 
-WANT_THINKING_BACK = ("moonshot", "deepseek")
-"""Hosts that require the thinking of earlier tool calls."""
-MIN_EFFORT = ("none", "minimal", "low", None)
-"""The values for "off", by age of the model. None: leave the field out."""
-
-
-def names_responses(refusal: str) -> bool:
-    """Whether a refusal says that the model needs the Responses API: tools on chat completions do
-    since GPT-5.4, also without an effort.
-    """
-    return re.search(r"/responses\b|responses api", refusal, re.IGNORECASE) is not None
-
-
 class OpenAIWire(Wire):
-    def __init__(self, spec: ModelSpec, endpoint: Endpoint, *, effort: Effort = "off") -> None:
-        super().__init__(spec, endpoint, effort=effort)
-        wants_thinking_back = any(name in endpoint.host for name in WANT_THINKING_BACK)
-        self._format = OpenAIFormat(spec, returns_thinking=wants_thinking_back and spec.thinking)
-        self._efforts: list[str | None] = list(MIN_EFFORT) if effort == "off" else [effort, None]
-        self._usage_asked = True
+    limit_names = ("max_tokens", "max_completion_tokens")
+
+    def __init__(
+        self,
+        spec: ModelSpec,
+        endpoint: Endpoint,
+        *,
+        effort: Effort = "off",
+        facts: ServerFacts | None = None,
+    ) -> None:
+        super().__init__(spec, endpoint, effort=effort, facts=facts)
         self._schema: Mapping[str, Any] | None = None
         self._is_exact = False
-        newest = endpoint.host.endswith(("openai.com", "openai.azure.com"))
-        self._limit_name = "max_completion_tokens" if newest else "max_tokens"
-        self.defers_to_responses = False
-        """Whether a refusal that names Responses is raised, because that wire was not tried yet."""
+        self._reset()
 
-    def stop_thinking(self) -> None:
-        self._efforts = ["none", None]
+    def _reset(self) -> None:
+        super()._reset()
+        returns_thinking = self.facts.get("thinking_back")
+        self._format = OpenAIFormat(self.spec, returns_thinking=returns_thinking)
 
     def with_schema(self, schema: Mapping[str, Any]) -> OpenAIWire:
         """The same model, on the same connection, at temperature 0, with `response_format`, unless
@@ -269,43 +271,18 @@ class OpenAIWire(Wire):
         body: dict[str, Any] = {"model": self._model, "messages": self._format.messages(messages)}
         if tools and self.spec.tools:
             body["tools"] = format_tools(tools)
-        body[self._limit_name] = self.spec.max_output
-        if self.spec.thinking and self._efforts[0]:
-            body["reasoning_effort"] = self._efforts[0]
+        body["max_tokens"] = self.spec.max_output
+        if self.spec.thinking:
+            body["reasoning_effort"] = "none" if self._effort == "off" else self._effort
         if self._is_exact:
             body["temperature"] = 0
         if self._schema:
             named = {"name": "answer", "strict": True, "schema": dict(self._schema)}
             body["response_format"] = {"type": "json_schema", "json_schema": named}
         body["stream"] = True
-        if self._usage_asked:
-            body["stream_options"] = {"include_usage": True}
+        body["stream_options"] = {"include_usage": True}
         key = self._endpoint.api_key
         return "/chat/completions", {"Authorization": f"Bearer {key}"} if key else {}, body
-
-    def _adapt(self, refusal: str) -> bool:
-        if self.defers_to_responses and names_responses(refusal):
-            return False
-        if self._usage_asked and "stream_options" in refusal:
-            self._usage_asked = False
-        elif self._schema and re.search(r"response_format|json_schema", refusal):
-            self._schema = None
-        elif (
-            re.search(r"\bmax_tokens\b.*max_completion_tokens", refusal)
-            and self._limit_name == "max_tokens"
-        ):
-            self._limit_name = "max_completion_tokens"
-        elif self._limit_name != "max_tokens" and "max_completion_tokens" in refusal:
-            self._limit_name = "max_tokens"
-        elif (
-            re.search(r"reasoning[_ .]?effort", refusal, re.IGNORECASE)
-            and self.spec.thinking
-            and self._efforts[0]
-        ):
-            self._efforts = ["none", None] if names_responses(refusal) else self._efforts[1:]
-        else:
-            return False
-        return True
 
 
 class _Vector(msgspec.Struct, frozen=True):

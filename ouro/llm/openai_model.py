@@ -6,26 +6,22 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any, Literal
 
-from ouro.errors import RequestRefused
+from ouro.errors import RequestRefused, WireRefused
 from ouro.llm.model import (
     Chunk,
     Effort,
     Endpoint,
     Model,
     ModelSpec,
-    NoticeChunk,
     ToolSpec,
     constrain,
 )
-from ouro.llm.openai import OpenAIWire, names_responses
+from ouro.llm.openai import OpenAIWire
+from ouro.llm.server_facts import ServerFacts
 from ouro.llm.wire import Wire
 from ouro.messages import Message
 from ouro.utils.late_pattern import late_pattern
 
-_WITHOUT_THINKING = (
-    "{model} works without thinking here: it needs /responses to think and use tools, and this"
-    " server does not offer that."
-)
 WireChoice = Literal["responses", "chat"]
 _MISSING = late_pattern(r"answered (404|405|501)|instead of a stream")
 """How a server answers that has no such address."""
@@ -33,7 +29,7 @@ _MISSING = late_pattern(r"answered (404|405|501)|instead of a stream")
 
 class OpenAIModel:
     """Begins with one wire; a refusal that names the other, or a missing address, changes to that
-    one in the same turn.
+    one in the same turn. The wire that answered is learned.
 
     If a model needs Responses and its server has only chat completions, it works without thinking.
     """
@@ -47,18 +43,22 @@ class OpenAIModel:
         first: WireChoice = "chat",
         cache_key: str = "",
         service_tier: str = "",
+        facts: ServerFacts | None = None,
     ) -> None:
-        self.spec = spec
+        self._own_spec = spec
         self._endpoint = endpoint
         self._effort = effort
         self._cache_key = cache_key
         self._service_tier = service_tier
-        self._is_settled = False
+        self._facts = facts or ServerFacts()
+        learned = self._facts.get("wire")
+        self._is_settled = bool(learned)
         """Whether both wires were tried, or one has answered."""
-        self._needs_responses = False
-        """Whether the server said so."""
-        self._notice = ""
-        self.wire: Wire = self._make_chat() if first == "chat" else self._make_responses()
+        self.wire: Wire = self._make(learned or first)
+
+    @property
+    def spec(self) -> ModelSpec:
+        return self._facts.spec(self._own_spec)
 
     async def warm(self) -> None:
         await self.wire.warm()
@@ -78,48 +78,49 @@ class OpenAIModel:
                 async with aclosing(self.wire.stream(messages, tools)) as chunks:
                     async for chunk in chunks:
                         begun = self._is_settled = True
+                        self.wire.other_wire = ""
                         yield chunk
-                        if notice := self._notice:
-                            self._notice = ""
-                            yield NoticeChunk(notice)
                 return
             except RequestRefused as refusal:
-                if begun or not self._change(str(refusal)):
+                if begun or self._is_settled or not self._change(refusal):
                     raise
 
-    def _change(self, refusal: str) -> bool:
+    def _change(self, refusal: RequestRefused) -> bool:
         """Change to the other wire; returns whether that may help."""
-        if self._is_settled:
-            return False
         before = self.wire
         if isinstance(before, OpenAIWire):
-            if not names_responses(refusal):
+            if not isinstance(refusal, WireRefused):
                 return False
-            self._needs_responses = True
-            self.wire = self._make_responses()
-        elif self._needs_responses or _MISSING.search(refusal):
+            self.wire = self._make("responses")
+        elif self._has_left_chat or _MISSING.search(str(refusal)):
             self._is_settled = True
-            self.wire = self._make_chat()
+            self._facts.try_changes({"wire": "chat"}, str(refusal))
+            self.wire = self._make("chat")
         else:
             return False
         self.wire.share_connections(before)
         return True
 
+    @property
+    def _has_left_chat(self) -> bool:
+        return self._facts.get("wire") == "responses"
+
+    def _make(self, name: str) -> Wire:
+        wire = self._make_responses() if name == "responses" else self._make_chat()
+        wire.other_wire = "" if self._is_settled or name == "responses" else "responses"
+        return wire
+
     def _make_chat(self) -> OpenAIWire:
-        chat = OpenAIWire(self.spec, self._endpoint, effort=self._effort)
-        chat.defers_to_responses = not self._is_settled
-        if self._needs_responses:
-            chat.stop_thinking()
-            self._notice = _WITHOUT_THINKING.format(model=self.spec.name)
-        return chat
+        return OpenAIWire(self._own_spec, self._endpoint, effort=self._effort, facts=self._facts)
 
     def _make_responses(self) -> Wire:
         from ouro.llm.responses import ResponsesWire  # most servers do not need it
 
         return ResponsesWire(
-            self.spec,
+            self._own_spec,
             self._endpoint,
             effort=self._effort,
             cache_key=self._cache_key,
             service_tier=self._service_tier,
+            facts=self._facts,
         )

@@ -7,7 +7,7 @@ import os
 import re
 import socket
 import ssl
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
@@ -17,12 +17,16 @@ from ouro.errors import (
     ContextTooLong,
     ModelError,
     ModelUnavailable,
+    ProviderAnswer,
     RateLimited,
     RequestRefused,
 )
 from ouro.llm.model import Endpoint
+from ouro.utils.json_types import dictionary
 from ouro.utils.late_pattern import late_pattern
 
+MAX_ANSWER_TEXT = 8_000
+"""Characters of a provider's answer that are kept to find its reason."""
 MAX_MESSAGE = 600
 """Characters of a provider's message that are shown."""
 
@@ -33,6 +37,32 @@ _TOO_LONG = late_pattern(
     r" )?tokens"
     r"|token count .{0,80}exceeds|exceeds? .{0,40}(maximum|max)"
     r" .{0,20}tokens|request_too_large|range of input length",
+    re.IGNORECASE,
+)
+TOO_LONG_STATUSES = (400, 413, 422, 500)
+NEAR_THE_WINDOW = 0.75
+"""A refusal without a reason counts as too long from this share of the window on: the size is only
+estimated.
+"""
+# With a number or a word for "too much" they are about the length of the request. Languages of
+# servers whose errors were reported; for all others the size decides.
+_LENGTH_WORDS = late_pattern(
+    r"token|context|kontext|contexte|contexto|contesto|length|l[äa]nge|longueur|longitud|comprimento"
+    r"|lunghezza|limit|limite|l[íi]mite|sequence"
+    r"|(?:input|prompt|request|messages?) (?:is |are )?too|max_(?:model|seq)_len|n_ctx"
+    r"|长度|上下文|字符|超长|長さ|コンテキスト|トークン|文字数|길이|컨텍스트|토큰|длин|контекст|токен|лимит",
+    re.IGNORECASE,
+)
+_TOO_MUCH = late_pattern(
+    r"exceed|excess|too (?:long|large|big|many)|longer|larger|greater|more than|over(?:flow| the)"
+    r"|beyond|maximum|out of range|<=|>|reduce|shorten|truncat|full|超|最大|过长|太长|長す|초과|너무"
+    r"|d[ée]pass|überschr|zu lang|trop long|supera|sobrepasa|demasiad|excede|muito long|troppo"
+    r"|превы|слишком|(?<!\d)\d[\d,._]{2,}",
+    re.IGNORECASE,
+)
+_OTHER_LIMITS = late_pattern(
+    r"rate.?limit|per (?:minute|day|hour)|quota|unexpected token|(?:access|auth\w*|api|bearer|csrf"
+    r"|refresh) token|token (?:is )?(?:invalid|expired)|spend|credit|requests? limit|timeout|timed out",
     re.IGNORECASE,
 )
 _NO_MONEY = late_pattern(
@@ -59,20 +89,64 @@ def redact(text: str, *keys: str) -> str:
 def error_from_status(
     status: int, body: str, headers: Mapping[str, str], endpoint: Endpoint
 ) -> ModelError:
-    """The error for an HTTP answer that is not a success; `headers` have names in lower case."""
+    """The error for an HTTP answer that is not a success, with the answer; `headers` have names in
+    lower case.
+    """
+    error = _error_from_status(status, body, headers, endpoint)
+    error.answer = _provider_answer(status, body, endpoint)
+    return error
+
+
+def _provider_answer(status: int, body: str, endpoint: Endpoint) -> ProviderAnswer:
+    try:
+        data = json.loads(body)
+    except (ValueError, RecursionError):
+        data = None
+    param = dictionary(dictionary(data).get("error", data)).get("param")
+    # As text, not as JSON: its quotes and letters of other languages are not escaped there.
+    text = body if data is None else " ".join(_texts_in(data))
+    shown = redact(text[:MAX_ANSWER_TEXT], endpoint.api_key)
+    return ProviderAnswer(status, shown, str(param or ""))
+
+
+def _texts_in(value: Any) -> Iterator[str]:
+    """The texts and numbers of JSON, with the keys; JSON inside of a text is read, too."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield f"{key}:"
+            yield from _texts_in(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _texts_in(item)
+    elif value is not None:
+        yield str(value)
+
+
+def is_too_long(answer: ProviderAnswer, share: float) -> bool:
+    """Whether a refusal means that the messages do not fit, in any language.
+
+    Args:
+        answer: what the provider answered; its request had no other fault that ouro knows.
+        share: the size of the request as a share of the window.
+    """
+    text = answer.text
+    if answer.status not in TOO_LONG_STATUSES or _NO_MONEY.search(text):
+        return False
+    if answer.status == 413 or _TOO_LONG.search(text) or share >= NEAR_THE_WINDOW:
+        return True
+    evidence = (_LENGTH_WORDS, _TOO_MUCH)
+    return all(words.search(text) for words in evidence) and not _OTHER_LIMITS.search(text)
+
+
+def _error_from_status(
+    status: int, body: str, headers: Mapping[str, str], endpoint: Endpoint
+) -> ModelError:
     words, code = _parse_error(body)
     server = endpoint.address or "The provider"
     said = _shorten(words, endpoint)
     message = f"{server} answered {status}" + (f": {said}" if said else ".")
     if status in (401, 403):
-        hint = f"The key is from {endpoint.key_source or 'the settings'}. Correct it there."
-        if not endpoint.api_key:
-            hint = (
-                "No key was given. Set one in the environment or in models.yaml; see `ouro models`."
-            )
-        return AuthenticationFailed(
-            f"{server} does not accept the key ({status}). {said}".strip(), hint
-        )
+        return _key_error(f"{server} does not accept the key ({status}). {said}", endpoint)
     if 300 <= status < 400:
         where = redact(headers.get("location", "nowhere"), endpoint.api_key)
         return RequestRefused(
@@ -85,19 +159,43 @@ def error_from_status(
         return RequestRefused(
             message, "The account has no credit left: see the provider's billing page."
         )
+    return _other_error(status, message, headers, endpoint)
+
+
+def _key_error(message: str, endpoint: Endpoint) -> AuthenticationFailed:
+    hint = f"The key is from {endpoint.key_source or 'the settings'}. Correct it there."
+    if not endpoint.api_key:
+        hint = "No key was given. Set one in the environment or in models.yaml; see `ouro models`."
+    return AuthenticationFailed(message.strip(), hint)
+
+
+def _other_error(
+    status: int, message: str, headers: Mapping[str, str], endpoint: Endpoint
+) -> ModelError:
+    """The error for a status that says everything by its number."""
     if status == 429:
         return RateLimited(message, retry_after=retry_after(headers))
     if status in (408, 409, 425) or status >= 500:
         return ModelUnavailable(message, retry_after=retry_after(headers))
-    hint = (
-        f"Check the model name and the address {endpoint.base_url}. `ouro models` lists usable"
-        " models."
-    )
-    return RequestRefused(message, hint if status == 404 else "")
+    hint = ""
+    if status == 404:
+        hint = (
+            f"Check the model name and the address {endpoint.base_url}. `ouro models` lists usable"
+            " models."
+        )
+    return RequestRefused(message, hint)
 
 
 def error_from_stream(error: Any, endpoint: Endpoint) -> ModelError:
-    """The error inside of a stream that began with status 200."""
+    """The error inside of a stream that began with status 200, with the answer."""
+    made = _error_from_stream(error, endpoint)
+    _, code = _parse_error(json.dumps({"error": error}))
+    status = int(code) if code.isdecimal() and len(code) == 3 else 400
+    made.answer = _provider_answer(status, json.dumps(error), endpoint)
+    return made
+
+
+def _error_from_stream(error: Any, endpoint: Endpoint) -> ModelError:
     words, code = _parse_error(json.dumps({"error": error}))
     reason = _shorten(words, endpoint) or "it gives no reason."
     message = f"{endpoint.address or 'The provider'} ended the answer with an error: {reason}"
@@ -176,16 +274,18 @@ def _parse_error(body: str) -> tuple[str, str]:
         return _strip_tags(body), ""
     if isinstance(data, list) and data:
         data = data[0]
-    error = data.get("error", data) if isinstance(data, dict) else data
+    error = dictionary(data).get("error", data)
     if not isinstance(error, dict):
         return str(error or ""), ""
-    words = error.get("message") or error.get("detail") or error.get("msg") or ""
-    metadata = error.get("metadata")
-    if isinstance(metadata, dict) and metadata.get("raw"):
-        words = f"{words} ({metadata['raw']})"
-    return str(words or json.dumps(error)), str(
-        error.get("code") or error.get("type") or error.get("status") or ""
-    )
+    words = _first_of(error, "message", "detail", "msg")
+    if raw := dictionary(error.get("metadata")).get("raw"):
+        words = f"{words} ({raw})"
+    return str(words or json.dumps(error)), str(_first_of(error, "code", "type", "status"))
+
+
+def _first_of(error: Mapping[str, Any], *keys: str) -> Any:
+    """The first of these values that is not empty."""
+    return next(filter(None, map(error.get, keys)), "")
 
 
 def _strip_tags(page: str) -> str:

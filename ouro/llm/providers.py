@@ -48,6 +48,8 @@ class Provider(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     litellm_prefix: str = ""
     """Its name in litellm, if it differs."""
     local: bool = False
+    facts: tuple[tuple[str, str], ...] = ()
+    """What its own server is known to need, as `server_facts.py` names it: a refusal is saved."""
 
     @property
     def first_model(self) -> str:

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import copy
 import json
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -35,6 +34,7 @@ from ouro.llm.portable import (
     texts_of,
 )
 from ouro.llm.provider_errors import error_from_stream
+from ouro.llm.server_facts import ServerFacts
 from ouro.llm.wire import ChunkReader, Wire, make_usage
 from ouro.messages import (
     SEALED_ITEM,
@@ -206,6 +206,8 @@ ENDS = ("response.completed", "response.incomplete", "response.failed", "respons
 
 
 class ResponsesChunks(ChunkReader):
+    """Only its last event ends an answer of this protocol."""
+
     def __init__(self, spec: ModelSpec, endpoint: Endpoint) -> None:
         super().__init__(spec)
         self._endpoint = endpoint
@@ -213,6 +215,9 @@ class ResponsesChunks(ChunkReader):
         self._places: dict[str, int] = {}
         """Id of an item -> its place in the output."""
         self._last = 0
+
+    def _implied_reason(self) -> Reason | None:
+        return super()._implied_reason() if self.is_done else None
 
     def read(self, event: dict[str, Any]) -> Iterator[Chunk]:
         kind = string(event.get("type"))
@@ -324,16 +329,6 @@ def parse_usage(usage: Item, spec: ModelSpec) -> Usage | None:
     )
 
 
-OPTIONAL = {
-    "temperature": r"\btemperature\b",
-    "prompt_cache_key": r"\bprompt_cache_key\b",
-    "service_tier": r"\bservice_tier\b",
-    "text": r"\btext\.format\b|json_schema",
-    "include": r"['\"`]include\b|reasoning\.encrypted_content|(?i:encrypted content is not)",
-}
-"""Fields that are left out if a refusal names them, as a pattern."""
-
-
 class ResponsesWire(Wire):
     """Args: `cache_key` is the same for all requests of a project, so that they reach one cache."""
 
@@ -345,16 +340,17 @@ class ResponsesWire(Wire):
         effort: Effort = "off",
         cache_key: str = "",
         service_tier: str = "",
+        facts: ServerFacts | None = None,
     ) -> None:
-        super().__init__(spec, endpoint, effort=effort)
-        self._format = ResponsesFormat(spec, endpoint.address)
-        self._efforts: list[str | None] = [effort, None]
-        if effort == "off":
-            self._efforts = ["none", "minimal", "low", None]
-        self._has_summaries = True
-        self._left_out: set[str] = set()
+        super().__init__(spec, endpoint, effort=effort, facts=facts)
         self._schema: Mapping[str, Any] | None = None
         self._fixed = {"prompt_cache_key": cache_key, "service_tier": service_tier}
+        self._reset()
+
+    def _reset(self) -> None:
+        super()._reset()
+        self._format = ResponsesFormat(self.spec, self._endpoint.address)
+        self._format.returns_reasoning = not self.facts.refuses_signatures
 
     def with_schema(self, schema: Mapping[str, Any]) -> ResponsesWire:
         """The same model, on the same connection, at temperature 0, with `text.format`, unless the
@@ -362,7 +358,6 @@ class ResponsesWire(Wire):
         """
         made = copy.copy(self)
         made._schema = schema
-        made._left_out = set(self._left_out)
         return made
 
     def _reader(self) -> ResponsesChunks:
@@ -381,11 +376,7 @@ class ResponsesWire(Wire):
             **self._constraint(),
             **self._fixed,
         }
-        sent = {
-            name: value
-            for name, value in body.items()
-            if name not in self._left_out and value not in ("", [])
-        }
+        sent = {name: value for name, value in body.items() if value not in ("", [])}
         sent |= {"store": False, "stream": True}
         key = self._endpoint.api_key
         return "/responses", {"Authorization": f"Bearer {key}"} if key else {}, sent
@@ -402,35 +393,8 @@ class ResponsesWire(Wire):
     def _reasoning(self) -> dict[str, Any]:
         if not self.spec.thinking:
             return {}
-        reasoning: dict[str, str] = {}
-        if effort := self._efforts[0]:
-            reasoning["effort"] = effort
-        if self._has_summaries and effort != "none":
-            reasoning["summary"] = "auto"
-        wanted: dict[str, Any] = {"include": ["reasoning.encrypted_content"]}
-        return {"reasoning": reasoning, **wanted} if reasoning else wanted
-
-    def _adapt(self, refusal: str) -> bool:
-        if self._has_summaries and re.search(r"reasoning.{0,3}summar", refusal):
-            self._has_summaries = False
-        elif self._format.returns_reasoning and re.search(_STALE, refusal):
-            self._format.returns_reasoning = False
-        elif re.search(r"reasoning[_ .]?effort", refusal) and self._efforts[0]:
-            del self._efforts[0]
-        else:
-            return self._leave_out(refusal)
-        return True
-
-    def _leave_out(self, refusal: str) -> bool:
-        """Leave out the optional fields that a refusal names; returns whether there are any."""
-        named = {name for name, words in OPTIONAL.items() if re.search(words, refusal)}
-        new = named - self._left_out
-        self._left_out |= new
-        return bool(new)
-
-
-_STALE = (
-    r"invalid_encrypted_content|encrypted content.{0,80}verif|'reasoning' was provided without"
-    r"|Item with id 'rs_"
-)
-"""How a server refuses reasoning items that it cannot use."""
+        effort = "none" if self._effort == "off" else self._effort
+        reasoning = (
+            {"effort": effort} if effort == "none" else {"effort": effort, "summary": "auto"}
+        )
+        return {"reasoning": reasoning, "include": ["reasoning.encrypted_content"]}

@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from ouro.errors import ModelError
+from ouro.errors import ModelError, ToolsRefused
 from ouro.llm.model import (
     MAX_CHARACTERS,
     TOO_LARGE,
@@ -144,14 +144,37 @@ class TextToolsModel:
         self, messages: Sequence[Message], tools: Sequence[ToolSpec] = ()
     ) -> AsyncGenerator[Chunk, None]:
         if not self.spec.describes_tools:
-            source = self._model.stream(messages, tools)
-        elif call := await self._step(messages, tools):
+            try:
+                async with aclosing(self._stream_with_tools(messages, tools)) as chunks:
+                    async for chunk in chunks:
+                        yield chunk
+                return
+            except ToolsRefused:
+                self.spec = self._model.spec
+                if not self.spec.describes_tools:  # the user has switched it off
+                    raise
+        async with aclosing(self._stream_described(messages, tools)) as chunks:
+            async for chunk in chunks:
+                yield chunk
+
+    async def _stream_with_tools(
+        self, messages: Sequence[Message], tools: Sequence[ToolSpec]
+    ) -> AsyncGenerator[Chunk, None]:
+        source = self._model.stream(messages, tools)
+        async with aclosing(source), aclosing(self._with_calls(source, messages, tools)) as chunks:
+            async for chunk in chunks:
+                yield chunk
+
+    async def _stream_described(
+        self, messages: Sequence[Message], tools: Sequence[ToolSpec]
+    ) -> AsyncGenerator[Chunk, None]:
+        """The answer of a model that is given the tools in its prompt."""
+        if call := await self._step(messages, tools):
             for chunk in call:
                 yield chunk
             return
-        else:
-            tools = small_tools(messages, tools)
-            source = self._ask_small(messages, tools)
+        tools = small_tools(messages, tools)
+        source = self._ask_small(messages, tools)
         async with aclosing(source), aclosing(self._with_calls(source, messages, tools)) as chunks:
             async for chunk in chunks:
                 yield chunk

@@ -5,63 +5,79 @@ HTTP client.
 from __future__ import annotations
 
 import asyncio
-import codecs
-import io
-import json
-import ssl
-import sys
+import re
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
-from contextlib import aclosing, contextmanager, suppress
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from contextlib import aclosing, suppress
+from itertools import count as count_from
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec.structs import replace
 
-from ouro import __version__
-from ouro.errors import ModelError, ModelUnavailable, RequestRefused, StreamCut
+from ouro.errors import (
+    AuthenticationFailed,
+    ContextTooLong,
+    ModelError,
+    ModelUnavailable,
+    RateLimited,
+    RequestRefused,
+    StreamCut,
+    ToolsRefused,
+    WireRefused,
+)
+from ouro.llm.event_stream import EventDecoder, ServerEvent, is_end, make_decoder, parse_event
+from ouro.llm.http_client import new_client, translate_http_errors
 from ouro.llm.model import (
+    CallChunk,
     Chunk,
     Effort,
     EndChunk,
     Endpoint,
     ModelSpec,
+    NoticeChunk,
     Reason,
     TextChunk,
     ThinkingChunk,
     ToolSpec,
     UsageChunk,
 )
-from ouro.llm.portable import SurrogateJoiner, encode_json
+from ouro.llm.portable import SurrogateJoiner, encode_json, parse_object
 from ouro.llm.provider_errors import (
-    causes_of,
-    describe_connection_error,
     error_from_status,
     error_from_stream,
-    redact,
+    is_too_long,
 )
-from ouro.messages import Message, Usage
+from ouro.llm.refusals import (
+    RULES_OF_SIZE,
+    Refused,
+    find_changes,
+    refuses_one_picture,
+    refuses_signature,
+)
+from ouro.llm.request_shape import hide_pictures, request_size, shape_request, visible_pictures
+from ouro.llm.server_facts import ServerFacts, notice_about
+from ouro.messages import Message, PerMessage, Usage
 from ouro.utils.json_types import amount, count
 
 if TYPE_CHECKING:
     import httpx
 
-MAX_ADAPTATIONS = 5
+MAX_ADAPTATIONS = 8
 """Changes to a request after refusals."""
+CHANGED = (
+    "{} takes the request only in another form: {}. `ouro models show {}` lists what was learned."
+)
+PICTURE_REFUSED = "{} refused a picture: it is described, not sent."
 MAX_ERROR_BODY = 64_000
 MAX_ANSWER = 64_000_000
 """Maximum bytes of a stream; only a broken server sends more."""
-MAX_PIECE = 1 << 16
-"""Bytes that are decompressed at once."""
-MAX_LINE = 16_000_000
-"""Maximum characters of a line: a line without an end must not fill the memory."""
 STREAM_TYPES = (
     "text/event-stream",
     "text/plain",
     "application/octet-stream",
     "application/x-ndjson",
 )
-DONE = "[DONE]"
 LAST = ("message_stop", "response.completed", "response.incomplete")
 """The types of the last event of Anthropic's protocol and of OpenAI's Responses."""
 USAGE_TIMEOUT = 2.0
@@ -78,11 +94,33 @@ class ChunkReader(ABC):
         self._spec = spec
         self._text = SurrogateJoiner()
         self._thinking = SurrogateJoiner()
+        self._calls: dict[int, list[str]] = {}
+        """The name and the arguments so far of each call."""
+        self._has_text = False
         self.reason: Reason | None = None
+        self.is_done = False
+        """Whether the provider sent its last event, with or without a reason."""
+        self.has_failed = False
+        """Whether it said that the answer ended early."""
+
+    @property
+    def is_complete(self) -> bool:
+        return self.reason is not None or (self.is_done and not self.has_failed)
 
     @abstractmethod
     def read(self, event: dict[str, Any]) -> Iterator[Chunk]:
-        """The chunks of one streamed object."""
+        """The chunks of one streamed object. Raises ContextTooLong if it says that the window is
+        full.
+        """
+
+    def observe(self, chunk: Chunk) -> None:
+        """Note what has come, to know whether an end without a reason is one."""
+        if isinstance(chunk, TextChunk):
+            self._has_text = self._has_text or bool(chunk.text.strip())
+        elif isinstance(chunk, CallChunk):
+            call = self._calls.setdefault(chunk.index, ["", ""])
+            call[0] += chunk.name
+            call[1] += chunk.arguments
 
     def end(self) -> Iterator[Chunk]:
         """The last chunks: text that was held back, and the end."""
@@ -90,8 +128,22 @@ class ChunkReader(ABC):
             yield ThinkingChunk(thinking)
         if text := self._text.end():
             yield TextChunk(text)
-        if self.reason is not None:
-            yield EndChunk(self.reason)
+            self._has_text = True
+        if reason := self.reason or self._implied_reason():
+            yield EndChunk(reason)
+
+    def _implied_reason(self) -> Reason | None:
+        """The reason for the end that a server did not name: the body ended after text or whole
+        calls.
+        """
+        if self.has_failed:
+            return None
+        if self._calls:
+            is_whole = all(
+                name and parse_object(text) is not None for name, text in self._calls.values()
+            )
+            return "tools" if is_whole or self.is_done else None
+        return "stop" if self._has_text or self.is_done else None
 
     def _words(self, thinking: object, *texts: object) -> Iterator[Chunk]:
         if isinstance(thinking, str) and (piece := self._thinking.feed(thinking)):
@@ -99,6 +151,12 @@ class ChunkReader(ABC):
         for text in texts:
             if isinstance(text, str) and (piece := self._text.feed(text)):
                 yield TextChunk(piece)
+
+
+def check_window(reason: object) -> None:
+    """Raise ContextTooLong if a provider ended an answer because the window is full."""
+    if isinstance(reason, str) and re.search(r"context|model_length", reason, re.IGNORECASE):
+        raise ContextTooLong(f"The answer filled the window of the model ({reason[:60]}).")
 
 
 def make_usage(spec: ModelSpec, *figures: object, cost: object = None) -> Usage | None:
@@ -141,6 +199,7 @@ async def read_chunks(
                 for chunk in found:
                     if not isinstance(chunk, UsageChunk):
                         deadline = clock() + silence
+                    reader.observe(chunk)
                     yield chunk
     except TimeoutError as error:
         raise StreamCut(
@@ -151,10 +210,31 @@ async def read_chunks(
 
 
 class Wire(ABC):
-    """A model behind a server; the subclass knows the protocol."""
+    """A model behind a server; the subclass knows the protocol.
 
-    def __init__(self, spec: ModelSpec, endpoint: Endpoint, *, effort: Effort = "off") -> None:
-        self.spec = spec
+    What the server refuses changes the request, by the table in `refusals.py`; what was learned is
+    in `facts`. A subclass writes the request that it prefers: `shape_request` leaves out and
+    renames fields.
+    """
+
+    other_wire = ""
+    """The name of the wire that can be used instead; a refusal that names it raises WireRefused."""
+    limit_names: tuple[str, ...] = ()
+    """The names that the limit of an answer may have; empty: the protocol has one."""
+
+    def __init__(
+        self,
+        spec: ModelSpec,
+        endpoint: Endpoint,
+        *,
+        effort: Effort = "off",
+        facts: ServerFacts | None = None,
+    ) -> None:
+        self.facts = facts or ServerFacts()
+        self._own_spec = spec
+        self.spec = self.facts.spec(spec)
+        self._version = self.facts.version
+        self._hide = PerMessage(self._without_hidden)
         self._endpoint = endpoint
         self._effort = effort
         self._model = spec.name.partition("/")[2] or spec.name
@@ -184,23 +264,43 @@ class Wire(ABC):
     async def stream(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec] = ()
     ) -> AsyncGenerator[Chunk, None]:
-        begun, adaptations = False, 0
-        while True:
-            reader = self._reader()
-            path, headers, body = self._request(messages, tools)
+        notices: list[str] = []
+        for attempt in count_from(1):
+            self._update()
+            visible = self._hide(messages) if self.facts.hidden else messages
+            begun, (path, headers, body) = False, self.prepare(visible, tools)
             try:
-                events = self._post(path, headers, body, reader)
-                async with aclosing(
-                    read_chunks(events, reader, self._endpoint.timeouts.content)
-                ) as chunks:
+                async with aclosing(self._answer(path, headers, body)) as chunks:
                     async for chunk in chunks:
-                        begun = True
+                        if not begun:
+                            begun = True
+                            self.facts.keep()
+                            for notice in notices:
+                                yield NoticeChunk(notice)
                         yield chunk
                 return
-            except RequestRefused as refusal:
-                adaptations += 1
-                if begun or adaptations > MAX_ADAPTATIONS or not self._adapt(str(refusal)):
+            except ModelError as error:
+                if begun:
                     raise
+                is_last = attempt > MAX_ADAPTATIONS
+                if notice := self._adapt(error, body, visible, is_last=is_last):
+                    notices.append(notice)
+
+    def prepare(
+        self, messages: Sequence[Message], tools: Sequence[ToolSpec] = ()
+    ) -> tuple[str, Mapping[str, str], dict[str, Any]]:
+        """The path, headers and body of a request, in the form that the server accepts."""
+        path, headers, body = self._request(messages, tools)
+        return path, headers, shape_request(body, self.facts)
+
+    async def _answer(
+        self, path: str, headers: Mapping[str, str], body: dict[str, Any]
+    ) -> AsyncGenerator[Chunk, None]:
+        reader = self._reader()
+        events = self._post(path, headers, body, reader)
+        async with aclosing(read_chunks(events, reader, self._endpoint.timeouts.content)) as chunks:
+            async for chunk in chunks:
+                yield chunk
 
     @abstractmethod
     def _reader(self) -> ChunkReader: ...
@@ -211,11 +311,96 @@ class Wire(ABC):
     ) -> tuple[str, Mapping[str, str], dict[str, Any]]:
         """The path, headers and body of a request."""
 
-    @abstractmethod
-    def _adapt(self, refusal: str) -> bool:
-        """Change the request feature that the server has just refused; returns False if there was
-        another reason.
+    def _reset(self) -> None:
+        """Make again what depends on `spec` and `facts`: one of them has changed."""
+        self._hide = PerMessage(self._without_hidden)
+
+    def _styles(self) -> tuple[str, ...]:
+        """The ways to ask for thinking that are left, the next one first."""
+        return ()
+
+    def _update(self) -> None:
+        """Use what this model, or a copy of it, has learned."""
+        if self._version != self.facts.version:
+            self._version = self.facts.version
+            self.spec = self.facts.spec(self._own_spec)
+            self._reset()
+
+    def _adapt(
+        self,
+        error: ModelError,
+        body: Mapping[str, Any],
+        messages: Sequence[Message],
+        *,
+        is_last: bool,
+    ) -> str:
+        """Change the request as its refusal asks; returns what the user should know about that.
+
+        Raises:
+            ModelError: there is nothing to change: the error, or ContextTooLong if it means that.
+            ToolsRefused: the tools have to be described in the prompt.
+            WireRefused: the model has to be reached by another wire.
         """
+        if error.answer is None or isinstance(error, AuthenticationFailed | RateLimited) or is_last:
+            self.facts.drop()
+            raise error
+        pictures = visible_pictures(messages, self.facts) if self.spec.images else []
+        refused = Refused(
+            error.answer,
+            body,
+            self.facts,
+            bool(pictures),
+            self._styles(),
+            self.other_wire,
+            self.limit_names,
+        )
+        is_long = isinstance(error, ContextTooLong)
+        if refuses_signature(refused) and not self.facts.refuses_signatures:
+            self.facts.refuse_signatures()
+            return ""
+        if changes := find_changes(refused, RULES_OF_SIZE if is_long else None):
+            return self._change(changes, error)
+        if not is_long and self._changes_history(refused, pictures, messages, body):
+            return PICTURE_REFUSED.format(self._endpoint.address) if self.facts.hidden else ""
+        self.facts.drop()
+        if is_too_long(error.answer, request_size(messages, body) / self.spec.window):
+            long = ContextTooLong(error.message, error.hint)
+            long.answer = error.answer
+            raise long from error
+        raise error
+
+    def _change(self, changes: Mapping[str, str], error: ModelError) -> str:
+        assert error.answer is not None
+        self.facts.try_changes(changes, error.answer.text)
+        if "tools" in changes:
+            raise ToolsRefused(error.message, error.hint) from error
+        if "wire" in changes:
+            raise WireRefused(error.message, error.hint) from error
+        known = notice_about(changes)
+        return CHANGED.format(self._endpoint.address, known, self.spec.name) if known else ""
+
+    def _changes_history(
+        self,
+        refused: Refused,
+        pictures: Sequence[set[int]],
+        messages: Sequence[Message],
+        body: Mapping[str, Any],
+    ) -> bool:
+        """Send the messages without a picture that the server would refuse each time."""
+        if not pictures or refused.answer.status not in (400, 413, 415, 422):
+            return False
+        if refuses_one_picture(refused):
+            self.facts.try_hiding(pictures[-1])
+            return True
+        # Not every server says what it dislikes: a request without pictures shows it.
+        if is_too_long(refused.answer, request_size(messages, body) / self.spec.window):
+            return False
+        self.facts.try_hiding(set[int]().union(*pictures))
+        return True
+
+    def _without_hidden(self, message: Message) -> Message:
+        """The message with the pictures described that this server refused."""
+        return hide_pictures(message, self.facts.hidden)
 
     async def _post(
         self, path: str, headers: Mapping[str, str], body: Any, reader: ChunkReader
@@ -230,17 +415,19 @@ class Wire(ABC):
         async with aclosing(self._read_events(path, headers, body)) as events:
             while True:
                 try:
-                    async with asyncio.timeout(USAGE_TIMEOUT if reader.reason else None):
+                    async with asyncio.timeout(USAGE_TIMEOUT if reader.is_complete else None):
                         event = await anext(events, None)
-                    if event is None or event.data.strip() == DONE:
+                    if event is None or is_end(event):
+                        reader.is_done = reader.is_done or event is not None
                         break
-                    data = _parse_event(event, self._endpoint)
+                    data = parse_event(event, self._endpoint)
                 except (TimeoutError, ModelError):
-                    if reader.reason:
+                    if reader.is_complete:
                         break
                     raise
                 yield data
                 if data.get("type") in LAST:
+                    reader.is_done = True
                     break
             # Only a connection that was read to its end can be reused.
             with suppress(TimeoutError, ModelError):
@@ -322,205 +509,3 @@ class Wire(ABC):
                     if len(body) > MAX_ERROR_BODY:
                         break
         return body[:MAX_ERROR_BODY].decode("utf-8", "replace")
-
-
-def make_decoder(
-    response: httpx.Response, endpoint: Endpoint
-) -> Callable[[bytes], Iterator[bytes]]:
-    """Make a decoder of an answer's bytes, piece by piece: httpx would decode 60 KB of gzip to 60
-    MB at once.
-
-    Raises ModelUnavailable for an encoding that was not requested; the decoder raises StreamCut for
-    damaged bytes.
-    """
-    encoding = response.headers.get("content-encoding", "").strip().lower()
-    if encoding in ("", "identity"):
-        return lambda data: iter((data,))
-    if encoding not in ("gzip", "x-gzip", "deflate"):
-        raise ModelUnavailable(
-            f"{endpoint.address} sent the encoding {encoding[:40]!r}, which was not requested."
-        )
-    import zlib
-
-    # Detects which of the two headers there is.
-    inflater = zlib.decompressobj(wbits=zlib.MAX_WBITS | 32)
-
-    def decoded(data: bytes) -> Iterator[bytes]:
-        while data:
-            try:
-                piece = inflater.decompress(data, MAX_PIECE)
-            except zlib.error as error:
-                raise StreamCut(
-                    f"The answer cannot be read: {endpoint.address} sent invalid {encoding}."
-                ) from error
-            data = inflater.unconsumed_tail
-            if not piece:
-                return
-            yield piece
-
-    return decoded
-
-
-class ServerEvent(msgspec.Struct, frozen=True):
-    """One server-sent event: its type (empty if the server names none) and its data."""
-
-    event: str
-    data: str
-
-
-class EventDecoder:
-    """Decodes bytes into events; ignores comments, ids and retry times."""
-
-    def __init__(self) -> None:
-        self._decoder = io.IncrementalNewlineDecoder(
-            codecs.getincrementaldecoder("utf-8-sig")(), translate=True
-        )
-        self._rest = io.StringIO()
-        """The beginning of an incomplete line."""
-        self._event = ""
-        self._data: list[str] = []
-
-    def feed(self, data: bytes) -> Iterator[ServerEvent]:
-        """The events that these bytes complete. Raises StreamCut if the bytes are not UTF-8, or a
-        line has no end.
-        """
-        try:
-            *lines, rest = self._decoder.decode(data).split("\n")
-        except UnicodeDecodeError as error:
-            raise StreamCut("The answer cannot be read: it is not UTF-8.") from error
-        if lines:
-            lines[0] = self._rest.getvalue() + lines[0]
-            self._rest = io.StringIO()
-        self._rest.write(rest)
-        if self._rest.tell() > MAX_LINE:
-            raise StreamCut(
-                f"The answer cannot be read: a line has more than {MAX_LINE:,} characters."
-            )
-        for line in lines:
-            name, _, value = line.partition(":")
-            if name == "data":
-                self._data.append(value.removeprefix(" "))
-            elif name == "event":
-                self._event = value.removeprefix(" ")
-            elif not line:
-                event, texts = self._event, self._data
-                self._event, self._data = "", []
-                if texts:
-                    yield ServerEvent(event, "\n".join(texts))
-
-    def end(self) -> Iterator[ServerEvent]:
-        """The incomplete event at the end of the stream: not every server sends the last empty
-        line.
-        """
-        yield from self.feed(b"\n\n")
-
-
-def _parse_event(event: ServerEvent, endpoint: Endpoint) -> dict[str, Any]:
-    """The object in an event. Raises ModelError if there is none, or it is an error."""
-    try:
-        data = json.loads(event.data)
-    except (ValueError, RecursionError):
-        data = None
-    if not isinstance(data, dict):
-        shown = redact(event.data[:1_000], endpoint.api_key)[:80]
-        raise StreamCut(f"The answer cannot be read: an event is not a JSON object: {shown}")
-    if event.event == "error" or data.get("type") == "error" or data.get("error"):
-        raise error_from_stream(data.get("error") or data, endpoint)
-    return data
-
-
-@contextmanager
-def translate_http_errors(endpoint: Endpoint) -> Iterator[None]:
-    """Raise the errors of httpx as ModelErrors, without keys."""
-    httpx, timeouts = load_httpx(), endpoint.timeouts
-    host = endpoint.address or endpoint.base_url
-    try:
-        yield
-    except httpx.ConnectTimeout as error:
-        raise ModelUnavailable(
-            f"{host} cannot be reached: no connection within {timeouts.connect:g} s."
-        ) from error
-    except httpx.TimeoutException as error:
-        raise ModelUnavailable(f"{host} did not answer within {timeouts.first:g} s.") from error
-    except httpx.ConnectError as error:
-        from urllib.request import getproxies  # httpx has imported it already
-
-        proxy = " Is the proxy of HTTPS_PROXY right?" if getproxies() else ""
-        hint = "Is the server running?" if endpoint.is_local else f"Are you online?{proxy}"
-        kind: type[ModelError] = ModelUnavailable
-        if any(
-            isinstance(cause, ssl.SSLError) and not isinstance(cause, ssl.SSLEOFError)
-            for cause in causes_of(error)
-        ):
-            kind, hint = (
-                RequestRefused,
-                "Use http:// for a server without TLS; see SSL_CERT_FILE.",
-            )
-        raise kind(
-            f"{host} cannot be reached: {describe_connection_error(error)}.", hint
-        ) from error
-    except (httpx.NetworkError, httpx.RemoteProtocolError) as error:
-        raise StreamCut(
-            f"The connection to {host} was lost: {describe_connection_error(error)}."
-        ) from error
-    except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
-        message = f"{endpoint.base_url!r} is not an address of a server."
-        raise RequestRefused(
-            message, "Correct `api_base` in models.yaml: http://HOST:PORT/v1."
-        ) from error
-    except httpx.ProxyError as error:
-        raise ModelUnavailable(
-            f"The proxy in front of {host} does not answer.", "See HTTPS_PROXY."
-        ) from error
-    except (httpx.HTTPError, ValueError) as error:
-        message = (
-            f"The request to {host} cannot be made: the key has a character that HTTP does not"
-            " allow."
-        )
-        raise RequestRefused(
-            message, f"Correct it: it is from {endpoint.key_source or 'the settings'}."
-        ) from error
-
-
-def new_client(kind: Literal["AsyncClient", "Client"], endpoint: Endpoint) -> Any:
-    """A client of httpx. Raises RequestRefused: the proxy or the certificates of the environment
-    cannot be used.
-    """
-    httpx = load_httpx()
-    try:
-        return getattr(httpx, kind)(
-            timeout=httpx.Timeout(endpoint.timeouts.first, connect=endpoint.timeouts.connect),
-            headers={"User-Agent": f"ouro/{__version__}", "Accept-Encoding": "identity"},
-            follow_redirects=False,
-            # Loading the certificates takes as long as everything else, and plain http needs none.
-            verify=endpoint.base_url.startswith("https:"),
-            # Local servers are not reached through the proxy of the environment.
-            trust_env=not endpoint.is_local,
-        )
-    except (ValueError, ImportError) as error:
-        reason = "ouro does not support SOCKS" if isinstance(error, ImportError) else error
-        hint = "See HTTPS_PROXY, HTTP_PROXY and ALL_PROXY."
-        raise RequestRefused(f"The proxy cannot be used: {reason}.", hint) from error
-    except OSError as error:
-        message = f"The certificates cannot be read: {error.strerror or error}."
-        raise RequestRefused(message, "See SSL_CERT_FILE and SSL_CERT_DIR.") from error
-
-
-def load_httpx() -> Any:
-    """httpx, without its command line (it would import click and rich), and without HTTP/2 (not
-    used here).
-    """
-    hidden = [
-        name
-        for name in ("httpx._main", "h2")
-        if name not in sys.modules and "httpx" not in sys.modules
-    ]
-    sys.modules.update(dict.fromkeys(hidden))  # type: ignore[arg-type]
-    try:
-        import httpcore
-        import httpx
-    finally:
-        for name in hidden:
-            del sys.modules[name]
-    assert httpcore
-    return httpx

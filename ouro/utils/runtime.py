@@ -65,6 +65,11 @@ def get_models_path() -> Path:
     return get_home() / "models.yaml"
 
 
+def get_server_facts_path() -> Path:
+    """What refusals have shown about models at their endpoints."""
+    return get_home() / "server_facts.json"
+
+
 def get_trust_path() -> Path:
     return get_home() / "trusted.yaml"
 

@@ -88,7 +88,7 @@ def test_prompt_appears_before_session_modules_are_loaded():
 
 
 def test_http_client_loads_without_its_command_line_and_http2():
-    modules = loaded_by("from ouro.llm.wire import load_httpx; load_httpx()")
+    modules = loaded_by("from ouro.llm.http_client import load_httpx; load_httpx()")
     assert "httpcore" in modules
     assert modules.isdisjoint({"h2", "rich", "click", "pygments", "litellm"})
 

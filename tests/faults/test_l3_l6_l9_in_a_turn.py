@@ -54,13 +54,13 @@ async def test_l6_window_that_stays_too_small_ends_the_turn(repository):
     ]
     seen, model = await play(repository, *script)
     assert seen[-1] == TurnFinished("failed", f"Too long.\n{TOO_LONG}")
-    assert len([event for event in seen if isinstance(event, Notice)]) == 1
-    assert [event.summary for event in seen if isinstance(event, Compacted)] == [""]
+    assert len([event for event in seen if isinstance(event, Notice)]) == 2
+    assert [event.summary for event in seen if isinstance(event, Compacted)] == ["", ""]
     sums = [request for request in model.requests if "You summarize" in str(request.messages[0])]
     assert (len(sums), len(model.requests)) == (
-        3,
-        7,
-    ), "compacted once, in ever smaller parts; asked once more; stopped"
+        6,
+        11,
+    ), "compacted twice, in ever smaller parts; asked once more; stopped"
 
 
 async def test_l6_full_window_is_compacted_once_and_the_turn_continues(repository):

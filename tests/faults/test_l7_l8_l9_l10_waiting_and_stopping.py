@@ -39,7 +39,7 @@ async def test_l7_a_server_that_is_not_there_is_unavailable(wire):
         port = taken.getsockname()[1]
     path = "" if wire.speaks_anthropic else "/v1"
     error, _ = await wire.failure(url=f"http://127.0.0.1:{port}{path}")
-    assert type(error) is ModelUnavailable
+    assert isinstance(error, ModelUnavailable)
 
 
 async def test_l8_redirects_to_another_server_are_not_followed(wire):

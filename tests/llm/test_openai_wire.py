@@ -7,7 +7,7 @@ from fakes.model_server import Call, Reply, Tokens, failure, sse
 from fakes.wires import READ, Wire
 from msgspec.structs import replace
 
-from ouro.llm import Endpoint, ModelCall, ModelSpec
+from ouro.llm import Catalog, Endpoint, ModelCall, ModelSpec, ServerFacts
 from ouro.llm.openai import OpenAIWire
 from ouro.llm.text_tools import call_schema
 from ouro.messages import Image, Message, Text, Thinking, ToolCall, ToolReply, assistant, tool, user
@@ -57,7 +57,7 @@ async def test_fields_rejected_by_the_server_are_left_out(openai):
         failure(400, "Unsupported value: 'reasoning_effort' does not support 'none'"),
         failure(422, "reasoning_effort: extra fields not permitted"),
     ]
-    openai.server.script([*refusals, failure(400, "reasoning_effort again"), "ok", "ok"])
+    openai.server.script([*refusals, "ok", "ok"])
     model = openai.model()
     from fakes.wires import chunks_of
 
@@ -65,8 +65,8 @@ async def test_fields_rejected_by_the_server_are_left_out(openai):
         await chunks_of(model)
     await model.close()
     kept = {"max_completion_tokens": 8192, "stream": True}
-    assert len(openai.server.requests) == 7
-    for body in (request_body(openai, 5), request_body(openai, 6)):
+    assert len(openai.server.requests) == 6
+    for body in (request_body(openai, 4), request_body(openai, 5)):
         assert {
             key: value for key, value in body.items() if key not in ("model", "messages")
         } == kept
@@ -113,16 +113,13 @@ async def test_other_400_errors_are_reported(openai):
     assert len(openai.server.requests) == 1
 
 
-@pytest.mark.parametrize(
-    ("url", "name"),
-    [
-        ("https://api.openai.com/v1", "max_completion_tokens"),
-        ("http://127.0.0.1:1/v1", "max_tokens"),
-    ],
-)
-def test_token_limit_field_depends_on_the_server(url, name):
-    body = OpenAIWire(ModelSpec("openai/gpt"), Endpoint(url))._request([user("hi")], [])[2]
-    assert name in body
+def test_token_limit_field_is_a_fact_of_the_provider():
+    catalog = Catalog(environ={"OPENAI_API_KEY": "k"})
+    facts = catalog.make("openai/gpt-5").wire.facts
+    own = OpenAIWire(ModelSpec("openai/gpt"), Endpoint("https://api.openai.com/v1"), facts=facts)
+    assert "max_completion_tokens" in own.prepare([user("hi")])[2]
+    elsewhere = OpenAIWire(ModelSpec("openai/gpt"), Endpoint("http://127.0.0.1:1/v1"))
+    assert "max_tokens" in elsewhere.prepare([user("hi")])[2]
 
 
 @pytest.mark.parametrize(("effort", "value"), [("off", "none"), ("low", "low"), ("high", "high")])
@@ -164,15 +161,18 @@ async def test_pictures_of_tools_follow_all_replies(openai):
     ]
 
 
-async def test_thinking_is_sent_back_only_to_servers_that_want_it():
-    thought = Message("assistant", (Thinking("hm"), Text("Yes"), ToolCall("a", "read", {})))
+def test_thinking_is_sent_back_to_servers_that_want_it_and_only_that_of_their_model():
     spec = ModelSpec("x/y", thinking=True)
-    for url, wanted in (
-        ("https://api.deepseek.com/v1", True),
-        ("https://api.example.invalid/v1", False),
+    for wanted, model, sent in (
+        ("yes", "x/y", "hm"),
+        ("yes", "other/z", " "),
+        ("", "x/y", None),
     ):
-        body = OpenAIWire(spec, Endpoint(url))._request([thought], [])[2]
-        assert ("reasoning_content" in body["messages"][0]) == wanted
+        parts = (Thinking("hm"), Text("Yes"), ToolCall("a", "read", {}))
+        thought = Message("assistant", parts, model=model)
+        facts = ServerFacts({"thinking_back": wanted})
+        wire = OpenAIWire(spec, Endpoint("http://127.0.0.1:1/v1"), facts=facts)
+        assert wire.prepare([thought])[2]["messages"][0].get("reasoning_content") == sent
 
 
 async def test_thought_signature_of_a_call_is_sent_back(openai):

@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 
 from ouro.errors import ModelUnavailable, RequestRefused, StreamCut
 from ouro.llm import Endpoint, ModelSpec
+from ouro.llm.event_stream import EventDecoder, ServerEvent
+from ouro.llm.http_client import new_client, translate_http_errors
 from ouro.llm.openai import OpenAIWire
 from ouro.llm.portable import SurrogateJoiner, join_surrogates
-from ouro.llm.wire import EventDecoder, ServerEvent, new_client, translate_http_errors
 from ouro.messages import user
 
 LINE = st.text(st.characters(exclude_characters="\r\n", exclude_categories=["Cs"]), max_size=12)

@@ -1,0 +1,134 @@
+"""Server-sent events: decoded from bytes, and read as objects."""
+
+from __future__ import annotations
+
+import codecs
+import io
+import json
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ouro.errors import ModelUnavailable, StreamCut
+from ouro.llm.model import Endpoint
+from ouro.llm.provider_errors import error_from_stream, redact
+
+if TYPE_CHECKING:
+    import httpx
+
+MAX_PIECE = 1 << 16
+"""Bytes that are decompressed at once."""
+MAX_LINE = 16_000_000
+"""Maximum characters of a line: a line without an end must not fill the memory."""
+DONE = "[DONE]"
+
+
+class ServerEvent(msgspec.Struct, frozen=True):
+    """One server-sent event: its type (empty if the server names none) and its data."""
+
+    event: str
+    data: str
+
+
+class EventDecoder:
+    """Decodes bytes into events; ignores comments, ids and retry times."""
+
+    def __init__(self) -> None:
+        self._decoder = io.IncrementalNewlineDecoder(
+            codecs.getincrementaldecoder("utf-8-sig")(), translate=True
+        )
+        self._rest = io.StringIO()
+        """The beginning of an incomplete line."""
+        self._event = ""
+        self._data: list[str] = []
+
+    def feed(self, data: bytes) -> Iterator[ServerEvent]:
+        """The events that these bytes complete. Raises StreamCut if the bytes are not UTF-8, or a
+        line has no end.
+        """
+        try:
+            *lines, rest = self._decoder.decode(data).split("\n")
+        except UnicodeDecodeError as error:
+            raise StreamCut("The answer cannot be read: it is not UTF-8.") from error
+        if lines:
+            lines[0] = self._rest.getvalue() + lines[0]
+            self._rest = io.StringIO()
+        self._rest.write(rest)
+        if self._rest.tell() > MAX_LINE:
+            raise StreamCut(
+                f"The answer cannot be read: a line has more than {MAX_LINE:,} characters."
+            )
+        for line in lines:
+            name, _, value = line.partition(":")
+            if name == "data":
+                self._data.append(value.removeprefix(" "))
+            elif name == "event":
+                self._event = value.removeprefix(" ")
+            elif not line:
+                event, texts = self._event, self._data
+                self._event, self._data = "", []
+                if texts:
+                    yield ServerEvent(event, "\n".join(texts))
+
+    def end(self) -> Iterator[ServerEvent]:
+        """The incomplete event at the end of the stream: not every server sends the last empty
+        line.
+        """
+        yield from self.feed(b"\n\n")
+
+
+def is_end(event: ServerEvent) -> bool:
+    """Whether an event only says that the answer is complete."""
+    return event.data.strip().strip('"') in (DONE, "") or event.event == "done"
+
+
+def parse_event(event: ServerEvent, endpoint: Endpoint) -> dict[str, Any]:
+    """The object in an event. Raises ModelError if there is none, or it is an error."""
+    try:
+        data = json.loads(event.data)
+    except (ValueError, RecursionError):
+        data = None
+    if not isinstance(data, dict):
+        shown = redact(event.data[:1_000], endpoint.api_key)[:80]
+        raise StreamCut(f"The answer cannot be read: an event is not a JSON object: {shown}")
+    if event.event == "error" or data.get("type") == "error" or data.get("error"):
+        raise error_from_stream(data.get("error") or data, endpoint)
+    return data
+
+
+def make_decoder(
+    response: httpx.Response, endpoint: Endpoint
+) -> Callable[[bytes], Iterator[bytes]]:
+    """Make a decoder of an answer's bytes, piece by piece: httpx would decode 60 KB of gzip to 60
+    MB at once.
+
+    Raises ModelUnavailable for an encoding that was not requested; the decoder raises StreamCut for
+    damaged bytes.
+    """
+    encoding = response.headers.get("content-encoding", "").strip().lower()
+    if encoding in ("", "identity"):
+        return lambda data: iter((data,))
+    if encoding not in ("gzip", "x-gzip", "deflate"):
+        raise ModelUnavailable(
+            f"{endpoint.address} sent the encoding {encoding[:40]!r}, which was not requested."
+        )
+    import zlib
+
+    # Detects which of the two headers there is.
+    inflater = zlib.decompressobj(wbits=zlib.MAX_WBITS | 32)
+
+    def decoded(data: bytes) -> Iterator[bytes]:
+        while data:
+            try:
+                piece = inflater.decompress(data, MAX_PIECE)
+            except zlib.error as error:
+                raise StreamCut(
+                    f"The answer cannot be read: {endpoint.address} sent invalid {encoding}."
+                ) from error
+            data = inflater.unconsumed_tail
+            if not piece:
+                return
+            yield piece
+
+    return decoded

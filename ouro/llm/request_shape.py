@@ -1,0 +1,258 @@
+"""A request in the form that its server accepts, by what is known of the server."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from msgspec.structs import replace
+
+from ouro.llm.portable import encode_json
+from ouro.llm.refusals import EFFORT_FIELDS, NESTED
+from ouro.llm.server_facts import LIMIT_NAMES, ServerFacts
+from ouro.messages import Context, Image, Message, Part, Text, Thinking, ToolCall, ToolReply
+from ouro.utils.json_types import dictionaries, dictionary
+
+MAX_STEPS = 8
+"""Efforts that are replaced one after another."""
+PLAIN_KEYS = frozenset(("type", "properties", "required", "items", "enum", "description"))
+"""What every server understands of a JSON schema."""
+
+
+def shape_request(body: dict[str, Any], facts: ServerFacts) -> dict[str, Any]:
+    """The body of a request with everything that the facts change."""
+    if facts.is_empty:
+        return body
+    body = _limit(_effort(dict(body), facts), facts)
+    if "messages" in body:
+        body["messages"] = _messages(body["messages"], facts)
+    if body.get("tools") and facts.get("tool_schema"):
+        body["tools"] = [_simple_tool(tool) for tool in body["tools"]]
+    for field in facts.keys("without"):
+        body = _without(body, field)
+    return body
+
+
+def _limit(body: dict[str, Any], facts: ServerFacts) -> dict[str, Any]:
+    """The limit of an answer, under the name that the server wants; in its place."""
+    name = facts.get("output_limit")
+    if not name:
+        return body
+    renamed = dict.fromkeys(LIMIT_NAMES[:2], name)
+    return {renamed.get(field, field): value for field, value in body.items()}
+
+
+def _effort(body: dict[str, Any], facts: ServerFacts) -> dict[str, Any]:
+    """The body with the effort that the server accepts, or without one."""
+    for owner, field in EFFORT_FIELDS:
+        values = dictionary(body.get(owner)) if owner else body
+        sent = values.get(field) or "unset"
+        wanted = _accepted_effort(sent, facts)
+        if wanted == sent or (sent == "unset" and owner):
+            continue
+        changed = {**values, field: wanted}
+        if not wanted:
+            del changed[field]
+        body = {**body, owner: changed} if owner else changed
+    return body
+
+
+def _accepted_effort(effort: str, facts: ServerFacts) -> str:
+    """The effort that is sent instead; each refusal adds one step, and none leads back."""
+    for _ in range(MAX_STEPS):
+        key = f"effort.{effort}"
+        if not facts.has(key):
+            break
+        effort = facts.get(key)
+    return effort
+
+
+Json = dict[str, Any]
+
+
+def _messages(messages: Sequence[Json], facts: ServerFacts) -> list[Json]:
+    """The messages with all changes that concern them, one after another."""
+    sent = list(messages)
+    if role := facts.get("system_role"):
+        sent = [_with_role(message, role) for message in sent]
+    if facts.get("empty_content"):
+        sent = [_with_content(message) for message in sent]
+    if length := facts.get("call_ids"):
+        sent = [_with_short_ids(message, int(length)) for message in sent]
+    if facts.get("roles") or facts.get("system_role") == "user":
+        sent = _join_roles(sent)
+    return sent
+
+
+def _with_role(message: Json, role: str) -> Json:
+    """A system message in another role."""
+    if message["role"] != "system":
+        return message
+    return {**message, "role": role}
+
+
+def _with_content(message: Json) -> Json:
+    """A message with an empty text instead of null."""
+    if message.get("content", "") is not None:
+        return message
+    return {**message, "content": ""}
+
+
+def _with_short_ids(message: Json, length: int) -> Json:
+    """A message whose calls, or whose result, have an id of this length."""
+    if calls := dictionaries(message.get("tool_calls")):
+        shortened = [{**call, "id": _short_id(call.get("id"), length)} for call in calls]
+        return {**message, "tool_calls": shortened}
+    if "tool_call_id" in message:
+        return {**message, "tool_call_id": _short_id(message["tool_call_id"], length)}
+    return message
+
+
+def _short_id(call_id: Any, length: int) -> str:
+    return hashlib.sha256(str(call_id).encode("utf-8", "surrogatepass")).hexdigest()[:length]
+
+
+def _join_roles(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Messages of the user, and of the system as the user, joined: their roles must alternate."""
+    joined: list[dict[str, Any]] = []
+    for message in messages:
+        last = joined[-1] if joined else {}
+        if message["role"] == last.get("role") == "user":
+            joined[-1] = {**last, "content": _join(last["content"], message["content"])}
+        else:
+            joined.append(message)
+    return joined
+
+
+def _join(first: Any, second: Any) -> Any:
+    if isinstance(first, str) and isinstance(second, str):
+        return f"{first}\n\n{second}"
+    return [*_as_parts(first), *_as_parts(second)]
+
+
+def _as_parts(content: Any) -> list[Any]:
+    return [{"type": "text", "text": content}] if isinstance(content, str) else list(content)
+
+
+def _simple_tool(tool: Mapping[str, Any]) -> dict[str, Any]:
+    """A tool whose schema has only what every server understands."""
+    simple = dict(tool)
+    for key in ("function", "parameters", "input_schema"):
+        if isinstance(simple.get(key), dict):
+            is_schema = key != "function"
+            simple[key] = _simple_schema(simple[key]) if is_schema else _simple_tool(simple[key])
+    simple.pop("strict", None)
+    return simple
+
+
+def _simple_schema(schema: Any) -> Any:
+    if not isinstance(schema, dict):
+        return schema
+    options = dictionaries(schema.get("anyOf") or schema.get("oneOf"))
+    if options:
+        schema = {**options[0], **schema}
+    simple = {key: value for key, value in schema.items() if key in PLAIN_KEYS}
+    if isinstance(kind := simple.get("type"), list):
+        simple["type"] = next((name for name in kind if name != "null"), "string")
+    if "properties" in simple:
+        fields = dictionary(simple["properties"])
+        simple["properties"] = {name: _simple_schema(field) for name, field in fields.items()}
+    if "items" in simple:
+        simple["items"] = _simple_schema(simple["items"])
+    return simple
+
+
+def _without(body: dict[str, Any], field: str) -> dict[str, Any]:
+    """The body without a field; `reasoning.summary` is a field inside of another one."""
+    owner, _, inner = field.partition(".")
+    if inner and isinstance(body.get(owner), dict):
+        return {**body, owner: _strip(body[owner], inner)}
+    left = {key: value for key, value in body.items() if key != field}
+    return _strip(left, field) if field in NESTED else left
+
+
+def _strip(value: Any, field: str) -> Any:
+    """`value` without a field, at every level."""
+    if isinstance(value, dict):
+        return {key: _strip(item, field) for key, item in value.items() if key != field}
+    return [_strip(item, field) for item in value] if isinstance(value, list) else value
+
+
+TOKENS_OF_A_PICTURE = 1_500
+ASCII_A_TOKEN = 3.5
+"""Characters; each other character counts as a token."""
+REFUSED_PICTURE = "[picture {}: the server refused it]"
+
+
+def request_size(messages: Sequence[Message], body: Mapping[str, Any]) -> int:
+    """About how many tokens a request has."""
+    tools = encode_json(body.get("tools") or []).decode()
+    size = len(tools) / ASCII_A_TOKEN
+    for message in messages:
+        text = "".join(map(_text_of, message.parts))
+        narrow = len(text.encode("ascii", "ignore"))
+        size += narrow / ASCII_A_TOKEN + len(text) - narrow
+        size += len(_images_in(message)) * TOKENS_OF_A_PICTURE
+    return int(size)
+
+
+def _text_of(part: Part) -> str:
+    match part:
+        case Text(text) | Context(text) | Thinking(text) | ToolReply(text=text):
+            return text
+        case ToolCall(arguments=arguments):
+            return encode_json(dict(arguments)).decode()
+        case _:
+            return ""
+
+
+def visible_pictures(messages: Sequence[Message], facts: ServerFacts) -> list[set[int]]:
+    """The hashes of the pictures that are sent, by message; messages without pictures are left
+    out.
+    """
+    shown: list[set[int]] = []
+    for message in messages:
+        found = {hash(image.data) for image in _images_in(message)}
+        if found := found - facts.hidden:
+            shown.append(found)
+    return shown
+
+
+def _images_in(message: Message) -> list[Image]:
+    images = list(message.parts_of(Image))
+    for reply in message.parts_of(ToolReply):
+        images += reply.images
+    return images
+
+
+def hide_pictures(message: Message, hidden: set[int]) -> Message:
+    """The message with a description instead of each hidden picture; the same object if it has
+    none.
+    """
+    found = {hash(image.data) for image in _images_in(message)}
+    if found.isdisjoint(hidden):
+        return message
+    return replace(message, parts=tuple(_hide_in(part, hidden) for part in message.parts))
+
+
+def _hide_in(part: Part, hidden: set[int]) -> Part:
+    """A part without its hidden pictures."""
+    if isinstance(part, Image):
+        return _shown_or_note(part, hidden)
+    if not isinstance(part, ToolReply):
+        return part
+    text, left = part.text, list[Image]()
+    for image in part.images:
+        shown = _shown_or_note(image, hidden)
+        if isinstance(shown, Text):
+            text += f"\n{shown.text}"
+        else:
+            left.append(image)
+    return replace(part, text=text, images=tuple(left))
+
+
+def _shown_or_note(image: Image, hidden: set[int]) -> Image | Text:
+    if hash(image.data) not in hidden:
+        return image
+    return Text(REFUSED_PICTURE.format(image.name or image.media_type))

@@ -1,0 +1,257 @@
+"""ServerFacts: what is known about one model at one endpoint. FactStore: what was learned, on disk."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import msgspec
+from msgspec.structs import replace
+
+from ouro.llm.model import ModelSpec
+from ouro.utils.files import lock_file, write_private
+from ouro.utils.json_types import read_state
+from ouro.utils.late_pattern import late_pattern
+from ouro.utils.log import log
+from ouro.utils.runtime import ensure_private_dir
+
+MAX_AGE = timedelta(days=30)
+"""A server may accept tomorrow what it refuses today."""
+LOCK_TIMEOUT = 0.5
+MAX_QUOTE = 300
+"""Characters of a refusal that are kept with what it taught."""
+LIMIT_NAMES = ("max_tokens", "max_completion_tokens", "max_output_tokens")
+ESSENTIAL = frozenset(
+    ("model", "messages", "input", "system", "instructions", "stream", "tools", *LIMIT_NAMES)
+)
+"""Fields that a request is never sent without."""
+MEANINGS: Mapping[str, str] = {
+    "without": "`{key}` is left out",
+    "effort": "effort `{key}` is sent as `{value}`",
+    "output_limit": "the limit of an answer is sent as `{value}`",
+    "max_output": "an answer has at most {value} tokens",
+    "window": "the window has {value} tokens",
+    "images": "pictures are described, not sent",
+    "thinking_back": "thinking is sent back: {value}",
+    "thinking_style": "thinking is asked for as `{value}`",
+    "system_role": "the system prompt is sent as `{value}`",
+    "roles": "messages of the same role are joined",
+    "tools": "tools are described in the prompt, and calls are text",
+    "tool_schema": "tool schemas are sent in a simple form",
+    "call_ids": "ids of calls have {value} letters and digits",
+    "empty_content": "a message without text is sent with an empty text",
+    "wire": "the model is reached by `{value}`",
+}
+"""Every kind of fact, and what it means. A fact can only make a request smaller or name a field
+differently: no kind permits anything, names a host, or changes TLS.
+"""
+_VALUES: Mapping[str, str] = {
+    "without": "",
+    "effort": r"[a-z]{0,12}",
+    "output_limit": "|".join(LIMIT_NAMES),
+    "max_output": r"[1-9]\d{0,8}",
+    "window": r"[1-9]\d{2,8}",
+    "images": "no",
+    "thinking_back": "yes|all|no",
+    "thinking_style": "adaptive|budget|none",
+    "system_role": "system|developer|user",
+    "roles": "joined",
+    "tools": "text",
+    "tool_schema": "simple",
+    "call_ids": r"\d{1,3}",
+    "empty_content": "yes",
+    "wire": "chat|responses",
+}
+_KEY = late_pattern(r"[a-z_]+(?:\.[A-Za-z0-9_.-]{1,60})?")
+
+
+class Fact(msgspec.Struct, frozen=True):
+    value: str
+    date: str
+    """The day on which it was learned, as `2026-11-28`."""
+    refusal: str = ""
+    """The beginning of the refusal that taught it."""
+
+
+class ServerFacts:
+    """What is known about a model at an endpoint; copies of a model share it.
+
+    A change after a refusal is on trial until a request with it succeeds: `keep` saves it, `drop`
+    undoes it.
+    """
+
+    def __init__(
+        self,
+        given: Mapping[str, str] | None = None,
+        store: FactStore | None = None,
+        server: str = "",
+    ) -> None:
+        """`given` are facts of providers.json; `server` is the key in the store."""
+        self._given = dict(given or {})
+        self._store = store
+        self._server = server
+        self._learned = dict(store.read(server)) if store else {}
+        self._trial: dict[str, Fact] = {}
+        self.version = 0
+        """Grows with each change."""
+        self.hidden: set[int] = set()
+        """Hashes of the pictures that the server refused, in this session."""
+        self._hidden_on_trial: set[int] = set()
+        self.refuses_signatures = False
+        """Whether it refused a signature of thinking in this session."""
+
+    def get(self, key: str) -> str:
+        for facts in (self._trial, self._learned):
+            if fact := facts.get(key):
+                return fact.value
+        return self._given.get(key, "")
+
+    def has(self, key: str) -> bool:
+        return key in self._trial or key in self._learned or key in self._given
+
+    def is_known(self, key: str, value: str) -> bool:
+        """Whether this is known already, so that a refusal cannot teach it."""
+        return self.has(key) and self.get(key) == value
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self._given or self._learned or self._trial)
+
+    def keys(self, kind: str) -> Iterator[str]:
+        """The second half of each key of a kind: the fields of `without`."""
+        known = {**self._given, **self._learned, **self._trial}
+        return (key.partition(".")[2] for key in known if key.partition(".")[0] == kind)
+
+    def try_changes(self, changes: Mapping[str, str], refusal: str) -> None:
+        today = datetime.now(UTC).date().isoformat()
+        quote = " ".join(refusal.split())[:MAX_QUOTE]
+        self._trial |= {key: Fact(value, today, quote) for key, value in changes.items()}
+        self.version += 1
+
+    def try_hiding(self, pictures: Iterable[int]) -> None:
+        """Describe these pictures instead of sending them, in this session."""
+        self._hidden_on_trial |= set(pictures) - self.hidden
+        self.hidden |= self._hidden_on_trial
+        self.version += 1
+
+    def refuse_signatures(self) -> None:
+        """Send no signed thinking any more, in this session."""
+        self.refuses_signatures = True
+        self.version += 1
+
+    def keep(self) -> None:
+        """Keep the changes on trial: a request with them has succeeded."""
+        self._hidden_on_trial.clear()
+        if not self._trial:
+            return
+        kept, self._trial = self._trial, {}
+        self._learned |= kept
+        if self._store:
+            self._store.save(self._server, kept)
+
+    def drop(self) -> None:
+        """Undo the changes on trial: they did not help."""
+        if self._trial or self._hidden_on_trial:
+            self._trial.clear()
+            self.hidden -= self._hidden_on_trial
+            self._hidden_on_trial.clear()
+            self.version += 1
+
+    def spec(self, spec: ModelSpec) -> ModelSpec:
+        """The facts about a model as this server offers it."""
+        if window := self.get("window"):
+            spec = replace(spec, window=min(spec.window, int(window)))
+        if limit := self.get("max_output"):
+            spec = replace(spec, max_output=min(spec.max_output, int(limit)))
+        if self.get("images") == "no":
+            spec = replace(spec, images=False)
+        if self.get("tools") == "text" and spec.text_tools == "auto":
+            spec = replace(spec, text_tools="on")
+        return spec
+
+
+class FactStore:
+    """The learned facts of all servers, in one private file."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def read(self, server: str) -> Mapping[str, Fact]:
+        """The facts about a server that are valid and at most 30 days old."""
+        return {
+            key: fact for key, fact in self._all().get(server, {}).items() if _is_valid(key, fact)
+        }
+
+    def find(self, model: str) -> dict[str, Mapping[str, Fact]]:
+        """The facts about a model on each server where something was learned."""
+        servers = [server for server in self._all() if server.partition(" ")[2] == model]
+        return {server: facts for server in servers if (facts := self.read(server))}
+
+    def save(self, server: str, facts: Mapping[str, Fact]) -> None:
+        self._change(server, facts)
+
+    def forget(self, server: str) -> None:
+        self._change(server, None)
+
+    def _change(self, server: str, facts: Mapping[str, Fact] | None) -> None:
+        """Add facts, or remove those of a server. A failure is only logged: they can be learned
+        again.
+        """
+        try:
+            ensure_private_dir(self._path.parent)
+            with lock_file(self._path.with_suffix(".lock"), LOCK_TIMEOUT):
+                everything = {key: dict(value) for key, value in self._all().items()}
+                if facts is None:
+                    everything.pop(server, None)
+                else:
+                    everything.setdefault(server, {}).update(facts)
+                write_private(self._path, msgspec.json.format(msgspec.json.encode(everything)))
+        except OSError as error:
+            log.warning("%s cannot be written: %s", self._path, error)
+
+    def _all(self) -> dict[str, dict[str, Fact]]:
+        return read_state(self._path, dict[str, dict[str, Fact]])
+
+
+def notice_about(changes: Mapping[str, str]) -> str:
+    """What the user should know about changes; empty if they make no difference to the user."""
+    for key, value in changes.items():
+        kind, _, name = key.partition(".")
+        if kind in ("images", "tools"):
+            return MEANINGS[kind]
+        is_less = value in ("", "none") and name not in ("none", "minimal")
+        if kind == "effort" and is_less:
+            return "the model works without thinking"
+    return ""
+
+
+def server_key(base_url: str, model: str) -> str:
+    """The key of a model at an endpoint, without a user or password."""
+    parts = urlsplit(base_url)
+    host = parts.netloc.rpartition("@")[2].lower()
+    return f"{parts.scheme}://{host}{parts.path.rstrip('/')} {model}"
+
+
+def describe_fact(key: str, fact: Fact) -> str:
+    """A fact in words: `` `stream_options` is left out``."""
+    kind, _, name = key.partition(".")
+    if kind == "effort" and not fact.value:
+        return f"effort `{name}` is left out"
+    return MEANINGS[kind].format(key=name, value=fact.value)
+
+
+def _is_valid(key: str, fact: Fact) -> bool:
+    """Whether a saved fact is one that ouro itself could have learned, and not too old."""
+    kind, _, name = key.partition(".")
+    if kind not in MEANINGS or not _KEY.fullmatch(key) or name in ESSENTIAL:
+        return False
+    if (kind in ("without", "effort")) != bool(name) or not re.fullmatch(_VALUES[kind], fact.value):
+        return False
+    try:
+        learned = date.fromisoformat(fact.date)
+    except ValueError:
+        return False
+    return datetime.now(UTC).date() - learned <= MAX_AGE
