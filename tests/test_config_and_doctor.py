@@ -94,6 +94,9 @@ class TestModels:
         child.expect("Number")
         child.sendline("1")
         child.expect("is your model now")
+        child.expect(r"up to 6 small requests.*\[y/N\]")
+        child.sendline("n")
+        child.expect("Start with")
         child.expect(pexpect.EOF)
         child.close()
         assert child.exitstatus == 0

@@ -1343,6 +1343,17 @@ SHELL_ACTIONS: tuple[Action, ...] = (
         ("models --setup", "models --json | jq -r '.models[] | select(.usable).name'"),
         "shell",
     ),
+    Action(
+        "models test",
+        "models.check",
+        "Ask a model up to six small questions, and show what works: the first step of a report",
+        (
+            arg("name", nargs="?", default="", metavar="MODEL", help="else that of new sessions"),
+            arg("-y", "--yes", action="store_true", help="do not ask because of the price"),
+        ),
+        ("models test", "models test sonnet --json"),
+        "shell",
+    ),
     *MEMORY_ACTIONS,
     *MCP_ACTIONS,
     _CONFIG,

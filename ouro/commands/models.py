@@ -10,6 +10,8 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol, get_args
 
+import msgspec
+
 from ouro import llm
 from ouro.commands.action import Answer
 from ouro.commands.render import View, line, table
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from ouro.commands.slash import SessionContext
 
 EFFORTS: tuple[llm.Effort, ...] = get_args(llm.Effort)
+_CHECK_SIGNS = {"works": "ok", "fails": "FAILS", "off": "off"}
 OTHER = "other"
 _UNANSWERED = (
     Choice("again", "correct the address"),
@@ -82,6 +85,8 @@ async def models(context: ShellContext, setup: bool) -> Answer:
             problem = "stdin is not a terminal: `ouro models --setup` asks questions."
             raise UsageError(problem, "See models.yaml.example.")
         name = await set_up(context)
+        if name and (tested := await check(context, name, yes=False)):
+            return tested
         result = line("Start with `ouro`." if name else "Nothing was changed.")
         return Answer({"default": name or None}, [result], int(not name))
     catalog = llm.Catalog.from_files()
@@ -142,6 +147,47 @@ async def models(context: ShellContext, setup: bool) -> Answer:
         ]
     exit_code = 0 if usable else NoModelError.exit_code
     return Answer({"default": default or None, "models": data}, view, exit_code)
+
+
+async def check(context: ShellContext, name: str, yes: bool) -> Answer | None:
+    """Test the model of a name, or the one that a new session would use."""
+    catalog = llm.Catalog.from_files(str(context.cwd))
+    settings = context.folder.settings
+    name = catalog.resolve(name or settings.model or catalog.default())
+    spec = catalog.spec(name)
+    cost = llm.estimate_cost(spec)
+    price = "its price is not known" if cost is None else f"about ${cost:.2f} at most"
+    asked = f"{name}: up to {llm.MAX_CHECK_REQUESTS} small requests, {price}."
+    if not yes and context.can_ask and cost != 0:
+        answer = await context.choose(f"{asked} Go on?", [Choice("yes", "yes"), Choice("no", "no")])
+        if answer != "yes":
+            return None
+    else:
+        context.say(asked, "warning" if context.as_json else "info")
+    model = catalog.make(name, settings.effort)
+    try:
+        checked = await llm.check_model(model)
+    finally:
+        await model.close()
+    return Answer(
+        msgspec.to_builtins(checked), _checked_view(checked, spec), int(not checked.is_usable)
+    )
+
+
+def _checked_view(checked: llm.CheckedModel, spec: llm.ModelSpec) -> View:
+    view: View = table(
+        ("  ", check.name, _CHECK_SIGNS[check.state], check.detail) for check in checked.checks
+    )
+    view += [line(f"Learned: {notice}") for notice in checked.notices]
+    used = checked.usage
+    cost = "" if used.cost is None else f", ${used.cost:.4f}"
+    view.append(
+        line(
+            f"{checked.requests} requests: {used.input:,} tokens in, {used.output:,} out{cost}."
+            f" Window: {spec.window:,} tokens; an answer: {spec.max_output:,}."
+        )
+    )
+    return view
 
 
 class Asker(Protocol):

@@ -9,7 +9,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -64,7 +64,7 @@ def run(group: str, words: Sequence[str], folder: Folder, open_session: OpenSess
         name: action for action in ACTIONS for name in action.names if name.split()[0] == group
     }
     word = next(iter(words), "")
-    action = actions.get(group) or actions.get(f"{group} {word}")
+    action = actions.get(f"{group} {word}") or actions.get(group)
     if action is None:
         if word and not word.startswith("-"):
             names = ", ".join(name.removeprefix(f"{group} ") for name in actions)
@@ -74,8 +74,7 @@ def run(group: str, words: Sequence[str], folder: Folder, open_session: OpenSess
         parser.parse_args(words)  # answers --help, and refuses any other flag
         parser.print_help(sys.stderr)
         return 2
-    parser = argparse.ArgumentParser(prog=f"ouro {action.name}", formatter_class=_Help)
-    _declare(parser, action)
+    parser = _make_parser(group, action, actions)
     args = vars(parser.parse_args(words if action.name == group else words[1:])) | command
     context = ShellContext(folder, open_session, as_json=args.pop("json", False))
     result = action.function(context, **args)
@@ -89,19 +88,33 @@ def run(group: str, words: Sequence[str], folder: Folder, open_session: OpenSess
     return answer.exit_code
 
 
+def _make_parser(
+    group: str, action: Action, actions: Mapping[str, Action]
+) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog=f"ouro {action.name}", formatter_class=_Help)
+    _declare(parser, action)
+    others = [other for other in actions.values() if other is not action]
+    if action.name == group and others:
+        parser.epilog = "\n".join([*_action_lines(group, others), "", parser.epilog or ""])
+    return parser
+
+
 def add_arguments(parser: argparse.ArgumentParser, group: str) -> None:
     """Declare the actions of a group and their flags."""
     actions = [action for action in ACTIONS if action.name.split()[0] == group]
     if [action.name for action in actions] == [group]:
         _declare(parser, actions[0])
         return
-    parser.usage = f"ouro {group} ACTION ..."
-    parser.formatter_class = _ActionsHelp
-    lines = columns(
-        [(f"  {action.name.removeprefix(group)[1:]}", action.help) for action in actions]
-    )
-    parser.description = "\n".join(["actions:", *lines])
-    parser.epilog = f"`ouro {group} ACTION --help` shows the arguments of one, with an example."
+    own = next((action for action in actions if action.name == group), None)
+    actions = [action for action in actions if action is not own]
+    if own is not None:
+        _declare(parser, own)
+        parser.epilog = "\n".join([*_action_lines(group, actions), "", parser.epilog or ""])
+    else:
+        parser.usage = f"ouro {group} ACTION ..."
+        parser.formatter_class = _ActionsHelp
+        parser.description = "\n".join(_action_lines(group, actions))
+        parser.epilog = f"`ouro {group} ACTION --help` shows the arguments of one, with an example."
     children = parser.add_subparsers(dest="action", metavar="ACTION", prog=f"ouro {group}")
     for action in actions:
         name, *others = (name.removeprefix(f"{group} ") for name in action.names)
@@ -109,6 +122,11 @@ def add_arguments(parser: argparse.ArgumentParser, group: str) -> None:
             children.add_parser(name, aliases=others, help=action.help, formatter_class=_Help),
             action,
         )
+
+
+def _action_lines(group: str, actions: Sequence[Action]) -> list[str]:
+    rows = [(f"  {action.name.removeprefix(group)[1:]}", action.help) for action in actions]
+    return ["actions:", *columns(rows)]
 
 
 _Help = argparse.RawDescriptionHelpFormatter

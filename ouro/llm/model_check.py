@@ -1,0 +1,212 @@
+"""ModelCheck: whether a model does what an agent needs, in at most six small requests."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+from collections.abc import Sequence
+from typing import Literal
+
+import msgspec
+
+from ouro.errors import ModelError
+from ouro.llm.model import Chunk, Model, ModelSpec, NoticeChunk, TextChunk, ToolSpec
+from ouro.llm.model_call import ModelCall
+from ouro.messages import Image, Message, Thinking, ToolReply, Usage, system, tool, user
+
+MAX_CHECK_REQUESTS = 6
+ATTEMPTS = 2
+REQUEST_TIMEOUT = 300.0
+"""Seconds for one request: a local model on a CPU reads the first prompt for minutes."""
+NUMBER = "4711"
+RULE = "You are checked for a coding agent. Do exactly what the user asks, as short as possible."
+PADDING = "Keep to the words of the user, and use no tool unless the user asks you to use one."
+REPEATS = 90
+"""Repetitions that make the prompt longer than 1,024 tokens: shorter ones are in no cache."""
+INPUT_TOKENS = 2_200
+OUTPUT_TOKENS = 400
+"""Estimated tokens of one request, for its price."""
+LOOK_UP = ToolSpec(
+    "look_up",
+    "Look up the number of a drawer.",
+    {
+        "type": "object",
+        "properties": {"drawer": {"type": "string", "description": "its color"}},
+        "required": ["drawer"],
+    },
+)
+State = Literal["works", "fails", "off"]
+
+
+class AbilityCheck(msgspec.Struct, frozen=True):
+    name: str
+    state: State
+    """`off`: it was not asked for, because the model is not known to have it."""
+    detail: str = ""
+
+
+class CheckedModel(msgspec.Struct, frozen=True):
+    model: str
+    checks: tuple[AbilityCheck, ...]
+    notices: tuple[str, ...]
+    """What the server taught on the way."""
+    requests: int
+    usage: Usage
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether it answers and calls tools."""
+        states = {check.name: check.state for check in self.checks}
+        return states.get("answer") == "works" and states.get("call") == "works"
+
+
+def estimate_cost(spec: ModelSpec) -> float | None:
+    """US dollars that a check costs at most, about; None if the prices are not known."""
+    asked = Usage(INPUT_TOKENS * MAX_CHECK_REQUESTS, output=OUTPUT_TOKENS * MAX_CHECK_REQUESTS)
+    return spec.prices.cost(asked) if spec.prices else None
+
+
+async def check_model(model: Model) -> CheckedModel:
+    """Ask the model up to six times. A failure is a result, not an error."""
+    check = ModelCheck(model)
+    await check.run()
+    return CheckedModel(
+        model.spec.name,
+        tuple(check.checks),
+        tuple(dict.fromkeys(check.notices)),
+        check.requests,
+        check.usage,
+    )
+
+
+class ModelCheck:
+    def __init__(self, model: Model) -> None:
+        self._model = model
+        self._start = [system(f"{RULE}\n\n" + "\n".join([PADDING] * REPEATS))]
+        self._pieces = 0
+        self._thought = False
+        self.checks: list[AbilityCheck] = []
+        self.notices: list[str] = []
+        self.requests = 0
+        self.usage = Usage()
+
+    async def run(self) -> None:
+        if not await self._answers():
+            return
+        called = await self._calls()
+        await self._reads_result(called)
+        await self._calls_in_parallel()
+        await self._sees()
+        await self._caches()
+
+    async def _answers(self) -> bool:
+        reply = await self._ask("answer", [user("Write the numbers from one to twenty as words.")])
+        if reply is None:
+            return False
+        self._add("answer", bool(reply.text.strip()), shorten(reply.text))
+        pieces = f"{self._pieces} pieces"
+        self._add("streaming", self._pieces > 1, pieces if self._pieces > 1 else "in one piece")
+        counted = reply.usage is not None
+        self._add("usage", counted, "" if counted else "the server reports no tokens")
+        return True
+
+    async def _calls(self) -> list[Message]:
+        """The question and the answer with one call; empty if there was none."""
+        if not self._model.spec.tools:
+            self.checks.append(AbilityCheck("call", "off", "`tools: false`"))
+            return []
+        question = user("Use look_up for the red drawer.")
+        reply = await self._ask("call", [question])
+        if reply is None:
+            return []
+        calls = reply.tool_calls
+        is_right = bool(calls) and "red" in str(calls[0].arguments).lower()
+        self._add("call", is_right, describe_calls(reply))
+        return [question, reply] if calls else []
+
+    async def _reads_result(self, called: Sequence[Message]) -> None:
+        name = "thinking with a call"
+        if not called:
+            return
+        results = [ToolReply(call.id, call.name, NUMBER) for call in called[-1].tool_calls]
+        reply = await self._ask(name, [*called, tool(*results), user("Which number is it?")])
+        if reply is None:
+            return
+        if not self._model.spec.thinking:
+            name = "call with a result"
+        elif not self._thought:
+            self.checks.append(AbilityCheck("thinking", "off", "no thinking was sent"))
+        self._add(name, NUMBER in reply.text, shorten(reply.text))
+
+    async def _calls_in_parallel(self) -> None:
+        if not self._model.spec.tools:
+            return
+        question = "Use look_up for the red and for the blue drawer, both calls at once."
+        if reply := await self._ask("parallel calls", [user(question)]):
+            self._add("parallel calls", len(reply.tool_calls) > 1, describe_calls(reply))
+
+    async def _sees(self) -> None:
+        if not self._model.spec.images:
+            self.checks.append(AbilityCheck("picture", "off", "`images` is not set for it"))
+            return
+        question = user("Which color is this? One word.", [Image("image/png", red_picture(), "")])
+        if reply := await self._ask("picture", [question]):
+            self._add("picture", "red" in reply.text.lower(), shorten(reply.text))
+
+    async def _caches(self) -> None:
+        if not self.usage.cached and self.requests < MAX_CHECK_REQUESTS:
+            await self._ask("cache", [user("Write the numbers from one to twenty as words.")])
+        used = self.usage
+        detail = f"{used.cached:,} of {used.input:,} tokens were read from it"
+        state: State = "works" if used.cached else "off"
+        self.checks.append(
+            AbilityCheck("cache", state, detail if used.cached else "no hit was reported")
+        )
+
+    def _add(self, name: str, works: bool, detail: str) -> None:
+        self.checks.append(AbilityCheck(name, "works" if works else "fails", detail))
+
+    async def _ask(self, name: str, messages: Sequence[Message]) -> Message | None:
+        """The answer; None after a failure, which is recorded."""
+        self._pieces = 0
+        self.requests += 1
+        tools = [LOOK_UP] if self._model.spec.tools else []
+        call = ModelCall([self._model], [*self._start, *messages], tools, attempts=ATTEMPTS)
+        try:
+            async with asyncio.timeout(REQUEST_TIMEOUT):
+                reply = await call.run(self._take)
+        except TimeoutError:
+            self._add(name, False, f"no answer within {REQUEST_TIMEOUT:.0f} s")
+            return None
+        except ModelError as error:
+            self._add(name, False, str(error).replace("\n", " "))
+            return None
+        self._thought = self._thought or bool(reply.parts_of(Thinking))
+        self.usage += reply.usage or Usage()
+        return reply
+
+    def _take(self, chunk: Chunk) -> None:
+        if isinstance(chunk, TextChunk):
+            self._pieces += 1
+        elif isinstance(chunk, NoticeChunk):
+            self.notices.append(chunk.text)
+
+
+def shorten(text: str) -> str:
+    words = " ".join(text.split())
+    return f"“{words[:60]}…”" if len(words) > 60 else f"“{words}”"
+
+
+def describe_calls(reply: Message) -> str:
+    if not reply.tool_calls:
+        return f"no call; it answered {shorten(reply.text)}"
+    return ", ".join(f"{call.name} {dict(call.arguments)}" for call in reply.tool_calls)[:120]
+
+
+def red_picture() -> bytes:
+    """A red square: some servers refuse pictures of a few pixels."""
+    from PIL import Image as Picture  # only for this check
+
+    written = io.BytesIO()
+    Picture.new("RGB", (64, 64), "red").save(written, "PNG")
+    return written.getvalue()

@@ -1,0 +1,77 @@
+"""`ouro models test` against the scripted server."""
+
+import json
+
+import pytest
+import yaml
+from fakes.model_server import Call, Reply, Tokens, failure
+
+
+def set_entry(ouro, **entry):
+    path = ouro.home / "models.yaml"
+    file = yaml.safe_load(path.read_text())
+    file["models"]["openai/test-model"] |= entry
+    path.write_text(yaml.safe_dump(file))
+
+
+def able(request):
+    """A model that can do everything."""
+    question, tokens = request.prompt, Tokens(2000, 20, cached=1500)
+    if "Which number" in question:
+        return Reply("4711", thinking="The drawer.", tokens=tokens)
+    if "at once" in question:
+        calls = [Call("look_up", {"drawer": color}) for color in ("red", "blue")]
+        return Reply(calls=calls, tokens=tokens)
+    if "look_up" in question:
+        return Reply(calls=[Call("look_up", {"drawer": "red"})], thinking="Hm.", tokens=tokens)
+    return Reply("Red." if "color" in question else "one two three four", tokens=tokens)
+
+
+def states(done):
+    return {check["name"]: check["state"] for check in json.loads(done.out)["checks"]}
+
+
+@pytest.mark.parametrize("wire", ["chat", "responses"])
+def test_a_model_that_can_everything(ouro, wire):
+    prices = {"input": 1, "output": 10}
+    set_entry(ouro, images=True, thinking=True, wire=wire, prices=prices)
+    ouro.server.script(able)
+    done = ouro.headless("models", "test", "--json")
+    assert done.code == 0
+    assert set(states(done).values()) == {"works"}
+    assert len(ouro.server.requests) <= 6
+    assert "about $0.04 at most" in done.err
+
+
+def test_a_model_without_tools_or_pictures(ouro):
+    ouro.server.script(lambda request: Reply("I cannot do that, I am a poem.", tokens=None))
+    done = ouro.headless("models", "test")
+    assert done.code == 1
+    assert "its price is not known" in done.out
+    rows = [line.split() for line in done.out.splitlines()]
+    assert ["call", "FAILS"] in [row[:2] for row in rows]
+    assert ["picture", "off"] in [row[:2] for row in rows]
+    assert "no call; it answered “I cannot do that" in done.out
+
+
+def test_a_server_that_refuses_is_a_result_with_its_words(ouro):
+    ouro.server.script(lambda request: failure(400, "This model is retired."))
+    done = ouro.headless("models", "test", "test-model", "--json")
+    assert (done.code, states(done)) == (1, {"answer": "fails"})
+    assert "This model is retired" in done.out
+
+
+def test_what_was_learned_is_shown(ouro):
+    set_entry(ouro, thinking=True)
+    ouro.server.refuses_tools_on_chat = True
+    ouro.server.paths = ("/chat/completions",)
+    ouro.server.script(able)
+    done = ouro.headless("models", "test")
+    assert done.code == 0
+    assert "without thinking" in done.out
+
+
+def test_the_actions_of_models_are_in_its_help(ouro):
+    assert "test" in ouro.headless("models", "--help").out
+    assert "MODEL" in ouro.headless("models", "test", "--help").out
+    assert ouro.headless("models", "--json").code == 0
