@@ -32,7 +32,6 @@ from ouro.assemble_subagents import build_subagents
 from ouro.errors import NoModelError, UsageError
 from ouro.extensions import demand_rules
 from ouro.llm import Catalog, Effort, Model, ModelChoice, ModelSource, Warmable
-from ouro.mcp import read_named_resources
 from ouro.memory import index as memory_index
 from ouro.memory import long_term
 from ouro.memory.backend import MemoryStore, RewindScope, SessionInfo
@@ -50,6 +49,7 @@ from ouro.session.context_window import (
     find_plan,
     update_plan_when_loaded,
 )
+from ouro.session.named_texts import make_attachments
 from ouro.session.resume import Resumed
 from ouro.session.resumed_mode import StartMode, offer_auto, start_mode
 from ouro.session.rewind import FileUndo, Rewind, Undoer
@@ -535,7 +535,11 @@ class SessionBuilder(msgspec.Struct, dict=True):
         return Titles(self.transcript, self.models, self.tasks, automatically=automatically)
 
     def _turn(self) -> AgentTurn:
-        models, subagents = self.models, self.subagents
+        models, subagents, memory = self.models, self.subagents, self.memory
+        tools, permissions, found = self.tools, self.permissions, self.extensions
+        attachments = make_attachments(
+            self.files_seen, permissions, memory.manager, self.session_catalog, found.found()
+        )
         steering = Steering(self.environment, self.tasks.warn)
         agent = LoopAgent(
             self.transcript,
@@ -544,12 +548,11 @@ class SessionBuilder(msgspec.Struct, dict=True):
             self.tools,
             self.compactor,
             lambda: steering.take() or subagents.take_reports(),
-            self.extensions.instructions.for_paths,
+            found.instructions.for_paths,
             self.budget.check,
-            self.memory.touched,
+            memory.touched,
+            attachments.complete,
         )
-
-        tools, permissions = self.tools, self.permissions
         return AgentTurn(
             agent=agent,
             steering=steering,
@@ -560,10 +563,8 @@ class SessionBuilder(msgspec.Struct, dict=True):
             files=self.files,
             subagents=subagents,
             titles=self._titles(),
-            attached=partial(read_named_resources, self.extensions.servers),
-            commands=CommandRunner(
-                self.extensions.commands, tools, permissions, models, self.extensions.hooks
-            ),
+            attachments=attachments,
+            commands=CommandRunner(found.commands, tools, permissions, models, found.hooks),
             hooks=self.hooks,
         )
 
@@ -574,12 +575,8 @@ class SessionBuilder(msgspec.Struct, dict=True):
         )
 
     def _rewind(self) -> Rewind:
-        plan, transcript, seen, context = (
-            self.plan,
-            self.transcript,
-            self.files_seen,
-            self.sent_context,
-        )
+        plan, transcript = self.plan, self.transcript
+        seen, context = self.files_seen, self.sent_context
 
         def on_change() -> None:
             plan.items = find_plan(transcript)

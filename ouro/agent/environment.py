@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from datetime import date
 from pathlib import Path
 
+from ouro.agent.mentions import find_mentions
 from ouro.errors import ToolError
 from ouro.messages import Image
 from ouro.utils.git import Git, GitError, git_branch
@@ -20,8 +21,6 @@ from ouro.utils.text import clean, plural
 GIT_TIMEOUT = 1.0
 """Seconds for git; if it needs longer, the repository is described without its state."""
 
-_NAMED_FILE = late_pattern(r'(?<!\S)@(?:"([^"\n\0]+)"|([^\s:\0]+)(?=\s|$))')
-_LINES = late_pattern(r"#L\d+(?:-L?\d+)?$")
 _IMAGE = late_pattern(r"(?i:\.(?:gif|jpe?g|png|webp))")
 _ENDING = late_pattern(
     r"\.(?:c|cfg|cpp|css|csv|go|h|hpp|html|ini|ipynb|java|jpg|jsx?|json|lock|log|md|pdf|php|png|py|rb|rs|sh|sql|svg"
@@ -86,9 +85,12 @@ class Environment:
         return tuple(images), tuple(problems)
 
     def _find_paths(self, text: str) -> dict[str, Path]:
-        found = (quoted or plain.rstrip(".,;:!?)") for quoted, plain in _NAMED_FILE.findall(text))
-        named = dict.fromkeys(_LINES.sub("", name) for name in found)
-        return {name: self.cwd / os.path.expanduser(name) for name in named}  # noqa: PTH111 - Path's raises for ~nobody
+        mentions = find_mentions(text, lambda name: os.path.lexists(self._path(name)))
+        names = dict.fromkeys(item.name for item in mentions if item.kind == "file")
+        return {name: self._path(name) for name in names}
+
+    def _path(self, name: str) -> Path:
+        return self.cwd / os.path.expanduser(name)  # noqa: PTH111 - Path's raises for ~nobody
 
     def clear(self) -> None:
         """Let `changes` return everything again: the model's context no longer holds it."""

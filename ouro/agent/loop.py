@@ -82,6 +82,10 @@ class Prompt(msgspec.Struct, frozen=True):
     context: str = ""
 
 
+async def unchanged(prompt: Prompt, _emit: Emit) -> Prompt:
+    return prompt
+
+
 class Repetition:
     """Notices that a model repeats a call, or a round of up to _MAX_ROUND calls, and gets the same
     results.
@@ -140,6 +144,8 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
     before_call: BeforeCall
     notes_about: Callable[[Sequence[str]], Awaitable[str]] = no_text
     """Returns the notes about paths that tools have used, each note once."""
+    complete: Callable[[Prompt, Emit], Awaitable[Prompt]] = unchanged
+    """Adds what a message names to one that arrived during the turn."""
 
     async def run(self, prompt: Prompt, emit: Emit) -> TurnFinished:
         """Run one turn; emit what happens, return how it ended.
@@ -224,7 +230,7 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
             while prompts := self.steering():
                 is_done = False
                 for steered in prompts:
-                    await self._add_prompt(steered, emit)
+                    await self._add_prompt(await self.complete(steered, emit), emit)
             if is_done and not await self._asks_to_continue(answer, calls_made, emit):
                 return self._why_incomplete(answer)
 

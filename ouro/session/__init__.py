@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         SessionHit,
         TurnEvidence,
     )
+    from ouro.session.attachments import Attachment
     from ouro.session.context_window import ContextItem, Outlook, WindowReport
     from ouro.session.opening import (
         PICK,

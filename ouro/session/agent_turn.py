@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import cast, get_args
 
@@ -23,6 +23,7 @@ from ouro.llm import ModelSource
 from ouro.memory.long_term import SessionMemory
 from ouro.messages import Image, ToolCall, ToolReply
 from ouro.safety import Mode, Permissions, narrower
+from ouro.session.attachments import Attached, Attachments, notice_of_attached
 from ouro.session.rewind import FileUndo
 from ouro.session.session_hooks import SessionHooks
 from ouro.session.session_tasks import SessionTasks, Steering
@@ -175,8 +176,7 @@ class AgentTurn(msgspec.Struct, frozen=True, eq=False):
     subagents: Subagents
     titles: Titles
     commands: CommandRunner
-    attached: Callable[[str], Awaitable[str]]
-    """Returns the content of resources of MCP servers that a message names."""
+    attachments: Attachments
     hooks: SessionHooks
 
     async def run(self, text: str, images: Sequence[Image], emit: Emit) -> TurnFinished:
@@ -218,7 +218,11 @@ class AgentTurn(msgspec.Struct, frozen=True, eq=False):
             *added,
             hooked,
         ]
-        context.append(await self.attached(text))
+        if added:  # a command reads the files that it names by itself
+            attached = Attached(await self.attachments.resources(text))
+        else:
+            attached = await self.attachments.read(text)
+        context.append(attached.text)
         context += [report.context for report in self.subagents.take_reports()]
         prompt = Prompt(text, tuple(images), "\n\n".join(filter(None, context)))
         todos, is_shown = self.plan.items, bool(added)
@@ -243,6 +247,8 @@ class AgentTurn(msgspec.Struct, frozen=True, eq=False):
                     )
                 )
                 missing.clear()
+            if attached.items and isinstance(event, Prompted):
+                emit(notice_of_attached(attached))
             for recalled in self.memory.on_event(event):
                 emit(recalled)
 

@@ -22,6 +22,7 @@ from ouro.memory.sessions.session_catalog import SessionCatalog
 from ouro.messages import Image, Usage
 from ouro.safety import Mode, Permissions
 from ouro.session.agent_turn import AgentTurn
+from ouro.session.attachments import Attachment
 from ouro.session.budget import Budget
 from ouro.session.context_window import ContextWindow
 from ouro.session.resume import Resumed
@@ -202,6 +203,10 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     def rename(self, title: str) -> None:
         self.transcript.set_title(title)
+
+    def attachments_of(self, text: str) -> tuple[Attachment, ...]:
+        """What a message would attach, and what of it is refused. Blocks."""
+        return self.turn.attachments.preview(text)
 
     def project_files(self) -> list[str]:
         """What `@` completes: folders and files, outer ones first, and resources of MCP servers

@@ -175,9 +175,9 @@ class Read(FileTool[ReadArgs]):
         return f"read {shown}:{args.first}-{args.first + args.limit - 1}"
 
     async def run(self, args: ReadArgs, ctx: ToolContext) -> ToolResult:
-        return await asyncio.to_thread(self._read, args)
+        return await asyncio.to_thread(self.read_now, args)
 
-    def _read(self, args: ReadArgs) -> ToolResult:
+    def read_now(self, args: ReadArgs) -> ToolResult:
         path = self._workspace.resolve(args.path)
         self._workspace.check(path, "read")
         try:

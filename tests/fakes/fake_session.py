@@ -58,6 +58,7 @@ from ouro.session import (
     Status,
     WindowReport,
 )
+from ouro.session.attachments import Attachment
 from ouro.session.budget import SpendingReport
 from ouro.session.scrollback import Reached
 from ouro.session.session import SessionExtensions
@@ -322,6 +323,7 @@ class FakeSession:
             ModelChoice("fake/one", True),
             ModelChoice("fake/two", False, "no key: set TWO_KEY"),
         )
+        self.attachable: list[Attachment] = []
         self.files = ["api.py", "docs/guide.md", "src/main.py"]
         self.rules = ("shell(git status*)",)
         self.known: list = []
@@ -436,6 +438,9 @@ class FakeSession:
     @cached_property
     def permissions(self) -> Permissions:
         return Permissions(Workspace(self.cwd), "ask", allow=self.rules)
+
+    def attachments_of(self, text: str) -> tuple[Attachment, ...]:
+        return tuple(item for item in self.attachable if f"@{item.name}" in text)
 
     def project_files(self) -> list[str]:
         return self.files

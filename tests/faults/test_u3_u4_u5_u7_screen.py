@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from fakes.screen_terminal import TESTS
 
-from ouro.frontends.tui.widgets.prompt import Attachments
+from ouro.frontends.tui.widgets.placeholders import Placeholders
 
 
 def resize(terminal, rows, columns):
@@ -70,7 +70,7 @@ def test_u4_a_paste_of_a_megabyte_with_control_bytes_becomes_a_chip(start):
 
 
 def test_u4_a_paste_is_sent_without_control_characters():
-    attachments = Attachments()
+    attachments = Placeholders()
     assert attachments.fold("a\x1b[31m\x00\x7fb\r\nc\rd\x07\t") == "a[31mb\nc\nd\t"
     folded = attachments.fold("line\x1b\x03\n" * 1000)
     assert attachments.expand_text(folded) == "line\n" * 1000

@@ -59,6 +59,7 @@ ACTIONS: tuple[KeyAction, ...] = (
     KeyAction("next", ("down",), "next line or message", "prompt"),
     KeyAction("search_history", ("ctrl+r",), "search the prompt history", "prompt"),
     KeyAction("stash", ("ctrl+s",), "put the draft aside; on empty input: restore it", "prompt"),
+    KeyAction("unfold", ("alt+e",), "unfold a long paste, to edit it", "prompt"),
     KeyAction("editor", ("ctrl+g", "ctrl+x ctrl+e"), "write in your editor", "prompt"),
     KeyAction("paste_image", ("ctrl+v", "alt+v"), "paste an image", "prompt"),
     KeyAction("clear", ("ctrl+c",), "clear the input, else interrupt; again to quit", "prompt"),

@@ -30,6 +30,7 @@ from ouro.frontends.tui.look import (
 )
 from ouro.frontends.tui.screens.sheet import Layout
 from ouro.frontends.tui.transcript_writer import TranscriptWriter, blocks_of
+from ouro.frontends.tui.widgets.attachment_bar import AttachmentBar
 from ouro.frontends.tui.widgets.prompt import Completion, PromptArea, PromptBox
 from ouro.frontends.tui.widgets.question_panel import QuestionPanel, QuestionStack
 from ouro.frontends.tui.widgets.status import Header, ResumePanel, StatusLine, TodoPanel
@@ -112,6 +113,9 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
         self.prompt = PromptArea(keymap, self.prompt_history, self.completion, self.turns.withdraw)
         self.questions = QuestionStack(keymap, lambda: self.prompt.typed_at)
         self.box = PromptBox(self.prompt)
+        self.attachments = AttachmentBar(
+            lambda text: self.session.attachments_of(text) if self.session else ()
+        )
         self.status = StatusLine(look.status)
         self.reader = TranscriptReader(
             self.transcript, self.show_earlier, self._focus_again, keymap.keys("outputs")
@@ -125,6 +129,7 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
             self.questions,
             self.resume,
             self.completion,
+            self.attachments,
         )
         yield from (self.box, self.status, self.reader)
 
@@ -329,6 +334,7 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
         if self.prompt.text and AGAIN_QUITS in self.status.message:
             self.status.message = ""  # the next Ctrl+C is about this text
         self.completion.look_at(self.prompt.before_cursor)
+        self.attachments.look_at(self.prompt.text)
 
     @on(Completion.Picked)
     def _accept(self) -> None:

@@ -1,6 +1,4 @@
-"""PromptArea: where the user types; Completion: its suggestions; Attachments: its long pastes and
-images.
-"""
+"""PromptArea: where the user types; Completion: its suggestions."""
 
 from __future__ import annotations
 
@@ -8,7 +6,7 @@ import asyncio
 import re
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rich.cells import split_graphemes
@@ -23,13 +21,12 @@ from ouro.frontends.clipboard import dropped_image
 from ouro.frontends.file_index import FileIndex, mention
 from ouro.frontends.history import HistoryWalk, PromptHistory
 from ouro.frontends.tui.blocks.messages import format_duration, spinner_sign
-from ouro.frontends.tui.first_frame import PASTE_GAP, pasted_text
+from ouro.frontends.tui.first_frame import PASTE_GAP
 from ouro.frontends.tui.keymap import Keymap
 from ouro.frontends.tui.look import placeholder
+from ouro.frontends.tui.widgets.placeholders import Placeholders
 from ouro.frontends.tui.widgets.row_list import PickList
-from ouro.messages import Image
 from ouro.session.turn_queue import Draft
-from ouro.utils.text import byte_size
 
 if TYPE_CHECKING:
     from ouro.session import Session
@@ -51,61 +48,11 @@ _APP_ACTIONS = (
 """Actions that the app performs."""
 _IN_TEXT = {"clear": "clear", "leave": "delete_right", "palette": "previous"}
 """The actions of the same keys if the prompt contains text."""
-FOLD_CHARACTERS = 2_000
-FOLD_LINES = 10
 _FLAG = "[\U0001f1e6-\U0001f1ff]{2}"
 """A flag emoji; Rich splits it into two characters."""
-_IMAGE = re.compile(r"\[image \d+: [^\]\n]+\]")
 MAX_SUGGESTIONS = 8
 _FILE = re.compile(r"(?:^|[\s(\[{<,;:=\"'`])(@\S*)$")
 _COMMAND = re.compile(r"/[\w:-]*\Z")
-
-
-@dataclass(slots=True)
-class Attachments:
-    """The pastes and images behind `[pasted 120 lines]` and `[image 1: PNG, 34 KB]`."""
-
-    _pastes: dict[str, str] = field(default_factory=dict)
-    _images: dict[str, Image] = field(default_factory=dict)
-
-    def fold(self, pasted: str) -> str:
-        """A pasted text without control characters; a placeholder if it is long."""
-        text = pasted_text(pasted)
-        lines = len(text.splitlines())
-        if len(text) <= FOLD_CHARACTERS and lines <= FOLD_LINES:
-            return text
-        size = f"{lines:,} lines" if lines > FOLD_LINES else f"{len(text):,} characters"
-        names = (
-            f"[pasted {size}]",
-            *(f"[pasted {size} #{number}]" for number in range(2, len(self._pastes) + 3)),
-        )
-        placeholder = next(name for name in names if name not in self._pastes)
-        self._pastes[placeholder] = text
-        return placeholder
-
-    def add_image(self, image: Image) -> str:
-        kind = image.media_type.rpartition("/")[2].upper()
-        placeholder = f"[image {len(self._images) + 1}: {kind}, {byte_size(len(image.data))}]"
-        self._images[placeholder] = image
-        return placeholder
-
-    def expand(self, text: str) -> Draft:
-        """The message to send: pastes in full, and the images whose placeholders are still there."""
-        text = self.expand_text(text).strip()
-        return Draft(text, tuple(image for name, image in self._images.items() if name in text))
-
-    def expand_text(self, text: str) -> str:
-        for name, pasted in self._pastes.items():
-            text = text.replace(name, pasted)
-        return text
-
-    def restore(self, draft: Draft) -> str:
-        """Return the text of a withdrawn draft; its placeholders refer to its images again."""
-        self._images |= zip(_IMAGE.findall(draft.text), draft.images, strict=False)
-        return draft.text
-
-    def placeholders(self) -> list[str]:
-        return [*self._pastes, *self._images]
 
 
 class Completion(PickList):
@@ -196,7 +143,7 @@ class PromptArea(TextArea, inherit_bindings=False):
     ) -> None:
         super().__init__(id="prompt", soft_wrap=True, show_line_numbers=False, tab_behavior="focus")
         self.cursor_blink = False
-        self.attachments = Attachments()
+        self.attachments = Placeholders()
         self._actions = keymap.of("prompt", "edit")
         self._elsewhere = frozenset(keymap.of("app"))
         self._history = history
@@ -289,9 +236,14 @@ class PromptArea(TextArea, inherit_bindings=False):
         event.prevent_default()
         self._pasted_at = event.time
         image = await asyncio.to_thread(dropped_image, event.text)
-        self.put(
-            f"{self.attachments.add_image(image)} " if image else self.attachments.fold(event.text)
-        )
+        if image:
+            self.put(f"{self.attachments.add_image(image)} ")
+            return
+        folded = self.attachments.fold(event.text)
+        if folded in self.attachments.pastes_in(self.text):  # pasted again: to see it
+            self.action_unfold()
+        else:
+            self.put(folded)
 
     def _steer_completion(self, key: str, action: str | None) -> bool:
         """Handle a key for the suggestions, if they are shown; returns whether it was for them."""
@@ -347,7 +299,7 @@ class PromptArea(TextArea, inherit_bindings=False):
         self.fill(self._stashed.pop() if self._stashed else "")
         self.history.clear()
         if not self._stashed and not self.text:
-            self.attachments = Attachments()
+            self.attachments = Placeholders()
         self.post_message(self.Submitted(draft, later))
 
     def action_newline(self) -> None:
@@ -389,6 +341,19 @@ class PromptArea(TextArea, inherit_bindings=False):
             self.stash_text()
         elif self._stashed:
             self.fill(self._stashed.pop())
+
+    def action_unfold(self) -> None:
+        """Replace the placeholders of long pastes with their text: the last one before the cursor
+        first.
+        """
+        names = self.attachments.pastes_in(self.text)
+        before = [name for name in names if name in self.before_cursor]
+        chosen = max(before, key=self.before_cursor.rfind) if before else (names or [""])[0]
+        if chosen:
+            at = self.text.index(chosen)
+            row, column = self.text.count("\n", 0, at), at - self.text.rfind("\n", 0, at) - 1
+            text = self.attachments.expand_text(chosen)
+            self.replace(text, (row, column), (row, column + len(chosen)))
 
     def action_clear(self) -> None:
         self.fill("")

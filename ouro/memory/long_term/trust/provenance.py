@@ -34,7 +34,7 @@ _MAX_BRANCH_WORDS = 3
 _COMMIT = rf"git\s+-C\s+({_ARGUMENT})\s+(?:add|commit|status|rm|mv)(?:\s+{_ARGUMENT})*"
 _COMMITS = late_pattern(rf"\s*{_COMMIT}(?:\s*&&\s*{_COMMIT})*\s*")
 _PATCHED = late_pattern(r"^\*\*\* (?:(?:Add|Update|Delete) File|Move to): (.+)$", re.MULTILINE)
-_INSERTED = late_pattern(r'^<(command|resource|summary) name="([^"]*)"', re.MULTILINE)
+_INSERTED = late_pattern(r'^<(command|resource|summary|attached) name="([^"]*)"', re.MULTILINE)
 """A custom command, a server's resource, the summary of another session: text from a file, a server
 or a model.
 """

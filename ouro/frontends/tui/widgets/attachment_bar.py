@@ -1,0 +1,83 @@
+"""AttachmentBar: what the message in the prompt would attach, as chips with sizes, before sending."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from textual.content import Content
+from textual.geometry import Size
+from textual.reactive import reactive
+from textual.widget import Widget
+
+from ouro.utils.text import clean
+
+if TYPE_CHECKING:
+    from ouro.session import Attachment
+
+MAX_LINES = 3
+_DELAY = 0.12
+"""Seconds without a key until the files are looked at."""
+_GAP = "  "
+
+
+class AttachmentBar(Widget):
+    """The line above the prompt; hidden while nothing is attached.
+
+    Args:
+        find: returns the attachments of a text; it blocks, and runs in a thread.
+    """
+
+    chips: reactive[tuple[Attachment, ...]] = reactive((), layout=True)
+
+    def __init__(self, find: Callable[[str], Sequence[Attachment]]) -> None:
+        super().__init__(id="attachments")
+        self._find = find
+        self._text = ""
+
+    def look_at(self, text: str) -> None:
+        """Show the attachments of a text, in a moment if the user stops typing."""
+        if "@" not in text:
+            self._text, self.chips = "", ()
+        elif text != self._text:
+            self._text = text
+            self.run_worker(self._look(text), exclusive=True)
+
+    async def _look(self, text: str) -> None:
+        await asyncio.sleep(_DELAY)
+        found = await asyncio.to_thread(self._find, text)
+        if text == self._text:
+            self.chips = tuple(found)
+
+    def watch_chips(self) -> None:
+        self.display = bool(self.chips)
+
+    def get_content_height(self, _container: Size, _viewport: Size, width: int) -> int:
+        return len(self._rows(width))
+
+    def render(self) -> Content:
+        return Content("\n").join(self._rows(self.size.width))
+
+    def _rows(self, width: int) -> list[Content]:
+        """The chips, as many in a row as fit; the last row counts those that do not."""
+        rows = [Content()]
+        for number, item in enumerate(self.chips):
+            chip = _chip(item).truncate(max(1, width), ellipsis=True)
+            if rows[-1] and rows[-1].cell_length + len(_GAP) + chip.cell_length > width:
+                if len(rows) == MAX_LINES:
+                    more = Content.styled(f"{_GAP}+{len(self.chips) - number} more", "$muted")
+                    room = max(1, width - more.cell_length)
+                    rows[-1] = Content.assemble(rows[-1].truncate(room, ellipsis=True), more)
+                    break
+                rows.append(Content())
+            rows[-1] = Content.assemble(rows[-1], _GAP if rows[-1] else "", chip)
+        return rows
+
+
+def _chip(item: Attachment) -> Content:
+    name = clean(item.name)
+    if item.problem:
+        return Content.styled(f"✗ {name}: {clean(item.problem)}", "$warning")
+    size = f" {item.size}" if item.size else ""
+    return Content.assemble((f"@{name}", "$secondary"), (size, "$muted"))

@@ -1,0 +1,68 @@
+"""Placeholders: the long pastes and the images of the message in the prompt."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from ouro.frontends.tui.first_frame import pasted_text
+from ouro.messages import Image
+from ouro.session.turn_queue import Draft
+from ouro.utils.text import byte_size
+
+FOLD_CHARACTERS = 2_000
+FOLD_LINES = 10
+_IMAGE = re.compile(r"\[image \d+: [^\]\n]+\]")
+
+
+@dataclass(slots=True)
+class Placeholders:
+    """The pastes and images behind `[pasted 120 lines]` and `[image 1: PNG, 34 KB]`."""
+
+    _pastes: dict[str, str] = field(default_factory=dict)
+    _images: dict[str, Image] = field(default_factory=dict)
+
+    def fold(self, pasted: str) -> str:
+        """A pasted text without control characters; a placeholder if it is long."""
+        text = pasted_text(pasted)
+        lines = len(text.splitlines())
+        if len(text) <= FOLD_CHARACTERS and lines <= FOLD_LINES:
+            return text
+        if again := next((name for name, known in self._pastes.items() if known == text), ""):
+            return again
+        size = f"{lines:,} lines" if lines > FOLD_LINES else f"{len(text):,} characters"
+        names = (
+            f"[pasted {size}]",
+            *(f"[pasted {size} #{number}]" for number in range(2, len(self._pastes) + 3)),
+        )
+        placeholder = next(name for name in names if name not in self._pastes)
+        self._pastes[placeholder] = text
+        return placeholder
+
+    def add_image(self, image: Image) -> str:
+        kind = image.media_type.rpartition("/")[2].upper()
+        placeholder = f"[image {len(self._images) + 1}: {kind}, {byte_size(len(image.data))}]"
+        self._images[placeholder] = image
+        return placeholder
+
+    def expand(self, text: str) -> Draft:
+        """The message to send: pastes in full, and the images whose placeholders are still there."""
+        text = self.expand_text(text).strip()
+        return Draft(text, tuple(image for name, image in self._images.items() if name in text))
+
+    def expand_text(self, text: str) -> str:
+        for name, pasted in self._pastes.items():
+            text = text.replace(name, pasted)
+        return text
+
+    def restore(self, draft: Draft) -> str:
+        """Return the text of a withdrawn draft; its placeholders refer to its images again."""
+        self._images |= zip(_IMAGE.findall(draft.text), draft.images, strict=False)
+        return draft.text
+
+    def placeholders(self) -> list[str]:
+        return [*self._pastes, *self._images]
+
+    def pastes_in(self, text: str) -> list[str]:
+        """The placeholders of long pastes that a text has."""
+        return [name for name in self._pastes if name in text]

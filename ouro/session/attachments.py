@@ -1,0 +1,285 @@
+"""Attachments: what a message names with `@` goes to the model with it, as if it had been read."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
+
+from ouro.agent.loop import Prompt
+from ouro.agent.mentions import Mention, find_mentions
+from ouro.errors import OuroError
+from ouro.events import Emit, Notice
+from ouro.safety import Allow, Ask, Deny, Effect, Permissions
+from ouro.tools.files_seen import FilesSeen
+from ouro.tools.read import Read, ReadArgs
+from ouro.utils.git import Git, GitError
+from ouro.utils.late_pattern import late_pattern
+from ouro.utils.project_files import list_project_files
+from ouro.utils.text import byte_size, clean, plural
+from ouro.utils.text_files import NotTextError, decode
+
+MAX_CHARACTERS = 600_000
+"""Of all attachments of a message together; the read tool limits each file."""
+MAX_LISTED = 300
+_MAX_MENTIONS = 200
+_GIT_SECONDS = 2.0
+_SNIFFED_BYTES = 8192
+_PICTURE = late_pattern(r"(?i:\.(?:gif|jpe?g|png|webp))")
+"""Pictures are sent as images."""
+_KEY_FILE = late_pattern(
+    r"(?i:\.env(?:\.(?!example$|sample$|template$|dist$).+)?|id_(?:rsa|dsa|ecdsa|ed25519)"
+    r"|.+\.(?:pem|key|p12|pfx|jks|keystore)|\.netrc|\.npmrc|\.pypirc|credentials(?:\.json)?)"
+)
+_ABOUT = (
+    "The user attached this to the message. The files count as read: change them without reading"
+    " them again."
+)
+
+
+class Attachment(msgspec.Struct, frozen=True):
+    """One thing that a message names; with a `problem` it is not sent."""
+
+    name: str
+    size: str = ""
+    """`31 lines`, `12 KB`, `40 files`."""
+    problem: str = ""
+
+    def __str__(self) -> str:
+        detail = self.problem or self.size
+        return f"{self.name} ({detail})" if detail else self.name
+
+
+class Attached(msgspec.Struct, frozen=True):
+    text: str = ""
+    """For the model; empty if there is nothing."""
+    items: tuple[Attachment, ...] = ()
+
+    @property
+    def report(self) -> str:
+        """What was attached and what was not, in one line; empty if nothing was named."""
+        sent = ", ".join(str(item) for item in self.items if not item.problem)
+        refused = ", ".join(str(item) for item in self.items if item.problem)
+        parts = (f"Attached: {sent}." if sent else "", f"Not attached: {refused}." * bool(refused))
+        return " ".join(filter(None, parts))
+
+    @property
+    def has_problem(self) -> bool:
+        return any(item.problem for item in self.items)
+
+
+ReadText = Callable[[str], Awaitable[str]]
+"""Returns a note or the excerpt of a session by its id or words. Raises OuroError."""
+
+
+class Attachments:
+    """Reads what a message names, within the permission rules.
+
+    Args:
+        others: how `note:…` and `session:…` are read.
+        instructions_for: returns the project instructions for paths that are used for the first time.
+    """
+
+    def __init__(
+        self,
+        seen: FilesSeen,
+        permissions: Permissions,
+        others: Mapping[str, ReadText],
+        instructions_for: Callable[[Sequence[str]], str],
+        resources: Callable[[str], Awaitable[str]],
+    ) -> None:
+        self._workspace = permissions.workspace
+        self._permissions = permissions
+        self._reader = Read(seen)
+        self._others = others
+        self._instructions_for = instructions_for
+        self.resources = resources
+        """Returns the content of resources of MCP servers that a message names."""
+
+    async def read(self, text: str) -> Attached:
+        """Read everything that a message names."""
+        mentions, resources = self.find(text), await self.resources(text)
+        if not mentions:
+            return Attached(resources)
+        files = [mention for mention in mentions if mention.kind == "file"]
+        read = dict(zip(files, await asyncio.to_thread(self._read_files, files), strict=True))
+        for mention in mentions:
+            if mention.kind != "file":
+                read[mention] = await self._read_other(mention)
+        joined = self._join([read[mention] for mention in mentions], files)
+        return replace(joined, text="\n\n".join(filter(None, (joined.text, resources))))
+
+    async def complete(self, prompt: Prompt, emit: Emit) -> Prompt:
+        """A message that steers the turn, with what it names."""
+        attached = await self.read(prompt.text)
+        if attached.items:
+            emit(notice_of_attached(attached))
+        context = "\n\n".join(filter(None, (prompt.context, attached.text)))
+        return replace(prompt, context=context)
+
+    def find(self, text: str) -> list[Mention]:
+        """The mentions of a message that can be attached. A name that is no file is a word."""
+        if "@" not in text:
+            return []
+        found = find_mentions(text, self._exists)
+        return [
+            mention
+            for mention in found[:_MAX_MENTIONS]
+            if mention.kind in self._others
+            or (mention.kind == "file" and self._is_to_attach(mention, text))
+        ]
+
+    def preview(self, text: str) -> tuple[Attachment, ...]:
+        """What would be attached and refused, without reading the files. Blocks."""
+        mentions = self.find(text)
+        ignored = self._find_ignored(mentions)
+        return tuple(self._preview(mention, ignored) for mention in mentions)
+
+    def _is_to_attach(self, mention: Mention, text: str) -> bool:
+        is_embedded = f"<file path='{mention.shown}'>" in text
+        return (
+            self._exists(mention.name)
+            and not is_embedded
+            and not _PICTURE.fullmatch(self._path(mention).suffix)
+        )
+
+    def _exists(self, name: str) -> bool:
+        try:
+            return os.path.lexists(self._workspace.resolve(name))
+        except OSError:  # a name that is too long
+            return False
+
+    def _path(self, mention: Mention) -> Path:
+        return self._workspace.resolve(mention.name)
+
+    def _preview(self, mention: Mention, ignored: frozenset[str]) -> Attachment:
+        if mention.kind != "file":
+            return Attachment(mention.shown)
+        if problem := self._refusal(mention, ignored):
+            return Attachment(mention.shown, problem=problem)
+        path = self._path(mention)
+        try:
+            if path.is_dir():
+                return Attachment(mention.shown, "folder")
+            with self._workspace.open(mention.name) as file:
+                start, size = file.read(_SNIFFED_BYTES), os.fstat(file.fileno()).st_size
+        except (OSError, OuroError) as error:
+            return Attachment(mention.shown, problem=_short(error))
+        if _is_binary(start):
+            return Attachment(mention.shown, problem="binary")
+        lines = plural(mention.last - mention.first + 1, "line") if mention.first else ""
+        return Attachment(mention.shown, lines or byte_size(size))
+
+    def _refusal(self, mention: Mention, ignored: frozenset[str]) -> str:
+        """Why a file is not attached; empty if it is. Grants what lies outside the workspace."""
+        path = self._path(mention)
+        if _KEY_FILE.fullmatch(path.name):
+            return "may hold keys"
+        if path.is_dir():
+            return ""  # only its names are sent
+        decision = self._permissions.decide("read", Effect.READ, [mention.name])
+        if isinstance(decision, Deny):
+            return "a rule denies it"
+        if isinstance(decision, Ask) and self._workspace.protection(path):
+            return self._workspace.protection(path)
+        if isinstance(decision, Ask) and not decision.rule:
+            return "a rule asks first: the agent can ask you"
+        if mention.name in ignored:
+            return "ignored by git"
+        if not isinstance(decision, Allow):  # outside the workspace, but named by the user
+            self._workspace.grant(path, "read")
+        return ""
+
+    def _find_ignored(self, mentions: Sequence[Mention]) -> frozenset[str]:
+        names = [mention.name for mention in mentions if mention.kind == "file"]
+        inside = [
+            name for name in names if self._workspace.is_inside(self._workspace.resolve(name))
+        ]
+        if not inside:
+            return frozenset()
+        options = ("--others", "--ignored", "--exclude-standard", "--")
+        try:
+            found = set(Git(self._workspace.root, _GIT_SECONDS).paths(*options, *inside))
+        except GitError:
+            return frozenset()
+        return frozenset(name for name in inside if os.path.normpath(name) in found)
+
+    def _read_files(self, mentions: Sequence[Mention]) -> list[tuple[Attachment, str]]:
+        ignored = self._find_ignored(mentions)
+        return [self._read_file(mention, ignored) for mention in mentions]
+
+    def _read_file(self, mention: Mention, ignored: frozenset[str]) -> tuple[Attachment, str]:
+        if problem := self._refusal(mention, ignored):
+            return Attachment(mention.shown, problem=problem), ""
+        try:
+            if self._path(mention).is_dir():
+                return self._list_folder(mention)
+            count = mention.last - mention.first + 1 if mention.first else None
+            result = self._reader.read_now(ReadArgs(mention.name, mention.first or 1, count))
+        except (OSError, OuroError) as error:
+            return Attachment(mention.shown, problem=_short(error)), ""
+        cut = ", cut" if "\n[Lines " in result.text[-200:] and not mention.first else ""
+        return Attachment(mention.shown, f"{result.display.summary}{cut}"), result.text
+
+    def _list_folder(self, mention: Mention) -> tuple[Attachment, str]:
+        names = list_project_files(self._path(mention))
+        hidden = [name for name in names if self._is_denied(mention, name)]
+        names = [name for name in names if name not in set(hidden)]
+        more = f"\n… {len(names) - MAX_LISTED:,} more" if len(names) > MAX_LISTED else ""
+        cut = f", {MAX_LISTED} listed" if more else ""
+        listing = "\n".join(names[:MAX_LISTED]) or "(no files)"
+        return Attachment(mention.shown, f"{plural(len(names), 'file')}{cut}"), listing + more
+
+    def _is_denied(self, folder: Mention, name: str) -> bool:
+        path = self._path(folder) / name
+        return bool(self._permissions.find_path_rule("deny", "read", Effect.READ, path, path))
+
+    async def _read_other(self, mention: Mention) -> tuple[Attachment, str]:
+        try:
+            text = await self._others[mention.kind](mention.name.partition(":")[2])
+        except (OuroError, OSError) as error:
+            return Attachment(mention.shown, problem=_short(error)), ""
+        return Attachment(mention.shown, f"{len(text):,} characters"), text
+
+    def _join(self, found: Sequence[tuple[Attachment, str]], files: Sequence[Mention]) -> Attached:
+        items, texts, room = [], [], MAX_CHARACTERS
+        for item, text in found:
+            if text and len(text) > room:
+                item = Attachment(item.name, problem="no room: the message is full")  # noqa: PLW2901
+            elif text:
+                room -= len(text)
+                body = clean(text).replace("</attached", "< /attached")
+                # `trust/provenance.py` recognizes this tag: the text does not count as the user's.
+                texts.append(f'<attached name="{item.name}">\n{body}\n</attached>')
+            items.append(item)
+        if not texts:
+            return Attached("", tuple(items))
+        instructions = self._instructions_for([mention.name for mention in files])
+        return Attached("\n\n".join(filter(None, (_ABOUT, *texts, instructions))), tuple(items))
+
+
+def notice_of_attached(attached: Attached) -> Notice:
+    return Notice(attached.report, "warning" if attached.has_problem else "info")
+
+
+def _is_binary(start: bytes) -> bool:
+    """Whether these first bytes are not text. A character may be cut at their end."""
+    for cut in range(4):
+        try:
+            decode(start[: len(start) - cut])
+        except NotTextError:
+            continue
+        return False
+    return True
+
+
+def _short(error: Exception) -> str:
+    """The reason in a few words."""
+    text = error.message if isinstance(error, OuroError) else str(error)
+    if "not text" in text:
+        return "binary"
+    return text.split("\n")[0].rstrip(".")[:120]

@@ -1,0 +1,51 @@
+"""The chips above the prompt: what a message attaches, and what of it is refused."""
+
+from __future__ import annotations
+
+import pytest
+from fakes.fake_session import FakeSession
+from fakes.screens import opened, screen_of, screen_text, type_text, until
+
+from ouro.session import Attachment
+
+
+def session_with(*items):
+    session = FakeSession()
+    session.attachable = list(items)
+    return session
+
+
+@pytest.mark.parametrize("size", [(120, 40), (80, 24), (40, 10)])
+async def test_chips_show_size_and_refusal_before_sending(size):
+    session = session_with(
+        Attachment("api.py", "12 KB"), Attachment(".env", problem="may hold keys")
+    )
+    async with screen_of(session).run_test(size=size) as pilot:
+        await opened(pilot)
+        await type_text(pilot, "see @api.py and @.env ")
+        await until(pilot, lambda: "@api.py 12 KB" in screen_text(pilot.app))
+        if size[1] > 10:
+            await until(pilot, lambda: "✗ .env: may hold keys" in screen_text(pilot.app))
+        await pilot.press("enter")
+        await until(pilot, lambda: "12 KB" not in screen_text(pilot.app))
+
+
+async def test_many_attachments_are_counted():
+    session = session_with(*(Attachment(f"file_{n}.py", "10 KB") for n in range(50)))
+    async with screen_of(session).run_test(size=(60, 20)) as pilot:
+        await opened(pilot)
+        pilot.app.conversation.prompt.fill(" ".join(f"@file_{n}.py" for n in range(50)))
+        await until(pilot, lambda: "more" in screen_text(pilot.app))
+        shown = screen_text(pilot.app)
+        assert 3 <= shown.count("10 KB") < 50
+
+
+async def test_a_paste_is_unfolded_by_its_key_and_by_pasting_again():
+    text = "\n".join(f"row {n}" for n in range(40))
+    async with screen_of(FakeSession()).run_test(size=(80, 24)) as pilot:
+        await opened(pilot)
+        prompt = pilot.app.conversation.prompt
+        prompt.put(prompt.attachments.fold(text))
+        assert prompt.text == "[pasted 40 lines]"
+        await pilot.press("alt+e")
+        assert prompt.text == text
