@@ -19,7 +19,7 @@ from ouro.agent.environment import Environment
 from ouro.agent.loop import LoopAgent
 from ouro.agent.subagents import Subagents
 from ouro.agent.system_prompt import prompt_message
-from ouro.agent.tool_runner import ToolRunner
+from ouro.agent.tool_runner import ToolRunner, not_changing
 from ouro.assemble_extensions import ExtensionBuilder, is_trusted
 from ouro.assemble_memory import (
     MemoryBuilder,
@@ -49,10 +49,11 @@ from ouro.session.context_window import (
     find_plan,
     update_plan_when_loaded,
 )
+from ouro.session.file_undo import FileUndo
 from ouro.session.named_texts import make_attachments
 from ouro.session.resume import Resumed
 from ouro.session.resumed_mode import StartMode, offer_auto, start_mode
-from ouro.session.rewind import FileUndo, Rewind, Undoer
+from ouro.session.rewind import Rewind, Undoer
 from ouro.session.session_hooks import SessionHooks, ToolEvents
 from ouro.session.session_tasks import BackgroundWork, SessionTasks, Steering
 from ouro.session.titles import Titles
@@ -277,6 +278,8 @@ class SessionBuilder(msgspec.Struct, dict=True):
             await model.warm()
         # It reads every process: not while the request is made.
         await clean_up_orphans(self.tasks.warn, self.root)
+        if self.files is not None:
+            await self.files.recover()
 
     @cached_property
     def models(self) -> ModelSource:
@@ -475,8 +478,9 @@ class SessionBuilder(msgspec.Struct, dict=True):
                 )
         ask_user = self.hooks.with_notifications(self.tasks.ask_user)
         hooks = ToolEvents(self.hooks, self.inputs.options.cwd)
+        changing = self.files.changing if self.files else not_changing
         return ToolRunner(
-            tools, self.permissions, ask_user, self.before_change, self.memory.tool_finished, hooks
+            tools, self.permissions, ask_user, changing, self.memory.tool_finished, hooks
         )
 
     @cached_property
@@ -515,19 +519,14 @@ class SessionBuilder(msgspec.Struct, dict=True):
 
     @cached_property
     def files(self) -> FileUndo | None:
-        settings, transcript = self.inputs.settings.checkpoints, self.transcript
+        settings, session = self.inputs.settings.checkpoints, self.transcript.session_id
         if not settings.enabled or self.inputs.options.ephemeral:
             return None
-        checkpoints = safety.Checkpoints(
-            self.inputs.options.cwd, get_checkpoints_dir(), transcript.session_id
-        )
-        return FileUndo(
-            checkpoints, transcript, self.tasks, settings.keep_days, settings.max_mb * 1_000_000
-        )
-
-    async def before_change(self) -> None:
-        if self.files is not None:
-            await self.files.before_change()
+        limit, cwd = settings.max_file_mb * 1_000_000, self.inputs.options.cwd
+        found = safety.Checkpoints(cwd, get_checkpoints_dir(), session, limit)
+        limits = settings.keep_days, settings.max_mb * 1_000_000
+        resolve = self.permissions.workspace.resolve
+        return FileUndo(found, self.transcript, self.tasks, *limits, resolve)
 
     def _titles(self) -> Titles:
         options, wanted = self.inputs.options, self.inputs.settings.sessions.titles

@@ -183,6 +183,8 @@ class CheckpointSettings:
     keep_days: int = 14
     max_mb: int = 2_000
     """Maximum MB for all workspaces together; the oldest checkpoints are deleted first."""
+    max_file_mb: int = 5
+    """A larger file is kept only where that costs nothing, or git has it."""
 
 
 @section

@@ -42,6 +42,7 @@ class Defence(NamedTuple):
 
 LOOPS = "test_x6_loops_and_names.py"
 SHELL, MEMORY, SESSIONS = "ouro/safety/shell", "ouro/memory/long_term", "ouro/memory/sessions"
+CHECKPOINTS = "ouro/safety/checkpoints"
 DEFENCES = (
     # sessions
     Defence("S1", f"{SESSIONS}/session_file.py", 'return records, b"" if _BLANK.match(tail) else tail',
@@ -390,11 +391,17 @@ DEFENCES = (
     Defence("U7", "ouro/frontends/tui/first_frame.py", " and all(\n            s is not None and s.isatty() for s in streams\n        )", "",
             "test_u3_u4_u5_u7_screen.py -k u7"),
     # undo of files
-    Defence("E10", "ouro/safety/checkpoints.py", "if now != (change.old_mode, change.old_blob):", "if False:",
+    Defence("E10", f"{CHECKPOINTS}/undo.py", "if now != change.old:", "if False:",
             "../safety/test_checkpoints.py"),
+    Defence("E13", f"{CHECKPOINTS}/undo.py", "if is_unsure and file_state(", "if False and file_state(",
+            "test_e13_killed_turns.py"),
+    Defence("E13", f"{CHECKPOINTS}/turn_journal.py", '[ -e "$0" ] && : > "$0.died"', ":",
+            "test_e13_killed_turns.py"),
+    Defence("E13", f"{CHECKPOINTS}/undo.py", "outcome = done.get((number, change.path))", "outcome = None",
+            "test_e13_killed_turns.py"),
     Defence("E10", "ouro/utils/files.py", "if not follow and path_of(descriptor) != str(folder):", "if False:",
             "../safety/test_checkpoints.py"),
-    Defence("E10", "ouro/safety/checkpoints.py", '"* -text -filter -ident -working-tree-encoding !merge !diff\\n",',
+    Defence("E10", f"{CHECKPOINTS}/repository.py", '"* -text -filter -ident -working-tree-encoding !merge !diff\\n",',
             '"",', "../safety/test_checkpoints.py"),
     # keys and packages
     Defence("K1", "ouro/safety/secrets.py", "for pattern in self._known:", "for pattern in ():",

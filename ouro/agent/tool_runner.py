@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any, Protocol
 
 import msgspec
@@ -34,6 +35,7 @@ from ouro.utils.json_types import MAX_DEPTH
 from ouro.utils.log import log
 
 MAX_SIDE_BY_SIDE = 8
+_CHANGING = (Effect.WRITE, Effect.RUN, Effect.MCP)
 INTERRUPTED = "Interrupted by the user before it finished."
 _MAX_INTERRUPTED = 8_000
 """The number of characters that are kept from the end of an interrupted call's output."""
@@ -71,8 +73,8 @@ class ToolRunner(msgspec.Struct, frozen=True):
     tools: Mapping[str, AnyTool]
     permissions: Permissions
     ask_user: AskUser
-    before_change: Callable[[], Awaitable[None]]
-    """Awaited before a tool runs that may change files."""
+    changing: Callable[[Effect, Sequence[str]], AbstractAsyncContextManager[None]]
+    """A tool that may change files runs inside of it; the arguments are its effect and targets."""
     after_tool: Callable[[str], Awaitable[None]] | None
     """Awaited with the name of a tool that has run, before its result is shown; for one tool at a
     time.
@@ -219,12 +221,13 @@ class ToolBatch:
                     self._emit(ToolStarted(call, tool.title(args)))
                     notes.append(f"A hook changed this call to: {tool.title(args)}")
             comment, limits = await self._permit(call, tool, args, hooked)
-            if tool.effect in (Effect.WRITE, Effect.RUN, Effect.MCP) and limits != "read":
-                await self._runner.before_change()
-            self._emit(ToolRunning(call.id))
-            # The user's time to answer does not count as the tool's time.
-            self._began[call.id] = time.monotonic()
-            result = await tool.run(args, self._context(call, limits))
+            may_change = tool.effect in _CHANGING and limits != "read"
+            changing = self._runner.changing if may_change else not_changing
+            async with changing(tool.effect, tool.targets(args)):
+                self._emit(ToolRunning(call.id))
+                # The user's time to answer does not count as the tool's time.
+                self._began[call.id] = time.monotonic()
+                result = await tool.run(args, self._context(call, limits))
             added = [hooked.context]
             if hooks:
                 added.append(await hooks.after(call, tool.effect, tool.targets(args), result))
@@ -330,3 +333,8 @@ def _failure(text: str, refused: bool = False) -> ToolResult:
     first_line = text.partition("\n")[0]
     summary = "refused" if refused else first_line
     return ToolResult(text, Display(summary, Plain(text) if text != summary else None), failed=True)
+
+
+def not_changing(_effect: Effect, _targets: Sequence[str]) -> AbstractAsyncContextManager[None]:
+    """Without checkpoints of files."""
+    return nullcontext()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from datetime import datetime
 from itertools import combinations
 from typing import TYPE_CHECKING
@@ -13,10 +14,10 @@ from ouro.commands.render import line, table
 from ouro.display import Choice
 from ouro.errors import UsageError
 from ouro.memory.backend import RewindScope
-from ouro.safety import clean_checkpoints, stored_checkpoints
+from ouro.safety import CUT_OFF, clean_checkpoints, stored_checkpoints
 from ouro.session import UNDONE, Branch, OpenRequest, Point, Rewound
 from ouro.utils.runtime import get_checkpoints_dir
-from ouro.utils.text import byte_size, clean, plural
+from ouro.utils.text import byte_size, clean, join_names, plural
 
 if TYPE_CHECKING:
     from ouro.commands.shell import ShellContext
@@ -59,11 +60,13 @@ async def undo(context: SessionContext, what: str) -> None:
             raise UsageError(
                 f"Usage: /undo [{' '.join(_SCOPES)}] or /undo FILE[#HUNK] [messages back]"
             )
-        for line in await rewind.undo_file(path, hunk, int(words[1]) if words[1:] else 1):
+        lines = await rewind.undo_file(path, hunk, int(words[1]) if words[1:] else 1)
+        for line in lines:
             front_end.say(line)
+        await _ask_about_unsure(front_end, lines)
         return
     scopes = tuple(name for name in _SCOPES if name in words)
-    _show_rewound(front_end, await rewind.undo(scopes), "conversation" in scopes)
+    await _show_rewound(front_end, await rewind.undo(scopes), "conversation" in scopes)
 
 
 async def redo(context: SessionContext, what: str) -> None:
@@ -121,9 +124,8 @@ async def carry_out(front_end: FrontEnd, choice: RewindChoice) -> None:
     conversation = "conversation" in choice.scopes
     match choice.kind:
         case "rewind":
-            _show_rewound(
-                front_end, await rewind.rewind(choice.number, choice.scopes), conversation
-            )
+            rewound = await rewind.rewind(choice.number, choice.scopes)
+            await _show_rewound(front_end, rewound, conversation)
         case "visit":
             lines = await rewind.visit(choice.number, choice.scopes)
             front_end.show_again()
@@ -216,9 +218,28 @@ async def _open_copy(front_end: FrontEnd, copy: str, point: Point | None = None)
     front_end.say(f"This is {what}. The one before: /resume {before[:8]}")
 
 
-def _show_rewound(front_end: FrontEnd, rewound: Rewound, conversation: bool) -> None:
+async def _ask_about_unsure(front_end: FrontEnd, lines: Sequence[str]) -> None:
+    """Ask about files that changed after ouro was killed: the turn or the user may have done it."""
+    if not any(line.endswith(f"{CUT_OFF}.") for line in lines):
+        return
+    paths = front_end.session.rewind.unsure_files()
+    choice = await front_end.choose(
+        f"The turn was cut off, and {join_names(paths, 3)} changed after that. Restore as before"
+        " the turn?",
+        [
+            Choice("keep", "keep as it is", "what you or a command changed since stays"),
+            Choice("restore", "restore", "the present version is kept in the checkpoints"),
+        ],
+    )
+    if choice == "restore":
+        for text in await front_end.session.rewind.restore_unsure():
+            front_end.say(text)
+
+
+async def _show_rewound(front_end: FrontEnd, rewound: Rewound, conversation: bool) -> None:
     if conversation:
         front_end.show_again(rewound.text, rewound.images)
     front_end.say("/redo returns to it.")
     for notice in rewound.notices:
         front_end.say(notice, "info" if notice.startswith(f"{UNDONE}:") else "warning")
+    await _ask_about_unsure(front_end, rewound.notices)

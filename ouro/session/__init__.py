@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     )
     from ouro.session.attachments import Attachment
     from ouro.session.context_window import ContextItem, Outlook, WindowReport
+    from ouro.session.file_undo import UNDONE
     from ouro.session.opening import (
         PICK,
         OpenCatalog,
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
         trust_question,
     )
     from ouro.session.resume import MemorySince, RepositoryChanges, ResumeCard, Resumed, Tail
-    from ouro.session.rewind import UNDONE, Branch, Point, Rewind, Rewound
+    from ouro.session.rewind import Branch, Point, Rewind, Rewound
     from ouro.session.session import Session, Status
     from ouro.session.session_tasks import BackgroundTask
     from ouro.session.turn_queue import Draft, TurnObserver, TurnQueue

@@ -17,14 +17,23 @@ from ouro.agent.loop import LoopAgent, Prompt
 from ouro.agent.subagents import Subagents
 from ouro.agent.tool_runner import ToolBatch, ToolRunner
 from ouro.errors import NoModelError, OuroError, PromptRefused, StoppedByUser, UsageError
-from ouro.events import Emit, Event, Notice, Outcome, Prompted, TodosChanged, TurnFinished
+from ouro.events import (
+    Emit,
+    Event,
+    Notice,
+    Outcome,
+    Prompted,
+    TodosChanged,
+    ToolStarted,
+    TurnFinished,
+)
 from ouro.extensions import CommandPrompt, CommandRegistry, Hooks, Insert
 from ouro.llm import ModelSource
 from ouro.memory.long_term import SessionMemory
 from ouro.messages import Image, ToolCall, ToolReply
 from ouro.safety import Mode, Permissions, narrower
 from ouro.session.attachments import Attached, Attachments, notice_of_attached
-from ouro.session.rewind import FileUndo
+from ouro.session.file_undo import FileUndo
 from ouro.session.session_hooks import SessionHooks
 from ouro.session.session_tasks import SessionTasks, Steering
 from ouro.session.titles import Titles
@@ -203,7 +212,7 @@ class AgentTurn(msgspec.Struct, frozen=True, eq=False):
             finished = TurnFinished(_ENDED_BY.get(type(error), "failed"), str(error))
         finally:
             if self.files is not None:
-                await self.files.turn_ended()
+                self.files.turn_ended()
         if not self.subagents.has_running:
             await self.commands.models.release()
         self.titles.after_turn()
@@ -239,6 +248,8 @@ class AgentTurn(msgspec.Struct, frozen=True, eq=False):
                 emit(event)
             if self.files is not None and isinstance(event, Prompted):
                 self.files.message_added()
+            if self.files is not None and isinstance(event, ToolStarted):
+                self.files.tool_started()
             if missing and isinstance(event, Prompted):
                 emit(
                     Notice(

@@ -234,5 +234,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             await self.memory.lookup.close()
         # After everything that it confines.
         await asyncio.to_thread(self.background.shell.confinement.close)
+        if self.turn.files is not None:
+            await self.turn.files.close()
         await self.model_source.close()
         await self.transcript.close()

@@ -31,7 +31,6 @@ LONG_FILES = {
     "memory/long_term/scope.py": "the states of a change of memory",
     "memory/long_term/transfer.py": "both directions of each format",
     "safety/shell/parse.py": "one lexer",
-    "safety/checkpoints.py": "one turn: take, undo, redo, compare",
 }
 LONG_FUNCTIONS = {
     "assemble_subagents.py: _make_child",

@@ -37,7 +37,7 @@ def test_folder_that_cannot_be_deleted_is_not_counted(stored_checkpoints, capsys
     def refuse(path: Path) -> None:
         raise OSError(errno.EROFS, "Read-only file system", str(path))
 
-    monkeypatch.setattr("ouro.safety.checkpoints.shutil.rmtree", refuse)
+    monkeypatch.setattr("ouro.safety.checkpoints.cleaning.shutil.rmtree", refuse)
     assert main(["checkpoints", "clean", "--days", "0"]) == 1
     told = capsys.readouterr()
     assert (told.out, f"{stored_checkpoints.folder}: Read-only file system." in told.err) == (

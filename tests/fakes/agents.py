@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 
 from ouro.agent.compactor import Compactor
 from ouro.agent.loop import LoopAgent, Prompt
-from ouro.agent.tool_runner import ToolRunner
+from ouro.agent.tool_runner import ToolRunner, not_changing
 from ouro.events import Event
 from ouro.llm import Model
 from ouro.memory.manager import MemoryManager
@@ -23,7 +23,9 @@ def make_runner(
     tools: Mapping[str, AnyTool], permissions: Permissions, tasks: SessionTasks | None = None
 ) -> ToolRunner:
     """A ToolRunner with nothing to do after a tool."""
-    return ToolRunner(tools, permissions, (tasks or SessionTasks()).ask_user, _unchanged, _nothing)
+    return ToolRunner(
+        tools, permissions, (tasks or SessionTasks()).ask_user, not_changing, _nothing
+    )
 
 
 def make_compactor(
@@ -91,10 +93,6 @@ async def stream_events(work) -> list[Event]:
     events: list[Event] = []
     await work(events.append)
     return events
-
-
-async def _unchanged() -> None:
-    await asyncio.sleep(0)
 
 
 async def _nothing(_tool: str) -> None:

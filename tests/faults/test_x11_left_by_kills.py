@@ -109,9 +109,10 @@ async def test_x11_leftovers_of_a_kill_are_removed_and_other_files_kept(home, tm
 _CHECKPOINT = """
 import os, signal, sys
 from pathlib import Path
-from ouro.safety.checkpoints import Checkpoints
+from ouro.safety import Checkpoints
 kept = Checkpoints(Path(sys.argv[1]), Path(sys.argv[2]), "s1")
 kept.take(1, "before")
+Path(sys.argv[1], "new").touch()
 os.replace = lambda *_a, **_b: os.kill(os.getpid(), signal.SIGKILL)
 kept.take(2, "before")
 """

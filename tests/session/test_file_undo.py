@@ -1,7 +1,9 @@
 """Undo and redo of the files that turns changed, in whole sessions."""
 
 import asyncio
+import os
 import re
+import shutil
 import threading
 
 import pytest
@@ -153,23 +155,28 @@ async def test_file_undo_can_be_disabled(repository, home, options):
 
 
 @pytest.mark.parametrize(
-    ("limit", "told"),
+    ("git", "told"),
     [
-        ("MAX_FILES", "cannot be undone in this session"),
-        ("MAX_FILE_BYTES", "`/undo` does not restore a.py, api.py: too large"),
+        ("exit 1", "cannot be undone in this session"),
+        ('exec {git} "$@"', "`/undo` does not restore big: it is over 1 MB now"),
     ],
 )
-async def test_failed_checkpoint_is_reported_once_and_the_turn_runs(
-    repository, monkeypatch, limit, told
+async def test_what_cannot_be_undone_is_reported_once_and_the_turn_runs(
+    repository, tmp_path, monkeypatch, git, told
 ):
-    monkeypatch.setattr(f"ouro.safety.checkpoints.{limit}", 0)
-    (repository / "b.py").touch()
-    session = await opened(
-        repository, write("a.py", "1\n"), "Done.", READ, write("b.py", ""), "Done."
-    )
-    await say(session, "write a.py")
-    await say(session, "write b.py")
-    assert (repository / "b.py").exists()
+    (tmp_path / "tools").mkdir()
+    program = tmp_path / "tools" / "git"
+    program.write_text("#!/bin/sh\n" + git.format(git=shutil.which("git")))
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    big = call("shell", command="head -c 1500000 /dev/zero > big")
+    again = call("shell", command="head -c 1600000 /dev/zero > big")
+    settings = {"checkpoints.max_file_mb": 1}
+    session = await opened(repository, big, "Done.", again, "Done.", settings=settings)
+    await say(session, "write big")
+    await say(session, "write it again")
+    await session.rewind.can_rewind(1)
+    assert (repository / "big").stat().st_size == 1_600_000
     heard = []
 
     async def listen():
@@ -276,7 +283,7 @@ async def test_files_can_be_redone_without_messages_or_with_a_branch(repository)
 
 
 async def test_slow_checkpoint_does_not_delay_a_turn(repository, monkeypatch):
-    monkeypatch.setattr("ouro.session.rewind.FIRST_TIMEOUT", 0.01)
+    monkeypatch.setattr("ouro.session.file_undo.WAIT", 0.01)
     take, taken, released = Checkpoints.take, [], threading.Event()
 
     def slow(self, number, moment):
@@ -285,12 +292,13 @@ async def test_slow_checkpoint_does_not_delay_a_turn(repository, monkeypatch):
         return take(self, number, moment)
 
     monkeypatch.setattr(Checkpoints, "take", slow)
-    session = await opened(repository, "Hello.", write("a.py", "1\n"), "Done.", "Nothing to do.")
+    line = call("shell", command="echo 1 > b.py")
+    session = await opened(repository, "Hello.", write("a.py", "1\n"), line, "Done.", "Nothing.")
     await say(session, "hello")
-    await say(session, "write a.py")
-    await say(session, "and now?")
+    await say(session, "write a.py and b.py")
     assert taken == []
     released.set()
-    assert (await session.rewind.undo()).notices == ()
-    assert taken == ["before", "before", "before"]
+    assert (await session.rewind.undo()).notices
+    assert taken == ["before", "after"]
+    assert not (repository / "a.py").exists()
     await session.close()

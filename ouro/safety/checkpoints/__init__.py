@@ -1,0 +1,1 @@
+"""Checkpoints: the files that turns changed, to undo and redo it."""

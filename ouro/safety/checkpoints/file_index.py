@@ -1,0 +1,147 @@
+"""The index of checkpoints: it has the files as they were at the last look, and finds what differs."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Collection, Iterable, Iterator, Sequence
+
+import msgspec
+
+from ouro.safety.checkpoints.repository import Repository
+from ouro.safety.checkpoints.turn_journal import changed_after
+from ouro.safety.checkpoints.user_index import copy_user_index
+
+_PACK_FROM = 500
+_FIRST_CHUNK = 2_000
+_REMOVED, _CHANGED, _OTHER = "R", "C", "?"
+_TICK = 10_000_000
+"""Nanoseconds by which the time of a file may lag behind the clock."""
+
+
+class FilesNow(msgspec.Struct, frozen=True):
+    """The files of a workspace at one moment."""
+
+    tree: str
+    left_out: frozenset[str]
+    """Nested repositories, and files that are too large or cannot be read."""
+    late: frozenset[str] = frozenset()
+    """Files that may have changed before they were looked at: the tree has an earlier content."""
+
+
+class CheckpointIndex:
+    """The index in the repository of a workspace. Its lock must be held."""
+
+    def __init__(self, repository: Repository, max_bytes: int) -> None:
+        self._repository = repository
+        self._root = repository.root
+        self._max_bytes = max_bytes
+        self._written: tuple[object, str] = (None, "")
+        """The state of the index whose tree was written last, and that tree."""
+        self.changed_since = 0
+        """The time at which a command began that may change files; 0: none did."""
+
+    def look(self) -> FilesNow:
+        """Find what differs from the last look, and keep it."""
+        if self._state() is None:
+            copy_user_index(self._repository)
+        tags = self._listed()
+        late = self._late(tags)
+        left_out = {name.rstrip("/") for name in tags if self._is_left_out(name)}
+        looked_at = [name for name in tags if name.rstrip("/") not in left_out | late]
+        gone = {name for name in looked_at if self._is_gone(name, tags[name])}
+        # By force: git refuses a file below a folder that is a link now.
+        self._update("--force-remove", gone | (left_out - late))
+        for chunk in _chunks([name for name in looked_at if name not in gone]):
+            self._update("--remove", chunk)
+            late |= self._late(chunk)
+        unknown = {name for name in late if tags[name] == _OTHER}
+        return FilesNow(self._tree(), frozenset(left_out | unknown), frozenset(late - unknown))
+
+    def _is_gone(self, name: str, tag: str) -> bool:
+        if tag == _REMOVED or self._is_folder(name):
+            return True
+        parent = os.path.dirname(f"{self._root}/{name}")  # noqa: PTH120 (many files)
+        return tag == _CHANGED and os.path.realpath(parent) != parent
+
+    def _listed(self) -> dict[str, str]:
+        """The files that differ from the last look -> the letter that git gives to the difference."""
+        words = ("ls-files", "-z", "-t", "-m", "-d", "-o", "--exclude-standard")
+        listed = os.fsdecode(self._repository.git_files(*words)).split("\0")
+        return {item[2:]: item[0] for item in listed if item}
+
+    def _late(self, names: Iterable[str]) -> set[str]:
+        """The files that may have changed since a command began before this look was complete."""
+        began = self.changed_since
+        if not began:
+            return set()
+        return {name for name in names if changed_after(f"{self._root}/{name}", began - _TICK)}
+
+    def last(self) -> FilesNow | None:
+        """The files as they were at the last look, or as the user's index has them; None: there was
+        no look.
+        """
+        if self._state() is None and not copy_user_index(self._repository):
+            return None
+        return FilesNow(self._tree(), frozenset())
+
+    def _is_folder(self, name: str) -> bool:
+        path = self._root / name
+        return path.is_dir() and not path.is_symlink()
+
+    def _is_left_out(self, name: str) -> bool:
+        """Whether an item of git's list is skipped: a nested repository (with a slash), or not a
+        readable, small file.
+        """
+        path = self._root / name
+        try:
+            found = path.lstat()
+        except OSError:
+            return False
+        if stat.S_ISREG(found.st_mode):
+            return found.st_size > self._max_bytes or not os.access(path, os.R_OK)
+        is_other = not (stat.S_ISLNK(found.st_mode) or stat.S_ISDIR(found.st_mode))
+        return name.endswith("/") or is_other
+
+    def _tree(self) -> str:
+        state = self._state()
+        if state is None:
+            return self._repository.git("mktree")
+        if state != self._written[0]:
+            tree = self._write_tree()
+            self._written = (self._state(), tree)
+        return self._written[1]
+
+    def _write_tree(self) -> str:
+        # Objects of a partial clone may be missing: git would ask for each one.
+        words = ["write-tree", "--missing-ok"]
+        inside = self._root.relative_to(self._repository.top).as_posix()
+        if inside != ".":
+            words.append(f"--prefix={inside}/")
+            if not self._repository.git_files("ls-files", "-z", "--cached", "--", "."):
+                return self._repository.git("mktree")
+        return os.fsdecode(self._repository.git_files(*words, lock=True)).strip()
+
+    def _state(self) -> tuple[int, int] | None:
+        """The inode and time of the index: git writes a new file for each change. None if there is
+        no index yet.
+        """
+        index = self._repository.folder / "index"
+        return (index.stat().st_ino, index.stat().st_mtime_ns) if index.exists() else None
+
+    def _update(self, option: str, names: Collection[str]) -> None:
+        data = b"".join(os.fsencode(name) + b"\0" for name in names)
+        # Above the threshold git writes all files into one pack: thousands of loose objects take
+        # far longer.
+        pack = ("-c", "core.bigFileThreshold=1") if len(names) > _PACK_FROM else ()
+        words = ("update-index", "--add", "--replace", option, "-z", "--stdin")
+        if data:
+            self._repository.git_files(*pack, *words, data=data, lock=True)
+
+
+def _chunks(names: Sequence[str]) -> Iterator[Sequence[str]]:
+    """Each larger than the one before: what was kept stays if the session ends."""
+    start, size = 0, _FIRST_CHUNK
+    while start < len(names):
+        yield names[start : start + size]
+        start, size = start + size, size * 2

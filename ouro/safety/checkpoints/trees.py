@@ -1,0 +1,133 @@
+"""Trees and commits of checkpoints: changes between two trees, and small trees of changed files."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any, Literal
+
+import msgspec
+
+from ouro.safety.checkpoints.repository import Repository
+
+FileState = tuple[str, str]
+"""The mode and the id of the content, as git has them."""
+ABSENT: FileState = ("000000", "0" * 40)
+_SUBMODULE = "160000"
+_MORE = "//{"
+"""Begins the last line of a message, with what the names before it do not say. A name cannot begin
+like that: its line breaks are written as `//`.
+"""
+
+
+class TreeChange(msgspec.Struct, frozen=True):
+    """One file in two trees; mode `000000` if it does not exist there."""
+
+    path: str
+    old_mode: str
+    old_blob: str
+    new_mode: str
+    new_blob: str
+
+    @property
+    def kind(self) -> Literal["added", "deleted", "changed"]:
+        if self.old_mode == ABSENT[0]:
+            return "added"
+        return "deleted" if self.new_mode == ABSENT[0] else "changed"
+
+    @property
+    def old(self) -> FileState:
+        return self.old_mode, self.old_blob
+
+    @property
+    def new(self) -> FileState:
+        return self.new_mode, self.new_blob
+
+    def reversed(self) -> TreeChange:
+        return TreeChange(self.path, *self.new, *self.old)
+
+
+def changes_between(repository: Repository, start: str, end: str) -> Iterator[TreeChange]:
+    """The files that differ in two trees or commits; none without both."""
+    if not (start and end):
+        return
+    words = ("diff-tree", "-r", "-z", "--no-renames", "--raw", start, end)
+    fields = repository.git(*words, strip=False).split("\0")
+    for meta, path in zip(fields[::2], fields[1::2], strict=False):
+        old_mode, new_mode, old_blob, new_blob, _ = meta[1:].split(" ")
+        if _SUBMODULE not in (old_mode, new_mode) and is_inside(path):
+            yield TreeChange(path, old_mode, old_blob, new_mode, new_blob)
+
+
+def is_inside(path: str) -> bool:
+    """Whether a path of a tree, which a repository of others may have made, stays in it."""
+    names = path.split("/")
+    return not {"", ".", "..", ".git"} & set(names)
+
+
+def small_trees(repository: Repository, changes: Collection[TreeChange]) -> tuple[str, str]:
+    """Two trees with only the changed files, before and after. They need no object of the user's
+    repository.
+    """
+    old = _tree(repository, {change.path: change.old for change in changes})
+    new = _tree(repository, {change.path: change.new for change in changes})
+    return old, new
+
+
+def _tree(repository: Repository, files: Mapping[str, FileState]) -> str:
+    """Write a tree without starting git."""
+    entries: list[tuple[bytes, bytes]] = []
+    folders: dict[str, dict[str, FileState]] = {}
+    for path, state in files.items():
+        name, _, rest = path.partition("/")
+        if state[0] == ABSENT[0]:
+            continue
+        if rest:
+            folders.setdefault(name, {})[rest] = state
+        else:
+            entries.append((os.fsencode(name), _entry(state[0], name, state[1])))
+    for name, inside in folders.items():
+        # git sorts a folder as if its name ended with a slash.
+        tree = _tree(repository, inside)
+        entries.append((os.fsencode(f"{name}/"), _entry("40000", name, tree)))
+    return repository.write_object("tree", b"".join(entry for _, entry in sorted(entries)))
+
+
+def _entry(mode: str, name: str, blob: str) -> bytes:
+    return mode.encode() + b" " + os.fsencode(name) + b"\0" + bytes.fromhex(blob)
+
+
+class CommitNotes(msgspec.Struct, frozen=True):
+    """What the message of a commit says about its tree."""
+
+    left_out: frozenset[str] = frozenset()
+    """The files that are not in it."""
+    more: Mapping[str, Any] = msgspec.field(default_factory=dict)
+
+
+def commit(
+    repository: Repository,
+    tree: str,
+    names: Iterable[str] = (),
+    more: Mapping[str, Any] | None = None,
+) -> str:
+    """A commit without parents that leaves out the files `names`."""
+    lines = [str(repository.root), "", *sorted(names)]
+    text = "\n".join(line.replace("\n", "//") for line in lines)  # no path has `//`
+    if more:
+        text += f"\n//{json.dumps(more)}"
+    who = f"ouro <ouro@localhost> {time.time():.0f} +0000"
+    head = f"tree {tree}\nauthor {who}\ncommitter {who}\n\n"
+    return repository.write_object("commit", (head + text + "\n").encode(errors="surrogateescape"))
+
+
+def read_notes(repository: Repository, name: str) -> CommitNotes:
+    lines = repository.git("log", "-1", "--format=%B", name, strip=False).split("\n")[2:]
+    more: dict[str, Any] = {}
+    for line in lines:
+        if line.startswith(_MORE):
+            more = json.loads(line[2:])
+    names = (line.replace("//", "\n") for line in lines if line and not line.startswith(_MORE))
+    return CommitNotes(frozenset(names), more)

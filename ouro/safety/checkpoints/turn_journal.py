@@ -1,0 +1,195 @@
+"""The journal of a turn that may change files: what is known about it if ouro is killed."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ouro.safety.checkpoints.trees import FileState
+from ouro.utils.files import lock_descriptor, unlock
+from ouro.utils.runtime import ensure_private_dir
+
+FOLDER = "open"
+_DIED = ".died"
+_WRITE_SECONDS = 1.0
+"""A tool that was about to change a file has done so after this time, or never."""
+# It ends when the pipe is closed: by ouro, or by the system when ouro was killed.
+_WATCH = 'read -r _; [ -e "$0" ] && : > "$0.died"'
+
+
+class TurnRecord(msgspec.Struct):
+    """What the journal of a turn says."""
+
+    session: str
+    number: int
+    kept: dict[str, FileState] = msgspec.field(default_factory=dict)
+    """The files that tools were going to change, as they were."""
+    written: dict[str, FileState] = msgspec.field(default_factory=dict)
+    """Files as a tool left them, if no command was started later."""
+    late: set[str] = msgspec.field(default_factory=set)
+    """Files that may have changed before the checkpoint of the turn had them."""
+    commands: int = 0
+    """How many commands began that may change files."""
+    running: int = 0
+    began: int = 0
+    """When the first command began, in nanoseconds; 0: none did."""
+    last: int = 0
+    """When the last line was written."""
+    pending: dict[str, int] = msgspec.field(default_factory=dict)
+    """Files that a tool was about to change, with the time."""
+
+    def take(self, line: Mapping[str, Any]) -> None:
+        """Take one line of the journal."""
+        self.last = line["at"]
+        if kept := line.get("kept"):
+            self.kept.setdefault(kept[0], (kept[1], kept[2]))
+            self.pending[kept[0]] = self.last
+        elif written := line.get("written"):
+            self.written[written[0]] = (written[1], written[2])
+            self.pending.pop(written[0], None)
+        elif late := line.get("late"):
+            self.late.update(late)
+        elif "began" in line:
+            self.began = self.began or line["at"]
+            self.commands += 1
+            self.running += 1
+            self.written.clear()
+        elif "ended" in line:
+            self.running -= 1
+
+
+class TurnJournal:
+    """Appends to the journal of a turn of this process, and holds its lock."""
+
+    def __init__(self, folder: Path, session: str, number: int) -> None:
+        self.record = TurnRecord(session, number)
+        self._path = ensure_private_dir(folder / FOLDER) / f"{session}.{number}"
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        self._descriptor = os.open(self._path, flags, 0o600)
+        lock_descriptor(self._descriptor)
+        self._watcher: subprocess.Popen[bytes] | None = None
+
+    def append(self, **words: Any) -> None:
+        if "began" in words and self._watcher is None:
+            self._watch()
+        line = {"at": time.time_ns(), **words}
+        os.write(self._descriptor, json.dumps(line).encode() + b"\n")
+        self.record.take(line)
+
+    def _watch(self) -> None:
+        """Start a shell that notes the moment at which this process is killed."""
+        with suppress(OSError):
+            self._watcher = subprocess.Popen(
+                ["/bin/sh", "-c", _WATCH, self._path],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                cwd="/",
+                env={},
+                umask=0o077,
+                start_new_session=True,
+            )
+
+    def close(self, *, is_done: bool) -> None:
+        """Release the journal; it is deleted if the changes of the turn are kept."""
+        if is_done:
+            self._path.unlink(missing_ok=True)
+        if self._watcher is not None:
+            assert self._watcher.stdin is not None
+            self._watcher.stdin.close()
+            self._watcher.wait()
+        unlock(self._descriptor)
+
+
+class CutTurn(msgspec.Struct):
+    """A turn whose ouro has ended before it kept what the turn changed."""
+
+    path: Path
+    record: TurnRecord
+    died: int
+    """What changed after this time, in nanoseconds, the turn did not change."""
+
+    def is_unsure(self, path: str, file: str) -> bool:
+        """Whether a file may have been changed by others after ouro was killed."""
+        pending = self.record.pending.get(path)
+        if pending is None:
+            return changed_after(file, self.died)
+        return changed_after(file, max(self.died, pending + int(_WRITE_SECONDS * 1e9)))
+
+    def delete(self) -> None:
+        self.path.unlink(missing_ok=True)
+        self.path.with_name(self.path.name + _DIED).unlink(missing_ok=True)
+
+
+def changed_after(path: str, moment: int) -> bool:
+    """Whether a file was changed after a time in nanoseconds; for a missing one its folder."""
+    for place in (path, os.path.dirname(path)):  # noqa: PTH120 (many files)
+        try:
+            return os.lstat(place).st_ctime_ns > moment
+        except OSError:
+            continue
+    return False
+
+
+def cut_turns(folder: Path) -> Iterator[CutTurn]:
+    """The turns of processes that have ended; each is locked until the next one is asked for."""
+    try:
+        names = sorted(os.listdir(folder / FOLDER))  # noqa: PTH208
+    except OSError:
+        return
+    for name in names:
+        session, _, number = name.rpartition(".")
+        if number.isdecimal() and (descriptor := _lock_dead(folder / FOLDER / name)) >= 0:
+            try:
+                yield _read(folder / FOLDER / name, session, int(number))
+            finally:
+                unlock(descriptor)
+
+
+def has_live_turn(folder: Path) -> bool:
+    """Whether a process that runs has a turn open in this folder of checkpoints."""
+    for path in (folder / FOLDER).glob("*.*"):
+        if path.suffix != _DIED:
+            descriptor = _lock_dead(path)
+            if descriptor < 0:
+                return True
+            unlock(descriptor)
+    return False
+
+
+def _lock_dead(path: Path) -> int:
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return -1
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        is_there = path.exists()  # it may have been closed just now
+    except OSError:
+        is_there = False
+    if not is_there:
+        os.close(descriptor)
+        return -1
+    return descriptor
+
+
+def _read(path: Path, session: str, number: int) -> CutTurn:
+    record = TurnRecord(session, number)
+    for line in path.read_bytes().splitlines(keepends=True):
+        if line.endswith(b"\n"):  # the last one may be incomplete
+            record.take(json.loads(line))
+    died = record.last
+    if record.running > 0:
+        # Without the watcher's file nothing after the last line is certain to be of the turn.
+        with suppress(OSError):
+            died = path.with_name(path.name + _DIED).stat().st_mtime_ns
+    return CutTurn(path, record, died)

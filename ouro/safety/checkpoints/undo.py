@@ -1,0 +1,381 @@
+"""Undo and redo what turns changed in files, and show it as a diff."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import stat
+import subprocess
+import tempfile
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ouro.errors import UsageError
+from ouro.safety.checkpoints.checkpoints import Checkpoints, TurnFiles, file_state
+from ouro.safety.checkpoints.repository import REFS, CheckpointError, start_git
+from ouro.safety.checkpoints.trees import (
+    ABSENT,
+    FileState,
+    TreeChange,
+    changes_between,
+    commit,
+    small_trees,
+)
+from ouro.utils.files import append_private, open_folder, write_private
+from ouro.utils.text_files import save
+
+BESIDE = ".ouro-undo"
+"""Suffix of a file next to one that the user has changed meanwhile; it has the text that undo would
+have written.
+"""
+_MERGED = "merged"
+CUT_OFF = "it changed after the turn was cut off"
+_LINES = re.compile(r"[^\n]*\n|[^\n]+")
+_SECONDS = 120.0
+UNDOING = "undoing"
+
+
+class Restored(msgspec.Struct, frozen=True):
+    """What an undo or a redo of files did."""
+
+    paths: tuple[str, ...] = ()
+    """Files that are restored."""
+    merged: tuple[str, ...] = ()
+    """Restored files that still have the user's own changes."""
+    left: Mapping[str, str] = msgspec.field(default_factory=dict)
+    """Files that were not changed -> the reason."""
+    unsure: tuple[str, ...] = ()
+    """Of these, files that may have the user's own changes: they are restored if the user agrees."""
+
+
+class RestorePlan(msgspec.Struct):
+    """An undo or a redo, as it is written down before it begins."""
+
+    numbers: tuple[int, ...]
+    path: str
+    undone: bool
+    """False: a redo."""
+    sure: tuple[str, ...] = ()
+    """Files that the user agreed to restore."""
+    session: str = ""
+
+
+class Undo:
+    """Undo and redo in the workspace of `checkpoints`. Everything blocks: use from a thread."""
+
+    def __init__(self, checkpoints: Checkpoints) -> None:
+        self._checkpoints = checkpoints
+        self._repository = checkpoints.repository
+        self._root, self._folder = checkpoints.root, checkpoints.folder
+
+    def undo(
+        self, turns: Sequence[TurnFiles], path: str = "", sure: Collection[str] = ()
+    ) -> Restored:
+        """Restore the files as they were before `turns`, the last turn first; the user's later
+        changes stay.
+
+        Args:
+            path: only this file, relative to the workspace.
+            sure: files that are restored though others may have changed them.
+        """
+        numbers = tuple(sorted((turn.number for turn in turns), reverse=True))
+        plan = RestorePlan(numbers, path, True, tuple(sure), self._checkpoints.session)
+        return self._carry_out(plan, turns)
+
+    def redo(self, turns: Sequence[TurnFiles]) -> Restored:
+        """Redo what `undo` has undone."""
+        numbers = tuple(sorted(turn.number for turn in turns))
+        return self._carry_out(
+            RestorePlan(numbers, "", False, (), self._checkpoints.session), turns
+        )
+
+    def finish(self) -> Restored | None:
+        """Finish an undo of this session that was cut off; None if there is none."""
+        place = self._place()
+        if not place.exists():
+            return None
+        with self._repository.locked():
+            lines = _whole_lines(place)
+            if not lines:
+                place.unlink(missing_ok=True)
+                return None
+            plan = msgspec.convert(lines[0], RestorePlan)
+            turns = [turn for turn in self._checkpoints.turns() if turn.number in plan.numbers]
+            done = {(number, path): outcome for number, path, outcome in lines[1:]}
+            outcomes = self._apply(plan, turns, done)
+        return self._restored(outcomes)
+
+    def _place(self) -> Path:
+        return self._folder / UNDOING / self._checkpoints.session
+
+    def _carry_out(self, plan: RestorePlan, turns: Sequence[TurnFiles]) -> Restored:
+        """Undo or redo the changes of each turn, in the order of the plan."""
+        with self._repository.locked():
+            self._keep_now(turns)
+            write_private(self._place(), json.dumps(msgspec.to_builtins(plan)) + "\n")
+            outcomes = self._apply(plan, turns, {})
+        return self._restored(outcomes)
+
+    def _apply(
+        self,
+        plan: RestorePlan,
+        turns: Sequence[TurnFiles],
+        done: Mapping[tuple[int, str], str],
+    ) -> dict[str, str]:
+        """Carry out what is not `done` of a plan; writes down each file that is."""
+        outcomes: dict[str, str] = {}
+        by_number = {turn.number: turn for turn in turns}
+        for number in plan.numbers:
+            if number not in by_number:
+                continue
+            for change, is_unsure in self._steps(plan, by_number[number]):
+                outcome = done.get((number, change.path))
+                if outcome is None:
+                    outcome = self._try(change, is_unsure=is_unsure)
+                    line = json.dumps([number, change.path, outcome])
+                    append_private(self._place(), f"{line}\n")
+                # The worst outcome of all turns is the one that counts.
+                if outcome not in ("", _MERGED) or not outcomes.get(change.path):
+                    outcomes[change.path] = outcome
+        if not plan.path:
+            self._mark(plan, [by_number[number] for number in plan.numbers if number in by_number])
+        self._place().unlink(missing_ok=True)
+        return outcomes
+
+    def _steps(self, plan: RestorePlan, turn: TurnFiles) -> list[tuple[TreeChange, bool]]:
+        """The changes to make for one turn, each with whether the user has to agree first."""
+        found = self._checkpoints.turn_changes(turn)
+        changes = [change for change in found.files.values() if plan.path in ("", change.path)]
+        if plan.undone:
+            changes = [change.reversed() for change in changes]
+        # Removed files come first: a file may replace a folder.
+        changes.sort(key=lambda change: change.kind != "deleted")
+        return [
+            (change, plan.undone and change.path in found.unsure - set(plan.sure))
+            for change in changes
+        ]
+
+    def _mark(self, plan: RestorePlan, turns: Sequence[TurnFiles]) -> None:
+        for turn in turns:
+            ref = f"{REFS}/turns/{plan.session}/{turn.number}/undone"
+            made = turn.new or turn.before
+            self._repository.git("update-ref", *((ref, made) if plan.undone else ("-d", ref)))
+
+    def _try(self, change: TreeChange, *, is_unsure: bool) -> str:
+        try:
+            if is_unsure and file_state(self._root / change.path)[0] != change.new:
+                return CUT_OFF
+            return self._restore(change)
+        except OSError as error:
+            return f"it cannot be written ({error.strerror})"
+        except CheckpointError:
+            return "its content was not kept"
+
+    def _restored(self, outcomes: Mapping[str, str]) -> Restored:
+        return Restored(
+            tuple(name for name, outcome in outcomes.items() if not outcome),
+            tuple(name for name, outcome in outcomes.items() if outcome == _MERGED),
+            {name: outcome for name, outcome in outcomes.items() if outcome not in ("", _MERGED)},
+            tuple(name for name, outcome in outcomes.items() if outcome == CUT_OFF),
+        )
+
+    def _keep_now(self, turns: Sequence[TurnFiles]) -> None:
+        """Save the present files before an undo, so that they can be restored by hand."""
+        files = {}
+        for turn in turns:
+            for name in self._checkpoints.turn_changes(turn).files:
+                state, content = file_state(self._root / name)
+                if state is not None and not self._leads_away(self._root / name):
+                    self._repository.write_object("blob", content)
+                    files[name] = TreeChange(name, *ABSENT, *state)
+        tree = small_trees(self._repository, tuple(files.values()))[1]
+        now = commit(self._repository, tree)
+        ref = f"{REFS}/undone/{self._checkpoints.session}/{time.time_ns()}"
+        self._repository.git("update-ref", ref, now)
+
+    def _leads_away(self, file: Path) -> bool:
+        """Whether a folder above a file is a link: the file is in another place then."""
+        parent = file.parent
+        while not parent.exists() and parent != self._root:
+            parent = parent.parent
+        return os.path.realpath(parent) != str(parent)
+
+    def _restore(self, change: TreeChange) -> str:
+        """Apply the new side of a change. Returns why it cannot be applied, `merged`, or an empty
+        text.
+        """
+        file = self._root / change.path
+        if self._leads_away(file):
+            return "a folder on its path is a link now"
+        now, content = file_state(file)
+        if now == change.new:
+            return ""
+        if now is None:
+            return "it is not a file any more"
+        if now != change.old:
+            return self._restore_changed(file, now, content, change)
+        if change.kind == "deleted":
+            self._remove(file)
+        else:
+            self._write(file, change.new_mode, self._repository.read_blob(change.new_blob))
+        return ""
+
+    def _restore_changed(
+        self, file: Path, now: FileState, content: bytes, change: TreeChange
+    ) -> str:
+        """Restore a file that the user has changed since."""
+        if now[0] == ABSENT[0]:
+            return "you have deleted it"
+        if change.kind == "deleted":
+            return "you have changed it since"
+        wanted = self._repository.read_blob(change.new_blob)
+        joined = self._merge(content, change, wanted)
+        if joined is not None:
+            self._write(file, change.new_mode, joined)
+            return _MERGED
+        beside = file.with_name(file.name + BESIDE)
+        self._write(beside, "100644", wanted)
+        if file.exists():
+            shutil.copymode(file, beside)
+        return f"you have changed it since; the other version is in {beside.name}"
+
+    def _merge(self, own: bytes, change: TreeChange, other: bytes) -> bytes | None:
+        """The user's text with the change in it; None if both change the same lines, or it is not
+        text.
+        """
+        is_odd = {change.old_mode, change.new_mode} & {ABSENT[0], "120000"}
+        if is_odd or b"\0" in own or b"\0" in other:
+            return None
+        base = self._repository.read_blob(change.old_blob)
+        with tempfile.TemporaryDirectory(dir=self._folder) as folder:
+            names = []
+            for name, data in {"own": own, "base": base, "other": other}.items():
+                names.append(f"{folder}/{name}")
+                Path(names[-1]).write_bytes(data)
+            words = [f"--work-tree={self._root}", "merge-file", "-p", "-q", *names]
+            with start_git(self._folder, self._root, words) as process:
+                try:
+                    output, _ = process.communicate(timeout=_SECONDS)
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                    return None
+        return output if process.returncode == 0 else None
+
+    def _remove(self, file: Path) -> None:
+        _unlink(file)
+        with suppress(OSError):
+            for parent in file.relative_to(self._root).parents[:-1]:
+                (self._root / parent).rmdir()
+
+    def _write(self, file: Path, mode: str, data: bytes) -> None:
+        """Write a file or link; the permissions of an existing file stay unchanged."""
+        file.parent.mkdir(parents=True, exist_ok=True)
+        if os.path.lexists(file) and (mode == "120000" or file.is_symlink()):
+            _unlink(file)
+        with open_folder(file.parent, follow=False) as folder:
+            if mode == "120000":
+                os.symlink(os.fsdecode(data), file.name, dir_fd=folder)
+                return
+            expected = file.lstat() if file.exists() else None
+            found = save(folder, file.name, data, expected=expected)
+            plain = stat.S_IMODE(found.st_mode) & ~0o111
+            wanted = plain | (plain & 0o444) >> 2 if mode == "100755" else plain
+            os.chmod(file.name, wanted, dir_fd=folder)
+
+    def diff(self, turns: Sequence[TurnFiles]) -> str:
+        """What changed since the first of `turns`, also by others, as a unified diff; the id of the
+        hunk follows each `@@ … @@`.
+        """
+        with self._repository.locked():
+            return "".join(self._pieces(turns))
+
+    def undo_hunk(self, turns: Sequence[TurnFiles], path: str, hunk_id: str) -> Restored:
+        """Undo one hunk of `diff` in the file as it is now. Raises UsageError if the diff no longer
+        has this hunk.
+        """
+        with self._repository.locked():
+            pieces = list(self._pieces(turns, path))
+            wanted = re.compile(rf"@@ .* @@ #{re.escape(hunk_id)}\n")
+            hunk = next((piece for piece in pieces if wanted.match(piece)), "")
+            file = self._root / path
+            found, content = file_state(file)
+            if not hunk or found is None or os.path.realpath(file.parent) != str(file.parent):
+                raise UsageError(
+                    f"{path} has no hunk #{hunk_id} now.", "`/diff` shows them as they are."
+                )
+            self._keep_now(turns)
+            start, count, old = _old_lines(hunk)
+            lines = _LINES.findall(os.fsdecode(content))
+            restored = "".join([*lines[:start], *old, *lines[start + count :]])
+            if restored or not any("\nnew file mode " in piece for piece in pieces):
+                self._write(file, found[0], os.fsencode(restored))
+            else:
+                _unlink(file)
+        return Restored((path,))
+
+    def _pieces(self, turns: Sequence[TurnFiles], path: str = "") -> Iterator[str]:
+        """The unified diff in pieces: the head of a file, or a hunk with its id."""
+        changes = self._changes_since(turns)
+        if path:
+            changes = {path: changes[path]} if path in changes else {}
+        old, new = small_trees(self._repository, tuple(changes.values()))
+        words = ("diff", "--no-ext-diff", "--no-color", "--no-renames", old, new, "--")
+        text = self._repository.git(*words, strip=False)
+        for piece in re.split(r"^(?=diff --git |@@ )", text, flags=re.MULTILINE):
+            head, newline, body = piece.partition("\n")
+            if piece.startswith("@@ "):
+                hunk_id = hashlib.sha256(body.encode("utf-8", "surrogateescape")).hexdigest()[:4]
+                yield f"{'@@'.join(head.split('@@')[:2])}@@ #{hunk_id}{newline}{body}"
+            else:
+                yield piece
+
+    def _changes_since(self, turns: Sequence[TurnFiles]) -> dict[str, TreeChange]:
+        """The files that differ from what they were before the first of `turns`."""
+        found: dict[str, TreeChange] = {}
+        first = next((turn.before for turn in turns if turn.before), "")
+        if first:
+            now = self._checkpoints.index.look()
+            for change in changes_between(self._repository, first, now.tree):
+                if change.path not in now.left_out:
+                    found[change.path] = change
+        for turn in sorted(turns, key=lambda turn: -turn.number):
+            for name, change in self._checkpoints.turn_changes(turn).files.items():
+                state, content = file_state(self._root / name)
+                found.pop(name, None)
+                if state is not None and state != change.old:
+                    self._repository.write_object("blob", content)
+                    found[name] = TreeChange(name, *change.old, *state)
+        return found
+
+
+def _unlink(file: Path) -> None:
+    with open_folder(file.parent, follow=False) as folder:
+        os.unlink(file.name, dir_fd=folder)
+
+
+def _whole_lines(path: Path) -> list[Any]:
+    text = path.read_bytes()
+    return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith(b"\n")]
+
+
+def _old_lines(hunk: str) -> tuple[int, int, list[str]]:
+    """The start (from 0) and number of lines of the new side of a hunk, and the lines of the old
+    side.
+    """
+    head, *body = _LINES.findall(hunk)
+    found = re.match(r"@@ -\S+ \+(\d+)(?:,(\d+))? @@", head)
+    assert found is not None
+    count = int(found[2] or 1)
+    old: list[str] = []
+    for line, following in zip(body, [*body[1:], ""], strict=True):
+        if line[0] in " -":  # `\\` follows a line that has no newline
+            old.append(line[1:].removesuffix("\n") if following.startswith("\\") else line[1:])
+    return int(found[1]) - (1 if count else 0), count, old

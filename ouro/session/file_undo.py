@@ -1,0 +1,321 @@
+"""FileUndo: the checkpoints of a session's turns, and undo of what turns did to files."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from ouro.errors import OuroError, UsageError, plain_error
+from ouro.events import Notice
+from ouro.memory.backend import Undoable
+from ouro.memory.manager import MemoryManager
+from ouro.safety import (
+    Checkpoints,
+    Effect,
+    Restored,
+    TurnFiles,
+    Undo,
+    clean_checkpoints,
+    finish_later,
+    needs_recovery,
+)
+from ouro.session.session_tasks import SessionTasks
+from ouro.utils.text import join_names, plural
+
+WAIT = 1.0
+"""Seconds that the first command of a turn waits for the checkpoint before it."""
+UNDONE = "Undone"
+"""The beginning of the line about what was undone; the other lines are about what was not."""
+_NAMED = 3
+_CLEAN_EVERY = 86_400.0
+_COMMANDS = (Effect.RUN, Effect.MCP)
+
+
+class FileUndo(msgspec.Struct, eq=False):
+    """Takes checkpoints in the background. A turn without a tool call has none; neither the answer
+    nor the exit waits for one.
+    """
+
+    checkpoints: Checkpoints
+    transcript: MemoryManager
+    tasks: SessionTasks
+    keep_days: int
+    max_bytes: int
+    resolve: Callable[[str], Path]
+    """The real path that the target of a tool names."""
+    unsure: Mapping[str, Sequence[TurnFiles]] = msgspec.field(default_factory=dict)
+    """Files that the last undo left as they are, because others may have changed them, each with
+    the turns to undo.
+    """
+    _number: int = 0
+    """The message of the current turn."""
+    _before: asyncio.Task[bool] | None = None
+    """The checkpoint before the current turn; None if there is none yet."""
+    _last: asyncio.Task[bool] | None = None
+    _is_off: bool = False
+    _told_user: set[str] = msgspec.field(default_factory=set)
+
+    def turn_began(self) -> None:
+        self._begin(self.transcript.next_number)
+
+    def message_added(self) -> None:
+        """Begin a part of the turn at a message that steers it: it can be undone separately."""
+        number = self.transcript.transcript.last_number
+        if number > self._number:
+            self._end(self._number)
+            self._begin(number)
+
+    def tool_started(self) -> None:
+        """Start the checkpoint of the files as they are now: a command may follow."""
+        if self._before is None and not self._is_off:
+            self._before = self._start("before")
+
+    @asynccontextmanager
+    async def changing(self, effect: Effect, targets: Sequence[str]) -> AsyncGenerator[None]:
+        """Inside, a tool may change files: those of its targets if it names files, or any."""
+        number = self._number
+        paths = [] if effect in _COMMANDS else [self.resolve(name) for name in targets]
+        is_command = not paths
+        self.tool_started()
+        try:
+            await (self._before_command(number) if is_command else self._keep(number, paths))
+        except (OSError, OuroError) as error:
+            self._fail(error)
+        try:
+            yield
+        finally:
+            with suppress(OSError):
+                if is_command:
+                    self.checkpoints.command_ended(number)
+                else:
+                    await asyncio.to_thread(self._written, number, paths)
+
+    async def _before_command(self, number: int) -> None:
+        if self._before is None:
+            return
+        done, _ = await asyncio.wait([self._before], timeout=WAIT)
+        if self._is_off:
+            return
+        if not done:
+            self._warn(
+                "The checkpoint of this folder takes long, so commands do not wait for it:"
+                " what they change before it is complete may not be undone."
+            )
+        await asyncio.to_thread(self.checkpoints.command_began, number, is_early=not done)
+
+    async def _keep(self, number: int, paths: Sequence[Path]) -> None:
+        for path in paths if not self._is_off else ():
+            if not await asyncio.to_thread(self.checkpoints.keep, number, path):
+                self._warn(f"`/undo` does not restore {path}: the disk has no room for a copy.")
+
+    def _written(self, number: int, paths: Sequence[Path]) -> None:
+        for path in paths:
+            self.checkpoints.written(number, path)
+
+    def _begin(self, number: int) -> None:
+        self._end(self._number)
+        self._number = number
+        self._before = None
+
+    def turn_ended(self) -> None:
+        """Keep what the turn changed, in the background."""
+        self._end(self._number)
+
+    def _end(self, number: int) -> None:
+        if self.checkpoints.may_have_changed(number) and not self._is_off:
+            self._start("after")
+
+    async def settled(self) -> None:
+        while self._last is not None and not self._last.done():
+            await asyncio.wait([self._last])
+
+    async def close(self) -> None:
+        """Stop what runs in the background; another process keeps what is not kept yet."""
+        if self._last is None:
+            return
+        self.checkpoints.repository.cancel()
+        await self.settled()
+        if self.checkpoints.release():
+            await asyncio.to_thread(finish_later, self.checkpoints)
+
+    async def recover(self) -> None:
+        """Keep what turns of killed processes changed, and finish an undo that was cut off."""
+        if await asyncio.to_thread(needs_recovery, self.checkpoints):
+            self._last = asyncio.create_task(self._recover(self._last), name="checkpoint")
+            await self.settled()
+
+    async def _recover(self, earlier: asyncio.Task[bool] | None) -> bool:
+        if earlier is not None and not await earlier:
+            return False
+        try:
+            await asyncio.to_thread(self.checkpoints.recover)
+            restored = await asyncio.to_thread(Undo(self.checkpoints).finish)
+        except (OSError, OuroError) as error:
+            self._fail(error)
+            return False
+        if restored is not None:
+            lines = " ".join(_describe(restored, "Restored"))
+            self.tasks.emit(Notice(f"An undo that was cut off is finished now. {lines}".strip()))
+        return True
+
+    def _start(self, moment: Literal["before", "after"]) -> asyncio.Task[bool]:
+        self._last = asyncio.create_task(
+            self._take(moment, self._number, self._last), name="checkpoint"
+        )
+        return self._last
+
+    async def find(self, number: int) -> Undoable | None:
+        """What turns did since a message of the current branch."""
+        turns = await self._turns(lambda turn: turn.number >= number and not turn.undone)
+        return await self._undoable(turns, UNDONE)
+
+    async def find_undone(self, numbers: Collection[int]) -> Undoable | None:
+        """What was undone of the turns that began with these messages."""
+        turns = await self._turns(lambda turn: bool(turn.undone), numbers)
+        return await self._undoable(turns, "Changed again")
+
+    async def _undoable(self, turns: list[TurnFiles], verb: str) -> Undoable | None:
+        found = [await asyncio.to_thread(self.checkpoints.turn_changes, turn) for turn in turns]
+        changed = set[str]()
+        lost = dict[str, str]()
+        for changes in found:
+            changed.update(changes.files)
+            lost.update(changes.lost)
+        undo = Undo(self.checkpoints)
+
+        async def carry_out() -> Sequence[str]:
+            change = undo.undo if verb == UNDONE else undo.redo
+            restored = await asyncio.to_thread(change, turns)
+            self._note_unsure(restored, turns)
+            return [*_describe(restored, verb), *_describe_lost(lost)]
+
+        names = changed | set(lost)
+        return Undoable(plural(len(names), "file"), carry_out) if names else None
+
+    async def diff(self, number: int) -> str:
+        """What changed since before message `number`, also by others; empty if nothing. Raises
+        UsageError.
+        """
+        turns = await self._turns_since(number)
+        return await asyncio.to_thread(Undo(self.checkpoints).diff, turns)
+
+    async def undo_part(self, number: int, path: str, hunk: str) -> Sequence[str]:
+        """Undo what the turns since message `number` did to a file, or one hunk of `diff`. Raises
+        UsageError.
+        """
+        undo = Undo(self.checkpoints)
+        if hunk:
+            turns = await self._turns_since(number)
+            return _describe(await asyncio.to_thread(undo.undo_hunk, turns, path, hunk), UNDONE)
+        turns = await self._turns(lambda turn: turn.number >= number and not turn.undone)
+        restored = await asyncio.to_thread(undo.undo, turns, path)
+        self._note_unsure(restored, turns)
+        found = [await asyncio.to_thread(self.checkpoints.turn_changes, turn) for turn in turns]
+        reasons = [changes.lost[path] for changes in found if path in changes.lost]
+        lost = {path: reasons[-1]} if reasons else {}
+        lines = [*_describe(restored, UNDONE), *_describe_lost(lost)]
+        if not lines:
+            raise UsageError(
+                f"No turn since then changed a file `{path}`.",
+                "`/diff 1` shows what the last one changed.",
+            )
+        return lines
+
+    async def restore_unsure(self) -> Sequence[str]:
+        """Restore the files that the last undo left because others may have changed them."""
+        wanted, self.unsure = self.unsure, {}
+        undo, lines = Undo(self.checkpoints), list[str]()
+        for path, turns in wanted.items():
+            restored = await asyncio.to_thread(undo.undo, turns, path, [path])
+            lines += _describe(restored, UNDONE)
+        return lines
+
+    def _note_unsure(self, restored: Restored, turns: Sequence[TurnFiles]) -> None:
+        self.unsure = dict.fromkeys(restored.unsure, turns)
+
+    async def _turns_since(self, number: int) -> list[TurnFiles]:
+        turns = await self._turns(
+            lambda turn: turn.number >= number and bool(turn.before or turn.new)
+        )
+        if not turns:
+            raise UsageError("There is no checkpoint since that message: no turn changed files.")
+        return turns
+
+    async def _turns(
+        self, wanted: Callable[[TurnFiles], bool], numbers: Collection[int] | None = None
+    ) -> list[TurnFiles]:
+        """The wanted turns of these messages, or of the current branch; oldest first."""
+        await self.settled()
+        await self.recover()
+        if numbers is None:
+            numbers = {entry.number for entry in self.transcript.transcript.entries}
+        turns = await asyncio.to_thread(self.checkpoints.turns)
+        return [turn for turn in turns if turn.number in numbers and wanted(turn)]
+
+    async def _take(
+        self, moment: Literal["before", "after"], number: int, earlier: asyncio.Task[bool] | None
+    ) -> bool:
+        if earlier is not None and not await earlier:
+            return False
+        try:
+            changes = await asyncio.to_thread(self.checkpoints.take, number, moment)
+            if moment == "after":
+                await asyncio.to_thread(self._clean)
+        except (OSError, OuroError) as error:
+            self._fail(error)
+            return False
+        if new := sorted(set(changes.lost) - self._told_user):
+            self._told_user.update(new)
+            for line in _describe_lost({name: changes.lost[name] for name in new}):
+                self.tasks.warn(line)
+        return True
+
+    def _fail(self, error: OSError | OuroError) -> None:
+        if self.checkpoints.repository.is_cancelled:
+            return
+        self._is_off = True
+        self._warn(f"Changes of files cannot be undone in this session: {plain_error(error)}")
+
+    def _clean(self) -> None:
+        """Delete old checkpoints, once a day."""
+        base = self.checkpoints.folder.parent
+        stamp = base / "cleaned"
+        if not stamp.exists() or time.time() - stamp.stat().st_mtime > _CLEAN_EVERY:
+            stamp.touch(mode=0o600)
+            # An error concerns another workspace, which this session does not need.
+            with suppress(OSError, OuroError):
+                clean_checkpoints(
+                    base,
+                    days=self.keep_days,
+                    max_bytes=self.max_bytes,
+                    keep=self.checkpoints.folder,
+                )
+
+    def _warn(self, text: str) -> None:
+        if text not in self._told_user:
+            self._told_user.add(text)
+            self.tasks.warn(text)
+
+
+def _describe(restored: Restored, verb: str) -> list[str]:
+    lines = [f"{verb}: {join_names(restored.paths, _NAMED)}."] if restored.paths else []
+    if restored.merged:
+        lines.append(f"Your own changes stay in {join_names(restored.merged, _NAMED)}.")
+    return [*lines, *(f"{path} is left as it is: {why}." for path, why in restored.left.items())]
+
+
+def _describe_lost(lost: dict[str, str]) -> list[str]:
+    """One line for each reason why files cannot be restored."""
+    by_reason: dict[str, list[str]] = {}
+    for name, why in sorted(lost.items()):
+        by_reason.setdefault(why, []).append(name)
+    return [
+        f"`/undo` does not restore {join_names(names, _NAMED)}: {why}."
+        for why, names in by_reason.items()
+    ]

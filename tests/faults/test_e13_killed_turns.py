@@ -1,0 +1,195 @@
+"""E13: what a killed turn changed can be undone, and an undo that was killed is finished."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from fakes.model_server import Call, ModelServer, Reply
+
+from ouro.assemble import Options, open_session
+from ouro.llm import ScriptedModel
+from ouro.safety import Checkpoints, Undo
+from ouro.session import OpenRequest
+from ouro.utils.runtime import get_checkpoints_dir
+
+
+@pytest.fixture
+def root(tmp_path) -> Path:
+    folder = tmp_path / "work"
+    subprocess.run(["git", "init", "-q", folder], check=True)
+    (folder / "a.py").write_text("one\n")
+    (folder / "b.py").write_text("b\n")
+    subprocess.run(["git", "add", "a.py"], cwd=folder, check=True)
+    return folder
+
+
+def opened(root: Path, session: str = "s1") -> Checkpoints:
+    return Checkpoints(root, root.parent / "kept", session)
+
+
+_DIE = """
+import os, signal, sys, time
+from pathlib import Path
+from ouro.safety import Checkpoints, Undo
+root = Path(sys.argv[1])
+kept = Checkpoints(root, root.parent / "kept", "s1")
+"""
+
+
+def killed(root: Path, code: str) -> None:
+    """Run code in a process that kills itself at the end."""
+    done = subprocess.run(
+        [sys.executable, "-c", f"{_DIE}{code}\nos.kill(os.getpid(), signal.SIGKILL)", root],
+        check=False,
+    )
+    assert done.returncode == -signal.SIGKILL
+    time.sleep(0.1)  # the watcher notes the moment
+
+
+def test_e13_files_that_tools_changed_are_restored(root):
+    killed(
+        root,
+        """
+kept.keep(1, root / "a.py")
+(root / "a.py").write_text("changed\\n")
+kept.written(1, root / "a.py")
+kept.keep(1, root / "new/c.py")
+(root / "new").mkdir()
+(root / "new/c.py").write_text("new\\n")
+""",
+    )
+    kept = opened(root)
+    assert [cut.record.number for cut in kept.recover()] == [1]
+    restored = Undo(kept).undo(kept.turns())
+    assert sorted(restored.paths) == ["a.py", "new/c.py"]
+    assert ((root / "a.py").read_text(), (root / "new").exists()) == ("one\n", False)
+    assert kept.recover() == []
+
+
+COMMAND = """
+kept.take(1, "before")
+kept.command_began(1)
+(root / "a.py").write_text("changed\\n")
+(root / "b.py").unlink()
+(root / "c.py").write_text("new\\n")
+"""
+
+
+def test_e13_files_that_a_command_changed_are_restored(root):
+    killed(root, COMMAND)
+    kept = opened(root)
+    kept.recover()
+    restored = Undo(kept).undo(kept.turns())
+    assert (sorted(restored.paths), restored.left) == (["a.py", "b.py", "c.py"], {})
+    assert sorted(path.name for path in root.iterdir()) == [".git", "a.py", "b.py"]
+    assert (root / "a.py").read_text() == "one\n"
+    Undo(kept).redo(kept.turns())
+    assert (root / "c.py").read_text() == "new\n"
+
+
+def test_e13_a_file_that_the_user_changed_since_is_not_overwritten(root):
+    killed(root, COMMAND)
+    (root / "a.py").write_text("mine\n")
+    kept = opened(root)
+    kept.recover()
+    restored = Undo(kept).undo(kept.turns())
+    assert restored.unsure == ("a.py",)
+    assert (root / "a.py").read_text() == "mine\n"
+    assert (root / "b.py").read_text() == "b\n"
+    Undo(kept).undo(kept.turns(), "a.py", restored.unsure)
+    assert (root / "a.py").read_text() == "one\n"
+
+
+def test_e13_user_edits_of_a_file_that_a_tool_wrote_are_kept(root):
+    killed(
+        root,
+        """
+kept.keep(1, root / "a.py")
+(root / "a.py").write_text("changed\\n")
+kept.written(1, root / "a.py")
+""",
+    )
+    (root / "a.py").write_text("mine\n")
+    kept = opened(root)
+    kept.recover()
+    assert "you have changed it since" in Undo(kept).undo(kept.turns()).left["a.py"]
+    assert (root / "a.py").read_text() == "mine\n"
+
+
+def test_e13_a_session_of_another_process_is_left_alone(root):
+    kept = opened(root)
+    kept.keep(1, root / "a.py")
+    assert opened(root, "s2").recover() == []
+
+
+_UNDO_AND_DIE = """
+for number in (1, 2, 3):
+    for name in ("a.py", "b.py", "c.py"):
+        kept.keep(number, root / name)
+        (root / name).write_text(f"{number} {name}\\n")
+        kept.written(number, root / name)
+    kept.take(number, "after")
+undo = Undo(kept)
+restore, count = undo._restore, [0]
+def restore_some(change):
+    if count[0] == int(sys.argv[2] if sys.argv[2:] else STOP):
+        os.kill(os.getpid(), signal.SIGKILL)
+    count[0] += 1
+    return restore(change)
+undo._restore = restore_some
+undo.undo(kept.turns())
+"""
+
+
+@pytest.mark.parametrize("stop", range(9))
+def test_e13_an_undo_that_was_killed_is_finished(root, stop):
+    killed(root, _UNDO_AND_DIE.replace("STOP", str(stop)))
+    kept = opened(root)
+    restored = Undo(kept).finish()
+    assert restored is not None
+    assert restored.left == {}
+    assert (root / "a.py").read_text() == "one\n"
+    assert (root / "b.py").read_text() == "b\n"
+    assert not (root / "c.py").exists()
+    assert all(turn.undone for turn in kept.turns())
+    assert Undo(kept).finish() is None
+
+
+async def test_e13_the_next_start_restores_a_killed_session(home, repository, tmp_path):
+    """With a whole `ouro -p`, killed while its command runs."""
+    before = {path.name: path.read_bytes() for path in repository.iterdir() if path.is_file()}
+    line = "echo more >> api.py; rm -f README.md; echo new > made.txt; touch started; sleep 60"
+
+    def reply(_request):
+        return Reply("", calls=[Call("shell", {"command": line}, id="call_1")])
+
+    server = ModelServer(reply)
+    server.start()
+    try:
+        model = {"api_base": server.openai_url, "api_key": "sk-test", "window": 100_000}
+        models = home / ".ouro" / "models.yaml"
+        models.parent.mkdir(exist_ok=True)
+        models.write_text(f"default: openai/m\nmodels:\n  openai/m: {model}\n")
+        models.chmod(0o600)
+        words = [sys.executable, "-m", "ouro", "-p", "do it", "--mode", "auto", "--trust"]
+        with subprocess.Popen(words, cwd=repository, stdout=subprocess.DEVNULL) as ouro:
+            end = time.monotonic() + 60
+            while not (repository / "started").exists() and time.monotonic() < end:
+                time.sleep(0.02)
+            os.kill(ouro.pid, signal.SIGKILL)
+    finally:
+        server.stop()
+    time.sleep(0.2)
+    session = await open_session(
+        Options(repository, {}, ready_model=ScriptedModel([])), OpenRequest("latest")
+    )
+    undone = await session.rewind.undo()
+    assert any(text.startswith("Undone:") for text in undone.notices)
+    after = {path.name: path.read_bytes() for path in repository.iterdir() if path.is_file()}
+    assert after == before
+    await session.close()
+    assert not list(get_checkpoints_dir().glob("*/open/*"))

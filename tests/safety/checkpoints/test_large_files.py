@@ -1,0 +1,110 @@
+"""Files over the limit: kept where that costs nothing, and never lost without a word."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from ouro.safety import Checkpoints, Undo
+
+SIZE = 2_000_000
+
+
+@pytest.fixture
+def root(tmp_path) -> Path:
+    folder = tmp_path / "work"
+    subprocess.run(["git", "init", "-q", folder], check=True)
+    (folder / "big").write_bytes(b"1" * SIZE)
+    (folder / "a.py").write_text("one\n")
+    return folder
+
+
+@pytest.fixture
+def kept(root) -> Checkpoints:
+    return Checkpoints(root, root.parent / "kept", "s1", 1_000_000)
+
+
+def turn(kept: Checkpoints, work):
+    kept.take(1, "before")
+    work()
+    return kept.take(1, "after")
+
+
+def test_a_deleted_file_is_restored(kept, root):
+    assert turn(kept, (root / "big").unlink).lost == {}
+    assert Undo(kept).undo(kept.turns()).paths == ("big",)
+    assert (root / "big").read_bytes() == b"1" * SIZE
+
+
+def test_a_replaced_file_is_restored(kept, root):
+    def work():
+        (root / "new").write_bytes(b"2" * SIZE)
+        (root / "new").replace(root / "big")
+
+    assert turn(kept, work).lost == {}
+    assert Undo(kept).undo(kept.turns()).paths == ("big",)
+    assert (root / "big").read_bytes() == b"1" * SIZE
+
+
+def test_a_file_that_was_changed_in_place_is_restored_or_named(kept, root):
+    def work():
+        with (root / "big").open("r+b") as file:
+            file.write(b"2")
+
+    lost = turn(kept, work).lost
+    Undo(kept).undo(kept.turns())
+    is_restored = (root / "big").read_bytes() == b"1" * SIZE
+    assert is_restored == (lost == {})
+    assert list(lost) in ([], ["big"])
+
+
+def test_a_file_that_a_tool_changes_is_restored(kept, root):
+    kept.keep(1, root / "big")
+    (root / "big").write_bytes(b"2")
+    kept.written(1, root / "big")
+    assert kept.take(1, "after").lost == {}
+    assert Undo(kept).undo(kept.turns()).paths == ("big",)
+    assert (root / "big").read_bytes() == b"1" * SIZE
+
+
+def test_new_and_grown_files_are_named(kept, root):
+    def work():
+        (root / "new").write_bytes(b"2" * SIZE)
+        (root / "a.py").write_bytes(b"2" * SIZE)
+
+    assert sorted(turn(kept, work).lost) == ["a.py", "new"]
+    assert Undo(kept).undo(kept.turns()).paths == ()
+    assert sorted(kept.turn_changes(kept.turns()[0]).lost) == ["a.py", "new"]
+
+
+def test_a_large_file_that_did_not_change_is_not_named(kept, root):
+    changes = turn(kept, lambda: (root / "a.py").write_text("two\n"))
+    assert (changes.lost, list(changes.files)) == ({}, ["a.py"])
+
+
+def test_a_folder_that_became_a_link_does_not_stop_the_undo(kept, root, tmp_path):
+    for folder in ("sub", "deep/er"):
+        (root / folder).mkdir(parents=True)
+        (root / folder / "x.py").write_text("x\n")
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "x.py").write_text("theirs\n")
+
+    def link(name):
+        subprocess.run(["rm", "-r", root / name], check=True)
+        (root / name).symlink_to(outside)
+
+    def work():
+        (root / "a.py").write_text("two\n")
+        (root / "deep/er/x.py").write_text("y\n")
+        link("sub")
+
+    turn(kept, work)
+    link("deep")  # by the user
+    restored = Undo(kept).undo(kept.turns())
+    assert list(restored.left) == ["deep/er/x.py"]
+    assert "link" in restored.left["deep/er/x.py"]
+    assert (root / "a.py").read_text() == "one\n"
+    assert (root / "sub/x.py").read_text() == "x\n"
+    assert [path.name for path in outside.iterdir()] == ["x.py"]
+    assert (outside / "x.py").read_text() == "theirs\n"
