@@ -1344,6 +1344,14 @@ SHELL_ACTIONS: tuple[Action, ...] = (
         "shell",
     ),
     Action(
+        "models update",
+        "models.update",
+        "Fetch a newer table of windows and prices",
+        (arg("--from", dest="address", default="", metavar="URL", help="else `prices_url`"),),
+        ("models update", "models update --from https://prices.example.com/models.json"),
+        "shell",
+    ),
+    Action(
         "models test",
         "models.check",
         "Ask a model up to six small questions, and show what works: the first step of a report",

@@ -17,7 +17,7 @@ from ouro.commands.action import Answer
 from ouro.commands.render import View, line, table
 from ouro.display import Choice
 from ouro.errors import NoModelError, UsageError
-from ouro.utils.runtime import tilde
+from ouro.utils.runtime import get_models_path, tilde
 from ouro.utils.text import plural
 
 if TYPE_CHECKING:
@@ -147,6 +147,14 @@ async def models(context: ShellContext, setup: bool) -> Answer:
         ]
     exit_code = 0 if usable else NoModelError.exit_code
     return Answer({"default": default or None, "models": data}, view, exit_code)
+
+
+async def update(_context: ShellContext, address: str) -> Answer:
+    """Fetch the table of models; only this command does."""
+    from_file = llm.read_models_file(get_models_path()).prices_url
+    path, count = await asyncio.to_thread(llm.fetch_table, address or from_file)
+    value = {"path": str(path), "models": count}
+    return Answer(value, [line(f"{count:,} models; saved in {tilde(path)}.")])
 
 
 async def check(context: ShellContext, name: str, yes: bool) -> Answer | None:

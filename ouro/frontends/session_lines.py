@@ -72,7 +72,7 @@ def status_items(status: Status) -> dict[str, str]:
         "tokens": (
             f"↑{format_tokens(usage.input)}{cached} ↓{format_tokens(usage.output)}" if spent else ""
         ),
-        "cost": dollars(usage.cost, "cost unknown") if spent else "",
+        "cost": dollars(usage.cost, "") if spent else "",
         "memories": plural(status.memories, "memory", "memories") if status.memories else "",
         "jobs": plural(status.jobs, "job") if status.jobs else "",
         "sandbox": "no sandbox" if status.sandbox in ("none", "off") else status.sandbox,

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         read_models_file,
         write_models_file,
     )
+    from ouro.llm.price_table import fetch_table
     from ouro.llm.provider_errors import describe_connection_error
     from ouro.llm.providers import HOSTED, KNOWN, PROVIDERS, Provider, ServerModels, list_models_at
     from ouro.llm.scripted_model import ScriptedModel, ScriptedReply, call, calls

@@ -167,10 +167,27 @@ class Catalog:
         """
         name = self.resolve(name)
         entry = self._entry(name)
-        spec = entry.apply_to(find_known_spec(name) or self._guess_spec(name))
+        spec = entry.apply_to(
+            find_known_spec(name) or self._listed_spec(name) or self._guess_spec(name)
+        )
         if entry.window and not entry.max_output:
             spec = replace(spec, max_output=min(spec.max_output, entry.window // OUTPUT_SHARE))
         return spec
+
+    def _is_own_server(self, name: str) -> bool:
+        """Whether a model is on a server of the user: its cost is the user's own business."""
+        provider = provider_of(name)
+        return bool(self._entry(name).api_base) or bool(provider and provider.local)
+
+    def _listed_spec(self, name: str) -> ModelSpec | None:
+        """The entry of litellm's table; none for a server of the user, whose models only share the
+        name.
+        """
+        if self._is_own_server(name):
+            return None
+        from ouro.llm.price_table import find_listed_spec  # most sessions do not need it
+
+        return find_listed_spec(name)
 
     def _guess_spec(self, name: str) -> ModelSpec:
         """Conservative values for an unknown model; only a local model has a known price, zero."""

@@ -86,6 +86,8 @@ class ModelsFile(msgspec.Struct, frozen=True):
     """The model that turns texts into vectors; empty: the local one, if it is installed."""
     fallbacks: tuple[str, ...] = ()
     """The fallbacks for models without their own."""
+    prices_url: str = ""
+    """Where `ouro models update` fetches windows and prices; empty: from litellm's repository."""
     models: Mapping[str, ModelEntry] = msgspec.field(default_factory=dict)
     """Model name -> entry; `anthropic/*` is the entry for all models of a provider."""
 

@@ -70,6 +70,11 @@ def get_server_facts_path() -> Path:
     return get_home() / "server_facts.json"
 
 
+def get_price_table_path() -> Path:
+    """A table of models that `ouro models update` has fetched."""
+    return get_home() / "cache" / "model_prices.json"
+
+
 def get_trust_path() -> Path:
     return get_home() / "trusted.yaml"
 

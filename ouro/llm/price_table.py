@@ -1,0 +1,142 @@
+"""PriceTable: windows, prices and abilities of models, from the table of the installed litellm or
+from a newer copy that the user has fetched.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ouro.errors import ConfigError
+from ouro.llm.model import ModelSpec, Prices
+from ouro.utils.files import write_private
+from ouro.utils.json_types import amount, count, dictionary, string
+from ouro.utils.late_pattern import late_pattern
+from ouro.utils.log import log
+from ouro.utils.runtime import ensure_private_dir, get_price_table_path
+
+INSTALLED = "model_prices_and_context_window_backup.json"
+DEFAULT_ADDRESS = (
+    "https://raw.githubusercontent.com/BerriAI/litellm/main/model_prices_and_context_window.json"
+)
+MAX_TABLE = 30_000_000
+"""Maximum bytes of a fetched table; litellm's has 3 MB."""
+MIN_ROWS = 100
+FETCH_TIMEOUT = 30.0
+MILLION = 1_000_000
+CHAT_MODES = ("chat", "responses", "completion", "")
+UNPREFIXED = ("openai", "anthropic", "bedrock", "bedrock_converse", "cohere_chat")
+"""Providers whose models the table lists without the name of the provider."""
+_DEARER = late_pattern(r"input_cost_per_token_above_(\d+)k_tokens")
+Rows = dict[str, msgspec.Raw]
+
+
+def find_listed_spec(name: str) -> ModelSpec | None:
+    """The facts of the table about a model, by its litellm name; None if it has none."""
+    prefix, _, tail = name.partition("/")
+    rows = _rows()
+    row = _row(rows, name.lower()) or _row(rows, name)
+    if not row:
+        row = _row(rows, tail)
+        if prefix not in UNPREFIXED or not string(row.get("litellm_provider")).startswith(prefix):
+            return None
+    return _spec(name, row) if string(row.get("mode")) in CHAT_MODES else None
+
+
+def fetch_table(address: str = "") -> tuple[Path, int]:
+    """Fetch a newer table from an address; returns where it is, and its number of models. Blocks.
+
+    Raises:
+        ConfigError: the address does not answer with such a table; the one in use stays.
+    """
+    from urllib.request import Request, urlopen
+
+    address = address or DEFAULT_ADDRESS
+    if not address.startswith(("https://", "http://127.0.0.1", "http://localhost", "file://")):
+        raise ConfigError(
+            f"{address} is not a safe address for prices.", "It begins with https://."
+        )
+    try:
+        request = Request(address, headers={"Accept": "application/json"})  # noqa: S310 (see above)
+        with urlopen(request, timeout=FETCH_TIMEOUT) as answer:  # noqa: S310
+            data = answer.read(MAX_TABLE + 1)
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{address} cannot be read: {error}.") from error
+    rows = _decode(data) if len(data) <= MAX_TABLE else {}
+    if sum(b"_cost_per_token" in bytes(row) for row in rows.values()) < MIN_ROWS:
+        raise ConfigError(f"{address} has no table of models in litellm's format.")
+    path = get_price_table_path()
+    ensure_private_dir(path.parent)
+    write_private(path, data)
+    _rows.cache_clear()
+    return path, len(rows)
+
+
+@lru_cache(1)
+def _rows() -> Rows:
+    """The rows, undecoded: reading the names of 4,000 models takes 5 ms."""
+    for path in (get_price_table_path(), _installed()):
+        try:
+            if path and (rows := _decode(path.read_bytes())):
+                return rows
+        except OSError:
+            continue
+    return {}
+
+
+def _installed() -> Path | None:
+    found = find_spec("litellm")  # not imported: that takes seconds
+    return Path(found.origin).parent / INSTALLED if found and found.origin else None
+
+
+def _decode(data: bytes) -> Rows:
+    try:
+        return msgspec.json.decode(data, type=Rows)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        log.warning("the table of models cannot be read: %s", error)
+        return {}
+
+
+def _row(rows: Rows, name: str) -> dict[str, Any]:
+    return dictionary(msgspec.json.decode(rows[name])) if name in rows else {}
+
+
+def _spec(name: str, row: dict[str, Any]) -> ModelSpec:
+    from ouro.llm.providers import MAX_OUTPUT, OUTPUT_SHARE
+
+    window = count(row.get("max_input_tokens")) or count(row.get("max_tokens")) or 128_000
+    # Beyond this length the provider charges more: no session costs more without a decision.
+    dearer = [int(found[1]) * 1000 for key in row if (found := _DEARER.fullmatch(key))]
+    window = min([window, *dearer])
+    longest = count(row.get("max_output_tokens")) or count(row.get("max_tokens")) or 8_192
+    return ModelSpec(
+        name,
+        window,
+        min(longest, window // OUTPUT_SHARE, MAX_OUTPUT),
+        _prices(row),
+        images=row.get("supports_vision") is True,
+        tools=row.get("supports_function_calling") is not False,
+        thinking=row.get("supports_reasoning") is True,
+    )
+
+
+def _prices(row: dict[str, Any]) -> Prices | None:
+    read, written = _price(row, "input_cost_per_token"), _price(row, "output_cost_per_token")
+    if read is None or written is None:
+        return None
+    return Prices(
+        read,
+        written,
+        _price(row, "cache_read_input_token_cost"),
+        _price(row, "cache_creation_input_token_cost"),
+    )
+
+
+def _price(row: dict[str, Any], key: str) -> float | None:
+    """US dollars for a million tokens."""
+    price = amount(row.get(key))
+    return None if price is None else round(price * MILLION, 6)
