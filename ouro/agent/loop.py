@@ -313,7 +313,7 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
             emit(retry)
 
         try:
-            reply = await call.run(on_chunk, on_retry)
+            reply = self.tools.read(await call.run(on_chunk, on_retry))
         except (asyncio.CancelledError, ModelError):
             await self._save_partial(call, emit)
             raise

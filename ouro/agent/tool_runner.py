@@ -30,6 +30,7 @@ from ouro.events import (
 from ouro.llm import ModelSpec, ToolSpec
 from ouro.messages import Message, ToolCall, ToolReply
 from ouro.safety import Allow, Ask, Decision, Deny, Effect, Limits, Permissions
+from ouro.tools.odd_calls import example_call, read_calls
 from ouro.tools.tool import AnyTool, HookOutcome, ToolContext, ToolResult, parse_arguments
 from ouro.utils.json_types import MAX_DEPTH
 from ouro.utils.log import log
@@ -95,6 +96,10 @@ class ToolRunner(msgspec.Struct, frozen=True):
             return call.name
         return tool.title(args)
 
+    def read(self, answer: Message) -> Message:
+        """The answer with its calls as the tools ask for them."""
+        return read_calls(answer, self.tools) if answer.tool_calls else answer
+
     def parse(self, call: ToolCall) -> tuple[AnyTool, Any]:
         """The called tool and its arguments; raises ToolError if one of them is wrong."""
         tool = self.tools.get(call.name)
@@ -105,7 +110,11 @@ class ToolRunner(msgspec.Struct, frozen=True):
             raise ToolError(
                 f"The arguments were not {kind}, so nothing was run: {call.malformed[:200]!r}"
             )
-        return tool.resolve(parse_arguments(tool, call.arguments))
+        try:
+            args = parse_arguments(tool, call.arguments)
+        except ToolError as error:
+            raise ToolError(f"{error} A right call: {example_call(tool)}") from error
+        return tool.resolve(args)
 
     def files_in(self, messages: Sequence[Message]) -> Iterator[str]:
         """The files that the calls in `messages` changed or read, in order, as list items."""

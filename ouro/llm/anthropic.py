@@ -4,6 +4,7 @@ stream.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal
@@ -100,8 +101,10 @@ class AnthropicChunks(ChunkReader):
     def _block(self, block: dict[str, Any]) -> Iterator[Chunk]:
         match block.get("type"):
             case "tool_use":
+                # Some servers send the whole input here, and no deltas.
+                whole = json.dumps(block["input"]) if block.get("input") else ""
                 yield CallChunk(
-                    self._index, text_or_json(block.get("id")), string(block.get("name"))
+                    self._index, text_or_json(block.get("id")), string(block.get("name")), whole
                 )
             case "input_json_delta":
                 yield CallChunk(self._index, arguments=text_or_json(block.get("partial_json")))

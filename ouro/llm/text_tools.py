@@ -247,6 +247,9 @@ class TextToolsModel:
                     has_answer = True
                     yield RevisedText(AnswerReader().read(start) or start)
                     chunk = EndChunk("stop")
+                case RevisedText(revised):  # what came before was thinking
+                    gate.end()
+                    text = revised
                 case UsageChunk(new_usage) if new_usage:
                     usage = self._step_usage + new_usage if self._step_usage else new_usage
                     chunk = UsageChunk(usage)

@@ -57,6 +57,7 @@ from ouro.llm.refusals import (
 )
 from ouro.llm.request_shape import hide_pictures, request_size, shape_request, visible_pictures
 from ouro.llm.server_facts import ServerFacts, notice_about
+from ouro.llm.think_tags import ThinkTags
 from ouro.messages import Message, PerMessage, Usage
 from ouro.utils.json_types import amount, count
 
@@ -94,6 +95,7 @@ class ChunkReader(ABC):
         self._spec = spec
         self._text = SurrogateJoiner()
         self._thinking = SurrogateJoiner()
+        self._tags = ThinkTags()
         self._calls: dict[int, list[str]] = {}
         """The name and the arguments so far of each call."""
         self._has_text = False
@@ -126,9 +128,10 @@ class ChunkReader(ABC):
         """The last chunks: text that was held back, and the end."""
         if thinking := self._thinking.end():
             yield ThinkingChunk(thinking)
-        if text := self._text.end():
-            yield TextChunk(text)
-            self._has_text = True
+        rest = [*self._tags.feed(self._text.end()), *self._tags.end()]
+        for chunk in rest:
+            self.observe(chunk)
+            yield chunk
         if reason := self.reason or self._implied_reason():
             yield EndChunk(reason)
 
@@ -150,7 +153,7 @@ class ChunkReader(ABC):
             yield ThinkingChunk(piece)
         for text in texts:
             if isinstance(text, str) and (piece := self._text.feed(text)):
-                yield TextChunk(piece)
+                yield from self._tags.feed(piece)
 
 
 def check_window(reason: object) -> None:

@@ -1,0 +1,389 @@
+"""Calls that are not written as the tool asks, read where they have exactly one reasonable reading."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from ouro.errors import ToolError
+from ouro.messages import Message, Part, ToolCall
+from ouro.tools.tool import AnyTool, parse_arguments
+from ouro.utils.json_types import arguments_object, dictionary
+from ouro.utils.late_pattern import late_pattern
+
+MAX_JOINED = 20
+"""Calls that are read in one slot."""
+TOOL_NAMES: Mapping[str, str] = {
+    "bash": "shell",
+    "runcommand": "shell",
+    "runshellcommand": "shell",
+    "runterminalcmd": "shell",
+    "executecommand": "shell",
+    "execcommand": "shell",
+    "localshell": "shell",
+    "shellcommand": "shell",
+    "terminal": "shell",
+    "readfile": "read",
+    "openfile": "read",
+    "viewfile": "read",
+    "view": "read",
+    "cat": "read",
+    "writefile": "write",
+    "writetofile": "write",
+    "createfile": "write",
+    "savefile": "write",
+    "editfile": "edit",
+    "multiedit": "edit",
+    "replace": "edit",
+    "replaceinfile": "edit",
+    "strreplace": "edit",
+    "searchreplace": "edit",
+    "applydiff": "apply_patch",
+    "ripgrep": "grep",
+    "rg": "grep",
+    "grepsearch": "grep",
+    "searchfilecontent": "grep",
+    "findfiles": "glob",
+    "filesearch": "glob",
+    "todowrite": "todo",
+    "updateplan": "todo",
+    "writetodos": "todo",
+    "fetch": "web_fetch",
+    "fetchurl": "web_fetch",
+    "agent": "subagent",
+    "task": "subagent",
+    "askuserquestion": "ask_user",
+}
+"""Names that models were trained on, in lower case without separators."""
+FIELD_NAMES: Mapping[str, tuple[str, ...]] = {
+    "path": (
+        "filepath", "filename", "file", "targetfile", "absolutepath", "relativepath", "pathname",
+        "notebookpath", "directory", "dir", "folder",
+    ),
+    "old_text": ("oldstring", "oldstr", "old", "search", "searchtext", "find", "original"),
+    "new_text": ("newstring", "newstr", "new", "replace", "replacement", "replacetext", "updated"),
+    "command": ("cmd", "script", "bashcommand", "shellcommand", "commandline"),
+    "content": ("contents", "filetext", "filecontent", "text", "body"),
+    "pattern": ("query", "regex", "regexp", "searchpattern", "globpattern"),
+    "text": ("content", "step", "task", "title", "description"),
+    "state": ("status",),
+    "todos": ("plan", "items", "tasks", "todolist"),
+    "url": ("uri", "link", "address"),
+    "prompt": ("instructions", "task", "message"),
+    "patch": ("input", "diff", "patchtext"),
+    "edits": ("changes", "replacements"),
+}  # fmt: skip
+"""Fields of tools, and their names elsewhere, in lower case without separators."""
+VALUES: Mapping[str, str] = {
+    "completed": "done",
+    "complete": "done",
+    "finished": "done",
+    "inprogress": "in_progress",
+    "active": "in_progress",
+    "doing": "in_progress",
+    "todo": "pending",
+    "notstarted": "pending",
+    "open": "pending",
+}
+REMARKS = frozenset(("description", "explanation", "reason", "reasoning", "thought", "intent"))
+"""What models say about a call, in a field that the tool does not have."""
+WRAPPERS = frozenset(("arguments", "parameters", "params", "input", "args", "kwargs"))
+_PREFIX = late_pattern(r"\A(?:functions|default_api|tools?|multi_tool_use|ouro|api)[.:/_]+")
+_TAIL = late_pattern(r"<\|.*|[^\w.-].*\Z|(?:_tool|Tool)\Z")
+_NUMBER = late_pattern(r"-?\d{1,15}(?:\.\d+)?")
+_FENCE = late_pattern(r"\A\s*```\w*\n(.*)\n```\s*\Z", re.DOTALL)
+
+
+def read_calls(message: Message, tools: Mapping[str, AnyTool]) -> Message:
+    """The answer with each call as its tool asks for it; a call with no single reading stays.
+
+    Called before anything is saved or asked, so that what is shown, asked, run and saved is one
+    call.
+    """
+    parts: list[Part] = []
+    taken = {call.id for call in message.tool_calls}
+    for part in message.parts:
+        found = list(_read_call(part, tools)) if isinstance(part, ToolCall) else [part]
+        parts += found[:1]
+        for further in found[1:]:
+            assert isinstance(further, ToolCall), "only calls are split"
+            parts.append(replace(further, id=_fresh_id(further.id, taken)))
+    return message if tuple(parts) == message.parts else replace(message, parts=tuple(parts))
+
+
+def _fresh_id(call_id: str, taken: set[str]) -> str:
+    """An id for a call that another call was joined with."""
+    number = 2
+    while (fresh := f"{call_id[:32]}_{number}") in taken:
+        number += 1
+    taken.add(fresh)
+    return fresh
+
+
+def _read_call(call: ToolCall, tools: Mapping[str, AnyTool]) -> Iterator[ToolCall]:
+    names = _names_in(call.name, tools)
+    objects = [dict(call.arguments)] if not call.malformed else _objects_in(call.malformed)
+    if not names or not objects:
+        yield call
+        return
+    if len(names) == 1:
+        names *= len(objects)
+    read = [_fitting(name, value, tools) for name, value in zip(names, objects, strict=False)]
+    whole = [one for one in read if one is not None]
+    if len(whole) < len(read) or len(names) != len(objects):
+        # The name is sure, also if the arguments are not: the error then shows the right call.
+        yield replace(call, name=names[0]) if len(set(names)) == 1 else call
+        return
+    for name, arguments in whole:
+        yield ToolCall(call.id, name, arguments)
+
+
+def _fitting(
+    name: str, value: Any, tools: Mapping[str, AnyTool]
+) -> tuple[str, dict[str, Any]] | None:
+    """A call that its tool accepts; None if there is none."""
+    tool = tools[name]
+    arguments = read_arguments(value, tool.spec().parameters)
+    try:
+        parse_arguments(tool, arguments)
+    except ToolError:
+        return None
+    return name, arguments
+
+
+def _names_in(name: str, tools: Mapping[str, AnyTool]) -> list[str]:
+    """The tools that a name means: one, several that were joined, or none."""
+    if found := _tool_named(name, tools):
+        return [found]
+    joined = re.fullmatch(f"((?:{'|'.join(map(re.escape, sorted(tools, key=len)))})+)", name)
+    if not joined:
+        return []
+    parts = re.findall("|".join(map(re.escape, sorted(tools, key=len, reverse=True))), name)
+    return parts if "".join(parts) == name else []
+
+
+def _tool_named(name: str, tools: Mapping[str, AnyTool]) -> str:
+    """The only tool that a name can mean; empty if there is none."""
+    if name in tools:
+        return name
+    cut = _TAIL.sub("", _PREFIX.sub("", name.strip()))
+    squeezed = squeeze(cut)
+    same = [known for known in tools if squeeze(known) == squeezed]
+    if len(same) == 1:
+        return same[0]
+    meant = TOOL_NAMES.get(squeezed, "")
+    return meant if meant in tools and not same else ""
+
+
+def squeeze(name: str) -> str:
+    """A name in lower case without separators: `Read-File` and `read_file` are the same."""
+    return re.sub(r"[\W_]", "", name).lower()
+
+
+def _objects_in(text: str) -> list[Any]:
+    """The JSON values that a text consists of, one after another; empty objects before another one
+    are left out. Nothing if anything else is there.
+    """
+    if fenced := _FENCE.match(text):
+        text = fenced[1]
+    decoder, at, found = json.JSONDecoder(strict=False), 0, list[Any]()
+    text = text.strip()
+    while at < len(text) and len(found) <= MAX_JOINED:
+        try:
+            value, at = decoder.raw_decode(text, at)
+        except (ValueError, RecursionError):
+            return []
+        if value not in found:  # the whole input, and then the same in pieces
+            found.append(_unquoted(value))
+        at = next(
+            (place for place in range(at, len(text)) if text[place] not in " \n\r\t,;"), len(text)
+        )
+    whole = [value for value in found if value != {}] or found[:1]
+    return whole if len(whole) <= MAX_JOINED else []
+
+
+def _unquoted(value: Any) -> Any:
+    """The JSON in a text, or the value itself."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return json.loads(value, strict=False)
+    except (ValueError, RecursionError):
+        return value
+
+
+def read_arguments(value: Any, schema: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments that a model means, by the schema of the tool; unchanged where they fit."""
+    fields = dictionary(schema.get("properties"))
+    if isinstance(value, dict) and len(value) == 1:
+        value = _unwrapped(value, fields)
+    if not isinstance(value, dict):
+        value = _under_only_field(value, fields, schema)
+    value = arguments_object(value)
+    return _read_object(value, schema) if value is not None else {}
+
+
+def _unwrapped(value: dict[str, Any], fields: Mapping[str, Any]) -> Any:
+    """The arguments inside of `{"arguments": {…}}`."""
+    [(key, inner)] = value.items()
+    inner = _unquoted(inner)
+    is_wrapper = key in WRAPPERS and key not in fields
+    return inner if is_wrapper and isinstance(inner, dict) else value
+
+
+def _under_only_field(value: Any, fields: Mapping[str, Any], schema: Mapping[str, Any]) -> Any:
+    """A list or text alone is the value of the only required field that takes one."""
+    kind = "array" if isinstance(value, list) else "string"
+    required = [name for name in schema.get("required", ()) if kind in kinds_of(fields.get(name))]
+    if len(required) != 1 or not isinstance(value, list | str):
+        return value
+    return {required[0]: value}
+
+
+def _read_object(value: Mapping[str, Any], schema: Mapping[str, Any]) -> dict[str, Any]:
+    """An object with the fields of its schema under their own names, and with values that fit."""
+    fields = dictionary(schema.get("properties"))
+    if not fields:
+        return dict(value)
+    named = _with_known_names(value, fields)
+    named = _gathered(named, fields, schema)
+    read: dict[str, Any] = {}
+    for key, item in named.items():
+        field = dictionary(fields.get(key))
+        if key not in fields and key in REMARKS:
+            continue
+        if item is None and "null" not in kinds_of(field) and key not in schema.get("required", ()):
+            continue
+        read[key] = read_value(item, field) if key in fields else item
+    return read
+
+
+def _with_known_names(value: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The object with the names of the schema; a name with two meanings stays."""
+    meant = {key: key if key in fields else _field_named(key, fields) for key in value}
+    targets = list(meant.values())
+    return {
+        meant[key] if targets.count(meant[key]) == 1 else key: item for key, item in value.items()
+    }
+
+
+def _field_named(key: str, fields: Mapping[str, Any]) -> str:
+    squeezed = squeeze(key)
+    same = [name for name in fields if squeeze(name) == squeezed]
+    same = same or [name for name in fields if squeezed in FIELD_NAMES.get(name, ())]
+    return same[0] if len(same) == 1 else key
+
+
+def _gathered(
+    value: dict[str, Any], fields: Mapping[str, Any], schema: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The fields of one item, written beside the others, as the list that they belong to."""
+    for name in schema.get("required", ()):
+        items = dictionary(dictionary(fields.get(name)).get("items"))
+        inner = dictionary(items.get("properties"))
+        if name in value or not inner:
+            continue
+        item = _with_known_names({k: v for k, v in value.items() if k not in fields}, inner)
+        item = {key: found for key, found in item.items() if key in inner}
+        if item.keys() >= set(items.get("required", ())):
+            rest = {key: found for key, found in value.items() if key in fields}
+            return {**rest, name: [item]}
+    return value
+
+
+def kinds_of(schema: Any) -> list[str]:
+    """The JSON types that a schema names."""
+    schema = dictionary(schema)
+    kind = schema.get("type", ())
+    found = [kind] if isinstance(kind, str) else list(kind)
+    for option in (*schema.get("anyOf", ()), *schema.get("oneOf", ())):
+        found += kinds_of(option)
+    return found
+
+
+def read_value(value: Any, schema: Mapping[str, Any]) -> Any:
+    """A value as its schema asks for it; the value itself if it fits, or has no single reading."""
+    kinds = kinds_of(schema)
+    if isinstance(value, str):
+        value = _read_text(value, kinds, schema)
+    elif "string" in kinds and _is_scalar(value) and _type_of(value) not in kinds:
+        value = value if value is None else json.dumps(value)
+    if isinstance(value, float) and value.is_integer() and kinds == ["integer"]:
+        value = int(value)
+    return _read_nested(value, kinds, schema)
+
+
+def _read_nested(value: Any, kinds: Sequence[str], schema: Mapping[str, Any]) -> Any:
+    """A list or object, with what is inside of it."""
+    is_list_meant = "array" in kinds and "object" not in kinds
+    if is_list_meant and value is not None and not isinstance(value, list):
+        value = [value]
+    if isinstance(value, list) and "array" in kinds:
+        items = dictionary(schema.get("items"))
+        return [read_value(item, items) for item in value]
+    if isinstance(value, list) and len(value) == 1 and kinds == ["object"]:
+        value = value[0]
+    return _read_object(value, schema) if isinstance(value, dict) else value
+
+
+def _read_text(value: str, kinds: Sequence[str], schema: Mapping[str, Any]) -> Any:
+    """A number, boolean, list or object that was written as a text."""
+    if choices := schema.get("enum"):
+        return _choice(value, choices)
+    if "string" in kinds or not kinds:
+        return value
+    text = value.strip()
+    if "boolean" in kinds and text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    if {"integer", "number"} & set(kinds) and _NUMBER.fullmatch(text):
+        return json.loads(text) if not re.match(r"-?0\d", text) else value
+    if {"array", "object"} & set(kinds):
+        inner = _unquoted(text)
+        return inner if isinstance(inner, list | dict) else value
+    return value
+
+
+def _choice(value: str, choices: Sequence[Any]) -> Any:
+    """The only choice that a text means."""
+    if value in choices:
+        return value
+    squeezed = squeeze(value)
+    same = [choice for choice in choices if squeeze(str(choice)) == squeezed]
+    meant = VALUES.get(squeezed)
+    if len(same) == 1:
+        return same[0]
+    return meant if meant in choices else value
+
+
+def _is_scalar(value: Any) -> bool:
+    return isinstance(value, int | float | bool)
+
+
+def _type_of(value: Any) -> str:
+    return (
+        "boolean" if isinstance(value, bool) else "integer" if isinstance(value, int) else "number"
+    )
+
+
+def example_call(tool: AnyTool) -> str:
+    """A call of a tool as JSON, with its required arguments: what an error shows the model."""
+    schema = tool.spec().parameters
+    return msgspec.json.encode(_example(schema)).decode()
+
+
+def _example(schema: Any) -> Any:
+    """A value of a schema, with the required fields."""
+    schema = dictionary(schema)
+    kind = next(iter(kinds_of(schema)), "string")
+    if kind == "object":
+        fields = dictionary(schema.get("properties"))
+        return {name: _example(fields.get(name)) for name in schema.get("required", ())}
+    if kind == "array":
+        return [_example(schema.get("items"))]
+    simple: Mapping[str, Any] = {"integer": 1, "number": 1, "boolean": True}
+    return next(iter(schema.get("enum", ())), simple.get(kind, "…"))

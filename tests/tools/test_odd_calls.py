@@ -1,0 +1,152 @@
+"""Calls as models really write them, read where they have one reading."""
+
+import pytest
+
+from ouro.messages import Message, Text, ToolCall
+from ouro.safety import Workspace
+from ouro.tools.edit import Edit, Write
+from ouro.tools.files_seen import FilesSeen
+from ouro.tools.glob import Glob
+from ouro.tools.grep import Grep
+from ouro.tools.odd_calls import example_call, read_calls
+from ouro.tools.read import Read
+from ouro.tools.todo import TodoPlan, TodoWrite
+
+EDIT = {"old_text": "A", "new_text": "B"}
+
+
+@pytest.fixture
+def tools(tmp_path):
+    workspace = Workspace(tmp_path)
+    seen = FilesSeen(workspace)
+    found = [Read(seen), Write(seen), Edit(seen), Glob(workspace), Grep(workspace, lambda _: False)]
+    found.append(TodoWrite(TodoPlan()))
+    return {tool.name: tool for tool in found}
+
+
+def read(tools, name, arguments):
+    call = (
+        ToolCall("c", name, arguments)
+        if isinstance(arguments, dict)
+        else ToolCall("c", name, {}, arguments)
+    )
+    message = read_calls(Message("assistant", (Text("Now."), call)), tools)
+    return [(found.name, dict(found.arguments)) for found in message.tool_calls]
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "meant"),
+    [
+        ("read", {"path": "a", "offset": None, "limit": None}, {"path": "a"}),
+        (
+            "read",
+            {"path": "a", "offset": "5", "limit": 10.0},
+            {"path": "a", "offset": 5, "limit": 10},
+        ),
+        ("read", {"file_path": "a"}, {"path": "a"}),
+        ("read", {"filePath": "a", "explanation": "to see it"}, {"path": "a"}),
+        ("read", {"arguments": {"path": "a"}}, {"path": "a"}),
+        ("read", {"input": '{"path": "a"}'}, {"path": "a"}),
+        ("read", '{}{"path": "a"}', {"path": "a"}),
+        ("read", '"{\\"path\\": \\"a\\"}"', {"path": "a"}),
+        ("read", '```json\n{"path": "a"}\n```', {"path": "a"}),
+        ("read", '{"path": "a"}{"path": "a"}', {"path": "a"}),
+        (
+            "edit",
+            {"path": "a", "edits": ['{"old_text": "A", "new_text": "B"}']},
+            {"path": "a", "edits": [EDIT]},
+        ),
+        (
+            "edit",
+            {"path": "a", "edits": '[{"old_text": "A", "new_text": "B"}]'},
+            {"path": "a", "edits": [EDIT]},
+        ),
+        ("edit", {"path": "a", "edits": EDIT}, {"path": "a", "edits": [EDIT]}),
+        (
+            "edit",
+            {"file_path": "a", "old_string": "A", "new_string": "B"},
+            {"path": "a", "edits": [EDIT]},
+        ),
+        (
+            "edit",
+            {"path": "a", "edits": [{"oldText": "A", "newText": "B"}]},
+            {"path": "a", "edits": [EDIT]},
+        ),
+        ("write", {"path": "a", "content": 5}, {"path": "a", "content": "5"}),
+        ("write", {"path": "a", "content": "[1]"}, {"path": "a", "content": "[1]"}),
+        ("grep", {"pattern": "x", "file_path": "src"}, {"pattern": "x", "path": "src"}),
+        (
+            "todo",
+            {"todos": [{"content": "look", "status": "completed", "priority": "high"}]},
+            {"todos": [{"text": "look", "state": "done", "priority": "high"}]},
+        ),
+        (
+            "todo",
+            {"todos": '[{"content": "x", "status": "in-progress"}]'},
+            {"todos": [{"text": "x", "state": "in_progress"}]},
+        ),
+        (
+            "todo",
+            '[{"text": "x", "state": "pending"}]',
+            {"todos": [{"text": "x", "state": "pending"}]},
+        ),
+    ],
+)
+def test_arguments_with_one_reading_are_read(tools, name, arguments, meant):
+    assert read(tools, name, arguments) == [(name, meant)]
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("Read", "read"),
+        ("functions.read", "read"),
+        ("default_api:read", "read"),
+        ("read_file", "read"),
+        ("ReadFile", "read"),
+        ("read_tool", "read"),
+        ("read<|channel|>commentary", "read"),
+        (" read ", "read"),
+        ("view", "read"),
+    ],
+)
+def test_names_with_one_reading_are_read(tools, name, meant):
+    assert read(tools, name, {"path": "a"}) == [(meant, {"path": "a"})]
+
+
+def test_two_calls_in_one_slot_are_two_calls(tools):
+    two = read(tools, "read", '{"path": "a"}{"path": "b"}')
+    assert two == [("read", {"path": "a"}), ("read", {"path": "b"})]
+    assert read(tools, "readglob", '{"path": "a"}{"pattern": "*"}') == [
+        ("read", {"path": "a"}),
+        ("glob", {"pattern": "*"}),
+    ]
+    message = Message("assistant", (ToolCall("c", "read", {}, '{"path": "a"}{"path": "b"}'),))
+    ids = [call.id for call in read_calls(message, tools).tool_calls]
+    assert len(set(ids)) == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("read", {}),
+        ("read", {"offset": "soon", "path": "a"}),
+        ("read", {"file": "a", "filename": "b"}),
+        ("remove_everything", {"path": "a"}),
+        ("edit", {"path": "a", "edits": "replace A"}),
+        ("read", '{"path": "a'),
+        ("read", '{"path": "a"} and then'),
+    ],
+)
+def test_a_call_with_no_single_reading_stays(tools, name, arguments):
+    given = arguments if isinstance(arguments, dict) else {}
+    assert read(tools, name, arguments) == [(name, given)]
+
+
+def test_an_ordinary_answer_is_the_same_object(tools):
+    message = Message("assistant", (Text("x"), ToolCall("c", "read", {"path": "a", "offset": 2})))
+    assert read_calls(message, tools) is message
+
+
+def test_an_error_shows_a_right_call(tools):
+    assert example_call(tools["edit"]) == ('{"path":"…","edits":[{"old_text":"…","new_text":"…"}]}')
