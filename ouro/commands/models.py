@@ -27,6 +27,15 @@ if TYPE_CHECKING:
 EFFORTS: tuple[llm.Effort, ...] = get_args(llm.Effort)
 _CHECK_SIGNS = {"works": "ok", "fails": "FAILS", "off": "off"}
 OTHER = "other"
+WITHOUT_KEY = "without-key"
+SILENT = "silent:"
+"""Before the title of a local server that does not answer."""
+_START_WITH = {
+    "Ollama": "ollama serve",
+    "LM Studio": "lms server start",
+    "llama.cpp": "llama-server -m MODEL.gguf --jinja",
+    "vLLM": "vllm serve MODEL",
+}
 _UNANSWERED = (
     Choice("again", "correct the address"),
     Choice("keep", "use it anyway", "you name the model"),
@@ -37,20 +46,33 @@ _WINDOW_HINT = "If that is wrong, write `window:` into models.yaml."
 async def model(context: SessionContext, name: str) -> Answer | None:
     session = context.session
     if not name:
-        found = sorted(await session.models(), key=lambda choice: not choice.usable)
-        choices = [
-            Choice(
-                choice.name, choice.name, "" if choice.usable else choice.reason or "cannot be used"
-            )
-            for choice in found
-        ]
-        name = await context.choose("Which model?", choices, session.status().model) or ""
+        name = await _choose_model(context, await session.models())
     if not name:
         return None
     await session.set_model(name)
     context.front_end.redraw()
     model = session.status().model
     return Answer(model, [line(f"Model: {model}")])
+
+
+async def _choose_model(context: SessionContext, found: Sequence[llm.ModelChoice]) -> str:
+    """The name that the user picks: usable models first, those without a key behind one line."""
+    shown = sorted(found, key=lambda choice: not choice.usable)
+    without_key = [choice for choice in shown if choice.lacks_key]
+    choices = [_model_choice(choice) for choice in shown if not choice.lacks_key]
+    if without_key:
+        names = ", ".join(dict.fromkeys(choice.name.partition("/")[0] for choice in without_key))
+        title = f"{plural(len(without_key), 'model')} without a key …"
+        choices.append(Choice(WITHOUT_KEY, title, names))
+    name = await context.choose("Which model?", choices, context.session.status().model) or ""
+    if name != WITHOUT_KEY:
+        return name
+    return await context.choose("Which model?", [*map(_model_choice, without_key)]) or ""
+
+
+def _model_choice(choice: llm.ModelChoice) -> Choice:
+    detail = "" if choice.usable else choice.reason or "cannot be used"
+    return Choice(choice.name, choice.name, detail)
 
 
 async def think(context: SessionContext, effort: str) -> Answer | None:
@@ -236,10 +258,19 @@ async def set_up(asker: Asker) -> str:
         variable = _variable_with_key(provider)
         detail = f"with the key in {variable}" if variable else "with your own key"
         places.append(Choice(provider.name, provider.title, detail))
+    silent = dict(catalog.silent_servers())
+    places += [
+        Choice(f"{SILENT}{title}", title, f"on this machine; nothing answers at {url}")
+        for title, url in silent.items()
+    ]
     places.append(Choice(OTHER, "Another server", "anything that speaks OpenAI's chat completions"))
     while (chosen := await asker.choose("Where is your model?", places)) is not None:
         if chosen == OTHER:
             name = await _other_server(asker)
+        elif chosen.startswith(SILENT):
+            title = chosen.removeprefix(SILENT)
+            asker.say(f"Start {title} first, for example with `{_START_WITH[title]}`.")
+            name = await _other_server(asker, silent[title])
         elif chosen in local:
             name = await _model_at(asker, servers[local[chosen]], local=local[chosen])
         else:
@@ -268,9 +299,9 @@ async def _hosted_model(asker: Asker, provider: llm.Provider) -> str:
     )
 
 
-async def _other_server(asker: Asker) -> str:
+async def _other_server(asker: Asker, address: str = "") -> str:
     """Ask for an address until a server answers there, or the user keeps one that does not."""
-    problem = address = key = ""
+    problem = key = ""
     title = "Its address, such as https://models.example.com/v1"
     while address := (await asker.ask(f"{problem}{title}", draft=address)).strip():
         answer = await asyncio.to_thread(llm.list_models_at, address, key)

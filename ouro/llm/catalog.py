@@ -113,11 +113,12 @@ class Catalog:
         names = [*self._names_in_file(), *self._known_models_with_key(), *self._local_models()]
         with_key = self._providers_with_key()
         without = [provider.first_model for provider in HOSTED if provider not in with_key]
-        listed = [
-            ModelChoice(name, not (reason := self.unusable(name)), reason, self._origin(name))
-            for name in dict.fromkeys([*names, *without])
-        ]
+        listed = [self._choice(name) for name in dict.fromkeys([*names, *without])]
         return tuple(sorted(listed, key=lambda candidate: not candidate.usable))
+
+    def _choice(self, name: str) -> ModelChoice:
+        reason, lacks_key = self.unusable(name), bool(self._missing_key(name))
+        return ModelChoice(name, not reason, reason, self._origin(name), lacks_key)
 
     def servers(self) -> Mapping[Provider, ServerModels]:
         """The local model servers that answer; asked once."""

@@ -102,6 +102,8 @@ class ModelChoice(msgspec.Struct, frozen=True):
     reason: str = ""
     origin: str = ""
     """`models.yaml`, the variable with its key, or the server that offers it."""
+    lacks_key: bool = False
+    """Whether it is not usable because its key is missing."""
 
 
 class ToolSpec(msgspec.Struct, frozen=True):

@@ -76,3 +76,26 @@ async def test_plan_toggles_plan_mode_and_sends_its_argument():
     assert front_end.session.status().mode == "ask"
     await dispatch(front_end, "/plan a cache")
     assert (front_end.session.status().mode, front_end.sent) == ("plan", ["a cache"])
+
+
+async def test_models_without_a_key_are_behind_one_line():
+    from ouro.llm import ModelChoice
+
+    listed = [
+        ModelChoice("openai/a", False, "OPENAI_API_KEY is not set", lacks_key=True),
+        ModelChoice("ollama_chat/b", True),
+        ModelChoice("openai/c", False, "OPENAI_API_KEY is not set", lacks_key=True),
+        ModelChoice("xai/d", False, "XAI_API_KEY is not set", lacks_key=True),
+    ]
+
+    async def models():
+        return listed
+
+    front_end = FakeFrontEnd(picks=["without-key", "xai/d"])
+    front_end.session.models = models
+    await dispatch(front_end, "/model")
+    first, second = (choices for _, choices, *_ in front_end.asked)
+    assert [choice.label for choice in first] == ["ollama_chat/b", "3 models without a key …"]
+    assert first[1].detail == "openai, xai"
+    assert [choice.value for choice in second] == ["openai/a", "openai/c", "xai/d"]
+    assert front_end.session.status().model == "xai/d"

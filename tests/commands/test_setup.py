@@ -144,3 +144,13 @@ async def test_declining_a_question_returns_to_the_provider_list():
 async def test_cancelling_setup_changes_nothing(answers):
     assert await set_up(Person(*answers)) == ""
     assert not get_models_path().exists()
+
+
+async def test_local_servers_that_do_not_run_are_named_and_can_be_given_an_address():
+    with local_server(models("a", max_model_len=9000)) as server:
+        person = Person("silent:Ollama", f"http://{server.address}/v1", "openai/a")
+        assert await set_up(person) == "openai/a"
+    labels = [choice.label for choice in person.offered[0][1]]
+    assert {"Ollama", "LM Studio", "llama.cpp", "vLLM"} <= set(labels)
+    assert "ollama serve" in person.said[0]
+    assert person.asked[0].endswith("[http://127.0.0.1:1/v1]")
