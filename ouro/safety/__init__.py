@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         parse_rule,
         parse_rules,
     )
+    from ouro.safety.sandbox.acting_files import RevertedFile
     from ouro.safety.sandbox.confinement import Confinement
     from ouro.safety.sandbox.tiers import choose_sandbox
     from ouro.safety.secrets import SecretMask, SecretScanner, is_secret_name

@@ -6,6 +6,7 @@ import os
 import unicodedata
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import pairwise
 from pathlib import Path
 
 from ouro.utils.late_pattern import late_pattern
@@ -86,9 +87,84 @@ _START_FILES = {
     ".xsessionrc",
     ".envrc",
     "config.fish",
+    # Python runs these before each program, where the folder is in its path.
+    "sitecustomize.py",
+    "usercustomize.py",
 }
-_ACTING_FILES = {".gitconfig", ".gitmodules", ".ripgreprc", ".mcp.json"}
-_ACTING_FOLDERS = {".vscode", ".idea", ".husky"}
+_ACTING_FILES = {
+    # git and its hooks
+    ".gitconfig",
+    ".gitmodules",
+    ".lefthook.yml",
+    ".lefthook.yaml",
+    "lefthook.yml",
+    "lefthook.yaml",
+    ".pre-commit-config.yaml",
+    ".pre-commit-config.yml",
+    # package managers, of which settings name programs and registries
+    ".npmrc",
+    ".pnpmfile.cjs",
+    ".yarnrc",
+    ".yarnrc.yml",
+    # editors and debuggers
+    ".exrc",
+    ".nvimrc",
+    ".nvim.lua",
+    ".vimrc",
+    ".dir-locals.el",
+    ".gdbinit",
+    ".lldbinit",
+    ".devcontainer.json",
+    # shells, tools that choose versions, searches, agents
+    ".autoenv",
+    ".autoenv.zsh",
+    ".curlrc",
+    ".wgetrc",
+    ".mise.toml",
+    ".mise.local.toml",
+    "mise.toml",
+    "mise.local.toml",
+    ".ripgreprc",
+    ".mcp.json",
+    ".worktreeinclude",
+}
+"""Files that programs obey without a word when they are started in the folder, or open it.
+
+`conftest.py`, `Makefile`, `package.json`, `build.rs` and the like are not among them, although they
+are run, too: they are the project's own code, which a user runs knowingly, and writing it is what
+the agent is for.
+"""
+_ACTING_FOLDERS = {
+    ".vscode",
+    ".idea",
+    ".husky",
+    ".lefthook",
+    ".zed",
+    ".fleet",
+    ".devcontainer",
+    ".circleci",
+    ".mise",
+    # other agents: their hooks, servers and permissions
+    ".claude",
+    ".codex",
+    ".cursor",
+    ".gemini",
+    ".opencode",
+    ".windsurf",
+    ".continue",
+    ".roo",
+    ".kiro",
+    ".amazonq",
+    ".qwen",
+}
+_ACTING_BELOW = {
+    ".github": {"workflows", "actions"},
+    ".yarn": {"releases", "plugins"},
+    ".config": {"mise", "fish", "git"},
+    ".gitlab": {"ci"},
+}
+"""Folders of which only these parts are obeyed."""
+_ACTING_ENDINGS = (".code-workspace", ".sublime-project", ".iml")
 _IGNORED_BY_SOME_DISKS = late_pattern("[\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff]")
 
 
@@ -105,12 +181,49 @@ def protection(path: Path) -> str:
         return "keys are kept there"
     if names[-1] in _START_FILES or _is_among(path, _ACTING_IN_HOME):
         return "programs run it when they start"
-    if names[-1] in _ACTING_FILES or _ACTING_FOLDERS.intersection(names):
+    if any(_is_acting_name(name, above) for above, name in pairwise(("", *names))):
         return "other programs obey it"
     own = _real(get_home())
     if is_under(path, own) and not is_under(path, own / "memory"):
         return "ouro keeps its settings and sessions there"
     return ""
+
+
+def is_acting(name: str, above: str) -> bool:
+    """Whether programs obey a file or folder with this name; `above` is the name of its folder.
+
+    As `protection`, for one entry of a folder: places of keys and of ouro do not count.
+    """
+    name, above = _plain_ascii(name), _plain_ascii(above)
+    if above == ".ouro":  # ouro writes its memory there, also while a command runs
+        return name != "memory"
+    return name == ".git" or name in _START_FILES or _is_acting_name(name, above)
+
+
+def _is_acting_name(name: str, above: str) -> bool:
+    return (
+        name in _ACTING_FILES
+        or name in _ACTING_FOLDERS
+        or name in _ACTING_BELOW.get(above, ())
+        or name.endswith(_ACTING_ENDINGS)
+    )
+
+
+def acting_regex() -> str:
+    """A POSIX pattern of the paths that programs obey, for sandboxes that know patterns; without
+    those of git.
+    """
+    names = sorted(_START_FILES | _ACTING_FILES | _ACTING_FOLDERS)
+    below = (
+        f"{above}/({'|'.join(sorted(inner))})" for above, inner in sorted(_ACTING_BELOW.items())
+    )
+    endings = (f"[^/]*{ending}" for ending in _ACTING_ENDINGS)
+    return "/(" + "|".join([*names, *below, *endings]).replace(".", "[.]") + ")(/|$)"
+
+
+def _plain_ascii(name: str) -> str:
+    """As `_plain`; called for each entry of the workspace, so the usual case is fast."""
+    return name.lower() if name.isascii() else _plain(name)
 
 
 def is_reserved(path: Path, root: Path) -> bool:

@@ -5,17 +5,18 @@ from __future__ import annotations
 import asyncio
 import os
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import msgspec
 
-from ouro.display import CommandOutput, Display
+from ouro.display import CommandOutput, Display, Question
 from ouro.errors import ToolError
 from ouro.events import Notice
-from ouro.safety import Confinement, Effect, Limits
+from ouro.safety import Confinement, Effect, Limits, RevertedFile
 from ouro.tools.shell_process import (
     RunningCommand,
     ShellProcess,
@@ -30,7 +31,7 @@ from ouro.tools.shell_process import (
 from ouro.tools.tool import Tool, ToolContext, ToolResult
 from ouro.tools.truncate import OutputCapture, readable
 from ouro.utils.files import sweep_written_dirs
-from ouro.utils.runtime import get_written_dirs
+from ouro.utils.runtime import get_written_dirs, tilde
 from ouro.utils.text import plural
 
 _TAIL = 2000
@@ -39,17 +40,32 @@ _MAX_SAVED = 100
 _MAX_SECONDS = 600
 _TITLE = 100
 _SPOOL_TIMEOUT = 1.0
+_MAX_NAMED = 5
+_LEAVE_OUT, _RESTORE = "Leave it out", "Restore it"
+
+
+AtEnd = Callable[[], Awaitable[object]]
+
+
+async def _do_nothing() -> None:
+    """What follows a job that changes nothing."""
 
 
 class Job:
     def __init__(
-        self, job_id: str, command: str, process: ShellProcess, changed: asyncio.Event
+        self,
+        job_id: str,
+        command: str,
+        process: ShellProcess,
+        changed: asyncio.Event,
+        at_end: AtEnd,
     ) -> None:
         self.id = job_id
         self.command = command
         self.process = process
         self._read = 0
         self._changed = changed
+        self._at_end = at_end
         self.watcher = asyncio.create_task(self._watch(), name=job_id)
 
     @property
@@ -88,6 +104,7 @@ class Job:
             await self.process.end()
         finally:
             self.process.kill()
+            await self._at_end()
             self._changed.set()
 
 
@@ -115,8 +132,15 @@ class ShellJobs:
         self._jobs: dict[str, Job] = {}
         self._count = 0
 
-    async def start(self, line: str, cwd: Path, environment: Mapping[str, str], wrap: Wrap) -> Job:
-        """Start `line`, confined by `wrap`, and return at once.
+    async def start(
+        self,
+        line: str,
+        cwd: Path,
+        environment: Mapping[str, str],
+        wrap: Wrap,
+        at_end: AtEnd = _do_nothing,
+    ) -> Job:
+        """Start `line`, confined by `wrap`, and return at once; `at_end` runs when it has ended.
 
         Raises:
             ToolError: too many run already, or the shell could not be started.
@@ -131,7 +155,7 @@ class ShellJobs:
             argv, tag, cwd, environment, self.new_capture(), lambda _: changed.set()
         )
         self._count += 1
-        job = Job(f"job_{self._count}", line, process, changed)
+        job = Job(f"job_{self._count}", line, process, changed, at_end)
         self._jobs[job.id] = job
         ended = [job.id for job in self._jobs.values() if not job.running]
         for job_id in ended[: max(0, len(self._jobs) - _MAX_SAVED)]:
@@ -296,21 +320,31 @@ class Shell(Tool[ShellArgs]):
                 ctx.emit(Notice(warning, "warning"))
         if args.background:
             wrap = self._wrap(ctx.limits, ctx.call_id)
-            job = await self._jobs.start(args.command, cwd, self._environment, wrap)
+            job = await self._jobs.start(
+                args.command, cwd, self._environment, wrap, partial(self._revert, ctx)
+            )
             text = (
                 f"Started in the background as {job.id}. Read what it prints with"
                 f" shell_output(id={job.id!r}), end it with shell_kill(id={job.id!r})."
             )
             return ToolResult(text, Display(f"started as {job.id}", CommandOutput(args.command)))
         seconds = args.timeout_seconds or self._timeout
-        return await self.run_line(
-            args.command,
-            ctx.report,
-            cwd=cwd,
-            timeout_seconds=seconds,
-            limits=ctx.limits,
-            call_id=ctx.call_id,
-        )
+        taken: Sequence[RevertedFile] = ()
+        try:
+            result = await self.run_line(
+                args.command,
+                ctx.report,
+                cwd=cwd,
+                timeout_seconds=seconds,
+                limits=ctx.limits,
+                call_id=ctx.call_id,
+            )
+        finally:
+            taken = await self._revert(ctx)
+        if not taken:
+            return result
+        note = await self._ask_about(taken, ctx)
+        return msgspec.structs.replace(result, text=f"{result.text}\n{note}")
 
     async def run_line(
         self,
@@ -370,6 +404,34 @@ class Shell(Tool[ShellArgs]):
         shown = Display(summary, CommandOutput(line, output, code))
         return ToolResult("\n".join(filter(None, pieces)), shown, failed=code != 0)
 
+    async def _revert(self, ctx: ToolContext) -> Sequence[RevertedFile]:
+        """Move out what the command has made that other programs obey, with a warning."""
+        if ctx.limits == "off":
+            return ()
+        try:
+            taken = await asyncio.to_thread(self.confinement.revert, ctx.call_id)
+        except OSError as error:
+            ctx.emit(Notice(f"What the command made cannot be moved out: {error}", "warning"))
+            return ()
+        if taken:
+            ctx.emit(Notice(f"{describe_reverted(taken, self._root)}.", "warning"))
+        return taken
+
+    async def _ask_about(self, taken: Sequence[RevertedFile], ctx: ToolContext) -> str:
+        """Ask the user whether they may stay; returns the result for the model."""
+        what = describe_reverted(taken, self._root)
+        question = Question(
+            "Restore what other programs obey?", (_LEAVE_OUT, _RESTORE), False, f"{what}."
+        )
+        if _RESTORE not in await ctx.ask(question):
+            return (
+                f"{what}. The user has not allowed it. Do not make it in another form; `write` and"
+                " outside_sandbox: true ask the user."
+            )
+        failed = await asyncio.to_thread(self.confinement.restore, taken)
+        lost = f" Not restored: {', '.join(map(str, failed))}." if failed else ""
+        return f"{what}. The user has allowed it, so it was restored.{lost}"
+
     async def _start(
         self, line: str, cwd: Path, limits: Limits, report: Callable[[str], None], call_id: str
     ) -> RunningCommand:
@@ -406,6 +468,23 @@ class Shell(Tool[ShellArgs]):
         """KILL every foreground command at once."""
         for process in tuple(self._running):
             process.kill()
+
+
+def describe_reverted(taken: Sequence[RevertedFile], root: Path) -> str:
+    """As `Other programs obey sub/.envrc, so ouro moved it to …`."""
+    names = [
+        str(item.path.relative_to(root) if item.path.is_relative_to(root) else item.path)
+        for item in taken[:_MAX_NAMED]
+    ]
+    more = f" and {len(taken) - _MAX_NAMED} more" if len(taken) > _MAX_NAMED else ""
+    changed = (
+        ", and restored what was there before" if any(item.was_changed for item in taken) else ""
+    )
+    places = ", ".join(dict.fromkeys(str(item.moved.parent) for item in taken))
+    return (
+        f"Other programs obey {', '.join(names)}{more}, so ouro moved what the command made there"
+        f" to {tilde(Path(places))}{changed}"
+    )
 
 
 def exit_status(exit_code: int | None) -> str:

@@ -121,7 +121,7 @@ def test_files_that_other_programs_execute_are_protected(root, name):
     [
         "a.py",
         ".gitignore",
-        ".github/workflows/ci.yml",
+        ".github/CODEOWNERS",
         "~/.ouro/memory/core/a.md",
         ".ouro/memory/core/a.md",
         "git/x",

@@ -9,7 +9,9 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import cache
+from itertools import product, starmap
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +20,7 @@ import msgspec
 from ouro.safety import protected
 from ouro.safety.rules import Limits
 from ouro.safety.sandbox import relay
+from ouro.safety.sandbox.acting_files import ACTING_IN_GIT, ActingFiles, RevertedFile
 from ouro.safety.sandbox.tiers import (
     ChosenSandbox,
     Sandbox,
@@ -28,20 +31,20 @@ from ouro.safety.sandbox.tiers import (
     is_private,
 )
 from ouro.settings import SandboxSettings
+from ouro.utils.log import log
 from ouro.utils.runtime import count_processes, ensure_private_dir
 
 if TYPE_CHECKING:
     from ouro.safety.sandbox.proxy import NetworkProxy
 
-_ACTING_IN_GIT = (
-    ".git/config",
-    ".git/hooks",
-    ".git/info",
-    ".git/modules",
-    ".git/config.worktree",
-    ".git/commondir",
-)
-_PROTECTED = (".ouro", ".vscode", ".idea", ".husky", ".mcp.json", ".gitmodules", ".envrc")
+_PROTECTED = (".git", ".ouro", ".vscode", ".idea", ".husky", ".mcp.json", ".gitmodules", ".envrc")
+"""The protected names directly in a folder of `sandbox.writable`, which is not searched."""
+_IN_WORKSPACE = ("workspace", "repository")
+"""The limits of commands that may change the workspace."""
+_NO_CALL = ""
+"""The id of a hook or server: it has no call, and no end that is known here."""
+_MAX_MOUNTS = 200
+"""Maximum acting files that are read-only mounts; further ones are compared after the command."""
 _DENIALS = (
     "Read-only file system",
     "Operation not permitted",
@@ -98,10 +101,11 @@ class Confinement:
         self.settings = settings
         self._lock = threading.Lock()
         self._proxy: NetworkProxy | None = None
-        self._also_writable = (
-            *also_writable,
-            *(Path(name).expanduser() for name in settings.writable),
-        )
+        opened = tuple(Path(name).expanduser() for name in settings.writable)
+        self._also_writable = (*also_writable, *opened)
+        self._opened = existing(opened)
+        self._acting = ActingFiles(existing((self._root, *also_writable)), state_dir / "reverted")
+        self._confined_calls: set[str] = set()
         self._memory = tuple(memory)
         self._visible = tuple(visible)
         self._unreadable = unreadable
@@ -162,6 +166,9 @@ class Confinement:
             if limits == "off":
                 return list(argv)
             sandbox, policy = self.chosen().sandbox, self._policy(limits)
+            if sandbox.tier != "none" and limits in _IN_WORKSPACE:
+                policy = self._with_acting(policy, limits, sandbox.tier)
+                self._confined_calls.add(call_id)
             if sandbox.tier != "none":
                 ensure_private_dir(self._state_dir)  # it may have been deleted since
                 shielded = () if sandbox.tier == "landlock" else policy.protected
@@ -195,6 +202,23 @@ class Confinement:
                     policy, visible=(*policy.visible, self._proxy.socket, _RELAY, _PYTHON)
                 )
             return sandbox.wrap(argv, policy)
+
+    def revert(self, call_id: str) -> list[RevertedFile]:
+        """What a command has made or changed that other programs obey, moved out. Blocks.
+
+        Raises:
+            OSError: something of it cannot be moved.
+        """
+        with self._lock:
+            if call_id not in self._confined_calls:
+                return []
+            self._confined_calls.discard(call_id)
+            return self._acting.revert()
+
+    def restore(self, taken: Sequence[RevertedFile]) -> list[Path]:
+        """Move what the user allows into the workspace again; returns what could not be moved."""
+        with self._lock:
+            return self._acting.restore(taken)
 
     def was_kept_from_memory(self, call_id: str) -> bool:
         """Whether the last command of this call id could not write into long-term memory."""
@@ -239,7 +263,12 @@ class Confinement:
         return line
 
     def close(self) -> None:
-        """Delete the /tmp of the commands, and stop their network proxy."""
+        """Delete the /tmp of the commands, and stop their network proxy; move out what hooks and
+        servers have made that other programs obey.
+        """
+        with self._lock, suppress(OSError):
+            for item in self._acting.revert() if self._confined_calls else ():
+                log.warning("%s was moved to %s: programs obey it", item.path, item.moved)
         if self._proxy is not None:
             self._proxy.close()
             self._proxy = None
@@ -272,26 +301,44 @@ class Confinement:
             return policy
         if limits == "memory":
             return msgspec.structs.replace(policy, writable=existing(self._memory))
-        git = _ACTING_IN_GIT if limits == "repository" else (".git",)
-        writable = existing((self._root, *self._also_writable))
         if self._temp is None:
             self._temp = Path(os.path.realpath(tempfile.mkdtemp(prefix="ouro-")))
         return msgspec.structs.replace(
             policy,
-            # A mount point cannot be renamed; otherwise another folder could replace .git with
-            # other settings.
-            writable=(
-                (*writable, *existing((self._root / ".git",)))
-                if limits == "repository"
-                else writable
-            ),
-            protected=existing(
-                folder / name for folder in writable for name in (*git, *_PROTECTED)
-            ),
+            writable=existing((self._root, *self._also_writable)),
+            protected=existing(starmap(Path, product(self._opened, _PROTECTED))),
             temp=self._temp,
             network=self.settings.network,
             connects=True,
         )
+
+    def _with_acting(self, policy: SandboxPolicy, limits: Limits, tier: Tier) -> SandboxPolicy:
+        """The policy with the files that other programs obey read-only, at any depth."""
+        places = self._acting.accept(
+            copies=tier == "landlock" or limits == "repository",
+            is_alone=not self._confined_calls,
+            is_first=not self._confined_calls - {_NO_CALL},
+        )
+        closed = [folder / ".ouro" for folder in policy.writable]
+        git_dirs: list[Path] = []
+        for place in places[:_MAX_MOUNTS]:
+            if limits == "repository" and _is_git_dir(place):
+                git_dirs.append(place)
+                closed += [place / name for name in ACTING_IN_GIT]
+            elif place.exists():
+                closed.append(place)
+        return msgspec.structs.replace(
+            policy,
+            # A mount point cannot be renamed; otherwise another folder could replace .git with
+            # other settings.
+            writable=(*policy.writable, *existing(git_dirs)),
+            protected=(*policy.protected, *existing(closed)),
+            may_make_git=limits == "repository",
+        )
+
+
+def _is_git_dir(place: Path) -> bool:
+    return place.name == ".git" and place.is_dir()
 
 
 def _is_in(place: Path, folders: Sequence[Path]) -> bool:

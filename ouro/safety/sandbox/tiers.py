@@ -14,6 +14,7 @@ from typing import Literal
 
 import msgspec
 
+from ouro.safety.protected import acting_regex
 from ouro.safety.sandbox import landlock
 from ouro.safety.sandbox.seccomp import filter_file, seccomp_filter
 
@@ -36,6 +37,7 @@ class SandboxPolicy(msgspec.Struct, frozen=True):
         temp: the folder that is used as /tmp; None: an empty one, which is deleted after the command.
         network: whether the command shares the network of the machine.
         connects: whether it may connect to sockets at all, such as its own server on loopback.
+        may_make_git: whether it is a git command, which may make files in a git directory.
     """
 
     writable: tuple[Path, ...] = ()
@@ -45,6 +47,7 @@ class SandboxPolicy(msgspec.Struct, frozen=True):
     temp: Path | None = None
     network: bool = False
     connects: bool = True
+    may_make_git: bool = False
 
 
 class Sandbox:
@@ -126,7 +129,8 @@ class Bubblewrap(Sandbox):
         # Later mounts win: hidden places are hidden in writable folders too.
         command += _bound("--ro-bind", policy.visible)
         command += _bound("--bind", policy.writable)
-        command += _bound("--ro-bind", policy.protected)
+        # One of them may have been removed since they were found.
+        command += _bound("--ro-bind-try", policy.protected)
         for place in policy.hidden:
             if place.is_dir():
                 shown = [inside for inside in policy.visible if inside.is_relative_to(place)]
@@ -220,6 +224,8 @@ class Seatbelt(Sandbox):
         rule("allow", "file-write*", "WRITABLE", writable)
         # Later rules win. A folder that holds a protected place cannot be renamed either.
         rule("deny", "file-write*", "PROTECTED", policy.protected)
+        git = "" if policy.may_make_git else '(deny file-write* (regex #"/[.]git(/|$)"))\n'
+        rules.append(f'(deny file-write* (regex #"{acting_regex()}"))\n{git}')
         rule("deny", "file-read* file-write*", "HIDDEN", policy.hidden)
         if policy.network:
             rules.append("(allow network*)\n")

@@ -1,0 +1,326 @@
+"""The files of a workspace that other programs obey: what a confined command made or changed of
+them is moved out again.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import stat
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from pathlib import Path
+
+import msgspec
+
+from ouro.safety.protected import is_acting
+
+MAX_FOLDERS = 5_000
+"""Maximum folders that are looked at, those near the root first: 5,000 take 10 ms a command."""
+_GENERATED = {
+    "node_modules",
+    "__pycache__",
+    ".venv",
+    "venv",
+    ".tox",
+    ".mypy_cache",
+    ".ruff_cache",
+    ".pytest_cache",
+}
+"""Folders of packages and caches, with thousands of others, in which nobody works."""
+_SETTLED = 50_000_000
+"""Nanoseconds after which a change of a folder has another time than the one before."""
+ACTING_IN_GIT = (
+    "config",
+    "config.worktree",
+    "commondir",
+    "hooks",
+    "info",
+    "modules",
+    "objects/info/alternates",
+)
+"""The parts of a git directory that run programs, or name settings."""
+_MAX_COPIED = 1_000_000
+_MAX_COPIES = 500
+_PLAIN_SETTING = re.compile(
+    r"\s*(?:[#;].*)?|\s*\[(?:core|user|init|extensions|(?:remote|branch) \"[\w./@+ -]+\")\]"
+    r"|\s*(?:repositoryformatversion|filemode|bare|logallrefupdates|ignorecase|precomposeunicode"
+    r"|symlinks|name|email|defaultbranch|objectformat|refstorage|remote|merge|fetch|rebase"
+    r"|tagopt|vscode-merge-base)\s*=[^\n]*|\s*(?:push)?url\s*=(?![^\n]*::)[^\n]*",
+    re.IGNORECASE,
+)
+_PLAIN_IN_INFO = {"exclude", "refs"}
+_MAX_CONFIG = 1 << 16
+
+
+class _Listing(msgspec.Struct, frozen=True):
+    acting: tuple[str, ...]
+    folders: tuple[str, ...]
+
+
+class _FileCopy(msgspec.Struct, frozen=True):
+    """A file as it was before a command; of a link its target."""
+
+    mode: int
+    data: bytes
+
+    @property
+    def is_link(self) -> bool:
+        return stat.S_ISLNK(self.mode)
+
+
+class RevertedFile(msgspec.Struct, frozen=True):
+    """A file or folder that a command made or changed, and that was moved out of the workspace."""
+
+    path: Path
+    moved: Path
+    """Where it is now."""
+    was_changed: bool
+    """Whether there was another one before, which is there again."""
+
+
+class ActingFiles:
+    """The acting files below the folders that commands may change.
+
+    Args:
+        roots: these folders, resolved.
+        store: a private folder for what is moved out.
+    """
+
+    def __init__(self, roots: Sequence[Path], store: Path) -> None:
+        self._roots = tuple(map(str, roots))
+        self._store = store
+        self._listings: dict[str, tuple[tuple[int, ...], _Listing]] = {}
+        self._accepted: dict[str, str] = {}
+        """Acting files -> what kind of file they are, with the target of a link."""
+        self._copies: dict[str, _FileCopy] = {}
+        self._copied: list[str] = []
+
+    def accept(
+        self, *, copies: bool, is_alone: bool = True, is_first: bool = True
+    ) -> tuple[Path, ...]:
+        """Accept the acting files as they are, before a command runs; returns them. Blocks.
+
+        Args:
+            copies: whether to keep their contents, because the command could change them.
+            is_alone: whether nothing else runs confined, which may have made some of them.
+            is_first: whether no other command runs, which may have changed some of them.
+        """
+        places = self._find()
+        if not is_alone:
+            places = [place for place in places if place in self._accepted]
+        self._accepted = {place: _kind_of(place) for place in places}
+        if is_first:
+            self._copies = dict(self._copy(places)) if copies else {}
+            self._copied = places if copies else []
+        return tuple(map(Path, places))
+
+    def revert(self) -> list[RevertedFile]:
+        """Move out what a command has made or changed since `accept`, and restore what was there.
+        Blocks.
+
+        A new git directory stays if nothing in it can run a program.
+        """
+        taken: list[RevertedFile] = []
+        for place in self._find():
+            kind = _kind_of(place)
+            if self._accepted.get(place) != kind and not is_plain_repository(Path(place)):
+                taken.append(self._move_out(place, was_changed=False))
+            else:
+                self._accepted[place] = kind
+        return [*taken, *self._restore_copies()]
+
+    def restore(self, taken: Sequence[RevertedFile]) -> list[Path]:
+        """Move what the user allows into the workspace again; returns what could not be moved."""
+        failed: list[Path] = []
+        for item in taken:
+            try:
+                if item.was_changed:
+                    _remove(item.path)
+                item.path.parent.mkdir(parents=True, exist_ok=True)
+                if os.path.lexists(item.path):
+                    raise FileExistsError(item.path)
+                shutil.move(item.moved, item.path)
+                self._accepted[str(item.path)] = _kind_of(str(item.path))
+            except OSError:
+                failed.append(item.path)
+        return failed
+
+    def _restore_copies(self) -> Iterator[RevertedFile]:
+        """Compare the files that were copied with what is there now."""
+        if not self._copies:
+            return
+        now = dict(self._copy(self._copied))
+        # With too many files a new one may be an old one that was not copied.
+        new = now if len(self._copies) < _MAX_COPIES else {}
+        for path in dict.fromkeys((*self._copies, *new)):
+            before, after = self._copies.get(path), now.get(path)
+            if before == after or _is_harmless_in_git(path, after):
+                continue
+            if reverted := self._restore_copy(path, before):
+                yield reverted
+
+    def _restore_copy(self, path: str, before: _FileCopy | None) -> RevertedFile | None:
+        """Move out what is at a path, and write what was there; None if its folder is gone: what is
+        gone acts no more.
+        """
+        is_there = os.path.lexists(path)
+        if not is_there and not Path(path).parent.is_dir():
+            return None
+        reverted = RevertedFile(Path(path), Path(path), was_changed=True)
+        if is_there:
+            reverted = self._move_out(path, was_changed=before is not None)
+        if before is not None:
+            _write_copy(path, before)
+        return reverted
+
+    def _find(self) -> list[str]:
+        found: list[str] = []
+        waiting = deque(self._roots)
+        looked_at = 0
+        while waiting and looked_at < MAX_FOLDERS:
+            looked_at += 1
+            listing = self._list(waiting.popleft())
+            found += listing.acting
+            waiting += listing.folders
+        return found
+
+    def _list(self, folder: str) -> _Listing:
+        """The acting entries and the other folders in a folder; read again only if it changed."""
+        try:
+            status = os.stat(folder)  # noqa: PTH116 - for many folders
+            key = (status.st_ino, status.st_mtime_ns, status.st_ctime_ns)
+            known = self._listings.get(folder)
+            if known is not None and known[0] == key:
+                return known[1]
+            with os.scandir(folder) as scan:
+                entries = [*scan]
+        except OSError:
+            return _Listing((), ())
+        above = folder.rpartition("/")[2]
+        skipped = {*_GENERATED, "memory"} if above == ".ouro" else _GENERATED
+        acting, folders = [], []
+        for entry in entries:
+            if is_acting(entry.name, above):
+                acting.append(entry.path)
+            elif entry.name not in skipped and entry.is_dir(follow_symlinks=False):
+                folders.append(entry.path)
+        listing = _Listing(tuple(acting), tuple(folders))
+        if time.time_ns() - status.st_ctime_ns > _SETTLED:
+            self._listings[folder] = key, listing
+        return listing
+
+    def _copy(self, places: Sequence[str]) -> Iterator[tuple[str, _FileCopy]]:
+        files = chain.from_iterable(map(_files_of, places))
+        for _, path in zip(range(_MAX_COPIES), files, strict=False):
+            try:
+                found = os.lstat(path)
+                if stat.S_ISLNK(found.st_mode):
+                    yield path, _FileCopy(found.st_mode, os.fsencode(os.readlink(path)))  # noqa: PTH115
+                elif stat.S_ISREG(found.st_mode) and found.st_size <= _MAX_COPIED:
+                    yield path, _FileCopy(found.st_mode, Path(path).read_bytes())
+            except OSError:
+                continue
+
+    def _move_out(self, path: str, *, was_changed: bool) -> RevertedFile:
+        number = time.time_ns()
+        moved = self._store / f"{number}-{Path(path).name}"
+        self._store.mkdir(mode=0o700, parents=True, exist_ok=True)
+        shutil.move(path, moved)
+        return RevertedFile(Path(path), moved, was_changed)
+
+
+def is_plain_repository(git_dir: Path) -> bool:
+    """Whether nothing in a git directory can run a program: what `git init` and `git clone` make."""
+    if git_dir.name.lower() != ".git" or git_dir.is_symlink() or not git_dir.is_dir():
+        return False
+    other = ("config.worktree", "commondir", "modules", "worktrees", "objects/info/alternates")
+    if any(os.path.lexists(git_dir / name) for name in other):
+        return False
+    hooks, info = _names_in(git_dir / "hooks"), _names_in(git_dir / "info")
+    config = git_dir / "config"
+    return (
+        all(name.endswith(".sample") for name in hooks)
+        and _PLAIN_IN_INFO.issuperset(info)
+        and not config.is_symlink()
+        and (not config.exists() or _is_plain_config(_start_of(config)))
+    )
+
+
+def _is_plain_config(data: bytes) -> bool:
+    lines = data.decode("utf-8", "replace").splitlines()
+    # A line that ends with a backslash continues in the next one.
+    return len(data) < _MAX_CONFIG and all(
+        _PLAIN_SETTING.fullmatch(line) and not line.endswith("\\") for line in lines
+    )
+
+
+def _is_harmless_in_git(path: str, after: _FileCopy | None) -> bool:
+    """Whether a changed file of a git directory names no program, as after `git remote add`."""
+    if after is None or after.is_link or "/.git/" not in path:
+        return False
+    name = path.rpartition("/.git/")[2]
+    return name == "info/exclude" or (name == "config" and _is_plain_config(after.data))
+
+
+def _start_of(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return file.read(_MAX_CONFIG)
+    except OSError:
+        return b"\\"
+
+
+def _names_in(folder: Path) -> list[str]:
+    if folder.is_symlink():
+        return ["a link"]
+    try:
+        return os.listdir(folder)  # noqa: PTH208 - only names
+    except OSError:
+        return []
+
+
+def _files_of(place: str) -> Iterator[str]:
+    """The files of an acting file or folder; of a git directory those that act."""
+    if place.lower().endswith("/.git"):
+        for name in ACTING_IN_GIT:
+            yield from _files_below(f"{place}/{name}")
+    else:
+        yield from _files_below(place)
+
+
+def _files_below(place: str) -> Iterator[str]:
+    if os.path.islink(place) or not os.path.isdir(place):  # noqa: PTH114, PTH112
+        yield place
+        return
+    for folder, folders, files in os.walk(place):
+        links = [name for name in folders if os.path.islink(f"{folder}/{name}")]  # noqa: PTH114
+        yield from (f"{folder}/{name}" for name in (*links, *files))
+
+
+def _kind_of(place: str) -> str:
+    try:
+        mode = os.lstat(place).st_mode
+        return f"link {os.readlink(place)}" if stat.S_ISLNK(mode) else str(stat.S_IFMT(mode))  # noqa: PTH115
+    except OSError:
+        return ""
+
+
+def _write_copy(path: str, copy: _FileCopy) -> None:
+    if copy.is_link:
+        os.symlink(os.fsdecode(copy.data), path)  # noqa: PTH211
+        return
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(copy.data)
+        os.fchmod(descriptor, stat.S_IMODE(copy.mode))
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    elif os.path.lexists(path):
+        path.unlink()
