@@ -404,7 +404,7 @@ DEFENCES = (
             "../safety/test_checkpoints.py"),
     Defence("E13", f"{CHECKPOINTS}/undo.py", "if is_unsure and file_state(", "if False and file_state(",
             "test_e13_killed_turns.py"),
-    Defence("E13", f"{CHECKPOINTS}/turn_journal.py", '[ -e "$0" ] && : > "$0.died"', ":",
+    Defence("E13", f"{CHECKPOINTS}/turn_journal.py", ': > "$0.died"\n', "",
             "test_e13_killed_turns.py"),
     Defence("E13", f"{CHECKPOINTS}/undo.py", "outcome = done.get((number, change.path))", "outcome = None",
             "test_e13_killed_turns.py"),

@@ -160,6 +160,7 @@ class FileUndo(msgspec.Struct, eq=False):
             self._fail(error)
             return False
         if restored is not None:
+            self._note_unsure(restored, await asyncio.to_thread(self.checkpoints.turns))
             lines = " ".join(_describe(restored, "Restored"))
             self.tasks.emit(Notice(f"An undo that was cut off is finished now. {lines}".strip()))
         return True

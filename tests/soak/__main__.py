@@ -11,6 +11,9 @@ project. After each round these rules are checked:
 - git finds no damage,
 - nothing is left behind: no temporary file, no unfinished folder, no process.
 
+A quarter of the time turns are killed and then undone, and undos are killed and finished: each file
+is compared byte for byte with what it was before the turn (`--undo`: only these).
+
 `--turns 1000` runs one session of that many turns instead, and compares the growth of its memory
 with a limit (Linux).
 """
@@ -26,6 +29,7 @@ sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[2])]
 
 from soak.campaign import Campaign  # noqa: E402 (found by the line above)
 from soak.growth import run  # noqa: E402
+from soak.undo_rounds import UndoRounds  # noqa: E402
 
 
 def main() -> int:
@@ -35,6 +39,7 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=2.0)
     parser.add_argument("--rounds", type=int, default=0, help="end after this many rounds")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--undo", action="store_true", help="only turns and undos that are killed")
     parser.add_argument(
         "--turns",
         type=int,
@@ -51,8 +56,12 @@ def main() -> int:
         tempfile.TemporaryDirectory(prefix="ouro-soak-") as folder,
         Campaign(Path(folder), options.seed) as campaign,
     ):
-        broken = campaign.run(options.minutes * 60, options.rounds)
-        print(campaign.summary())
+        rounds = UndoRounds(Path(folder), options.seed, campaign.killer)
+        broken = rounds.run(options.minutes * 60 / (1 if options.undo else 4))
+        print(rounds.summary())
+        if not (broken or options.undo):
+            broken = campaign.run(options.minutes * 45, options.rounds)
+            print(campaign.summary())
     print("\n".join(broken[:20]) if broken else "no rule was broken")
     return bool(broken)
 

@@ -129,7 +129,7 @@ class Campaign:
         self._git(self._project, "add", "-A")
         self._git(self._project, "commit", "-qm", "start")
         self._git(self._folder, "clone", "-q", str(self._project), str(self._remote))
-        self._killer = self._compile()
+        self.killer = self._compile()
 
     def _compile(self) -> Path | None:
         """Compile the library that kills before the N-th call; returns None without a C compiler."""
@@ -224,10 +224,10 @@ class Campaign:
             "OURO_SESSIONS_TITLES": "false",
             "OURO_SANDBOX_ENABLED": "false",
         }
-        if self._killer and rng.random() < 0.6:
+        if self.killer and rng.random() < 0.6:
             kind = rng.choice(list(_KINDS))
             plan = f"{kind}:{rng.randint(1, _KINDS[kind])}"
-            environment |= {"LD_PRELOAD": str(self._killer), "OURO_SOAK_KILL": plan}
+            environment |= {"LD_PRELOAD": str(self.killer), "OURO_SOAK_KILL": plan}
         # A session without a saved message is removed at the next start.
         resumable = [session for session, (texts, _) in self._acknowledged.items() if texts]
         session = rng.choice([*resumable, ""]) if rng.random() < 0.7 else ""

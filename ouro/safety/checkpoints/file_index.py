@@ -133,10 +133,12 @@ class CheckpointIndex:
         data = b"".join(os.fsencode(name) + b"\0" for name in names)
         # Above the threshold git writes all files into one pack: thousands of loose objects take
         # far longer.
-        pack = ("-c", "core.bigFileThreshold=1") if len(names) > _PACK_FROM else ()
+        is_large = len(names) > _PACK_FROM
+        pack = ("-c", "core.bigFileThreshold=1") if is_large else ()
         words = ("update-index", "--add", "--replace", option, "-z", "--stdin")
         if data:
-            self._repository.git_files(*pack, *words, data=data, lock=True)
+            # A command may wait for a short update, not for the contents of a whole folder.
+            self._repository.git_files(*pack, *words, data=data, lock=True, is_background=is_large)
 
 
 def _chunks(names: Sequence[str]) -> Iterator[Sequence[str]]:

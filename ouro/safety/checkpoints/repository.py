@@ -164,16 +164,19 @@ class Repository:
         text = os.fsdecode(output)
         return text.strip() if strip else text
 
-    def git_files(self, *arguments: str, data: bytes = b"", lock: bool = False) -> bytes:
-        """The output of a command about files, which runs at the lowest priority: its work tree is
-        the user's repository, and the paths are relative to the workspace.
+    def git_files(
+        self, *arguments: str, data: bytes = b"", lock: bool = False, is_background: bool = False
+    ) -> bytes:
+        """The output of a command about files: its work tree is the user's repository, and the
+        paths are relative to the workspace.
 
         Args:
             lock: the process keeps the lock of this repository if ouro is killed.
+            is_background: run it at the lowest priority.
         """
         words = [f"--work-tree={self.top}", *arguments]
         keep = (self._lock,) if lock else ()
-        return self._run(words, data, self._shared_objects(), keep, is_background=True)
+        return self._run(words, data, self._shared_objects(), keep, is_background=is_background)
 
     def _shared_objects(self) -> dict[str, str]:
         shared = git_dirs(self.top)[1]

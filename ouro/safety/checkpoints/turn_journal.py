@@ -22,8 +22,17 @@ FOLDER = "open"
 _DIED = ".died"
 _WRITE_SECONDS = 1.0
 """A tool that was about to change a file has done so after this time, or never."""
-# It ends when the pipe is closed: by ouro, or by the system when ouro was killed.
-_WATCH = 'read -r _; [ -e "$0" ] && : > "$0.died"'
+# It reads until the pipe is closed: by ouro, or by the system while a killed ouro ends. Its parent
+# is another process once that has ended; then the commands in a sandbox are killed, too.
+_WATCH = """
+read -r _
+[ -e "$0" ] || exit
+n=0
+while [ $n -lt 9999 ] && read -r _ _ _ parent _ < /proc/$$/stat && [ "$parent" = "$PPID" ]; do
+    n=$((n + 1))
+done 2> /dev/null
+: > "$0.died"
+"""
 
 
 class TurnRecord(msgspec.Struct):
