@@ -551,6 +551,7 @@ class SessionBuilder(msgspec.Struct, dict=True):
             self.budget.check,
             memory.touched,
             attachments.complete,
+            retry_seconds=self.inputs.settings.llm.retry_seconds,
         )
         return AgentTurn(
             agent=agent,

@@ -254,6 +254,7 @@ _DEFAULTS: Mapping[str, Any] = {
     "output": "text",
     "input": "text",
     "schema": "",
+    "retry": None,
     "max_turns": None,
     "max_cost": None,
 }
@@ -357,6 +358,12 @@ def _parser(with_message: bool = True) -> argparse.ArgumentParser:
         type=non_empty,
         metavar="FILE",
         help="the answer must fit this JSON schema, of a file or as text",
+    )
+    headless.add_argument(
+        "--retry",
+        type=int,
+        metavar="SECONDS",
+        help="wait so long for a model server that cannot be reached",
     )
     headless.add_argument("--max-turns", type=int, metavar="N", help="model calls")
     headless.add_argument("--max-cost", type=float, metavar="DOLLARS")
@@ -485,6 +492,7 @@ def _options(args: SimpleNamespace, *, interactive: bool) -> Options:
             "permissions.mode": args.mode,
             "permissions.allow": tuple(args.allow),
             "permissions.deny": tuple(args.deny),
+            "llm.retry_seconds": args.retry,
             "limits.max_turns": args.max_turns,
             "limits.max_cost": args.max_cost,
             "sandbox.enabled": False if args.no_sandbox else None,

@@ -97,6 +97,14 @@ class LimitSettings:
 
 
 @section
+class LlmSettings:
+    """Requests to models."""
+
+    retry_seconds: int = 0
+    """How long to wait for a server that cannot be reached, such as one that is starting."""
+
+
+@section
 class ShellSettings:
     timeout_seconds: int = 120
     """The time limit of a command for which the model sets none."""
@@ -345,6 +353,7 @@ class Settings:
     """The effort of a model that can think."""
     permissions: PermissionSettings = field(default_factory=PermissionSettings)
     limits: LimitSettings = field(default_factory=LimitSettings)
+    llm: LlmSettings = field(default_factory=LlmSettings)
     shell: ShellSettings = field(default_factory=ShellSettings)
     sandbox: SandboxSettings = field(default_factory=SandboxSettings)
     hooks: tuple[HookSettings, ...] = ()

@@ -147,6 +147,9 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
     complete: Callable[[Prompt, Emit], Awaitable[Prompt]] = unchanged
     """Adds what a message names to one that arrived during the turn."""
 
+    retry_seconds: float = 0
+    """How long to wait for a server that cannot be reached."""
+
     async def run(self, prompt: Prompt, emit: Emit) -> TurnFinished:
         """Run one turn; emit what happens, return how it ended.
 
@@ -297,6 +300,7 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
             [self.system_prompt, *self.memory.context()],
             self.tools.specs(models[0].spec),
             attempts=PATIENT_ATTEMPTS,
+            patience=self.retry_seconds,
             taken=self.memory.transcript.call_ids,
         )
 

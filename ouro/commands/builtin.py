@@ -1336,6 +1336,22 @@ SHELL_ACTIONS: tuple[Action, ...] = (
     ),
     _USAGE,
     Action(
+        "models show",
+        "models.show",
+        "Show what ouro knows about a model, and what refusals of its server have taught",
+        (arg("name", metavar="NAME", help="a model, by name or part of the name"),),
+        ("models show sonnet",),
+        "shell",
+    ),
+    Action(
+        "models reset",
+        "models.reset",
+        "Forget what refusals have taught about a model",
+        (arg("name", metavar="NAME", help="a model, by name or part of the name"),),
+        ("models reset sonnet",),
+        "shell",
+    ),
+    Action(
         "models",
         "models.models",
         "List usable models, and why others are not usable",

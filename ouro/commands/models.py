@@ -101,6 +101,36 @@ def next_effort(effort: str) -> llm.Effort:
     return EFFORTS[(place + 1) % len(EFFORTS)]
 
 
+async def show(_context: ShellContext, name: str) -> Answer:
+    """The facts about a model, and what was learned of its server, with the day and the refusal."""
+    catalog = llm.Catalog.from_files()
+    name = catalog.resolve(name)
+    spec, learned = catalog.spec(name), catalog.learned(name)
+    facts = {
+        key: getattr(spec, key) for key in ("window", "max_output", "images", "tools", "thinking")
+    }
+    view: View = [line(f"{name}: window {spec.window:,}, max_output {spec.max_output:,}")]
+    for key, fact in learned.items():
+        view.append(line(f"  {fact.date}  {llm.describe_fact(key, fact)}"))
+        view.append(line(f"              because: {fact.refusal}"))
+    if not learned:
+        view.append(line("Nothing was learned from refusals."))
+    data = [
+        {"fact": key, "value": fact.value, "date": fact.date, "refusal": fact.refusal}
+        for key, fact in learned.items()
+    ]
+    return Answer({"name": name, **facts, "learned": data}, view)
+
+
+async def reset(_context: ShellContext, name: str) -> Answer:
+    catalog = llm.Catalog.from_files()
+    name = catalog.resolve(name)
+    forgotten = len(catalog.learned(name))
+    catalog.forget(name)
+    text = f"{name}: {plural(forgotten, 'fact')} forgotten."
+    return Answer({"name": name, "forgotten": forgotten}, [line(text)])
+
+
 async def models(context: ShellContext, setup: bool) -> Answer:
     if setup:
         if not sys.stdin.isatty():

@@ -35,7 +35,7 @@ from ouro.llm.providers import (
     provider_of,
     speaks_responses,
 )
-from ouro.llm.server_facts import FactStore, ServerFacts, server_key
+from ouro.llm.server_facts import Fact, FactStore, ServerFacts, server_key
 from ouro.utils.log import log
 from ouro.utils.runtime import get_models_path, get_server_facts_path, home_secret, tilde
 
@@ -287,6 +287,15 @@ class Catalog:
     def server_of(self, name: str) -> str:
         """The key of a model (full name) in the store of facts."""
         return server_key(self._url(name), name.partition("/")[2] or name)
+
+    def learned(self, name: str) -> Mapping[str, Fact]:
+        """What refusals have taught about a model (full name) at its endpoint."""
+        return self._facts.read(self.server_of(name)) if self._facts else {}
+
+    def forget(self, name: str) -> None:
+        """Forget what refusals have taught about a model (full name)."""
+        if self._facts:
+            self._facts.forget(self.server_of(name))
 
     def _server_facts(self, name: str) -> ServerFacts:
         """What is known of a model at its endpoint; a provider's facts are not true of other

@@ -14,7 +14,14 @@ from typing import Literal
 
 import msgspec
 
-from ouro.errors import EmptyAnswer, ModelError, RequestRefused, StreamCut, TransientModelError
+from ouro.errors import (
+    EmptyAnswer,
+    ModelError,
+    RequestRefused,
+    ServerUnreachable,
+    StreamCut,
+    TransientModelError,
+)
 from ouro.events import Retrying
 from ouro.llm.model import (
     MAX_CHARACTERS,
@@ -40,6 +47,10 @@ PATIENT_ATTEMPTS = 11
 """The number of attempts for the last model of a turn: in two to five minutes a restart or a short
 outage ends.
 """
+UNREACHABLE_ATTEMPTS = 2
+"""A second attempt helps if a server has just been restarted; a wrong name stays wrong."""
+EMPTY_ATTEMPTS = 4
+"""Each empty answer costs money, and the same request seldom gets another one."""
 FIRST_WAIT = 1.0
 MAX_WAIT = 60.0
 """Seconds; a longer wait is not made, but reported."""
@@ -204,6 +215,7 @@ class ModelCall:
         tools: Sequence[ToolSpec] = (),
         *,
         attempts: int = ATTEMPTS,
+        patience: float = 0,
         taken: Iterable[str] = (),
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
@@ -214,6 +226,8 @@ class ModelCall:
         self._messages = messages
         self._tools = tools
         self._attempts = attempts
+        self._patience = patience
+        """Seconds to wait for a server that cannot be reached."""
         self._taken = frozenset(taken)
         self._sleep = sleep
         self._builder = ReplyBuilder(models[0].spec.name, self._taken)
@@ -240,7 +254,9 @@ class ModelCall:
             attempts = (
                 self._attempts if model is self._models[-1] else min(self._attempts, ATTEMPTS)
             )
-            for number in range(1, attempts + 1):
+            waited, number = 0.0, 0
+            while number < attempts:
+                number += 1
                 if failure is not None:
                     wait = wait if number > 1 else 0.0
                     if on_retry:
@@ -256,6 +272,13 @@ class ModelCall:
                 wait = _wait_seconds(failure, number)
                 if wait > MAX_WAIT:
                     break
+                waited += wait
+                if isinstance(failure, ServerUnreachable):
+                    # A server that is starting is waited for; a wrong address is reported soon.
+                    is_patient = waited < self._patience
+                    attempts = number + 1 if is_patient else min(attempts, UNREACHABLE_ATTEMPTS)
+                elif isinstance(failure, EmptyAnswer):
+                    attempts = min(attempts, EMPTY_ATTEMPTS)
         assert failure is not None, "no model was given"
         raise _describe_attempts(failure, model.spec.name, number)
 

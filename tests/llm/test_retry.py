@@ -11,6 +11,7 @@ from ouro.errors import (
     ModelUnavailable,
     RateLimited,
     RequestRefused,
+    ServerUnreachable,
     StreamCut,
 )
 from ouro.events import Retrying
@@ -209,3 +210,31 @@ async def test_real_server_is_retried_until_it_answers(model_server):
     after = chunks[max(n for n, chunk in enumerate(chunks) if isinstance(chunk, Retrying)) + 1 :]
     assert numbers == [2, 3, 4]
     assert "".join(chunk.text for chunk in after if isinstance(chunk, TextChunk)) == "Yes."
+
+
+async def test_a_server_that_cannot_be_reached_is_asked_twice():
+    model, clock = Answers(*[ServerUnreachable("refused")] * 9), Clock()
+    with pytest.raises(ServerUnreachable, match="2 attempts"):
+        await ask(model, clock=clock, attempts=11)
+    assert (model.asked, len(clock.waits)) == (2, 1)
+    assert sum(clock.waits) <= 5
+
+
+async def test_patience_waits_for_a_server_that_is_starting():
+    model, clock = Answers(*[ServerUnreachable("refused")] * 8, YES), Clock()
+    await ask(model, clock=clock, attempts=2, patience=600)
+    assert model.asked == 9
+
+
+async def test_patience_ends():
+    model, clock = Answers(*[ServerUnreachable("refused")] * 99), Clock()
+    with pytest.raises(ServerUnreachable):
+        await ask(model, clock=clock, patience=30)
+    assert 30 <= sum(clock.waits) <= 30 + 60
+
+
+async def test_empty_answers_are_not_paid_for_eleven_times():
+    model = Answers(*[(EndChunk("stop"),)] * 20)
+    with pytest.raises(EmptyAnswer):
+        await ask(model, attempts=11)
+    assert model.asked == 4
