@@ -27,8 +27,6 @@ from ouro.frontends.tui.look import BACKGROUND_ANSWER, THEMES, theme_for
 
 _ESCAPE_WAIT = 0.02
 """Seconds after which an Esc is the key, not the beginning of a paste."""
-_EXIT_WAIT = 0.1
-"""Seconds between two checks whether the thread must end."""
 _ANSWER = re.compile(BACKGROUND_ANSWER)
 """Matches the answer about the background: that of a remote terminal may come late."""
 _ALTERNATE_SCREEN = "\x1b[?1049h"
@@ -60,6 +58,7 @@ class TerminalDriver(LinuxDriver):
         """Whether another program has the terminal."""
         self.listens = Event()
         """Set when a widget can receive keys."""
+        self.exit_event = self._exit = ExitEvent(self.listens)
 
     def write(self, data: str) -> None:
         if self.is_lent and self._writer_thread is None:
@@ -123,13 +122,11 @@ class TerminalDriver(LinuxDriver):
             for event in parser.tick():
                 self.process_message(event)
 
-        while not self.listens.wait(_EXIT_WAIT) and not self.exit_event.is_set():
-            pass
+        self.listens.wait()
         if not self.exit_event.is_set():
             keys, rest = self._frame.take_keys()
-            if (
-                theme := self._frame.look.theme
-            ) in THEMES:  # the terminal may have answered after the app was created
+            # The terminal may have answered after the app was created.
+            if (theme := self._frame.look.theme) in THEMES:
                 self._loop.call_soon_threadsafe(setattr, self._app, "theme", theme)
             for at, text in keys:
                 process(splitter.feed(text), at)
@@ -137,9 +134,13 @@ class TerminalDriver(LinuxDriver):
             self._loop.call_soon_threadsafe(self._app.call_later, self._take_over_after_keys)
         with selectors.SelectSelector() as selector:
             selector.register(self.fileno, selectors.EVENT_READ)
+            selector.register(self._exit.readable, selectors.EVENT_READ)
             while not self.exit_event.is_set():
-                if not selector.select(_ESCAPE_WAIT if splitter.holds else _EXIT_WAIT):
-                    process([(False, held)] if (held := splitter.release()) else [])
+                ready = selector.select(_ESCAPE_WAIT if splitter.holds else None)
+                if not ready:
+                    process([(False, splitter.release())])
+                    continue
+                if all(key.fd != self.fileno for key, _ in ready):
                     continue
                 try:
                     data = os.read(self.fileno, 65536)
@@ -154,6 +155,34 @@ class TerminalDriver(LinuxDriver):
         """Take over when the widgets have handled and drawn the keys that the first frame has read."""
         screen = self._app.screen
         (self._app.focused or screen).call_later(screen.call_after_refresh, self.take_over)
+
+
+class ExitEvent(Event):
+    """Ends the input thread at once: setting it makes `readable` ready, and sets `listens`.
+
+    LinuxDriver's own event is looked at every 0.1 s, which each exit waits for, and which wakes an
+    idle program 600 times a minute.
+    """
+
+    def __init__(self, listens: Event) -> None:
+        super().__init__()
+        self._listens = listens
+        self.readable, self._written = os.pipe()
+        os.set_blocking(self.readable, False)
+
+    def set(self) -> None:
+        super().set()
+        self._listens.set()
+        os.write(self._written, b"x")
+
+    def clear(self) -> None:
+        super().clear()
+        with suppress(BlockingIOError):
+            os.read(self.readable, 4096)
+
+    def __del__(self) -> None:
+        os.close(self.readable)
+        os.close(self._written)
 
 
 class KeyParser(XTermParser):

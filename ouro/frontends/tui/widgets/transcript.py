@@ -59,6 +59,7 @@ class TranscriptView(LineScroll):
         self._palette = Palette({})
         self._blocks = BlockList(self._palette)
         self._frame_timer: Timer | None = None
+        self._move_timer: Timer | None = None
         self._frame_cost = 0.0
         self._strips: LRUCache[tuple[StyledLine, int, int], Strip] = LRUCache(MAX_STRIPS)
         self._queued: tuple[Sequence[str], Sequence[str]] = ((), ())
@@ -108,6 +109,9 @@ class TranscriptView(LineScroll):
         started = perf_counter()
         self._arrange(self._blocks.draw_changed())
         self._frame_cost = perf_counter() - started
+        # Only while something moves: an idle program must not wake up.
+        if self._move_timer is None and self._blocks.moving:
+            self._move_timer = self.set_timer(_TICK, self._move)
 
     def discard(self, *blocks: TranscriptBlock) -> None:
         self._blocks.remove(blocks)
@@ -255,7 +259,6 @@ class TranscriptView(LineScroll):
     def on_mount(self) -> None:
         self.app.theme_changed_signal.subscribe(self, lambda _: self._restyle())
         self._restyle()
-        self.set_interval(_TICK, self._tick)
         self.draw_soon()
 
     def on_resize(self) -> None:
@@ -329,7 +332,9 @@ class TranscriptView(LineScroll):
             self._strips.set((line, width, number), strip)
         return strip
 
-    def _tick(self) -> None:
+    def _move(self) -> None:
+        """Draw the blocks again that show the time that has passed."""
+        self._move_timer = None
         for block in self._blocks.moving:
             block.invalidate()
             self.draw_soon()
