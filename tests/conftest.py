@@ -45,13 +45,19 @@ KEPT_VARIABLES = {
     "VIRTUAL_ENV",
     "KF_RULE_CACHE_DIR",
     "TEST_COLD_STARTS",
+    "TEST_TIME_FACTOR",
     "PYTEST_CURRENT_TEST",
     "PYTEST_XDIST_WORKER",
 }
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Compile ouro once: otherwise each worker compiles all of it."""
+    """Give slow machines more time; compile ouro once: otherwise each worker compiles all of it."""
+    from fakes.waiting import SLOWER
+
+    if SLOWER != 1:
+        os.environ["PYTEST_TIMEOUT"] = str(float(config.getini("timeout")) * SLOWER)
     if config.getoption("numprocesses", None) and not hasattr(config, "workerinput"):
         for folder in ("ouro", "tests/fakes"):
             compileall.compile_dir(ROOT / folder, quiet=1, workers=0)

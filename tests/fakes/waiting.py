@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 T = TypeVar("T")
-PATIENCE = 60.0
+SLOWER = float(os.environ.get("TEST_TIME_FACTOR", "1"))
+"""How many times slower than usual this machine is: all limits of time are multiplied by it."""
+PATIENCE = 60.0 * SLOWER
 """Seconds until a test that waits fails. Only a failing test waits as long; a busy machine may need
 many.
 """

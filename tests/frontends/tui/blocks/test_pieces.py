@@ -40,7 +40,7 @@ def stream_answer(text, sizes):
     return answer
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(documents, cuts)
 @example("1. a\n\n2", [1])
 @example("- a\n\n  ```\n  x\n  ```\n- b\n```\n", [1])
@@ -51,7 +51,7 @@ def test_streamed_answer_looks_like_the_whole_one(text, sizes):
     assert draw(answer) == draw(AnswerBlock(text))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(documents, cuts, st.floats(0, 1))
 @example("word\n```\n\n   1. in it", [1], 0.625)
 def test_partial_answer_looks_like_an_answer_of_that_text(text, sizes, share):
@@ -66,14 +66,14 @@ WORDS = (
 )  # fmt: skip
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.lists(st.sampled_from(WORDS), min_size=1, max_size=9), st.integers(9, 80))
 @example(["a"], 9)
 @example(["日本語"], 9)
 @example(["\n--"], 40)
 @example(["\n***"], 40)
 def test_parts_of_a_long_paragraph_look_like_one(words, width):
-    text = "Some " + " words ".join(words * 300) + " end"
+    text = "Some " + " words ".join(words * (600 // len(words))) + " end"
 
     def characters(lines):
         return [
