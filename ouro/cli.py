@@ -453,8 +453,9 @@ def look_in(folder: Path) -> Look:
 
     tui = load_settings().tui
     theme = ANSI if has_few_colors() else tui.theme
+    greets = is_first_start()
     return Look(
-        theme, __version__, folder, tui.keys, tui.status, tui.notify_seconds, is_first_start()
+        theme, __version__, folder, tui.keys, tui.status, tui.notify_seconds, greets, tui.editing
     )
 
 

@@ -198,6 +198,8 @@ class CheckpointSettings:
 @section
 class TuiSettings:
     theme: Literal["auto", "dark", "light", "high-contrast", "ansi"] = "auto"
+    editing: Literal["emacs", "vim"] = "emacs"
+    """How the prompt is edited."""
     keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Name of an action -> its keys, if they differ from the default."""
     status: tuple[StatusItem, ...] = STATUS_ITEMS

@@ -1088,6 +1088,7 @@ COMMANDS: tuple[Action, ...] = (
         (text("message", metavar="number or last"),),
         ("pin last",),
     ),
+    Action("vim", "info.vim", "Edit the prompt with the keys of Vim, or no longer"),
     Action("theme", "info.theme", "Choose the colours", (text("name"),), ("theme light",)),
     _CONFIG,
     _DOCTOR,

@@ -108,6 +108,12 @@ class FrontEnd(Protocol):
         """
         return False
 
+    def toggle_vim(self) -> str:
+        """Change between the keys of Emacs and of Vim; returns `emacs` or `vim`. Raises UsageError:
+        the keys are not ouro's.
+        """
+        raise UsageError("Here the keys are those of your editor.")
+
     def read_transcript(self, words: str = "") -> None:  # noqa: ARG002 (for screens)
         """Show the whole transcript on the screen, at the last place with these words. Raises
         UsageError: there is no screen.

@@ -108,6 +108,14 @@ async def theme(context: SessionContext, name: str) -> None:
     await context.front_end.use_theme(name)
 
 
+async def vim(context: SessionContext) -> None:
+    editing = context.front_end.toggle_vim()
+    context.front_end.say(
+        f"The prompt has the keys of {editing.capitalize()}. `tui.editing: {editing}` in the"
+        " settings keeps that."
+    )
+
+
 async def feedback(context: SessionContext) -> Answer:
     known = (
         (

@@ -32,7 +32,7 @@ from ouro.llm import ModelSource
 from ouro.memory.long_term import SessionMemory
 from ouro.messages import Image, ToolCall, ToolReply
 from ouro.safety import Mode, Permissions, narrower
-from ouro.session.attachments import Attached, Attachments, notice_of_attached
+from ouro.session.attachments import Attached, Attachments, notices_about
 from ouro.session.file_undo import FileUndo
 from ouro.session.session_hooks import SessionHooks
 from ouro.session.session_tasks import SessionTasks, Steering
@@ -218,6 +218,12 @@ class AgentTurn(msgspec.Struct, frozen=True, eq=False):
         self.titles.after_turn()
         return finished
 
+    async def _attach(self, text: str, *, is_command: bool) -> Attached:
+        """What a message names. A custom command reads the files that it names by itself."""
+        if is_command:
+            return Attached(await self.attachments.resources(text))
+        return await self.attachments.read(text)
+
     async def _run_agent(
         self, text: str, images: Sequence[Image], added: Sequence[str], hooked: str, emit: Emit
     ) -> TurnFinished:
@@ -227,15 +233,12 @@ class AgentTurn(msgspec.Struct, frozen=True, eq=False):
             *added,
             hooked,
         ]
-        if added:  # a command reads the files that it names by itself
-            attached = Attached(await self.attachments.resources(text))
-        else:
-            attached = await self.attachments.read(text)
+        attached = await self._attach(text, is_command=bool(added))
         context.append(attached.text)
         context += [report.context for report in self.subagents.take_reports()]
         prompt = Prompt(text, tuple(images), "\n\n".join(filter(None, context)))
         todos, is_shown = self.plan.items, bool(added)
-        missing = self.environment.missing_files(text)
+        notices = notices_about(attached, self.environment.missing_files(text))
 
         def on_event(event: Event) -> None:
             nonlocal todos, is_shown
@@ -250,16 +253,10 @@ class AgentTurn(msgspec.Struct, frozen=True, eq=False):
                 self.files.message_added()
             if self.files is not None and isinstance(event, ToolStarted):
                 self.files.tool_started()
-            if missing and isinstance(event, Prompted):
-                emit(
-                    Notice(
-                        f"There is no file {', '.join(missing)}. The message was sent as it is.",
-                        "warning",
-                    )
-                )
-                missing.clear()
-            if attached.items and isinstance(event, Prompted):
-                emit(notice_of_attached(attached))
+            if isinstance(event, Prompted):
+                for notice in notices:
+                    emit(notice)
+                notices.clear()
             for recalled in self.memory.on_event(event):
                 emit(recalled)
 

@@ -116,8 +116,8 @@ class Attachments:
     async def complete(self, prompt: Prompt, emit: Emit) -> Prompt:
         """A message that steers the turn, with what it names."""
         attached = await self.read(prompt.text)
-        if attached.items:
-            emit(notice_of_attached(attached))
+        for notice in notices_about(attached):
+            emit(notice)
         context = "\n\n".join(filter(None, (prompt.context, attached.text)))
         return replace(prompt, context=context)
 
@@ -262,8 +262,15 @@ class Attachments:
         return Attached("\n\n".join(filter(None, (_ABOUT, *texts, instructions))), tuple(items))
 
 
-def notice_of_attached(attached: Attached) -> Notice:
-    return Notice(attached.report, "warning" if attached.has_problem else "info")
+def notices_about(attached: Attached, missing: Sequence[str] = ()) -> list[Notice]:
+    """What the user reads about the attachments of a message, and about files that do not exist."""
+    notices = []
+    if missing:
+        text = f"There is no file {', '.join(missing)}. The message was sent as it is."
+        notices.append(Notice(text, "warning"))
+    if attached.items:
+        notices.append(Notice(attached.report, "warning" if attached.has_problem else "info"))
+    return notices
 
 
 def _is_binary(start: bytes) -> bool:

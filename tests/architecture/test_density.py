@@ -12,7 +12,7 @@ from architecture import density
 from architecture.sources import Source, sources
 
 MAX_COLUMNS = 100
-MAX_DECISIONS_PER_100_LINES = 30.5
+MAX_DECISIONS_PER_100_LINES = 30.7
 MAX_FUNCTIONS_OVER_10 = 289
 
 

@@ -410,6 +410,9 @@ class ReplFrontEnd(FrontEnd):
     def leave(self) -> None:
         self._repl.leave()
 
+    def toggle_vim(self) -> str:
+        return self._repl.toggle_vim()
+
     def copy(self, text: str) -> str:
         if how := copy_with_program(text):
             return how

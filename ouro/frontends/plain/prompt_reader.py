@@ -13,6 +13,7 @@ from prompt_toolkit.application import get_app, run_in_terminal
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion, ThreadedCompleter
 from prompt_toolkit.document import Document
+from prompt_toolkit.enums import EditingMode
 from prompt_toolkit.filters import Condition, has_completions
 from prompt_toolkit.history import History
 from prompt_toolkit.input.vt100 import Vt100Input
@@ -80,6 +81,7 @@ class PromptReader:
             erase_when_done=True,
             style=STYLE,
             reserve_space_for_menu=6,
+            editing_mode=EditingMode.VI if repl.editing == "vim" else EditingMode.EMACS,
         )
 
     def in_use(self) -> AbstractContextManager[None]:
@@ -126,6 +128,12 @@ class PromptReader:
         self._echo(self._repl.label() + shown.replace("\n", f"\n{CONTINUED}"))
         buffer.reset(append_to_history=not asking)
         self._lines.put_nowait(text)
+
+    def toggle_vim(self) -> str:
+        """Change between the keys of Emacs and of Vim; returns `emacs` or `vim`."""
+        is_vi = self._prompt.editing_mode is EditingMode.VI
+        self._prompt.editing_mode = EditingMode.EMACS if is_vi else EditingMode.VI
+        return "emacs" if is_vi else "vim"
 
     def fill(self, text: str) -> bool:
         document = Document(text)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from ouro.commands.mode import next_mode, set_mode
 from ouro.commands.models import next_effort
 from ouro.commands.slash import dispatch
-from ouro.errors import DemoRequested, OuroError
+from ouro.errors import DemoRequested, OuroError, UsageError
 from ouro.events import Event, Outcome, PermissionAsked, Permit, QuestionAsked
 from ouro.frontends.headless.input import handle_signals, read_lines
 from ouro.frontends.headless.output import Pipe
@@ -186,6 +186,19 @@ class Repl(TurnObserver):
         self._cancel_offer()
         if session.resumed is not None:
             self._offering = asyncio.create_task(self._offer_resume(session, session.resumed))
+
+    @property
+    def editing(self) -> str:
+        """`emacs` or `vim`."""
+        return self._settings.editing
+
+    def toggle_vim(self) -> str:
+        """Change the keys of the prompt; returns `emacs` or `vim`. Raises UsageError: this terminal
+        has none.
+        """
+        if isinstance(self.reader, LineReader):
+            raise UsageError("This terminal edits the line by itself.")
+        return self.reader.toggle_vim()
 
     def leave(self, code: int = 0) -> None:
         self._exit_code = code

@@ -173,6 +173,11 @@ class ScreenFrontEnd:
             await self.open(request)
         return True
 
+    def toggle_vim(self) -> str:
+        editing = "emacs" if self._conversation.prompt.vim_mode else "vim"
+        self._conversation.prompt.use_editing(editing)
+        return editing
+
     def read_transcript(self, words: str = "") -> None:
         self._conversation.reader.open(words)
 

@@ -83,6 +83,8 @@ class Look:
     """
     welcomes: bool = False
     """Whether to greet the user, because it is the first start."""
+    editing: str = "emacs"
+    """`tui.editing`: `emacs` or `vim`."""
 
     @property
     def colors(self) -> ThemeColors:

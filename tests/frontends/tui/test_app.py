@@ -169,7 +169,7 @@ async def test_shift_tab_cycles_the_modes():
         for _ in range(4):
             await pilot.press("shift+tab")
             modes.append(session.status().mode)
-        assert modes == ["edit", "plan", "auto", "ask"]
+        assert modes == ["edit", "plan", "ask", "edit"]
 
 
 async def test_one_mark_shares_a_shell_line_and_two_keep_it_private():

@@ -88,6 +88,7 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
         self.turns = TurnQueue(self)
         self._run_command = run_command
         self._bell_after = look.bell_after
+        self._editing = look.editing
         self._welcomes = look.welcomes
         self._is_loading_earlier = False
         self._window_title: str | None = None
@@ -278,6 +279,8 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
 
     def on_mount(self) -> None:
         self.set_interval(JOBS_INTERVAL, self._watch_jobs)
+        if self._editing == "vim":
+            self.prompt.use_editing("vim")
 
     def _watch_jobs(self) -> None:
         """Check the background jobs regularly, because they end without an event."""
@@ -333,7 +336,8 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
     def _suggest(self) -> None:
         if self.prompt.text and AGAIN_QUITS in self.status.message:
             self.status.message = ""  # the next Ctrl+C is about this text
-        self.completion.look_at(self.prompt.before_cursor)
+        if self.prompt.vim_mode in ("", "INSERT"):
+            self.completion.look_at(self.prompt.before_cursor)
         self.attachments.look_at(self.prompt.text)
 
     @on(Completion.Picked)

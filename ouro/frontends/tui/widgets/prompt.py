@@ -26,6 +26,7 @@ from ouro.frontends.tui.keymap import Keymap
 from ouro.frontends.tui.look import placeholder
 from ouro.frontends.tui.widgets.placeholders import Placeholders
 from ouro.frontends.tui.widgets.row_list import PickList
+from ouro.frontends.tui.widgets.vim_keys import VimKeys
 from ouro.session.turn_queue import Draft
 
 if TYPE_CHECKING:
@@ -155,6 +156,19 @@ class PromptArea(TextArea, inherit_bindings=False):
         self._chord_until = float("inf")
         self._pasted_at = float("-inf")
         self._typed_at = float("-inf")
+        self._vim: VimKeys | None = None
+
+    def use_editing(self, editing: str) -> None:
+        """Edit as `vim` or `emacs`."""
+        recalls = {"previous": self.action_previous, "next": self.action_next}
+        copy = self.app.copy_to_clipboard
+        self._vim = VimKeys(self, copy, lambda name: recalls[name]()) if editing == "vim" else None
+        self.post_message(self.Changed(self))
+
+    @property
+    def vim_mode(self) -> str:
+        """`NORMAL`, `VISUAL` …, with the keys of a command that is not complete; empty without Vim."""
+        return self._vim.shown_mode if self._vim is not None else ""
 
     @property
     def typed_at(self) -> float:
@@ -187,12 +201,9 @@ class PromptArea(TextArea, inherit_bindings=False):
         self.call_next(self._draw_at_once)
         if event.is_printable:
             self._typed_at = event.time
-        if event.time - self._pasted_at < PASTE_GAP:
-            self._pasted_at = event.time
+        if self._is_pasted(event) or self._is_for_vim(event):
             event.stop()
             event.prevent_default()
-            typed = event.character if event.is_printable and event.character else ""
-            self.put("\n" if event.key in ("enter", "ctrl+j") else typed)
             return
         key = self._resolve_chord(event)
         action = self._actions.get(key)
@@ -213,6 +224,21 @@ class PromptArea(TextArea, inherit_bindings=False):
             return
         event.stop()
         event.prevent_default()
+
+    def _is_pasted(self, event: events.Key) -> bool:
+        """Insert a key of a paste that the terminal sends as keys; returns whether it was one."""
+        if event.time - self._pasted_at >= PASTE_GAP:
+            return False
+        self._pasted_at = event.time
+        typed = event.character if event.is_printable and event.character else ""
+        self.put("\n" if event.key in ("enter", "ctrl+j") else typed)
+        return True
+
+    def _is_for_vim(self, event: events.Key) -> bool:
+        if self._vim is None or self.completion.is_open or not self._vim.handle(event):
+            return False
+        self.post_message(self.Changed(self))
+        return True
 
     def _resolve_chord(self, event: events.Key) -> str:
         """The chord of the previous key and this one, or this key if the two are not a chord."""
@@ -300,6 +326,8 @@ class PromptArea(TextArea, inherit_bindings=False):
         self.history.clear()
         if not self._stashed and not self.text:
             self.attachments = Placeholders()
+        if self._vim is not None:
+            self._vim.begin_message()
         self.post_message(self.Submitted(draft, later))
 
     def action_newline(self) -> None:
@@ -423,6 +451,7 @@ class PromptBox(Horizontal):
         # Textual scrolls before the text has grown.
         self._prompt.call_after_refresh(self._prompt.scroll_cursor_visible)
         self.set_class(self._prompt.text.startswith("!"), "-shell")
+        self.border_subtitle = self._prompt.vim_mode
 
     def show_mode(self, mode: str) -> None:
         """Give the frame the colour of the mode; `ask` has none."""

@@ -1,0 +1,99 @@
+"""VimKeys: the modes of Vim in the prompt."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from textual import events
+from textual.widgets import TextArea
+from textual.widgets.text_area import Selection
+
+from ouro.frontends.vim_editing import VimEditor
+
+_NAMES = {
+    "escape": "<Esc>",
+    "backspace": "<BS>",
+    "left": "<Left>",
+    "right": "<Right>",
+    "home": "<Home>",
+    "end": "<End>",
+    "ctrl+r": "<C-r>",
+    "space": " ",
+}
+_HISTORY = {"j": "next", "k": "previous"}
+
+
+class VimKeys:
+    """Handles the keys of a prompt as Vim does; in the insert mode the prompt edits by itself.
+
+    Args:
+        copy: puts a text on the clipboard.
+        recall: moves in the history, by the name of the prompt's action.
+    """
+
+    def __init__(
+        self, area: TextArea, copy: Callable[[str], object], recall: Callable[[str], object]
+    ) -> None:
+        self._area = area
+        self._recall = recall
+        self._editor = VimEditor(copy=copy)
+
+    @property
+    def shown_mode(self) -> str:
+        return f"{self._editor.mode.upper()} {self._editor.pending}".strip()
+
+    @property
+    def _offset(self) -> int:
+        return len(self._area.get_text_range((0, 0), self._area.cursor_location))
+
+    def begin_message(self) -> None:
+        """Insert again, because the prompt is empty after a message was sent."""
+        self._editor.replace_text(self._area.text, self._offset)
+        self._editor.begin_insert()
+
+    def handle(self, event: events.Key) -> bool:
+        """Handle a key; returns False if it keeps its usual meaning."""
+        editor = self._editor
+        if editor.mode == "insert":
+            if event.key != "escape":
+                return False
+            editor.end_insert(self._area.text, self._offset)
+            self._show()
+            return True
+        key = _NAMES.get(event.key, event.character if event.is_printable else None)
+        is_idle = editor.mode == "normal" and not editor.pending
+        if key is None or (is_idle and (key == "<Esc>" or self._is_command(key))):
+            return False
+        editor.replace_text(self._area.text, self._offset)
+        if is_idle and key in _HISTORY and self._is_at_edge(key):
+            self._recall(_HISTORY[key])
+            return True
+        editor.press(key)
+        self._show()
+        return True
+
+    def _is_command(self, key: str) -> bool:
+        """Whether a key on empty input begins a command or shows the keys."""
+        return not self._area.text and key in ("/", "?", "!", "#")
+
+    def _is_at_edge(self, key: str) -> bool:
+        row = self._area.cursor_location[0]
+        return row == (self._area.document.line_count - 1 if key == "j" else 0)
+
+    def _show(self) -> None:
+        """Bring the prompt to the state of the editor."""
+        editor, area = self._editor, self._area
+        if area.text != editor.text:
+            area.replace(editor.text, (0, 0), area.document.end)
+        cursor = self._location(editor.cursor)
+        if editor.mode in ("visual", "visual line"):
+            span = editor.selection
+            start, end = self._location(span.start), self._location(span.end)
+            forwards = editor.cursor >= editor.anchor
+            area.selection = Selection(start, end) if forwards else Selection(end, start)
+        else:
+            area.selection = Selection.cursor(cursor)
+
+    def _location(self, offset: int) -> tuple[int, int]:
+        before = self._editor.text[:offset]
+        return before.count("\n"), len(before) - before.rfind("\n") - 1

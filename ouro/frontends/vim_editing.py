@@ -1,0 +1,580 @@
+"""VimEditor: the commands of Vim on the text of a prompt, without a screen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+from ouro.frontends import vim_edits as edits
+from ouro.frontends import vim_motions as motions
+from ouro.frontends.vim_edits import (
+    CommandKeys,
+    Edited,
+    IncompleteCommand,
+    InvalidCommand,
+    Register,
+    RepeatedCommand,
+)
+from ouro.frontends.vim_motions import Target, TextSpan
+
+VimMode = Literal["insert", "normal", "visual", "visual line"]
+_OPERATORS = ("d", "c", "y", "<", ">", "g~", "gu", "gU")
+_SHORT = {"D": "d$", "C": "c$", "Y": "yy", "x": "dl", "X": "dh", "s": "cl", "S": "cc"}
+_FINDS = "fFtT"
+_CLIPBOARD = "+*"
+_SAME_MOTIONS = {
+    "<Left>": "h",
+    "<BS>": "h",
+    "<Right>": "l",
+    " ": "l",
+    "<Home>": "0",
+    "_": "^",
+    "<End>": "$",
+}
+_TO_LINE_END = 1_000_000
+"""The column of `$`: `j` and `k` stay at the ends of lines."""
+
+
+class VimEditor:
+    """The text, the cursor and the mode. `press` handles a key of another mode than `insert`.
+
+    Args:
+        copy: puts a text on the clipboard, for the registers `+` and `*`.
+    """
+
+    def __init__(
+        self,
+        text: str = "",
+        cursor: int = 0,
+        mode: VimMode = "insert",
+        copy: Callable[[str], object] = lambda _text: None,
+    ) -> None:
+        self.text, self.cursor, self.mode = text, cursor, mode
+        self.anchor = 0
+        """Where the selection of a visual mode began."""
+        self.registers: dict[str, Register] = {}
+        self._copy = copy
+        self._keys: list[str] = []
+        self._column = -1
+        """The column that `j` and `k` aim at; -1: that of the cursor."""
+        self._undo: list[tuple[str, int]] = []
+        self._redo: list[tuple[str, int]] = []
+        self._last: RepeatedCommand | None = None
+        self._inserting: RepeatedCommand | None = None
+        self._insert_count = 1
+        self._before_insert = "", 0
+        self._found = "", ""
+        self._register = ""
+        self._repeats = False
+
+    @property
+    def pending(self) -> str:
+        """The keys of a command that is not complete."""
+        return "".join(self._keys)
+
+    @property
+    def selection(self) -> TextSpan:
+        """What a visual mode has selected."""
+        start, last = sorted((self.anchor, self.cursor))
+        if self.mode == "visual line":
+            return self._lines(start, last)
+        end = min(last + 1, len(self.text))
+        with_break = self._column == _TO_LINE_END and self.text[end : end + 1] == "\n"
+        return TextSpan(start, end + with_break)
+
+    def press(self, key: str) -> None:
+        """Handle a key: a character, `<Esc>`, `<C-r>`, `<CR>`, `<BS>`, `<Left>` …"""
+        if key == "<Esc>" or (key == "<C-c>" and self._keys):
+            self._keys.clear()
+            if self.mode in ("visual", "visual line"):
+                self.mode = "normal"
+            return
+        self._keys.append(key)
+        keys = CommandKeys(self._keys)
+        try:
+            self._run(keys)
+        except IncompleteCommand:
+            return
+        except InvalidCommand:
+            pass
+        self._keys = []
+        self._register = ""
+        if self.mode == "normal":
+            self._clamp()
+
+    # Insert mode, whose keys the prompt handles
+
+    def begin_insert(self) -> None:
+        self.mode = "insert"
+        self._before_insert = self.text, self.cursor
+
+    def end_insert(self, text: str, cursor: int) -> None:
+        """Leave the insert mode; the prompt has changed the text meanwhile."""
+        before, at = self._before_insert
+        typed = edits.typed_between(before, text)
+        self.text, self.cursor = text, cursor
+        if self._insert_count > 1 and typed:
+            more = typed * (self._insert_count - 1)
+            self.text = text[:cursor] + more + text[cursor:]
+            self.cursor += len(more)
+        if self._inserting is not None:
+            self._inserting.typed = typed
+        elif before != text:
+            self._remember(before, at)
+        self._inserting, self._insert_count = None, 1
+        self.mode = "normal"
+        if self.cursor > motions.line_start(self.text, self.cursor):
+            self.cursor -= 1
+        self._clamp()
+
+    def replace_text(self, text: str, cursor: int) -> None:
+        """Use a text that was changed from outside, such as from the history."""
+        if text != self.text:
+            self._remember(self.text, self.cursor)
+            self.text = text
+        self.cursor = cursor
+        if self.mode != "insert":
+            self._clamp()
+
+    # Commands
+
+    def _run(self, keys: CommandKeys) -> None:
+        count = keys.count()
+        key = keys.next()
+        while key == '"':
+            self._register = keys.next()
+            count = keys.count() or count
+            key = keys.next()
+        if self.mode in ("visual", "visual line"):
+            self._run_visual(key, count, keys)
+        elif (short := _SHORT.get(key)) is not None:
+            self._run_operator(short[0], count, CommandKeys([*short[1:]]), list(keys.keys))
+        elif key == "g" or key in _OPERATORS:
+            name = key + keys.next() if key == "g" else key
+            if name in _OPERATORS:
+                self._run_operator(name, count, keys, keys.keys)
+            else:
+                self._move(self._motion(name, count, keys))
+        elif (action := self._simple(key)) is not None:
+            action(count, keys)
+        else:
+            self._move(self._motion(key, count, keys), keeps_column=key in ("j", "k", "$"))
+
+    def _simple(self, key: str) -> Callable[[int, CommandKeys], None] | None:
+        if key in "iaIAoO" and len(key) == 1:
+            return lambda count, keys: self._insert(key, count or 1, list(keys.keys))
+        actions: dict[str, Callable[[int, CommandKeys], None]] = {
+            "r": self._replace_character,
+            "~": self._switch_case,
+            "J": self._join,
+            "p": lambda count, keys: self._put(count or 1, keys, after=True),
+            "P": lambda count, keys: self._put(count or 1, keys, after=False),
+            "u": lambda count, _keys: self._travel(self._undo, self._redo, count or 1),
+            "<C-r>": lambda count, _keys: self._travel(self._redo, self._undo, count or 1),
+            ".": self._repeat,
+            "v": lambda _count, _keys: self._begin_visual("visual"),
+            "V": lambda _count, _keys: self._begin_visual("visual line"),
+        }
+        return actions.get(key)
+
+    def _move(self, target: Target, keeps_column: bool = False) -> None:
+        self.cursor = target.place
+        if not keeps_column:
+            self._column = -1
+        if self.mode == "normal":
+            self._clamp()
+
+    def _clamp(self) -> None:
+        last = motions.last_in_line(self.text, min(self.cursor, len(self.text)))
+        self.cursor = max(0, min(self.cursor, last))
+
+    def _motion(self, key: str, count: int, keys: CommandKeys, operator: str = "") -> Target:
+        """Where a motion leads. Raises InvalidCommand: nowhere."""
+        times = count or 1
+        if key in _FINDS and len(key) == 1:
+            character = keys.next()
+            self._found = key, "\n" if character == "<CR>" else character
+            return self._find(*self._found, times, again=False)
+        if key in (";", ","):
+            how, character = self._found
+            how = how if key == ";" else how.swapcase()
+            return self._find(how, character, times, again=True)
+        if key in ("j", "k", "<Down>", "<Up>", "+", "-", "<CR>"):
+            return self._vertical(key, times)
+        if (word := self._word_motion(key, times, operator)) is not None:
+            return word
+        return self._other_motion(key, count)
+
+    def _find(self, how: str, character: str, times: int, again: bool) -> Target:
+        if not how:
+            raise InvalidCommand
+        start = self._start_of_repeat(how, character) if again and times == 1 else self.cursor
+        place = motions.find_character(self.text, start, how, character, times)
+        if place is None:
+            raise InvalidCommand
+        return Target(place, "inclusive" if how in "ft" else "exclusive")
+
+    def _start_of_repeat(self, how: str, character: str) -> int:
+        """`;` after `t` continues behind the character, else it would stay."""
+        step = {"t": 1, "T": -1}.get(how, 0)
+        at = self.cursor + step
+        return at if step and self.text[max(0, at) : at + 1] == character else self.cursor
+
+    def _vertical(self, key: str, times: int) -> Target:
+        start = motions.line_start(self.text, self.cursor)
+        if self._column < 0:
+            self._column = self.cursor - start
+        down = key in ("j", "<Down>", "+", "<CR>")
+        place = motions.vertical(self.text, self.cursor, times if down else -times, self._column)
+        if place is None:
+            raise InvalidCommand
+        if key in ("+", "-", "<CR>"):
+            place = motions.first_word(self.text, place)
+        return Target(place, "linewise")
+
+    def _word_motion(self, key: str, times: int, operator: str) -> Target | None:
+        text, at, big = self.text, self.cursor, key in ("W", "B", "E", "gE")
+        if key in ("w", "W"):
+            if operator == "c" and at < len(text) and not text[at].isspace():
+                return self._change_word(times, big)
+            for left in range(times - 1, -1, -1):
+                at = motions.next_word(text, at, big, stops_at_end=bool(operator) and left == 0)
+            return Target(at if operator else min(at, max(0, len(text) - 1)), "exclusive")
+        steps = {"b": motions.previous_word, "e": motions.word_end, "ge": motions.previous_end}
+        step = steps.get(key.lower())
+        if step is None or key == "Ge":
+            return None
+        for _ in range(times):
+            at = step(text, at, big)
+        return Target(at, "exclusive" if key in ("b", "B") else "inclusive")
+
+    def _change_word(self, times: int, big: bool) -> Target:
+        """`cw` on a word is `ce`, but the end of the word under the cursor counts."""
+        at, text = self.cursor, self.text
+        own = motions.word_class(text, at, big)
+        while at + 1 < len(text) and motions.word_class(text, at + 1, big) == own:
+            at += 1
+        for _ in range(times - 1):
+            at = motions.word_end(text, at, big)
+        return Target(at, "inclusive")
+
+    def _other_motion(self, key: str, count: int) -> Target:
+        text, at, times = self.text, self.cursor, count or 1
+        start, end = motions.line_start(text, at), motions.line_end(text, at)
+        places: dict[str, Callable[[], int]] = {
+            "h": lambda: self._demand(max(start, at - times), at != start),
+            "l": lambda: min(end, at + times),
+            "0": lambda: start,
+            "^": lambda: motions.first_word(text, at),
+            "|": lambda: min(start + times - 1, motions.last_in_line(text, at)),
+        }
+        key = _SAME_MOTIONS.get(key, key)
+        if (place := places.get(key)) is not None:
+            return Target(place(), "exclusive")
+        match key:
+            case "$":
+                return self._line_end(times)
+            case "gg" | "G":
+                return self._line(count or (1 if key == "gg" else text.count("\n") + 1))
+            case "{" | "}":
+                return self._paragraphs(times, key == "}")
+            case "%":
+                matching = motions.matching_bracket(text, at)
+                return Target(self._demand(matching or 0, matching is not None), "inclusive")
+            case _:
+                raise InvalidCommand
+
+    def _paragraphs(self, times: int, forward: bool) -> Target:
+        at = self.cursor
+        for _ in range(times):
+            at = motions.paragraph(self.text, at, forward)
+        is_last = at == len(self.text) - 1 and not motions.is_empty_line(self.text, at)
+        return Target(at, "inclusive" if is_last else "exclusive")
+
+    def _demand(self, place: int, is_possible: bool) -> int:
+        if not is_possible:
+            raise InvalidCommand
+        return place
+
+    def _line_end(self, times: int) -> Target:
+        line = motions.vertical(self.text, self.cursor, times - 1, 0)
+        if line is None:
+            raise InvalidCommand
+        self._column = _TO_LINE_END
+        return Target(motions.last_in_line(self.text, line), "inclusive")
+
+    def _line(self, number: int) -> Target:
+        last = self.text.count("\n")
+        place = motions.vertical(self.text, 0, min(number - 1, last), 0) or 0
+        return Target(motions.first_word(self.text, place), "linewise")
+
+    # Operators
+
+    def _run_operator(self, name: str, count: int, keys: CommandKeys, typed: list[str]) -> None:
+        inner = keys.count()
+        count = (count or 1) * (inner or 1) if count or inner else 0
+        key = keys.next()
+        if key == "g":
+            key += keys.next()
+        span = self._span_of(name, key, count, keys)
+        self._operate(name, span, list(typed[: len(typed)]))
+
+    def _span_of(self, name: str, key: str, count: int, keys: CommandKeys) -> TextSpan:
+        if key == name or (len(name) == 2 and key == name[1]):
+            last = motions.vertical(self.text, self.cursor, (count or 1) - 1, 0)
+            if last is None:
+                raise InvalidCommand
+            return self._lines(self.cursor, last)
+        if key in ("i", "a"):
+            around = key == "a"
+            span = motions.text_object(self.text, self.cursor, around, keys.next(), count or 1)
+            if span is None:
+                raise InvalidCommand
+            return span
+        target = self._motion(key, count, keys, operator=name)
+        return self._span_to(target, moves_freely=key in ("w", "W"))
+
+    def _span_to(self, target: Target, moves_freely: bool) -> TextSpan:
+        start, end = sorted((self.cursor, target.place))
+        if target.kind == "linewise":
+            return self._lines(start, end)
+        if target.kind == "inclusive":
+            if motions.is_empty_line(self.text, start) and start == end:
+                return TextSpan(start, start)
+            return TextSpan(start, min(end + 1, len(self.text)))
+        ends_line_before = (
+            start < end == motions.line_start(self.text, end) and "\n" in self.text[start:end]
+        )
+        if ends_line_before and not (moves_freely and end == len(self.text)):
+            end -= 1
+            if start <= motions.first_word(self.text, start):
+                return self._lines(start, end)
+        return TextSpan(start, end)
+
+    def _lines(self, first: int, last: int) -> TextSpan:
+        start, end = motions.line_start(self.text, first), motions.line_end(self.text, last)
+        return TextSpan(start, min(end + 1, len(self.text)), linewise=True)
+
+    def _operate(self, name: str, span: TextSpan, keys: list[str]) -> None:
+        if name == "y":
+            self._store(span)
+            self.cursor = self.cursor if span.linewise and self._is_in(span) else span.start
+            if span.linewise and self.mode != "normal":
+                self.cursor = span.start
+            self._column = -1
+            return
+        self._change_began(keys)
+        if name == "d":
+            self._store(span)
+            self._use(edits.delete(self.text, span))
+        elif name == "c":
+            self._change(span)
+        else:
+            self._use(edits.transform(self.text, span, name))
+        self._column = -1
+
+    def _is_in(self, span: TextSpan) -> bool:
+        return span.start <= self.cursor < max(span.end, span.start + 1)
+
+    def _use(self, edited: Edited) -> None:
+        self.text, self.cursor = edited
+
+    def _change(self, span: TextSpan) -> None:
+        self._store(span)
+        start, end = span.start, span.end
+        if span.linewise and self.text[start:end].endswith("\n"):
+            end -= 1
+        self.text = self.text[:start] + self.text[end:]
+        self.cursor = start
+        self._insert_began(1)
+
+    def _store(self, span: TextSpan) -> None:
+        """Put a part of the text into the named register and into the unnamed one."""
+        if self._register == "_":
+            return
+        part = self.text[span.start : span.end]
+        if span.linewise and not part.endswith("\n"):
+            part += "\n"
+        register = Register(part, span.linewise)
+        name = self._register
+        if name.isupper() and name.lower() in self.registers:
+            before = self.registers[name.lower()]
+            register = Register(before.text + part, before.linewise or span.linewise)
+        self.registers[name.lower()] = self.registers[""] = register
+        if name and name in _CLIPBOARD:
+            self._copy(part)
+
+    # Other commands
+
+    def _insert(self, key: str, count: int, keys: list[str]) -> None:
+        self._change_began(keys)
+        start, end = (
+            find(self.text, self.cursor) for find in (motions.line_start, motions.line_end)
+        )
+        if key == "a":
+            self.cursor = min(end, self.cursor + 1)
+        elif key == "A":
+            self.cursor = end
+        elif key == "I":
+            at = motions.first_word(self.text, self.cursor)
+            is_blank = not self.text[start:end].strip()
+            self.cursor = end if is_blank else at
+        elif key in "oO":
+            self._use(edits.open_line(self.text, self.cursor, below=key == "o"))
+        self._insert_began(count)
+
+    def _insert_began(self, count: int) -> None:
+        """Begin to insert; when `.` repeats the command, insert the same text again."""
+        self._inserting, self._insert_count = self._last, count
+        self.begin_insert()
+        if self._repeats and self._last is not None:
+            typed, at = self._last.typed, self.cursor
+            text = self.text[:at] + typed + self.text[at:]
+            self.end_insert(text, at + len(typed))
+
+    def _replace_character(self, count: int, keys: CommandKeys) -> None:
+        character, times = keys.next(), count or 1
+        if self.cursor + times > motions.line_end(self.text, self.cursor):
+            raise InvalidCommand
+        self._change_began(keys.keys)
+        new = "\n" if character == "<CR>" else character * times
+        self.text = self.text[: self.cursor] + new + self.text[self.cursor + times :]
+        self.cursor += 1 if new == "\n" else times - 1
+
+    def _switch_case(self, count: int, keys: CommandKeys) -> None:
+        end = min(self.cursor + (count or 1), motions.line_end(self.text, self.cursor))
+        if end == self.cursor:
+            raise InvalidCommand
+        self._change_began(keys.keys)
+        part = self.text[self.cursor : end].swapcase()
+        self.text = self.text[: self.cursor] + part + self.text[end:]
+        self.cursor = end
+
+    def _join(self, count: int, keys: CommandKeys) -> None:
+        if motions.line_end(self.text, self.cursor) == len(self.text):
+            raise InvalidCommand
+        self._change_began(keys.keys)
+        for _ in range(max(1, (count or 2) - 1)):
+            self._use(edits.join_next(self.text, self.cursor))
+
+    def _put(self, count: int, keys: CommandKeys, *, after: bool) -> None:
+        register = self.registers.get(self._register.lower())
+        if register is None or not register.text:
+            raise InvalidCommand
+        self._change_began(keys.keys)
+        self._use(edits.put(self.text, self.cursor, register, count, after=after))
+
+    def _travel(
+        self, source: list[tuple[str, int]], other: list[tuple[str, int]], count: int
+    ) -> None:
+        for _ in range(count):
+            if not source:
+                return
+            other.append((self.text, self.cursor))
+            before = self.text
+            self.text, _ = source.pop()
+            self.cursor = edits.changed_place(before, self.text)
+
+    def _repeat(self, count: int, _keys: CommandKeys) -> None:
+        if self._last is None:
+            raise InvalidCommand
+        last, self._repeats = self._last, True
+        keys = list(last.keys)
+        if count:
+            while keys and keys[0].isdecimal() and keys[0] != "0":
+                keys.pop(0)
+            keys = [*str(count), *keys]
+        try:
+            self._run(CommandKeys(keys))
+        finally:
+            self._last, self._repeats = last, False
+
+    def _change_began(self, keys: list[str]) -> None:
+        self._remember(self.text, self.cursor)
+        if not self._repeats:
+            self._last = RepeatedCommand(list(keys))
+
+    def _remember(self, text: str, cursor: int) -> None:
+        self._undo.append((text, cursor))
+        del self._undo[:-200]
+        self._redo.clear()
+
+    # Visual modes
+
+    def _begin_visual(self, mode: VimMode) -> None:
+        self.mode, self.anchor = mode, self.cursor
+
+    def _run_visual(self, key: str, count: int, keys: CommandKeys) -> None:
+        if key in ("v", "V"):
+            mode: VimMode = "visual" if key == "v" else "visual line"
+            self.mode = "normal" if self.mode == mode else mode
+        elif key == "o":
+            self.anchor, self.cursor = self.cursor, self.anchor
+        elif key in ("i", "a"):
+            name = keys.next()
+            span = motions.text_object(self.text, self.cursor, key == "a", name, count or 1)
+            if span is None or span.start == span.end:
+                raise InvalidCommand
+            self.anchor, self.cursor = span.start, span.end - 1
+            self.mode = "visual line" if name == "p" else self.mode
+        elif (operator := _VISUAL.get(key)) is not None:
+            self._operate_on_selection(operator, key, keys)
+        elif key == "g":
+            self._run_visual_g(key + keys.next(), count, keys)
+        else:
+            self._move(self._motion(key, count, keys), keeps_column=key in ("j", "k", "$"))
+            self.cursor = min(self.cursor, max(0, len(self.text) - 1))
+
+    def _run_visual_g(self, key: str, count: int, keys: CommandKeys) -> None:
+        if key in _OPERATORS:
+            self._operate_on_selection(key, key, keys)
+        else:
+            self._move(self._motion(key, count, keys))
+
+    def _operate_on_selection(self, operator: str, key: str, keys: CommandKeys) -> None:
+        span = self.selection
+        if key in "DXYSCR" and len(key) == 1 and not span.linewise:
+            span = self._lines(span.start, max(span.start, span.end - 1))
+        was_mode, self.mode = self.mode, "visual" if operator == "y" else "normal"
+        if operator == "p":
+            self._put_over(span, keys)
+        elif operator == "r":
+            character = keys.next() if keys.at < len(keys.keys) else self._wait(was_mode)
+            self._change_began(keys.keys)
+            self._use(edits.fill(self.text, span, character))
+        elif operator == "J":
+            self.cursor = span.start
+            self._join(self.text.count("\n", span.start, max(span.start, span.end - 1)) + 1, keys)
+        else:
+            self._operate(operator, span, list(keys.keys))
+            if operator in ("g~", "gu", "gU"):
+                self.cursor = span.start
+        if self.mode == "visual":
+            self.mode = "normal"
+
+    def _wait(self, mode: VimMode) -> str:
+        self.mode = mode
+        raise IncompleteCommand
+
+    def _put_over(self, span: TextSpan, keys: CommandKeys) -> None:
+        register = self.registers.get(self._register.lower(), Register())
+        self._change_began(keys.keys)
+        self._store(span)
+        self._use(edits.put_over(self.text, span, register))
+
+
+_VISUAL = {
+    **{key: key for key in "dcy<>pJr"},
+    "x": "d",
+    "X": "d",
+    "D": "d",
+    "Y": "y",
+    "s": "c",
+    "S": "c",
+    "C": "c",
+    "R": "c",
+    "~": "g~",
+    "u": "gu",
+    "U": "gU",
+    "P": "p",
+}

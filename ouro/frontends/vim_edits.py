@@ -1,0 +1,172 @@
+"""Changes of Vim, each of which returns the new text and cursor; the keys of a command."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ouro.frontends.vim_motions import TextSpan, first_word, line_end, line_start
+
+SHIFT_WIDTH = 4
+_CASES = {"g~": str.swapcase, "gu": str.lower, "gU": str.upper}
+
+
+class Edited(NamedTuple):
+    text: str
+    cursor: int
+
+
+class Register(NamedTuple):
+    text: str = ""
+    linewise: bool = False
+
+
+@dataclass
+class CommandKeys:
+    """The keys of one command, read one by one; raises `IncompleteCommand` if there are too few."""
+
+    keys: list[str]
+    at: int = 0
+
+    def next(self) -> str:
+        if self.at == len(self.keys):
+            raise IncompleteCommand
+        self.at += 1
+        return self.keys[self.at - 1]
+
+    def count(self) -> int:
+        """A count; 0 if there is none."""
+        number = ""
+        while True:
+            key = self.next()
+            if not (key.isdecimal() and len(key) == 1 and (number or key != "0")):
+                self.at -= 1
+                return min(int(number or 0), 99_999)
+            number += key
+
+
+class IncompleteCommand(Exception):
+    """The command is not complete yet."""
+
+
+class InvalidCommand(Exception):
+    """The keys are no command, or it cannot be carried out here."""
+
+
+@dataclass
+class RepeatedCommand:
+    """A command that `.` repeats: its keys, and what was typed after it."""
+
+    keys: list[str]
+    typed: str = ""
+
+
+def delete(text: str, span: TextSpan) -> Edited:
+    start, end = span.start, span.end
+    if span.linewise and end == len(text) and not text[start:end].endswith("\n"):
+        start = max(0, start - 1)  # the last line goes with the line break before it
+    after = text[:start] + text[end:]
+    cursor = min(start, len(after))
+    if span.linewise:
+        cursor = first_word(after, line_start(after, min(span.start, len(after))))
+    return Edited(after, cursor)
+
+
+def transform(text: str, span: TextSpan, name: str) -> Edited:
+    """`g~`, `gu`, `gU`, `<` or `>`."""
+    part = text[span.start : span.end]
+    if name in _CASES:
+        part = _CASES[name](part)
+    else:
+        shift = _indent if name == ">" else _dedent
+        part = "".join(map(shift, part.splitlines(keepends=True)))
+    after = text[: span.start] + part + text[span.end :]
+    return Edited(after, first_word(after, span.start) if name in "<>" else span.start)
+
+
+def join_next(text: str, cursor: int) -> Edited:
+    """Join the line with the next one."""
+    end = line_end(text, cursor)
+    if end == len(text):
+        return Edited(text, cursor)
+    following = text[end + 1 :].lstrip(" \t")
+    line = text[line_start(text, end) : end]
+    ends_blank = line.endswith((" ", "\t"))
+    needs_blank = bool(line) and not ends_blank and following[:1] not in ("", "\n", ")")
+    place = end - 1 if ends_blank else end
+    return Edited(text[:end] + (" " if needs_blank else "") + following, place)
+
+
+def put(text: str, cursor: int, register: Register, count: int, *, after: bool) -> Edited:
+    part = register.text * count
+    if register.linewise:
+        return _put_lines(text, cursor, part, after=after)
+    at = min(line_end(text, cursor), cursor + 1) if after else cursor
+    last = at if "\n" in part else at + len(part) - 1
+    return Edited(text[:at] + part + text[at:], last)
+
+
+def _put_lines(text: str, cursor: int, part: str, *, after: bool) -> Edited:
+    at = line_start(text, cursor)
+    if after:
+        end = line_end(text, cursor)
+        at, part = end + 1, part[:-1]
+        changed = f"{text[:end]}\n{part}{text[end:]}"
+    else:
+        changed = text[:at] + part + text[at:]
+    return Edited(changed, first_word(changed, at))
+
+
+def put_over(text: str, span: TextSpan, register: Register) -> Edited:
+    """Replace a selection by a register."""
+    part = register.text
+    if span.linewise and not part.endswith("\n"):
+        part += "\n"
+    if register.linewise and not span.linewise:
+        part = f"\n{part}"
+    if span.linewise and not text[span.start : span.end].endswith("\n"):
+        part = part[:-1]
+    last = max(span.start, span.start + len(part) - 1)
+    is_lines = register.linewise or span.linewise
+    changed = text[: span.start] + part + text[span.end :]
+    return Edited(changed, span.start if is_lines else last)
+
+
+def fill(text: str, span: TextSpan, character: str) -> Edited:
+    """Replace each character of a selection, but no line break."""
+    part = "".join("\n" if sign == "\n" else character for sign in text[span.start : span.end])
+    return Edited(text[: span.start] + part + text[span.end :], span.start)
+
+
+def open_line(text: str, cursor: int, *, below: bool) -> Edited:
+    at = line_end(text, cursor) if below else line_start(text, cursor)
+    return Edited(f"{text[:at]}\n{text[at:]}", at + below)
+
+
+def typed_between(before: str, after: str) -> str:
+    """What was inserted into `before`; empty if characters were only removed."""
+    start, shorter = 0, min(len(before), len(after))
+    while start < shorter and before[start] == after[start]:
+        start += 1
+    end = 0
+    while end < shorter - start and before[-1 - end] == after[-1 - end]:
+        end += 1
+    return after[start : len(after) - end]
+
+
+def changed_place(before: str, after: str) -> int:
+    """The first place at which two texts differ."""
+    size = min(len(before), len(after))
+    place = next((at for at in range(size) if before[at] != after[at]), size)
+    return min(place, max(0, len(after) - 1))
+
+
+def _indent(line: str) -> str:
+    return " " * SHIFT_WIDTH + line if line.strip() else line
+
+
+def _dedent(line: str) -> str:
+    if line.startswith("\t"):
+        return line[1:]
+    blanks = len(line) - len(line.lstrip(" "))
+    return line[min(blanks, SHIFT_WIDTH) :]
