@@ -95,10 +95,9 @@ async def think(context: SessionContext, effort: str) -> Answer | None:
     return Answer(level, [line(f"Thinking: {level}")])
 
 
-def next_effort(effort: str) -> llm.Effort:
+def next_effort(effort: llm.Effort) -> llm.Effort:
     """The level after this one; after the last one, `off`."""
-    place = EFFORTS.index(effort) if effort in EFFORTS else -1
-    return EFFORTS[(place + 1) % len(EFFORTS)]
+    return EFFORTS[(EFFORTS.index(effort) + 1) % len(EFFORTS)]
 
 
 async def show(_context: ShellContext, name: str) -> Answer:

@@ -181,7 +181,7 @@ class ModelCheck:
         except ModelError as error:
             self._add(name, False, str(error).replace("\n", " "))
             return None
-        self._thought = self._thought or bool(reply.parts_of(Thinking))
+        self._thought |= bool(reply.parts_of(Thinking))
         self.usage += reply.usage or Usage()
         return reply
 

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from ouro.errors import NoModelError
 from ouro.llm.model import ModelSpec, Prices
-from ouro.utils.json_types import dictionaries, dictionary, string
+from ouro.utils.json_types import count, dictionaries, dictionary, string
 from ouro.utils.late_pattern import late_pattern
 
 TIMEOUT = 0.6
@@ -147,6 +147,10 @@ def find_local_servers(
         models = _parse_models(_fetch(url + "/models", timeout)[0], provider.name)
         if models is not None:
             found[provider] = ServerModels(url, models)
+        if models and provider.name in _LOADED:
+            found[provider] = ServerModels(
+                url, _with_loaded_windows(models, provider, url, timeout)
+            )
 
     # Daemon threads: a server that never ends its answer must not block the exit of the program.
     threads = [
@@ -250,6 +254,28 @@ def _parse_models(answer: Any, prefix: str) -> dict[str, int | None] | None:
             size = size or meta.get("n_ctx") or meta.get("n_ctx_train")
             found[f"{prefix}/{name}"] = size if isinstance(size, int) and size > 0 else None
     return found
+
+
+_LOADED = {
+    "ollama_chat": ("/api/ps", "models", "model", "context_length"),
+    "lm_studio": ("/api/v0/models", "data", "id", "loaded_context_length"),
+}
+"""Where a server says in its own API with which context a model is loaded, and the names there of
+the list, of a model and of its context. Ollama silently cuts what is longer.
+"""
+
+
+def _with_loaded_windows(
+    models: dict[str, int | None], provider: Provider, url: str, timeout: float
+) -> dict[str, int | None]:
+    """The models with the windows of those that are loaded, where the server says them."""
+    path, rows, name, size = _LOADED[provider.name]
+    answer = dictionary(_fetch(url.removesuffix("/v1") + path, timeout)[0])
+    for row in dictionaries(answer.get(rows)):
+        loaded = f"{provider.name}/{row.get(name)}"
+        if loaded in models:
+            models[loaded] = count(row.get(size)) or models[loaded]
+    return models
 
 
 OUTPUT_SHARE = 6

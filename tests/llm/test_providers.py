@@ -124,3 +124,37 @@ def test_proxy_is_not_used_for_local_servers(monkeypatch):
 )
 def test_ollama_host_is_understood_in_all_its_forms(given, url):
     assert base_url(PROVIDERS["ollama_chat"], {"OLLAMA_HOST": given}) == url
+
+
+@pytest.mark.parametrize(
+    ("variable", "path", "answer", "name"),
+    [
+        (
+            "OLLAMA_HOST",
+            "/api/ps",
+            {"models": [{"name": "qwen3:8b", "model": "qwen3:8b", "context_length": 8192}]},
+            "ollama_chat/qwen3:8b",
+        ),
+        (
+            "LM_STUDIO_API_BASE",
+            "/api/v0/models",
+            {"data": [{"id": "qwen3:8b", "state": "loaded", "loaded_context_length": 8192}]},
+            "lm_studio/qwen3:8b",
+        ),
+    ],
+)
+def test_the_context_with_which_a_model_is_loaded_is_its_window(variable, path, answer, name):
+    from fakes.model_server import ModelServer
+
+    from ouro.llm.providers import find_local_servers
+
+    with ModelServer(models=["qwen3:8b", "other"], routes={path: answer}) as server:
+        nowhere = {
+            "OLLAMA_HOST": "http://127.0.0.1:1/v1",
+            "LM_STUDIO_API_BASE": "http://127.0.0.1:1/v1",
+            "LLAMA_CPP_API_BASE": "http://127.0.0.1:1/v1",
+            "HOSTED_VLLM_API_BASE": "http://127.0.0.1:1/v1",
+        }
+        found = find_local_servers({**nowhere, variable: server.openai_url}, 10)
+    [models] = [server.models for server in found.values()]
+    assert models == {name: 8192, name.replace("qwen3:8b", "other"): None}
