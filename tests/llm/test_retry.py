@@ -226,7 +226,8 @@ async def test_patience_waits_for_a_server_that_is_starting():
     assert model.asked == 9
 
 
-async def test_patience_ends():
+async def test_patience_ends(monkeypatch):
+    monkeypatch.setattr("ouro.llm.model_call.FIRST_WAIT", 1.0)
     model, clock = Answers(*[ServerUnreachable("refused")] * 99), Clock()
     with pytest.raises(ServerUnreachable):
         await ask(model, clock=clock, patience=30)
