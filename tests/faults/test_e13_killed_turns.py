@@ -47,7 +47,11 @@ def killed(root: Path, code: str) -> None:
         check=False,
     )
     assert done.returncode == -signal.SIGKILL
-    time.sleep(0.1)  # the watcher notes the moment
+    for journal in (root.parent / "kept").glob("*/open/s1.?"):
+        died, end = journal.with_name(f"{journal.name}.died"), time.monotonic() + 2
+        while "began" in journal.read_text() and not died.exists() and time.monotonic() < end:
+            time.sleep(0.01)  # the watcher notes the moment
+    time.sleep(0.02)
 
 
 def test_e13_files_that_tools_changed_are_restored(root):
@@ -118,6 +122,25 @@ kept.written(1, root / "a.py")
     kept.recover()
     assert "you have changed it since" in Undo(kept).undo(kept.turns()).left["a.py"]
     assert (root / "a.py").read_text() == "mine\n"
+
+
+def test_e13_a_file_that_a_command_and_then_a_tool_changed_is_restored(root):
+    killed(
+        root,
+        """
+kept.take(1, "before")
+kept.command_began(1)
+(root / "b.py").unlink()
+kept.command_ended(1)
+kept.keep(1, root / "b.py")
+(root / "b.py").write_text("new\\n")
+kept.written(1, root / "b.py")
+""",
+    )
+    kept = opened(root)
+    kept.recover()
+    assert Undo(kept).undo(kept.turns()).left == {}
+    assert (root / "b.py").read_text() == "b\n"
 
 
 def test_e13_a_session_of_another_process_is_left_alone(root):

@@ -102,7 +102,7 @@ class UndoRounds:
             env=self._environment(), capture_output=True, text=True, timeout=_LONGEST,
         )  # fmt: skip
         after = _snapshot(self._project)
-        if done.returncode:
+        if done.returncode and "No session of this folder yet" not in done.stderr:
             yield f"the last undo: exit code {done.returncode}: {done.stderr[-1000:]}"
         names = sorted(name for name in before.keys() | after.keys()
                        if before.get(name) != after.get(name))  # fmt: skip

@@ -41,7 +41,7 @@ class TurnRecord(msgspec.Struct):
     session: str
     number: int
     kept: dict[str, FileState] = msgspec.field(default_factory=dict)
-    """The files that tools were going to change, as they were."""
+    """The files that tools were going to change before the first command, as they were."""
     written: dict[str, FileState] = msgspec.field(default_factory=dict)
     """Files as a tool left them, if no command was started later."""
     late: set[str] = msgspec.field(default_factory=set)
@@ -60,7 +60,8 @@ class TurnRecord(msgspec.Struct):
         """Take one line of the journal."""
         self.last = line["at"]
         if kept := line.get("kept"):
-            self.kept.setdefault(kept[0], (kept[1], kept[2]))
+            if not self.began:  # a command may have changed it already: the checkpoint has it
+                self.kept.setdefault(kept[0], (kept[1], kept[2]))
             self.pending[kept[0]] = self.last
         elif written := line.get("written"):
             self.written[written[0]] = (written[1], written[2])
