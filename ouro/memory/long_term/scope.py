@@ -15,9 +15,9 @@ from ouro.events import CoreChanged
 from ouro.memory.long_term.git.history import end_turn, note_turn, open_turn
 from ouro.memory.long_term.git.ledger import APPROVED
 from ouro.memory.long_term.git.values import (
-    ORIGIN,
     FileEdit,
     LoadedScope,
+    Origin,
     Scope,
     SkippedFile,
     TurnRef,
@@ -27,25 +27,26 @@ from ouro.memory.long_term.store import FileContent, GitMemoryStore, content_of
 from ouro.memory.long_term.trust.approval import (
     MAX_SHOWN,
     MAX_SOURCES,
+    Edits,
     MemoryChange,
     Proposal,
     Proposals,
-    TurnChanges,
     change_of,
     decide,
     digest,
     find_written,
     is_trusted_after_tool,
-    make_proposal,
     outside_id,
-    subject_of,
 )
+from ouro.memory.long_term.trust.effects import ChangeEffects, ChangeGroup
 from ouro.memory.long_term.trust.provenance import Provenance
 from ouro.memory.long_term.trust.running_turns import PATIENCE, ToolWrites
+from ouro.memory.long_term.trust.states import TURN_EVENTS, ChangeEvent
 from ouro.memory.tokens import estimate
 
 FOREIGN_REASON = "it was written outside of ouro"
 _MAX_READS = 5
+_NO_TURN = TurnRef("", 0)
 _OFF = "off"
 """The record of a memory that is switched off."""
 
@@ -81,6 +82,7 @@ class ScopeMemory:
         """For a commit that ends a group of commits: the commit before the group."""
         self._writes = ToolWrites(store.repository)
         self._proposals = Proposals(store.repository)
+        self._effects = ChangeEffects(store, self._proposals)
         self._now = ScopeSnapshot()
         self._foreign_sources: Sequence[str] = ()
         """The sources in the turn in which the foreign changes were found."""
@@ -151,7 +153,9 @@ class ScopeMemory:
                 self._writes.end()
                 self.store.drop_lost_approval()
             self._commit_approved(
-                "Keep what was written before ouro ended", open_turn(self.store.repository)
+                "Keep what was written before ouro ended",
+                open_turn(self.store.repository),
+                "agent",
             )
 
     def text_of(self, version: str) -> Mapping[str, str] | None:
@@ -232,16 +236,20 @@ class ScopeMemory:
             self.alone(PATIENCE),
         ):
             provenance = find_provenance()
-            written = self._written(provenance, at)
-            own = written.net_edits()
+            lines, others = self._written(provenance, at)
+            own = self._effects.net_edits(lines)
             unapproved = self.store.find_unapproved()
+            approved: list[FileEdit] = []
             for edit in self._not_foreign(unapproved):
                 is_own = edit.name in own and own[edit.name].after == edit.after
-                if edit.name in written.others or (edit.name in own and not is_own):
+                if edit.name in others or (edit.name in own and not is_own):
                     continue  # others wrote into this file too
                 if is_trusted_after_tool(edit, provenance, self.store.secret_in, is_own=is_own):
-                    self.store.approve({edit.name: unapproved[edit.name]})
-                    self._approved_in_turn[edit.name] = edit.after
+                    approved.append(edit)
+            contents = {edit.name: unapproved[edit.name] for edit in approved}
+            group = ChangeGroup(approved, at, "agent", contents=contents)
+            self._effects.move("written", "tool ended, in words of the user", group)
+            self._approved_in_turn |= {edit.name: edit.after for edit in approved}
 
     def turn_ended(
         self, provenance: Provenance, at: TurnRef, *, asks: bool, is_rest_of_user: bool = False
@@ -262,31 +270,16 @@ class ScopeMemory:
         foreign_before = self._now.foreign
         with self._changing() as base:
             note_turn(self.store.repository, self.loaded.head, at.trailers("agent"))
-            written = self._written(provenance, at, approved)
-            net, finds_secret = written.net_edits(), self.store.secret_in
-            changes = []
-            for name, edit in net.items():
-                if edit.before != edit.after:
-                    is_approved = name in approved and approved[name] == edit.after
-                    changes.append(
-                        decide(edit, provenance, finds_secret, asks=asks, is_approved=is_approved)
-                    )
-            refused, trusted, pending = (
-                [change for change in changes if change.state == state]
-                for state in ("refused", "trusted", "pending")
-            )
-            self.refused = tuple(SkippedFile(change.edit.name, change.reason) for change in refused)
-            if refused:  # the files are without the secret again (M8)
-                written.withdraw(
-                    [file.name for file in self.refused], "Remove a secret", at.trailers("undo")
-                )
-            kept = written.commit([change.edit for change in trusted], at.trailers("agent"))
-            events = [self._propose(pending, written, provenance.sources, at)] if pending else []
+            kept, pending = self._decide(provenance, at, approved, asks=asks)
             self._writes.end(at.session)
-            self._commit_approved("Keep what was written", {ORIGIN: "outside"})
+            self._commit_approved("Keep what was written", _NO_TURN, "outside")
             rest = self._trust_outside(agent_was_idle=is_rest_of_user)
             end_turn(self.store.repository)
-        events = [*self._events(kept, "agent", base), *events, *self._events(rest, "outside", base)]
+        events = [
+            *self._events(kept, "agent", base),
+            *pending,
+            *self._events(rest, "outside", base),
+        ]
         if self._now.foreign == foreign_before:
             return events
         self._foreign_sources = (
@@ -323,10 +316,11 @@ class ScopeMemory:
         self, edits: Sequence[FileEdit], reason: str, sources: Sequence[str], at: TurnRef
     ) -> Proposal:
         """→ PENDING: store changes that are not in the files, for the user to accept or reject."""
-        self.store.ensure_repo()
-        proposal = make_proposal(self.scope, edits, reason, sources, at)
-        self._proposals.add(proposal)
-        return proposal
+        group = ChangeGroup(edits, at, "agent", reason=reason, sources=sources)
+        found = self._effects.move("written", "proposed, in no file", group).proposal
+        if found is None:
+            raise UsageError("There is no change to propose.")
+        return found
 
     def accept(self, proposal: Proposal, at: TurnRef) -> list[CoreChanged]:
         """PENDING or FOREIGN → TRUSTED: the user accepts the change. Returns the events to show.
@@ -335,51 +329,45 @@ class ScopeMemory:
             UsageError: a foreign change is no longer as it was shown.
             SecretInMemory: it holds a secret.
         """
-        trailers = msgspec.structs.replace(at, client=proposal.client).trailers("person")
+        group = ChangeGroup(proposal.edits, at, "person", proposal=proposal)
+        group.at = msgspec.structs.replace(at, client=proposal.client)
         with self._changing() as base:
             if proposal.origin == "outside":
                 self._demand_unchanged(proposal)
-                done: Sequence[FileEdit] = proposal.edits
+                group.contents = self._now.foreign
                 self.store.demand_no_secret(
-                    text for edit in done for text in (edit.name, edit.after)
+                    text for edit in group.edits for text in (edit.name, edit.after)
                 )
-                self.store.approve(self._now.foreign)
-                self.store.commit_changes(subject_of(done), trailers, self._now.foreign)
             else:
-                edits = {edit.name: (edit,) for edit in proposal.edits}
-                changes = TurnChanges(self.store, edits, self._writes.names_of_others())
-                net = [*changes.net_edits().values()]
-                self.store.demand_no_secret(edit.after for edit in net)
-                changes.write()
-                done = changes.commit(net, trailers)
-                self._proposals.remove(proposal.id)
-        return self._events(done, "person", base)
+                group.lines = {edit.name: (edit,) for edit in proposal.edits}
+                group.others = self._writes.names_of_others()
+                group.edits = [*self._effects.net_edits(group.lines).values()]
+                self.store.demand_no_secret(edit.after for edit in group.edits)
+            self._effects.move(proposal.state, "accepted", group)
+        return self._events(group.done, "person", base)
 
     def reject(self, proposal: Proposal, at: TurnRef) -> None:
         """Drop a change; if it is in the files, it is reverted there. The git history keeps it.
         Raises as `accept`.
         """
+        group = ChangeGroup(proposal.edits, at, "outside", proposal=proposal)
         if proposal.origin == "agent":
-            self._proposals.remove(proposal.id)
+            self._effects.move(proposal.state, "rejected", group)
             return
         with self._changing():
             self._demand_unchanged(proposal)
-            before, subject = (
-                {edit.name: edit.before for edit in proposal.edits},
-                subject_of(proposal.edits),
-            )
-            self.store.commit_changes(subject, {ORIGIN: "outside"}, before)
-            self.store.save_and_commit(before, f"Reject: {subject}", at.trailers("undo"))
+            group.contents = self._now.foreign
+            self._effects.move(proposal.state, "rejected", group)
 
     def undo(self, commit: str, at: TurnRef, hunk: int = 0) -> tuple[UndoResult, list[CoreChanged]]:
         """Undo a commit (by its whole id) with all of its turn, or one hunk; raises UsageError if
         nothing is left.
         """
+        group = ChangeGroup((), at, "undo", commit=commit, hunk=hunk)
+        group.base = self.undo_bases.get(commit, "")
         with self._changing() as base:
-            done = self.store.revert(
-                commit, hunk, at.trailers("undo"), self.undo_bases.get(commit, "")
-            )
-            if not done.edits:
+            done = self._effects.move("trusted", "undone", group).undone
+            if not done or not done.edits:
                 raise UsageError(
                     f"Nothing of {commit[:7]} is left to undo: its lines have changed since."
                 )
@@ -470,16 +458,63 @@ class ScopeMemory:
                 with suppress(OSError):  # reading works with a read-only home
                     store.repository.write_record("core", loaded.fingerprint)
 
+    def _decide(
+        self,
+        provenance: Provenance,
+        at: TurnRef,
+        approved: Mapping[str, str | None],
+        *,
+        asks: bool,
+    ) -> tuple[Sequence[FileEdit], list[CoreChanged]]:
+        """Decide about what the turn wrote; returns what is trusted now, and the events about what
+        is pending.
+        """
+        lines, others = self._written(provenance, at, approved)
+        changes: list[MemoryChange] = []
+        for name, edit in self._effects.net_edits(lines).items():
+            is_approved = name in approved and approved[name] == edit.after
+            if edit.before != edit.after:
+                changes.append(
+                    decide(
+                        edit, provenance, self.store.secret_in, asks=asks, is_approved=is_approved
+                    )
+                )
+        self.refused = tuple(
+            SkippedFile(change.edit.name, change.reason)
+            for change in changes
+            if change.state == "refused"
+        )
+        groups: dict[ChangeEvent, ChangeGroup] = {}
+        for event in TURN_EVENTS:
+            own = [change for change in changes if change.event == event]
+            groups[event] = ChangeGroup(
+                [change.edit for change in own],
+                at,
+                "agent",
+                lines=lines,
+                others=others,
+                reason=own[0].reason if own else "",
+                sources=provenance.sources,
+            )
+            self._effects.move("written", event, groups[event])
+        _refused, trusted, pending = groups.values()
+        shown = [
+            change_of(self.scope, pending.edits, "agent", proposal=found.id)
+            for found in (pending.proposal,)
+            if found
+        ]
+        return trusted.done, shown
+
     def _written(
         self, provenance: Provenance, at: TurnRef, approved: Iterable[str] = ()
-    ) -> TurnChanges:
-        """What the turn wrote, without files that have a foreign change: the change would become
-        trusted too.
+    ) -> tuple[dict[str, Edits], frozenset[str]]:
+        """What the turn wrote, by file, without files that have a foreign change: the change would
+        become trusted too. And the files that running turns of other sessions wrote to.
         """
         changed = self._not_foreign(self.store.changed_since(self.store.accepted))
         written = find_written(self._writes.of(at.session), changed, provenance.has_moved, approved)
         own = {name: edits for name, edits in written.items() if name not in self._now.foreign}
-        return TurnChanges(self.store, own, self._writes.names_of_others(at.session))
+        return own, self._writes.names_of_others(at.session)
 
     def _not_foreign(self, changed: Iterable[str]) -> tuple[FileEdit, ...]:
         """The changes of files, except those that were foreign at the last reading: these wait for
@@ -489,22 +524,7 @@ class ScopeMemory:
             self.store.accepted, [name for name in changed if name not in self._now.foreign]
         )
 
-    def _propose(
-        self,
-        changes: Sequence[MemoryChange],
-        written: TurnChanges,
-        sources: Sequence[str],
-        at: TurnRef,
-    ) -> CoreChanged:
-        """→ PENDING: the changes are in the history, and are removed from the files."""
-        edits = [change.edit for change in changes]
-        names, subject = [edit.name for edit in edits], subject_of(edits)
-        found = self.propose(edits, changes[0].reason, sources, at)
-        written.record(names, subject, at.trailers("agent"))
-        written.withdraw(names, f"Leave pending: {subject}", at.trailers("undo"))
-        return change_of(self.scope, edits, "agent", proposal=found.id)
-
-    def _trust_outside(self, *, agent_was_idle: bool) -> list[FileEdit]:
+    def _trust_outside(self, *, agent_was_idle: bool) -> Sequence[FileEdit]:
         """Approve and commit what was written since the last reading, if only the user can have
         written it.
 
@@ -520,25 +540,20 @@ class ScopeMemory:
             if name not in undecided
         }
         edits = self.store.edits_since(self.store.accepted, new)
-        if edits:
-            self.store.approve(new)
-            self.store.commit_changes(subject_of(edits), {ORIGIN: "outside"}, new)
-        return [*edits]
+        group = ChangeGroup(edits, _NO_TURN, "outside", contents=new)
+        return self._effects.move("written", "found, only the user can have written it", group).done
 
-    def _commit_approved(self, subject: str, trailers: Mapping[str, str]) -> None:
+    def _commit_approved(self, subject: str, at: TurnRef, origin: Origin) -> None:
         """Commit what is approved but not committed, because ouro was killed or no commit could be
         made.
         """
         if not self.store.repository.read_record(APPROVED):  # nothing was since the last commit
             return
         left = {*self.store.find_unapproved(), *self._writes.names_of_others()}
-        names = [
-            name
-            for name in self.store.changed_since(self.store.get_current_head())
-            if name not in left
-        ]
-        if names:
-            self.store.commit_changes(subject, trailers, names)
+        changed = self.store.changed_since(self.store.get_current_head())
+        contents = {name: blob for name, blob in changed.items() if name not in left}
+        group = ChangeGroup((), at, origin, subject=subject, contents=contents)
+        self._effects.move("written", "found, approved before ouro was killed", group)
 
     def _read_foreign(self, most: int | None = None) -> tuple[str, tuple[FileEdit, ...]]:
         """The id of the foreign changes, and the changes (at most `most`) as the user sees them.

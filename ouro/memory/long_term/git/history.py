@@ -23,6 +23,7 @@ from ouro.memory.long_term.git.values import (
     DiffHunk,
     FileEdit,
     Scope,
+    TurnRef,
 )
 from ouro.utils.files import append_private, write_private
 from ouro.utils.text import clean, line_changes
@@ -163,9 +164,13 @@ def end_turn(repo: GitRepository) -> None:
         repo.write_record(_OPEN_TURN, "")
 
 
-def open_turn(repo: GitRepository) -> Trailers:
-    """The trailers of a turn in which ouro was killed, for its uncommitted changes."""
-    return _turn_trailers(repo.read_record(_OPEN_TURN).split())
+def open_turn(repo: GitRepository) -> TurnRef:
+    """The turn in which ouro was killed, for its uncommitted changes; without a session if there
+    was none.
+    """
+    words = [*repo.read_record(_OPEN_TURN).split(), "", "", ""]
+    turn, message = (int(word) if word.isdigit() else 0 for word in words[1:3])
+    return TurnRef(words[0], turn, message)
 
 
 def rename_commits(repo: GitRepository, renamed: Mapping[str, str]) -> None:

@@ -1,7 +1,5 @@
-"""Approval of changes: `decide` about those of a turn, TurnChanges carries them out, Proposals
-keeps the pending ones.
+"""Approval of changes: `decide` about those of a turn, Proposals keeps the pending ones.
 
-Others may write into the same files meanwhile: their lines are neither committed nor lost.
 Proposals are stored beside the history, and never expire. At the end: changes in words.
 """
 
@@ -9,8 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Literal
 
@@ -22,8 +19,9 @@ from ouro.memory.backend import timestamp
 from ouro.memory.long_term.git.files import is_note_name
 from ouro.memory.long_term.git.repository import GitRepository
 from ouro.memory.long_term.git.values import FileEdit, Scope, TurnRef
-from ouro.memory.long_term.store import FindsSecret, GitMemoryStore, content_of
+from ouro.memory.long_term.store import FindsSecret
 from ouro.memory.long_term.trust.provenance import Provenance
+from ouro.memory.long_term.trust.states import ChangeEvent, State, transition
 from ouro.utils.log import log
 from ouro.utils.text import cut, escaped, join_names, line_changes
 
@@ -45,10 +43,13 @@ _ID = 12
 class MemoryChange(msgspec.Struct, frozen=True):
     edit: FileEdit
     """The change, starting from the trusted text."""
-    state: Literal["trusted", "pending", "refused"]
-    """Only trusted text is sent to the model. `refused`: it holds a secret."""
+    event: ChangeEvent
     reason: str = ""
     """Why it is pending or refused."""
+
+    @property
+    def state(self) -> State:
+        return transition("written", self.event).state
 
 
 def decide(
@@ -66,13 +67,13 @@ def decide(
         is_approved: after a tool call of the turn exactly this change was in the file, and was approved.
     """
     if kind := finds_secret(f"{edit.name}\n{edit.after or ''}"):
-        return MemoryChange(edit, "refused", f"holds a secret ({kind})")
+        return MemoryChange(edit, "turn ended, holds a secret", f"holds a secret ({kind})")
     reason = (
         "" if is_approved else provenance.reason_to_confirm(edit.before or "", edit.after or "")
     )
     if reason or asks:
-        return MemoryChange(edit, "pending", reason or ASKS)
-    return MemoryChange(edit, "trusted")
+        return MemoryChange(edit, "turn ended, the user must confirm it", reason or ASKS)
+    return MemoryChange(edit, "turn ended, in words of the user")
 
 
 def is_trusted_after_tool(
@@ -85,90 +86,6 @@ def is_trusted_after_tool(
     """
     may_be_ours = is_own or not provenance.knows_all_writing
     return may_be_ours and decide(edit, provenance, finds_secret).state == "trusted"
-
-
-class TurnChanges:
-    """The edits of a turn, or of a proposal. Everything blocks: use from a thread, while no other
-    ouro writes here.
-
-    Args:
-        written: name of the file -> the edits made there.
-        others: files that running turns of other sessions wrote to: only this turn's changes are committed.
-    """
-
-    def __init__(
-        self, store: GitMemoryStore, written: Mapping[str, Edits], others: Collection[str]
-    ) -> None:
-        self._store = store
-        self._written = written
-        self.others = others
-
-    def net_edits(self) -> dict[str, FileEdit]:
-        """The change of the trusted text of each file."""
-        trusted = self._store.trusted_texts(self._written)
-        own = self._written.items()
-        return {
-            name: FileEdit(name, trusted[name], _apply(edits, trusted[name])) for name, edits in own
-        }
-
-    def write(self) -> None:
-        """Write the changes into the files, with what others wrote there; this approves nothing."""
-        files = {
-            name: _apply(edits, self._store.find(name)) or None
-            for name, edits in self._written.items()
-        }
-        self._store.write_shared(files)
-
-    def commit(self, edits: Sequence[FileEdit], trailers: Mapping[str, str]) -> list[FileEdit]:
-        """Approve and commit net edits, and nothing that others wrote; returns those that are
-        trusted now.
-        """
-        if not edits:
-            return []
-        heads, accepted = self._store.committed_texts(self._written)
-        parts: dict[str, str | None] = {}
-        whole: list[str] = []
-        for edit in edits:
-            now = self._store.find(edit.name)
-            # The lines of two sessions may be in another order in the file.
-            has_same_lines = sorted((now or "").splitlines()) == sorted(
-                (edit.after or "").splitlines()
-            )
-            is_decided = has_same_lines or not self._store.filter_unapproved(
-                [content_of(edit.name, now)]
-            )
-            if is_decided and edit.name not in self.others:
-                whole.append(edit.name)
-            elif heads[edit.name] == accepted[edit.name]:
-                text = _apply(self._written[edit.name], accepted[edit.name])
-                parts[edit.name] = text and _in_order_of(now or "", text)
-            # If not, another program committed its change of the file: both changes are foreign.
-        self._store.commit_parts(parts, whole, subject_of(edits), trailers, approves=True)
-        return [edit for edit in edits if edit.name in parts or edit.name in whole]
-
-    def record(self, names: Iterable[str], subject: str, trailers: Mapping[str, str]) -> None:
-        """Commit changes that are not approved, so that the history has them."""
-        heads, _ = self._store.committed_texts(self._written)
-        texts = {name: _apply(self._written[name], heads[name]) for name in names}
-        self._store.commit_parts(texts, (), subject, trailers)
-
-    def withdraw(self, names: Iterable[str], subject: str, trailers: Mapping[str, str]) -> None:
-        """Remove the changes from their files and from the last commit; what others wrote there
-        stays.
-        """
-        heads, _ = self._store.committed_texts(self._written)
-        without = {
-            name: [
-                FileEdit(edit.name, edit.after, edit.before)
-                for edit in reversed(self._written[name])
-            ]
-            for name in names
-        }
-        self._store.write_shared(
-            {name: _apply(edits, self._store.find(name)) for name, edits in without.items()}
-        )
-        committed = {name: _apply(edits, heads[name]) for name, edits in without.items()}
-        self._store.commit_parts(committed, (), subject, trailers)
 
 
 def find_written(
@@ -225,32 +142,6 @@ def apply_edit(edit: FileEdit, current: str) -> str:
     return "\n".join(now) + ("\n" if now else "")
 
 
-def _apply(edits: Edits, text: str | None) -> str | None:
-    """The text of the file with the edits applied; changes of others stay. None: the file is gone."""
-    for edit in edits:
-        if text == edit.before:
-            text = edit.after
-        elif text != edit.after:
-            text = apply_edit(edit, text or "") or None
-    return text
-
-
-def _in_order_of(file: str, text: str) -> str:
-    """A text with its lines in the order of the file that has them all: another order would count
-    as a change.
-    """
-    lines, rest = file.splitlines(), iter(file.splitlines())
-    left = Counter(text.splitlines())
-    if all(line in rest for line in text.splitlines()) or not left <= Counter(lines):
-        return text
-    found = []
-    for line in lines:
-        if left[line]:
-            left[line] -= 1
-            found.append(f"{line}\n")
-    return "".join(found)
-
-
 class Proposal(msgspec.Struct, frozen=True):
     id: str
     scope: Scope
@@ -268,6 +159,10 @@ class Proposal(msgspec.Struct, frozen=True):
     at: str = ""
     client: str = ""
     """The program that asked for it, through `ouro mcp serve`."""
+
+    @property
+    def state(self) -> State:
+        return "foreign" if self.origin == "outside" else "pending"
 
 
 class Proposals:

@@ -1,0 +1,214 @@
+"""ChangeEffects: carries out what the table of states says, on the files and the history.
+
+Others may write into the same files meanwhile: their lines are neither committed nor lost.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+import msgspec
+
+from ouro.memory.long_term.git.values import ORIGIN, FileEdit, Origin, TurnRef, UndoResult
+from ouro.memory.long_term.store import GitMemoryStore, content_of
+from ouro.memory.long_term.trust.approval import (
+    Edits,
+    Proposal,
+    Proposals,
+    apply_edit,
+    make_proposal,
+    subject_of,
+)
+from ouro.memory.long_term.trust.states import ChangeEvent, Effect, State, transition
+
+
+class ChangeGroup(msgspec.Struct):
+    """Changes of one scope that an event moves together, and what became of them."""
+
+    edits: Sequence[FileEdit]
+    """The changes of the trusted texts."""
+    at: TurnRef
+    origin: Origin
+    """Of the commits that make the changes trusted."""
+    subject: str = ""
+    """Of these commits; empty: made of the edits."""
+    contents: Mapping[str, str] = {}
+    """Name -> blob (or GONE) of the files as they were found; for effects on whole files."""
+    lines: Mapping[str, Edits] = {}
+    """Name of the file -> the edits made there, of which `edits` are the sum."""
+    others: Collection[str] = ()
+    """Files that running turns of other sessions wrote to: only `lines` are committed there."""
+    reason: str = ""
+    """Why the user has to confirm it."""
+    sources: Sequence[str] = ()
+    proposal: Proposal | None = None
+    commit: str = ""
+    """The commit to undo, only its hunk with this number, and the commit before it, if it ends a
+    group.
+    """
+    hunk: int = 0
+    base: str = ""
+    done: Sequence[FileEdit] = ()
+    """The edits that are trusted now."""
+    undone: UndoResult | None = None
+
+    @property
+    def names(self) -> list[str]:
+        return [edit.name for edit in self.edits]
+
+
+class ChangeEffects:
+    """Everything blocks: use from a thread, while no other ouro writes here."""
+
+    def __init__(self, store: GitMemoryStore, proposals: Proposals) -> None:
+        self._store = store
+        self._proposals = proposals
+        self.methods: Mapping[Effect, Callable[[ChangeGroup], object]] = {
+            "approve the files": self._approve_files,
+            "commit the files": self._commit_files,
+            "restore the files": self._restore_files,
+            "write the lines": self._write_lines,
+            "commit the lines": self._commit_lines,
+            "record the lines": self._record_lines,
+            "withdraw the lines": self._withdraw_lines,
+            "revert the commit": self._revert_commit,
+            "store the proposal": self._store_proposal,
+            "drop the proposal": self._drop_proposal,
+        }
+
+    def move(self, state: State, event: ChangeEvent, group: ChangeGroup) -> ChangeGroup:
+        """Carry out what an event does to changes in this state; returns the group with the
+        results.
+        """
+        if group.edits or group.contents or group.commit:
+            for effect in transition(state, event).effects:
+                self.methods[effect](group)
+        return group
+
+    def net_edits(self, lines: Mapping[str, Edits]) -> dict[str, FileEdit]:
+        """The change of the trusted text of each file."""
+        trusted = self._store.trusted_texts(lines)
+        return {
+            name: FileEdit(name, trusted[name], apply_edits(edits, trusted[name]))
+            for name, edits in lines.items()
+        }
+
+    # -- whole files
+
+    def _approve_files(self, group: ChangeGroup) -> None:
+        self._store.approve(group.contents)
+
+    def _commit_files(self, group: ChangeGroup) -> None:
+        subject = group.subject or subject_of(group.edits)
+        self._store.commit_changes(subject, _trailers(group, group.origin), group.contents)
+        group.done = group.edits
+
+    def _restore_files(self, group: ChangeGroup) -> None:
+        before = {edit.name: edit.before for edit in group.edits}
+        subject = f"Reject: {subject_of(group.edits)}"
+        self._store.save_and_commit(before, subject, _trailers(group, "undo"))
+
+    # -- only the lines of these changes
+
+    def _write_lines(self, group: ChangeGroup) -> None:
+        """Write them into the files, with what others wrote there; this approves nothing."""
+        find = self._store.find
+        files = {
+            name: apply_edits(edits, find(name)) or None for name, edits in group.lines.items()
+        }
+        self._store.write_shared(files)
+
+    def _commit_lines(self, group: ChangeGroup) -> None:
+        """Approve and commit them, and nothing that others wrote."""
+        heads, accepted = self._store.committed_texts(group.lines)
+        parts: dict[str, str | None] = {}
+        whole: list[str] = []
+        for edit in group.edits:
+            now = self._store.find(edit.name)
+            # The lines of two sessions may be in another order in the file.
+            has_same_lines = sorted((now or "").splitlines()) == sorted(
+                (edit.after or "").splitlines()
+            )
+            is_decided = has_same_lines or not self._store.filter_unapproved(
+                [content_of(edit.name, now)]
+            )
+            if is_decided and edit.name not in group.others:
+                whole.append(edit.name)
+            elif heads[edit.name] == accepted[edit.name]:
+                text = apply_edits(group.lines[edit.name], accepted[edit.name])
+                parts[edit.name] = text and _in_order_of(now or "", text)
+            # If not, another program committed its change of the file: both changes are foreign.
+        subject, trailers = subject_of(group.edits), _trailers(group, group.origin)
+        self._store.commit_parts(parts, whole, subject, trailers, approves=True)
+        group.done = [edit for edit in group.edits if edit.name in parts or edit.name in whole]
+
+    def _record_lines(self, group: ChangeGroup) -> None:
+        """Commit them without approval, so that the history has them."""
+        heads, _ = self._store.committed_texts(group.lines)
+        texts = {name: apply_edits(group.lines[name], heads[name]) for name in group.names}
+        trailers = _trailers(group, group.origin)
+        self._store.commit_parts(texts, (), subject_of(group.edits), trailers)
+
+    def _withdraw_lines(self, group: ChangeGroup) -> None:
+        """Remove them from the files and from the last commit; what others wrote there stays."""
+        heads, _ = self._store.committed_texts(group.lines)
+        without = {name: _reversed(group.lines[name]) for name in group.names}
+        self._store.write_shared(
+            {name: apply_edits(edits, self._store.find(name)) for name, edits in without.items()}
+        )
+        committed = {name: apply_edits(edits, heads[name]) for name, edits in without.items()}
+        subject = group.subject or f"Leave pending: {subject_of(group.edits)}"
+        self._store.commit_parts(committed, (), subject, _trailers(group, "undo"))
+
+    # -- commits and proposals
+
+    def _revert_commit(self, group: ChangeGroup) -> None:
+        trailers = _trailers(group, "undo")
+        group.undone = self._store.revert(group.commit, group.hunk, trailers, group.base)
+        group.done = group.undone.edits
+
+    def _store_proposal(self, group: ChangeGroup) -> None:
+        self._store.ensure_repo()
+        group.proposal = make_proposal(
+            self._store.scope, group.edits, group.reason, group.sources, group.at
+        )
+        self._proposals.add(group.proposal)
+
+    def _drop_proposal(self, group: ChangeGroup) -> None:
+        if group.proposal is not None:
+            self._proposals.remove(group.proposal.id)
+
+
+def apply_edits(edits: Edits, text: str | None) -> str | None:
+    """The text of the file with the edits applied; changes of others stay. None: the file is gone."""
+    for edit in edits:
+        if text == edit.before:
+            text = edit.after
+        elif text != edit.after:
+            text = apply_edit(edit, text or "") or None
+    return text
+
+
+def _reversed(edits: Edits) -> Edits:
+    return [FileEdit(edit.name, edit.after, edit.before) for edit in reversed(edits)]
+
+
+def _trailers(group: ChangeGroup, origin: str) -> Mapping[str, str]:
+    return {ORIGIN: origin} if origin == "outside" else group.at.trailers(origin)
+
+
+def _in_order_of(file: str, text: str) -> str:
+    """A text with its lines in the order of the file that has them all: another order would count
+    as a change.
+    """
+    lines, rest = file.splitlines(), iter(file.splitlines())
+    left = Counter(text.splitlines())
+    if all(line in rest for line in text.splitlines()) or not left <= Counter(lines):
+        return text
+    found = []
+    for line in lines:
+        if left[line]:
+            left[line] -= 1
+            found.append(f"{line}\n")
+    return "".join(found)

@@ -1,0 +1,23 @@
+"""Sequences of actions on memory leave the bytes that they left when they were recorded: before its
+core was rewritten.
+
+All 200 sequences: `python -m fakes.memory_actions`, from tests/.
+"""
+
+import json
+
+import pytest
+from fakes import memory_actions
+
+RECORDED = json.loads(memory_actions.RECORDED.read_text())
+STEP = 12
+"""One of so many sequences is compared in each run of the tests: all take minutes."""
+
+
+def test_two_hundred_sequences_are_recorded():
+    assert len(RECORDED) == memory_actions.SEQUENCES == len(set(RECORDED.values()))
+
+
+@pytest.mark.parametrize("seed", range(0, memory_actions.SEQUENCES, STEP))
+def test_a_sequence_of_actions_leaves_the_recorded_bytes(home, seed):
+    assert memory_actions.digest_of(seed) == RECORDED[str(seed)]
