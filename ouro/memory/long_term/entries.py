@@ -100,23 +100,27 @@ def source_name(source: str) -> str:
 
 
 def all_entries(
-    editor: MemoryEditor, *, archived: bool = False, stale: bool = False
+    editor: MemoryEditor, *, archived: bool = False, stale: bool = False, sources: bool = True
 ) -> list[MemoryEntry]:
-    """Core lines, then notes, newest first; archived and replaced ones only if `archived`."""
+    """Core lines, then notes, newest first; archived and replaced ones only if `archived`.
+    `sources`: see `core_entries`.
+    """
     notes = sorted(note_entries(editor, stale=stale), key=lambda item: item.at, reverse=True)
     shown = [note for note in notes if archived or note.is_in_use]
-    return [*core_entries(editor), *shown]
+    return [*core_entries(editor, sources=sources), *shown]
 
 
-def core_entries(editor: MemoryEditor) -> list[MemoryEntry]:
-    """The lines of the core, without headings and comments, each with its commit."""
+def core_entries(editor: MemoryEditor, *, sources: bool = True) -> list[MemoryEntry]:
+    """The lines of the core, without headings and comments; with `sources` each with its commit,
+    which takes two processes a file.
+    """
     found = []
     for scope in editor.scopes:
         for category in scope.store.core:
             name, text = f"{category}.md", scope.loaded.core.get(category, "")
             commits: dict[str, Commit] = {}
             # Looked up by the text of the line, because the files may be newer than the history.
-            if text.strip():
+            if sources and text.strip():
                 with suppress(MemoryUnusable):
                     commits = {
                         line.text.strip(): line.commit
@@ -144,6 +148,13 @@ def core_entries(editor: MemoryEditor) -> list[MemoryEntry]:
                 )
                 found.append(entry)
     return found
+
+
+def with_sources(editor: MemoryEditor, entries: Sequence[MemoryEntry]) -> list[MemoryEntry]:
+    """Entries that were read without sources, with the commits of their core lines."""
+    is_needed = any(entry.kind == "core" for entry in entries)
+    lines = {line.id: line for line in core_entries(editor)} if is_needed else {}
+    return [lines.get(entry.id, entry) for entry in entries]
 
 
 def note_entries(editor: MemoryEditor, *, stale: bool = False) -> list[MemoryEntry]:

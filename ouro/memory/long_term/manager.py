@@ -426,7 +426,7 @@ class LongTermMemoryManager:
         for name, line in sorted(item for item in added if corrects(item[1])):
             others = [
                 entry
-                for entry in all_entries(editor)
+                for entry in all_entries(editor, sources=False)
                 if entry.scope == name and (name, entry.text) not in added
             ]
             forget_entries(editor, find_replaced(line, others), "agent")

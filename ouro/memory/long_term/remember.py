@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from ouro.errors import OuroError, SearchUnavailable, UsageError
 from ouro.events import CoreChanged
+from ouro.memory.backend import timestamp
 from ouro.memory.long_term.editor import MemoryEditor
 from ouro.memory.long_term.entries import (
     MemoryEntry,
@@ -20,6 +21,7 @@ from ouro.memory.long_term.entries import (
     find_entry,
     note_entries,
     plain,
+    with_sources,
 )
 from ouro.memory.long_term.git.files import is_note_name, visible_text
 from ouro.memory.long_term.git.values import FileEdit, Origin, Scope
@@ -93,11 +95,11 @@ def remember_text(editor: MemoryEditor, text: str, scope: Scope | None = None) -
             commands=["memory remember Run the tests with make check"],
         )
     editor.scope(chosen.scope)  # raises when that scope is not in use
-    entries = all_entries(editor, archived=True)
+    entries = all_entries(editor, archived=True, sources=False)
     known = find_same(chosen.text, entries)
     if known is not None and known.scope == chosen.scope:
         if known.kind == "core":
-            return RememberResult("confirmed", known)
+            return RememberResult("confirmed", with_sources(editor, [known])[0])
         commit = editor.notebook.confirm(known.id, "person").commit
         confirmed = replace(known, file=f"{known.id}.md", badges=())
         return RememberResult("restored" if known.archived else "confirmed", confirmed, undo=commit)
@@ -108,6 +110,7 @@ def remember_text(editor: MemoryEditor, text: str, scope: Scope | None = None) -
     related = (
         () if replaced else [entry.id for entry in near if entry.kind == "note"][:_MAX_RELATED]
     )
+    replaced = with_sources(editor, replaced)
     entry, undo = write_text(editor, chosen, replaced, related)
     return RememberResult("kept", entry, chosen.why, undo, tuple(replaced))
 
@@ -122,7 +125,7 @@ def keep_in_core(
     category of the settings, and no core line is on its subject; or the core is full. `corrected`
     is the core line that the classifier wants to replace. Raises as `remember_text`.
     """
-    lines, placed = core_entries(editor), place(note.text, editor.names, note.scope)
+    lines, placed = core_entries(editor, sources=False), place(note.text, editor.names, note.scope)
     is_about_note = bool(note.supersedes) or any(
         edge.relationship != "relates-to" for edge in note.related
     )
@@ -138,7 +141,7 @@ def keep_in_core(
         named or find_on_subject(note.text, lines) or find_replaced(note.text, lines, said)
     ):
         return None
-    chosen, replaced, _ = _decide(editor, placed, all_entries(editor), named)
+    chosen, replaced, _ = _decide(editor, placed, all_entries(editor, sources=False), named)
     if known := find_same(note.text, [line for line in lines if line.scope == chosen.scope]):
         return Written("confirm", replace(note, id=known.id), known.scope, "")
     if chosen.is_note:
@@ -197,16 +200,19 @@ def write_text(
 
     A new note is linked to the notes `related`, so that recall finds it together with them.
     """
-    scope, note = editor.scope(chosen.scope), make_note(editor, chosen)
+    scope, moment = editor.scope(chosen.scope), editor.moment
+    note = make_note(editor, chosen) if chosen.is_note else None
     old_notes = [entry for entry in replaced if entry.kind == "note"]
     target = old_notes[0].id if old_notes else ""
     scope.store.ensure_repo()
     with scope.alone():
-        changes = _remove_lines(editor, chosen.scope, replaced)
-        changes |= _archive_notes(
-            editor, chosen.scope, old_notes[1:] if chosen.is_note else old_notes
-        )
-        if chosen.is_note:
+        changes: dict[str, str | None] = {}
+        if replaced:
+            changes = _remove_lines(editor, chosen.scope, replaced)
+            changes |= _archive_notes(
+                editor, chosen.scope, old_notes[1:] if chosen.is_note else old_notes
+            )
+        if note is not None:
             note = editor.notebook.link(note, "supersede" if old_notes else "add", target, related)
             text, entry_id, name, line = note_text(note), note.id, note.file_name, 0
         else:
@@ -226,9 +232,9 @@ def write_text(
         text=chosen.text,
         file=name,
         line=line,
-        at=note.updated_at,
-        session=note.session_id,
-        turn=note.turn,
+        at=note.updated_at if note else timestamp(),
+        session=moment.session,
+        turn=moment.turn,
         source="user" if chosen.is_note else "person",
     )
     return entry, done.undo if done else ""

@@ -443,15 +443,15 @@ class ScopeMemory:
             undecided = self._writes.names_of_others()
             foreign = {name: blob for name, blob in outside.items() if name not in undecided}
             core = [f"{name}.md" for name in store.core if f"{name}.md" in outside]
-            trusted = {edit.name: edit.before or "" for edit in store.edits_since(accepted, core)}
+            changed = store.edits_since(accepted, core) if core else ()
+            trusted = {edit.name: edit.before or "" for edit in changed}
             texts = {
                 name: trusted.get(f"{name}.md", loaded.core.get(name, "")) for name in store.core
             }
             texts = {name: text for name, text in texts.items() if text.strip()}
             self._now = ScopeSnapshot(loaded, texts, accepted, foreign, undecided)
-            self._unapproved_seen = store.filter_unapproved(
-                self._unapproved_seen | {*foreign.items()}
-            )
+            if seen := self._unapproved_seen | {*foreign.items()}:
+                self._unapproved_seen = store.filter_unapproved(seen)
             if not outside and loaded.head:
                 if accepted != loaded.head and not store.changed_since(loaded.head):
                     store.accept(loaded.head)

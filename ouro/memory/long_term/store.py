@@ -100,6 +100,8 @@ class GitMemoryStore:
         self.text_at = partial(history.text_at, self.repository)
         self._ledger = ApprovalLedger(self.repository.own_dir)
         self._verified: Mapping[str, str] | None = None
+        self._claimed: tuple[int, Path] | None = None
+        """The folder, by its inode, and the git directory that `claim` has labelled."""
         self.secret_in = finds_secret
 
     def open(self) -> None:
@@ -133,10 +135,13 @@ class GitMemoryStore:
             ensure_private_dir(self.folder)
         self.repository.create()
         repo = self.repository
-        self.plain_git = (
-            claim(self.folder, repo.state_dir, repo.git_dir, is_shared=self.is_shared)
-            or self.plain_git
-        )
+        place = (self.folder.stat().st_ino, repo.git_dir)
+        if place != self._claimed:
+            self.plain_git = (
+                claim(self.folder, repo.state_dir, repo.git_dir, is_shared=self.is_shared)
+                or self.plain_git
+            )
+            self._claimed = place
 
     def load_all(self) -> LoadedScope:
         """Load the core and the names of the notes, with skipped files. Starts no process, writes

@@ -153,7 +153,8 @@ class MemoryFiles:
                 name: "not a name of a memory file" for name in odd if not is_memory_name(name)
             }
             by_name = {name: found[name] for name in sorted(found)}
-            self._listing = FolderListing(by_name, {**_twins(by_name, odd), **refused, **unnamed})
+            twins = _twins(by_name, odd) if odd else {}
+            self._listing = FolderListing(by_name, {**twins, **refused, **unnamed})
 
     def read(self, name: str) -> str:
         """The text of a file; raises FileRefused if it is not a plain file of the user, is too
