@@ -109,8 +109,7 @@ DEFENCES = (
     Defence("M9", f"{MEMORY}/git/files.py", "if stat.S_ISLNK(mode):", "if False:",
             "test_m9_links_and_devices.py"),
     Defence("M10", f"{MEMORY}/git/files.py",
-            "{**_twins(by_name, odd), **refused, **unnamed}",
-            "{**refused, **unnamed}", "test_m10_huge_and_odd_files.py"),
+            "twins = _twins(by_name, odd) if odd else {}", "twins = {}", "test_m10_huge_and_odd_files.py"),
     Defence("M12", f"{MEMORY}/git/files.py", 'seen = clean(text)', "seen = text",
             "test_m12_invisible_text.py"),
     # extensions

@@ -38,7 +38,7 @@ from ouro.memory.long_term.trust.approval import (
     is_trusted_after_tool,
     outside_id,
 )
-from ouro.memory.long_term.trust.effects import ChangeEffects, ChangeGroup
+from ouro.memory.long_term.trust.effects import ChangeEffects, ChangeGroup, Revert
 from ouro.memory.long_term.trust.provenance import Provenance
 from ouro.memory.long_term.trust.running_turns import PATIENCE, ToolWrites
 from ouro.memory.long_term.trust.states import TURN_EVENTS, ChangeEvent
@@ -363,10 +363,10 @@ class ScopeMemory:
         """Undo a commit (by its whole id) with all of its turn, or one hunk; raises UsageError if
         nothing is left.
         """
-        group = ChangeGroup((), at, "undo", commit=commit, hunk=hunk)
-        group.base = self.undo_bases.get(commit, "")
+        revert = Revert(commit, hunk, self.undo_bases.get(commit, ""))
         with self._changing() as base:
-            done = self._effects.move("trusted", "undone", group).undone
+            self._effects.move("trusted", "undone", ChangeGroup((), at, "undo", revert=revert))
+            done = revert.result
             if not done or not done.edits:
                 raise UsageError(
                     f"Nothing of {commit[:7]} is left to undo: its lines have changed since."

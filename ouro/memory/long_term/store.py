@@ -137,11 +137,8 @@ class GitMemoryStore:
         repo = self.repository
         place = (self.folder.stat().st_ino, repo.git_dir)
         if place != self._claimed:
-            self.plain_git = (
-                claim(self.folder, repo.state_dir, repo.git_dir, is_shared=self.is_shared)
-                or self.plain_git
-            )
-            self._claimed = place
+            found = claim(self.folder, repo.state_dir, repo.git_dir, is_shared=self.is_shared)
+            self.plain_git, self._claimed = found or self.plain_git, place
 
     def load_all(self) -> LoadedScope:
         """Load the core and the names of the notes, with skipped files. Starts no process, writes

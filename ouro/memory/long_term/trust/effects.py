@@ -23,6 +23,17 @@ from ouro.memory.long_term.trust.approval import (
 from ouro.memory.long_term.trust.states import ChangeEvent, Effect, State, transition
 
 
+class Revert(msgspec.Struct):
+    """A commit to undo, and what became of it."""
+
+    commit: str
+    hunk: int = 0
+    """The number of the only hunk to undo."""
+    base: str = ""
+    """The commit before it, if it ends a group."""
+    result: UndoResult | None = None
+
+
 class ChangeGroup(msgspec.Struct):
     """Changes of one scope that an event moves together, and what became of them."""
 
@@ -43,15 +54,9 @@ class ChangeGroup(msgspec.Struct):
     """Why the user has to confirm it."""
     sources: Sequence[str] = ()
     proposal: Proposal | None = None
-    commit: str = ""
-    """The commit to undo, only its hunk with this number, and the commit before it, if it ends a
-    group.
-    """
-    hunk: int = 0
-    base: str = ""
+    revert: Revert | None = None
     done: Sequence[FileEdit] = ()
     """The edits that are trusted now."""
-    undone: UndoResult | None = None
 
     @property
     def names(self) -> list[str]:
@@ -81,7 +86,7 @@ class ChangeEffects:
         """Carry out what an event does to changes in this state; returns the group with the
         results.
         """
-        if group.edits or group.contents or group.commit:
+        if group.edits or group.contents or group.revert:
             for effect in transition(state, event).effects:
                 self.methods[effect](group)
         return group
@@ -164,9 +169,9 @@ class ChangeEffects:
     # -- commits and proposals
 
     def _revert_commit(self, group: ChangeGroup) -> None:
-        trailers = _trailers(group, "undo")
-        group.undone = self._store.revert(group.commit, group.hunk, trailers, group.base)
-        group.done = group.undone.edits
+        if (named := group.revert) is not None:
+            trailers = _trailers(group, "undo")
+            named.result = self._store.revert(named.commit, named.hunk, trailers, named.base)
 
     def _store_proposal(self, group: ChangeGroup) -> None:
         self._store.ensure_repo()

@@ -1,0 +1,25 @@
+"""One remembered line enters few functions of long-term memory, in few floors."""
+
+from fakes.entered_functions import remembered_lines
+
+MAX_FUNCTIONS = {
+    "/remember, a line of the core": 136,
+    "/remember, a note": 146,
+    "the agent writes a line in its turn": 176,
+    "ouro memory remember": 160,
+}
+"""As few as there are now: these numbers only shrink. The aim is 90, in 8 floors."""
+MAX_FLOORS = 16
+
+
+async def test_a_remembered_line_enters_no_more_functions_than_before(home, tmp_path):
+    found = await remembered_lines(home)
+    more = {
+        path: sorted(entered.functions)
+        for path, entered in found.items()
+        if len(entered.functions) > MAX_FUNCTIONS[path]
+    }
+    assert more == {}
+    assert {
+        path: entered.chain for path, entered in found.items() if len(entered.chain) > MAX_FLOORS
+    } == {}
