@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 MAX_INSTRUCTIONS = 40_000
 """Maximum characters of one file; a longer one is cut, with a mark."""
+_MAX_SIZE = 4_000_000
+"""Maximum bytes of a file that are counted."""
 MAX_ALL = 200_000
 """Maximum characters of all files at the start; further files are left out, and reported."""
 NOT_TRUSTED = (
@@ -90,6 +92,8 @@ class ProjectInstructions:
         self.problems: list[str] = []
         """Messages about imports that are not read, and files that are left out."""
         self._rules = list(self._find_rules())
+        for rule in self._rules:
+            self._note_cut(rule.path)
 
     def of_user(self) -> tuple[str, ...]:
         """The user's own instructions, for all projects: for the system prompt. Blocks."""
@@ -198,6 +202,7 @@ class ProjectInstructions:
 
     def _texts(self, files: Iterable[FoundInstructions], reason: str) -> Iterator[str]:
         for item in files:
+            self._note_cut(item.path)
             if text := _read(item.path):
                 if by := item.imported_by:
                     yield self._send(
@@ -205,6 +210,16 @@ class ProjectInstructions:
                     )
                 else:
                     yield self._send(item.path, text, reason, "")
+
+    def _note_cut(self, path: Path) -> None:
+        """Report a file that is too long, with its size."""
+        size = len(read_start(path, _MAX_SIZE).replace("\r\n", "\n").strip())
+        if size > MAX_INSTRUCTIONS:
+            line = (
+                f"{tilde(path)} has {size:,} characters: only the first {MAX_INSTRUCTIONS:,} are"
+                f" sent, the other {size - MAX_INSTRUCTIONS:,} are left out."
+            )
+            self.problems = list(dict.fromkeys((*self.problems, line)))
 
     def _limit(self, texts: Iterable[str]) -> Iterator[str]:
         size = 0

@@ -9,32 +9,11 @@ from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
 
+from ouro.safety.key_places import KEYS_IN_HOME
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.runtime import get_home
 
 SYSTEM = ("/proc", "/sys", "/dev")
-_KEYS_IN_HOME = (
-    ".ssh",
-    ".aws",
-    ".gnupg",
-    ".kube",
-    ".docker",
-    ".azure",
-    ".netrc",
-    ".git-credentials",
-    ".pypirc",
-    ".password-store",
-    ".config/gcloud",
-    ".config/gh",
-    ".config/rclone",
-    ".local/share/keyrings",
-    "Library/Keychains",
-    ".pgpass",
-    ".cargo/credentials.toml",
-    ".claude/.credentials.json",
-    ".codex/auth.json",
-    ".gemini/oauth_creds.json",
-)
 _OWN_SECRETS = (
     "models.yaml",
     "config.yaml",
@@ -177,7 +156,7 @@ def protection(path: Path) -> str:
         name == ".ouro" and names[at + 1 : at + 2] != ["memory"] for at, name in enumerate(names)
     ):
         return "ouro obeys what is in .ouro"
-    if _KEY_FOLDERS.intersection(names) or _is_among(path, _KEYS_IN_HOME):
+    if _KEY_FOLDERS.intersection(names) or _is_among(path, KEYS_IN_HOME):
         return "keys are kept there"
     if names[-1] in _START_FILES or _is_among(path, _ACTING_IN_HOME):
         return "programs run it when they start"
@@ -251,7 +230,7 @@ def _areas() -> tuple[tuple[Path, tuple[str, ...]], ...]:
 def _reserved(_home: str, _own: str) -> tuple[tuple[Path, tuple[str, ...]], ...]:
     """The areas and their path parts; called for each file, so cached per home folder."""
     home, own = _real(Path.home()), _real(get_home())
-    keys, secrets = (home / name for name in _KEYS_IN_HOME), (own / name for name in _OWN_SECRETS)
+    keys, secrets = (home / name for name in KEYS_IN_HOME), (own / name for name in _OWN_SECRETS)
     return tuple((area, _parts(str(area))) for area in (*keys, *secrets, *map(Path, SYSTEM)))
 
 

@@ -148,6 +148,25 @@ _GIT_SECONDS = 2.0
 _CODE = late_pattern(r"^[ \t]*(```|~~~).*?(?:^[ \t]*\1|\Z)|`[^`\n]*`", re.DOTALL | re.MULTILINE)
 _IMPORT = late_pattern(r"(?<![\w@./\\])@((?:~/)?[\w./+-]*[\w/])")
 """As `@docs/style.md`, outside of code."""
+_SECRET_FILE = late_pattern(
+    r"\.env(?!\.(?:example|sample|template|dist)$)(?:\..*|rc)?|.*\.env|id_(?:rsa|dsa|ecdsa|ed25519)"
+    r"|.*\.(?:pem|key|p12|pfx|jks|keystore|kdbx|ppk|asc|gpg|tfstate|tfvars)|\.(?:netrc|npmrc|pypirc|htpasswd)"
+    r"|(?:credentials|secrets?|service[-_]account)(?:\.\w+)?|.*history",
+    re.IGNORECASE,
+)
+"""Files that hold keys as a rule; the name of an example is not among them."""
+_NO_TEXT = (
+    b"%PDF",
+    b"PK\x03\x04",
+    b"\x89PNG",
+    b"GIF8",
+    b"\xff\xd8\xff",
+    b"\x7fELF",
+    b"\x1f\x8b",
+    b"RIFF",
+)
+_MAX_ODD = 1_000
+"""A text in UTF-8 has at most one damaged character in so many."""
 
 
 class FoundInstructions(msgspec.Struct, frozen=True):
@@ -219,6 +238,8 @@ def with_imports(
                     refused.append(f"{path}: @{name} is not there")
             elif not (_is_users(target, inside) if is_users else _is_acting(target, inside)):
                 refused.append(f"{path}: @{name} is outside of {inside}")
+            elif reason := _why_no_instructions(target):
+                refused.append(f"{path}: @{name} is not imported: {reason}")
             elif depth >= MAX_IMPORT_DEPTH:
                 refused.append(f"{path}: @{name} is imported more than {MAX_IMPORT_DEPTH} deep")
             elif len(found) >= MAX_IMPORTS:
@@ -229,6 +250,22 @@ def with_imports(
     for path in files:
         add(path, None, 0)
     return list(found.values()), refused
+
+
+def _why_no_instructions(path: Path) -> str:
+    """Why a file is never imported as instructions: it holds keys, or no text; else empty."""
+    names = {path.name, path.resolve().name}
+    if any(_SECRET_FILE.fullmatch(name) for name in names) or reserved_area(path.resolve()):
+        return "it may hold keys"
+    try:
+        with open_regular(path) as file:
+            data = file.read(_MAX_READ)
+    except OSError as error:
+        return f"it cannot be read ({error.strerror})"
+    text = data.decode("utf-8", "replace")
+    # The last character may be cut.
+    is_text = "\0" not in text and text[:-1].count("\ufffd") <= len(text) // _MAX_ODD
+    return "" if is_text and not data.startswith(_NO_TEXT) else "it is not text"
 
 
 def extension_files(root: Path, kind: ExtensionKind) -> list[Path]:
