@@ -272,12 +272,14 @@ class Catalog:
         from ouro.llm.openai_model import OpenAIModel, WireChoice
 
         entry = self._entry(spec.name)
-        likely: WireChoice = "responses" if speaks_responses(endpoint.base_url) else "chat"
+        wires: tuple[WireChoice, ...] = ("chat", "responses")
+        if speaks_responses(endpoint.base_url):
+            wires = ("responses", "chat")
         model = OpenAIModel(
             spec,
             endpoint,
             effort=effort,
-            first=entry.wire or likely,
+            wires=(entry.wire,) if entry.wire else wires,
             cache_key=_cache_key(self._project) if self._project else "",
             service_tier=entry.service_tier or "",
             facts=self._server_facts(spec.name),

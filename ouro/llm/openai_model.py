@@ -40,21 +40,27 @@ class OpenAIModel:
         endpoint: Endpoint,
         *,
         effort: Effort = "off",
-        first: WireChoice = "chat",
+        wires: Sequence[WireChoice] = ("chat", "responses"),
         cache_key: str = "",
         service_tier: str = "",
         facts: ServerFacts | None = None,
     ) -> None:
+        """`wires`: those that may be used, the likely one first; one: it is used whatever was
+        learned.
+        """
         self._own_spec = spec
         self._endpoint = endpoint
         self._effort = effort
         self._cache_key = cache_key
         self._service_tier = service_tier
         self._facts = facts or ServerFacts()
-        learned = self._facts.get("wire")
-        self._is_settled = bool(learned)
+        is_fixed = len(wires) == 1
+        learned = "" if is_fixed else self._facts.get("wire")
+        # A server that has lost its address for Responses is asked by chat again.
+        self._is_settled = is_fixed or learned == "chat"
         """Whether both wires were tried, or one has answered."""
-        self.wire: Wire = self._make(learned or first)
+        self._has_left_chat = False
+        self.wire: Wire = self._make(learned or wires[0])
 
     @property
     def spec(self) -> ModelSpec:
@@ -91,6 +97,7 @@ class OpenAIModel:
         if isinstance(before, OpenAIWire):
             if not isinstance(refusal, WireRefused):
                 return False
+            self._has_left_chat = True
             self.wire = self._make("responses")
         elif self._has_left_chat or _MISSING.search(str(refusal)):
             self._is_settled = True
@@ -100,10 +107,6 @@ class OpenAIModel:
             return False
         self.wire.share_connections(before)
         return True
-
-    @property
-    def _has_left_chat(self) -> bool:
-        return self._facts.get("wire") == "responses"
 
     def _make(self, name: str) -> Wire:
         wire = self._make_responses() if name == "responses" else self._make_chat()
