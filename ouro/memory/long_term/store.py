@@ -382,7 +382,7 @@ class GitMemoryStore:
 
         If `.git` is gone, the next write begins a new history, in which nothing is approved.
         """
-        return self._ledger.accepted if os.path.lexists(self.repository.git_dir) else ""
+        return self._ledger.accepted()[0] if os.path.lexists(self.repository.git_dir) else ""
 
     def drop_lost_approval(self) -> None:
         """Drop all approval if the accepted commit is not in this history: the folder is another

@@ -87,20 +87,6 @@ def find_state_dir(folder: Path, histories: Path, *, is_shared: bool = False) ->
     raise AssertionError("unreachable")
 
 
-def git_dir_of(folder: Path, state_dir: Path) -> Path:
-    """Where the git directory of a memory that no host shares is now, or will be made: `.git` in
-    the folder.
-
-    It is the state folder in two cases: an earlier version made it there and it was not moved yet;
-    or there is no history yet, and a `.git` that ouro did not make is in the memory folder.
-    """
-    if (state_dir / "HEAD").exists():
-        return state_dir
-    inside = folder / ".git"
-    is_taken = os.path.lexists(inside) and not is_real_folder(inside)
-    return state_dir if is_taken and not (state_dir / OWN / "tip").exists() else inside
-
-
 def is_real_folder(path: Path) -> bool:
     with suppress(OSError):
         return stat.S_ISDIR(path.lstat().st_mode)

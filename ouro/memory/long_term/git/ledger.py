@@ -34,10 +34,11 @@ class ApprovalLedger:
         self._before = own_dir / _BEFORE
         """The previous accepted commit: used if the record of the last one is damaged."""
 
-    @property
-    def accepted(self) -> str:
-        """The last commit whose files are all approved; empty if there is none."""
-        return self._record()[0]
+    def accepted(self) -> tuple[str, str]:
+        """The last commit whose files are all approved, and the digest of its files; empty if there
+        is none, or an earlier version accepted it.
+        """
+        return _read(self._accepted) or _read(self._before) or ("", "")
 
     def has_files(self, files: Mapping[str, str]) -> bool:
         """Whether these (name -> blob) are the files of the accepted commit, as they were when it
@@ -46,13 +47,14 @@ class ApprovalLedger:
         git does not check the objects that it reads: a tree with the same id may have been forged
         since. A commit that an earlier version accepted has no digest and is not checked.
         """
-        digest = self._record()[1]
+        digest = self.accepted()[1]
         return not digest or digest == _digest(files)
 
     @property
     def is_digest_missing(self) -> bool:
         """Whether an earlier version accepted the commit, without a digest."""
-        return bool(self.accepted) and not self._record()[1]
+        commit, digest = self.accepted()
+        return bool(commit) and not digest
 
     def accept(self, commit: str, files: Mapping[str, str]) -> None:
         """Record that all files of a commit are approved. The record is on disk when this returns."""
@@ -94,9 +96,6 @@ class ApprovalLedger:
         """Everything that was approved since the last `settle`, as (name, blob)."""
         lines = (line.partition(" ") for line in read_git_file(self._approved).splitlines())
         return frozenset((name, blob) for blob, _, name in lines)
-
-    def _record(self) -> tuple[str, str]:
-        return _read(self._accepted) or _read(self._before) or ("", "")
 
 
 def _read(path: Path) -> tuple[str, str] | None:

@@ -21,7 +21,7 @@ import msgspec
 
 from ouro.errors import MemoryUnusable
 from ouro.memory.long_term.git.files import ARCHIVE, blob_id, is_memory_name
-from ouro.memory.long_term.git.folders import COMMON, COPY, OWN, exclude, git_dir_of, is_real_folder
+from ouro.memory.long_term.git.folders import COMMON, COPY, OWN, exclude, is_real_folder
 from ouro.memory.long_term.git.ledger import LEDGER_FILES
 from ouro.memory.long_term.git.process import (
     DURABLE_PACKS,
@@ -107,7 +107,17 @@ class GitRepository:
 
     @property
     def git_dir(self) -> Path:
-        return self.state_dir if self._folder is None else git_dir_of(self._folder, self.state_dir)
+        """`.git` in the memory folder, now or after the first write, unless a host shares it.
+
+        It is the state folder in two more cases: an earlier version made it there and it was not
+        moved yet; or there is no history yet, and a `.git` that ouro did not make is in the memory
+        folder.
+        """
+        if self._folder is None or (self.state_dir / "HEAD").exists():
+            return self.state_dir
+        inside = self._folder / ".git"
+        is_taken = os.path.lexists(inside) and not is_real_folder(inside)
+        return self.state_dir if is_taken and not (self.own_dir / TIP).exists() else inside
 
     @property
     def exists(self) -> bool:
