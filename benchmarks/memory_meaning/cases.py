@@ -8,6 +8,7 @@ The first half of each list (`OPEN`) may be looked at while memory is changed. T
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -231,6 +232,6 @@ NOT_KEPT_SEALED = (
 HALVES = ("open", "sealed")
 
 
-def of(name: str, half: str) -> tuple[Pair | Placed | Message, ...]:
+def of(name: str, half: str) -> tuple[Any, ...]:
     """The cases of a list: `corrections`, `both`, `placed`, `kept` or `not_kept`."""
     return tuple(globals()[f"{name}_{half}".upper()])

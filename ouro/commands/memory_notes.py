@@ -22,6 +22,7 @@ from ouro.display import Choice
 from ouro.errors import UsageError
 from ouro.memory import long_term
 from ouro.utils.git import find_root
+from ouro.utils.prohibitions import forbidden_names
 from ouro.utils.runtime import (
     get_history_dir,
     get_home,
@@ -40,6 +41,10 @@ if TYPE_CHECKING:
 _WHERE = (
     Choice("repo", "this project", "only here"),
     Choice("user", "everywhere", "in all your projects"),
+)
+_REPLACES = (
+    Choice("replaces", "yes", "the new text takes its place"),
+    Choice("both", "no", "both hold"),
 )
 _MAX_LISTED = 50
 """Maximum entries of a list in a session; the command line shows all."""
@@ -208,10 +213,13 @@ async def commands(context: ActionContext) -> Answer:
 
 async def remember(context: ActionContext, text: str, scope: Scope | None) -> Answer:
     words = sys.stdin.read() if text == "-" and not context.session else text
-    if scope is None and context.can_ask and text != "-":
-        scope = await _ask_scope(context, words)
+    replaces = ""
+    if context.can_ask and text != "-":
+        scope = scope or await _ask_scope(context, words)
+        replaces = await _ask_replaced(context, words)
     done = await context.memory(
-        lambda memory: long_term.remember_text(memory.editor, words, scope), reports=False
+        lambda memory: long_term.remember_text(memory.editor, words, scope, replaces),
+        reports=False,
     )
     entry = done.entry
     is_core = entry.kind == "core"
@@ -224,7 +232,15 @@ async def remember(context: ActionContext, text: str, scope: Scope | None) -> An
     }
     undo = (" · ", CommandText(f"memory undo {done.undo[:7]}")) if done.undo else ()
     replaced = [line(f"Replaces: {one_line(old.text, 100)}") for old in done.replaced]
-    return Answer(done, [line(what[done.state], *undo), *replaced])
+    return Answer(done, [line(what[done.state], *undo), *replaced, *_offer_check(context, entry)])
+
+
+def _offer_check(context: ActionContext, entry: MemoryEntry) -> View:
+    """The command that enforces an entry which forbids a file or a command by name."""
+    if context.session is None or not forbidden_names(entry.text):
+        return []
+    check = CommandText(f"check {one_line(entry.text, 200)}")
+    return [line("To have it enforced, whatever the model does: ", check)]
 
 
 async def _ask_scope(context: ActionContext, words: str) -> Scope | None:
@@ -241,6 +257,18 @@ async def _ask_scope(context: ActionContext, words: str) -> Scope | None:
             "Without a question: /remember repo TEXT, or /remember user TEXT.",
         )
     return "repo" if chosen == "repo" else "user"
+
+
+async def _ask_replaced(context: ActionContext, words: str) -> str:
+    """The id of the entry that a text replaces, if only the user knows; empty: none."""
+    doubtful = await context.memory(
+        lambda memory: long_term.find_doubtful(memory.editor, words), reports=False
+    )
+    if doubtful is None:
+        return ""
+    question = f"Does this replace what is remembered?\n{one_line(doubtful.text, 100)}"
+    chosen = await context.choose(question, _REPLACES)
+    return doubtful.id if chosen == "replaces" else ""
 
 
 async def edit(context: ActionContext, entry: str) -> Answer:

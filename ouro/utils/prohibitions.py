@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import zip_longest
 
 from ouro.utils.late_pattern import late_pattern
 
@@ -138,10 +139,12 @@ def _names_in(clause: str, spans: list[str]) -> Iterator[str]:
             yield found[0].rstrip(".")
     if _PUSHES.search(plain) and not re.search(r"\bdocker\b", plain, re.IGNORECASE):
         yield "git push"
-    words = _WORD.findall(_PATH.sub(" ", plain))
-    for place, word in enumerate(words):
+    yield from _programs_in(_WORD.findall(_PATH.sub(" ", plain)))
+
+
+def _programs_in(words: Sequence[str]) -> Iterator[str]:
+    for word, following in zip_longest(words, words[1:], fillvalue=""):
         if word.lower() in _ALWAYS_PROGRAMS:
-            following = words[place + 1] if place + 1 < len(words) else ""
             yield f"{word} {following}" if _is_subcommand(word, following) else word
 
 

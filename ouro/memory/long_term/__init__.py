@@ -60,6 +60,7 @@ if TYPE_CHECKING:
         TurnRecall,
     )
     from ouro.memory.long_term.remember import (
+        find_doubtful,
         find_to_forget,
         forget_entries,
         open_file,

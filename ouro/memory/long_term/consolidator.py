@@ -18,8 +18,9 @@ from ouro.memory.index import parse_query, stem, word_starts
 from ouro.memory.long_term.entries import plain
 from ouro.memory.long_term.notes.entities import has_names_of
 from ouro.memory.long_term.notes.note import Note, is_core_line
+from ouro.memory.long_term.patterns import has
 from ouro.memory.long_term.prompt_block import mark_of, quoted
-from ouro.memory.long_term.supersession import NEGATIVE, find_on_subject, subject_words
+from ouro.memory.long_term.supersession import find_on_subject, subject_words
 from ouro.memory.tokens import estimate
 from ouro.messages import assistant, system, user
 from ouro.utils.json_types import decode_answer, schema_of
@@ -196,7 +197,7 @@ async def says_all(ask: Ask, text: str, other: str) -> bool:
     if (
         not (has_names_of(text, other) and has_words)
         or _is_swapped(text, other)
-        or bool(NEGATIVE.search(text)) != bool(NEGATIVE.search(other))
+        or has("negative", text) != has("negative", other)
     ):
         return False
     answer = await ask(

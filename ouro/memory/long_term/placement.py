@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection
 
 import msgspec
 
 from ouro.memory.long_term.git.values import Scope
 from ouro.memory.long_term.notes.entities import entities_in
+from ouro.memory.long_term.patterns import has
 from ouro.memory.long_term.supersession import strip_introduction
 from ouro.utils.late_pattern import late_pattern
 
@@ -18,60 +18,6 @@ NAMED = late_pattern(r"\s*((?i:user|repo)(?=\s*:)|(?:user|repo)(?=\s+\S))\s*:?\s
 """A scope in front of a statement. Without a colon only in lower case: `User sessions are in Redis`
 is a statement.
 """
-_OWN = late_pattern(
-    r"\b(?:I|I'm|I’m|[Mm]e|[Mm]y|[Mm]ine|[Mm]yself)\b|^(?:[Ll]ikes|[Pp]refers|[Ww]ants|[Dd]islikes)\b"
-    r"|\b[Ii]m(?=\s+(?:an?|from|not|on|using)\b)"
-    r"|^(?:[Tt]he )?[Uu]ser (?:dislikes|hates|likes|lives|loves|prefers|speaks|works)\b"
-    r"|\bi(?=['’]m\b|\s+(?:am|always|do|don['’]?t|dislike|hate|like|live|love|need|never|prefer|use|want|work)\b)"
-)
-"""A statement about the user. A lower-case `i` counts only before such a verb, unlike in `for i in
-rows`.
-"""
-_OURS = late_pattern(
-    r"\b(?:we|our|ours|us|team|the (?:project|repo|repository|codebase|code base|service|app))\b",
-    re.IGNORECASE,
-)
-_HERE = late_pattern(
-    r"\b(?:here|this (?:project|repo|(?:mono)?repository|monorepo|code"
-    r" ?base|service|app|package|crate|library|pipeline"
-    r"|program|site|game))\b",
-    re.IGNORECASE,
-)
-"""A statement about this project, even if it says `I`: `In this project I prefer tabs`."""
-_ANSWERS = late_pattern(r"^\W*(?:(?:the|your|all)\s+)?(?:answers?|explanations?)\b", re.IGNORECASE)
-"""A statement about how the user is answered."""
-_ANSWER = late_pattern(
-    r"\b(?:answers?|repl(?:y|ies)|respond|responses?|explain|explanations?|summar\w*|speak|talk|tone|emojis?|concise|brief"
-    r"|briefly|in"
-    r" (?:German|English|French|Spanish|Italian|Portuguese|Dutch|Polish|Japanese|Chinese|Korean))\b",
-    re.IGNORECASE,
-)
-"""An order with these words is about how the user is answered. Others are not: `Services talk
-gRPC`.
-"""
-_DECIDED = late_pattern(
-    r"\b(?:decided|decision|decide|chose|chosen|settled on|agreed (?:on|to)|going with|go with|went"
-    r" with|because"
-    r"|switched (?:to|from)|moved (?:to|from)|replaced|ruled out)\b",
-    re.IGNORECASE,
-)
-_WANTED = late_pattern(
-    r"\b(?:prefer|prefers|preferred|like|likes|dislike|hate|want|wants|love|always|never|please|don['’]?t|do not"
-    r"|avoid|should|must|only|instead|rather|favou?r|stop|style)\b",
-    re.IGNORECASE,
-)
-_ORDER = late_pattern(
-    r"\W*(?!\w+\s+\w+\s+(?:is|are|must|should|may|can|cannot|has|have|will|needs?|uses?|go|goes|runs?)\b)"
-    r"(?:add|always|ask|answer|avoid|be|call|check|commit|do"
-    r" not|don['’]?t|end|explain|format|give|indent|keep|leave"
-    r"|make|name|never|no|not|only|please|prefer|push|put|reply|run|show|sort|speak|start|stop|summari[sz]e|tell|test|use"
-    r"|write)\b",
-    re.IGNORECASE,
-)
-"""An imperative, unlike `Commit messages are short`."""
-_CORRECTED = late_pattern(
-    r"\b(?:not|never|don't|don’t|wrong|instead|rather than|no longer|mistake)\b", re.IGNORECASE
-)
 
 
 class Placement(msgspec.Struct, frozen=True):
@@ -108,18 +54,18 @@ def place(text: str, scopes: Collection[Scope], scope: Scope | None = None) -> P
     text = strip_introduction(said)
     entities = entities_in(text)
     is_long = len(text) > MAX_LINE or "\n" in text
-    is_own = bool(_OWN.search(text))
+    is_own = has("own", text)
     anchored = next((entity for entity in entities if entity.startswith("file:")), "")
-    is_order, is_here = bool(_ORDER.match(text)), bool(_HERE.search(text))
+    is_order, is_here = has("order", text), has("here", text)
     is_note = is_long or bool(anchored and not is_own and not is_here)
-    is_answer = _ANSWERS.match(text) or (is_order and _ANSWER.search(text))
+    is_answer = has("answers", text) or (is_order and has("answer_word", text))
     is_about_user = not is_here and bool(is_own or is_answer)
     is_about_repo = not is_about_user and bool(
-        is_here or not is_order or entities or _OURS.search(text)
+        is_here or not is_order or entities or has("ours", text)
     )
-    category = "decisions" if _DECIDED.search(text) else "facts"
+    category = "decisions" if has("decided", text) else "facts"
     is_users = is_own or scope == "user" or not is_about_repo
-    if category == "facts" and is_users and (is_order or _WANTED.search(text)):
+    if category == "facts" and is_users and (is_order or has("wanted", text)):
         category = "preferences"
     is_sure = is_scope_given or is_about_user or is_about_repo or len(scopes) < 2
     chosen: Scope = scope or ("repo" if is_about_repo else "user")
@@ -137,4 +83,4 @@ def note_category(text: str, category: str, scope: Scope) -> str:
         return "user-facts" if category == "facts" else "coding-preferences"
     if category == "decisions":
         return "architectural-decisions"
-    return "corrections" if _CORRECTED.search(text) else "project-conventions"
+    return "corrections" if has("corrected", text) else "project-conventions"

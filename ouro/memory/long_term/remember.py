@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from typing import Literal
 
@@ -54,6 +55,8 @@ CORE_TOKENS = 1_500
 a note.
 """
 _MAX_RELATED = 4
+_MAX_WITH_RARE_WORD = 2
+"""A word in more entries does not show that a text is about one of them."""
 _CORE = {
     "architectural-decisions": "decisions",
     "coding-preferences": "preferences",
@@ -81,9 +84,33 @@ class RememberResult(msgspec.Struct, frozen=True):
     """The entries that it corrects; they are no longer in use."""
 
 
-def remember_text(editor: MemoryEditor, text: str, scope: Scope | None = None) -> RememberResult:
+def find_doubtful(editor: MemoryEditor, text: str) -> MemoryEntry | None:
+    """The entry of which only the user knows whether a text replaces it: it is on the same subject,
+    and the rules find nothing that the text replaces. None if there is no such entry.
+    """
+    chosen, entries = place(clean_text(text), editor.names), all_entries(editor)
+    if find_same(chosen.text, entries) or find_replaced(chosen.text, entries, chosen.said):
+        return None
+    near = find_on_subject(chosen.text, entries) or _share_rare_word(chosen.text, entries)
+    return near[0] if near else None
+
+
+def _share_rare_word(text: str, entries: Sequence[MemoryEntry]) -> list[MemoryEntry]:
+    """The entries that share a word with a text which few of them have."""
+    own = subject_words(text)
+    shared = {entry.id: own & subject_words(entry.text) for entry in entries}
+    counts: Counter[str] = Counter()
+    for words in shared.values():
+        counts.update(words)
+    is_rare = {word for word, count in counts.items() if count <= _MAX_WITH_RARE_WORD}
+    return [entry for entry in entries if shared[entry.id] & is_rare]
+
+
+def remember_text(
+    editor: MemoryEditor, text: str, scope: Scope | None = None, replaces: str = ""
+) -> RememberResult:
     """Remember a text; if it is remembered already, confirm it. What it corrects is replaced, in
-    the same commit.
+    the same commit, and so is the entry with the id `replaces`.
 
     Raises UsageError (it is empty or too long, or its file has unapproved changes), SecretInMemory,
     LongTermMemoryError or OSError: nothing was written.
@@ -104,8 +131,9 @@ def remember_text(editor: MemoryEditor, text: str, scope: Scope | None = None) -
         confirmed = replace(known, file=f"{known.id}.md", badges=())
         return RememberResult("restored" if known.archived else "confirmed", confirmed, undo=commit)
     in_use = [entry for entry in entries if entry.is_in_use]
+    named = [entry for entry in in_use if entry.id == replaces]
     chosen, replaced, near = _decide(
-        editor, chosen, in_use, is_scope_named=bool(scope or NAMED.match(text))
+        editor, chosen, in_use, named, is_scope_named=bool(scope or NAMED.match(text))
     )
     related = (
         () if replaced else [entry.id for entry in near if entry.kind == "note"][:_MAX_RELATED]

@@ -7,7 +7,6 @@ entry is removed.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence, Set
 from itertools import takewhile
 from typing import TypeVar
@@ -15,6 +14,7 @@ from typing import TypeVar
 from ouro.memory.index import parse_query, stem
 from ouro.memory.long_term.entries import MemoryEntry
 from ouro.memory.long_term.notes.note import Note
+from ouro.memory.long_term.patterns import compiled, has
 from ouro.utils.late_pattern import late_pattern
 
 _WORD = late_pattern(r"[^\W_]+[+#%]*|[<>]=?|!=|&&|\|\||(?<!\w)-(?=\d)")
@@ -25,36 +25,6 @@ _MIN_REPLACED = 0.6
 """The same for a statement that does not name what it replaces."""
 _MIN_COPY = 0.75
 """Two entries with this share of common words count as copies."""
-_WRONG = (
-    r"(?:that|this)(?:['’]s|\ is|\ was)\ (?:not\ (?:right|correct|true)|wrong|a\ mistake|outdated)"
-)
-_MINDS = r"(?:I|we)(?:['’]ve|\ have)?\ changed\ (?:my|our)\ minds?"
-_INTRODUCTION = late_pattern(
-    rf"""\s*(?:(?:no|nope|wrong|stop|wait|sorry|correction|actually|by\ the\ way|btw|fyi|hold\ on|not\ quite|{_WRONG}
-    |you(?:['’]re|\ are)\ wrong|{_MINDS}|(?:please\ )?(?:remember|note)(?:\ that|\ this)?)\b\s*
-    (?:[,;:.!—–-]+\s*|(?=that\b)|(?<=actually\s)|(?<=by\ the\ way\s)|(?<=btw\s)|(?<=fyi\s)))+""",
-    re.IGNORECASE | re.VERBOSE,
-)
-_CONTRADICTS = late_pattern(
-    rf"^\s*(?:no|nope|wrong|correction)\b\s*[,;:.!—–-]|\b{_MINDS}\b|\b{_WRONG}\b",
-    re.IGNORECASE | re.VERBOSE,
-)
-_CHANGES = late_pattern(
-    r"\b(?:from now on|as of|no longer|any ?more|now|instead|actually)\b", re.IGNORECASE
-)
-_ADDS = late_pattern(r"\b(?:also|too|as well|additionally)\b", re.IGNORECASE)
-_REPLACES = late_pattern(
-    r"""(?:\breplac(?:es|ed|ing)|\bin\ (?:place|favou?r)\ of|\binstead\ of|\brather\ than|\bstop(?:ped)?\ using
-    |\bdropped|\bno\ longer(?:\ (?:use[sd]?|using|run|runs|on))?|,(?:\ and|\ but)?\ not|\bnever\ (?:with|use|using)
-    |\b(?:got\ rid\ of|ripped\ out|threw\ out)|\b(?:switch|mov|migrat|chang)(?:ed|es?|ing)?\ (?:\w+\ ){0,2}?from)
-    \s+(?:(?:the|an?|with|on|in|at|to)\ )*(?P<name>[\w.+\#/-]+)
-    |(?P<gone>[\w.+\#/-]+)\ (?:is|was|has\ been|are|were)\ (?:replaced|gone|dropped|removed|deprecated)\b
-    |(?P<failed>[\w.+\#/-]+)\ (?:was|were|proved)\ too\ [^,.]+,\ so\b""",
-    re.IGNORECASE | re.VERBOSE,
-)
-NEGATIVE = late_pattern(
-    r"\b(?:not|never|no|don['’]?t|without|avoid|instead of|rather than|stop)\b", re.IGNORECASE
-)
 _FRAME = late_pattern(
     r"(?<![\w+#/-])(?!(?:always|the|an?|called|named|of (?:this|our) \w+)\b)[\w+#/-]+(?:\.\w+)*"
 )
@@ -82,9 +52,6 @@ _NUMBER = late_pattern(r"\d+|one|two|three|four|five|six|seven|eight|nine|ten|tw
 """A common number does not make a common aspect: `Reviews need two people`, `Reviews take two
 days`.
 """
-_OWNS = late_pattern(r"\b(?:owns|maintains|leads)\b", re.IGNORECASE)
-"""Words for a role, which another person may get."""
-_REASON = late_pattern(r"[,;:—–-]?\s+(?:because|since)\b.*|[,;:—–-]\s*as\b.*", re.IGNORECASE)
 _LAST_CLAUSE = late_pattern(r"[,;:]\s+([^,;:]+)$")
 _CUES = """
     actually agree always anymore change changed chose choose correction decide decided deprecate dont drop
@@ -121,20 +88,21 @@ def strip_introduction(text: str) -> str:
     """Remove an introduction such as `No, that is wrong:` from a statement, unless nothing else is
     left.
     """
-    found = _INTRODUCTION.match(text)
+    found = compiled("introduction").match(text)
     rest = text[found.end() :].strip() if found else ""
     rest = rest.removeprefix("that ").strip()
-    return rest[0].upper() + rest[1:] if len(rest.split()) > 1 else text
+    is_statement = len(rest.split()) > 1 or (not rest.isascii() and len(rest) > 3)
+    return rest[0].upper() + rest[1:] if is_statement else text
 
 
 def denies(text: str) -> bool:
     """Whether a statement says that something else is wrong."""
-    return bool(_REPLACES.search(text) or _CONTRADICTS.search(text))
+    return has("replaces", text) or has("contradicts", text)
 
 
 def corrects(text: str) -> bool:
     """Whether a statement may say that something else no longer holds."""
-    return denies(text) or bool(_CHANGES.search(text))
+    return denies(text) or has("changes", text)
 
 
 def find_on_subject(text: str, entries: Sequence[_Entry]) -> list[_Entry]:
@@ -150,23 +118,26 @@ def find_replaced(text: str, entries: Sequence[_Entry], said: str = "") -> list[
 
     `said` are the original words with their introduction; empty: the same as `text`.
     """
-    said, text = said or text, _REASON.sub("", text)
-    gone = (found["name"] or found["gone"] or found["failed"] for found in _REPLACES.finditer(said))
+    said, text = said or text, compiled("reason").sub("", text)
+    gone = (
+        found["name"] or found["gone"] or found["failed"]
+        for found in compiled("replaces").finditer(said)
+    )
     # `redis` in `RabbitMQ replaces Redis`.
     names = frozenset(word for name in gone for word in subject_words(name))
-    pairs = [(_REASON.sub("", entry.text), entry) for entry in entries]
+    pairs = [(compiled("reason").sub("", entry.text), entry) for entry in entries]
     named = [
         (old, entry)
         for old, entry in (pairs if names else ())
         if _affirms(old, names) and _is_same_use(text, old, names)
     ]
     ranked = _rank(text, named, _MIN_SHARED)
-    is_change = not names and _CHANGES.search(said) and not _ADDS.search(said)
-    if not ranked and (is_change or _CONTRADICTS.search(said)):
+    is_change = not names and has("changes", said) and not has("adds", said)
+    if not ranked and (is_change or has("contradicts", said)):
         # The clause before may be a reason: `They asked for more, the rate is 500 Hz now`.
         ways = [
             text,
-            *(found[1] for found in _LAST_CLAUSE.finditer(text) if _CHANGES.search(found[1])),
+            *(found[1] for found in _LAST_CLAUSE.finditer(text) if has("changes", found[1])),
         ]
         ranked = [
             (share, entry)
@@ -223,7 +194,7 @@ def _is_opposite(text: str, old: str) -> bool:
     return (
         bool(words)
         and words == subject_words(old)
-        and bool(NEGATIVE.search(text)) != bool(NEGATIVE.search(old))
+        and has("negative", text) != has("negative", old)
     )
 
 
@@ -258,7 +229,7 @@ def _common_beginning(text: str, old: str) -> tuple[list[str], list[str], list[s
     remaining words of each.
     """
     words, own = (
-        _FRAME.findall(_CHANGES.sub("", strip_introduction(said)).casefold())
+        _FRAME.findall(compiled("changes").sub("", strip_introduction(said)).casefold())
         for said in (text, old)
     )
     begin = [
@@ -302,7 +273,7 @@ def _changes(text: str, old: str) -> bool:
     new, gone = set(words) - set(own), set(own) - set(words)
     if len(set(words) & set(own)) < _MIN_REPLACED * min(len(set(words)), len(set(own))):
         return False
-    begins_new = words[0] in new and own[0] in gone and not _OWNS.search(text)
+    begins_new = words[0] in new and own[0] in gone and not has("role", text)
     return words[0] == own[0] or (len(new) == len(gone) == 1 and not begins_new)
 
 
@@ -318,7 +289,7 @@ def _subject(text: str) -> list[str]:
 
 def _affirms(text: str, names: frozenset[str]) -> bool:
     """Whether a text affirms one of these names: `never with tox` does not affirm tox."""
-    negative = NEGATIVE.search(text)
+    negative = compiled("negative").search(text)
     affirmed = text[: negative.start()] if negative else text
     return bool(names & subject_words(affirmed))
 

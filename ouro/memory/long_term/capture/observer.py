@@ -30,6 +30,7 @@ from ouro.memory.manager import MemoryManager
 from ouro.memory.sessions.session_catalog import SessionCatalog
 from ouro.memory.side_calls import SessionChannel
 from ouro.utils.log import log
+from ouro.utils.prohibitions import forbidden_names
 from ouro.utils.text import clean, escaped, one_line
 
 if TYPE_CHECKING:
@@ -193,15 +194,20 @@ class CaptureObserver(msgspec.Struct, eq=False, dict=True):
         for written in captured.written:
             if written.change == "contradict":
                 self.channel.start("ask about notes", self._ask(written.note))
-            elif written.change in _REPEATS and written.note.category == "corrections":
-                text = one_line(clean(written.note.text), 200)
-                named = written.note.id[:12] if is_note_name(f"{written.note.id}.md") else text
-                self.channel.emit(
-                    Notice(
-                        f"You have corrected this before: {text} To have it enforced: /check"
-                        f" {named}"
-                    )
-                )
+            else:
+                self._offer_check(written)
+
+    def _offer_check(self, written: Written) -> None:
+        """Offer to enforce what was corrected again, or forbids a file or a command by name."""
+        note = written.note
+        is_repeated = written.change in _REPEATS and note.category == "corrections"
+        is_prohibition = written.change == "add" and bool(forbidden_names(note.text))
+        if not is_repeated and not is_prohibition:
+            return
+        text = one_line(clean(note.text), 200)
+        named = note.id[:12] if is_note_name(f"{note.id}.md") else text
+        said = "You have corrected this before" if is_repeated else "Remembered as a prohibition"
+        self.channel.emit(Notice(f"{said}: {text} To have it enforced: /check {named}"))
 
     async def _ask(self, new: Note) -> None:
         """Ask the user which of two notes is right; without an answer both stay."""

@@ -10,17 +10,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import zip_longest
 from typing import Literal
 
 import msgspec
-from msgspec.structs import replace
 
 from ouro.memory.index import parse_query
+from ouro.memory.long_term.capture.meaning import (
+    ask_scope,
+    find_replaced_by_model,
+    rank_near,
+)
 from ouro.memory.long_term.capture.operations import MAX_OPERATIONS, Operation, OperationLimits
 from ouro.memory.long_term.capture.session_parts import Spoken
 from ouro.memory.long_term.consolidator import says_all
 from ouro.memory.long_term.notes.entities import entities_in
 from ouro.memory.long_term.notes.note import Note
+from ouro.memory.long_term.patterns import has
 from ouro.memory.long_term.placement import note_category, place
 from ouro.memory.long_term.supersession import (
     denies,
@@ -34,93 +40,13 @@ from ouro.messages import assistant, system, user
 from ouro.utils.json_types import decode_answer, schema_of
 
 _MIN_WORDS, _MAX_SENTENCE = 3, 400
-_SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
-_QUESTION = re.compile(
-    r"\?\s*$|^\W*(?:can|could|would|will) you\b"
-    r"|^\W*(?:(?:when|where)"
-    r" )?(?:what|how|why|which|who|is|are|do|does|did|was|were|shall|should|can|will) ",
-    re.IGNORECASE,
-)
-_LASTS = re.compile(
-    r"\b(?:by default|prefer|my name is|(?<!n't )remember that|(?:we|I)(?:['’]ve| have)?"
-    r" (?:decided|chose|agreed)"
-    r"|in general|we use|(?:is|are) (?:called|named))\b|(?:^\W*|\b(?:must|please|should|we)"
-    r" )(?:always|never)\b",
-    re.IGNORECASE,
-)
-"""Words of a statement that holds beyond the current task: no model is asked. `The test never ends`
-has none.
-"""
-_BINDS = re.compile(
-    r"(?:[,;:–—]\W*|\b(?:and|but) )(?:always|never)\b|\b(?:each time|whenever|from now on|in"
-    r" future)\b",
-    re.IGNORECASE,
-)
-"""Words with which even an order holds beyond the current task: `Run the tests with tox, never
-alone`.
-"""
-_PASSES = re.compile(
-    r"^\W*(?:never ?mind|scratch that|not (?:now|quite|really|so|that|this|yet))\b"
-    r"|^\W*(?:(?:and|but|now|so)\W+)?(?:it|this|that|these|those|you)\b"
-    r"(?! (?:project|repo|repository|app|service|can|may|must|need|should)\b)",
-    re.IGNORECASE,
-)
-"""A sentence that cannot be understood alone, even if it says `always`."""
-_NOW = re.compile(
-    r"\b(?:is|are|['’](?:s|re)) (?:(?:already|currently|just|now|still) )*"
-    r"(?:(?:build|compil|crash|deploy|download|fail|hang|install|load|restart|start|stopp|wait)ing\b"
-    r"|(?:open|running|up)\W*$)"
-    r"|\b(?:in|on) (?:an?other|the other|a (?:new|second|separate)|my)"
-    r" (?:console|pane|screen|shell|tab|terminal|window)\b",
-    re.IGNORECASE,
-)
-"""What a program does at the moment, or shows on the screen of the user."""
-_UNASSERTED = re.compile(
-    r"^\W*(?:(?:as an|for) example|assum\w+|e\.g\.|hypothetically|if we"
-    r" (?:had|were|\w+ed)\b.*\bwould|imagine"
-    r"|maybe|perhaps|let(?:['’]s| us) (?:assume|pretend|say)|suppos\w+|what if)\b"
-    r"|^\W*\w+ (?:(?:me|us|out) )?(?:how|what|where|whether|which|why)\b"
-    r"|\b(?:I wonder|whether|joking|kidding|haha\w*|lol)\b|[;:]-?[)D](?=\s|$)"
-    r"|\b(?:readme|docs?|documentation|wiki|tutorial|article|page|comment|error|log|message|it|[\w-]+\.\w{1,5})"
-    r" (?:still )?(?:claims?|reads|says?|said|states?|tells)\b|\baccording to\b"
-    r"|\b(?:an?other|the other) (?:company|project|repo|team)\b"
-    r"|^\W*(?:he|she) (?:said|says|thinks)\b"
-    r"|^\W*(?:he|she|my \w+(?: \w+)?|(?-i:(?!The|Our|User)[A-Z]\w+))"
-    r" (?:dislikes|hates|likes|loves|prefers|wants)\b"
-    r"|\b(?:for now|for (?:this|the) (?:change|moment|task)|(?:just )?this (?:once|time)|for today"
-    r"|in this (?:branch|case|class|commit|file|function|method|pr|test))\b"
-    r"|\b(?:the )?(?:first|former|last|latter|other|second|third)"
-    r" (?:approach|idea|one|option|variant|version|way)\b"
-    r"|\boption \w\b",
-    re.IGNORECASE,
-)
-"""Assumptions, jokes, quotations, wishes of others, and what holds only now, even if it says
-`always`.
-"""
+_SENTENCE = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n+")
+_NO_SPACES = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]{2}")
 _QUOTED = re.compile(r'"[^"]*"|“[^”]*”')
-_SMALL_TALK = re.compile(
-    r"^\W*(?:hi|hello|hey|thanks?|thank"
-    r" you|ok(?:ay)?|great|nice|cool|perfect|good|yes|no|yep|sure|sorry|well done"
-    r"|looks good|go on|continue|bye)\b.{0,30}$",
-    re.IGNORECASE,
-)
 _DEFINITE = r"(?:it|its|line|that|the|them|there|these|this|those|you)"
-_POINTS = re.compile(rf"^\W*(?:\w+\W+)?{_DEFINITE}\b", re.IGNORECASE)
 _NO_VERB = (
     rf"(?:after|an?|and|as|at|before|but|by|for|from|in|my|no|of|on"
     rf"|or|our|they|to|we|when|with|your|{_DEFINITE})\b"
-)
-_ORDER = re.compile(
-    rf"^\W*(?!{_NO_VERB})\w+ (?:(?:away|back|down|in|off|on|out|over|up|with)"
-    rf" )?(?:{_DEFINITE}|an?|me|my|our|your)\b",
-    re.IGNORECASE,
-)
-"""A verb before an article or a pronoun: an order about a definite thing, unlike `Use British
-spelling`.
-"""
-_RECURS = re.compile(
-    r"\b(?:after|at|before|on|unless|until|when|with)\b.{0,20}\b(?:each|every\w*|any\w*|I|we|you)\b",
-    re.IGNORECASE,
 )
 _MIN_DONE, _START = 0.75, 4
 """A statement was carried out if tools received this share of its words. The number of letters
@@ -142,6 +68,8 @@ _EXAMPLES = [
         ("The method returns a list of users.", "code"),
         ("Secrets are in 1Password.", "fact"),
         ("I am looking at it.", "status"),
+        ("先修一下登录。", "task"),
+        ("Die Rechnungen haben sieben Stellen.", "fact"),
     )
     for message in (user(f"The sentence: {said}"), assistant(f'{{"kind": "{kind}"}}'))
 ]
@@ -166,62 +94,108 @@ async def find_operations(
     for sentence in sentences[-MAX_OPERATIONS:]:
         text = strip_introduction(sentence)
         replaced = find_replaced(text, limits.shown, sentence)
-        if not (replaced or is_lasting(sentence)):
-            asked = [system(_ASK_KIND), *_EXAMPLES, user(f"The sentence: {text}")]
-            label = decode_answer(await ask(asked, schema_of(_SentenceLabel)), _SentenceLabel)
-            passing = (
-                {"problem", "status"}
-                if re.match(_NO_VERB, text, re.IGNORECASE)
-                else {"problem", "status", "task"}
-            )
-            if label is None or label.kind in passing:
-                continue
-        found.setdefault(fold_words(text), await _operation(ask, text, replaced, limits))
+        if replaced or is_lasting(sentence) or await _is_kept(ask, text):
+            operation = await _operation(ask, text, replaced, limits)
+            found.setdefault(fold_words(text), operation)
     return tuple(found.values())
+
+
+async def _is_kept(ask: AskModel, text: str) -> bool:
+    """Whether the model labels a sentence as something that holds beyond the current task."""
+    asked = [system(_ASK_KIND), *_EXAMPLES, user(f"The sentence: {text}")]
+    label = decode_answer(await ask(asked, schema_of(_SentenceLabel)), _SentenceLabel)
+    passing = {"problem", "status"}
+    if not re.match(_NO_VERB, text, re.IGNORECASE):
+        passing.add("task")
+    return label is not None and label.kind not in passing
 
 
 async def _operation(
     ask: AskModel, text: str, replaced: Sequence[Note], limits: OperationLimits
 ) -> Operation:
-    if same := next(
-        (note for note in limits.shown if fold_words(note.text) == fold_words(text)), None
-    ):
+    words = fold_words(text)
+    same = next((note for note in limits.shown if fold_words(note.text) == words), None)
+    if same:
         return Operation("confirm", target=same.id, scope=same.scope)
-    placed = place(text, limits.scopes)
-    category = (
-        placed.category if placed.is_note else note_category(text, placed.category, placed.scope)
-    )
-    operation = Operation(
-        "add", text, "", placed.scope, category, source="user", entities=entities_in(text)
-    )
-    if replaced:
-        old = replaced[0]
-        return replace(
-            operation, verb="supersede", target=old.id, scope=old.scope, category=old.category
-        )
     near = find_on_subject(text, limits.shown)[:2]
-    for note in near:
-        if await says_all(ask, note.text, text):
-            return Operation("confirm", target=note.id, scope=note.scope)
-    return replace(operation, related=tuple(note.id for note in near))
+    if not replaced:
+        for note in near:
+            if await says_all(ask, note.text, text):
+                return Operation("confirm", target=note.id, scope=note.scope)
+        replaced = await _find_replaced(ask, text, limits.shown)
+    if replaced:
+        return _supersede(text, replaced[0])
+    return await _add(ask, text, near, limits)
+
+
+async def _add(
+    ask: AskModel, text: str, near: Sequence[Note], limits: OperationLimits
+) -> Operation:
+    placed = place(text, limits.scopes)
+    if not placed.is_sure and (scope := await ask_scope(ask, text)) in limits.scopes:
+        placed = place(text, limits.scopes, scope)
+    category = placed.category
+    if not placed.is_note:
+        category = note_category(text, category, placed.scope)
+    return Operation(
+        "add",
+        text,
+        "",
+        placed.scope,
+        category,
+        source="user",
+        entities=entities_in(text),
+        related=tuple(note.id for note in near),
+    )
+
+
+async def _find_replaced(ask: AskModel, text: str, shown: Sequence[Note]) -> list[Note]:
+    """The note on the same subject, by the model: a statement on it takes its place."""
+    texts = [note.text for note in shown]
+    near = [shown[place] for place in rank_near(text, texts)]
+    near_texts = [note.text for note in near]
+    place = await find_replaced_by_model(ask, text, near_texts)
+    return [] if place is None else [near[place]]
+
+
+def _supersede(text: str, old: Note) -> Operation:
+    return Operation(
+        "supersede",
+        text,
+        old.id,
+        old.scope,
+        old.category,
+        source="user",
+        entities=entities_in(text),
+    )
 
 
 def statements_in(text: str, done: str = "") -> Iterator[str]:
-    """The sentences that state something: no questions, tasks and small talk. `done` was given to
-    tools.
+    """The sentences that state something: no questions, tasks, small talk, quotations, and nothing
+    that the next sentence retracts. `done` was given to tools.
     """
+    if has("writes", text):
+        return  # what the agent is asked to write is no statement of the user
     sentences = list(filter(None, map(str.strip, _SENTENCE.split(text))))
-    for sentence in sentences:
-        rule = strip_introduction(sentence)
-        if len(rule.split()) < _MIN_WORDS - denies(sentence) or len(rule) > _MAX_SENTENCE:
-            continue
-        if _QUESTION.search(rule) or _UNASSERTED.search(sentence):
-            continue
-        passes = any(kind.search(rule) for kind in (_SMALL_TALK, _PASSES, _NOW))
-        if is_lasting(sentence) or not (
-            passes or _is_of_turn(rule, done, is_alone=len(sentences) == 1)
-        ):
+    for sentence, after in zip_longest(sentences, sentences[1:], fillvalue=""):
+        is_retracted = has("retracts", sentence) or has("retracts", after)
+        if not is_retracted and _is_statement(sentence, done, is_alone=len(sentences) == 1):
             yield sentence
+
+
+def _is_statement(sentence: str, done: str, *, is_alone: bool) -> bool:
+    rule = strip_introduction(sentence)
+    if _count_words(rule) < _MIN_WORDS - denies(sentence) or len(rule) > _MAX_SENTENCE:
+        return False
+    if has("question", rule) or has("unasserted", sentence):
+        return False
+    is_passing = any(has(group, rule) for group in ("small_talk", "passes", "now"))
+    return is_lasting(sentence) or not (is_passing or _is_of_turn(rule, done, is_alone=is_alone))
+
+
+def _count_words(text: str) -> int:
+    """The words of a text; two characters of a script without spaces count as a word."""
+    return len(text.split()) + len(_NO_SPACES.findall(text))
 
 
 def _is_of_turn(statement: str, done: str, *, is_alone: bool) -> bool:
@@ -230,10 +204,10 @@ def _is_of_turn(statement: str, done: str, *, is_alone: bool) -> bool:
     It is if it was carried out, is an order about a definite thing, or is the only sentence of the
     message (`is_alone`) and about such a thing: then it is the task itself.
     """
-    if not done or _RECURS.search(statement):
+    if not done or has("recurs", statement):
         return False
-    is_order = _ORDER.search(statement) or (is_alone and _POINTS.search(statement))
-    return bool(is_order) or is_carried_out(statement, done)
+    is_order = has("definite_order", statement) or (is_alone and has("points", statement))
+    return is_order or is_carried_out(statement, done)
 
 
 def is_carried_out(statement: str, done: str) -> bool:
@@ -247,11 +221,11 @@ def is_lasting(sentence: str) -> bool:
     """Whether a statement says that it holds beyond the current task."""
     said = _QUOTED.sub(" ", sentence)
     rule = strip_introduction(said)
-    if _PASSES.search(rule):
+    if has("passes", rule):
         return False
     # `No, use a dict` may be about the current task, so the model decides.
-    is_order = _ORDER.search(rule) or rule.casefold().startswith(("use ", "instead of"))
-    is_said = _LASTS.search(said) and not _ORDER.search(rule)
-    return bool(_BINDS.search(said) or is_said) or (
-        denies(said) and not is_order and len(rule.split()) >= _MIN_WORDS
-    )
+    is_definite = has("definite_order", rule)
+    is_order = is_definite or rule.casefold().startswith(("use ", "instead of"))
+    is_said = has("lasts", said) and not is_definite
+    is_denial = denies(said) and not is_order and _count_words(rule) >= _MIN_WORDS
+    return has("binds", said) or is_said or is_denial

@@ -115,7 +115,8 @@ async def test_repeated_correction_is_offered_as_a_check(
     session = await two.open(repository)
     await say(session, "no, use pnpm, never npm", "thank you very much")
     await wait_for_captures(session, two)
-    assert [event for event in unread_events(session) if isinstance(event, Notice)] == []
+    [stated] = [event for event in unread_events(session) if isinstance(event, Notice)]
+    assert stated.text.startswith(f"Remembered as a prohibition: {text} To have it enforced:")
     await say(session, "again: use pnpm, never npm", "and that is all")
     await wait_for_captures(session, two, 2)
     [offer] = [event for event in unread_events(session) if isinstance(event, Notice)]

@@ -97,7 +97,7 @@ async def test_statements_decided_by_rules_need_no_model(said, text, scope, cate
 async def test_model_decides_about_uncertain_statements(said, note):
     model = Small()
     assert [operation.text for operation in await capture(said, model)] == [note]
-    assert model.asked == [f"The sentence: {note}"]
+    assert model.asked[0] == f"The sentence: {note}"
     assert await capture(said, Small('{"kind": "problem"}')) == ()
 
 
@@ -229,3 +229,30 @@ def test_statements_are_sentences():
 )  # fmt: skip
 def test_small_models_are_recognized_by_name(name, is_small):
     assert ModelSpec(name).is_small == is_small
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Always use tabs. Wait, no, forget that.", "Ab jetzt immer Tabs. Ach nein, vergiss es.",
+        "以后都用制表符。算了，保持原样。", "Draft a mail to the team: we always deploy on Mondays.",
+        "Traduis : nous testons toujours avec Firefox.", "次の文を英語に訳して:常にテストを書く。",
+        "The server is down right now.", "假设我们总是用 HTTP。",
+    ],
+)  # fmt: skip
+def test_what_is_retracted_drafted_supposed_or_passing_is_no_statement_in_any_language(said):
+    assert list(statements_in(said)) == []
+
+
+async def test_statement_on_the_subject_that_the_model_names_replaces_the_earlier():
+    subject = '{"first": "language of commits", "second": "the language of the commits"}'
+    known = Note(id="mem_00000009", text="提交信息用英文写", scope="repo", category="corrections")
+    model = Small('{"kind": "rule"}', subject)
+    [operation] = await capture("提交信息改成用中文写。", model, shown=[known])
+    assert (operation.verb, operation.target) == ("supersede", known.id)
+
+
+async def test_model_places_a_statement_that_no_rule_places():
+    model = Small('{"kind": "rule"}', '{"about": "project"}')
+    [operation] = await capture("Run the migrations before the server starts.", model)
+    assert operation.scope == "repo"

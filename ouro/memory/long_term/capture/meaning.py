@@ -1,0 +1,158 @@
+"""What a statement does to what is remembered: a model is asked, one question at a time.
+
+A model of 1.5 billion parameters that is asked `replaces or adds?` says the same to every pair.
+Asked to name what two statements are about, it names the same subject for 6 of 8 corrections and
+for none of 8 pairs that both hold, in six languages: so the subjects are compared here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Annotated, Literal
+
+import msgspec
+
+from ouro.memory.index import stem, word_starts
+from ouro.memory.long_term.git.values import Scope
+from ouro.memory.long_term.patterns import has
+from ouro.memory.side_calls import AskModel
+from ouro.messages import assistant, system, user
+from ouro.utils.json_types import decode_answer, schema_of
+from ouro.utils.text import cut_middle
+
+MAX_NEAR = 6
+"""The entries that a statement is compared with, at most."""
+_MAX_TEXT = 400
+_Name = Annotated[str, msgspec.Meta(max_length=80)]
+_WORD = re.compile(r"[^\W_]+")
+_FILLERS = frozenset(
+    "a an and at by be does for from how in is of on or that the to used what when where which who"
+    " whom whose with".split()
+)
+_ASK_SUBJECT = """\
+Name the subject of each of two notes: what it says something about, in two to five English words, without the value. \
+Use the same words if both are about the same thing."""
+_SUBJECTS = (
+    ("Invoices are sent by post", "We mail invoices as PDF now.", "how invoices are sent", ""),
+    (
+        "Invoices are sent by post",
+        "Invoices have seven digits.",
+        "how invoices are sent",
+        "number of an invoice",
+    ),
+    (
+        "Der Chef heißt Karl",
+        "Die Kantine öffnet um elf.",
+        "name of the boss",
+        "opening hours of the canteen",
+    ),
+    ("Call the helper foo", "Better call it bar.", "name of the helper", ""),
+    ("The cat eats fish", "The dog eats meat.", "food of the cat", "food of the dog"),
+    ("La boutique ferme à 18 h", "La boutique ferme à 20 h.", "closing time of the shop", ""),
+)
+"""Two notes, and the subject of each; empty: the same as of the first."""
+_ASK_SCOPE = """\
+A user of a coding assistant states something. "user": it is about the user, or how the assistant talks \
+to the user; it holds in every project. "project": it is about the code, the servers, the team or the work of one \
+project."""
+_SCOPES = (
+    ("Sag mir immer erst das Ergebnis.", "user"),
+    ("Der Kalender liegt auf einem eigenen Server.", "project"),
+    ("Je débute en SQL.", "user"),
+    ("Les images sont dans un dossier à part.", "project"),
+    ("别给我看长代码。", "user"),
+    ("支付由外部公司处理。", "project"),
+)
+
+
+class _Subjects(msgspec.Struct):
+    first: _Name
+    second: _Name
+
+
+class _About(msgspec.Struct):
+    about: Literal["user", "project"]
+
+
+async def find_replaced_by_model(ask: AskModel, statement: str, near: Sequence[str]) -> int | None:
+    """The place in `near` of the entry on the same subject as a statement, which takes its place;
+    None if it adds to all of them. Raises ModelError.
+
+    Entries that say the same must be left out of `near`. Two sentences of one form that differ in
+    two places (`Lena owns billing`, `Omar owns search`) both hold: no model is asked.
+    """
+    if has("adds", statement):
+        return None
+    for place, text in enumerate(near[:MAX_NEAR]):
+        if not is_parallel(text, statement) and await is_on_same_subject(ask, text, statement):
+            return place
+    return None
+
+
+async def is_on_same_subject(ask: AskModel, first: str, second: str) -> bool:
+    """Whether a model names one subject for two statements. Raises ModelError."""
+    messages = [system(_ASK_SUBJECT)]
+    for one, other, subject, other_subject in _SUBJECTS:
+        answer = _Subjects(subject, other_subject or subject)
+        messages += [
+            user(_quote_pair(one, other)),
+            assistant(msgspec.json.encode(answer).decode()),
+        ]
+    messages.append(user(_quote_pair(first, second)))
+    found = decode_answer(await ask(messages, schema_of(_Subjects)), _Subjects)
+    return found is not None and _is_same_name(found.first, found.second)
+
+
+async def ask_scope(ask: AskModel, statement: str) -> Scope | None:
+    """Whether a statement is the user's or the repository's; None without a usable answer. Raises
+    ModelError.
+    """
+    messages = [system(_ASK_SCOPE)]
+    for said, about in _SCOPES:
+        messages += [user(said), assistant(msgspec.json.encode(_About(about)).decode())]  # type: ignore[arg-type]
+    messages.append(user(cut_middle(statement, _MAX_TEXT)))
+    found = decode_answer(await ask(messages, schema_of(_About)), _About)
+    if found is None:
+        return None
+    return "user" if found.about == "user" else "repo"
+
+
+def rank_near(statement: str, texts: Sequence[str]) -> list[int]:
+    """The places of the texts to compare a statement with, those with the most common words first.
+
+    Texts without a common word follow while there is room: another language, or other words for the
+    same thing.
+    """
+    words = word_starts(statement)
+    shared = [len(words & word_starts(text)) for text in texts]
+    return sorted(range(len(texts)), key=lambda place: -shared[place])[:MAX_NEAR]
+
+
+def is_parallel(first: str, second: str) -> bool:
+    """Whether two sentences have the same form and differ in two or more places: `The API listens
+    on 8080`, `The worker listens on 9090`.
+    """
+    one, other = (_WORD.findall(text.casefold()) for text in (first, second))
+    if len(one) != len(other) or len(one) < 3:
+        return False
+    differing = [place for place, word in enumerate(one) if word != other[place]]
+    is_apart = any(after - before > 1 for before, after in pairwise(differing))
+    return len(differing) >= 2 and is_apart and differing[0] == 0
+
+
+def _quote_pair(first: str, second: str) -> str:
+    return f"First: {cut_middle(first, _MAX_TEXT)}\nSecond: {cut_middle(second, _MAX_TEXT)}"
+
+
+def _is_same_name(first: str, second: str) -> bool:
+    """Whether two names of subjects mean one: the same words, or two or more of one in the other."""
+    one, other = _name_words(first), _name_words(second)
+    fewer = min(one, other, key=len)
+    return bool(one) and (one == other or (len(fewer) > 1 and fewer <= (one & other)))
+
+
+def _name_words(name: str) -> set[str]:
+    words = _WORD.findall(name.casefold())
+    return {stem(word) for word in words if word not in _FILLERS}

@@ -1,0 +1,73 @@
+"""What a statement does to what is remembered, as a model answers one question at a time."""
+
+import json
+
+import pytest
+
+from ouro.memory.long_term.capture.meaning import (
+    MAX_NEAR,
+    ask_scope,
+    find_replaced_by_model,
+    is_parallel,
+    rank_near,
+)
+
+
+def subjects(first, second):
+    async def ask(messages, schema=None):
+        assert schema
+        return json.dumps({"first": first, "second": second})
+
+    return ask
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "is_same"),
+    [
+        ("who cuts release branches", "who cuts the release branches", True),
+        ("state management", "state management in the frontend", True),
+        ("closing time of the shop", "the time of closing of a shop", True),
+        ("language of the commits", "format of the commits", False),
+        ("owner of billing", "owner of search", False),
+        ("backend", "backend language", False),
+        ("", "", False),
+    ],
+)
+async def test_statement_replaces_only_what_has_the_same_subject(first, second, is_same):
+    found = await find_replaced_by_model(subjects(first, second), "Priya cuts them", ["Jonas did"])
+    assert (found == 0) is is_same
+
+
+async def test_unusable_answer_and_an_addition_replace_nothing():
+    async def ask(messages, schema=None):
+        return "I cannot say."
+
+    assert await find_replaced_by_model(ask, "The port is 1", ["The port is 2"]) is None
+    same = subjects("port", "port")
+    assert await find_replaced_by_model(same, "The port is also 1", ["The port is 2"]) is None
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "parallel"),
+    [
+        ("Lena owns billing", "Omar owns search.", True),
+        ("The API listens on 8080", "The API listens on 9090", False),
+        ("Die Kunden liegen in Rom", "Die Kosten liegen in Bonn", False),
+        ("Staging is heron", "Production is crane", True),
+    ],
+)
+def test_sentences_of_one_form_that_differ_in_subject_and_value_both_hold(first, second, parallel):
+    assert is_parallel(first, second) is parallel
+
+
+def test_entries_with_common_words_are_compared_first_and_few():
+    texts = [f"Fact number {number}" for number in range(20)] + ["The deploy script is ship.sh"]
+    near = rank_near("The deploy script moved", texts)
+    assert (near[0], len(near)) == (20, MAX_NEAR)
+
+
+async def test_scope_is_the_answer_of_the_model_or_unknown():
+    async def ask(messages, schema=None):
+        return {"a": '{"about": "user"}', "b": '{"about": "project"}'}.get(messages[-1].text, "?")
+
+    assert [await ask_scope(ask, text) for text in "abc"] == ["user", "repo", None]
