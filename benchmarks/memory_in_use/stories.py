@@ -32,7 +32,7 @@ class Story:
     """
 
 
-_END = "Answer in one short line, no tools."
+_END = "Answer in one short line."
 
 
 def _story(
