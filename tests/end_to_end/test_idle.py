@@ -37,3 +37,12 @@ def test_an_idle_program_does_not_wake_up(ouro):
     terminal.say("say: hello")
     terminal.until_shows("  hello")
     assert fewest_wakes(terminal.pid) <= MAX_WAKES
+
+
+def test_a_lone_escape_is_a_key_although_nothing_follows(ouro):
+    terminal = ouro.start()
+    terminal.until_shows("test-model")
+    terminal.say("/vim")
+    terminal.until_shows("INSERT")
+    terminal.send("\x1b")
+    terminal.until_shows("NORMAL")

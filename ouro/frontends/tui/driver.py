@@ -10,17 +10,19 @@ import re
 import selectors
 import signal
 from codecs import getincrementaldecoder
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
 from threading import Event
 from typing import Any, TextIO
 
 from textual._ansi_sequences import ANSI_SEQUENCES_KEYS
+from textual._time import get_time
 from textual._xterm_parser import XTermParser
 from textual.app import App
 from textual.drivers.linux_driver import LinuxDriver
 from textual.events import Key, Paste
+from textual.message import Message
 
 from ouro.frontends.tui.first_frame import FirstFrame
 from ouro.frontends.tui.look import BACKGROUND_ANSWER, THEMES, theme_for
@@ -100,56 +102,52 @@ class TerminalDriver(LinuxDriver):
 
     def run_input_thread(self) -> None:
         """Read keys until the end, first those that the first frame has read."""
-        parser, splitter = KeyParser(self._debug), PasteSplitter()
-        decode = getincrementaldecoder("utf-8")(errors="replace").decode
-
-        def use_theme(answer: re.Match[str]) -> str:
-            self._loop.call_soon_threadsafe(
-                setattr, self._app, "theme", theme_for(answer["background"])
-            )
-            return ""
-
-        def process(pieces: list[tuple[bool, str]], at: float | None = None) -> None:
-            for is_paste, text in pieces:
-                typed = (
-                    [Paste(text.replace("\x00", ""))]
-                    if is_paste
-                    else parser.feed(_ANSWER.sub(use_theme, text))
-                )
-                for event in typed:
-                    event.time = event.time if at is None else at
-                    self.process_message(event)
-            for event in parser.tick():
-                self.process_message(event)
-
+        keys = KeyReader(self._debug, self._use_theme)
         self.listens.wait()
         if not self.exit_event.is_set():
-            keys, rest = self._frame.take_keys()
-            # The terminal may have answered after the app was created.
-            if (theme := self._frame.look.theme) in THEMES:
-                self._loop.call_soon_threadsafe(setattr, self._app, "theme", theme)
-            for at, text in keys:
-                process(splitter.feed(text), at)
-            decode(rest)
-            self._loop.call_soon_threadsafe(self._app.call_later, self._take_over_after_keys)
+            self._take_keys_of_frame(keys)
         with selectors.SelectSelector() as selector:
             selector.register(self.fileno, selectors.EVENT_READ)
             selector.register(self._exit.readable, selectors.EVENT_READ)
             while not self.exit_event.is_set():
-                ready = selector.select(_ESCAPE_WAIT if splitter.holds else None)
+                ready = [key.fd for key, _ in selector.select(keys.wait())]
                 if not ready:
-                    process([(False, splitter.release())])
-                    continue
-                if all(key.fd != self.fileno for key, _ in ready):
-                    continue
-                try:
-                    data = os.read(self.fileno, 65536)
-                except OSError:  # EIO: the other end of the pseudo-terminal was closed
-                    data = b""
-                if not data:
-                    self._loop.call_soon_threadsafe(partial(self._app.exit, return_code=129))
+                    self._process(keys.release())
+                elif self.fileno in ready and not self._read_keys(keys):
                     return
-                process(splitter.feed(decode(data)))
+
+    def _read_keys(self, keys: KeyReader) -> bool:
+        """Process what the terminal has sent; returns False if the terminal is gone."""
+        try:
+            data = os.read(self.fileno, 65536)
+        except OSError:  # EIO: the other end of the pseudo-terminal was closed
+            data = b""
+        if not data:
+            self._loop.call_soon_threadsafe(partial(self._app.exit, return_code=129))
+            return False
+        self._process(keys.read(data))
+        return True
+
+    def _take_keys_of_frame(self, keys: KeyReader) -> None:
+        typed, rest = self._frame.take_keys()
+        # The terminal may have answered after the app was created.
+        if (theme := self._frame.look.theme) in THEMES:
+            self._loop.call_soon_threadsafe(setattr, self._app, "theme", theme)
+        for at, text in typed:
+            self._process(keys.feed(text), at)
+        self._process(keys.read(rest))  # the beginning of a character
+        self._loop.call_soon_threadsafe(self._app.call_later, self._take_over_after_keys)
+
+    def _process(self, typed: Iterable[Message], at: float | None = None) -> None:
+        for event in typed:
+            event.time = event.time if at is None else at
+            self.process_message(event)
+
+    def _use_theme(self, answer: re.Match[str]) -> str:
+        """Use the theme for the background that the terminal has reported."""
+        theme = theme_for(answer["background"])
+        self._loop.call_soon_threadsafe(setattr, self._app, "theme", theme)
+        return ""
 
     def _take_over_after_keys(self) -> None:
         """Take over when the widgets have handled and drawn the keys that the first frame has read."""
@@ -185,6 +183,45 @@ class ExitEvent(Event):
         os.close(self._written)
 
 
+class KeyReader:
+    """Makes events of what a terminal sends.
+
+    Args:
+        on_background: called with the terminal's answer about its background; returns the rest.
+    """
+
+    def __init__(self, debug: bool, on_background: Callable[[re.Match[str]], str]) -> None:
+        self._parser = KeyParser(debug)
+        self._splitter = PasteSplitter()
+        self._decode = getincrementaldecoder("utf-8")(errors="replace").decode
+        self._on_background = on_background
+
+    def wait(self) -> float | None:
+        """Seconds until what is held is taken for keys; None if nothing is held."""
+        return _ESCAPE_WAIT if self._splitter.holds else self._parser.wait()
+
+    def read(self, data: bytes) -> list[Message]:
+        return self.feed(self._decode(data))
+
+    def feed(self, text: str) -> list[Message]:
+        """The events of a text, with those that had to wait for it."""
+        return self._events(self._splitter.feed(text))
+
+    def release(self) -> list[Message]:
+        """The events of what is held: nothing followed it in time."""
+        held = self._splitter.release()
+        return self._events([(False, held)] if held else [])
+
+    def _events(self, pieces: list[tuple[bool, str]]) -> list[Message]:
+        events: list[Message] = []
+        for is_paste, text in pieces:
+            if is_paste:
+                events.append(Paste(text.replace("\x00", "")))
+            else:
+                events += self._parser.feed(_ANSWER.sub(self._on_background, text))
+        return [*events, *self._parser.tick()]
+
+
 class KeyParser(XTermParser):
     """Textual's parser, with all keys with Alt (ESC and a character), and with xterm's
     modifyOtherKeys.
@@ -195,6 +232,12 @@ class KeyParser(XTermParser):
 
     _MODIFIED_KEY = re.compile(r"\x1b\[27;(\d+);(\d+)~")
     _ALT_KEY = re.compile(r"\x1b(?![\[\]OP])([\r\x20-\x7f])")
+
+    def wait(self) -> float | None:
+        """Seconds until a held Esc is taken for the key; None if nothing is held."""
+        if self._timeout_time is None:
+            return None
+        return max(0.0, self._timeout_time - get_time())
 
     def _sequence_to_key_events(self, sequence: str, alt: bool = False) -> Iterable[Key]:
         if (alt_key := self._ALT_KEY.fullmatch(sequence)) and sequence not in ANSI_SEQUENCES_KEYS:
