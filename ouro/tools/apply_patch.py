@@ -372,7 +372,7 @@ class ApplyPatch(ChangeTool[ApplyPatchArgs]):
             if found.file is not None:
                 notes.append(f"{found.shown} existed: its text was replaced.")
             after = found.with_text("".join(f"{line}\n" for line in patch.content))
-            encode(found.shown, after)
+            encode(found.shown, after, found.file)
             return _Step(patch, found, after)
         if found.file is None:
             raise ToolError(f"{found.shown} does not exist.")
@@ -387,7 +387,7 @@ class ApplyPatch(ChangeTool[ApplyPatchArgs]):
             after = apply_hunks(found.file, patch.hunks, mine)
         except ToolError as error:
             raise ToolError(f"{found.shown}: {error.message} No file was changed.") from None
-        encode(found.shown, after)
+        encode(found.shown, after, found.file)
         notes += [f"{found.shown}: {note}" for note in mine]
         target = (
             self._seen.find(patch.moved_to, access, held, creates=True) if patch.moved_to else None

@@ -40,7 +40,7 @@ class Write(ChangeTool[WriteArgs]):
             after = found.with_text(args.content)
             if found.file is not None and after.raw == found.file.raw:
                 raise ToolError(f"{found.shown} has exactly this text already.")
-            encode(found.shown, after)
+            encode(found.shown, after, found.file)
             if access == "write":
                 self._seen.store(found, after)
             return display_of([file_change(found.shown, found.text, after.text)])
@@ -96,7 +96,7 @@ class Edit(ChangeTool[EditArgs]):
                 self._seen.require_current(found)
             if after.raw == before.raw:
                 raise ToolError(f"These edits change nothing in {found.shown}.")
-            encode(found.shown, after)
+            encode(found.shown, after, before)
             if access == "write":
                 # In a file that was not read, only the replaced text matched; the rest is not
                 # known.

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import stat
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
@@ -22,7 +23,14 @@ from ouro.safety import Access, Effect, FilePlace, Workspace
 from ouro.tools.shell_process import is_any_running
 from ouro.tools.tool import A, Tool, ToolContext, ToolResult
 from ouro.utils.text import line_changes, plural
-from ouro.utils.text_files import ChangedMeanwhileError, NotTextError, TextFile, decode, save
+from ouro.utils.text_files import (
+    ChangedMeanwhileError,
+    NotTextError,
+    TextFile,
+    decode,
+    save,
+    unconfirmed,
+)
 
 MAX_BYTES = 50_000_000
 """Larger files are not changed by the tools: several copies of the text are in memory."""
@@ -98,6 +106,8 @@ class FilesSeen:
         """Path -> size and digest of the content; for a file that is too large, its time of change
         instead.
         """
+        self._encodings: dict[Path, str] = {}
+        """Path -> the encoding that a call has named."""
         self._locks: dict[Path, Lock] = {}
         self._guard = Lock()
 
@@ -114,6 +124,18 @@ class FilesSeen:
     def clear(self) -> None:
         """Forget all files, because the session continues at other messages."""
         self._seen.clear()
+
+    def set_encoding(self, path: Path, name: str) -> None:
+        """Read and write a file in this encoding from now on. Raises ToolError: it is unknown."""
+        from ouro.utils.text_encoding import known_encoding  # imported late: rarely needed
+
+        if not (known := known_encoding(name)):
+            raise ToolError(f"`{name[:40]}` is not an encoding. Examples: cp1252, cp1250, koi8-r.")
+        self._encodings[path] = known
+
+    def decode(self, path: Path, data: bytes) -> TextFile:
+        """The text of a file. Raises NotTextError."""
+        return decode(data, path, self._encodings.get(path, ""))
 
     def has_read(self, path: Path) -> bool:
         return path in self._seen
@@ -142,7 +164,7 @@ class FilesSeen:
         """The content of a text file: `data`, or the editor's text if it has unsaved changes."""
         if self._editor is None or not self._is_for_editor(path):
             return data
-        on_disk = decode(data)
+        on_disk = self.decode(path, data)
         text = self._editor.read(path)
         if text is None or TextFile(text).text == on_disk.text:
             return data
@@ -193,7 +215,8 @@ class FilesSeen:
                     )
                 on_disk = file.read()
             data = self.current(place.path, on_disk)
-            return FileBefore(place, shown, decode(data), found, data, data != on_disk)
+            text = self.decode(place.path, data)
+            return FileBefore(place, shown, text, found, data, data != on_disk)
         except NotTextError:
             raise ToolError(f"{shown} is a binary file: it cannot be changed as text.") from None
         except OSError as error:
@@ -206,6 +229,12 @@ class FilesSeen:
             ToolError: it cannot or may not be written, or another program has changed it.
         """
         data, path = encode(found.shown, after), found.place.path
+        if found.stat is not None and not found.stat.st_mode & 0o222:
+            raise ToolError(
+                f"{found.shown} is read-only (mode {stat.S_IMODE(found.stat.st_mode):04o}), and was"
+                " not written: a generator or a version control system may own it. Ask the user"
+                " before you run chmod."
+            )
         if self.workspace.memory_at(path) and (
             kind := self._finds_secret(f"{path.name}\n{data.decode(errors='replace')}")
         ):
@@ -332,10 +361,16 @@ def display_of(changes: Sequence[FileChange]) -> Display:
     return Display(summary, Diff(tuple(changes)))
 
 
-def encode(shown: str, file: TextFile) -> bytes:
+def encode(shown: str, file: TextFile, before: TextFile | None = None) -> bytes:
     """The bytes of a text to write. Raises ToolError if the file's encoding does not have a
-    character.
+    character, or is a guess that other encodings of the new text contradict.
     """
+    if before is not None and (char := unconfirmed(before, file)):
+        raise ToolError(
+            f"{shown} is not UTF-8. It was read as {before.encoding} (a guess), and"
+            f" {', '.join(before.rivals)} fits as well, where {char!r} has other bytes. Ask the user,"
+            " then read the file again with `encoding`."
+        )
     try:
         return file.encode()
     except UnicodeEncodeError as error:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Annotated, Any, BinaryIO
 
 import msgspec
+from msgspec.structs import replace
 
 from ouro.display import Display, Picture, Plain
 from ouro.errors import ToolError
@@ -25,7 +26,7 @@ from ouro.tools.tool import ToolContext, ToolResult
 from ouro.tools.truncate import shorten
 from ouro.utils.project_files import list_project_files
 from ouro.utils.text import byte_size, clean, plural
-from ouro.utils.text_files import NotTextError, decode, guess_encoding
+from ouro.utils.text_files import NotTextError, TextFile, guess_encoding
 
 _MAX_OUTPUT = 4000
 _MAX_PICTURES = 4
@@ -149,6 +150,7 @@ class ReadArgs(msgspec.Struct, frozen=True):
     limit: Annotated[int | None, msgspec.Meta(description="Number of lines (of a PDF: pages).")] = (
         None
     )
+    encoding: Annotated[str, msgspec.Meta(description="If the file is not UTF-8.")] = ""
 
     @property
     def first(self) -> int:
@@ -180,6 +182,8 @@ class Read(FileTool[ReadArgs]):
     def read_now(self, args: ReadArgs) -> ToolResult:
         path = self._workspace.resolve(args.path)
         self._workspace.check(path, "read")
+        if args.encoding:
+            self._seen.set_encoding(path, args.encoding)
         try:
             if path.is_dir():
                 raise ToolError(self._folder(path))
@@ -219,13 +223,16 @@ class Read(FileTool[ReadArgs]):
     def _text(self, args: ReadArgs, path: Path, file: BinaryIO, start: bytes) -> ToolResult:
         found = os.fstat(file.fileno())
         if found.st_size > _MAX_WHOLE_BYTES:
-            lines, total = _part(file, guess_encoding(start), args.first, _limit(args))
+            encoding = guess_encoding(start)
+            lines, total = _part(file, encoding, args.first, _limit(args))
             self._seen.note_part(path, found)
-            return _number_lines(
-                args, path, lines, total, f" of a file of {byte_size(found.st_size)}"
-            )
+            of_file = f" of a file of {byte_size(found.st_size)}"
+            result = _number_lines(args, path, lines, total, of_file)
+            about = _describe_encoding(TextFile("", encoding, is_guess=True))
+            return replace(result, text=result.text + about)
         data = self._seen.current(path, file.read())
-        text = decode(data).text
+        file_text = self._seen.decode(path, data)
+        text = file_text.text
         self._seen.note(path, data)
         lines, note = text.removesuffix("\n").split("\n") if text else [], ""
         pictures: list[Image] = []
@@ -237,7 +244,8 @@ class Read(FileTool[ReadArgs]):
                     " file"
                 )
         shown = lines[args.first - 1 : args.first - 1 + _limit(args)]
-        return _number_lines(args, path, shown, len(lines), note, pictures)
+        result = _number_lines(args, path, shown, len(lines), note, pictures)
+        return replace(result, text=result.text + _describe_encoding(file_text))
 
     def _folder(self, path: Path) -> str:
         names = sorted(
@@ -260,6 +268,13 @@ class Read(FileTool[ReadArgs]):
             self._workspace.shown(near) for near in (*same, *(path.parent / name for name in close))
         )
         return f" Did you mean {' or '.join(names)}?" if names else " Use glob to find it."
+
+
+def _describe_encoding(file: TextFile) -> str:
+    """A line about a file that is not UTF-8."""
+    if file.encoding.startswith("utf"):
+        return ""
+    return f"\n[Read as {file.encoding}{' (a guess)' if file.is_guess else ''}.]"
 
 
 def _names_in(folder: Path) -> list[str]:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import codecs
 import os
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterable
 from contextlib import suppress
 from functools import cached_property
+from pathlib import Path
 
 import msgspec
 from msgspec.structs import replace
@@ -21,10 +23,6 @@ _MARKS = (
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
-_MIN_GUESSED_BYTES = 16
-"""With fewer non-ASCII bytes, a statistical guess is worse than to assume a Western European
-encoding.
-"""
 
 
 class NotTextError(ValueError):
@@ -49,6 +47,10 @@ class TextFile(msgspec.Struct, frozen=True, dict=True):
     encoding: str = "utf-8"
     mark: bytes = b""
     """The byte order mark at its beginning."""
+    is_guess: bool = False
+    """Whether nothing but its bytes says which encoding it has."""
+    rivals: tuple[str, ...] = ()
+    """Encodings that fit the text nearly as well as the guess."""
 
     @cached_property
     def text(self) -> str:
@@ -99,17 +101,38 @@ class TextFile(msgspec.Struct, frozen=True, dict=True):
         return text if newline == "\n" else text.replace("\r\n", "\n").replace("\n", newline)
 
 
-def decode(data: bytes) -> TextFile:
-    """The text in `data`. Raises NotTextError if it is not text."""
-    for mark, encoding in _MARKS:
+def decode(data: bytes, path: Path | None = None, encoding: str = "") -> TextFile:
+    """The text in `data`: as UTF-8 or what its byte order mark says, else in the encoding that the
+    file at `path` or its project declares, else in a guessed one. Raises NotTextError if it is not
+    text.
+
+    `encoding`: what the user or the model has named. It counts before all others.
+    """
+    if encoding and _fits(data, encoding):
+        return TextFile(data.decode(encoding), encoding)
+    for mark, marked in _MARKS:
         if data.startswith(mark):
             with suppress(UnicodeDecodeError):
-                return TextFile(data[len(mark) :].decode(encoding), encoding, mark)
+                return TextFile(data[len(mark) :].decode(marked), marked, mark)
     with suppress(UnicodeDecodeError):
         if b"\0" not in data:
             return TextFile(data.decode("utf-8"))
-    encoding = _guess(data)
-    return TextFile(data.decode(encoding), encoding)
+    if b"\0" in data:
+        wide = _guess_wide(data)
+        return TextFile(data.decode(wide), wide)
+    return _decode_legacy(data, path)
+
+
+def _decode_legacy(data: bytes, path: Path | None) -> TextFile:
+    _demand_text(data)
+    from ouro.utils.text_encoding import declared_for, guess, neighbour_encodings
+
+    for name in declared_for(path, data[:1024]) if path else []:
+        if _fits(data, name):
+            return TextFile(data.decode(name), name)
+    found = guess(data, neighbour_encodings(path) if path else ())
+    encoding, rivals = (found.encoding, found.rivals) if found else ("latin-1", ())
+    return TextFile(data.decode(encoding), encoding, is_guess=True, rivals=rivals)
 
 
 def guess_encoding(start: bytes) -> str:
@@ -124,32 +147,27 @@ def guess_encoding(start: bytes) -> str:
         if b"\0" not in start:
             decoder.decode(start)  # a character cut at the end is not an error here
             return "utf-8"
-    return _guess(start[: len(start) // 2 * 2])
+    if b"\0" in start:
+        return _guess_wide(start[: len(start) // 2 * 2])
+    return _decode_legacy(start, None).encoding
 
 
-def _guess(data: bytes) -> str:
-    if b"\0" in data:  # UTF-16 without a mark: every second byte of mostly Western text is zero
-        even, odd = data[:4096:2], data[1:4096:2]
-        for encoding, zeros, others in (("utf-16-le", odd, even), ("utf-16-be", even, odd)):
-            if (
-                zeros.count(0) * 4 > len(data[:4096])
-                and others.count(0) == 0
-                and _fits(data, encoding)
-            ):
-                return encoding
-        raise NotTextError
+def _guess_wide(data: bytes) -> str:
+    """UTF-16 without a mark: every second byte of mostly Western text is zero."""
+    even, odd = data[:4096:2], data[1:4096:2]
+    for encoding, zeros, others in (("utf-16-le", odd, even), ("utf-16-be", even, odd)):
+        is_half_zero = zeros.count(0) * 4 > len(data[:4096]) and others.count(0) == 0
+        if is_half_zero and _fits(data, encoding):
+            return encoding
+    raise NotTextError
+
+
+def _demand_text(data: bytes) -> None:
     controls = sum(
         data[:65536].count(byte) for byte in (*range(1, 8), *range(14, 27), 28, 29, 30, 31, 127)
     )
     if controls * 50 > min(len(data), 65536):
         raise NotTextError
-    if sum(byte > 127 for byte in data[:65536]) >= _MIN_GUESSED_BYTES:
-        from charset_normalizer import from_bytes
-
-        best = from_bytes(data[:262144]).best()
-        if best is not None and _fits(data, best.encoding):
-            return best.encoding
-    return "cp1252" if _fits(data, "cp1252") else "latin-1"
 
 
 def _fits(data: bytes, encoding: str) -> bool:
@@ -157,6 +175,18 @@ def _fits(data: bytes, encoding: str) -> bool:
         return data.decode(encoding).encode(encoding) == data
     except (UnicodeError, LookupError):
         return False
+
+
+def unconfirmed(before: TextFile, after: TextFile) -> str:
+    """The first new character that an encoding which fits the text nearly as well would write as
+    other bytes; empty if the guess is good enough for all of them.
+    """
+    new = Counter(after.raw) - Counter(before.raw) if before.is_guess else Counter()
+    for char in sorted(char for char in new if char > "\x7f"):
+        own = char.encode(before.encoding, "ignore")
+        if any(char.encode(rival, "ignore") != own for rival in before.rivals):
+            return char
+    return ""
 
 
 def save(

@@ -163,7 +163,7 @@ async def test_s22_replayed_records_in_a_chunk_of_other_bytes_are_not_taken(tmp_
     await shared.live()
 
     def replay(folder):
-        data = b"".join(chunk.read_bytes() for chunk in chunks(folder)[2:])
+        data = b"".join(chunk.read_bytes() for chunk in chunks(folder)[1::2])
         (folder / "chunks" / chunk_name(4, data)).write_bytes(data)
 
     shared.change(replay)
@@ -190,13 +190,16 @@ async def test_s22_swapped_chunks_are_put_right(shared, first, second):
     await shared.assert_healed()
 
 
-async def test_s22_chunk_with_other_bytes_than_its_name_says_is_replaced(shared):
+async def test_s22_chunk_with_other_bytes_than_its_name_says_is_replaced(tmp_path):
+    shared = Shared(tmp_path, encrypt=False)
+    await shared.live()
+
     def change(folder):
-        chunks(folder)[1].write_bytes(chunks(folder)[2].read_bytes())
+        chunk = chunks(folder)[1]
+        chunk.write_bytes(chunk.read_bytes().replace(b"deux", b"trois"))
 
     shared.change(change)
     new = Machine(shared.root / "new", shared.remote)
-    shared.share_key(new)
 
     assert new.sync().skipped == (shared.session,)
     await shared.one.append(shared.session, "fünf")
@@ -236,6 +239,22 @@ async def test_s22_damaged_session_with_new_messages_waits_for_the_machine_that_
     assert shared.sync_one().restored == (shared.session,)
     assert shared.two.sync().received == (shared.session,)
     assert await shared.two.user_texts(shared.session) == [*TEXTS, "fünf"]
+
+
+async def test_s22_new_chunk_that_is_repeated_is_not_taken_twice(tmp_path):
+    shared = Shared(tmp_path, encrypt=False)
+    await shared.live()
+    await shared.one.append(shared.session, "fünf")
+    shared.sync_one()
+
+    def replay(folder):
+        data = chunks(folder)[4].read_bytes()
+        (folder / "chunks" / chunk_name(5, data)).write_bytes(data)
+
+    shared.change(replay)
+
+    assert shared.two.sync().damaged == (shared.session,)
+    await shared.assert_nothing_lost(shared.two)
 
 
 async def test_s22_session_without_its_header_is_sent_again(shared):

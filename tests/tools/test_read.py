@@ -96,9 +96,17 @@ async def test_a_huge_file_is_read_in_part_with_the_same_result(
         f"line {number} caf\u00e9 {'x' * (number % 50) * 100}\r\n" for number in range(1, 400)
     )
     (tmp_path / "a.txt").write_bytes(lines.encode(encoding))
-    whole = (await call(read, path="a.txt", offset=100, limit=60)).text.rpartition("\n")
+    whole = (
+        (await call(read, path="a.txt", offset=100, limit=60))
+        .text.partition("\n[Read as")[0]
+        .rpartition("\n")
+    )
     monkeypatch.setattr(read_module, "_MAX_WHOLE_BYTES", 10)
-    part = (await call(read, path="a.txt", offset=100, limit=60)).text.rpartition("\n")
+    part = (
+        (await call(read, path="a.txt", offset=100, limit=60))
+        .text.partition("\n[Read as")[0]
+        .rpartition("\n")
+    )
     assert part[0] == whole[0]
     assert part[2].startswith("[Lines 100-1")
     assert "of a file of" in part[2]
@@ -115,8 +123,10 @@ async def test_latin1_and_cp1251_files_are_decoded(read, tmp_path):
     )
     (tmp_path / "a.txt").write_bytes("gr\u00fc\u00dfe\r\n".encode("latin-1"))
     (tmp_path / "b.txt").write_bytes((greeting + "\n").encode("cp1251"))
-    assert (await call(read, path="a.txt")).text == "1\tgr\u00fc\u00dfe"
-    assert (await call(read, path="b.txt")).text == f"1\t{greeting}"
+    assert (
+        await call(read, path="a.txt")
+    ).text == "1\tgr\u00fc\u00dfe\n[Read as cp1252 (a guess).]"
+    assert (await call(read, path="b.txt")).text == f"1\t{greeting}\n[Read as cp1251 (a guess).]"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,371 @@
+"""The encoding of a text that is not UTF-8: what a file or its project declares, else a guess.
+
+The guess is a naive Bayes classifier: for each language and encoding, the probability of the
+decoded letters. Encodings that fit nearly as well are its rivals.
+"""
+
+from __future__ import annotations
+
+import codecs
+import locale
+import math
+import os
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from fnmatch import fnmatchcase
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+
+import msgspec
+
+from ouro.utils.files import open_regular, read_start
+from ouro.utils.late_pattern import late_pattern
+
+_MAX_SCORED = 1 << 16
+"""Bytes that are scored, of the lines outside of ASCII; the whole file must be decodable."""
+_MARGIN = 5.0
+"""Encodings within this distance of the best log-probability are its rivals (odds of 150 to 1)."""
+_LOCALE, _NEIGHBOUR, _WORD = 3.0, 6.0, 1.0
+"""What the language of the locale, a file beside it and a frequent word add to the score."""
+_MAX_WORDS = 10
+_MAX_CONFIG, _MAX_NEIGHBOUR, _MAX_NEIGHBOURS = 1 << 16, 1 << 16, 8
+_GIT_TIMEOUT = 5
+_SYMBOL, _STRANGE_LETTER, _STRANGE, _CONTROL = map(math.log, (1e-2, 1e-4, 1e-5, 1e-7))
+_CAPITAL = math.log(0.04)
+_AMONG_ASCII, _BESIDE_EACH_OTHER, _CASE_CHANGE = -4.0, -1.5, -3.0
+_COMMON, _OTHER = math.log(0.5), math.log(0.3)
+"""The share of the common characters of an East Asian language, and of all others."""
+_SYMBOLS = frozenset("«»“”„‘’‚–—…•°§©®™€£¥¿¡×·±µ²³ªº\u00a0№、。，！？：；（）「」『』・《》")
+_DECLARED = late_pattern(
+    rb"""(?:coding[:=]\s*|charset\s*=?\s*["']?|encoding\s*=\s*["']?)([A-Za-z][\w.:-]{1,30})""",
+    re.IGNORECASE,
+)
+_DECLARING = late_pattern(rb"^(?:\s*<\?xml|.*<meta\b|\s*@charset|[ \t\f]*(?:#|//|;|%|/\*|\"|<!--))")
+_SINGLE = late_pattern(r"[a-z]+")
+_LETTERS = late_pattern(r"[^\W\d_]+")
+
+
+class Language(msgspec.Struct, frozen=True):
+    """What a text of a language looks like in its old encodings."""
+
+    encodings: tuple[str, ...]
+    """The most frequent first."""
+    letters: str
+    """Outside of ASCII, the most frequent first."""
+    words: frozenset[str] = frozenset()
+    is_latin: bool = True
+    prior: float = 0.0
+    common: int = 0
+    """For East Asian languages: how many of `letters` count as common; the rest is not listed."""
+
+
+_WEST = ("cp1252", "iso8859-15", "mac-roman", "cp850")
+_CENTRAL = ("cp1250", "iso8859-2", "cp852")
+_BALTIC = ("cp1257", "iso8859-13")
+_TURKISH = ("cp1254", "iso8859-9")
+_CYRILLIC = ("cp1251", "koi8-r", "iso8859-5", "cp866", "mac-cyrillic")
+_GREEK = ("cp1253", "iso8859-7")
+
+
+def _latin(encodings: Sequence[str], letters: str, words: str, prior: float = 0.0) -> Language:
+    return Language(tuple(encodings), letters, frozenset(words.split()), prior=prior)
+
+
+def _script(encodings: Sequence[str], letters: str) -> Language:
+    return Language(tuple(encodings), letters, is_latin=False)
+
+
+def _asian(encodings: Sequence[str], letters: str) -> Language:
+    return Language(tuple(encodings), letters, is_latin=False, common=len(letters))
+
+
+@cache
+def _languages() -> Mapping[str, Language]:
+    """By the language code of a locale."""
+    return {
+        "fr": _latin(_WEST, "éàèêçùôîâûëïœüæÿ", "le la les des et une pour dans est que", 2.0),
+        "de": _latin(_WEST, "üäößé", "der die das und ist nicht mit ein für auf", 2.0),
+        "es": _latin(_WEST, "óíáéñúü", "el los las que una para por con del se", 2.0),
+        "pt": _latin(_WEST, "ãçáéíóõêúâàôü", "de do da que para uma com os não em", 2.0),
+        "it": _latin(_WEST, "àèùòéìî", "il di che per una sono della con del le", 2.0),
+        "sv": _latin(_WEST, "äåöéü", "och att det som en den av till med för", 2.0),
+        "da": _latin(_WEST, "øåæéö", "og at det som en den af til med er", 2.0),
+        "nb": _latin(_WEST, "øåæéòô", "og at det som en den av til med er", 2.0),
+        "fi": _latin(_WEST, "äöå", "ja on ei että se tai oli kun joka", 2.0),
+        "nl": _latin(_WEST, "ëéïöèüê", "de het een van en is dat op te voor", 1.0),
+        "is": _latin(_WEST, "íáðóúþéæýö", "og er sem að til um en fyrir", 0.0),
+        "ca": _latin(_WEST, "óàèéíçòïúü", "el les que per una amb del és", 0.0),
+        "en": _latin(_WEST, "éèïöüñç", "the of and to in is that for it with", 1.0),
+        "pl": _latin(_CENTRAL, "ąęłóśżćńź", "nie jest się na do że dla w z i"),
+        "cs": _latin(_CENTRAL, "íáéěřšýčžůúóťňď", "je se na že pro v s do to a"),
+        "sk": _latin(_CENTRAL, "áíéčýžšúľťôňóďäĺŕ", "je sa na že pre v s do to a"),
+        "hu": _latin(_CENTRAL, "éáöóőüíűú", "az egy nem és hogy ez van de a"),
+        "ro": _latin(_CENTRAL, "ăîţşâ", "de la nu este pentru cu un din o pe"),
+        "hr": _latin(_CENTRAL, "šžčćđ", "je se na da za u i ne od s"),
+        "lt": _latin(_BALTIC, "ėšųūįžčąę", "ir yra kad su tai iš ne už"),
+        "lv": _latin(_BALTIC, "āīēšņūžļčģķ", "un ir ka no uz ar par nav"),
+        "et": _latin(_BALTIC, "äõüöšž", "ja on ei et see kui oma mis"),
+        "tr": _latin(_TURKISH, "ıüşğçöİâîû", "ve bir bu için ile da de olarak"),
+        "ru": _script(_CYRILLIC, "оеаинтсрвлкмдпуяыьгзбчйхжшюцщэфъё"),
+        "uk": _script(("cp1251", "koi8-u", "iso8859-5"), "оаниівтрекслдмупзьбягхчйїжшцюєщфґ"),
+        "bg": _script(("cp1251", "iso8859-5", "cp866"), "аиоентрсвлпкдмзгяъубчцжщхшфйюь"),
+        "sr": _script(("cp1251", "iso8859-5"), "аиоенртсвкдмлупјзгбчцшхжљњћђфџ"),
+        "el": _script(_GREEK, "αοιετσνηυρπκμλςωόίγδήάέθχύφβξώζψϊ"),
+        "he": _script(("cp1255", "iso8859-8"), "יוהלאמתרבשנעדחקפמסטזצגכךםןףץ"),
+        "ar": _script(("cp1256", "iso8859-6"), "اليمنورتبةعدسفهكقحجشطصخضذزغثءأإآؤئظى"),
+        "th": _script(("cp874",), "านรอกเงมยล่วดท้สตะปบคหแจพขใชไโซผฟถศธณ"),
+        "ja": _asian(
+            ("cp932", "euc_jp"),
+            "のいるにをはとたがでしてなりれすらかまもこっさあくそんきうえお"
+            "みけせよだどつやわへほぼばべびねちろめげむふずアイウエオカキクケコサシスセソタチツテトナニネノハヒフヘホ"
+            "マミムメモラリルレロンーッャュョドデプグバパビブ",
+        ),
+        "zh": _asian(
+            ("gb18030",),
+            "的一是不了在人有我他这个们中来上大为和国地到以说时要就出会可也你对生能而子那得于着下自之"
+            "年过发后作里用道行所然家种事成方多经么去法学如都同现当没动面起看定天分还进好小部其些主样理"
+            "心本前开但因只从想实文件数据函返回值名参设置户使输入错误处初始化码类型新加请",
+        ),
+        "zh_TW": _asian(
+            ("cp950",),
+            "的一是不了在人有我他這個們中來上大為和國地到以說時要就出會可也你對生能而子那得於著下自之"
+            "年過發後作裡用道行所然家種事成方多經麼去法學如都同現當沒動面起看定天分還進好小部其些主樣理"
+            "心本前開但因只從想實文件數據函返回值名參設置戶使輸入錯誤處初始化碼類型新加請檔資料",
+        ),
+        "ko": _asian(
+            ("cp949",),
+            "이다는을에의가고하지로기사한그도어리인대나자를시아서수정있스해보일으라제은니과장전게부들성오"
+            "주마안구조용내여상원와만비무동연관공신적문선미실화방세모요경파소중체행업",
+        ),
+    }
+
+
+class EncodingGuess(msgspec.Struct, frozen=True):
+    encoding: str
+    rivals: tuple[str, ...] = ()
+    """Other encodings that fit nearly as well."""
+
+
+def guess(data: bytes, neighbours: Iterable[str] = ()) -> EncodingGuess | None:
+    """The most probable encoding; None if no encoding fits. `neighbours`: encodings of the files
+    beside it.
+    """
+    beside, language_here = frozenset(neighbours), _locale_language()
+    lines = b"\n".join(line for line in data.splitlines() if not line.isascii())[:_MAX_SCORED]
+    fitting = {name for name in _all_encodings() if _fits(data, name)}
+    scores: dict[str, float] = {}
+    for code, language in _languages().items():
+        bonus = language.prior + (_LOCALE if language_here in (code, code[:2]) else 0.0)
+        for rank, encoding in enumerate(language.encodings):
+            if encoding not in fitting:
+                continue
+            text = lines.decode(encoding, "ignore")
+            near = _NEIGHBOUR if encoding in beside else 0.0
+            score = _score(text, language) + bonus + near - rank * 1.5
+            scores[encoding] = max(score, scores.get(encoding, -math.inf))
+    if not scores:
+        return None
+    best = max(scores, key=lambda name: scores[name])
+    near_best = [name for name in scores if scores[name] > scores[best] - _MARGIN]
+    return EncodingGuess(best, tuple(name for name in near_best if name != best))
+
+
+@cache
+def _all_encodings() -> tuple[str, ...]:
+    names = (name for language in _languages().values() for name in language.encodings)
+    return tuple(dict.fromkeys(names))
+
+
+def _fits(data: bytes, encoding: str) -> bool:
+    """Whether the text becomes the same bytes again."""
+    try:
+        return data.decode(encoding).encode(encoding) == data
+    except (UnicodeError, LookupError):
+        return False
+
+
+def _score(text: str, language: Language) -> float:
+    """The log-probability of the characters outside of ASCII."""
+    counts = Counter(char for char in text if char > "\x7f")
+    known = _letter_scores(language)
+    score = sum(count * _score_of(char, known, language) for char, count in counts.items())
+    if language.common:
+        return score
+    score += _neighbourhood(text, language)
+    if language.is_latin:
+        words = Counter(_SINGLE.findall(text[:65536].lower()))
+        hits = sum(words[word] for word in language.words)
+        score += min(_MAX_WORDS, hits) * _WORD
+    return score
+
+
+@cache
+def _letter_scores(language: Language) -> Mapping[str, float]:
+    if language.common:
+        return dict.fromkeys(language.letters, _COMMON - math.log(len(language.letters)))
+    weights = [1 / (rank + 2) for rank in range(len(language.letters))]
+    total = sum(weights)
+    pairs = zip(language.letters, weights, strict=True)
+    return {letter: math.log(weight / total) for letter, weight in pairs}
+
+
+def _score_of(char: str, known: Mapping[str, float], language: Language) -> float:
+    if (found := known.get(char)) is not None:
+        return found
+    if char in _SYMBOLS:
+        return _SYMBOL
+    if (found := known.get(char.lower())) is not None:
+        return found + _CAPITAL
+    if char < "\xa0":
+        return _CONTROL
+    if language.common:
+        return _score_of_ideograph(char, language)
+    return _STRANGE_LETTER if char.isalpha() else _STRANGE
+
+
+def _score_of_ideograph(char: str, language: Language) -> float:
+    """A character of a language with thousands. Those of the first level of its character set are
+    frequent.
+    """
+    code = char.encode(language.encodings[0], "replace")
+    first_level = {
+        "cp932": (0x88, 0x97),
+        "gb18030": (0xB0, 0xD7),
+        "cp950": (0xA4, 0xC6),
+        "cp949": (0xB0, 0xC8),
+    }[language.encodings[0]]
+    is_frequent = len(code) == 2 and first_level[0] <= code[0] <= first_level[1]
+    is_second_byte_high = language.encodings[0] not in ("gb18030", "cp949") or code[-1] >= 0xA1
+    if is_frequent and is_second_byte_high:
+        return _OTHER - math.log(3_000)
+    return _STRANGE - 3.0
+
+
+def _neighbourhood(text: str, language: Language) -> float:
+    """What letters beside each other say: scripts do not mix in a word, and capitals begin one."""
+    score = 0.0
+    for word in _LETTERS.findall(text):
+        if word.isascii():
+            continue
+        ascii_letters = sum(letter < "\x80" for letter in word)
+        others = len(word) - ascii_letters
+        if not language.is_latin and ascii_letters:
+            score += _AMONG_ASCII * min(ascii_letters, others)
+        if language.is_latin and not ascii_letters and others > 1:
+            score += _BESIDE_EACH_OTHER * others
+        changes = sum(one.islower() and other.isupper() for one, other in pairwise(word))
+        score += _CASE_CHANGE * changes
+    return score
+
+
+def _locale_language() -> str:
+    """`pl` for LANG=pl_PL.UTF-8; `zh_TW` for traditional Chinese."""
+    for name in ("LC_ALL", "LC_CTYPE", "LANG"):
+        if value := os.environ.get(name, ""):
+            code = locale.normalize(value).partition(".")[0]
+            return code if code == "zh_TW" else code[:2]
+    return ""
+
+
+def declared_in(start: bytes) -> str:
+    """The encoding that the first lines of a file name (PEP 263, XML, HTML, CSS, an editor's
+    mode line); empty if they name none.
+    """
+    lines = start[:1024].splitlines()
+    has_markup = start.lstrip()[:1] == b"<"
+    for line in lines[: len(lines) if has_markup else 2]:
+        found = _DECLARED.search(line) if _DECLARING.match(line) else None
+        if found and (name := known_encoding(found[1].decode())):
+            return name
+    return ""
+
+
+def known_encoding(name: str) -> str:
+    """Python's name of an encoding of text; empty if it knows none of this name."""
+    try:
+        info = codecs.lookup({"latin1": "cp1252"}.get(name.lower(), name))
+        "".encode(info.name)
+    except (LookupError, TypeError, UnicodeError, ValueError):
+        return ""
+    return info.name
+
+
+def declared_for(path: Path, start: bytes) -> list[str]:
+    """The encodings that the file itself, `.editorconfig` and git's attributes name, in this
+    order.
+    """
+    names = [declared_in(start), _in_editorconfig(path), _in_git_attributes(path)]
+    return [known for name in names if name and (known := known_encoding(name))]
+
+
+def _in_editorconfig(path: Path) -> str:
+    for folder in path.parents:
+        text = read_start(folder / ".editorconfig", _MAX_CONFIG)
+        charset, is_root = _charset_in(text, os.path.relpath(path, folder))
+        if charset or is_root:
+            return charset
+    return ""
+
+
+def _charset_in(text: str, name: str) -> tuple[str, bool]:
+    """The charset of the last section that matches a file, and whether this is the top file."""
+    charset, is_root, applies = "", False, False
+    for line in map(str.strip, text.splitlines()):
+        key, _, value = (part.strip().lower() for part in line.partition("="))
+        if line.startswith("[") and line.endswith("]"):
+            applies = _matches(line[1:-1], name)
+        elif key == "charset" and applies:
+            charset = value
+        elif key == "root":
+            is_root = value == "true"
+    return charset, is_root
+
+
+def _matches(pattern: str, name: str) -> bool:
+    """Whether a section of `.editorconfig` names a file."""
+    found = re.search(r"\{([^{}]*,[^{}]*)\}", pattern)
+    if found:
+        before, after = pattern[: found.start()], pattern[found.end() :]
+        return any(_matches(before + choice + after, name) for choice in found[1].split(","))
+    target = name if "/" in pattern.strip("/") else name.rpartition("/")[2]
+    return fnmatchcase(target, pattern.lstrip("/"))
+
+
+def _in_git_attributes(path: Path) -> str:
+    from ouro.utils.git import Git, GitError  # imported late: few files are not UTF-8
+
+    try:
+        answer = Git(path.parent, _GIT_TIMEOUT).ask(
+            "check-attr", "working-tree-encoding", "--", path.name
+        )
+    except GitError:
+        return ""
+    value = answer.rpartition(": ")[2].strip()
+    return "" if value in ("unspecified", "set", "unset") else value
+
+
+def neighbour_encodings(path: Path) -> list[str]:
+    """The encodings of a few files of the same kind in the folder of a file."""
+    found: list[str] = []
+    try:
+        entries = sorted(os.scandir(path.parent), key=lambda entry: entry.name)
+    except OSError:
+        return found
+    same = [Path(entry) for entry in entries if entry.name.endswith(path.suffix or "\0")]
+    for other in [near for near in same if near != path][:_MAX_NEIGHBOURS]:
+        try:
+            data = _start_of(other)
+            data.decode()
+        except OSError:
+            continue
+        except UnicodeDecodeError:
+            if guessed := guess(data):
+                found.append(guessed.encoding)
+    return found
+
+
+def _start_of(path: Path) -> bytes:
+    with open_regular(path, os.O_NOFOLLOW) as file:
+        return file.read(_MAX_NEIGHBOUR)
