@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import cache
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 
 import msgspec
@@ -174,8 +174,8 @@ def guess(data: bytes, neighbours: Iterable[str] = ()) -> EncodingGuess | None:
 
 @cache
 def _all_encodings() -> tuple[str, ...]:
-    names = (name for language in _languages().values() for name in language.encodings)
-    return tuple(dict.fromkeys(names))
+    groups = [language.encodings for language in _languages().values()]
+    return tuple(dict.fromkeys(chain.from_iterable(groups)))
 
 
 def _fits(data: bytes, encoding: str) -> bool:
