@@ -79,7 +79,7 @@ def test_x12_sample_is_read_right_and_changes_only_where_it_is_edited(tmp_path, 
     path.write_bytes(whole.encode(encoding))
     read, edit = _tools(tmp_path)
 
-    shown = read._read(ReadArgs(str(path))).text
+    shown = read.read_now(ReadArgs(str(path))).text
     _edit(edit, path, "x=1;", "x=2;")
 
     assert text in shown
@@ -92,13 +92,13 @@ def test_x12_new_text_that_the_guess_does_not_cover_is_asked(tmp_path):
     before = "x = 1  # caf\u00e9\n".encode("cp1252")
     path.write_bytes(before)
     read, edit = _tools(tmp_path)
-    read._read(ReadArgs(str(path)))
+    read.read_now(ReadArgs(str(path)))
 
     with pytest.raises(ToolError, match=r"a guess.*fits as well"):
         _edit(edit, path, "x = 1", "n\u00e3o = 1")
     assert path.read_bytes() == before
 
-    assert "[Read as cp1252.]" in read._read(ReadArgs(str(path), encoding="latin1")).text
+    assert "[Read as cp1252.]" in read.read_now(ReadArgs(str(path), encoding="latin1")).text
     _edit(edit, path, "x = 1", "n\u00e3o = 1")
     assert path.read_bytes() == "n\u00e3o = 1  # caf\u00e9\n".encode("latin-1")
 
