@@ -254,8 +254,6 @@ DEFENCES = (
             "if False:\n                raise", "../memory/test_session_sync.py"),
     Defence("X12", "ouro/tools/files_seen.py", "(char := unconfirmed(before, file)):",
             "(char := unconfirmed(before, file)) and False:", "test_x12_foreign_encodings.py"),
-    Defence("X12", "ouro/utils/text_encoding.py", "score += _neighbourhood(text, language)", "pass",
-            "test_x12_foreign_encodings.py"),
     Defence("X13", "ouro/tools/files_seen.py", "not found.stat.st_mode & 0o222", "False",
             "test_x13_read_only_files.py"),
     Defence("X11", "ouro/tools/shell_process.py", "if _namespace(pid) == _namespace(os.getpid()) and",
