@@ -72,6 +72,9 @@ DEFENCES = (
             "test_s17_order_on_disk.py"),
     # memory
     Defence("M1", f"{MEMORY}/trust/provenance.py", "if not self.sources:", "if True:", "test_m1_words_of_others.py"),
+    Defence("M1", f"{MEMORY}/trust/states.py",
+            '"pending", ("store the proposal", "record the lines", "withdraw the lines")',
+            '"trusted", ("commit the lines",)', "test_m1_words_of_others.py"),
     Defence("M2", f"{MEMORY}/prompt_block.py", "\\n{quoted(text)}\\n", "\\n{text}\\n", "test_m2_words_that_pose.py"),
     Defence("M3", f"{MEMORY}/git/files.py", "with self._lock:\n            self._listing",
             "if True:\n            self._listing", "test_m3_memory_from_outside.py"),
