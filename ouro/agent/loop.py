@@ -233,7 +233,8 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
             while prompts := self.steering():
                 is_done = False
                 for steered in prompts:
-                    await self._add_prompt(await self.complete(steered, emit), emit)
+                    completed = await self.complete(steered, emit)
+                    await self._add_prompt(completed, emit, steered=True)
             if is_done and not await self._asks_to_continue(answer, calls_made, emit):
                 return self._why_incomplete(answer)
 
@@ -272,11 +273,12 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
             case _:
                 return ""
 
-    async def _add_prompt(self, prompt: Prompt, emit: Emit) -> None:
+    async def _add_prompt(self, prompt: Prompt, emit: Emit, *, steered: bool = False) -> None:
         if not prompt.text and not prompt.images:  # this is context from ouro, not a message
             await self._save(Message("user", (Context(prompt.context),)), emit)
             return
-        await self._save(user(prompt.text, prompt.images, prompt.context), emit)
+        message = user(prompt.text, prompt.images, prompt.context)
+        await self._save(message, emit, steered=steered)
         emit(Prompted(prompt.text, prompt.images))
 
     async def _ask(self, emit: Emit) -> None:
@@ -363,9 +365,9 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
         if any(isinstance(part, Text) and part.text.strip() for part in partial.parts):
             await self._save(partial, emit)
 
-    async def _save(self, message: Message, emit: Emit) -> None:
+    async def _save(self, message: Message, emit: Emit, *, steered: bool = False) -> None:
         """Write a message to disk. If that fails it stays in memory, and the user sees an error."""
         try:
-            await self.memory.add(message)
+            await self.memory.add(message, steered=steered)
         except SaveFailed as error:
             emit(Notice(str(error), "error"))

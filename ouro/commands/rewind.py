@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from itertools import combinations
 from typing import TYPE_CHECKING
@@ -17,7 +17,7 @@ from ouro.memory.backend import RewindScope
 from ouro.safety import CUT_OFF, clean_checkpoints, stored_checkpoints
 from ouro.session import UNDONE, Branch, OpenRequest, Point, Rewound
 from ouro.utils.runtime import get_checkpoints_dir
-from ouro.utils.text import byte_size, clean, join_names, plural
+from ouro.utils.text import byte_size, clean, cut, join_names, plural
 
 if TYPE_CHECKING:
     from ouro.commands.shell import ShellContext
@@ -50,7 +50,7 @@ async def undo(context: SessionContext, what: str) -> None:
     """`/undo`, `/undo files memory`, `/undo FILE[#HUNK] [messages back]`."""
     words, front_end, rewind = what.split(), context.front_end, context.session.rewind
     if not words:
-        await rewind.number_back()  # raises if there is none
+        await rewind.last_turn()  # raises if there is none
         if choice := await front_end.choose_rewind(undo=True):
             await carry_out(front_end, choice)
         return
@@ -66,7 +66,32 @@ async def undo(context: SessionContext, what: str) -> None:
         await _ask_about_unsure(front_end, lines)
         return
     scopes = tuple(name for name in _SCOPES if name in words)
+    if "conversation" not in scopes and await _offer_earlier(front_end, scopes):
+        return
     await _show_rewound(front_end, await rewind.undo(scopes), "conversation" in scopes)
+
+
+async def _offer_earlier(front_end: FrontEnd, scopes: Collection[RewindScope]) -> bool:
+    """If the last turn changed nothing, ask whether to undo the last one that did; returns whether
+    it asked.
+    """
+    rewind = front_end.session.rewind
+    last = await rewind.last_turn()
+    found = await rewind.last_change(scopes)
+    if found is None or found[0].number == last.number:
+        return False
+    point, what = found
+    title = (
+        f"The last turn changed nothing in {' and '.join(scopes)}. The last turn that did is"
+        f" “{cut(message_label(point.text), 60)}” ({what}). Undo that?"
+    )
+    choices = [
+        Choice("undo", f"undo {what}", "the conversation stays"),
+        Choice("keep", "leave it as it is"),
+    ]
+    if await front_end.choose(title, choices) == "undo":
+        await carry_out(front_end, RewindChoice("rewind", point.number, tuple(scopes)))
+    return True
 
 
 async def redo(context: SessionContext, what: str) -> None:
@@ -145,12 +170,12 @@ async def carry_out(front_end: FrontEnd, choice: RewindChoice) -> None:
 
 
 def last_message(front_end: FrontEnd) -> RewindChoice:
-    """The undo of the last message with its files; without tick boxes, other scopes are named by
+    """The undo of the last turn with its files; without tick boxes, other scopes are named by
     words.
     """
-    return RewindChoice(
-        "rewind", front_end.session.rewind.points()[-1].number, ("conversation", "files")
-    )
+    points = front_end.session.rewind.points()
+    begun = [point for point in points if not point.is_steered] or points
+    return RewindChoice("rewind", begun[-1].number, ("conversation", "files"))
 
 
 async def choose_from_list(front_end: FrontEnd) -> RewindChoice | None:

@@ -55,6 +55,8 @@ class MessageRecord(msgspec.Struct, frozen=True):
     message: Message
     private: bool = False
     """Long-term memory was off when it was written: no memory is ever made from it."""
+    steered: bool = False
+    """It arrived during a turn, which continued with it."""
 
 
 class TitleRecord(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -197,14 +197,14 @@ class MemoryManager:
         """
         return self._sendable(self.transcript.sent())
 
-    async def add(self, message: Message) -> None:
-        """Append a message. It is on disk when this returns; a cancelled caller does not stop the
-        save.
+    async def add(self, message: Message, *, steered: bool = False) -> None:
+        """Append a message; `steered`: it arrived during a turn. It is on disk when this returns; a
+        cancelled caller does not stop the save.
 
         Raises SaveFailed if it is not on disk: it is saved with the next message.
         """
         await self.pager.finish_loading()
-        self._take(MessageRecord(self.next_number, self.now(), message, self.is_private))
+        self._take(MessageRecord(self.next_number, self.now(), message, self.is_private, steered))
         if not self.title and message.role == "user" and (title := make_title(message.text)):
             self._take(TitleRecord(title, self.now()))
         await self._save()

@@ -81,6 +81,7 @@ class MessageFields(msgspec.Struct, omit_defaults=True):
     cut: bool = False
     incomplete: Incomplete = ""
     private: bool = False
+    steered: bool = False
     message: int = 0
     """The number of the message; 0: a user added it by hand without a number."""
     at: str = ""

@@ -202,7 +202,7 @@ def _message(data: dict[str, Any], fetch: Fetch) -> ReadRecord:
     message = Message(
         fields.role, tuple(found), fields.usage, fields.model, fields.cut, fields.incomplete
     )
-    record = MessageRecord(fields.message, fields.at, message, fields.private)
+    record = MessageRecord(fields.message, fields.at, message, fields.private, fields.steered)
     return ReadRecord(
         record, tuple(data.keys() - set(MessageFields.__struct_encode_fields__)), repaired
     )
@@ -280,7 +280,12 @@ class _Writer(msgspec.Struct, frozen=True):
         message = record.message
         assert message.role != "system"  # ouro saves no system messages
         fields = MessageFields(
-            message.role, message.model, message.cut, message.incomplete, record.private
+            message.role,
+            message.model,
+            message.cut,
+            message.incomplete,
+            record.private,
+            record.steered,
         )
         parts = [self._part(part) for part in message.parts]
         ranks = [_PARTS_IN_ORDER.index(type(part)) for part in message.parts]

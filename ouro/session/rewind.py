@@ -30,6 +30,8 @@ class Point(msgspec.Struct, frozen=True):
     calls: int
     """Tool calls among them."""
     images: tuple[Image, ...] = ()
+    is_steered: bool = False
+    """It arrived during a turn; the turn began with an earlier message."""
 
 
 class Branch(msgspec.Struct, frozen=True):
@@ -89,8 +91,52 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
             if _is_typed(entry):
                 message = entry.message
                 images = message.parts_of(Image)
-                found.append(Point(entry.number, entry.at, message.text, messages, calls, images))
+                found.append(
+                    Point(
+                        entry.number,
+                        entry.at,
+                        message.text,
+                        messages,
+                        calls,
+                        images,
+                        entry.steered,
+                    )
+                )
         return tuple(reversed(found))
+
+    @property
+    def scopes(self) -> tuple[RewindScope, ...]:
+        """What else can be undone together with messages."""
+        return tuple(self.undoers)
+
+    async def last_turn(self) -> Point:
+        """The message that began the last turn, not one that steered it. Raises UsageError: there
+        is none.
+        """
+        await self.number_back()
+        while True:
+            points = self.points()
+            begun = [point for point in points if not point.is_steered]
+            if begun or not self.has_earlier:
+                return (begun or points[:1])[-1]
+            await self.load_earlier()
+
+    async def last_change(self, scopes: Collection[RewindScope]) -> tuple[Point, str] | None:
+        """The message that began the last turn with changes in `scopes`, and what it changed; None
+        if no loaded turn has any.
+        """
+        begun = [point for point in self.points() if not point.is_steered] or self.points()[:1]
+        found = None
+        first, end = 0, len(begun)
+        while first < end:  # what follows an earlier message includes what follows a later one
+            middle = (first + end) // 2
+            undoable = await self._undoable(scopes, begun[middle].number)
+            if undoable:
+                what = ", ".join(change.what for change in undoable.values())
+                found, first = (begun[middle], what), middle + 1
+            else:
+                end = middle
+        return found
 
     def branches(self) -> tuple[Branch, ...]:
         """The branches that rewinds have left, in the order of their beginning."""
@@ -224,9 +270,9 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
         return await _carry_out(redoable, "done again")
 
     async def undo(self, scopes: Collection[RewindScope] = ("conversation", "files")) -> Rewound:
-        """Undo in `scopes` the last message of the user and all that followed it."""
+        """Undo in `scopes` the last turn, with the messages that steered it."""
         self._check()
-        return await self.rewind(await self.number_back(), scopes)
+        return await self.rewind((await self.last_turn()).number, scopes)
 
     async def redo(
         self, scopes: Collection[RewindScope] = ("conversation", "files", "memory")

@@ -69,6 +69,16 @@ async def test_redo_with_nothing_to_redo_asks_nothing():
     assert (front_end.picks, front_end.session.rewind.went) == (["not asked"], [("redo",)])
 
 
+@pytest.mark.parametrize(
+    ("pick", "went"), [("undo", [("rewind", 1, ("files",))]), ("keep", []), (None, [])]
+)
+async def test_undo_of_files_offers_the_turn_that_changed_some(pick, went):
+    front_end = front_end_with(picks=[pick])
+    front_end.session.rewind.changed = (POINTS[0], "2 files")
+    await dispatch(front_end, "/undo files")
+    assert front_end.session.rewind.went == went
+
+
 async def test_undo_without_a_message_is_an_error():
     front_end = front_end_with(())
     await dispatch(front_end, "/undo")

@@ -27,6 +27,8 @@ class FakeRewind:
         self.went: list[tuple] = []
         self.session: WholeSession | None = None
         self.lacks_branches = False
+        self.changed: tuple[Point, str] | None = None
+        self.scopes: tuple[str, ...] = ("files", "memory")
 
     async def whole(self) -> WholeSession:
         if self.session is None:
@@ -71,6 +73,13 @@ class FakeRewind:
                 f"Give a number of messages from 1 to {len(self.listed)}.", commands=["rewind"]
             )
         return self.listed[-back].number
+
+    async def last_turn(self) -> Point:
+        await self.number_back()
+        return [point for point in self.listed if not point.is_steered][-1]
+
+    async def last_change(self, scopes):
+        return self.changed
 
     async def undo(self, scopes=("conversation", "files")) -> Rewound:
         self.went.append(("undo", *scopes))

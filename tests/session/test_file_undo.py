@@ -120,7 +120,7 @@ async def test_a_turn_that_is_interrupted_can_be_undone(repository):
     await session.close()
 
 
-async def test_steering_message_is_undone_with_only_what_followed(repository):
+async def test_undo_takes_the_turn_and_rewind_a_message_that_steered_it(repository):
     session = await opened(
         repository, write("a.py", "1\n"), lambda _: steer(), write("b.py", "3\n"), "Done."
     )
@@ -133,12 +133,32 @@ async def test_steering_message_is_undone_with_only_what_followed(repository):
     first, second = session.rewind.points()
     assert second.text == "and b.py"
     assert dict(await session.rewind.can_rewind(second.number)) == {"files": "1 file"}
-    undone = await session.rewind.undo(("files",))
+    undone = await session.rewind.rewind(second.number, ("files",))
     assert undone.notices == ("Undone: b.py.",)
     assert (repository / "a.py").read_text() == "2\n"
     assert not (repository / "b.py").exists()
-    await session.rewind.rewind(first.number, ("conversation", "files"))
+    assert not first.is_steered
+    await session.close()
+
+    again = await opened(repository, resume="latest")  # it is in the session's file
+    assert [point.is_steered for point in again.rewind.points()] == [False, True]
+    assert (await again.rewind.undo()).text == "write a.py"
     assert not (repository / "a.py").exists()
+    await again.close()
+
+
+async def test_the_last_turn_with_changes_is_found_behind_turns_that_talked(repository):
+    script = [write("a.py", "1\n"), "Done.", write("b.py", "2\n"), "Done.", "Fine.", "Yes.", "No."]
+    session = await opened(repository, *script)
+    for text in ("write a", "write b", "thanks", "why?", "sure?"):
+        await say(session, text)
+    point, what = await session.rewind.last_change(("files",))
+    assert (point.text, what) == ("write b", "1 file")
+    await session.rewind.rewind(point.number, ("files",))
+    point, what = await session.rewind.last_change(("files",))
+    assert (point.text, what) == ("write a", "1 file")
+    await session.rewind.rewind(point.number, ("files",))
+    assert await session.rewind.last_change(("files",)) is None
     await session.close()
 
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from ouro.session.context_window import ContextWindow
 
 R = TypeVar("R")
+NO_CHANGES = "no changes"
 NOTHING_TICKED = "Nothing is ticked: Tab goes to a box, Space ticks it."
 COLUMNS_FROM_WIDTH = 60
 """Narrower screens show the items of the context without columns: their padding would leave no room
@@ -179,6 +180,7 @@ class RewindSheet(ListSheet[RewindChoice | None]):
 
     def __init__(self, past: Rewind, keymap: Keymap, *, with_files: bool = False) -> None:
         self._past = past
+        self._with_files = with_files
         self._asked: Worker[None] | None = None
         self._search = Input(placeholder="type to search", compact=True, id="picker-search")
         self._boxes = ScopeBoxes({"conversation", "files"} if with_files else {"conversation"})
@@ -207,6 +209,10 @@ class RewindSheet(ListSheet[RewindChoice | None]):
 
     def _mark_last(self) -> None:
         self._list.place = max(0, len(self._list.rows) - 1)
+        begun = [f"m{point.number}" for point in self._past.points() if not point.is_steered]
+        values = [row.value for row in self._list.rows]
+        if self._with_files and begun and begun[-1] in values:  # not a message that steered it
+            self._list.place = values.index(begun[-1])
         self._show_marked()
 
     async def _take_key(self, event: events.Key) -> bool:
@@ -240,18 +246,25 @@ class RewindSheet(ListSheet[RewindChoice | None]):
     def _show_marked(self) -> None:
         super()._show_marked()
         marked = self._marked
-        self._boxes.offer({"conversation": ""} if isinstance(marked, Point) else {})
+        self._boxes.offer(self._offered({}) if isinstance(marked, Point) else {})
         self._asked = self._ask_scopes(marked) if marked else None
 
     @work(exclusive=True)
     async def _ask_scopes(self, row: Point | Branch) -> None:
         if isinstance(row, Point):
-            self._boxes.offer({"conversation": "", **await self._past.can_rewind(row.number)})
+            self._boxes.offer(self._offered(await self._past.can_rewind(row.number)))
         else:  # the messages of a branch are restored in any case
             offered = await self._past.can_redo(row.number)
             self._boxes.offer(
                 {scope: what for scope, what in offered.items() if scope != "conversation"}
             )
+
+    def _offered(self, found: Mapping[RewindScope, str]) -> dict[RewindScope, str]:
+        """The same boxes for each message; one without changes says so, where there is room."""
+        if self.app.size.width < COLUMNS_FROM_WIDTH:
+            return {"conversation": "", **found}
+        changes: dict[RewindScope, str] = dict.fromkeys(self._past.scopes, NO_CHANGES)
+        return {"conversation": "", **changes, **found}
 
     def _read(self) -> Iterable[tuple[Choice, Point | Branch]]:
         """Messages in order; a branch comes after the message from whose answer it departs."""
@@ -327,7 +340,7 @@ class ScopeBoxes(Horizontal):
 
     @property
     def ticked(self) -> tuple[RewindScope, ...]:
-        return tuple(scope for scope, box in self._boxes.items() if box.display and box.ticked)
+        return tuple(scope for scope, box in self._boxes.items() if box.counts)
 
 
 class TickBox(Widget, can_focus=True):
@@ -342,10 +355,14 @@ class TickBox(Widget, can_focus=True):
         self.set_reactive(TickBox.ticked, ticked)
         self.display = False
 
+    @property
+    def counts(self) -> bool:
+        """Whether it is ticked, and has something to undo."""
+        return self.display and self.ticked and self.what != NO_CHANGES
+
     def render(self) -> Text:
-        return Text(
-            clean(f"{'☑' if self.ticked else '☐'} {self._label}{self.what and f' ({self.what})'}")
-        )
+        sign = "☐" if not self.ticked or self.what == NO_CHANGES else "☑"
+        return Text(clean(f"{sign} {self._label}{self.what and f' ({self.what})'}"))
 
     def on_click(self) -> None:
         self.ticked = not self.ticked
