@@ -22,6 +22,7 @@ from ouro.errors import (
     RequestRefused,
 )
 from ouro.llm.model import Endpoint
+from ouro.llm.overflow import exceeds_rate, names_overflow
 from ouro.utils.json_types import dictionary
 from ouro.utils.late_pattern import late_pattern
 
@@ -29,42 +30,11 @@ MAX_ANSWER_TEXT = 8_000
 """Characters of a provider's answer that are kept to find its reason."""
 MAX_MESSAGE = 600
 """Characters of a provider's message that are shown."""
+RATE_TOO_SMALL = (
+    "No wait helps: this request alone is more than the account may send at once. `/compact` makes"
+    " it smaller; `/model` chooses another model."
+)
 
-_TOO_LONG = late_pattern(
-    r"context[_ ]length|context[_ ]window|context[_ ]size|maximum context|context limit|prompt is"
-    r" too long"
-    r"|prompt too long|input is too long|maximum prompt length|reduce the length|too many (input"
-    r" )?tokens"
-    r"|token count .{0,80}exceeds|exceeds? .{0,40}(maximum|max)"
-    r" .{0,20}tokens|request_too_large|range of input length",
-    re.IGNORECASE,
-)
-TOO_LONG_STATUSES = (400, 413, 422, 500)
-NEAR_THE_WINDOW = 0.75
-"""A refusal without a reason counts as too long from this share of the window on: the size is only
-estimated.
-"""
-# With a number or a word for "too much" they are about the length of the request. Languages of
-# servers whose errors were reported; for all others the size decides.
-_LENGTH_WORDS = late_pattern(
-    r"token|context|kontext|contexte|contexto|contesto|length|l[äa]nge|longueur|longitud|comprimento"
-    r"|lunghezza|limit|limite|l[íi]mite|sequence"
-    r"|(?:input|prompt|request|messages?) (?:is |are )?too|max_(?:model|seq)_len|n_ctx"
-    r"|长度|上下文|字符|超长|長さ|コンテキスト|トークン|文字数|길이|컨텍스트|토큰|длин|контекст|токен|лимит",
-    re.IGNORECASE,
-)
-_TOO_MUCH = late_pattern(
-    r"exceed|excess|too (?:long|large|big|many)|longer|larger|greater|more than|over(?:flow| the)"
-    r"|beyond|maximum|out of range|<=|>|reduce|shorten|truncat|full|超|最大|过长|太长|長す|초과|너무"
-    r"|d[ée]pass|überschr|zu lang|trop long|supera|sobrepasa|demasiad|excede|muito long|troppo"
-    r"|превы|слишком|(?<!\d)\d[\d,._]{2,}",
-    re.IGNORECASE,
-)
-_OTHER_LIMITS = late_pattern(
-    r"rate.?limit|per (?:minute|day|hour)|quota|unexpected token|(?:access|auth\w*|api|bearer|csrf"
-    r"|refresh) token|token (?:is )?(?:invalid|expired)|spend|credit|requests? limit|timeout|timed out",
-    re.IGNORECASE,
-)
 _NO_MONEY = late_pattern(
     r"insufficient_quota|exceeded your current quota|credit balance|billing", re.IGNORECASE
 )
@@ -122,22 +92,6 @@ def _texts_in(value: Any) -> Iterator[str]:
         yield str(value)
 
 
-def is_too_long(answer: ProviderAnswer, share: float) -> bool:
-    """Whether a refusal means that the messages do not fit, in any language.
-
-    Args:
-        answer: what the provider answered; its request had no other fault that ouro knows.
-        share: the size of the request as a share of the window.
-    """
-    text = answer.text
-    if answer.status not in TOO_LONG_STATUSES or _NO_MONEY.search(text):
-        return False
-    if answer.status == 413 or _TOO_LONG.search(text) or share >= NEAR_THE_WINDOW:
-        return True
-    evidence = (_LENGTH_WORDS, _TOO_MUCH)
-    return all(words.search(text) for words in evidence) and not _OTHER_LIMITS.search(text)
-
-
 def _error_from_status(
     status: int, body: str, headers: Mapping[str, str], endpoint: Endpoint
 ) -> ModelError:
@@ -153,9 +107,12 @@ def _error_from_status(
             f"{server} redirects to {where}; ouro does not follow redirects.",
             "Correct the address in models.yaml.",
         )
-    if status == 413 or (status in (400, 422, 500) and _TOO_LONG.search(f"{code} {words}")):
+    text = f"{code} {words}"
+    if exceeds_rate(text):
+        return RequestRefused(message, RATE_TOO_SMALL)
+    if names_overflow(status, text):
         return ContextTooLong(message)
-    if status == 402 or (status in (400, 429) and _NO_MONEY.search(f"{code} {words}")):
+    if status == 402 or (status in (400, 429) and _NO_MONEY.search(text)):
         return RequestRefused(
             message, "The account has no credit left: see the provider's billing page."
         )
@@ -199,7 +156,9 @@ def _error_from_stream(error: Any, endpoint: Endpoint) -> ModelError:
     words, code = _parse_error(json.dumps({"error": error}))
     reason = _shorten(words, endpoint) or "it gives no reason."
     message = f"{endpoint.address or 'The provider'} ended the answer with an error: {reason}"
-    if _TOO_LONG.search(f"{code} {words}"):
+    if exceeds_rate(words):
+        return RequestRefused(message, RATE_TOO_SMALL)
+    if names_overflow(400, f"{code} {words}"):
         return ContextTooLong(message)
     if code in ("429", "rate_limit_error", "rate_limit_exceeded"):
         return RateLimited(message)

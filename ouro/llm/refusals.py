@@ -187,7 +187,7 @@ def refuses_one_picture(refused: Refused) -> bool:
         and _PICTURE.search(refused.words)
         and _ONE_PICTURE.search(refused.words)
         and not re.search(
-            r"content[ _]?type|unknown variant|not support|n't support", refused.words
+            r"content[ _]?type|unknown variant|not support|n't support|token", refused.words
         )
     )
 

@@ -42,12 +42,9 @@ from ouro.llm.model import (
     ToolSpec,
     UsageChunk,
 )
+from ouro.llm.overflow import NEAR_THE_WINDOW, is_too_long
 from ouro.llm.portable import SurrogateJoiner, encode_json, parse_object
-from ouro.llm.provider_errors import (
-    error_from_status,
-    error_from_stream,
-    is_too_long,
-)
+from ouro.llm.provider_errors import error_from_status, error_from_stream
 from ouro.llm.refusals import (
     RULES_OF_SIZE,
     Refused,
@@ -357,16 +354,17 @@ class Wire(ABC):
             self.other_wire,
             self.limit_names,
         )
+        share = request_size(messages, body) / self.spec.window
         is_long = isinstance(error, ContextTooLong)
         if refuses_signature(refused) and not self.facts.refuses_signatures:
             self.facts.refuse_signatures()
             return ""
         if changes := find_changes(refused, RULES_OF_SIZE if is_long else None):
             return self._change(changes, error)
-        if not is_long and self._changes_history(refused, pictures, messages, body):
-            return PICTURE_REFUSED.format(self._endpoint.address) if self.facts.hidden else ""
+        if self._hides_pictures(refused, pictures, share):
+            return PICTURE_REFUSED.format(self._endpoint.address)
         self.facts.drop()
-        if is_too_long(error.answer, request_size(messages, body) / self.spec.window):
+        if is_too_long(error.answer, share):
             long = ContextTooLong(error.message, error.hint)
             long.answer = error.answer
             raise long from error
@@ -382,21 +380,17 @@ class Wire(ABC):
         known = notice_about(changes)
         return CHANGED.format(self._endpoint.address, known, self.spec.name) if known else ""
 
-    def _changes_history(
-        self,
-        refused: Refused,
-        pictures: Sequence[set[int]],
-        messages: Sequence[Message],
-        body: Mapping[str, Any],
-    ) -> bool:
+    def _hides_pictures(self, refused: Refused, pictures: Sequence[set[int]], share: float) -> bool:
         """Send the messages without a picture that the server would refuse each time."""
-        if not pictures or refused.answer.status not in (400, 413, 415, 422):
+        status = refused.answer.status
+        if not pictures or status not in (400, 413, 415, 422):
             return False
-        if refuses_one_picture(refused):
+        is_too_many_bytes = status == 413 and share < NEAR_THE_WINDOW
+        if refuses_one_picture(refused) or is_too_many_bytes:
             self.facts.try_hiding(pictures[-1])
             return True
         # Not every server says what it dislikes: a request without pictures shows it.
-        if is_too_long(refused.answer, request_size(messages, body) / self.spec.window):
+        if is_too_long(refused.answer, share):
             return False
         self.facts.try_hiding(set[int]().union(*pictures))
         return True

@@ -1,0 +1,121 @@
+"""Whether a refusal means that a request is too long, in any language."""
+
+from __future__ import annotations
+
+import re
+
+from ouro.errors import ProviderAnswer
+from ouro.utils.late_pattern import late_pattern
+
+STATUSES = (400, 413, 422, 500)
+"""The statuses with which servers refuse a request that is too long."""
+NEAR_THE_WINDOW = 0.75
+"""A refusal without a reason counts as too long from this share of the window on: the size is only
+estimated.
+"""
+MIN_WINDOW = 512
+"""No window is smaller: a refusal that names only smaller numbers is about something else."""
+
+_SURE = late_pattern(
+    r"context[_ ]length|context[_ ]window|context[_ ]size|maximum context|context limit"
+    r"|(?:prompt|input)(?: is)? too long|prompt_too_long|maximum prompt length|reduce the length"
+    r"|too many (?:input )?tokens|token count .{0,80}exceeds"
+    r"|exceeds? .{0,40}(?:maximum|max) .{0,20}tokens|request_too_large|range of input length",
+    re.IGNORECASE,
+)
+# A word for what is measured, and one for too much of it. Languages of servers whose errors were
+# reported; for all others the size decides.
+_MEASURE = late_pattern(
+    r"token|context|kontext|contexte|contexto|contesto|length|l[äa]nge|longueur|longitud|comprimento"
+    r"|lunghezza|limit|l[íi]mite|sequence|payload|max_(?:model|seq)_len|n_ctx"
+    r"|(?:input|prompt|request|messages?|conversation) (?:is |are )?(?:too|exceed)"
+    r"|prompt|characters|eingabe|entr[ée]e|entrada|l'input|wejście|đầu vào|độ dài|इनपुट|السياق|الرموز"
+    r"|nachricht|mensaje|mensagem|сообщен|промпт|プロンプト|内容|消息|长度|上下文|字符|超长|長さ|コンテキスト|トークン|文字数|入力|길이|컨텍스트|토큰|입력|длин|контекст|токен|лимит|запрос",
+    re.IGNORECASE,
+)
+_TOO_MUCH = late_pattern(
+    r"exceed|excess|too (?:long|large|big|many)|longer|larger|bigger|greater"
+    r"|(?:more|less|fewer) than|at most|\bfull\b"
+    r"|over(?:flow|run| the (?:limit|maximum))|beyond|maximum|out of range|<=|>|reduce|shorten|truncat"
+    r"|超|最大|过长|太长|長す|長い|초과|너무|d[ée]pass|überschr|zu (?:lang|groß)|trop long|supera|sobrepasa"
+    r"|demasiad|excede|muito long|troppo|превы|слишком|za dług|przekrocz|quá dài|vượt|लंब|يتجاوز"
+    r"|\d[\d,._]{2,}\W{0,3}(?:\w+ )?(?:token|токен|トークン|토큰)"
+    r"|(?:token|токен|トークン|토큰)\w*\W{0,3}(?:\w+\W){0,3}\d[\d,._]{2,}",
+    re.IGNORECASE,
+)
+_RATE = late_pattern(
+    r"\brate.?limit|\bper.?(?:min|minute|day|hour|month|second)\b|\b[tr]p[md]\b|quota|(?:daily|weekly|monthly)"
+    r"|usage limit|\bspen[dt]|credit|billing|concurren|requests? limit|too many requests|每分钟|速率|并发",
+    re.IGNORECASE,
+)
+_OTHER_LIMIT = late_pattern(
+    r"unexpected token|(?:access|auth\w*|api|bearer|csrf|refresh) token"
+    r"|token (?:is |has )?(?:invalid|expired)|timeout|timed out|deadline|cancel|retries"
+    r"|connections?\b|call stack|recursion|tools?[.\[]|functions?[.\[]|\.(?:id|name|description)\b",
+    re.IGNORECASE,
+)
+_OUTPUT = late_pattern(
+    r"(?<![\w.])[\w.]*(?:max_?(?:completion_?|output_?|new_?)?|budget_?)tokens|(?:completion|output)"
+    r" (?:tokens?|length|limit)|最大输出\w{0,4}|输出(?:长度|令牌)|出力トークン\w*",
+    re.IGNORECASE,
+)
+"""The limit of an answer: not the length of the request."""
+_PLACE = late_pattern(
+    r"(?<![\w.])\w+(?:\[\d+\]|\.\w+)*(?:\[\d+\]|\.(?!content|text)[A-Za-z]\w*|\.\d+)"
+)
+"""A value in the request, such as `tools[0].function.name`."""
+_NUMBER = late_pattern(r"(?<![\w.])\d[\d,_]*(?![\w.]*\d)")
+_SMALL_LIMIT = late_pattern(
+    r"(?:maximum|max|most|limit)\b(?: \w+){0,2}\W{1,3}(\d{1,3})\b(?![.,]?\d)", re.IGNORECASE
+)
+_ONE_REQUEST = late_pattern(
+    r"limit\D{0,12}(\d[\d,]*).{0,60}?requested\D{0,12}(\d[\d,]*)", re.IGNORECASE | re.DOTALL
+)
+
+
+def names_overflow(status: int, text: str) -> bool:
+    """Whether a refusal says, by its status or in the words of a known provider, that the window is
+    full.
+    """
+    is_named = status == 413 or (status in STATUSES and _SURE.search(text))
+    return bool(is_named) and not is_rate_limit(text)
+
+
+def is_rate_limit(text: str) -> bool:
+    """Whether a refusal is about a limit in a span of time, or about money."""
+    return bool(_RATE.search(text))
+
+
+def exceeds_rate(text: str) -> bool:
+    """Whether one request alone is more than a rate limit allows: no wait helps."""
+    found = _ONE_REQUEST.search(text) if is_rate_limit(text) else None
+    if not found:
+        return False
+    limit, requested = (int(number.replace(",", "")) for number in found.groups())
+    return requested > limit
+
+
+def is_too_long(answer: ProviderAnswer, share: float) -> bool:
+    """Whether a refusal means that the messages do not fit.
+
+    Args:
+        answer: what the provider answered; its request had no other fault that ouro knows.
+        share: the size of the request as a share of the window.
+    """
+    text = answer.text
+    if answer.status not in STATUSES or is_rate_limit(text):
+        return False
+    is_sure = share >= NEAR_THE_WINDOW or names_overflow(answer.status, text)
+    return is_sure or _speaks_of_length(text)
+
+
+def _speaks_of_length(text: str) -> bool:
+    """Whether a refusal speaks of too much text, and of nothing else that has a limit."""
+    rest = _PLACE.sub(" ", _OUTPUT.sub(" ", text))
+    numbers = [int(re.sub(r"[,_]", "", found)) for found in _NUMBER.findall(rest)]
+    numbers = [number for number in numbers if number not in STATUSES]
+    limits = [int(found) for found in _SMALL_LIMIT.findall(rest)]
+    is_small = bool(numbers) and min(max(numbers), *limits, MIN_WINDOW) < MIN_WINDOW
+    if is_small or _OTHER_LIMIT.search(text):
+        return False
+    return all(words.search(rest) for words in (_MEASURE, _TOO_MUCH))
