@@ -271,7 +271,7 @@ class Catalog:
         """The wire that the user has fixed, or both of OpenAI's with the likely one first."""
         from ouro.llm.openai_model import OpenAIModel, WireChoice
 
-        entry = self._entry(spec.name)
+        entry, facts = self._entry(spec.name), self._server_facts(spec.name)
         wires: tuple[WireChoice, ...] = ("chat", "responses")
         if speaks_responses(endpoint.base_url):
             wires = ("responses", "chat")
@@ -282,9 +282,16 @@ class Catalog:
             wires=(entry.wire,) if entry.wire else wires,
             cache_key=_cache_key(self._project) if self._project else "",
             service_tier=entry.service_tier or "",
-            facts=self._server_facts(spec.name),
+            facts=facts,
         )
-        return model.wire if entry.wire else model
+        if entry.wire:
+            return model.wire
+        if not self._is_own_server(spec.name):
+            return model
+        from ouro.llm.local_model import LocalModel
+
+        fixed = entry.fixed_fields
+        return LocalModel(spec, endpoint, model, effort=effort, facts=facts, fixed=fixed)
 
     def server_of(self, name: str) -> str:
         """The key of a model (full name) in the store of facts."""

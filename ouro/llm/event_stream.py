@@ -78,6 +78,22 @@ class EventDecoder:
         yield from self.feed(b"\n\n")
 
 
+class JsonLineDecoder(EventDecoder):
+    """Decodes lines of JSON, each as the data of an event."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._begun = False
+
+    def feed(self, data: bytes) -> Iterator[ServerEvent]:
+        marked = data.replace(b"\n", b"\n\ndata:")
+        if not self._begun:
+            self._begun, marked = True, b"data:" + marked
+        for event in super().feed(marked):
+            if event.data.strip():
+                yield event
+
+
 def is_end(event: ServerEvent) -> bool:
     """Whether an event only says that the answer is complete."""
     return event.data.strip().strip('"') in (DONE, "") or event.event == "done"

@@ -268,6 +268,11 @@ class Endpoint(msgspec.Struct, frozen=True):
         return urlsplit(self.base_url).netloc.rpartition("@")[2]
 
     @property
+    def root(self) -> str:
+        """The URL of the server's own API: without the `/v1` of OpenAI's."""
+        return self.base_url.rstrip("/").removesuffix("/v1")
+
+    @property
     def is_local(self) -> bool:
         if self.host == "localhost":
             return True

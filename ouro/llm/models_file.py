@@ -64,6 +64,13 @@ class ModelEntry(msgspec.Struct, frozen=True):
             common = replace(common, api_key="", api_key_env="", api_key_command="")
         return replace(common, **said)
 
+    @property
+    def fixed_fields(self) -> frozenset[str]:
+        """The fields of the spec that this entry sets."""
+        names = ModelSpec.__struct_fields__
+        said = {name: value for name, value in asdict(self).items() if name in names}
+        return frozenset(name for name, value in said.items() if value is not None)
+
     def apply_to(self, spec: ModelSpec) -> ModelSpec:
         said = {
             name: value for name, value in asdict(self).items() if name in spec.__struct_fields__

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
@@ -94,6 +95,8 @@ class ServerFacts:
         self._store = store
         self._server = server
         self._learned = dict(store.read(server)) if store else {}
+        self._reported: Mapping[str, Any] = {}
+        """What the server says about the model in its own API, as fields of the spec."""
         self._trial: dict[str, Fact] = {}
         self.version = 0
         """Grows with each change."""
@@ -131,6 +134,10 @@ class ServerFacts:
         self._trial |= {key: Fact(value, today, quote) for key, value in changes.items()}
         self.version += 1
 
+    def report(self, fields: Mapping[str, Any]) -> None:
+        self._reported = fields
+        self.version += 1
+
     def try_hiding(self, pictures: Iterable[int]) -> None:
         """Describe these pictures instead of sending them, in this session."""
         self._hidden_on_trial |= set(pictures) - self.hidden
@@ -162,6 +169,7 @@ class ServerFacts:
 
     def spec(self, spec: ModelSpec) -> ModelSpec:
         """The facts about a model as this server offers it."""
+        spec = replace(spec, **self._reported)
         if window := self.get("window"):
             spec = replace(spec, window=min(spec.window, int(window)))
         if limit := self.get("max_output"):

@@ -68,6 +68,8 @@ CHANGED = (
 )
 PICTURE_REFUSED = "{} refused a picture: it is described, not sent."
 MAX_ERROR_BODY = 64_000
+MAX_FACTS = 4_000_000
+"""Maximum bytes of what a server says about its models; Ollama lists every tensor."""
 MAX_ANSWER = 64_000_000
 """Maximum bytes of a stream; only a broken server sends more."""
 STREAM_TYPES = (
@@ -302,6 +304,32 @@ class Wire(ABC):
             async for chunk in chunks:
                 yield chunk
 
+    async def fetch_json(self, path: str, body: dict[str, Any] | None = None) -> Any:
+        """The JSON at a path of the server's own API, None if there is none; a POST with a body.
+
+        Raises:
+            ModelError: the server cannot be reached.
+        """
+        await self.warm()
+        [client] = self._clients
+        key, data = self._endpoint.api_key, b""
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        method, content = ("GET", None) if body is None else ("POST", encode_json(body))
+        url = self._endpoint.root + path
+        with translate_http_errors(self._endpoint):
+            async with client.stream(method, url, content=content, headers=headers) as response:
+                async for piece in response.aiter_raw():
+                    data += piece
+                    if not response.is_success or len(data) > MAX_FACTS:
+                        return None
+        try:
+            return msgspec.json.decode(data)
+        except (msgspec.MsgspecError, RecursionError):
+            return None
+
+    def _decoder(self) -> EventDecoder:
+        return EventDecoder()
+
     @abstractmethod
     def _reader(self) -> ChunkReader: ...
 
@@ -449,7 +477,7 @@ class Wire(ABC):
                         response.status_code, head, response.headers, self._endpoint
                     )
                 await self._check_kind(response)
-                decoder, size = EventDecoder(), 0
+                decoder, size = self._decoder(), 0
                 async with aclosing(self._read_pieces(response)) as pieces:
                     async for data in pieces:
                         size += len(data)

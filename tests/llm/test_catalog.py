@@ -282,7 +282,7 @@ class TestRoutes:
         assert [type(model).__name__ for model in made] == [
             "AnthropicWire",
             "OpenAIModel",
-            "OpenAIModel",
+            "LocalModel",
             "LiteLLMModel",
         ]
         assert made[1].spec.name == "openai/gpt-5"

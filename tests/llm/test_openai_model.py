@@ -16,6 +16,7 @@ from ouro.llm import (
     TextChunk,
     describe_fact,
 )
+from ouro.llm.local_model import LocalModel
 from ouro.llm.openai import OpenAIWire
 from ouro.llm.openai_model import OpenAIModel
 from ouro.llm.providers import speaks_responses
@@ -201,7 +202,7 @@ def test_openai_and_azures_new_addresses_begin_with_responses(url, expected):
         (None, "", OpenAIModel),
         ("chat", "", OpenAIWire),
         ("responses", "https://models.example.com/v1", ResponsesWire),
-        (None, "https://models.example.com/v1", OpenAIModel),
+        (None, "https://models.example.com/v1", LocalModel),
     ],
 )
 def test_models_yaml_fixes_the_wire(wire, base, expected):

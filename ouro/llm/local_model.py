@@ -1,0 +1,144 @@
+"""LocalModel: a model on a server of the user, which is asked for its window and abilities."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
+from contextlib import aclosing, suppress
+from typing import Any
+
+from msgspec.structs import replace
+
+from ouro.errors import ModelError
+from ouro.llm.model import (
+    Chunk,
+    Effort,
+    Endpoint,
+    Model,
+    ModelSpec,
+    NoticeChunk,
+    ToolSpec,
+    constrain,
+)
+from ouro.llm.openai_model import OpenAIModel
+from ouro.llm.request_shape import request_size
+from ouro.llm.served_model import LARGER, ServedModel, ask_server
+from ouro.llm.server_facts import ServerFacts
+from ouro.llm.wire import Wire
+from ouro.messages import Message
+
+ASK_TIMEOUT = 5.0
+"""Seconds for all questions to the server."""
+PATIENCE = 1.0
+"""Seconds that a first request waits for answers that are on their way: a server on this machine
+answers within milliseconds, and a wrong context costs Ollama another load of the model.
+"""
+NOT_FITTING = (
+    "This request has about {size:,} tokens, and {address} holds {window:,} for {name}: it may cut"
+    " the beginning silently. {advice}"
+)
+
+
+class LocalModel:
+    """Asks the server in the background while the session starts. Ollama is then used by its own
+    API, all others by `chat`.
+
+    Args:
+        chat: the model by OpenAI's formats.
+        fixed: the fields of the spec that the user has set.
+    """
+
+    def __init__(
+        self,
+        spec: ModelSpec,
+        endpoint: Endpoint,
+        chat: OpenAIModel,
+        *,
+        effort: Effort,
+        facts: ServerFacts,
+        fixed: Collection[str] = (),
+    ) -> None:
+        self._own_spec = spec
+        self._endpoint = endpoint
+        self._chat = chat
+        self._effort = effort
+        self._facts = facts
+        self._fixed = fixed
+        self._ollama: Wire | None = None
+        self._served: ServedModel | None = None
+        self._asking: asyncio.Task[None] | None = None
+        self._warned_at = 0
+        """The window about which the user was warned."""
+
+    @property
+    def spec(self) -> ModelSpec:
+        return self._facts.spec(self._own_spec)
+
+    @property
+    def _model(self) -> OpenAIModel | Wire:
+        return self._ollama or self._chat
+
+    async def warm(self) -> None:
+        await self._chat.warm()
+        self._start_asking()
+
+    async def close(self) -> None:
+        if self._asking:
+            self._asking.cancel()
+            await asyncio.wait({self._asking})
+        await self._model.close()
+
+    def with_schema(self, schema: Mapping[str, Any]) -> Model:
+        return constrain(self._model, schema)
+
+    async def stream(
+        self, messages: Sequence[Message], tools: Sequence[ToolSpec] = ()
+    ) -> AsyncGenerator[Chunk, None]:
+        await self._chat.warm()
+        await asyncio.wait({self._start_asking()}, timeout=PATIENCE)
+        if notice := self._find_notice(messages, tools):
+            yield NoticeChunk(notice)
+        async with aclosing(self._model.stream(messages, tools)) as chunks:
+            async for chunk in chunks:
+                yield chunk
+
+    def _start_asking(self) -> asyncio.Task[None]:
+        self._asking = self._asking or asyncio.create_task(self._ask())
+        return self._asking
+
+    async def _ask(self) -> None:
+        provider, _, model = self._own_spec.name.partition("/")
+        with suppress(TimeoutError, ModelError):
+            async with asyncio.timeout(ASK_TIMEOUT):
+                self._served = await ask_server(self._chat.wire.fetch_json, provider, model)
+        if self._served is None:
+            return
+        self._facts.report(self._served.changes(self._own_spec, self._fixed))
+        if self._served.server == "ollama":
+            self._ollama = self._make_ollama()
+
+    def _make_ollama(self) -> Wire:
+        from ouro.llm.ollama import OllamaWire  # only for Ollama
+
+        own = replace(self._endpoint, base_url=self._endpoint.root)
+        wire = OllamaWire(self._own_spec, own, effort=self._effort, facts=self._facts)
+        wire.share_connections(self._chat.wire)
+        return wire
+
+    def _find_notice(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> str:
+        """A warning about a request that the server would cut; once for each window."""
+        window = self.spec.window
+        if self._served is None or self._warned_at == window:
+            return ""
+        sent = {"tools": [[tool.name, tool.description, tool.parameters] for tool in tools]}
+        size = request_size(messages, sent)
+        if size <= window:
+            return ""
+        self._warned_at = window
+        return NOT_FITTING.format(
+            size=size,
+            window=window,
+            address=self._endpoint.address,
+            name=self._own_spec.name,
+            advice=LARGER[self._served.server],
+        )

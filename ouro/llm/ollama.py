@@ -1,0 +1,157 @@
+"""The wire to Ollama's own API: the only one that sets the context of a model (`num_ctx`)."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
+from typing import Any
+
+from ouro.llm.event_stream import JsonLineDecoder
+from ouro.llm.model import CallChunk, Chunk, Effort, Endpoint, ModelSpec, ToolSpec, UsageChunk
+from ouro.llm.openai import format_tools
+from ouro.llm.portable import (
+    arguments_of,
+    base64_of,
+    calls_of,
+    describe_hidden,
+    reply_text,
+    texts_of,
+)
+from ouro.llm.server_facts import ServerFacts
+from ouro.llm.wire import ChunkReader, Wire, make_usage
+from ouro.messages import Image, Message, PerMessage, Thinking, ToolCall, ToolReply
+from ouro.utils.json_types import dictionaries, dictionary, string, text_or_json
+
+LEVELS: Mapping[Effort, str | bool] = {
+    "off": False,
+    "minimal": "low",
+    "low": "low",
+    "medium": "medium",
+    "high": "high",
+    "xhigh": "high",
+    "max": "high",
+}
+Json = dict[str, Any]
+
+
+class OllamaFormat:
+    """Messages as Ollama has them: pictures beside the text, arguments as objects, no ids."""
+
+    def __init__(self, spec: ModelSpec) -> None:
+        self._spec = spec
+        self._made = PerMessage(lambda message: tuple(self._message(message)))
+
+    def messages(self, messages: Sequence[Message]) -> list[Json]:
+        return list(chain.from_iterable(self._made(messages)))
+
+    def _message(self, message: Message) -> Iterator[Json]:
+        match message.role:
+            case "tool":
+                for reply in message.parts_of(ToolReply):
+                    text = reply_text(reply, self._spec.images)
+                    sent = {"role": "tool", "content": text, "tool_name": reply.name}
+                    yield self._with_pictures(sent, reply.images)
+            case "assistant":
+                yield from self._assistant(message)
+            case role:
+                yield self._with_pictures(
+                    {"role": role, "content": "\n\n".join(texts_of(message))},
+                    message.parts_of(Image),
+                )
+
+    def _assistant(self, message: Message) -> Iterator[Json]:
+        calls, text = calls_of(message), "\n\n".join(texts_of(message))
+        if not calls and not text:
+            return
+        sent: Json = {"role": "assistant", "content": text}
+        if calls:
+            sent["tool_calls"] = [_call(call) for call in calls]
+            # Between calls a model continues its own thinking; later its template drops it.
+            is_own = message.model in ("", self._spec.name)
+            thinking = "".join(part.text for part in message.parts_of(Thinking))
+            if thinking and is_own:
+                sent["thinking"] = thinking
+        yield sent
+
+    def _with_pictures(self, sent: Json, images: Sequence[Image]) -> Json:
+        if not images:
+            return sent
+        if self._spec.images:
+            return {**sent, "images": [base64_of(image) for image in images]}
+        if sent["role"] == "tool":  # `reply_text` has described them
+            return sent
+        words = [sent["content"], *map(describe_hidden, images)]
+        return {**sent, "content": "\n\n".join(filter(None, words))}
+
+
+def _call(call: ToolCall) -> Json:
+    return {"function": {"name": call.name, "arguments": arguments_of(call)}}
+
+
+class OllamaChunks(ChunkReader):
+    def read(self, event: Json) -> Iterator[Chunk]:
+        message = dictionary(event.get("message"))
+        yield from self._words(message.get("thinking"), message.get("content"))
+        for call in dictionaries(message.get("tool_calls")):
+            function = dictionary(call.get("function"))
+            arguments = text_or_json(function.get("arguments"))
+            name = string(function.get("name"))
+            yield CallChunk(len(self._calls), text_or_json(call.get("id")), name, arguments)
+        if event.get("done"):
+            yield UsageChunk(
+                make_usage(
+                    self._spec, event.get("prompt_eval_count"), 0, 0, event.get("eval_count")
+                )
+            )
+            self.is_done = True
+            self.reason = "tools" if self._calls else "stop"
+            if event.get("done_reason") == "length":
+                self.reason = "length"
+
+
+class OllamaWire(Wire):
+    def __init__(
+        self,
+        spec: ModelSpec,
+        endpoint: Endpoint,
+        *,
+        effort: Effort = "off",
+        facts: ServerFacts | None = None,
+    ) -> None:
+        super().__init__(spec, endpoint, effort=effort, facts=facts)
+        self._schema: Mapping[str, Any] | None = None
+        self._reset()
+
+    def _reset(self) -> None:
+        super()._reset()
+        self._format = OllamaFormat(self.spec)
+
+    def with_schema(self, schema: Mapping[str, Any]) -> OllamaWire:
+        """The same model, on the same connection, at temperature 0, with `format`."""
+        made = copy.copy(self)
+        made._schema = schema
+        return made
+
+    def _decoder(self) -> JsonLineDecoder:
+        return JsonLineDecoder()
+
+    def _reader(self) -> OllamaChunks:
+        return OllamaChunks(self.spec)
+
+    def _request(
+        self, messages: Sequence[Message], tools: Sequence[ToolSpec]
+    ) -> tuple[str, dict[str, str], Json]:
+        options: Json = {"num_ctx": self.spec.window, "num_predict": self.spec.max_output}
+        if self._schema is not None:
+            options["temperature"] = 0
+        body: Json = {"model": self._model, "messages": self._format.messages(messages)}
+        if tools and self.spec.tools:
+            body["tools"] = format_tools(tools)
+        if self.spec.thinking:
+            body["think"] = LEVELS[self._effort]
+        if self._schema:
+            body["format"] = dict(self._schema)
+        key = self._endpoint.api_key
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        return "/api/chat", headers, {**body, "options": options, "stream": True}
