@@ -9,6 +9,7 @@ import msgspec
 from ouro.display import Display, Todo, Todos, TodoState
 from ouro.safety import Effect
 from ouro.tools.tool import Tool, ToolContext, ToolResult
+from ouro.utils.text import one_line
 
 
 class TodoPlan(msgspec.Struct):
@@ -49,4 +50,5 @@ class TodoWrite(Tool[TodoArgs]):
         done = sum(todo.state == "done" for todo in todos)
         now = next((todo.text for todo in todos if todo.state == "in_progress"), "")
         text = f"Plan saved: {done} of {len(todos)} done." + (f" Now: {now}" if now else "")
-        return ToolResult(text, Display(f"{done} of {len(todos)} done", Todos(todos)))
+        summary = one_line(now, 60) if now else f"{done} of {len(todos)} done"
+        return ToolResult(text, Display(summary, Todos(todos)))

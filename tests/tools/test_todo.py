@@ -20,7 +20,7 @@ async def test_whole_list_is_stored_shown_and_confirmed():
     ]
     expected = (Todo("read", "done"), Todo("write", "in_progress"), Todo("test"))
     assert await call(TodoWrite(plan), todos=todos) == ToolResult(
-        "Plan saved: 1 of 3 done. Now: write", Display("1 of 3 done", Todos(expected))
+        "Plan saved: 1 of 3 done. Now: write", Display("write", Todos(expected))
     )
     assert plan.items == expected
 

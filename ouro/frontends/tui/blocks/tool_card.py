@@ -59,7 +59,7 @@ def preview_size(body: Body, failed: bool) -> int:
         case Diff() | Plain(language="diff"):
             return 24
         case Todos():
-            return 30
+            return 0  # the panel above the prompt shows the plan
         case CommandOutput():
             return 6
         case Picture():

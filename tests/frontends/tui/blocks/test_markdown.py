@@ -2,6 +2,7 @@
 
 import pytest
 
+from ouro.frontends.tui.blocks import markdown
 from ouro.frontends.tui.blocks.markdown import markdown_lines
 from ouro.frontends.tui.blocks.palette import Palette
 
@@ -137,4 +138,40 @@ def test_every_line_of_a_diff_fence_is_coloured():
         {"#00ff00"},
         {"#00ff00"},
         {"#ff0000"},
+    ]
+
+
+@pytest.fixture
+def terminal(monkeypatch):
+    """Sets the variables by which a terminal is known."""
+
+    def known_by(**variables):
+        for name in ("TMUX", "STY", "VTE_VERSION", "TERM_PROGRAM", *markdown._LINKING_VARIABLES):
+            monkeypatch.delenv(name, raising=False)
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+        markdown.terminal_shows_links.cache_clear()
+
+    yield known_by
+    markdown.terminal_shows_links.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("variables", "is_shown"),
+    [
+        ({}, True),
+        ({"KITTY_WINDOW_ID": "1"}, False),
+        ({"VTE_VERSION": "7600"}, False),
+        ({"VTE_VERSION": "4600"}, True),
+        ({"VTE_VERSION": "new"}, True),
+        ({"TERM_PROGRAM": "Apple_Terminal"}, True),
+        ({"KITTY_WINDOW_ID": "1", "TMUX": "/tmp/tmux-0/default,1,0"}, True),
+    ],
+)
+def test_an_address_is_behind_its_link_only_where_no_click_opens_it(terminal, variables, is_shown):
+    terminal(**variables)
+    address = " (https://e.com/x)" if is_shown else ""
+    assert texts("[text](https://e.com/x)", 80) == [f"text{address}"]
+    assert texts("[https://bank.com](https://e.com/x)", 80) == [
+        "https://bank.com (https://e.com/x)"
     ]

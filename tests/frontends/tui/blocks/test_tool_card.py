@@ -2,7 +2,7 @@
 
 import pytest
 
-from ouro.display import CommandOutput, Diff, Display, FileChange, Plain
+from ouro.display import CommandOutput, Diff, Display, FileChange, Plain, Todo, Todos
 from ouro.frontends.tui.blocks.palette import Palette
 from ouro.frontends.tui.blocks.tool_card import MAX_LINES, ToolCard, body_lines
 
@@ -50,3 +50,13 @@ def test_failure_is_shown_once():
     done = ToolCard("read x", clock=lambda: 0.0)
     done.finish(Display("1 line", Plain("1 line of text")), failed=False)
     assert done._draw(60, PALETTE)[0].text.strip() == "✓ read x · 1 line"
+
+
+def test_a_plan_is_one_line_until_it_is_unfolded_because_the_panel_shows_it():
+    card = ToolCard("plan 1/2")
+    card.finish(
+        Display("write", Todos((Todo("read", "done"), Todo("write", "in_progress")))), False, 0
+    )
+    assert [line.text.strip() for line in card.lines(60, PALETTE)] == ["✓ plan 1/2 · write"]
+    card.set_open(True)
+    assert [line.text.strip()[2:] for line in card.lines(60, PALETTE)][1:] == ["read", "write"]

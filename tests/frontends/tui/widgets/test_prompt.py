@@ -97,7 +97,21 @@ async def test_long_paste_is_a_chip_sent_in_full_and_deleted_as_a_whole():
 
 
 async def test_cursor_and_deletion_treat_graphemes_and_chips_as_one():
-    emojis = ("👩\u200d👩\u200d👧", "🇩🇪", "🇫🇷", "👍🏽", "e\u0301")
+    family, england = (
+        "👩\u200d👩\u200d👧",
+        "🏴\U000e0067\U000e0062\U000e0065\U000e006e\U000e0067\U000e007f",
+    )
+    emojis = (
+        family,
+        "🇩🇪",
+        "🇫🇷",
+        "👍🏽",
+        "e\u0301",
+        england,
+        "1\ufe0f\u20e3",
+        "❤\ufe0f\u200d🔥",
+        "\u1112\u1161\u11ab",
+    )
     async with screen_of(FakeSession()).run_test() as pilot:
         await opened(pilot)
         area = prompt(pilot)
@@ -108,6 +122,13 @@ async def test_cursor_and_deletion_treat_graphemes_and_chips_as_one():
             assert area.text == "[pasted 20 lines]" + "".join(emojis[:left])
         await pilot.press("x", "left", "left", "right", "backspace")
         assert area.text == "x"
+        area.fill("".join(emojis))
+        await pilot.press("home")
+        for left in range(1, len(emojis) + 1):
+            await pilot.press("delete")
+            assert area.text == "".join(emojis[left:])
+        area.fill("x")
+        await pilot.press("home")
         await paste(pilot, "line\n" * 20)
         await pilot.press("home", "delete")
         assert area.text == "x"
