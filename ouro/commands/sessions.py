@@ -207,7 +207,7 @@ async def remove(context: ShellContext, sessions: Sequence[str], yes: bool, purg
     deleted = await context.store.list_deleted() if purge else []
     everything = [*await context.catalog.sessions(), *deleted]
     found = [
-        find_session(everything, query, context.catalog.project)
+        find_session(everything, query, context.catalog.is_here)
         for query in dict.fromkeys(sessions)
     ]
     removed = []
@@ -252,7 +252,7 @@ async def restore(context: ShellContext, session: str) -> Answer:
         ]
         return Answer(value, _listed(deleted) or [line("The trash is empty.")])
     info = find_session(
-        deleted, session, context.catalog.project, hint="`ouro sessions restore` lists the trash."
+        deleted, session, context.catalog.is_here, hint="`ouro sessions restore` lists the trash."
     )
     await context.store.restore_session(info.id)
     return Answer({"restored": info.id}, [line(f"Restored {info.short_id} {info.title}.")])

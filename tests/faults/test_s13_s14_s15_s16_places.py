@@ -17,6 +17,7 @@ from ouro.memory.sessions.session_catalog import find_session
 from ouro.memory.sessions.session_file import read_file
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import Image, ToolReply, tool, user
+from ouro.utils.git import same_project
 from ouro.utils.runtime import get_home
 
 HEADER = SessionHeader(
@@ -321,4 +322,4 @@ def test_s16_similar_project_paths_are_kept_apart(root):
 
     for path in paths:
         assert [each.project for each in wait(store.list_sessions(path))] == [path]
-        assert find_session(everything, "latest", path).project == path
+        assert find_session(everything, "latest", same_project(path)).project == path

@@ -21,7 +21,7 @@ from ouro.memory.long_term.scope import ScopeMemory
 from ouro.memory.sessions.session_catalog import find_session
 from ouro.safety import TrustStore, acting_files
 from ouro.tools.memory_search import DAY, CitedText, SearchMemory
-from ouro.utils.git import find_root
+from ouro.utils.git import find_root, same_project
 from ouro.utils.runtime import get_index_path, get_sessions_dir, get_trust_path, tilde
 from ouro.utils.text import clean, plural
 
@@ -112,7 +112,9 @@ def filter_of(
         scope=scope,
         category=category,
         project=str((cwd / Path(project).expanduser()).resolve()) if project else "",
-        session=find_session(sessions, session, str(cwd.resolve())).id if session else "",
+        session=find_session(sessions, session, same_project(str(cwd.resolve()))).id
+        if session
+        else "",
         archived=True,
         notes_of=tuple(
             found for found in Graph(index).projects() if is_memory_trusted(Path(found), cwd)

@@ -7,6 +7,7 @@ import os
 import re
 import threading
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 
@@ -31,6 +32,7 @@ from ouro.memory.backend import (
     timestamp,
 )
 from ouro.memory.message_tree import begins_turn
+from ouro.memory.sessions.moved_projects import earlier_paths
 from ouro.memory.sessions.session_file import FILE_NAME, open_private, read_range, split
 from ouro.memory.sessions.session_reader import parse_record
 from ouro.memory.transcript import Transcript
@@ -110,9 +112,20 @@ class SessionCatalog:
     ) -> None:
         self.store = store
         self.project = project
-        self.is_here = same_project(project)
         self._root = root
         self._index = index
+        self._is_same_project = same_project(project)
+
+    @cached_property
+    def _earlier_paths(self) -> frozenset[str]:
+        """Where the folder was before it was moved."""
+        return earlier_paths(self._root, self.project) if self._root is not None else frozenset()
+
+    def is_here(self, project: str) -> bool:
+        """Whether a session with this folder belongs to the project, also if the project was moved
+        since.
+        """
+        return self._is_same_project(project) or project in self._earlier_paths
 
     async def sessions(self, progress: Progress | None = None) -> list[SessionInfo]:
         """All sessions, of every project, last used first; `progress` is called while that takes
@@ -132,7 +145,7 @@ class SessionCatalog:
         def ids_with(words: str) -> list[str]:
             return [hit.session_id for hit in self._hits(sessions, words)]
 
-        return await asyncio.to_thread(find_session, sessions, query, self.project, ids_with)
+        return await asyncio.to_thread(find_session, sessions, query, self.is_here, ids_with)
 
     async def matching(self, sessions: Sequence[SessionInfo], words: str) -> list[SessionInfo]:
         """The sessions whose title has all these words, then those whose messages have them."""
@@ -308,7 +321,7 @@ class SessionCatalog:
 def find_session(
     sessions: Sequence[SessionInfo],
     query: str,
-    project: str,
+    is_here: Callable[[str], bool],
     ids_with: Callable[[str], Iterable[str]] = lambda _: (),
     hint: str = "`ouro sessions list --all` shows them all.",
 ) -> SessionInfo:
@@ -317,7 +330,7 @@ def find_session(
     Args:
         query: an id or its beginning, the name of its folder, `latest` (of this project), or words of a title or of
             messages.
-        project: the current folder; sessions of other worktrees of its repository count as its own.
+        is_here: returns whether the folder of a session belongs to the current project.
         ids_with: returns the ids of the sessions with these words; called only if no title has them.
         hint: the hint of the error if no session matches.
 
@@ -326,7 +339,6 @@ def find_session(
         SessionNotFound: none matches.
     """
     query = query.strip()
-    is_here = same_project(project)
     here = [session for session in sessions if is_here(session.project)]
     if query == "latest":
         return _only(here[:1], "No session of this folder yet.", hint)
