@@ -18,8 +18,10 @@ import msgspec
 
 from ouro.safety.protected import is_acting
 
-MAX_FOLDERS = 5_000
-"""Maximum folders that are looked at, those near the root first: 5,000 take 10 ms a command."""
+MAX_FOLDERS = 400
+"""Maximum folders that are looked at, those near the root first: a look takes 1.2 ms for 200 folders,
+100 for 5,000, before and after each command.
+"""
 _GENERATED = {
     "node_modules",
     "__pycache__",
