@@ -17,6 +17,7 @@ from ouro.llm.portable import (
     describe_hidden,
     reply_text,
     texts_of,
+    thinking_in,
 )
 from ouro.llm.server_facts import ServerFacts
 from ouro.llm.wire import ChunkReader, Wire, make_usage
@@ -90,14 +91,16 @@ def _call(call: ToolCall) -> Json:
 
 
 class OllamaChunks(ChunkReader):
+    def __init__(self, spec: ModelSpec) -> None:
+        super().__init__(spec)
+        self._count = 0
+        """Calls so far; one event may have several."""
+
     def read(self, event: Json) -> Iterator[Chunk]:
         message = dictionary(event.get("message"))
-        yield from self._words(message.get("thinking"), message.get("content"))
+        yield from self._words(thinking_in(message), message.get("content"))
         for call in dictionaries(message.get("tool_calls")):
-            function = dictionary(call.get("function"))
-            arguments = text_or_json(function.get("arguments"))
-            name = string(function.get("name"))
-            yield CallChunk(len(self._calls), text_or_json(call.get("id")), name, arguments)
+            yield self._read_call(call)
         if event.get("done"):
             yield UsageChunk(
                 make_usage(
@@ -105,9 +108,15 @@ class OllamaChunks(ChunkReader):
                 )
             )
             self.is_done = True
-            self.reason = "tools" if self._calls else "stop"
+            self.reason = "tools" if self._count else "stop"
             if event.get("done_reason") == "length":
                 self.reason = "length"
+
+    def _read_call(self, call: Json) -> CallChunk:
+        function = dictionary(call.get("function"))
+        name, arguments = string(function.get("name")), text_or_json(function.get("arguments"))
+        self._count += 1
+        return CallChunk(self._count, text_or_json(call.get("id")), name, arguments)
 
 
 class OllamaWire(Wire):

@@ -34,6 +34,7 @@ from ouro.llm.portable import (
     portable_name,
     reply_text,
     texts_of,
+    thinking_in,
 )
 from ouro.llm.provider_errors import error_from_status
 from ouro.llm.server_facts import ServerFacts
@@ -191,8 +192,9 @@ class OpenAIChunks(ChunkReader):
             yield UsageChunk(parse_usage(usage, self._spec) if isinstance(usage, dict) else None)
 
     def _delta(self, delta: dict[str, Any]) -> Iterator[Chunk]:
-        thinking = delta.get("reasoning_content") or delta.get("reasoning")
-        yield from self._words(thinking, *_texts(delta.get("content")), delta.get("refusal"))
+        yield from self._words(
+            thinking_in(delta), *_texts(delta.get("content")), delta.get("refusal")
+        )
         for call in dictionaries(delta.get("tool_calls")):
             yield self._call(call)
 

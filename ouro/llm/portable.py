@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from ouro.messages import Context, Image, Message, Text, ToolCall, ToolReply
-from ouro.utils.json_types import arguments_object
+from ouro.utils.json_types import arguments_object, dictionaries, string
 from ouro.utils.late_pattern import late_pattern
 
 _UNUSUAL = late_pattern(r"[^A-Za-z0-9_-]")
@@ -70,6 +70,29 @@ def describe_hidden(image: Image) -> str:
 def reply_text(reply: ToolReply, sees_images: bool) -> str:
     hidden = [] if sees_images else [describe_hidden(image) for image in reply.images]
     return "\n".join(text for text in (reply.text, *hidden) if text.strip()) or NO_OUTPUT
+
+
+THINKING_NAMES = ("reasoning_content", "reasoning", "thinking", "reasoning_text")
+"""The fields in which servers stream thinking: DeepSeek and most others, vLLM and OpenRouter,
+Ollama, and relays.
+"""
+
+
+def thinking_in(message: Mapping[str, Any]) -> str:
+    """The thinking in a streamed message, in whichever field; Mistral has it as parts of the
+    content.
+    """
+    for name in THINKING_NAMES:
+        if text := string(message.get(name)):
+            return text
+    return "".join(map(_thinking_of_part, dictionaries(message.get("content"))))
+
+
+def _thinking_of_part(part: Mapping[str, Any]) -> str:
+    inner = part.get("thinking")
+    if isinstance(inner, str):
+        return inner
+    return "".join(string(piece.get("text")) for piece in dictionaries(inner))
 
 
 def join_surrogates(text: str) -> str:

@@ -75,7 +75,8 @@ async def test_a_named_server_that_is_ollama_is_used_by_its_own_api_too():
 async def test_a_conversation_with_ollama_has_thinking_calls_and_pictures():
     call = {"name": "read", "arguments": {"path": "a.py", "lines": [1, 2]}}
     thought = [{"message": {"content": "", "thinking": "I read it."}, "done": False}]
-    first = [*thought, *said(calls=[call, call])]
+    both = {"content": "", "tool_calls": [{"function": call}, {"function": call}]}
+    first = [*thought, {"message": both, "done": False}, *said()]
     picture = Image("image/png", b"\x89PNG", "a.png")
     with own_api(ollama("qwen3:8b", "tools", "thinking", "vision"), first, said("Done.")) as server:
         asked = user("Look.", [picture])

@@ -7,8 +7,8 @@ from fakes.model_server import Call, Reply, Tokens, failure, sse
 from fakes.wires import READ, Wire
 from msgspec.structs import replace
 
-from ouro.llm import Catalog, Endpoint, ModelCall, ModelSpec, ServerFacts
-from ouro.llm.openai import OpenAIWire
+from ouro.llm import Catalog, Endpoint, ModelCall, ModelSpec, ServerFacts, ThinkingChunk
+from ouro.llm.openai import OpenAIChunks, OpenAIWire
 from ouro.llm.text_tools import call_schema
 from ouro.messages import Image, Message, Text, Thinking, ToolCall, ToolReply, assistant, tool, user
 
@@ -260,3 +260,28 @@ async def test_calls_in_an_answer_ended_by_an_error_do_not_run(openai):
     openai.server.script([sse(event, "[DONE]"), Reply("", calls=[Call("read", {})])])
     error, _ = await openai.failure()
     assert "closed the stream before" in str(error)
+
+
+@pytest.mark.parametrize(
+    "delta",
+    [
+        {"reasoning_content": "I think."},
+        {"reasoning": "I think."},
+        {"reasoning": "I think.", "reasoning_details": [{"text": "I think."}]},
+        {"reasoning_text": "I think."},
+        {"thinking": "I think.", "content": ""},
+        {"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "I think."}]}]},
+        {"content": [{"type": "thinking", "thinking": "I think."}, {"type": "text", "text": ""}]},
+    ],
+)
+def test_thinking_is_read_under_each_of_its_names(delta):
+    reader = OpenAIChunks(ModelSpec("openai/x"))
+    chunks = list(reader.read({"choices": [{"delta": delta}]}))
+    assert chunks == [ThinkingChunk("I think.")]
+
+
+@pytest.mark.parametrize(
+    "delta", [{"reasoning": {"a": 1}}, {"thinking": 7}, {"content": [{"thinking": [7]}]}]
+)
+def test_odd_thinking_is_ignored(delta):
+    assert list(OpenAIChunks(ModelSpec("x/x")).read({"choices": [{"delta": delta}]})) == []
