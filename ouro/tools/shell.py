@@ -378,29 +378,28 @@ class Shell(Tool[ShellArgs]):
             # The file is complete when it is read next, unless the output is very long.
             await asyncio.to_thread(process.capture.settle, _SPOOL_TIMEOUT)
         output = process.capture.text()
-        status, note = exit_status(process.exit_code), ""
+        if limits != "off" and call_id:
+            left = left or await asyncio.to_thread(self.confinement.take_left_running, call_id)
+        status = exit_status(process.exit_code) if in_time else "time limit"
         if not in_time:
-            status = "time limit"
-            note = (
+            notes = [
                 f"Ended after {timeout_seconds:g} s, its time limit; above is what it had printed."
                 f" If it only needs longer, set timeout_seconds (at most {_MAX_SECONDS}); if it is"
                 " a server or takes minutes, run it again with background: true."
-            )
-        elif limits != "off" and process.exit_code:
-            note = self._explain_refusal(output, limits)
-        if left and not note:
-            processes = plural(left, "process that it had", "processes that it had")
-            note = f"Ended {processes} left running; to keep one, start it with background: true."
+            ]
+        else:
+            refusal = self._explain_refusal(output, limits) if process.exit_code else ""
+            notes = [refusal, *_describe_left(left)]
         code = None if not in_time or (process.exit_code or 0) < 0 else process.exit_code
         place = "" if cwd == self._root else f" in {cwd}"
         output = output.rstrip("\n")
-        pieces = [output or "(no output)", f"[{status}, {process.seconds:.1f} s{place}]", note]
+        pieces = [output or "(no output)", f"[{status}, {process.seconds:.1f} s{place}]", *notes]
         count = output.count("\n") + 1
         # Also those left out.
         count = process.capture.lines if process.capture.file and count > 1 else count
-        summary = ", ".join(
-            filter(None, [status if code != 0 else "", plural(count, "line") if count > 1 else ""])
-        )
+        lines = plural(count, "line") if count > 1 else ""
+        parts = [status if code != 0 else "", lines, _was_ended(left)]
+        summary = ", ".join(filter(None, parts))
         shown = Display(summary, CommandOutput(line, output, code))
         return ToolResult("\n".join(filter(None, pieces)), shown, failed=code != 0)
 
@@ -451,6 +450,8 @@ class Shell(Tool[ShellArgs]):
 
     def _explain_refusal(self, output: str, limits: Limits) -> str:
         """Advice if the sandbox has probably refused something; otherwise empty."""
+        if limits == "off":
+            return ""
         if hit := self.confinement.find_limit(output):
             return f"A limit of the sandbox: {hit}."
         if not (line := self.confinement.find_denial(output)):
@@ -485,6 +486,18 @@ def describe_reverted(taken: Sequence[RevertedFile], root: Path) -> str:
         f"Other programs obey {', '.join(names)}{more}, so ouro moved what the command made there"
         f" to {tilde(Path(places))}{changed}"
     )
+
+
+def _describe_left(count: int) -> list[str]:
+    ended = _was_ended(count)
+    return [f"{ended}; to keep one, start it with background: true."] if ended else []
+
+
+def _was_ended(count: int) -> str:
+    if not count:
+        return ""
+    was = "was" if count == 1 else "were"
+    return f"{plural(count, 'process', 'processes')} {was} left running and {was} ended"
 
 
 def exit_status(exit_code: int | None) -> str:

@@ -313,10 +313,12 @@ async def start_shell(
     return ShellProcess(process, tag, capture, reading, report)
 
 
-def kill_tagged(tag: int) -> None:
-    """KILL all processes with this tag. Blocks while it reads /proc."""
-    for pid in [pid for pid, found in _tagged() if found == tag]:
+def kill_tagged(tag: int) -> int:
+    """KILL all processes with this tag; returns their number. Blocks while it reads /proc."""
+    pids = [pid for pid, found in _tagged() if found == tag]
+    for pid in pids:
         send_signal(pid, signal.SIGKILL)
+    return len(pids)
 
 
 def end_orphans() -> int:
@@ -433,16 +435,17 @@ class TerminalCommand(RunningCommand):
     async def end(self) -> int:
         """End the command with everything that it started, and read its output."""
         try:
-            if not self._exit.done():
+            has_ended = self._exit.done()
+            if not has_ended:
                 await self._terminals.kill(self._id)
-            await asyncio.to_thread(kill_tagged, self.tag)
+            left = await asyncio.to_thread(kill_tagged, self.tag)
             await self.wait(GRACE)
             self.capture.add(
                 (await self._terminals.release(self._id)).replace("\r\n", "\n").encode()
             )
         finally:
             self.kill()
-        return 0
+        return left if has_ended else 0
 
     def _kill(self) -> None:
         kill_tagged(self.tag)

@@ -9,6 +9,8 @@ import pytest
 from fakes.shells import living
 from fakes.waiting import PATIENCE, until
 
+from ouro.safety import Confinement
+
 
 @pytest.mark.parametrize(
     "line",
@@ -105,3 +107,60 @@ async def test_x2_kill_all_ends_a_running_call(bench):
     bench.shell.kill_all()
     assert "ended by signal 9" in (await task).text
     await until(lambda: not living("98705"))
+
+
+FORKS = "import os,time;os.fork() or (os.setsid(), time.sleep(98704))"
+
+
+@pytest.mark.parametrize("is_confined", [True, False])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "sleep 98704 & echo done",
+        "(sleep 98704 &); echo done",
+        "nohup sleep 98704 >/dev/null 2>&1 & echo done",
+        "setsid -f sleep 98704; echo done",
+        "python3 -m http.server --bind 127.0.0.1 0 >/dev/null 2>&1 & sleep 0.2; echo done",
+        f"python3 -c '{FORKS}'; echo done",
+        "sleep 98704 & exec echo done",
+        "trap '' TERM; sleep 98704 & sh -c 'exit 3'; echo done",
+    ],
+)
+async def test_x2_process_that_was_left_running_is_named(bench, tmp_path, line, is_confined):
+    if is_confined:
+        bench.shell.confinement = Confinement(bench.root, tmp_path / "state")
+    result = await bench.shell.run_line(
+        line, lambda _: None, limits="workspace" if is_confined else "off", call_id="call"
+    )
+    assert result.text.startswith("done\n[exit code 0")
+    assert "1 process was left running and was ended" in result.text
+    assert "background: true" in result.text
+    assert "left running" in result.display.summary
+
+
+@pytest.mark.parametrize("limits", ["workspace", "read", "off"])
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        ("sleep 0.01 & wait; echo done", 0),
+        ("echo done | tee >(cat >/dev/null)", 0),
+        ("echo done; exit 3", 3),
+        ("echo done; kill -9 $$", None),
+    ],
+)
+async def test_x2_commands_that_leave_nothing_are_not_blamed(bench, tmp_path, line, code, limits):
+    if limits != "off":
+        bench.shell.confinement = Confinement(bench.root, tmp_path / "state")
+    result = await bench.shell.run_line(line, lambda _: None, limits=limits, call_id="call")
+    assert "left running" not in result.text
+    assert result.text.startswith("done\n[")
+    assert "Killed" not in result.text
+    assert code is None or f"exit code {code}" in result.text
+
+
+async def test_x2_descriptors_of_the_sandbox_are_closed_in_commands(bench, tmp_path):
+    bench.shell.confinement = Confinement(bench.root, tmp_path / "state")
+    result = await bench.shell.run_line(
+        "ls /proc/self/fd | tr '\\n' ' '", lambda _: None, limits="workspace", call_id="call"
+    )
+    assert result.text.startswith("0 1 2 3")

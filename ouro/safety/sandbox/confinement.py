@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import shutil
@@ -22,6 +23,8 @@ from ouro.safety.rules import Limits
 from ouro.safety.sandbox import relay
 from ouro.safety.sandbox.acting_files import ACTING_IN_GIT, ActingFiles, RevertedFile
 from ouro.safety.sandbox.tiers import (
+    LEFT_RUNNING,
+    WATCHED,
     ChosenSandbox,
     Sandbox,
     SandboxPolicy,
@@ -61,7 +64,10 @@ _DENIALS = (
     "NewConnectionError",
     "unable to access",
 )
-_BOUNDED = '{ ulimit -n "$1"; ulimit -d "$2"; ulimit -u "$3" || ulimit -p "$3"; } 2>&-; shift 3; '
+_BOUNDED = (
+    'token=$1; { ulimit -n "$2"; ulimit -d "$3"; ulimit -u "$4" || ulimit -p "$4"; } 2>&-; '
+    "shift 4; "
+)
 """Sets the limits of a command inside its sandbox; `-d` counts a process's private memory, not
 reserved memory.
 """
@@ -70,6 +76,9 @@ _MAX_NAMED = 5
 _ON_THIS_MACHINE = re.compile(r"(localhost|127\.0\.0\.1):\d+")
 _RELAY, _PYTHON = Path(os.path.realpath(relay.__file__)), Path(os.path.realpath(sys.executable))
 _choose = cache(choose_sandbox)
+_numbers = itertools.count()
+_MAX_LEFT_RUNNING = 65_536
+"""Bytes of the file of processes left running before it is emptied."""
 
 
 class Confinement:
@@ -114,6 +123,8 @@ class Confinement:
         self._chosen: ChosenSandbox | None = None
         self._kept_from_memory: set[str] = set()
         self._has_warned = False
+        self._tokens: dict[str, str] = {}
+        """What identifies the last command of a call in the file of processes left running."""
 
     def chosen(self) -> ChosenSandbox:
         """The sandbox of this machine; the first call tests it, which takes 20 to 50 ms."""
@@ -179,8 +190,12 @@ class Confinement:
                     self._kept_from_memory.add(call_id)
             # So that one shell does both.
             is_script = list(argv[:2]) == ["/bin/sh", "-c"] and argv[3:4] == ["sh"]
-            script, words = (argv[2], argv[4:]) if is_script else ('exec "$@"', argv)
-            argv = ["/bin/sh", "-c", _BOUNDED + script, "sh", *self._bounds(sandbox.tier), *words]
+            script, words = (argv[2], argv[4:]) if is_script else ('exec "$@" 8>&-', argv)
+            if is_script and sandbox.tier == "bubblewrap":
+                script = script.removesuffix('exec "$@"') + WATCHED
+            token = self._new_token(call_id)
+            bounds = (token, *self._bounds(sandbox.tier))
+            argv = ["/bin/sh", "-c", _BOUNDED + script, "sh", *bounds, *words]
             if (
                 self.settings.hosts
                 and policy.connects
@@ -223,6 +238,28 @@ class Confinement:
     def was_kept_from_memory(self, call_id: str) -> bool:
         """Whether the last command of this call id could not write into long-term memory."""
         return call_id in self._kept_from_memory
+
+    def take_left_running(self, call_id: str) -> int:
+        """How many processes the last command of this call left running when its sandbox ended
+        them; 0 where ouro itself ends them. Blocks.
+        """
+        token = self._tokens.pop(call_id, "")
+        path = self._state_dir / LEFT_RUNNING
+        try:
+            lines = path.read_text().splitlines() if token else []
+            if sum(map(len, lines)) > _MAX_LEFT_RUNNING:
+                path.write_text("")
+        except (OSError, ValueError):
+            return 0
+        pairs = (line.split() for line in lines)
+        counts = [pair[1] for pair in pairs if len(pair) == 2 and pair[0] == token]
+        return int(counts[-1]) if counts and counts[-1].isdecimal() else 0
+
+    def _new_token(self, call_id: str) -> str:
+        if not call_id:
+            return "-"
+        self._tokens[call_id] = f"{os.getpid()}.{next(_numbers)}"
+        return self._tokens[call_id]
 
     def _bounds(self, tier: Tier) -> tuple[str, str, str]:
         settings = self.settings
