@@ -25,7 +25,15 @@ from typing import Any, Literal, Self, TypedDict, TypeVar, Unpack, cast, get_arg
 
 from ouro.assemble import opener
 from ouro.errors import AuthenticationFailed, LimitReached, ModelError, OuroError, UsageError
-from ouro.events import Event, PermissionAsked, Permit, PermitChoice, QuestionAsked, Reply
+from ouro.events import (
+    Event,
+    PermissionAsked,
+    Permit,
+    PermitChoice,
+    QuestionAsked,
+    Reply,
+    TurnFinished,
+)
 from ouro.frontends.headless.answer_schema import (
     MAX_ASKED_AGAIN,
     AnswerMisfit,
@@ -37,7 +45,7 @@ from ouro.images import make_image
 from ouro.llm import Effort, Model
 from ouro.messages import Image
 from ouro.safety import Mode
-from ouro.session import OpenRequest, Session
+from ouro.session import WAKE_QUESTION, OpenRequest, Session
 from ouro.session_options import Options
 from ouro.tools.function_tool import FunctionTool
 from ouro.utils.log import log
@@ -113,6 +121,10 @@ class AsyncAgent:
         self._session: Session | None = None
         self._last_id = ""
         self._background: asyncio.Task[None] | None = None
+        self._waking: asyncio.Task[None] | None = None
+        self._woken: asyncio.Task[None] | None = None
+        """The turn that something in the background has started."""
+        self._was_interrupted = False
         self._stream: weakref.ref[AsyncGenerator[Event, None]] | None = None
         """The events of the last turn; empty if a loop over them was left early."""
 
@@ -148,6 +160,7 @@ class AsyncAgent:
             self._session = await open_session(request)
             self._last_id = self._session.id
             self._background = asyncio.create_task(self._read_background(self._session))
+            self._waking = asyncio.create_task(self._wake(self._session))
         return self
 
     async def close(self) -> None:
@@ -155,6 +168,10 @@ class AsyncAgent:
         session, self._session = self._session, None
         if session is None:
             return
+        for task in (self._waking, self._woken):
+            if task is not None:
+                task.cancel()
+                await asyncio.wait([task])
         await session.close()  # this ends its events
         if self._background is not None:
             await self._background
@@ -187,13 +204,24 @@ class AsyncAgent:
         # asyncio ends the events of a loop that was left early without a notice.
         while before is not None and before() is None and session.running:  # noqa: ASYNC110
             await asyncio.sleep(_POLL_SECONDS)
+        if self._woken is not None and not self._woken.done():
+            await asyncio.wait([self._woken])
         async with aclosing(session.send(prompt, pictures)) as events:
             async for event in events:
                 yield event
-                if isinstance(event, PermissionAsked):
-                    session.answer(event.question_id, await self._permit(event))
-                elif isinstance(event, QuestionAsked):
-                    session.answer(event.question_id, await self._reply(event))
+                await self._react(session, event)
+
+    async def _react(self, session: Session, event: Event) -> None:
+        """Answer a question of a turn, and note how the turn ended."""
+        match event:
+            case PermissionAsked():
+                session.answer(event.question_id, await self._permit(event))
+            case QuestionAsked():
+                session.answer(event.question_id, await self._reply(event))
+            case TurnFinished(outcome=outcome):
+                self._was_interrupted = outcome == "interrupted"
+            case _:
+                pass
 
     async def run(
         self, prompt: str, images: Sequence[Picture] = (), *, schema: Any = None
@@ -286,14 +314,38 @@ class AsyncAgent:
         return Reply(tuple(given))
 
     async def _read_background(self, session: Session) -> None:
-        on_background = self._options.get("on_background")
         async with aclosing(session.events()) as events:
             async for event in events:
-                try:
-                    if on_background is not None:
-                        on_background(event)
-                except Exception:  # noqa: BLE001 (of the program that uses the API)
-                    log.exception("on_background failed")
+                self._show_background(event)
+                if isinstance(event, QuestionAsked) and event.question_id == WAKE_QUESTION:
+                    session.answer(event.question_id, await self._reply(event))
+
+    def _show_background(self, event: Event) -> None:
+        on_background = self._options.get("on_background")
+        try:
+            if on_background is not None:
+                on_background(event)
+        except Exception:  # noqa: BLE001 (of the program that uses the API)
+            log.exception("on_background failed")
+
+    async def _wake(self, session: Session) -> None:
+        """Let the idle agent continue when something has happened in the background."""
+        while True:
+            await session.wake.due()
+            while session.running:  # noqa: ASYNC110 (as above)
+                await asyncio.sleep(_POLL_SECONDS)
+            if self._was_interrupted or not await session.wake.is_wanted():
+                continue
+            if session.wake.reasons() and not session.running:
+                self._woken = asyncio.create_task(self._run_woken(session))
+                await asyncio.wait([self._woken])
+
+    async def _run_woken(self, session: Session) -> None:
+        """Run a turn without a message; its events go to `on_background`."""
+        async with aclosing(session.wake_up()) as events:
+            async for event in events:
+                self._show_background(event)
+                await self._react(session, event)
 
 
 class Agent:

@@ -57,6 +57,7 @@ from ouro.session.rewind import Rewind, Undoer
 from ouro.session.session_hooks import SessionHooks, ToolEvents
 from ouro.session.session_tasks import BackgroundWork, SessionTasks, Steering
 from ouro.session.titles import Titles
+from ouro.session.wake import Wake
 from ouro.session_options import Options, SessionInputs
 from ouro.settings import MODES_BY_WIDTH
 from ouro.settings_sources import build_settings, explain_settings, settings_by_place, stricter_mode
@@ -230,6 +231,7 @@ class SessionBuilder(msgspec.Struct, dict=True):
         cwd, limits = self.inputs.options.cwd, self.inputs.settings.limits
         self.root = find_root(cwd)
         self.plan = TodoPlan()
+        self.news = asyncio.Event()  # something in the background may wake the agent
         self.environment = Environment(cwd, lambda: self.permissions.mode)
         self.budget = Budget(
             self.transcript, self.session_catalog, limits, lambda: self.models.current()[0].spec
@@ -371,14 +373,13 @@ class SessionBuilder(msgspec.Struct, dict=True):
     def _resumed(self, window: ContextWindow) -> Resumed | None:
         if self.info is None:
             return None
-        cwd = self.inputs.options.cwd
-        return Resumed(
-            self.info, cwd, window, self.memory, self.models, self.permissions, self.plan
-        )
+        cwd, memory, models = self.inputs.options.cwd, self.memory, self.models
+        return Resumed(self.info, cwd, window, memory, models, self.permissions, self.plan)
 
     @cached_property
     def _jobs(self) -> ShellJobs:
-        return ShellJobs(self.transcript.outputs, self.mask.mask)
+        on_news = self.news.set if self.inputs.settings.session.wake != "off" else None
+        return ShellJobs(self.transcript.outputs, self.mask.mask, on_news)
 
     @cached_property
     def _shell(self) -> Shell:
@@ -536,6 +537,7 @@ class SessionBuilder(msgspec.Struct, dict=True):
     def _turn(self) -> AgentTurn:
         models, subagents, memory = self.models, self.subagents, self.memory
         tools, permissions, found = self.tools, self.permissions, self.extensions
+        mode = self.inputs.settings.session.wake
         attachments = make_attachments(
             self.files_seen, permissions, memory.manager, self.session_catalog, found.found()
         )
@@ -561,11 +563,11 @@ class SessionBuilder(msgspec.Struct, dict=True):
             plan=self.plan,
             tasks=self.tasks,
             files=self.files,
-            subagents=subagents,
             titles=self._titles(),
             attachments=attachments,
             commands=CommandRunner(found.commands, tools, permissions, models, found.hooks),
             hooks=self.hooks,
+            wake=Wake(mode, self.news, self._jobs, subagents, self.tasks),
         )
 
     def _background(self, steering: Steering) -> BackgroundWork:

@@ -54,6 +54,7 @@ def build_subagents(session: SessionBuilder) -> Subagents:
         check_budget=session.budget.check,
         cwd=inputs.options.cwd,
         in_background=inputs.options.interactive,
+        on_report=session.news.set,
     )
     return Subagents(session.extensions.agents, services, inputs.settings.subagents)
 

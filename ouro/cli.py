@@ -496,6 +496,7 @@ def _options(args: SimpleNamespace, *, interactive: bool) -> Options:
             "llm.retry_seconds": args.retry,
             "limits.max_turns": args.max_turns,
             "limits.max_cost": args.max_cost,
+            "session.wake": None if interactive else "off",  # ouro ends with the answer
             "sandbox.enabled": False if args.no_sandbox else None,
         },
         add_dirs=tuple(Path(folder).expanduser().absolute() for folder in args.add_dir),

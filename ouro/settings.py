@@ -209,6 +209,16 @@ class TuiSettings:
 
 
 @section
+class LiveSessionSettings:
+    """How a session behaves while it is open."""
+
+    wake: Literal["auto", "ask", "off"] = "auto"
+    """What happens when a background job or a subagent ends and the agent is idle: it continues, the
+    user is asked, or it is informed with the next message.
+    """
+
+
+@section
 class SessionSettings:
     titles: bool = True
     """Let a model find a title after the first turn."""
@@ -365,6 +375,7 @@ class Settings:
     subagents: SubagentSettings = field(default_factory=SubagentSettings)
     checkpoints: CheckpointSettings = field(default_factory=CheckpointSettings)
     tui: TuiSettings = field(default_factory=TuiSettings)
+    session: LiveSessionSettings = field(default_factory=LiveSessionSettings)
     sessions: SessionSettings = field(default_factory=SessionSettings)
     compaction: CompactionSettings = field(default_factory=CompactionSettings)
     memory: MemorySettings = field(default_factory=MemorySettings)

@@ -164,6 +164,8 @@ class SubagentServices(msgspec.Struct, frozen=True):
     cwd: Path
     in_background: bool
     """Whether the session continues after a turn."""
+    on_report: Callable[[], None]
+    """Called when a background subagent has ended and its report waits for the model."""
 
 
 class _Child:
@@ -233,6 +235,7 @@ class Subagents:
         self._settings = settings
         self._children: dict[str, _Child] = {}
         self._reports: list[Prompt] = []
+        self._waiting: list[str] = []
         self._opening = asyncio.Lock()
 
     def tool(self) -> Subagent:
@@ -266,9 +269,15 @@ class Subagents:
         hint = f"There are: {', '.join(saved)}." if saved else ""
         raise ToolError(f"There is no subagent `{child_id}` in this session.", hint)
 
+    @property
+    def waiting(self) -> tuple[str, ...]:
+        """The background subagents whose reports wait for the model, as `explore-1 is done`."""
+        return tuple(self._waiting)
+
     def take_reports(self) -> list[Prompt]:
         """Return the new reports of background subagents, for the model."""
         reports, self._reports = self._reports, []
+        self._waiting.clear()
         return reports
 
     async def kill(self, child_id: str) -> None:
@@ -494,11 +503,10 @@ class Subagents:
         result = self._make_result(child)
         self._reports.append(Prompt("", context=f"{_REPORTS}\n\n{result.text}"))
         level: Level = "info" if child.state == "done" else "warning"
-        words = (
-            f"{child.id} is done ({result.display.summary}): its report goes to the model with the"
-            " next message."
-        )
+        self._waiting.append(f"{child.id} ended")
+        words = f"{child.id} is done ({result.display.summary}): its report goes to the model."
         self._services.channel.emit(Notice(words, level))
+        self._services.on_report()
 
     def _make_result(self, child: _Child) -> ToolResult:
         report, failed = child.report(), child.state != "done"

@@ -42,5 +42,6 @@ if TYPE_CHECKING:
     from ouro.session.session import Session, Status
     from ouro.session.session_tasks import BackgroundTask
     from ouro.session.turn_queue import Draft, TurnObserver, TurnQueue
+    from ouro.session.wake import WAKE_QUESTION
 
 __getattr__ = lazy_exports(__name__)

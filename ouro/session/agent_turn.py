@@ -14,7 +14,6 @@ import msgspec
 
 from ouro.agent.environment import Environment
 from ouro.agent.loop import LoopAgent, Prompt
-from ouro.agent.subagents import Subagents
 from ouro.agent.tool_runner import ToolBatch, ToolRunner
 from ouro.errors import NoModelError, OuroError, PromptRefused, StoppedByUser, UsageError
 from ouro.events import (
@@ -37,6 +36,7 @@ from ouro.session.file_undo import FileUndo
 from ouro.session.session_hooks import SessionHooks
 from ouro.session.session_tasks import SessionTasks, Steering
 from ouro.session.titles import Titles
+from ouro.session.wake import Wake
 from ouro.tools.todo import TodoPlan
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.text import cut
@@ -182,11 +182,11 @@ class AgentTurn(msgspec.Struct, frozen=True, eq=False):
     tasks: SessionTasks
     files: FileUndo | None
     """Checkpoints of the files; None if they are off."""
-    subagents: Subagents
     titles: Titles
     commands: CommandRunner
     attachments: Attachments
     hooks: SessionHooks
+    wake: Wake
 
     async def run(self, text: str, images: Sequence[Image], emit: Emit) -> TurnFinished:
         """Run one turn, of a message or of a custom command; emit what happens, return how it
@@ -213,7 +213,7 @@ class AgentTurn(msgspec.Struct, frozen=True, eq=False):
         finally:
             if self.files is not None:
                 self.files.turn_ended()
-        if not self.subagents.has_running:
+        if not self.wake.has_running_subagents:
             await self.commands.models.release()
         self.titles.after_turn()
         return finished
@@ -235,10 +235,47 @@ class AgentTurn(msgspec.Struct, frozen=True, eq=False):
         ]
         attached = await self._attach(text, is_command=bool(added))
         context.append(attached.text)
-        context += [report.context for report in self.subagents.take_reports()]
+        context += self.wake.take()
         prompt = Prompt(text, tuple(images), "\n\n".join(filter(None, context)))
-        todos, is_shown = self.plan.items, bool(added)
         notices = notices_about(attached, self.environment.missing_files(text))
+        on_event = self._observer(notices, emit, is_shown=bool(added))
+        await self.agent.admit(prompt, on_event)
+        return await self._run_prompt(prompt, on_event)
+
+    async def run_woken(self, emit: Emit) -> TurnFinished:
+        """Run a turn about what has happened in the background, without a message of the user."""
+        self.wake.turn_began()
+        emit(Notice(f"{', '.join(self.wake.reasons())}. The agent continues."))
+        if self.files is not None:
+            self.files.turn_began()
+        try:
+            context = [await self.environment.changes(), *self.wake.take()]
+            prompt = Prompt("", context="\n\n".join(filter(None, context)))
+            finished = await self._run_prompt(prompt, self._observer([], emit, is_shown=False))
+        except OuroError as error:
+            finished = TurnFinished(_ENDED_BY.get(type(error), "failed"), str(error))
+        finally:
+            if self.files is not None:
+                self.files.turn_ended()
+        if not self.wake.has_running_subagents:
+            await self.commands.models.release()
+        return finished
+
+    async def _run_prompt(self, prompt: Prompt, on_event: Emit) -> TurnFinished:
+        try:
+            return await self.agent.run_checked(prompt, on_event, self.hooks.turn_ended)
+        finally:
+            self.memory.turn_ended()
+            self.tasks.start("index", self.memory.update_index())
+
+    def _observer(self, notices: list[Notice], emit: Emit, *, is_shown: bool) -> Emit:
+        """What receives the events of the agent: it passes them on, with what follows from them.
+
+        Args:
+            notices: shown after the message.
+            is_shown: whether the message was emitted before.
+        """
+        todos = self.plan.items
 
         def on_event(event: Event) -> None:
             nonlocal todos, is_shown
@@ -260,9 +297,4 @@ class AgentTurn(msgspec.Struct, frozen=True, eq=False):
             for recalled in self.memory.on_event(event):
                 emit(recalled)
 
-        await self.agent.admit(prompt, on_event)
-        try:
-            return await self.agent.run_checked(prompt, on_event, self.hooks.turn_ended)
-        finally:
-            self.memory.turn_ended()
-            self.tasks.start("index", self.memory.update_index())
+        return on_event

@@ -30,6 +30,7 @@ from ouro.session.rewind import Rewind
 from ouro.session.scrollback import Scrollback
 from ouro.session.session_tasks import BackgroundWork
 from ouro.session.turn_queue import Draft
+from ouro.session.wake import Wake
 from ouro.settings import SettingsSources
 from ouro.utils.git import git_branch
 from ouro.utils.project_files import list_project_files
@@ -143,7 +144,18 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         """The events of one turn; TurnFinished comes last, exactly once. Raises UsageError if a
         turn runs.
         """
+        self.wake.user_spoke()
         return self.turn.tasks.run(lambda emit: self.turn.run(text, images, emit))
+
+    @property
+    def wake(self) -> Wake:
+        return self.turn.wake
+
+    def wake_up(self) -> AsyncGenerator[Event, None]:
+        """The events of a turn without a message: the model reads what has happened in the
+        background.
+        """
+        return self.turn.tasks.run(self.turn.run_woken)
 
     def answer(self, question_id: str, answer: UserAnswer) -> None:
         """Answer a permission or question; an answer to a closed one is ignored."""
@@ -158,6 +170,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     def steer(self, text: str, images: Sequence[Image] = ()) -> None:
         """Send a message while a turn runs: delivered at the next tool boundary, as Prompted."""
+        self.wake.user_spoke()
         self.turn.steering.messages.append(Prompt(text, tuple(images)))
 
     def withdraw(self) -> Draft | None:

@@ -238,7 +238,7 @@ class BackgroundWork(msgspec.Struct, frozen=True, eq=False):
     async def kill(self, task_id: str) -> None:
         """End a background job or a subagent. Raises ToolError if it is not running."""
         is_job = any(job.id == task_id for job in self.jobs.list())
-        await (self.jobs.find(task_id).process.end() if is_job else self.subagents.kill(task_id))
+        await (self.jobs.find(task_id).end() if is_job else self.subagents.kill(task_id))
 
     def kill_lines(self) -> None:
         """Kill every running shell line at once, except background jobs."""

@@ -82,10 +82,13 @@ class TurnQueue:
         self._one_turn = asyncio.Lock()
         self._began = 0.0
         self._is_interrupted = False
+        self._was_interrupted = False
+        """Whether the last turn ended so."""
         self._is_held = False
         self._is_stopped = False
         self._commands: set[asyncio.Task[None]] = set()
         self._background: asyncio.Task[None] | None = None
+        self._waking: asyncio.Task[None] | None = None
 
     @property
     def running(self) -> bool:
@@ -116,9 +119,11 @@ class TurnQueue:
         it what waits.
         """
         self.session = session
-        if self._background is not None:
-            self._background.cancel()
+        for task in (self._background, self._waking):
+            if task is not None:
+                task.cancel()
         self._background = asyncio.create_task(self._show_background(session))
+        self._waking = asyncio.create_task(self._wake(session))
         if self._drafts or turn is not None:
             self._start_worker(turn)
 
@@ -218,8 +223,7 @@ class TurnQueue:
 
     async def idle(self) -> None:
         """Wait until nothing runs and no message waits. Raises what `deliver` raised."""
-        while self._worker is not None and not self._worker.done():
-            await asyncio.wait([self._worker])
+        await self._quiet()
         if self._worker is not None and not self._worker.cancelled():
             self._worker.result()
 
@@ -238,12 +242,14 @@ class TurnQueue:
         self._unsteered.clear()
         if self.session is None:
             return
+        if self._waking is not None:
+            self._waking.cancel()
         await self.finish_turn(turn_timeout)
         if turn_timeout is not None:
             self.session.background.kill_lines()
         tasks = [
             task
-            for task in (self._turn, self._worker, *self._commands)
+            for task in (self._turn, self._worker, self._waking, *self._commands)
             if task is not None and not task.done()
         ]
         for task in tasks:
@@ -260,6 +266,25 @@ class TurnQueue:
                 await asyncio.wait([self._background], timeout=0.0 if timeout is not None else 1.0)
                 self._background.cancel()
                 await asyncio.gather(self._background, return_exceptions=True)
+
+    async def _wake(self, session: Session) -> None:
+        """Let the idle agent continue when something has happened in the background.
+
+        After an interrupt it is informed with the next message: the user has stopped it.
+        """
+        while not self._is_stopped:
+            await session.wake.due()
+            await self._quiet()
+            if self._was_interrupted or not await session.wake.is_wanted():
+                continue
+            await self._quiet()  # the user may have sent a message instead of an answer
+            if session.wake.reasons() and not self._is_stopped:
+                self._start_worker(session.wake_up())
+
+    async def _quiet(self) -> None:
+        """Wait until nothing runs, whatever came of it."""
+        while self._worker is not None and not self._worker.done():
+            await asyncio.wait([self._worker])
 
     def _start_worker(self, events: AsyncGenerator[Event, None] | None = None) -> None:
         self._is_held = False
@@ -296,6 +321,7 @@ class TurnQueue:
                 raise
         finally:
             self._turn = None
+            self._was_interrupted = outcome == "interrupted"
             self._is_held = self._holds_after_interrupt and outcome == "interrupted"
             # Messages that came too late to steer the turn are the next ones.
             while self.session is not None and (draft := self.session.withdraw()) is not None:

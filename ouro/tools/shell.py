@@ -17,6 +17,7 @@ from ouro.display import CommandOutput, Display, Question
 from ouro.errors import ToolError
 from ouro.events import Notice
 from ouro.safety import Confinement, Effect, Limits, RevertedFile
+from ouro.tools.line_watch import LineWatch, watch_lines
 from ouro.tools.shell_process import (
     RunningCommand,
     ShellProcess,
@@ -59,6 +60,7 @@ class Job:
         process: ShellProcess,
         changed: asyncio.Event,
         at_end: AtEnd,
+        watch: LineWatch | None = None,
     ) -> None:
         self.id = job_id
         self.command = command
@@ -66,6 +68,9 @@ class Job:
         self._read = 0
         self._changed = changed
         self._at_end = at_end
+        self._watch_lines = watch
+        self._is_end_known = False
+        """Whether the model or the user knows that it has ended."""
         self.watcher = asyncio.create_task(self._watch(), name=job_id)
 
     @property
@@ -83,11 +88,37 @@ class Job:
         self._read = self.process.capture.total
         exit_code = self.process.exit_code
         status = exit_status(exit_code)
+        self._is_end_known |= exit_code is not None
         text = f"{news or '(nothing new)'}\n[{self.id}: {status}, {self.process.seconds:.1f} s]"
         code = None if exit_code is None or exit_code < 0 else exit_code
         return ToolResult(
             text, Display(f"{self.id} {status}", CommandOutput(self.command, news, code))
         )
+
+    @property
+    def news(self) -> str:
+        """What has happened to it that the model does not know, in a few words; empty: nothing."""
+        if self.watcher.done() and not self._is_end_known:
+            return f"{self.id} ended ({exit_status(self.process.exit_code)})"
+        if self._watch_lines is not None and self._watch_lines.has_matches:
+            return f"{self.id} printed a line that matches its `watch`"
+        return ""
+
+    def take_news(self) -> str:
+        """The news for the model, with the end of the output; then there is no news."""
+        title, seconds = self.news, self.process.seconds
+        lines = self._watch_lines.take() if self._watch_lines is not None else ""
+        self._is_end_known |= self.watcher.done()
+        matches = f"Lines that match its `watch`:\n{lines}\n" if lines else ""
+        return (
+            f"{title}, after {seconds:.0f} s. Its command: {self.command}\n{matches}"
+            f"The end of its output:\n{self.tail or '(no output)'}"
+        )
+
+    async def end(self) -> None:
+        """End it for a caller who then knows it: this is no news."""
+        self._is_end_known = True
+        await self.process.end()
 
     async def wait(self, seconds: float) -> None:
         """Wait until it has printed something or has ended, at most so long."""
@@ -104,6 +135,8 @@ class Job:
             await self.process.end()
         finally:
             self.process.kill()
+            if self._watch_lines is not None:
+                await self._watch_lines.close()
             await self._at_end()
             self._changed.set()
 
@@ -124,11 +157,19 @@ class ShellJobs:
     Args:
         spool_dir: where long output is kept.
         mask: removes secrets from saved output; called in a thread.
+        on_news: called when a job has ended, or has printed a line that is watched for. None: the agent is not woken.
     """
 
-    def __init__(self, spool_dir: Path, mask: Callable[[str], str] | None = None) -> None:
+    def __init__(
+        self,
+        spool_dir: Path,
+        mask: Callable[[str], str] | None = None,
+        on_news: Callable[[], None] | None = None,
+    ) -> None:
         self._spool_dir = spool_dir
         self._mask = mask
+        self.wakes = on_news is not None
+        self._on_news = on_news or (lambda: None)
         self._jobs: dict[str, Job] = {}
         self._count = 0
 
@@ -139,11 +180,15 @@ class ShellJobs:
         environment: Mapping[str, str],
         wrap: Wrap,
         at_end: AtEnd = _do_nothing,
+        watch: str = "",
     ) -> Job:
         """Start `line`, confined by `wrap`, and return at once; `at_end` runs when it has ended.
 
+        Args:
+            watch: a regular expression: a line of the output that matches it is news.
+
         Raises:
-            ToolError: too many run already, or the shell could not be started.
+            ToolError: too many run already, the shell could not be started, or `watch` is wrong.
         """
         if sum(job.running for job in self._jobs.values()) >= _MAX_RUNNING:
             raise ToolError(
@@ -151,19 +196,27 @@ class ShellJobs:
             )
         argv, tag = await limit_command(line, cwd, wrap)
         changed = asyncio.Event()
-        process = await start_shell(
-            argv, tag, cwd, environment, self.new_capture(), lambda _: changed.set()
-        )
+        watching = await watch_lines(watch, self._on_news) if watch else None
+        capture = self.new_capture(watching.feed if watching else None)
+        try:
+            process = await start_shell(
+                argv, tag, cwd, environment, capture, lambda _: changed.set()
+            )
+        except BaseException:
+            if watching is not None:
+                watching.kill()
+            raise
         self._count += 1
-        job = Job(f"job_{self._count}", line, process, changed, at_end)
+        job = Job(f"job_{self._count}", line, process, changed, at_end, watching)
+        job.watcher.add_done_callback(lambda _: self._on_news())
         self._jobs[job.id] = job
         ended = [job.id for job in self._jobs.values() if not job.running]
         for job_id in ended[: max(0, len(self._jobs) - _MAX_SAVED)]:
             del self._jobs[job_id]
         return job
 
-    def new_capture(self) -> OutputCapture:
-        return OutputCapture(self._spool_dir, self._mask)
+    def new_capture(self, on_data: Callable[[bytes], None] | None = None) -> OutputCapture:
+        return OutputCapture(self._spool_dir, self._mask, on_data)
 
     def list(self) -> tuple[Job, ...]:
         """All jobs of the session, oldest first."""
@@ -231,7 +284,7 @@ class ShellKill(Tool[JobArgs]):
 
     async def run(self, args: JobArgs, ctx: ToolContext) -> ToolResult:
         job = self._jobs.find(args.id)
-        await job.process.end()
+        await job.end()
         return job.report()
 
 
@@ -245,6 +298,12 @@ class ShellArgs(msgspec.Struct, forbid_unknown_fields=True):
     background: Annotated[
         bool, msgspec.Meta(description="No time limit: servers, watchers, slow commands.")
     ] = False
+    watch: Annotated[
+        str,
+        msgspec.Meta(
+            description="With `background`: a regular expression; a line that matches wakes you."
+        ),
+    ] = ""
     outside_sandbox: Annotated[
         bool,
         msgspec.Meta(
@@ -321,11 +380,16 @@ class Shell(Tool[ShellArgs]):
         if args.background:
             wrap = self._wrap(ctx.limits, ctx.call_id)
             job = await self._jobs.start(
-                args.command, cwd, self._environment, wrap, partial(self._revert, ctx)
+                args.command,
+                cwd,
+                self._environment,
+                wrap,
+                partial(self._revert, ctx),
+                args.watch,
             )
             text = (
                 f"Started in the background as {job.id}. Read what it prints with"
-                f" shell_output(id={job.id!r}), end it with shell_kill(id={job.id!r})."
+                f" shell_output(id={job.id!r}), end it with shell_kill(id={job.id!r}).{self._wakes(args)}"
             )
             return ToolResult(text, Display(f"started as {job.id}", CommandOutput(args.command)))
         seconds = args.timeout_seconds or self._timeout
@@ -345,6 +409,13 @@ class Shell(Tool[ShellArgs]):
             return result
         note = await self._ask_about(taken, ctx)
         return msgspec.structs.replace(result, text=f"{result.text}\n{note}")
+
+    def _wakes(self, args: ShellArgs) -> str:
+        """What happens at the end of a background job, for the model."""
+        if self._jobs.wakes:
+            line = " and at a line that matches" if args.watch else ""
+            return f" At its end{line} you are woken, so you need not wait for it."
+        return " `watch` does nothing here: you are not woken." if args.watch else ""
 
     async def run_line(
         self,

@@ -33,7 +33,14 @@ class OutputCapture:
         mask: removes secrets from what is written to the file; called in a thread.
     """
 
-    def __init__(self, folder: Path, mask: Callable[[str], str] | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        mask: Callable[[str], str] | None = None,
+        on_data: Callable[[bytes], None] | None = None,
+    ) -> None:
+        self.on_data = on_data
+        """Called with every piece of the output."""
         self.total = 0
         """Bytes printed so far."""
         self.lines = 0
@@ -53,6 +60,8 @@ class OutputCapture:
 
     def add(self, data: bytes) -> None:
         self.total += len(data)
+        if self.on_data is not None:
+            self.on_data(data)
         self.lines += data.count(b"\n")
         if self._writer is None and self.total > MAX_SHOWN and not self.unsaved:
             self._start_writer()

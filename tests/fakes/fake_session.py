@@ -307,6 +307,8 @@ class FakeSession:
             commands, servers, skills, instructions, SettingsSources()
         )
         self.background = FakeBackground()
+        self.wake = SimpleNamespace(due=asyncio.Event().wait)
+        """Nothing happens in the background."""
         hooks = SimpleNamespace(hooks=SimpleNamespace(checks=SimpleNamespace(here=list)))
         self.turn = SimpleNamespace(hooks=hooks, titles=FakeTitles())
         self.scrollback = FakeScrollback()

@@ -1,0 +1,100 @@
+"""LineWatch: finds the lines of a growing output that match a regular expression."""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio.subprocess import DEVNULL, PIPE
+from collections.abc import Callable
+from contextlib import suppress
+
+from ouro.errors import ToolError
+from ouro.tools.grep import find_ripgrep
+from ouro.tools.truncate import readable
+
+_MAX_UNREAD = 8 * 1024 * 1024
+"""Bytes that wait for ripgrep; more of the output is not searched."""
+_MAX_LINE = 500
+_MAX_LINES = 20
+"""Matching lines that are kept until they are taken; later ones are only counted."""
+_END_TIMEOUT = 2.0
+_OPTIONS = ("--no-config", "--color=never", "--line-buffered", "--no-line-number", "--text")
+
+
+class LineWatch:
+    """Searches with a ripgrep process, because its expressions take linear time: one of Python
+    could block ouro for ever.
+    """
+
+    def __init__(self, process: asyncio.subprocess.Process, on_match: Callable[[], None]) -> None:
+        assert process.stdin is not None
+        self._process = process
+        self._input = process.stdin
+        self._on_match = on_match
+        self._lines: list[str] = []
+        self._more = 0
+        self._reader = asyncio.create_task(self._read(), name="watch")
+
+    @property
+    def has_matches(self) -> bool:
+        return bool(self._lines)
+
+    def take(self) -> str:
+        """The matching lines since the last call."""
+        more = [f"… and {self._more} more"] if self._more else []
+        text = "\n".join([*self._lines, *more])
+        self._lines, self._more = [], 0
+        return text
+
+    def feed(self, data: bytes) -> None:
+        if self._input.transport.get_write_buffer_size() < _MAX_UNREAD:
+            self._input.write(data)
+
+    async def close(self) -> None:
+        """Search the rest of the output, then end ripgrep."""
+        with suppress(TimeoutError, OSError):
+            self._input.close()
+            async with asyncio.timeout(_END_TIMEOUT):
+                await self._reader
+        self.kill()
+
+    def kill(self) -> None:
+        self._reader.cancel()
+        with suppress(ProcessLookupError):
+            self._process.kill()
+
+    async def _read(self) -> None:
+        assert self._process.stdout is not None
+        async for line in self._process.stdout:
+            if len(self._lines) < _MAX_LINES:
+                self._lines.append(readable(line).rstrip("\n")[:_MAX_LINE])
+            else:
+                self._more += 1
+            self._on_match()
+
+
+async def watch_lines(pattern: str, on_match: Callable[[], None]) -> LineWatch:
+    """Start to search for `pattern`, an expression as the tool `grep` takes it.
+
+    Raises:
+        ToolError: it is not a regular expression, or there is no ripgrep.
+    """
+    if (program := find_ripgrep()) is None:
+        raise ToolError("ripgrep is missing, so `watch` cannot be used. Start the job without it.")
+    argv = (
+        program,
+        *_OPTIONS,
+        f"--max-columns={_MAX_LINE}",
+        "--max-columns-preview",
+        "-e",
+        pattern,
+    )
+    test = await asyncio.create_subprocess_exec(
+        *argv, "-", stdin=DEVNULL, stdout=DEVNULL, stderr=PIPE
+    )
+    problem = (await test.communicate())[1].decode("utf-8", "replace").strip()
+    if test.returncode not in (0, 1):
+        raise ToolError(f"`watch` is not a regular expression: {problem}")
+    process = await asyncio.create_subprocess_exec(
+        *argv, "-", stdin=PIPE, stdout=PIPE, stderr=DEVNULL, start_new_session=True
+    )
+    return LineWatch(process, on_match)

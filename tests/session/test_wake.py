@@ -1,0 +1,218 @@
+"""The idle agent is woken by what ends in the background: a turn without a message."""
+
+import asyncio
+import itertools
+
+import pytest
+from fakes.waiting import until
+
+from ouro import AsyncAgent
+from ouro.assemble import opener
+from ouro.events import Notice, QuestionAsked, QuestionClosed, Reply, ToolFinished, TurnFinished
+from ouro.llm import ScriptedModel, ScriptedReply, call
+from ouro.messages import Context
+from ouro.session import WAKE_QUESTION, Draft, OpenRequest, TurnObserver, TurnQueue
+from ouro.session_options import Options
+
+
+@pytest.fixture(autouse=True)
+def no_background_calls(no_background_calls):
+    """Only the agent asks the model."""
+
+
+def job(command, **more):
+    return call("shell", command=command, background=True, **more)
+
+
+class FrontEnd(TurnObserver):
+    """A front end that records what it shows."""
+
+    def __init__(self, session, **options):
+        self.session, self.shown, self.outcomes = session, [], []
+        self.queue = TurnQueue(self, **options)
+        self.queue.attach(session)
+
+    def show(self, event):
+        self.shown.append(event)
+
+    def turn_ended(self, outcome, seconds):
+        self.outcomes.append(outcome)
+
+    def said(self, words):
+        return any(isinstance(event, Notice) and words in event.text for event in self.shown)
+
+    async def ended(self, count):
+        await until(lambda: len(self.outcomes) >= count and not self.queue.busy)
+
+
+async def open_session(folder, replies, mode="auto", **options):
+    settings = {"permissions.mode": "auto", "sandbox.enabled": False, "session.wake": mode}
+    made = opener(Options(cwd=folder, settings=settings, trust=True,
+                          ready_model=ScriptedModel(replies)))  # fmt: skip
+    return FrontEnd(await made(OpenRequest()), **options)
+
+
+def news(session):
+    """What ouro has told the model without a message of the user."""
+    return [
+        part.text
+        for message in session.transcript.messages()
+        for part in message.parts_of(Context)
+        if "The end of its output" in part.text
+    ]
+
+
+async def test_the_end_of_a_job_starts_a_turn_with_its_tail(tmp_path):
+    command = "until [ -e go ]; do sleep 0.01; done; echo made; exit 3"
+    here = await open_session(tmp_path, [job(command), "Waiting.", "The build failed."])
+    here.queue.say(Draft("build"))
+    await here.ended(1)
+    (tmp_path / "go").touch()
+    await here.ended(2)
+    assert here.said("job_1 ended (exit code 3). The agent continues.")
+    (told,) = news(here.session)
+    assert "made" in told
+    assert command in told
+    assert here.session.transcript.messages()[-1].text == "The build failed."
+    assert here.session.wake.reasons() == ()
+    await here.queue.close()
+
+
+async def test_a_job_whose_end_the_model_has_read_does_not_wake_it(tmp_path):
+    replies = [job("echo made"), call("shell_output", id="job_1", wait_seconds=9),
+               call("shell_kill", id="job_1"), "Done."]  # fmt: skip
+    here = await open_session(tmp_path, replies)
+    here.queue.say(Draft("build"))
+    await here.ended(1)
+    await until(lambda: here.session.background.jobs.list()[0].watcher.done())
+    await here.queue.idle()
+    assert (here.outcomes, news(here.session)) == (["answered"], [])
+    await here.queue.close()
+
+
+async def test_at_most_three_turns_in_a_row_start_without_the_user(tmp_path):
+    again = itertools.chain.from_iterable((job(f"echo {n}"), f"Started {n}.") for n in range(99))
+    here = await open_session(tmp_path, again)
+    here.queue.say(Draft("go"))
+    await until(lambda: here.said("3 times without you"))
+    await here.ended(4)
+    assert len(here.outcomes) == 4
+    here.queue.say(Draft("again"))
+    await here.ended(8)
+    assert len(here.outcomes) == 8
+    await here.queue.close()
+
+
+async def test_with_off_the_next_message_brings_the_news(tmp_path):
+    here = await open_session(tmp_path, [job("echo made"), "Waiting.", "I see."], mode="off")
+    here.queue.say(Draft("build"))
+    await here.ended(1)
+    await until(lambda: bool(here.session.wake.reasons()))
+    assert here.outcomes == ["answered"]
+    here.queue.say(Draft("and?"))
+    await here.ended(2)
+    assert "made" in news(here.session)[0]
+    await here.queue.close()
+
+
+@pytest.mark.parametrize(("answer", "turns"), [("Continue", 2), ("With my next message", 1)])
+async def test_with_ask_the_user_decides(tmp_path, answer, turns):
+    here = await open_session(tmp_path, [job("echo made"), "Waiting.", "I see."], mode="ask")
+    here.queue.say(Draft("build"))
+    asked = lambda kind: any(isinstance(event, kind) for event in here.shown)  # noqa: E731
+    await until(lambda: asked(QuestionAsked))
+    here.session.answer(WAKE_QUESTION, Reply((answer,)))
+    await until(lambda: asked(QuestionClosed))
+    await here.ended(turns)
+    assert len(here.outcomes) == turns
+    await here.queue.close()
+
+
+async def test_a_message_closes_the_question_and_takes_the_news(tmp_path):
+    here = await open_session(tmp_path, [job("echo made"), "Waiting.", "I see."], mode="ask")
+    here.queue.say(Draft("build"))
+    await until(lambda: any(isinstance(event, QuestionAsked) for event in here.shown))
+    here.queue.say(Draft("what now?"))
+    await here.ended(2)
+    await until(lambda: any(isinstance(event, QuestionClosed) for event in here.shown))
+    assert (len(here.outcomes), len(news(here.session))) == (2, 1)
+    await here.queue.close()
+
+
+async def test_after_an_interrupt_the_agent_is_not_woken(tmp_path):
+    is_asked = asyncio.Event()
+
+    async def hold():
+        is_asked.set()
+        await asyncio.Event().wait()
+
+    replies = [job("until [ -e go ]; do sleep 0.01; done"), ScriptedReply("…", hold=hold)]
+    here = await open_session(tmp_path, [*replies, "I see."])
+    here.queue.say(Draft("build"))
+    await is_asked.wait()
+    here.queue.interrupt()
+    await here.ended(1)
+    (tmp_path / "go").touch()
+    await until(lambda: bool(here.session.wake.reasons()))
+    await here.queue.idle()
+    assert here.outcomes == ["interrupted"]
+    here.queue.say(Draft("go on"))
+    await here.ended(2)
+    assert len(news(here.session)) == 1
+    await here.queue.close()
+
+
+async def test_a_job_that_the_user_ends_wakes_nobody(tmp_path):
+    here = await open_session(tmp_path, [job("sleep 600"), "Waiting."])
+    here.queue.say(Draft("serve"))
+    await here.ended(1)
+    await here.session.background.kill("job_1")
+    await until(lambda: here.session.background.jobs.list()[0].watcher.done())
+    assert here.session.wake.reasons() == ()
+    await here.queue.close()
+
+
+@pytest.mark.parametrize(
+    ("pattern", "line"),
+    [
+        ("listening on .*:[0-9]+", "listening on 127.0.0.1:80"),
+        ("(?i)bereit", "Server BEREIT"),
+        (r"\bfehler\b|エラー", "エラー: 失敗"),
+        (r"^\d+ passed", "12 passed in 3 s"),
+        ("(a+)+$", "a" * 60 + "!aaaa"),
+    ],
+)
+async def test_a_line_that_matches_wakes_while_the_job_goes_on(tmp_path, pattern, line):
+    (tmp_path / "line").write_text(f"nothing yet\n{line}\n", encoding="utf-8")
+    command = "until [ -e go ]; do sleep 0.01; done; cat line; sleep 600"
+    here = await open_session(tmp_path, [job(command, watch=pattern), "Waiting.", "It is up."])
+    here.queue.say(Draft("serve"))
+    await here.ended(1)
+    (tmp_path / "go").touch()
+    await here.ended(2)
+    assert line in news(here.session)[0]
+    assert here.session.background.jobs.list()[0].running
+    await here.queue.close()
+
+
+async def test_a_wrong_expression_starts_no_job(tmp_path):
+    here = await open_session(tmp_path, [job("echo made", watch="(open"), "Waiting."])
+    here.queue.say(Draft("serve"))
+    await here.ended(1)
+    failed = [event for event in here.shown if isinstance(event, ToolFinished) and event.failed]
+    assert "regular expression" in failed[0].display.summary
+    assert here.session.background.jobs.list() == ()
+    await here.queue.close()
+
+
+async def test_an_agent_of_a_program_is_woken_and_shows_it_to_on_background(tmp_path):
+    shown = []
+    command = "until [ -e go ]; do sleep 0.01; done; echo made"
+    model = ScriptedModel([job(command), "Waiting.", "It is made.", "Yes."])
+    options = {"mode": "auto", "trust": True, "settings": {"sandbox.enabled": False}}
+    async with AsyncAgent(tmp_path, model=model, on_background=shown.append, **options) as agent:
+        await agent.run("build")
+        (tmp_path / "go").touch()
+        await until(lambda: any(isinstance(event, TurnFinished) for event in shown))
+        assert "made" in news(agent.session)[0]
+        assert (await agent.run("made?")).text == "Yes."
