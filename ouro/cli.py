@@ -455,7 +455,15 @@ def look_in(folder: Path) -> Look:
     theme = ANSI if has_few_colors() else tui.theme
     greets = is_first_start()
     return Look(
-        theme, __version__, folder, tui.keys, tui.status, tui.notify_seconds, greets, tui.editing
+        theme,
+        __version__,
+        folder,
+        tui.keys,
+        tui.status,
+        tui.notify_seconds,
+        greets,
+        shows_start=True,
+        editing=tui.editing,
     )
 
 

@@ -55,6 +55,8 @@ class NoModelError(OuroError):
     exit_code = 3
     usable: Sequence[str] = ()
     """The models that the user could use instead."""
+    is_nothing_set_up: bool = False
+    """Whether no model is set up at all, as before the first start."""
 
 
 class DemoRequested(OuroError):

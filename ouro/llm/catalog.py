@@ -94,12 +94,14 @@ class Catalog:
         found = found or next(iter(self._local_models()), "")
         if found:
             return found
-        raise NoModelError(
+        error = NoModelError(
             "No model is set up.",
             "`ouro models --setup` sets one up; or set a key such as ANTHROPIC_API_KEY or"
             " OPENAI_API_KEY, or start Ollama, LM Studio, llama.cpp or vLLM on this machine. `ouro"
             " demo` shows ouro without a model.",
         )
+        error.is_nothing_set_up = True
+        raise error
 
     def role(self, role: Role) -> str:
         """The full name of the model of a role in models.yaml; empty if it names none. Raises as

@@ -43,6 +43,14 @@ IN_USE_CHOICES = (
 )
 LEAVE_CHOICES = (Choice("back", "go back"), Choice("", "quit"))
 USE = "use "
+ABOUT = (
+    "ouro is a coding agent in your terminal. It reads, changes and runs what is in this folder,\n"
+    "asks before it acts, can undo what it did, and remembers what you decide."
+)
+NEEDS_MODEL = (
+    "ouro needs one: with a key, or from a server on this machine (Ollama, LM Studio, llama.cpp,"
+    " vLLM)."
+)
 NO_MODEL_CHOICES = (
     Choice("set up", "set up a model", "a key, or your own server"),
     Choice(
@@ -143,7 +151,8 @@ async def _ask(dialog: OpenDialog, request: OpenRequest, error: OuroError) -> Op
             return replace(request, trust="yes" if answer == "yes" else "no") if answer else None
         case NoModelError():
             usable = [Choice(f"{USE}{name}", f"use {name}") for name in error.usable]
-            while chosen := await _choose(dialog, str(error), [*usable, *NO_MODEL_CHOICES]):
+            title = _no_model_text(error)
+            while chosen := await _choose(dialog, title, [*usable, *NO_MODEL_CHOICES]):
                 if chosen == "demo":
                     raise DemoRequested("The user chose the demo.")
                 if chosen.startswith(USE):
@@ -156,6 +165,15 @@ async def _ask(dialog: OpenDialog, request: OpenRequest, error: OuroError) -> Op
             if not how:
                 raise error
             return replace(request, read_only=how == "read", fork=how == "copy")
+
+
+def _no_model_text(error: NoModelError) -> str:
+    """The title of the choice: what ouro is if nothing is set up yet, else what is wrong; dialogs
+    do not draw Markdown.
+    """
+    if not error.is_nothing_set_up:
+        return str(error).replace("`", "")
+    return f"{ABOUT}\n\n{error.message} {NEEDS_MODEL}"
 
 
 async def _choose(dialog: OpenDialog, title: str, choices: Sequence[Choice]) -> str:

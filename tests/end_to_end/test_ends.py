@@ -212,5 +212,5 @@ def test_welcome_is_shown_only_at_the_first_start(ouro):
 
 def test_unknown_model_offers_the_known_ones(ouro):
     terminal = ouro.start("-m", "tset-model")
-    terminal.until_shows("No model `tset-model`", "use openai/test-model", "use openai/other-model")
+    terminal.until_shows("No model tset-model", "use openai/test-model", "use openai/other-model")
     terminal.press("\x1b[B\r", lambda: terminal.shows("other-model · ask"))

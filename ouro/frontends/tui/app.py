@@ -25,8 +25,9 @@ from ouro.frontends.tui.run import SessionStart
 from ouro.frontends.tui.screens.conversation import ConversationScreen
 from ouro.frontends.tui.screens.sheet import HelpSheet, Picker, show_sheet
 from ouro.frontends.tui.widgets.question_panel import AskPanel
+from ouro.frontends.tui.widgets.start_panel import StartPanel
 from ouro.frontends.tui.widgets.status import ResumePanel
-from ouro.session.opening import PICK, OpenCatalog
+from ouro.session.opening import PICK, OpenCatalog, OpenRequest
 from ouro.session.turn_queue import Draft
 from ouro.utils.log import log
 
@@ -152,6 +153,10 @@ class OuroApp(App[int], inherit_bindings=False):
         if resumed is not None and message.part != "full":
             self.run_worker(self.front_end.run(resumed.take(message.part)))
 
+    @on(StartPanel.Chosen)
+    def _session_chosen(self, message: StartPanel.Chosen) -> None:
+        self.run_worker(self.front_end.open(OpenRequest(message.session_id)))
+
     def copy(self, text: str) -> str:
         """Copy to the clipboard in every possible way; returns which one worked: `with wl-copy`."""
         self.copy_to_clipboard(text)  # OSC 52
@@ -188,13 +193,22 @@ class KeyActions:
         self._turns = app.turns
         self._front_end = app.front_end
         self._unfolded_at = self._stopped_at = float("-inf")
-        # On empty input:
-        self.send = app.conversation.resume.choose_marked
-        self.queue = app.conversation.resume.mark_next
         self.palette = partial(app.conversation.prompt.fill, "/")
         self.redraw = partial(app.refresh, repaint=True, layout=True)
         self.card_previous = partial(self._mark_card, -1)
         self.card_next = partial(self._mark_card, 1)
+
+    @property
+    def _panel(self) -> ResumePanel | StartPanel:
+        """The panel above the prompt that its keys are for, on empty input."""
+        conversation = self._conversation
+        return conversation.resume if conversation.resume.is_open else conversation.start
+
+    def send(self) -> None:
+        self._panel.choose_marked()
+
+    def queue(self) -> None:
+        self._panel.mark_next()
 
     def clear(self) -> None:
         status = self._conversation.status
@@ -223,6 +237,9 @@ class KeyActions:
         if isinstance(panel, AskPanel):
             panel.dismiss_question()
         elif not self._conversation.interrupt():
+            if self._conversation.start.is_marked:
+                self._conversation.start.unmark()
+                return
             if not self._conversation.resume.is_open:
                 return
             self._conversation.resume.close()

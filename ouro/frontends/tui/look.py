@@ -83,6 +83,8 @@ class Look:
     """
     welcomes: bool = False
     """Whether to greet the user, because it is the first start."""
+    shows_start: bool = False
+    """Whether a new session begins with its folder, model, memory, and the last sessions."""
     editing: str = "emacs"
     """`tui.editing`: `emacs` or `vim`."""
 

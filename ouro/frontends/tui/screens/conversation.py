@@ -33,11 +33,13 @@ from ouro.frontends.tui.transcript_writer import TranscriptWriter, blocks_of
 from ouro.frontends.tui.widgets.attachment_bar import AttachmentBar
 from ouro.frontends.tui.widgets.prompt import Completion, PromptArea, PromptBox
 from ouro.frontends.tui.widgets.question_panel import QuestionPanel, QuestionStack
+from ouro.frontends.tui.widgets.start_panel import StartPanel
 from ouro.frontends.tui.widgets.status import Header, ResumePanel, StatusLine, TodoPanel
 from ouro.frontends.tui.widgets.transcript import TranscriptView
 from ouro.frontends.tui.widgets.transcript_reader import TranscriptReader
 from ouro.frontends.welcome import welcome
 from ouro.session.turn_queue import Draft, TurnObserver, TurnQueue
+from ouro.utils.log import log
 from ouro.utils.runtime import get_history_path
 from ouro.utils.text import clean
 
@@ -49,6 +51,8 @@ MAX_BLOCKS = 1_000
 """With more blocks, those far above are dropped."""
 JOBS_INTERVAL = 2.0
 """Seconds between two checks of the background jobs."""
+START_AFTER = 0.1
+"""Seconds after the session is open, before the start panel is filled."""
 UNTIL_CLOSED = 86_400.0
 """Seconds that a notice stays if it is removed together with its cause."""
 KEPT_PROMPTS = 3
@@ -90,7 +94,9 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
         self._bell_after = look.bell_after
         self._editing = look.editing
         self._welcomes = look.welcomes
+        self._shows_start = look.shows_start
         self._is_loading_earlier = False
+        self._has_sent = False
         self._window_title: str | None = None
         self.reports_focus = False
         """Whether the terminal reports if it has the focus."""
@@ -105,13 +111,16 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
         self.writer = TranscriptWriter(self.transcript)
         self.todos = TodoPanel()
         self.resume = ResumePanel()
+        self.start = StartPanel()
         self._files = ProjectFiles(
             lambda: self.session.project_files() if self.session else [], self._suggest
         )
         self.completion = Completion(
             lambda: self.session, lambda: self._files.index() if self.session else None
         )
-        self.prompt = PromptArea(keymap, self.prompt_history, self.completion, self.turns.withdraw)
+        self.prompt = PromptArea(
+            keymap, self.prompt_history, self.completion, self.turns.withdraw, self.start.move
+        )
         self.questions = QuestionStack(keymap, lambda: self.prompt.typed_at)
         self.box = PromptBox(self.prompt)
         self.attachments = AttachmentBar(
@@ -129,6 +138,7 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
             self.todos,
             self.questions,
             self.resume,
+            self.start,
             self.completion,
             self.attachments,
         )
@@ -146,6 +156,22 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
         if self._welcomes and session.resumed is None:
             self.transcript.add(AnswerBlock(welcome(session)))
         self._welcomes = False
+        self.start.close()
+        if self._shows_start and session.resumed is None and not is_new:
+            # After the first frame: the list of sessions may take a while.
+            self.set_timer(START_AFTER, lambda: self.run_worker(self._show_start(session)))
+        self._shows_start = False
+
+    async def _show_start(self, session: Session) -> None:
+        """Show the start panel, unless the user has begun already."""
+        try:
+            sessions = await session.session_catalog.sessions()
+        except (OuroError, OSError) as error:
+            log.warning("the last sessions: %s", error)
+            sessions = []
+        has_begun = bool(self.turns.busy or self.turns.waiting or session.rewind.points())
+        if session is self.session and not has_begun and not self._has_sent:
+            self.start.show(session, sessions)
 
     def show_again(self) -> None:
         if self.session is not None:
@@ -249,6 +275,7 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
     def turn_began(self) -> None:
         self.show_state()
         self.resume.close()
+        self.start.close()
         self.box.work_begins()
         self._drop_old_blocks()
 
@@ -329,6 +356,8 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
     @on(PromptArea.Submitted)
     def _submit(self, message: PromptArea.Submitted) -> None:
         self.transcript.follow()
+        self._has_sent = True
+        self.start.close()
         (self.turns.queue if message.later else self.turns.say)(message.draft)
 
     @on(PromptArea.Changed)

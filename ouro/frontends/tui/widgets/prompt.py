@@ -141,6 +141,7 @@ class PromptArea(TextArea, inherit_bindings=False):
         history: PromptHistory,
         completion: Completion,
         withdraw: Callable[[], Draft | None],
+        move_beside: Callable[[int], bool],
     ) -> None:
         super().__init__(id="prompt", soft_wrap=True, show_line_numbers=False, tab_behavior="focus")
         self.cursor_blink = False
@@ -150,6 +151,7 @@ class PromptArea(TextArea, inherit_bindings=False):
         self._history = history
         self.completion = completion
         self._withdraw = withdraw
+        self._move_beside = move_beside
         self._walk: HistoryWalk | None = None
         self._stashed: list[str] = []
         self._chord = ""
@@ -337,6 +339,8 @@ class PromptArea(TextArea, inherit_bindings=False):
         """Up: in the text, then in the history; on empty input first edit the newest queued
         message.
         """
+        if not self.text and self._move_beside(-1):
+            return
         if not self.text and (draft := self._withdraw()) is not None:
             self.fill(self.attachments.restore(draft))
         elif self.navigator.is_first_wrapped_line(self.cursor_location):
@@ -345,6 +349,8 @@ class PromptArea(TextArea, inherit_bindings=False):
             self.action_cursor_up()
 
     def action_next(self) -> None:
+        if not self.text and self._move_beside(1):
+            return
         if self.navigator.is_last_wrapped_line(self.cursor_location):
             self._recall(1)
         else:

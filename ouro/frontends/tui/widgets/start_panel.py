@@ -1,0 +1,170 @@
+"""StartPanel: what one wants to know before the first message, above the prompt."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from textual import events
+from textual.content import Content
+from textual.geometry import Size
+from textual.message import Message
+from textual.style import Style
+from textual.widget import Widget
+
+from ouro.frontends.session_lines import format_age, now, title_of
+from ouro.utils.runtime import tilde
+from ouro.utils.text import clean, one_line, plural
+
+if TYPE_CHECKING:
+    from ouro.session import Session, SessionInfo
+
+LISTED = 3
+"""Sessions that are listed."""
+MIN_HEIGHT = 16
+"""Lines of a terminal in which there is room for it."""
+TIPS = (
+    "@ attaches a file: @api.py, @api.py:10-40, @src/",
+    "! runs a shell line; !! does not show it to the agent",
+    "Esc Esc goes back to an earlier message; /undo restores the files",
+    "Shift+Tab changes how much ouro asks",
+    "Ctrl+R searches what you have typed before",
+    "/remember TEXT keeps a fact beyond this session",
+    "A message that you send while ouro works steers it; Alt+Enter is a new line",
+    "/diff shows what the last turn changed, /context what is sent to the model",
+    "/resume lists the sessions, and searches in what was said",
+)
+_NAME_WIDTH = 9
+_AGE_WIDTH = 11
+
+
+class StartPanel(Widget):
+    """Folder, model, memory, the last sessions here, and a tip; gone with the first message.
+
+    The prompt keeps the focus. On empty input Down or Tab marks a session, Enter resumes it.
+    """
+
+    @dataclass
+    class Chosen(Message):
+        session_id: str
+
+    def __init__(self) -> None:
+        super().__init__(id="start")
+        self.clock = now
+        self._facts: Sequence[tuple[str, str]] = ()
+        self._sessions: Sequence[SessionInfo] = ()
+        self._tip = ""
+        self._place = -1
+        """The marked session; -1: none."""
+
+    @property
+    def is_open(self) -> bool:
+        return bool(self._facts)
+
+    @property
+    def is_marked(self) -> bool:
+        return self.is_open and self._place >= 0
+
+    def show(self, session: Session, sessions: Sequence[SessionInfo]) -> None:
+        """Show a new session and the saved ones, the last used first."""
+        self._facts = facts_of(session)
+        here = session.session_catalog.is_here
+        self._sessions = [
+            info
+            for info in sessions
+            if info.messages and info.id != session.id and here(info.project)
+        ][:LISTED]
+        self._tip = TIPS[sum(session.id.encode()) % len(TIPS)]
+        self._place = -1
+        self.display = True
+        self.refresh(layout=True)
+
+    def close(self) -> None:
+        self._facts, self._place = (), -1
+        self.display = False
+
+    def move(self, by: int) -> bool:
+        """Mark the next session, or (-1) the previous one; above the first none is marked. Returns
+        False if the key is not for it.
+        """
+        if not self.is_open or not self._sessions or (by < 0 and self._place < 0):
+            return False
+        self._place = min(self._place + by, len(self._sessions) - 1)
+        self.refresh()
+        return True
+
+    def mark_next(self) -> None:
+        """Mark the next session; after the last one the first."""
+        if self._place == len(self._sessions) - 1:
+            self._place = -1
+        self.move(1)
+
+    def unmark(self) -> None:
+        self._place = -1
+        self.refresh()
+
+    def choose_marked(self) -> None:
+        if self.is_marked:
+            self._choose(self._place)
+
+    def on_click(self, event: events.Click) -> None:
+        if (place := event.style.meta.get("place")) is not None:
+            self._choose(place)
+
+    def _choose(self, place: int) -> None:
+        self.post_message(self.Chosen(self._sessions[place].id))
+
+    def render(self) -> Content:
+        return Content("\n").join(self._rows(self.size.width))
+
+    def get_content_height(self, _container: Size, _viewport: Size, width: int) -> int:
+        return len(self._rows(width))
+
+    def _rows(self, width: int) -> list[Content]:
+        if not self.is_open or self.app.size.height < MIN_HEIGHT:
+            return []
+        facts = [*self._facts, ("tip", self._tip)]
+        rows = [
+            Content.assemble((f"{name:<{_NAME_WIDTH}}", "$muted"), words) for name, words in facts
+        ]
+        if self._sessions:
+            keys = "↓ marks one · Enter resumes it"
+            rows[-1:-1] = [
+                Content.assemble(("sessions ", "$muted"), (keys, "$faint")),
+                *map(self._session_row, range(len(self._sessions))),
+            ]
+        return [row.truncate(max(1, width), ellipsis=True) for row in rows]
+
+    def _session_row(self, place: int) -> Content:
+        info, is_marked = self._sessions[place], place == self._place
+        age = format_age(info.updated_at, self.clock())
+        row = Content.assemble(
+            "❯ " if is_marked else "  ",
+            (f"{age:<{_AGE_WIDTH}}", "" if is_marked else "$muted"),
+            title_of(info),
+        )
+        row = row.stylize("$mark bold") if is_marked else row
+        return row.stylize(Style.from_meta({"place": place}))
+
+
+def facts_of(session: Session) -> list[tuple[str, str]]:
+    """Names and texts of what holds for a session before its first message."""
+    status = session.status()
+    folder = tilde(session.cwd)
+    return [
+        ("folder", " · ".join(filter(None, [clean(folder), one_line(status.branch, 40)]))),
+        ("model", f"{clean(status.model)} · {status.mode}"),
+        ("memory", _memory(session)),
+    ]
+
+
+def _memory(session: Session) -> str:
+    manager = session.memory.manager
+    if manager is None:
+        return "off for this session"
+    receipt = manager.receipt()
+    loaded = sum(line.state == "loaded" for line in receipt.lines)
+    in_use = f"{plural(loaded, 'line')} in each request" if loaded else "nothing remembered yet"
+    waiting = f"{len(receipt.waiting)} waiting for approval" if receipt.waiting else ""
+    return " · ".join(filter(None, [in_use, waiting, "/memory shows it"]))
