@@ -1361,6 +1361,22 @@ SHELL_ACTIONS: tuple[Action, ...] = (
         "shell",
     ),
     Action(
+        "models login",
+        "models.login",
+        "Store a key in the keyring of the system",
+        (arg("name", metavar="NAME", help="a provider, or a model with a server of its own"),),
+        ("models login openai", "pass show openai | ouro models login openai"),
+        "shell",
+    ),
+    Action(
+        "models logout",
+        "models.logout",
+        "Delete a key from the keyring of the system",
+        (arg("name", metavar="NAME", help="a provider, or a model with a server of its own"),),
+        ("models logout openai",),
+        "shell",
+    ),
+    Action(
         "models update",
         "models.update",
         "Fetch a newer table of windows and prices",

@@ -8,15 +8,17 @@ import asyncio
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, get_args
 
 import msgspec
+from msgspec.structs import replace
 
 from ouro import llm
 from ouro.commands.action import Answer
 from ouro.commands.render import View, line, table
 from ouro.display import Choice
-from ouro.errors import NoModelError, UsageError
+from ouro.errors import ConfigError, NoModelError, UsageError
 from ouro.utils.runtime import get_models_path, tilde
 from ouro.utils.text import plural
 
@@ -198,6 +200,61 @@ async def models(context: ShellContext, setup: bool) -> Answer:
         ]
     exit_code = 0 if usable else NoModelError.exit_code
     return Answer({"default": default or None, "models": data}, view, exit_code)
+
+
+async def login(context: ShellContext, name: str) -> Answer | None:
+    """Store the key of a provider, or of a model with its own server, in the system's keyring."""
+    entry_name, title = _key_place(name)
+    if sys.stdin.isatty():
+        key = await _ask_key(context, f"Your {title} key (it is not shown)")
+    else:
+        key = "".join(sys.stdin.readline().split())
+    if not key:
+        return None
+    account = entry_name.removesuffix("/*")
+    ring = await asyncio.to_thread(llm.store_key, account, key)
+    try:
+        path = _write_account(entry_name, account)
+    except ConfigError as error:
+        hint = f"The key is stored: add `api_key_keyring: {account}` to `{entry_name}` there."
+        raise ConfigError(error.message, hint) from error
+    text = f"The {title} key is in the keyring ({ring}); {tilde(path)} names it."
+    return Answer({"account": account, "keyring": ring}, [line(text)])
+
+
+async def logout(_context: ShellContext, name: str) -> Answer:
+    """Delete a key from the system's keyring."""
+    entry_name, title = _key_place(name)
+    account = entry_name.removesuffix("/*")
+    had = await asyncio.to_thread(llm.delete_key, account)
+    if (
+        llm.read_models_file(get_models_path())
+        .models.get(entry_name, llm.ModelEntry())
+        .api_key_keyring
+    ):
+        _write_account(entry_name, "")
+    text = f"The {title} key is deleted." if had else f"The keyring has no {title} key."
+    return Answer({"account": account, "deleted": had}, [line(text)], int(not had))
+
+
+def _key_place(name: str) -> tuple[str, str]:
+    """The entry of models.yaml that has the key, and its title: `openai` -> `openai/*`, OpenAI."""
+    if provider := llm.PROVIDERS.get(name.removesuffix("/*").lower()):
+        return f"{provider.name}/*", provider.title
+    catalog = llm.Catalog.from_files()
+    full = catalog.resolve(name)
+    provider = llm.PROVIDERS.get(full.partition("/")[0])
+    entry = llm.read_models_file(get_models_path()).models.get(full)
+    if provider is None or (entry and entry.api_base):
+        return full, full
+    return f"{provider.name}/*", provider.title
+
+
+def _write_account(entry_name: str, account: str) -> Path:
+    """Write which account of the keyring has the key of an entry; it replaces every other way."""
+    found = llm.read_models_file(get_models_path()).models.get(entry_name, llm.ModelEntry())
+    ways = {**dict.fromkeys(llm.KEY_WAYS, ""), "api_key_keyring": account}
+    return llm.write_models_file(entry_name, replace(found, **ways))
 
 
 async def update(_context: ShellContext, address: str) -> Answer:

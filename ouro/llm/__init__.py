@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from ouro.llm.model_check import MAX_CHECK_REQUESTS, CheckedModel, check_model, estimate_cost
     from ouro.llm.models_file import (
         HEADER,
+        KEY_WAYS,
         ModelEntry,
         ModelsFile,
         read_models_file,
@@ -45,5 +46,6 @@ if TYPE_CHECKING:
     from ouro.llm.scripted_model import ScriptedModel, ScriptedReply, call, calls
     from ouro.llm.server_facts import Fact, FactStore, ServerFacts, describe_fact
     from ouro.llm.small_steps import is_step
+    from ouro.llm.stored_keys import delete_key, store_key
 
 __getattr__ = lazy_exports(__name__)

@@ -411,6 +411,11 @@ class Catalog:
             if command not in self._fetched_keys:
                 self._fetched_keys[command] = _run_key_command(name, command)
             return self._fetched_keys[command], f"`{command}`"
+        if account := entry.api_key_keyring:
+            from ouro.llm.stored_keys import read_key  # imports keyring
+
+            self._fetched_keys[account] = self._fetched_keys.get(account) or read_key(account)
+            return self._fetched_keys[account], f"the keyring (`{account}`)"
         for variable in self._key_variables(name):
             if key := self._variable(variable):
                 return key, variable
@@ -434,7 +439,7 @@ class Catalog:
         another server.
         """
         entry, provider = self._entry(name), provider_of(name)
-        if entry.api_key or entry.api_key_command:
+        if entry.api_key or entry.api_key_command or entry.api_key_keyring:
             return ()
         if entry.api_key_env:
             return (entry.api_key_env,)

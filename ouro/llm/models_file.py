@@ -17,7 +17,7 @@ from ouro.utils.files import write_private
 from ouro.utils.runtime import get_models_path, tilde
 from ouro.utils.yaml import YamlTable, as_scalar, parse_table, read_section, read_yaml, with_value
 
-KEY_WAYS = ("api_key", "api_key_env", "api_key_command")
+KEY_WAYS = ("api_key", "api_key_env", "api_key_command", "api_key_keyring")
 HEADER = "# Models and keys of ouro; models.yaml.example in its repository shows all keys.\n\n"
 WRITTEN = (*KEY_WAYS, "api_base", "window")
 
@@ -30,6 +30,8 @@ class ModelEntry(msgspec.Struct, frozen=True):
     """The variable that holds the key."""
     api_key_command: str = ""
     """A command that prints the key; run when the model is first used, without a shell."""
+    api_key_keyring: str = ""
+    """The account in the keyring of the system, written by `ouro models login`."""
     api_base: str = ""
     via: Literal["direct", "litellm"] | None = None
     wire: Literal["responses", "chat"] | None = None
@@ -61,7 +63,7 @@ class ModelEntry(msgspec.Struct, frozen=True):
             if (value := getattr(self, name)) not in (None, "", ())
         }
         if any(way in said for way in KEY_WAYS) or self.api_base not in ("", common.api_base):
-            common = replace(common, api_key="", api_key_env="", api_key_command="")
+            common = replace(common, **dict.fromkeys(KEY_WAYS, ""))
         return replace(common, **said)
 
     @property

@@ -13,6 +13,7 @@ from typing import Any
 from ouro.utils.files import write_private
 from ouro.utils.json_types import dictionary
 from ouro.utils.runtime import get_home
+from ouro.utils.system_keyring import find_keyring
 from ouro.utils.text import one_line
 
 SERVICE = "ouro-mcp"
@@ -30,7 +31,7 @@ class Tokens:
         )
 
     def load(self) -> dict[str, Any]:
-        ring = _keyring()
+        ring = find_keyring(SERVICE)
         text = ring.get_password(SERVICE, self._key) if ring is not None else None
         if text is None and self._path.exists():
             text = self._path.read_text(encoding="utf-8")
@@ -40,7 +41,7 @@ class Tokens:
 
     def save(self, name: str, value: Any) -> None:
         text = json.dumps({**self.load(), name: value})
-        if (ring := _keyring()) is not None:
+        if (ring := find_keyring(SERVICE)) is not None:
             ring.set_password(SERVICE, self._key, text)
         else:
             write_private(self._path, text)
@@ -50,7 +51,7 @@ class Tokens:
         had = bool(self.load())
         if (
             had
-            and (ring := _keyring()) is not None
+            and (ring := find_keyring(SERVICE)) is not None
             and ring.get_password(SERVICE, self._key) is not None
         ):
             ring.delete_password(SERVICE, self._key)
@@ -59,20 +60,5 @@ class Tokens:
 
     def place(self) -> str:
         """Where the tokens are stored, for users."""
-        ring = _keyring()
+        ring = find_keyring(SERVICE)
         return one_line(f"the keyring ({ring.name})") if ring is not None else str(self._path)
-
-
-def _keyring() -> Any:
-    """The system keyring, if it works without asking; None if there is none."""
-    try:
-        import keyring
-        from keyring.backends import fail
-
-        ring = keyring.get_keyring()
-        if isinstance(ring, fail.Keyring) or getattr(ring, "priority", 0) < 1:
-            return None
-        ring.get_password(SERVICE, "probe")
-    except Exception:  # noqa: BLE001 (a backend may raise anything: no bus, locked, not installed)
-        return None
-    return ring

@@ -1,0 +1,53 @@
+"""Keys of models in the keyring of the system."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ouro.errors import NoModelError
+from ouro.utils.runtime import get_models_path, tilde
+from ouro.utils.system_keyring import find_keyring
+from ouro.utils.text import one_line
+
+SERVICE = "ouro-models"
+
+
+def read_key(account: str) -> str:
+    """The key of an account. Blocks.
+
+    Raises:
+        NoModelError: there is no keyring, or no key in it.
+    """
+    key = _call("get_password", account)
+    if not key:
+        raise NoModelError(
+            f"The keyring has no key `{account}`.", f"Store it: `ouro models login {account}`."
+        )
+    return str(key)
+
+
+def store_key(account: str, key: str) -> str:
+    """Store a key; returns the name of the keyring. Raises as `read_key`. Blocks."""
+    _call("set_password", account, key)
+    return one_line(str(getattr(find_keyring(SERVICE), "name", "keyring")), 80)
+
+
+def delete_key(account: str) -> bool:
+    """Delete a key; returns whether there was one. Raises as `read_key`. Blocks."""
+    had = bool(_call("get_password", account))
+    if had:
+        _call("delete_password", account)
+    return had
+
+
+def _call(method: str, *arguments: str) -> Any:
+    ring = find_keyring(SERVICE)
+    path = tilde(get_models_path())
+    hint = f"Write `api_key` or `api_key_command` into {path}, which only you can read."
+    if ring is None:
+        raise NoModelError("This system has no keyring that can be used.", hint)
+    try:
+        return getattr(ring, method)(SERVICE, *arguments)
+    except Exception as error:  # a backend may raise anything: locked, refused by the user
+        reason = one_line(str(error), 200) or type(error).__name__
+        raise NoModelError(f"The keyring refused: {reason}.", hint) from error
