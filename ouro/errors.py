@@ -220,6 +220,10 @@ class StreamCut(TransientModelError):
     """The answer stopped before its end."""
 
 
+class AnswerUnfinished(StreamCut):
+    """The provider ended the answer in the middle, on a connection that works."""
+
+
 class EmptyAnswer(TransientModelError):
     """The model returned no text and no tool call."""
 

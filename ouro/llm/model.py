@@ -157,13 +157,26 @@ class RevisedText(msgspec.Struct, frozen=True):
     text: str
 
 
+class RevisedThinking(msgspec.Struct, frozen=True):
+    """Removes the thinking that was streamed last: it was the answer, which follows as text."""
+
+
 class NoticeChunk(msgspec.Struct, frozen=True):
     """What the user should know about the request: the server took it only in another form."""
 
     text: str
 
 
-Chunk = TextChunk | ThinkingChunk | CallChunk | UsageChunk | EndChunk | RevisedText | NoticeChunk
+Chunk = (
+    TextChunk
+    | ThinkingChunk
+    | CallChunk
+    | UsageChunk
+    | EndChunk
+    | RevisedText
+    | RevisedThinking
+    | NoticeChunk
+)
 
 
 class Model(Protocol):

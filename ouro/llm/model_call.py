@@ -15,11 +15,11 @@ from typing import Literal
 import msgspec
 
 from ouro.errors import (
+    AnswerUnfinished,
     EmptyAnswer,
     ModelError,
     RequestRefused,
     ServerUnreachable,
-    StreamCut,
     TransientModelError,
 )
 from ouro.events import Retrying
@@ -32,6 +32,7 @@ from ouro.llm.model import (
     Model,
     Reason,
     RevisedText,
+    RevisedThinking,
     TextChunk,
     ThinkingChunk,
     ToolSpec,
@@ -50,7 +51,9 @@ outage ends.
 UNREACHABLE_ATTEMPTS = 2
 """A second attempt helps if a server has just been restarted; a wrong name stays wrong."""
 EMPTY_ATTEMPTS = 4
-"""Each empty answer costs money, and the same request seldom gets another one."""
+"""Each answer that is empty or ends early costs money, and the same request seldom gets another
+one.
+"""
 FIRST_WAIT = 1.0
 MAX_WAIT = 60.0
 """Seconds; a longer wait is not made, but reported."""
@@ -112,6 +115,8 @@ class ReplyBuilder:
                 self._add_call(chunk)
             case RevisedText(text):
                 self._open("text").pieces[:] = [text]
+            case RevisedThinking():
+                self._drop_thinking()
             case UsageChunk(usage):
                 self._usage = usage
             case EndChunk(reason):
@@ -141,12 +146,12 @@ class ReplyBuilder:
         """The whole answer.
 
         Raises:
-            StreamCut: the provider did not send the end.
+            AnswerUnfinished: the provider did not send the end.
             EmptyAnswer: there is no text and no tool call.
             RequestRefused: there is no text, and a retry will not change it.
         """
         if self.reason is None:
-            raise StreamCut("The provider closed the stream before the answer was complete.")
+            raise AnswerUnfinished("The provider closed the stream before the answer was complete.")
         if self._calls or any(
             block.kind == "text" and block.text.strip() for block in self._blocks
         ):
@@ -167,6 +172,11 @@ class ReplyBuilder:
         if not self._blocks or self._blocks[-1].kind != kind or self._blocks[-1].closed:
             self._blocks.append(_Block(kind))
         return self._blocks[-1]
+
+    def _drop_thinking(self) -> None:
+        """Remove the last block if it is thinking without a signature."""
+        if self._blocks and self._blocks[-1].kind == "thinking" and not self._blocks[-1].closed:
+            self._blocks.pop()
 
     def _grow(self, block: _Block, text: str) -> None:
         block.pieces.append(text)
@@ -277,7 +287,7 @@ class ModelCall:
                     # A server that is starting is waited for; a wrong address is reported soon.
                     is_patient = waited < self._patience
                     attempts = number + 1 if is_patient else min(attempts, UNREACHABLE_ATTEMPTS)
-                elif isinstance(failure, EmptyAnswer):
+                elif isinstance(failure, EmptyAnswer | AnswerUnfinished):
                     attempts = min(attempts, EMPTY_ATTEMPTS)
         assert failure is not None, "no model was given"
         raise _describe_attempts(failure, model.spec.name, number)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -48,6 +49,7 @@ from ouro.llm.wire import (
 )
 from ouro.messages import Image, Message, PerMessage, Thinking, ToolCall, ToolReply, Usage
 from ouro.utils.json_types import count, dictionaries, dictionary, string, text_or_json
+from ouro.utils.late_pattern import late_pattern
 
 if TYPE_CHECKING:
     import httpx
@@ -166,8 +168,15 @@ REASONS: dict[str, Reason] = {
     "function_call": "tools",
     "length": "length",
     "max_tokens": "length",
-    "content_filter": "filtered",
+    "max_output_tokens": "length",
 }
+_FAILED = late_pattern(
+    r"error|abort|insufficient|network|timeout|interrupt|cancel|fail|malformed|unavailable",
+    re.IGNORECASE,
+)
+_FILTERED = late_pattern(
+    r"filter|safety|sensitive|refus|block|prohibit|recitation|policy", re.IGNORECASE
+)
 
 
 class OpenAIChunks(ChunkReader):
@@ -181,15 +190,21 @@ class OpenAIChunks(ChunkReader):
                 dictionary(choice.get("delta")) or dictionary(choice.get("message"))
             )
             finish = choice.get("finish_reason")
-            # Some relays send "error" if the provider behind them ended the answer early.
-            self.has_failed = self.has_failed or finish == "error"
-            if finish and finish != "error":
-                check_window(finish)
-                self.reason = REASONS.get(str(finish), "stop")
+            if finish:
+                self._finish(str(finish))
         if usage := event.get("usage"):
             # The usage alone comes last, also from servers that name no reason.
-            self.is_done = self.is_done or not event.get("choices")
+            self.is_done = not event.get("choices") and self._implied_reason() is not None
             yield UsageChunk(parse_usage(usage, self._spec) if isinstance(usage, dict) else None)
+
+    def _finish(self, finish: str) -> None:
+        """Note why the answer ended; relays and providers have their own words for an early end."""
+        if _FAILED.search(finish):
+            self.has_failed = True
+            return
+        check_window(finish)
+        filtered: Reason = "filtered" if _FILTERED.search(finish) else "stop"
+        self.reason = REASONS.get(finish.lower(), filtered)
 
     def _delta(self, delta: dict[str, Any]) -> Iterator[Chunk]:
         yield from self._words(

@@ -105,6 +105,8 @@ class ServerFacts:
         self._hidden_on_trial: set[int] = set()
         self.refuses_signatures = False
         """Whether it refused a signature of thinking in this session."""
+        self.ends_silently = False
+        """Whether it ended an answer without saying that it is complete, in this session."""
 
     def get(self, key: str) -> str:
         for facts in (self._trial, self._learned):

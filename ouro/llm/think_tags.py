@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from ouro.llm.model import Chunk, RevisedText, TextChunk, ThinkingChunk
+from ouro.llm.model import Chunk, RevisedText, RevisedThinking, TextChunk, ThinkingChunk
 from ouro.utils.late_pattern import late_pattern
 
 NAMES = "think|thinking|thought|reasoning|seed:think"
@@ -16,6 +16,10 @@ MAX_TAG = 16
 """Characters of the longest tag."""
 _OPENING = late_pattern(rf"\s*<({NAMES})>", re.IGNORECASE)
 _CLOSING = late_pattern(rf"</({NAMES})>", re.IGNORECASE)
+_BEFORE_WORD = tuple(" \t([{（「")
+_AFTER_WORD = tuple(" \t,.;:!?)]}，。；：！？、）」")
+_LAST_NARROW = "\u2e7f"
+"""The last character before those of Chinese, Japanese and Korean."""
 _FENCE = late_pattern(r"^\s*(?:```|~~~)", re.MULTILINE)
 
 
@@ -44,10 +48,13 @@ class ThinkTags:
         self._held += piece
         yield from self._read(is_end=False)
 
-    def end(self) -> Iterator[Chunk]:
-        """The rest. Thinking that never ends is the answer: there is no other text."""
+    def end(self, *, is_answer: bool = True) -> Iterator[Chunk]:
+        """The rest. With `is_answer`, thinking that never ended becomes the answer: there is no
+        other text.
+        """
         yield from self._read(is_end=True)
-        if self._state == "inside":
+        if self._state == "inside" and is_answer and self._inside:
+            yield RevisedThinking()
             yield TextChunk("".join(self._inside))
 
     def _read(self, *, is_end: bool) -> Iterator[Chunk]:
@@ -133,5 +140,14 @@ def _is_real(text: str, closing: re.Match[str]) -> bool:
         return False
     if before[-1:] in "\"'“«" and before[-1:]:
         return False
-    is_word = before[-1:] == " " and after[:1] == " "
-    return not is_word and f"<{closing[1]}>" not in before
+    return not _is_in_sentence(before[-1:], after[:1]) and f"<{closing[1]}>" not in before
+
+
+def _is_in_sentence(before: str, after: str) -> bool:
+    """Whether a tag between these characters is a word of a sentence. Chinese and Japanese write no
+    spaces around a word.
+    """
+    if before in _BEFORE_WORD:
+        return after in _AFTER_WORD
+    is_wide = before > _LAST_NARROW and after > _LAST_NARROW
+    return is_wide and before.isalpha() and after.isalpha()

@@ -67,6 +67,7 @@ CHANGED = (
     "{} takes the request only in another form: {}. `ouro models show {}` lists what was learned."
 )
 PICTURE_REFUSED = "{} refused a picture: it is described, not sent."
+NO_END = "The server closed the answer without saying that it is complete."
 MAX_ERROR_BODY = 64_000
 MAX_FACTS = 4_000_000
 """Maximum bytes of what a server says about its models; Ollama lists every tensor."""
@@ -127,11 +128,16 @@ class ChunkReader(ABC):
         """The last chunks: text that was held back, and the end."""
         if thinking := self._thinking.end():
             yield ThinkingChunk(thinking)
-        rest = [*self._tags.feed(self._text.end()), *self._tags.end()]
-        for chunk in rest:
+        # Thinking whose end is missing is the answer only if the answer ended, without calls.
+        is_answer = self.reason == "stop" or (self.reason is None and self.is_complete)
+        tags = self._tags.end(is_answer=is_answer and not self._calls)
+        for chunk in (*self._tags.feed(self._text.end()), *tags):
             self.observe(chunk)
             yield chunk
-        if reason := self.reason or self._implied_reason():
+        reason = self.reason or self._implied_reason()
+        if reason and not self.is_complete:
+            yield NoticeChunk(NO_END)
+        if reason:
             yield EndChunk(reason)
 
     def _implied_reason(self) -> Reason | None:
@@ -302,6 +308,10 @@ class Wire(ABC):
         events = self._post(path, headers, body, reader)
         async with aclosing(read_chunks(events, reader, self._endpoint.timeouts.content)) as chunks:
             async for chunk in chunks:
+                if isinstance(chunk, NoticeChunk):  # each answer of this server ends like this one
+                    if self.facts.ends_silently:
+                        continue
+                    self.facts.ends_silently = True
                 yield chunk
 
     async def fetch_json(self, path: str, body: dict[str, Any] | None = None) -> Any:

@@ -1,12 +1,14 @@
 """Thinking that a model writes into its text is thinking, however the stream is cut."""
 
 import pytest
-from fakes.model_server import Reply
+from fakes.model_server import Call, Reply
 from fakes.wires import Wire
 
-from ouro.llm.model import RevisedText, TextChunk, ThinkingChunk
+from ouro.llm.model import RevisedText, RevisedThinking, TextChunk, ThinkingChunk
 from ouro.llm.think_tags import ThinkTags
-from ouro.messages import Thinking, user
+from ouro.messages import Text, Thinking, user
+
+LENGTH = {"openai": "length", "anthropic": "max_tokens"}
 
 CODE = "Use it so:\n```python\nprint('<think>')\nprint('</think>')\n```\nDone."
 CASES = [
@@ -23,6 +25,13 @@ CASES = [
     ("hello </think> world", "", "hello </think> world"),
     ("a < b and <b>bold</b>", "", "a < b and <b>bold</b>"),
     ("我想。</think>答案", "我想。", "答案"),
+    ("我想\n</think>\n\n答案", "我想\n", "答案"),
+    ("2 + 2 is easy </think>\n\n4", "2 + 2 is easy ", "4"),
+    ("It ends with </think>, then it answers.", "", "It ends with </think>, then it answers."),
+    ("Two tags (one is </think>) are used.", "", "Two tags (one is </think>) are used."),
+    ("Look for the tag </think>.", "", "Look for the tag </think>."),
+    ("模型用</think>结束思考。", "", "模型用</think>结束思考。"),
+    ("Write <think>a</think> first.", "", "Write <think>a</think> first."),
     ("<thinkpad> is a name", "", "<thinkpad> is a name"),
 ]
 
@@ -38,6 +47,8 @@ def split(pieces):
                 thought += piece
             case RevisedText(piece):
                 text = piece
+            case RevisedThinking():
+                thought = ""
     return thought, text
 
 
@@ -48,8 +59,40 @@ def test_thinking_and_answer_are_split(written, thought, answer, size):
     assert split(pieces) == (thought, answer)
 
 
-def test_thinking_that_never_ends_is_the_answer():
-    assert split(["<think>", "It is 4."])[1] == "It is 4."
+@pytest.mark.parametrize("size", [1, 5, 1000])
+def test_thinking_that_never_ends_is_the_answer_once(size):
+    written = "<think>\nIt is 4."
+    pieces = [written[at : at + size] for at in range(0, len(written), size)]
+    assert split(pieces) == ("", "It is 4.")
+
+
+def reply(written, finish="", calls=()):
+    return Reply([*written], calls=list(calls), finish=finish)
+
+
+@pytest.mark.parametrize("kind", ["openai", "anthropic"])
+async def test_an_unclosed_tag_before_the_answer_ends_is_saved_once(kind, model_server):
+    wire = Wire(kind, model_server)
+    wire.server.script([reply("<think>It is 4.")])
+    answer = await wire.ask(user("2+2?"))
+    assert [*answer.parts] == [Text("It is 4.")]
+
+
+@pytest.mark.parametrize("kind", ["openai", "anthropic"])
+async def test_an_unclosed_tag_before_a_call_is_thinking(kind, model_server):
+    wire = Wire(kind, model_server)
+    wire.server.script([reply("<think>I read it.", calls=[Call("read", {"path": "a"})])])
+    answer = await wire.ask(user("read"))
+    assert (answer.text, len(answer.tool_calls)) == ("", 1)
+    assert [part.text for part in answer.parts_of(Thinking)] == ["I read it."]
+
+
+@pytest.mark.parametrize("kind", ["openai", "anthropic"])
+async def test_an_unclosed_tag_at_max_output_is_no_answer(kind, model_server):
+    wire = Wire(kind, model_server)
+    wire.server.script([reply("<think>I could", finish=LENGTH[kind])])
+    error, _ = await wire.failure(user("2+2?"))
+    assert "max_output" in str(error)
 
 
 @pytest.mark.parametrize("kind", ["openai", "anthropic"])

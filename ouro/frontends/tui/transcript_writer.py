@@ -14,6 +14,7 @@ from ouro.frontends.tui.blocks.messages import (
     AnswerBlock,
     NoticeBlock,
     RetryBlock,
+    StreamedBlock,
     ThinkingBlock,
     UserMessage,
 )
@@ -61,8 +62,7 @@ class TranscriptWriter:
             case events.ThinkingDelta():
                 self._stream(ThinkingBlock, event.text)
             case events.Replied():
-                if not self._reply:
-                    self._show_message(event.message)
+                self._show_reply(event.message)
                 self._end_reply()
             case events.Retrying():
                 view.discard(*self._reply)
@@ -161,6 +161,16 @@ class TranscriptWriter:
             self._transcript.discard(self._retry)
             self._retry = None
 
+    def _show_reply(self, message: Message) -> None:
+        """Show an answer that was not streamed, or that ended as another one than was streamed: a
+        part of its text was thinking, or a call.
+        """
+        shown = (_words_of(self._reply, AnswerBlock), _words_of(self._reply, ThinkingBlock))
+        thinking = "".join(part.text for part in message.parts_of(Thinking))
+        if shown != tuple("".join(text.split()) for text in (message.text, thinking)):
+            self._transcript.discard(*self._reply)
+            self._show_message(message)
+
     def _show_message(self, message: Message) -> None:
         for part in message.parts:
             if isinstance(part, Text) and part.text.strip():
@@ -195,3 +205,9 @@ class TranscriptWriter:
         for call_id in call_ids:
             if (card := self._cards.pop(call_id, None)) is not None:
                 card.stop()
+
+
+def _words_of(blocks: Iterable[StreamedBlock], kind: type[StreamedBlock]) -> str:
+    """The text of the blocks of a kind, without spaces."""
+    text = "".join(block.text for block in blocks if isinstance(block, kind))
+    return "".join(text.split())

@@ -1,0 +1,176 @@
+"""Where an answer ends, on servers that do not say so as the protocol asks."""
+
+import pytest
+from fakes.model_server import Raw, sse
+from fakes.wires import Wire
+
+from ouro.errors import AnswerUnfinished, ContextTooLong, EmptyAnswer, TransientModelError
+from ouro.llm import ModelCall
+from ouro.llm.model import NoticeChunk
+from ouro.messages import user
+
+USAGE = {"choices": [], "usage": {"prompt_tokens": 5, "completion_tokens": 2}}
+
+
+def chunk(delta, finish=None, **more):
+    return {"choices": [{"index": 0, "delta": delta, "finish_reason": finish}], **more}
+
+
+def call(arguments):
+    function = {"name": "read", "arguments": arguments}
+    return chunk({"tool_calls": [{"index": 0, "id": "c1", "function": function}]})
+
+
+def block(kind, **delta):
+    start = {"type": "content_block_start", "index": 0, "content_block": {"type": kind, **delta}}
+    return [start, {"type": "content_block_stop", "index": 0}]
+
+
+HELLO, WHOLE, HALF = chunk({"content": "Hello"}), call('{"path": "a"}'), call('{"path": "a')
+START = {"type": "message_start", "message": {"usage": {"input_tokens": 3}}}
+HELLO_BLOCK, LAST = block("text", text="Hello"), {"type": "message_stop"}
+CALL_BLOCK = block("tool_use", id="t1", name="read", input={"path": "a"})
+END_TURN = {"type": "message_delta", "delta": {"stop_reason": "end_turn"}}
+ENDS = {
+    "the usage comes last": ("openai", [HELLO, USAGE]),
+    "the usage is in the last chunk": ("openai", [{**HELLO, "usage": USAGE["usage"]}]),
+    "only [DONE]": ("openai", [HELLO, "[DONE]"]),
+    "finish_reason null": ("openai", [HELLO, chunk({}), "[DONE]"]),
+    "finish_reason empty": ("openai", [HELLO, chunk({}, ""), "[DONE]"]),
+    "a clean end after text": ("openai", [HELLO]),
+    "a clean end after a call": ("openai", [WHOLE]),
+    "a call, then the usage": ("openai", [WHOLE, USAGE]),
+    "no message_stop": ("anthropic", [START, *HELLO_BLOCK, END_TURN]),
+    "no reason": ("anthropic", [START, *HELLO_BLOCK, LAST]),
+    "neither of them": ("anthropic", [START, *HELLO_BLOCK]),
+    "neither after a call": ("anthropic", [START, *CALL_BLOCK]),
+    "an error after the end": ("anthropic", [START, *HELLO_BLOCK, LAST, {"error": {}}]),
+}
+CUTS = {
+    "a clean end in a call": ("openai", [HALF]),
+    "text and half a call": ("openai", [HELLO, HALF]),
+    "half a call, then the usage": ("openai", [HALF, USAGE]),
+    "the usage first": ("openai", [USAGE, HALF]),
+    "thinking only": ("openai", [chunk({"reasoning_content": "Hm."})]),
+    "half a call of Anthropic": (
+        "anthropic",
+        [
+            START,
+            {**CALL_BLOCK[0], "content_block": {"type": "tool_use", "id": "t", "name": "read"}},
+            {
+                "type": "content_block_delta",
+                "index": 0,
+                "delta": {"type": "input_json_delta", "partial_json": '{"path'},
+            },
+        ],
+    ),
+    **{
+        f"finish_reason {word}": ("openai", [HELLO, chunk({}, word)])
+        for word in ("error", "abort", "network_error", "insufficient_system_resource")
+    },
+}
+
+
+async def run(model, on_chunk=None, on_retry=None):
+    async def now(_seconds):
+        pass
+
+    made = ModelCall([model], [user("hi")], [], attempts=11, sleep=now)
+    partial = []
+
+    async def retry(_retrying):
+        partial.append(made.partial().text)
+
+    return await made.run(on_chunk, retry), partial
+
+
+def server_answers(kind, server, events, then=None):
+    raw = sse(*events)
+    server.script([raw, *([then] * 20)] if then else [raw] * 20)
+    return Wire(kind, server).model()
+
+
+@pytest.mark.parametrize("name", ENDS)
+async def test_an_answer_that_is_whole_takes_one_request(name, model_server):
+    kind, events = ENDS[name]
+    model = server_answers(kind, model_server, events)
+    answer, _ = await run(model)
+    await model.close()
+    assert answer.text == "Hello" or [made.arguments for made in answer.tool_calls] == [
+        {"path": "a"}
+    ]
+    assert len(model_server.requests) == 1
+
+
+@pytest.mark.parametrize("name", CUTS)
+async def test_an_answer_that_was_cut_is_asked_again_and_what_came_is_kept(name, model_server):
+    kind, events = CUTS[name]
+    model = server_answers(kind, model_server, events, then="whole")
+    answer, partial = await run(model)
+    await model.close()
+    assert answer.text == "whole"
+    assert len(model_server.requests) == 2
+    assert partial == ["Hello" if HELLO in events else ""]
+
+
+async def test_an_answer_that_is_always_unfinished_costs_four_requests(model_server):
+    model = server_answers("openai", model_server, [HALF])
+    with pytest.raises(AnswerUnfinished, match="4 attempts"):
+        await run(model)
+    await model.close()
+    assert len(model_server.requests) == 4
+
+
+async def test_half_a_line_at_the_end_is_a_cut(model_server):
+    half = sse(HELLO).bytes + b'data: {"choi'
+    model_server.script([Raw(200, half, {"Content-Type": "text/event-stream"}), "whole"])
+    model = Wire("openai", model_server).model()
+    answer, partial = await run(model)
+    await model.close()
+    assert (answer.text, partial) == ("whole", ["Hello"])
+
+
+@pytest.mark.parametrize(
+    ("word", "incomplete"),
+    [("sensitive", "filtered"), ("SAFETY", "filtered"), ("MAX_TOKENS", "length"), ("eos", "")],
+)
+async def test_other_words_for_a_reason_are_known(word, incomplete, model_server):
+    model = server_answers("openai", model_server, [HELLO, chunk({}, word)])
+    answer, _ = await run(model)
+    await model.close()
+    assert (answer.text, answer.incomplete) == ("Hello", incomplete)
+
+
+async def test_a_full_window_at_the_end_is_an_overflow(model_server):
+    full = {"type": "message_delta", "delta": {"stop_reason": "model_context_window_exceeded"}}
+    model = server_answers("anthropic", model_server, [START, *HELLO_BLOCK, full, LAST])
+    with pytest.raises(ContextTooLong):
+        await run(model)
+    await model.close()
+
+
+async def test_an_end_without_a_sign_is_noticed_once(model_server):
+    model = server_answers("openai", model_server, [HELLO])
+    seen = []
+    for _ in range(3):
+        await run(model, seen.append)
+    await model.close()
+    notices = [made.text for made in seen if isinstance(made, NoticeChunk)]
+    assert notices == ["The server closed the answer without saying that it is complete."]
+
+
+async def test_an_end_with_a_sign_is_not_noticed(model_server):
+    model = server_answers("openai", model_server, [HELLO, "[DONE]"])
+    seen = []
+    await run(model, seen.append)
+    await model.close()
+    assert [made for made in seen if isinstance(made, NoticeChunk)] == []
+
+
+async def test_only_done_is_an_empty_answer(model_server):
+    model = server_answers("openai", model_server, ["[DONE]"])
+    with pytest.raises(EmptyAnswer):
+        await run(model)
+    await model.close()
+    assert len(model_server.requests) == 4
+    assert issubclass(EmptyAnswer, TransientModelError)
