@@ -88,6 +88,11 @@ def get_history_path() -> Path:
     return get_home() / "history"
 
 
+def get_drafts_dir() -> Path:
+    """Unsent texts of prompts."""
+    return get_home() / "drafts"
+
+
 def get_log_path() -> Path:
     return get_home() / "logs" / "ouro.log"
 

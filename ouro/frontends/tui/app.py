@@ -109,6 +109,9 @@ class OuroApp(App[int], inherit_bindings=False):
             self.pressed_at = event.time
         await super().on_event(event)
 
+    def on_unmount(self) -> None:
+        self.conversation.close_draft()
+
     def on_descendant_focus(self) -> None:
         """Start reading keys: now a widget can receive them."""
         if isinstance(self._driver, TerminalDriver):

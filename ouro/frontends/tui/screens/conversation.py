@@ -9,11 +9,13 @@ from msgspec.structs import replace
 from textual import on
 from textual.app import ComposeResult
 from textual.screen import Screen
+from textual.timer import Timer
 
 from ouro import events
 from ouro.display import Display
 from ouro.errors import OuroError
 from ouro.events import Event
+from ouro.frontends.drafts import DraftFile, take_draft
 from ouro.frontends.file_index import ProjectFiles
 from ouro.frontends.history import PromptHistory
 from ouro.frontends.session_lines import LEFT_BRANCH
@@ -39,8 +41,8 @@ from ouro.frontends.tui.widgets.transcript import TranscriptView
 from ouro.frontends.tui.widgets.transcript_reader import TranscriptReader
 from ouro.frontends.welcome import welcome
 from ouro.session.turn_queue import Draft, TurnObserver, TurnQueue
-from ouro.utils.log import log
-from ouro.utils.runtime import get_history_path
+from ouro.utils.log import log, writer
+from ouro.utils.runtime import get_drafts_dir, get_history_path
 from ouro.utils.text import clean
 
 if TYPE_CHECKING:
@@ -51,6 +53,8 @@ MAX_BLOCKS = 1_000
 """With more blocks, those far above are dropped."""
 JOBS_INTERVAL = 2.0
 """Seconds between two checks of the background jobs."""
+DRAFT_DELAY = 0.3
+"""Seconds between a key and the save of the unsent text."""
 START_AFTER = 0.1
 """Seconds after the session is open, before the start panel is filled."""
 UNTIL_CLOSED = 86_400.0
@@ -97,6 +101,8 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
         self._shows_start = look.shows_start
         self._is_loading_earlier = False
         self._has_sent = False
+        self._draft: DraftFile | None = None
+        self._draft_timer: Timer | None = None
         self._window_title: str | None = None
         self.reports_focus = False
         """Whether the terminal reports if it has the focus."""
@@ -157,10 +163,45 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
             self.transcript.add(AnswerBlock(welcome(session)))
         self._welcomes = False
         self.start.close()
+        self._restore_draft(session)
         if self._shows_start and session.resumed is None and not is_new:
             # After the first frame: the list of sessions may take a while.
             self.set_timer(START_AFTER, lambda: self.run_worker(self._show_start(session)))
         self._shows_start = False
+
+    def _restore_draft(self, session: Session) -> None:
+        """Restore the text that a killed ouro left for this session, or in this folder."""
+        self.close_draft(keep=False)  # the prompt still has it
+        if not session.status().is_saved:
+            return
+        saved_id = session.id if session.resumed is not None else ""
+        text = take_draft(get_drafts_dir(), session.cwd, saved_id)
+        self._draft = DraftFile(get_drafts_dir(), session.cwd, session.id)
+        if not text:
+            return
+        self.prompt.stash_text()  # what was typed meanwhile comes back after it is sent
+        self.prompt.fill(text)
+        self.status.show_message("Your unsent text of last time is back.")
+
+    def _save_draft(self) -> None:
+        self._draft_timer = None
+        if self._draft is not None:
+            unsent = [*self.turns.waiting, self.prompt.whole_text]
+            self._draft.save("\n".join(filter(None, unsent)))
+
+    def _save_draft_soon(self) -> None:
+        if self._draft_timer is None and self._draft is not None:
+            self._draft_timer = self.set_timer(DRAFT_DELAY, self._save_draft)
+
+    def close_draft(self, *, keep: bool = True) -> None:
+        """Save what is unsent, unless it is not to `keep`, and let go of the file."""
+        if self._draft is not None:
+            if keep:
+                self._save_draft()
+            else:
+                self._draft.save("")
+            draft, self._draft = self._draft, None
+            writer.submit(draft.close)
 
     async def _show_start(self, session: Session) -> None:
         """Show the start panel, unless the user has begun already."""
@@ -296,6 +337,7 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
         queued = waiting[len(steering) :]
         self.transcript.set_queued(steering, queued)
         self.status.queued = len(queued)
+        self._save_draft_soon()
 
     def on_resize(self) -> None:
         if self.questions.panel is not None:  # the panel's own size may not have changed
@@ -368,6 +410,7 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
         if self.prompt.vim_mode in ("", "INSERT"):
             self.completion.look_at(self.prompt.before_cursor)
         self.attachments.look_at(self.prompt.text)
+        self._save_draft_soon()
 
     @on(Completion.Picked)
     def _accept(self) -> None:

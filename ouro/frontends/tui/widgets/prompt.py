@@ -178,6 +178,11 @@ class PromptArea(TextArea, inherit_bindings=False):
         return self._typed_at if self.text else float("-inf")
 
     @property
+    def whole_text(self) -> str:
+        """The text with its long pastes."""
+        return self.attachments.expand_text(self.text)
+
+    @property
     def before_cursor(self) -> str:
         return self.get_text_range((0, 0), self.cursor_location)
 

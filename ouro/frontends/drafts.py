@@ -1,0 +1,115 @@
+"""Drafts: the unsent text of a prompt, kept until it is sent, also if ouro is killed."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from ouro.utils.log import log, write_masked
+from ouro.utils.runtime import ensure_private_dir
+
+KEPT_SECONDS = 30 * 86_400.0
+"""A draft that nobody came back to is deleted after this time."""
+_MAX_BYTES = 1_000_000
+
+
+class DraftFile:
+    """The draft of one session of this process; the lock on its file says that it is still open.
+
+    Text after a leading space is not saved, as in the history; secrets are masked in the file.
+    """
+
+    def __init__(self, root: Path, folder: Path, session_id: str) -> None:
+        self._place = _place(root, folder) / session_id
+        self._descriptor = -1
+        self._text = ""
+
+    def save(self, text: str) -> None:
+        """Save the text in the background; a text that is the same is not written again."""
+        text = "" if text.startswith(" ") else text
+        if text != self._text:
+            self._text = text
+            write_masked(text, self._write)
+
+    def close(self) -> None:
+        """Let go of the file. It stays if it has text, for the next start."""
+        if self._descriptor >= 0:
+            if not self._text.strip():
+                self._place.unlink(missing_ok=True)
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def _write(self, text: str) -> None:
+        """Write in place, so that the lock stays. Errors are only logged: they must not stop ouro."""
+        try:
+            if self._descriptor < 0:
+                ensure_private_dir(self._place.parent)
+                self._descriptor = _open_locked(self._place, os.O_CREAT)
+            data = text.encode(errors="replace")[:_MAX_BYTES]
+            if self._descriptor >= 0:
+                os.pwrite(self._descriptor, data, 0)
+                os.ftruncate(self._descriptor, len(data))
+        except OSError as error:
+            log.warning("the draft was not saved: %s", error)
+
+
+def take_draft(root: Path, folder: Path, session_id: str = "") -> str:
+    """Return and delete the draft of a session that was killed, or the newest one of this folder;
+    empty if there is none.
+    """
+    for place in list(_places(root, folder)):
+        if session_id and place.name != session_id:
+            continue
+        if text := _take(place):
+            return text
+    return ""
+
+
+def _places(root: Path, folder: Path) -> Iterator[Path]:
+    """The files of drafts, the newest first; deletes the very old ones."""
+    found = []
+    for place in _place(root, folder).glob("*"):
+        with suppress(OSError):
+            found.append((place.stat().st_mtime, place))
+    for changed, place in sorted(found, reverse=True):
+        if time.time() - changed > KEPT_SECONDS:
+            _take(place)
+        else:
+            yield place
+
+
+def _take(place: Path) -> str:
+    """The text of a file, which is deleted; empty if a running ouro has it."""
+    try:
+        descriptor = _open_locked(place)
+    except OSError:
+        return ""
+    if descriptor < 0:
+        return ""
+    try:
+        text = os.pread(descriptor, _MAX_BYTES, 0).decode(errors="replace")
+        place.unlink(missing_ok=True)
+    finally:
+        os.close(descriptor)
+    return text.rstrip()
+
+
+def _open_locked(place: Path, flags: int = 0) -> int:
+    """A descriptor that holds the lock; -1 if another process has it."""
+    descriptor = os.open(place, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | flags, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        return -1
+    return descriptor
+
+
+def _place(root: Path, folder: Path) -> Path:
+    name = hashlib.sha256(os.fsencode(folder)).hexdigest()[:16]
+    return root / name
