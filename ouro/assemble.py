@@ -64,8 +64,8 @@ from ouro.settings_sources import build_settings, explain_settings, settings_by_
 from ouro.tools.builtin import builtin_tools
 from ouro.tools.files_seen import FilesSeen
 from ouro.tools.memory_search import SearchMemory
-from ouro.tools.shell import Shell, ShellJobs, clean_up_orphans
-from ouro.tools.shell_process import Terminals
+from ouro.tools.shell import Shell, ShellJobs
+from ouro.tools.shell_process import Terminals, clean_up_orphans
 from ouro.tools.todo import TodoPlan
 from ouro.utils.git import find_root
 from ouro.utils.log import mask_log, mask_writes

@@ -968,9 +968,9 @@ COMMANDS: tuple[Action, ...] = (
     Action(
         "tasks",
         "conversation.tasks",
-        "List background jobs and subagents, or end one",
-        (text("what", metavar="kill id"),),
-        ("tasks kill job_3", "tasks kill explore-1"),
+        "List background jobs and subagents, end one, or move the running command to the background",
+        (text("what", metavar="kill id|background"),),
+        ("tasks kill job_3", "tasks background"),
         aliases=("ps", "jobs"),
     ),
     Action(

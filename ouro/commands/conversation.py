@@ -120,8 +120,15 @@ async def tasks(context: SessionContext, what: str) -> Answer:
     if action == "kill" and (task := task.strip()):
         await session.background.kill(task)
         return Answer(task, [line(f"Ended {task}.")])
+    if what == "background":
+        if not (moved := session.background.move_running()):
+            raise UsageError("No command of the agent is running.")
+        return Answer(moved, [line(f"{plural(moved, 'command')} moved to the background.")])
     if what:
-        raise UsageError("/tasks lists them; /tasks kill ID ends one.")
+        raise UsageError(
+            "/tasks lists them; /tasks kill ID ends one; /tasks background moves the running"
+            " command there."
+        )
     running = session.background.list()
     rows = [(task.id, f"{escape(task.title)} — {escape(task.state)}") for task in running]
     return Answer(running, [Markdown(facts(*rows) or "No background jobs and no subagents.")])

@@ -240,6 +240,10 @@ class BackgroundWork(msgspec.Struct, frozen=True, eq=False):
         is_job = any(job.id == task_id for job in self.jobs.list())
         await (self.jobs.find(task_id).end() if is_job else self.subagents.kill(task_id))
 
+    def move_running(self) -> int:
+        """Move the running commands of the agent to the background; returns how many."""
+        return self.shell.move_to_background()
+
     def kill_lines(self) -> None:
         """Kill every running shell line at once, except background jobs."""
         self.shell.kill_all()

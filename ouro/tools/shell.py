@@ -17,22 +17,21 @@ from ouro.display import CommandOutput, Display, Question
 from ouro.errors import ToolError
 from ouro.events import Notice
 from ouro.safety import Confinement, Effect, Limits, RevertedFile
+from ouro.tools.foreground import Foreground
 from ouro.tools.line_watch import LineWatch, watch_lines
+from ouro.tools.reverted_files import describe_reverted
 from ouro.tools.shell_process import (
     RunningCommand,
     ShellProcess,
     TerminalCommand,
     Terminals,
     Wrap,
-    end_orphans,
     limit_command,
     start_shell,
     terminal_command,
 )
 from ouro.tools.tool import Tool, ToolContext, ToolResult
-from ouro.tools.truncate import OutputCapture, readable
-from ouro.utils.files import sweep_written_dirs
-from ouro.utils.runtime import get_written_dirs, tilde
+from ouro.tools.truncate import OutputCapture
 from ouro.utils.text import plural
 
 _TAIL = 2000
@@ -41,7 +40,6 @@ _MAX_SAVED = 100
 _MAX_SECONDS = 600
 _TITLE = 100
 _SPOOL_TIMEOUT = 1.0
-_MAX_NAMED = 5
 _LEAVE_OUT, _RESTORE = "Leave it out", "Restore it"
 
 
@@ -141,16 +139,6 @@ class Job:
             self._changed.set()
 
 
-async def clean_up_orphans(warn: Callable[[str], None], project: Path) -> None:
-    """Clean up after killed ouro processes: remove temporary files, end commands, and warn about
-    those.
-    """
-    await asyncio.to_thread(sweep_written_dirs, get_written_dirs(project))
-    if ended := await asyncio.to_thread(end_orphans):
-        processes = plural(ended, "process", "processes")
-        warn(f"Ended {processes} that commands of a killed ouro had left running.")
-
-
 class ShellJobs:
     """The background jobs of one session; `close` ends them all.
 
@@ -206,6 +194,29 @@ class ShellJobs:
             if watching is not None:
                 watching.kill()
             raise
+        return self._add(line, process, changed, at_end, watching)
+
+    def adopt(
+        self, line: str, process: ShellProcess, changed: asyncio.Event, at_end: AtEnd
+    ) -> ToolResult:
+        """Make a job of a running command; returns the result of the call that has started it."""
+        job = self._add(line, process, changed, at_end, None)
+        printed = job.report().text.rpartition("\n")[0]
+        text = (
+            f"{printed}\n[The user moved it to the background: it goes on as {job.id}, without a"
+            f" time limit. shell_output(id={job.id!r}) reads what it prints next. Do not start it"
+            " again.]"
+        )
+        return ToolResult(text, Display(f"moved to {job.id}", CommandOutput(line, job.tail)))
+
+    def _add(
+        self,
+        line: str,
+        process: ShellProcess,
+        changed: asyncio.Event,
+        at_end: AtEnd,
+        watching: LineWatch | None,
+    ) -> Job:
         self._count += 1
         job = Job(f"job_{self._count}", line, process, changed, at_end, watching)
         job.watcher.add_done_callback(lambda _: self._on_news())
@@ -350,7 +361,7 @@ class Shell(Tool[ShellArgs]):
         self.confinement = confinement
         self._timeout = timeout_seconds
         self._terminals = terminals
-        self._running: set[RunningCommand] = set()
+        self._running: dict[RunningCommand, Foreground] = {}
 
     def runs_outside(self, args: ShellArgs) -> bool:
         return args.outside_sandbox and self.confinement.is_on
@@ -394,17 +405,21 @@ class Shell(Tool[ShellArgs]):
             return ToolResult(text, Display(f"started as {job.id}", CommandOutput(args.command)))
         seconds = args.timeout_seconds or self._timeout
         taken: Sequence[RevertedFile] = ()
+        foreground = Foreground(ctx.report, can_move=True)
         try:
             result = await self.run_line(
                 args.command,
                 ctx.report,
+                foreground,
+                partial(self._revert, ctx),
                 cwd=cwd,
                 timeout_seconds=seconds,
                 limits=ctx.limits,
                 call_id=ctx.call_id,
             )
         finally:
-            taken = await self._revert(ctx)
+            if not foreground.is_moved:
+                taken = await self._revert(ctx)
         if not taken:
             return result
         note = await self._ask_about(taken, ctx)
@@ -421,6 +436,8 @@ class Shell(Tool[ShellArgs]):
         self,
         line: str,
         report: Callable[[str], None],
+        foreground: Foreground | None = None,
+        at_end: AtEnd = _do_nothing,
         *,
         cwd: Path | None = None,
         timeout_seconds: float | None = None,
@@ -430,21 +447,19 @@ class Shell(Tool[ShellArgs]):
         """Run one command to its end: a tool call, or what the user typed after `!` (no time
         limit).
 
+        Args:
+            foreground: lets the user move it to the background; `at_end` runs when it has ended there.
+
         Raises:
             ToolError: the folder does not exist, or bash cannot be started.
         """
         cwd = cwd or self._root
-        process = await self._start(line, cwd, limits, report, call_id)
-        self._running.add(process)
-        in_time, left = True, 0
-        try:
-            in_time = await process.wait(timeout_seconds)
-        finally:
-            # Also after an interrupt; with a second interrupt `end` sends KILL.
-            try:
-                left = await process.end()
-            finally:
-                self._running.discard(process)
+        front = foreground or Foreground(report, can_move=False)
+        process = await self._start(line, cwd, limits, report, front, call_id)
+        self._running[process] = front
+        in_time, left = await self._wait_and_end(process, front, timeout_seconds)
+        if front.is_moved and isinstance(process, ShellProcess):
+            return self._jobs.adopt(line, process, front.changed, at_end)
         if process.capture.file:
             # The file is complete when it is read next, unless the output is very long.
             await asyncio.to_thread(process.capture.settle, _SPOOL_TIMEOUT)
@@ -473,6 +488,21 @@ class Shell(Tool[ShellArgs]):
         summary = ", ".join(filter(None, parts))
         shown = Display(summary, CommandOutput(line, output, code))
         return ToolResult("\n".join(filter(None, pieces)), shown, failed=code != 0)
+
+    async def _wait_and_end(
+        self, process: RunningCommand, front: Foreground, seconds: float | None
+    ) -> tuple[bool, int]:
+        """Whether it ended in time, or was moved; and how many processes had outlived its shell."""
+        left = 0
+        try:
+            in_time = await front.wait(process, seconds)
+        finally:
+            # Also after an interrupt; with a second interrupt `end` sends KILL.
+            try:
+                left = 0 if front.is_moved else await process.end()
+            finally:
+                del self._running[process]
+        return in_time, left
 
     async def _revert(self, ctx: ToolContext) -> Sequence[RevertedFile]:
         """Move out what the command has made that other programs obey, with a warning."""
@@ -503,7 +533,13 @@ class Shell(Tool[ShellArgs]):
         return f"{what}. The user has allowed it, so it was restored.{lost}"
 
     async def _start(
-        self, line: str, cwd: Path, limits: Limits, report: Callable[[str], None], call_id: str
+        self,
+        line: str,
+        cwd: Path,
+        limits: Limits,
+        report: Callable[[str], None],
+        front: Foreground,
+        call_id: str,
     ) -> RunningCommand:
         argv, tag = await limit_command(line, cwd, self._wrap(limits, call_id))
         capture, environment = self._jobs.new_capture(), self._environment
@@ -512,9 +548,7 @@ class Shell(Tool[ShellArgs]):
             if terminal_id := await self._terminals.create(call_id, words, cwd):
                 report("")  # the front end shows the terminal now
                 return TerminalCommand(self._terminals, terminal_id, tag, capture)
-        return await start_shell(
-            argv, tag, cwd, environment, capture, lambda data: report(readable(data))
-        )
+        return await start_shell(argv, tag, cwd, environment, capture, front.take)
 
     def _wrap(self, limits: Limits, call_id: str) -> Wrap:
         return lambda argv: self.confinement.wrap(argv, limits, call_id)
@@ -536,27 +570,14 @@ class Shell(Tool[ShellArgs]):
             " outside_sandbox: true; the user is asked."
         )
 
+    def move_to_background(self) -> int:
+        """Let the tool calls end while their commands go on as jobs; returns how many."""
+        return sum(front.move(process) for process, front in tuple(self._running.items()))
+
     def kill_all(self) -> None:
         """KILL every foreground command at once."""
         for process in tuple(self._running):
             process.kill()
-
-
-def describe_reverted(taken: Sequence[RevertedFile], root: Path) -> str:
-    """As `Other programs obey sub/.envrc, so ouro moved it to …`."""
-    names = [
-        str(item.path.relative_to(root) if item.path.is_relative_to(root) else item.path)
-        for item in taken[:_MAX_NAMED]
-    ]
-    more = f" and {len(taken) - _MAX_NAMED} more" if len(taken) > _MAX_NAMED else ""
-    changed = (
-        ", and restored what was there before" if any(item.was_changed for item in taken) else ""
-    )
-    places = ", ".join(dict.fromkeys(str(item.moved.parent) for item in taken))
-    return (
-        f"Other programs obey {', '.join(names)}{more}, so ouro moved what the command made there"
-        f" to {tilde(Path(places))}{changed}"
-    )
 
 
 def _describe_left(count: int) -> list[str]:

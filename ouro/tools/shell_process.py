@@ -21,7 +21,9 @@ from typing import Protocol
 
 from ouro.errors import ToolError
 from ouro.tools.truncate import OutputCapture
-from ouro.utils.runtime import count_processes, send_signal
+from ouro.utils.files import sweep_written_dirs
+from ouro.utils.runtime import count_processes, get_written_dirs, send_signal
+from ouro.utils.text import plural
 
 _TAG = 1 << 52
 """The bit that marks a soft limit of resident memory as the tag of a command. Linux does not
@@ -335,6 +337,16 @@ def end_orphans() -> int:
                 os.kill(pid, signal.SIGKILL)
                 ended += 1
     return ended
+
+
+async def clean_up_orphans(warn: Callable[[str], None], project: Path) -> None:
+    """Clean up after killed ouro processes: remove temporary files, end commands, and warn about
+    those.
+    """
+    await asyncio.to_thread(sweep_written_dirs, get_written_dirs(project))
+    if ended := await asyncio.to_thread(end_orphans):
+        processes = plural(ended, "process", "processes")
+        warn(f"Ended {processes} that commands of a killed ouro had left running.")
 
 
 def _owner_bits(pid: int) -> int:

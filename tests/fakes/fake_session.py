@@ -276,6 +276,10 @@ class FakeBackground:
     async def kill(self, task: str) -> None:
         self.killed.append(task)
 
+    def move_running(self) -> int:
+        """No command runs."""
+        return 0
+
     def kill_lines(self) -> None:
         self.kills += 1
 

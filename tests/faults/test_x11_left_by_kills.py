@@ -14,8 +14,7 @@ from ouro.memory.backend import MessageRecord, SessionHeader
 from ouro.memory.long_term.git.repository import GitRepository
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import user
-from ouro.tools.shell import clean_up_orphans
-from ouro.tools.shell_process import end_orphans
+from ouro.tools.shell_process import clean_up_orphans, end_orphans
 
 _JOBS = """
 import asyncio, sys

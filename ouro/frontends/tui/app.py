@@ -297,6 +297,11 @@ class KeyActions:
             self._conversation.status.show_message("There is no plan.")
 
     def jobs(self) -> None:
+        """Move the running command to the background; if none runs, show what is there."""
+        if moved := self._front_end.session.background.move_running():
+            what = "The command goes" if moved == 1 else f"{moved} commands go"
+            self._conversation.status.show_message(f"{what} on in the background: /tasks")
+            return
         from ouro.frontends.tui.screens.list_sheets import TasksSheet  # rarely used
 
         session = self._front_end.session

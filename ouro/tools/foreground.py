@@ -1,0 +1,48 @@
+"""Foreground: a command that a tool call waits for, until the user moves it to the background."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from ouro.tools.shell_process import RunningCommand, ShellProcess
+from ouro.tools.truncate import readable
+
+
+class Foreground:
+    """Receives what a command prints: for the tool call, and after the move for the job."""
+
+    def __init__(self, report: Callable[[str], None], *, can_move: bool) -> None:
+        self._report = report
+        self._can_move = can_move
+        self._asked = asyncio.Event()
+        self.is_moved = False
+        self.changed = asyncio.Event()
+        """Set by each output after the move."""
+
+    def take(self, data: bytes) -> None:
+        if self.is_moved:
+            self.changed.set()
+        else:
+            self._report(readable(data))
+
+    def move(self, process: RunningCommand) -> bool:
+        """Let the call end while the command goes on; returns False if it cannot be moved."""
+        if not (self._can_move and isinstance(process, ShellProcess)):
+            return False
+        if process.exit_code is not None:
+            return False
+        self._asked.set()
+        return True
+
+    async def wait(self, process: RunningCommand, seconds: float | None) -> bool:
+        """As `RunningCommand.wait`; also returns, with `is_moved`, when the user moves it."""
+        ending = asyncio.create_task(process.wait(seconds))
+        moving = asyncio.create_task(self._asked.wait())
+        try:
+            await asyncio.wait({ending, moving}, return_when=asyncio.FIRST_COMPLETED)
+            self.is_moved = not ending.done()
+            return self.is_moved or ending.result()
+        finally:
+            ending.cancel()
+            moving.cancel()
