@@ -131,7 +131,7 @@ async def open_session(
         options.memory and not options.ephemeral,
         options.cwd if inputs.trusted else None,
     )
-    opening = partial(open_memory, inputs.settings.memory, trusted, mask.kind_of_secret)
+    opening = partial(open_memory, inputs.settings.memory, trusted, mask.kind_in_memory)
     scopes = await asyncio.to_thread(opening) if has_memory else None
     tasks = SessionTasks()
     transcript = await _transcript(
@@ -340,7 +340,7 @@ class SessionBuilder(msgspec.Struct, dict=True):
             ask=(*settings.ask, *rules.load("ask")),
             deny=(*settings.deny, *rules.load("deny")),
             saved=rules,
-            finds_secret=self.mask.kind_of_secret,
+            finds_secret=self.mask.kind_in_memory,
         )
 
     @cached_property
@@ -428,7 +428,7 @@ class SessionBuilder(msgspec.Struct, dict=True):
 
     def files_seen_in(self, workspace: safety.Workspace) -> FilesSeen:
         return FilesSeen(
-            workspace, self.mask.kind_of_secret, self.memory.recording, self.inputs.options.editor
+            workspace, self.mask.kind_in_memory, self.memory.recording, self.inputs.options.editor
         )
 
     @property
@@ -453,7 +453,7 @@ class SessionBuilder(msgspec.Struct, dict=True):
             session_catalog=self.session_catalog,
             lookup=self.lookup,
             channel=self.tasks,
-            finds_secret=self.mask.kind_of_secret,
+            finds_secret=self.mask.kind_in_memory,
         )
         return builder.build(self._jobs, self.confinement, is_new=self.info is None)
 

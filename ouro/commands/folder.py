@@ -200,7 +200,7 @@ class Folder:
         return SecretMask([*Catalog.from_files().key_values(), *secret_values(os.environ)])
 
     def _secret_in(self, text: str) -> str:
-        return self.mask.kind_of_secret(text)
+        return self.mask.kind_in_memory(text)
 
     def _embedder(self) -> Embedder | None:
         """The embedding model that the settings name; None: only words are used."""

@@ -225,12 +225,14 @@ _RULES = {
     "jwt": late_pattern(r"\b(?P<secret>ey[JK][\w-]{8,9999}\.ey[JK][\w-]{8,9999}\.[\w-]*)"),
     "aws-id": late_pattern(r"\b(?P<secret>(?:AKIA|ASIA|ABIA|ACCA)[A-Z2-7]{16})\b"),
     "google": late_pattern(
-        r"\b(?P<secret>ya29\.[\w-]{20,}|GOCSPX-[\w-]{20,}|AIza[\w-]{35}|1//0[\w-]{30,})"
+        r"\b(?P<secret>ya29\.[\w-]{20,}|AQ\.[\w-]{35,}|GOCSPX-[\w-]{20,}|AIza[\w-]{35}|1//0[\w-]{30,})"
     ),
     "token": late_pattern(
         r"\b(?P<secret>(?:sk|rk|pk)[-_](?=[\w-]{0,200}\d)[\w-]{20,}|gh[opsur]_\w{30,}|github_pat_\w{30,}|gl[a-z]{2,5}-[\w-]{20,}"
         r"|xox[a-z]-[\w-]{10,}|xapp-[\w-]{20,}|(?:hf|npm|gsk|xai|pplx|nvapi|r8|lin_api|dop_v1|ntn|tvly|fw)[-_](?=\w{0,200}\d)[\w-]{20,}"
         r"|pypi-[\w-]{50,}|SG\.[\w-]{16,}\.[\w-]{16,}|(?:pub)?key-[0-9a-f]{32}\b|[0-9a-f]{32}-[0-9a-f]{8}-[0-9a-f]{8}\b"
+        # New Relic, and Cursor.
+        r"|NR(?:AK|AA|BR|JS|II|IQ|RA|SP)-[\w-]{16,}|[\da-fx]{32,40}NRAL|(?:crsr|key|cursor)_[0-9a-f]{40,}"
         # Discord: the number of the bot in base64, a time, a signature.
         r"|(?:[MNO][DTjz][AEIMQUYcgk][w-z0-5]){4,6}\w{0,3}\.[\w-]{6}\.[\w-]{27,}|mfa\.[\w-]{60,})",
     ),
@@ -259,7 +261,7 @@ _STARTS: Mapping[str, tuple[str, ...]] = {
     "user-flag": ("-u", "--user"),
     "jwt": ("eyj", "eyk"),
     "aws-id": ("akia", "asia", "abia", "acca"),
-    "google": ("ya29.", "gocspx-", "aiza", "1//0"),
+    "google": ("ya29.", "aq.", "gocspx-", "aiza", "1//0"),
     "discord": ("discord",),
     "named": (
         "pass",
@@ -395,6 +397,12 @@ class SecretMask:
             return ""
         known = set(_MASKED.findall(text))
         return next((kind for kind in _MASKED.findall(masked) if kind not in known), "a secret")
+
+    def kind_in_memory(self, text: str) -> str:
+        """As `kind_of_secret`, but also finds what a sentence tells: "the password is …"."""
+        from ouro.safety.spoken_secrets import spoken_secret  # rarely needed
+
+        return self.kind_of_secret(text) or spoken_secret(text)
 
     def _scanned(self, text: str) -> str:
         self._give_up_at = self._give_up_at or time.monotonic() + self._patience

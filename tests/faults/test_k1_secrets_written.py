@@ -116,6 +116,28 @@ def is_caught(secret: str, shown: str) -> bool:
     return not any(secret[start : start + 10] in shown for start in range(len(secret) - 9))
 
 
+@pytest.mark.parametrize(
+    "form",
+    [
+        "MTE5OTg3NjU0MzIxMDk4NzY1NA.GxYz<w2>.<x38>",
+        "NRAK-<U27>",
+        "<h36>NRAL",
+        "NRII-<x32>",
+        "crsr_<h64>",
+        "key_<h64>",
+        "AQ.Ab8RN6<x44>",
+        "AQ.Cd<x40>",
+    ],
+)
+def test_k1_keys_of_agents_chats_and_monitors_are_always_caught(mask, form):
+    drawn = random.Random(form)
+    fill = lambda hole: "".join(drawn.choice(ALPHABETS[hole[1]]) for _ in range(int(hole[2])))  # noqa: E731
+    secret = re.sub(r"<(\w)(\d+)>", fill, form)
+
+    for shape in (*SHAPES, "it answered {} to me", "- {}\n"):
+        assert is_caught(secret, mask(shape.format(secret)))
+
+
 def test_k1_nine_in_ten_documented_token_formats_are_caught(mask):
     drawn = [
         (what, secret, shape.format(secret))

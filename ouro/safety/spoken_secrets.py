@@ -1,0 +1,201 @@
+"""Secrets that a sentence tells: "the password of the database is hunter2".
+
+They have no shape of their own, so that only the words around them show what they are. Memory
+refuses them; they are not masked elsewhere, where a wrong guess would change what was said.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from ouro.utils.late_pattern import late_pattern
+
+_PASSWORDS = (
+    r"\w{0,40}(?:pass(?:word|[ -]?phrase|code|wort|ord)|kennwort|wachtwoord|lösenord(?:et)?"
+    r"|adgangskode)"
+    r"|mots? de passe|phrase secrète|contraseña|clave|parola(?: d['’]ordine)?|senha|palavra-passe"
+    r"|hasło|heslo|jelszó|jelszava|salasana|şifre(?:si|niz)?|parolă|парол[ьяі]\w?|лозинка"
+    r"|κωδικός|συνθηματικό|كلمة (?:المرور|السر)|סיסמה|הסיסמה|पासवर्ड"
+)
+_TOKENS = (
+    r"(?:api|access|auth|refresh|bot|bearer)?[ _-]?token|secret|passcode|(?:api|access|secret"
+    r"|signing|"
+    r"encryption|licen[cs]e|recovery|chiave|clé)[ _-]?(?:key|api)|geheimnis|zugriffsschlüssel"
+    r"|secreto|segreto|segredo|jeton|токен|секрет"
+)
+_PINS = r"pin(?:[ -]?(?:code|nummer|number|kod|код))?|пин(?:-?код)?|code pin|código pin"
+_OF = (
+    r"(?:[ \t]+(?:for|of|to|on|at|in|from|für|von|vom|der|des|zum|zur|im|de|del|della|di|du|da|do"
+    r"|dla|para|pour|per|van|voor|till|для|от|к|του|της)\b(?:[ \t]+[^\s.:;,!?]+){1,5}?)?"
+)
+_IS = (
+    r"(?:[ \t]+(?:(?:(?:is|was|has been)[ \t]+)?(?:set|reset|changed)[ \t]+to|is|was|are|remains"
+    r"|ist|lautet|war|heißt|est|es|è|é|era|jest|to|je|är|er|on|είναι"
+    r"|это|є|हि|है|هي|הוא|היא|=)(?:[ \t]+(?:now|still|always|just|currently|jetzt|ahora|adesso"
+    r"|agora))?"
+    r"(?:[ \t]*:)?[ \t]+|[ \t]{0,2}[:：—–][ \t]*|[ \t]+-[ \t]+|[ \t]*(?:[:：]|=>|->)[ \t]*)"
+)
+_CALLED = r"(?:[ \t]*[(\[][^)\]\n]{0,40}[)\]])?"
+_VALUE = (
+    r"(?P<value>\"[^\"\n]{3,80}\"|'[^'\n]{3,80}'|`[^`\n]{3,80}`|“[^”\n]{3,80}”"
+    r"|«[^»\n]{3,80}»|[^\s\"'`“«]\S{2,120})"
+)
+_NAME = late_pattern(rf"(?i)(?:{_PASSWORDS}|{_TOKENS}|{_PINS})s?")
+_BOUND = r"(?<!\w)"
+
+_TOLD = late_pattern(
+    rf"(?i){_BOUND}(?:(?P<password>{_PASSWORDS})|(?P<pin>{_PINS})"
+    rf"|(?P<token>{_TOKENS}))(?P<plural>s)?"
+    rf"[*_]{{0,2}}{_CALLED}{_OF}[*_]{{0,2}}{_IS}[*_]{{0,2}}{_VALUE}(?P<rest>[^\n]{{0,80}})"
+)
+_BESIDE = late_pattern(
+    rf"(?i){_BOUND}(?:(?P<password>{_PASSWORDS})|(?P<pin>{_PINS})|(?P<token>{_TOKENS}))"
+    rf"[ \t]+{_VALUE}(?P<rest>[^\n]{{0,80}})"
+)
+_BEFORE = late_pattern(
+    rf"(?i)(?<!\S){_VALUE}[ \t]+(?:is|was|ist|est|es|è|é|jest|это|(?P<as>as|als|comme|como|come"
+    rf"|jako|как))[ \t]+"
+    r"(?:(?:the|my|our|your|his|her|das|die|der|mein|unser|le|la|mon|notre|el|mi|il|a|o)[ \t]+)?"
+    rf"(?:[^\s.:;,!?]+[ \t]+){{0,3}}?(?:(?P<password>{_PASSWORDS})|(?P<pin>{_PINS})"
+    rf"|(?P<token>{_TOKENS}))"
+    r"(?P<rest>(?=[ \t]*(?:[.,;!?)]|$|\n|[ \t](?:for|of|on|für|von|de|del|di|da|pour|para|для)\b)))"
+)
+_EAST_ASIAN = late_pattern(
+    r"(?i)(?:(?P<password>密码|密碼|口令|パスワード|暗証番号|비밀번호|암호)|(?P<token>令牌|密钥|密鑰|トークン|토큰))"
+    r"[ \t]{0,2}(?:[是为為はが은는이가]"
+    r"|就是)?[ \t]{0,2}[:：]?[ \t]{0,2}[「『“\"'`]?(?P<value>[!-&(-~]{4,80})(?P<rest>)"
+)
+
+_QUOTES = "\"'`“”«»"
+_SMALL_WORDS = frozenset(
+    "a an the this that these those not no never always also only just still now then per with in"
+    " on at by to from for of and or if"
+    " as it its your our my their his her same one any each every all both here there"
+    " see ask use via what where when why how who which".split()
+)
+_IDLE_WORDS = _SMALL_WORDS | frozenset(
+    # What a sentence about a secret says of it; not a secret.
+    "none null nil true false yes todo tbd unknown empty"
+    " required optional missing wrong correct right valid invalid good bad weak strong safe"
+    " unsafe new old different unique random"
+    " secret private public confidential sensitive here there below above elsewhere broken gone"
+    " stale fresh long short longer"
+    " shorter set unset kept sent lost read written given taken known hidden shown left due"
+    " needed ok okay fine case string str"
+    " int bytes integer text number bool boolean object array list dict char varchar uuid jwt see"
+    " ask use via what where when why"
+    " how who which simplicity patience expired stored hashed salted plain plaintext cleartext"
+    " encrypted default blank"
+    " ist nicht kein keine ein eine der die das den dem im in auf bei von falsch richtig gültig"
+    " ungültig geheim leer erforderlich"
+    " optional nötig lang kurz neu alt sicher unsicher unbekannt hier dort immer nie noch"
+    " le la les un une des du de dans sur par pas ne non faux fausse bon bonne requis requise"
+    " obligatoire facultatif secrète"
+    " vide inconnu nouveau ancien valide invalide trop ici"
+    " el los las una del en no por incorrecta incorrecto correcta correcto obligatoria"
+    " obligatorio opcional secreta secreto vacía"
+    " nueva vieja válida inválida aquí muy il lo gli nel non errata corretta scaduta segreta"
+    " vuota nuova qui"
+    " o os as um uma na no não errada correta vazia nova fraca forte wymagane nieprawidłowe puste"
+    " het een niet verplicht leeg"
+    " неверный неправильный обязателен нужен не в на это хранится пуст пустой".split()
+)
+_IDLE_ENDING = late_pattern(
+    r"(?i)(?:ed|ing|able|ible|ible?s|ional|ive|ory|ary|less|ful|wise|ly|ent|ant|lich|bar|iert"
+    r"|laufen|speichert|setzt"
+    r"|schlüsselt|é|ée|és|ées|toire|ado|ada|ido|ida|ato|ata|uto|uta|abile|ibile|orio|oria|ável"
+    r"|ível|ane|any|only|sensitive"
+    r"|specific|lived|free|based|bound|safe|wide|side|scoped|ready)$"
+)
+_TERM = late_pattern(
+    r"(?i)(?:v?\d+(?:\.\d+)*[a-z]{0,2}|\d+-[a-z]+(?:-[a-z]+)?|(?:sha|aes|md|rs|hs|es|base|utf|ed"
+    r"|rsa|argon|pbkdf|oauth|http|ipv|x|s|ec|k|p|bcrypt"
+    r"|uuid|python|crc|pkcs|scram|sha-|aes-)[-_]?\d{1,4}[a-z]{0,2}(?:[-_/]\w{1,6}){0,2}|1password"
+    r"|k8s|\d{4}-\d\d-\d\d\S*)"
+)
+_PLACE = late_pattern(
+    r"(?i)(?:[$<{%~/\\\[(]|\.{1,2}/|\w+://|\*+$|x{3,}$|\.{3}|…)|.*(?:\(\)?|\.(?:env|ya?ml|json"
+    r"|toml|ini|txt|md|py|js|ts|key|pem|conf|cfg|kdbx|sh|go|rs|com|org|net|io))$"
+    r"|[a-z]+(?:[_.][a-z]+)+$|[A-Z]+(?:_[A-Z]+)+$|[\w.+-]+@[\w-]+\.\w+$"
+)
+_LETTERS = late_pattern(r"[^\W\d_]+(?:[-'’][^\W\d_]+)*")
+_CLAUSE_END = late_pattern(r"\s*(?:$|[.,;!?)\]|]|\s(?:and|und|et|y|e|but|aber)\b|[-—–(])")
+_MIN_PIN, _MIN_MIXED = 4, 6
+_KINDS = ("password", "pin", "token")
+
+
+def spoken_secret(text: str) -> str:
+    """The kind of the first secret that a sentence of `text` tells; empty if none does."""
+    for match, is_beside in _candidates(text):
+        kind = next((kind for kind in _KINDS if match.groupdict().get(kind)), "")
+        if _is_value(kind, match["value"], match["rest"] or "", is_beside=is_beside):
+            return f"{kind} in a sentence"
+    return ""
+
+
+def _candidates(text: str) -> Iterator[tuple[re.Match[str], bool]]:
+    """What could tell a secret, and whether only its place beside the word shows it."""
+    for pattern in (_TOLD, _BEFORE, _EAST_ASIAN, _BESIDE):
+        start = 0
+        while match := pattern.search(text, start):
+            groups = match.groupdict()
+            is_beside = pattern is _BESIDE or bool(groups.get("as") or groups.get("plural"))
+            yield match, is_beside
+            start = match.start("value") if match.start("value") > start else match.end("value")
+
+
+def _is_value(kind: str, value: str, rest: str, *, is_beside: bool) -> bool:
+    is_quoted = value[0] in _QUOTES
+    bare = value[1:-1].strip() if is_quoted else value.rstrip(".,;:!?)]\"'`*_»”")
+    if len(bare) < 3 or _PLACE.match(bare):
+        return False
+    if bare.isdigit():
+        return _is_number(kind, bare, rest if bare == value else "", is_quoted)
+    if kind == "pin" or _TERM.fullmatch(bare):
+        return False
+    if is_quoted and " " in bare:
+        return _is_phrase(bare.split())
+    if _is_plain(bare):
+        if is_quoted:
+            return not (is_beside or _is_idle(bare))
+        return not is_beside and _is_plain_value(kind, bare, value, rest)
+    return len(bare) >= (_MIN_MIXED if is_beside else _MIN_PIN)
+
+
+def _is_number(kind: str, number: str, rest: str, is_quoted: bool) -> bool:
+    """Whether a number is the secret, not how long it is."""
+    least = {"pin": _MIN_PIN, "password": _MIN_PIN}.get(kind, 8)
+    is_counted = not is_quoted and not _CLAUSE_END.match(rest)
+    return len(number) >= least and not is_counted
+
+
+def _is_plain(word: str) -> bool:
+    return _LETTERS.fullmatch(word) is not None
+
+
+def _is_idle(word: str) -> bool:
+    if _NAME.fullmatch(word) or _IDLE_ENDING.search(word):
+        return True
+    return any(part in _IDLE_WORDS for part in word.lower().split("-"))
+
+
+def _is_plain_value(kind: str, bare: str, value: str, rest: str) -> bool:
+    """Whether a word of letters is the secret: it ends its clause, and says nothing of a secret."""
+    is_of_one_case = bare[1:].lower() == bare[1:]
+    if kind != "password" and "-" not in bare and is_of_one_case:
+        return False
+    if bare.isupper() and len(bare) <= _MIN_MIXED:
+        return False
+    is_last = bare != value or bool(_CLAUSE_END.match(rest))
+    if is_last:
+        return not _is_idle(bare)
+    sentence = re.split(r"[.,;!?]", f"{bare}{rest}")[0].split()
+    is_about_it = bool(_IDLE_ENDING.search(bare))
+    return kind == "password" and not is_about_it and _is_phrase(sentence)
+
+
+def _is_phrase(words: list[str]) -> bool:
+    """Whether these words are a pass phrase: no sentence has so many without a small word."""
+    has_small = any(word.lower() in _SMALL_WORDS for word in words)
+    return 4 <= len(words) <= 10 and not has_small and all(map(_is_plain, words))

@@ -1,0 +1,117 @@
+"""M15: memory refuses a secret that only the words around it show, in any order and language."""
+
+import asyncio
+
+import pytest
+from fakes.tool_context import call
+
+from ouro.errors import SecretInMemory, ToolError
+from ouro.memory.long_term import FileEdit, GitMemoryStore
+from ouro.memory.long_term.trust.approval import decide
+from ouro.memory.long_term.trust.provenance import Provenance
+from ouro.messages import user
+from ouro.safety import GuardedMemory, SecretMask, Workspace
+from ouro.tools.edit import Write
+from ouro.tools.files_seen import FilesSeen
+
+TOLD = [
+    "The database password is hunter2",
+    "The database password is swordfish.",
+    "the password for the staging db is tr0ub4dor&3, change it on Monday",
+    "Password: Sommer2024!",
+    "password of the router - guest4711x",
+    "Our wifi passphrase is correct horse battery staple",
+    "the passphrase is 'correct horse battery staple'",
+    "hunter2 is the admin password",
+    "log in as admin with password Winter2023!",
+    "use `hunter2` as the password",
+    "The PIN of the safe is 4821.",
+    "pin: 0042",
+    "PIN 9341",
+    "The deploy token is abc123def",
+    'the client secret is "q8w7e6r5"',
+    "**Password**: hunter2",
+    "Das Passwort ist Geheim123",
+    "Das Datenbankpasswort lautet Sonnenblume",
+    "Kennwort für den Server: blau77grau",
+    "Le mot de passe est soleil42",
+    "mot de passe : tournesol",
+    "La contraseña del servidor es girasol9",
+    "A senha do banco é girassol88",
+    "La password del server è girasole7",
+    "Hasło do bazy to slonecznik5",
+    "Пароль от сервера: podsolnuh7",
+    "数据库密码是hunter2",
+    "パスワードは himawari8 です",
+    "비밀번호는 haebaragi7",
+    "swordfish is the wifi password",
+    "the passwords: hunter2",
+    "Het wachtwoord is zonnebloem3",
+]
+HARMLESS = [
+    "the password policy is 12 characters",
+    "the token budget is 1500",
+    "The password is stored in the vault",
+    "The password must be 12 characters long",
+    "the password is 1500 characters at most",
+    "the password is required",
+    "The API token is read from $API_TOKEN",
+    "password: string",
+    "the token is a JWT",
+    "the password is hashed with argon2id",
+    "Token: optional, per user",
+    "the LED pin is 13",
+    "Pin dependencies: use exact versions",
+    "The secret is simplicity",
+    "the password is in 1Password, entry staging",
+    "the access token is short-lived and read-only",
+    "password reset is tested in tests/test_reset.py",
+    "the secret is base64 encoded",
+    "the password field is called pwd_hash",
+    "Das Passwort ist falsch",
+    "Das Passwort ist abgelaufen und muss neu gesetzt werden",
+    "Le mot de passe est obligatoire",
+    "La contraseña es incorrecta",
+    "never ask for the password of the user",
+    "the token limit of the model is 128000",
+    "the token is valid for 3600 seconds",
+    "Use the secret from `.env.local`",
+    "the password is `$DB_PASSWORD`",
+    "密码是必填的",
+]
+
+
+@pytest.fixture(scope="module")
+def mask():
+    return SecretMask(patience=0.0)
+
+
+@pytest.mark.parametrize("text", TOLD)
+def test_m15_a_secret_in_a_sentence_is_found(mask, text):
+    assert mask.kind_in_memory(f"# Facts\n\n- uses uv\n- {text}\n- tabs\n")
+
+
+@pytest.mark.parametrize("text", HARMLESS)
+def test_m15_a_sentence_about_secrets_is_allowed(mask, text):
+    assert mask.kind_in_memory(f"# Facts\n\n- {text}\n- tabs\n") == ""
+
+
+def test_m15_no_way_into_memory_takes_a_secret_in_a_sentence(home, mask, tmp_path):
+    git_dir = home / ".ouro" / "history.git" / "user.git"
+    store = GitMemoryStore(
+        home / ".ouro" / "memory", "user", git_dir, finds_secret=mask.kind_in_memory
+    )
+    store.save_and_commit({"facts.md": "- one\n"}, "Learn")
+    folder = GuardedMemory(store.folder, store.repository.state_dir)
+    seen = FilesSeen(Workspace(tmp_path, memory=[folder]), mask.kind_in_memory)
+    text = f"- {TOLD[0]}\n"
+
+    with pytest.raises(SecretInMemory):
+        store.save_and_commit({"facts.md": text}, "Learn")
+    with pytest.raises(ToolError, match="holds a secret"):
+        asyncio.run(call(Write(seen), path=str(store.folder / "preferences.md"), content=text))
+    captured = FileEdit("facts.md", "- one\n", text)
+    state = decide(captured, Provenance([user(TOLD[0])]), mask.kind_in_memory).state
+
+    assert state == "refused"
+    assert store.load_all().core == {"facts": "- one\n"}
