@@ -408,6 +408,8 @@ DEFENCES = (
             "../mcp/test_servers.py -k f4_server_gets"),
     Defence("E7", "ouro/tools/web_fetch.py", "target = target.copy_with(host=await self._resolve(host, port))",
             "await self._resolve(host, port)", "../tools/test_web_fetch.py"),
+    Defence("F7", "ouro/utils/addresses.py", " and not is_special", "", "../tools/test_web_fetch.py -k private_address"),
+    Defence("F7", "ouro/utils/addresses.py", '"168.63.129.16/32",  #', "#", "../safety/sandbox/test_proxy.py -k local_network"),
     Defence("F7", "ouro/tools/web_fetch.py", "[address for address in addresses if _is_public(address)]", "addresses",
             "../tools/test_web_fetch.py"),
     Defence("L6", "ouro/llm/overflow.py", "is_named = status == 413 or", "is_named = False and",

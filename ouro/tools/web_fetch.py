@@ -27,6 +27,7 @@ from ouro.safety import Effect
 from ouro.tools.read import pdf_pages
 from ouro.tools.tool import Tool, ToolContext, ToolResult
 from ouro.tools.truncate import MAX_SHOWN
+from ouro.utils.addresses import is_on_internet
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.text import clean, one_line, plural
 
@@ -207,7 +208,7 @@ def _is_public(address: str) -> bool:
         if inner is None and found not in _UNICAST:
             return False
         found = inner or found
-    return found.is_global and not found.is_multicast
+    return is_on_internet(str(found))
 
 
 def _parse_address(url: str) -> tuple[str, int]:

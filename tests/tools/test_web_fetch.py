@@ -177,7 +177,8 @@ async def test_f7_invalid_addresses_are_refused(url, message):
     "address",
     ["127.0.0.1", "0.0.0.0", "10.1.2.3", "172.16.0.1", "192.168.1.1", "169.254.169.254", "100.64.0.1", "224.0.0.1",
      "::1", "::", "fe80::1", "fd00::1", "::ffff:127.0.0.1", "2002:7f00:1::", "64:ff9b::7f00:1",
-     "64:ff9b:1::7f00:1", "::127.0.0.1", "::ffff:0:127.0.0.1", "fec0::1"],
+     "64:ff9b:1::7f00:1", "::127.0.0.1", "::ffff:0:127.0.0.1", "fec0::1",
+     "168.63.129.16", "192.0.0.192", "192.88.99.1", "2620:4f:8000::1", "3fff::1", "::ffff:168.63.129.16", "64:ff9b::a83f:8110"],
 )  # fmt: skip
 async def test_f7_e7_name_resolving_to_a_private_address_is_refused(site, monkeypatch, address):
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: [(0, 0, 0, "", (address, 80))])

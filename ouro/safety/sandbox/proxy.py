@@ -8,7 +8,6 @@ the host that a command asks for.
 from __future__ import annotations
 
 import contextlib
-import ipaddress
 import shutil
 import socket
 import socketserver
@@ -19,6 +18,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from ouro.safety.sandbox.relay import join
+from ouro.utils.addresses import is_on_internet
 
 _MAX_HEAD = 65_536
 _CONNECT_TIMEOUT = 20.0
@@ -85,11 +85,7 @@ class NetworkProxy:
         ]
         is_own = named and host in ("localhost", *addresses)
         # A name on the internet must not lead to a server of this machine.
-        reached = [
-            name
-            for name in addresses
-            if is_own or ipaddress.ip_address(name.partition("%")[0]).is_global
-        ]
+        reached = [name for name in addresses if is_own or is_on_internet(name)]
         if not reached:
             raise self._refusal(f"{host} is an address of a local network")
         for address in reached[:-1]:

@@ -106,7 +106,20 @@ def test_malformed_proxy_request_is_refused(proxy, line):
 
 
 @pytest.mark.parametrize(
-    "address", ["127.0.0.1", "10.0.0.1", "169.254.169.254", "::1", "fd00::1", "::ffff:127.0.0.1"]
+    "address",
+    [
+        "127.0.0.1",
+        "10.0.0.1",
+        "169.254.169.254",
+        "::1",
+        "fd00::1",
+        "::ffff:127.0.0.1",
+        "168.63.129.16",
+        "192.0.0.192",
+        "192.88.99.1",
+        "2620:4f:8000::1",
+        "3fff::1",
+    ],
 )
 @pytest.mark.parametrize("host", ["example.invalid", "a.other.invalid"])
 def test_name_resolving_to_a_local_network_is_refused(proxy, monkeypatch, host, address):

@@ -1,0 +1,30 @@
+"""Which addresses are on the internet."""
+
+from __future__ import annotations
+
+import ipaddress
+
+_NOT_PUBLIC = tuple(
+    map(
+        ipaddress.ip_network,
+        (
+            "168.63.129.16/32",  # Azure: metadata and keys of the machine
+            "192.0.0.0/24",  # Oracle's metadata; 192.0.0.9 and .10 are nobody's web server
+            "192.88.99.0/24",  # relays of 6to4
+            "192.31.196.0/24",  # AS112, as the next two
+            "192.175.48.0/24",
+            "2620:4f:8000::/48",
+            "2001:4:112::/48",
+            "3fff::/20",  # documentation
+        ),
+    )
+)
+"""Special addresses that Python's tables call global."""
+
+
+def is_on_internet(address: str) -> bool:
+    """Whether an address is public: not of this machine, of a local network, or special."""
+    found = ipaddress.ip_address(address.partition("%")[0])
+    inner = getattr(found, "ipv4_mapped", None) or getattr(found, "sixtofour", None) or found
+    is_special = any(inner in network for network in _NOT_PUBLIC)
+    return inner.is_global and not inner.is_multicast and not is_special
