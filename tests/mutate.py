@@ -317,7 +317,7 @@ DEFENCES = (
     Defence("B1", "ouro/safety/sandbox/tiers.py", 'command += ("--ro-bind", "/dev/null", str(place))', "pass",
             "test_b1_b3_sandbox_escapes.py"),
     Defence("B1", "ouro/safety/sandbox/proxy.py",
-            '            if is_own or ipaddress.ip_address(name.partition("%")[0]).is_global\n', "",
+            "for name in addresses if is_own or is_on_internet(name)]", "for name in addresses]",
             "../safety/sandbox/test_proxy.py"),
     Defence("B1", "ouro/safety/sandbox/proxy.py", '("proxy-", "connection:", "host:")', '("proxy-", "connection:")',
             "../safety/sandbox/test_proxy.py"),
