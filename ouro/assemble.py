@@ -42,7 +42,7 @@ from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import Message
 from ouro.session import OpenRequest, Session
 from ouro.session.agent_turn import AgentTurn, CommandRunner
-from ouro.session.budget import Budget
+from ouro.session.budget import Budget, limit_turns
 from ouro.session.context_window import (
     ContextWindow,
     SentContext,
@@ -228,7 +228,8 @@ class SessionBuilder(msgspec.Struct, dict=True):
     tasks: SessionTasks
 
     def __post_init__(self) -> None:
-        cwd, limits = self.inputs.options.cwd, self.inputs.settings.limits
+        options, limits = self.inputs.options, self.inputs.settings.limits
+        cwd, limits = options.cwd, limits if options.interactive else limit_turns(limits)
         self.root = find_root(cwd)
         self.plan = TodoPlan()
         self.news = asyncio.Event()  # something in the background may wake the agent
@@ -554,6 +555,7 @@ class SessionBuilder(msgspec.Struct, dict=True):
             memory.touched,
             attachments.complete,
             retry_seconds=self.inputs.settings.llm.retry_seconds,
+            bounds=(self.budget.limits, self.root),
         )
         return AgentTurn(
             agent=agent,
@@ -571,10 +573,8 @@ class SessionBuilder(msgspec.Struct, dict=True):
         )
 
     def _background(self, steering: Steering) -> BackgroundWork:
-        jobs, permissions = self._jobs, self.permissions
-        return BackgroundWork(
-            self._shell, jobs, self.subagents, permissions, self.tasks, steering, self.transcript
-        )
+        work = (self._shell, self._jobs, self.subagents, self.permissions, self.tasks)
+        return BackgroundWork(*work, steering, self.transcript)
 
     def _rewind(self) -> Rewind:
         plan, transcript = self.plan, self.transcript

@@ -105,7 +105,15 @@ def _make_child(
         instructions.clear,
     )
     agent = LoopAgent(
-        transcript, models, prompt, runner, compactor, list, instructions.for_paths, before_call
+        transcript,
+        models,
+        prompt,
+        runner,
+        compactor,
+        list,
+        instructions.for_paths,
+        before_call,
+        bounds=(inputs.settings.limits, cwd),
     )
 
     async def close() -> None:

@@ -94,6 +94,10 @@ class LimitSettings:
     """Maximum US dollars in all sessions of a day."""
     max_cost_month: float | None = None
     """Maximum US dollars in all sessions of a month."""
+    max_failures: int = 30
+    """Failed tool calls in a row before ouro asks; with `-p` it stops."""
+    max_idle_calls: int = 40
+    """Tool calls in a row without progress before ouro asks; with `-p` it stops."""
 
 
 @section

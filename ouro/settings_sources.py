@@ -47,7 +47,14 @@ restrict.
 """
 
 ADD_UP = {"permissions.allow", "permissions.ask", "permissions.deny"}
-ONLY_LOWER = {"limits.max_turns", "limits.max_cost", "limits.max_cost_day", "limits.max_cost_month"}
+ONLY_LOWER = {
+    "limits.max_turns",
+    "limits.max_cost",
+    "limits.max_cost_day",
+    "limits.max_cost_month",
+    "limits.max_failures",
+    "limits.max_idle_calls",
+}
 MAY_BE_ZERO = {
     "compaction.keep",
     "compaction.reserve",

@@ -6,10 +6,12 @@ import asyncio
 import json
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
 
 import msgspec
 
 from ouro.agent.compactor import TOO_LONG, Compactor, no_text
+from ouro.agent.progress import Progress
 from ouro.agent.tool_runner import ToolBatch, ToolRunner
 from ouro.display import Question
 from ouro.errors import (
@@ -46,7 +48,9 @@ from ouro.llm import (
 from ouro.memory.backend import RewindRecord
 from ouro.memory.manager import MemoryManager
 from ouro.messages import Context, Image, Message, Text, ToolCall, ToolReply, tool, user
+from ouro.settings import LimitSettings
 from ouro.utils.late_pattern import late_pattern
+from ouro.utils.text import plural
 
 WARN_AFTER = 3
 STOP_AFTER = 6
@@ -149,6 +153,8 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
 
     retry_seconds: float = 0
     """How long to wait for a server that cannot be reached."""
+    bounds: tuple[LimitSettings, Path | None] = (LimitSettings(), None)
+    """The limits of a turn, and the folder whose changed files are progress."""
 
     async def run(self, prompt: Prompt, emit: Emit) -> TurnFinished:
         """Run one turn; emit what happens, return how it ended.
@@ -218,7 +224,7 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
         complete.
         """
         await self._add_prompt(prompt, emit)
-        calls_made, repetition = 0, Repetition()
+        calls_made, repetition, progress = 0, Repetition(), Progress(self.bounds[1])
         while True:
             if warning := await self.before_call(calls_made):
                 emit(Notice(warning, "warning"))
@@ -228,7 +234,8 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
             answer = self.memory.transcript.entries[-1].message
             calls = answer.tool_calls
             if calls:
-                await self._run_tools(calls, repetition, emit)
+                await self._run_tools(calls, repetition, progress, emit)
+                await self._check_progress(progress, calls_made, emit)
             is_done = not calls
             while prompts := self.steering():
                 is_done = False
@@ -329,7 +336,11 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
         emit(UsageUpdated(self.memory.usage, self.memory.tokens, window))
 
     async def _run_tools(
-        self, calls: Sequence[ToolCall], repetition: Repetition, emit: Emit
+        self,
+        calls: Sequence[ToolCall],
+        repetition: Repetition,
+        progress: Progress,
+        emit: Emit,
     ) -> None:
         batch = self._make_batch(calls, emit)
         try:
@@ -337,10 +348,47 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
         finally:
             await self._save_results(batch, emit)
         warning = repetition.observe(calls, batch.results())
+        progress.observe(calls, batch.results())
         paths = batch.touched_paths()
         texts = (warning, self.instructions_for(paths), await self.notes_about(paths))
         if context := tuple(Context(text) for text in texts if text):
             await self._save(Message("user", context), emit)
+
+    async def _check_progress(self, progress: Progress, calls_made: int, emit: Emit) -> None:
+        """Ask the user about a turn that fails again and again or brings nothing new.
+
+        Raises:
+            LimitReached: there is no user to ask.
+            StoppedByUser: the user stopped it.
+        """
+        if not (reason := await self._find_runaway(progress)):
+            return
+        question = Question(f"{reason} {CONTINUE}?", (CONTINUE, STOP))
+        reply = await self.tools.ask_user(QuestionAsked(f"progress:{calls_made}", question), emit)
+        answers = reply.answers if isinstance(reply, Reply) else ()
+        if STOP in answers:
+            raise StoppedByUser(f"Stopped: {reason}")
+        if CONTINUE not in answers:
+            raise LimitReached(f"Stopped: {reason}", "Tell it what to do differently.")
+        progress.restart()
+
+    async def _find_runaway(self, progress: Progress) -> str:
+        """Why the turn should not go on by itself; empty if it may."""
+        limits = self.bounds[0]
+        if progress.failures >= limits.max_failures:
+            return (
+                f"{plural(progress.failures, 'tool call')} failed in a row (limits.max_failures)."
+            )
+        if progress.idle < limits.max_idle_calls // 2:
+            return ""
+        looks = not progress.was_checked or progress.idle >= limits.max_idle_calls
+        # Commands that print nothing may have changed files.
+        if looks and await asyncio.to_thread(progress.has_changed_files):
+            progress.restart_idle()
+        if progress.idle < limits.max_idle_calls:
+            return ""
+        calls = plural(progress.idle, "tool call")
+        return f"{calls} in a row brought nothing new (limits.max_idle_calls)."
 
     def _make_batch(self, calls: Sequence[ToolCall], emit: Emit) -> ToolBatch:
         return ToolBatch(self.tools, calls, emit, lambda reply: self._save(tool(reply), emit))

@@ -22,6 +22,8 @@ from ouro.utils.log import log
 from ouro.utils.text import dollars, plural
 
 WARN_AT = 0.8
+MAX_UNWATCHED_TURNS = 500
+"""Model calls in a turn that no user watches, unless `limits.max_turns` is set."""
 _PERIODS = {"session": "this session", "today": "today", "month": "this month"}
 _NEXT = {"today": "It is reset tomorrow. ", "month": "It is reset next month. "}
 
@@ -134,6 +136,13 @@ class VectorBudget(msgspec.Struct, frozen=True):
             )
         except (SaveFailed, SpendingUnreadable) as error:
             log.warning("a call of %s is not in `ouro usage`: %s", model, error)
+
+
+def limit_turns(limits: LimitSettings) -> LimitSettings:
+    """The limits of turns that no user watches: also without settings they end."""
+    import dataclasses  # needed by few starts, and slow to import
+
+    return dataclasses.replace(limits, max_turns=limits.max_turns or MAX_UNWATCHED_TURNS)
 
 
 def check_calls(limits: LimitSettings, calls_made: int) -> None:
