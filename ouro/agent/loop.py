@@ -12,6 +12,7 @@ import msgspec
 
 from ouro.agent.compactor import TOO_LONG, Compactor, no_text
 from ouro.agent.progress import Progress
+from ouro.agent.refused_message import explain_refusal
 from ouro.agent.tool_runner import ToolBatch, ToolRunner
 from ouro.display import Question
 from ouro.errors import (
@@ -171,7 +172,8 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
         except AuthenticationFailed as error:
             return TurnFinished("unauthorized", str(error))
         except ModelError as error:
-            return TurnFinished("failed", str(error))
+            sent = self.memory.transcript.sent_entries()
+            return TurnFinished("failed", explain_refusal(error, sent))
         else:
             return TurnFinished("cut", incomplete) if incomplete else TurnFinished("answered")
         finally:
