@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
@@ -12,7 +13,6 @@ import msgspec
 
 from ouro.agent.compactor import TOO_LONG, Compactor, no_text
 from ouro.agent.progress import Progress
-from ouro.agent.refused_message import explain_refusal
 from ouro.agent.tool_runner import ToolBatch, ToolRunner
 from ouro.display import Question
 from ouro.errors import (
@@ -46,7 +46,7 @@ from ouro.llm import (
     TextChunk,
     ThinkingChunk,
 )
-from ouro.memory.backend import RewindRecord
+from ouro.memory.backend import MessageRecord, RewindRecord
 from ouro.memory.manager import MemoryManager
 from ouro.messages import Context, Image, Message, Text, ToolCall, ToolReply, tool, user
 from ouro.settings import LimitSettings
@@ -173,7 +173,7 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
             return TurnFinished("unauthorized", str(error))
         except ModelError as error:
             sent = self.memory.transcript.sent_entries()
-            return TurnFinished("failed", explain_refusal(error, sent))
+            return TurnFinished("failed", _explain_refusal(error, sent))
         else:
             return TurnFinished("cut", incomplete) if incomplete else TurnFinished("answered")
         finally:
@@ -421,3 +421,40 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
             await self.memory.add(message, steered=steered)
         except SaveFailed as error:
             emit(Notice(str(error), "error"))
+
+
+_PLACE = re.compile(r"\b(?:messages|input|contents)\W{0,2}(\d+)", re.IGNORECASE)
+"""How providers name a place in the request: `messages[3]`, `messages.3.content`, `input.3`."""
+_MIN_ID = 6
+_REFUSALS = (400, 422)
+
+
+def _explain_refusal(error: ModelError, entries: Sequence[MessageRecord]) -> str:
+    """The text of an error, with what to do if it names a message, a call or a part of the request.
+
+    Args:
+        entries: the messages that were sent.
+    """
+    answer = error.answer
+    if answer is None or answer.status not in _REFUSALS:
+        return str(error)
+    named = f"{answer.param} {answer.text}"
+    found = _find_call(named, entries)
+    if found is None and not _PLACE.search(named):
+        return str(error)
+    which = f"message {found.number}" if found else "a message"
+    return (
+        f"{error} It refuses {which} of this session. `/rewind` goes back before it; `/context`"
+        " lists what is sent, and `/context drop N` leaves out row N of that list."
+    )
+
+
+def _find_call(named: str, entries: Sequence[MessageRecord]) -> MessageRecord | None:
+    """The newest message with a call, or a result of one, whose id the refusal names."""
+    for entry in reversed(entries):
+        for part in entry.message.parts:
+            id_of_call = part.id if isinstance(part, ToolCall) else ""
+            id_of_call = part.call_id if isinstance(part, ToolReply) else id_of_call
+            if len(id_of_call) >= _MIN_ID and id_of_call in named:
+                return entry
+    return None

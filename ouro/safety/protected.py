@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
@@ -207,31 +207,55 @@ def _plain_ascii(name: str) -> str:
 
 def is_reserved(path: Path, root: Path) -> bool:
     """Whether a real path below `root` is in a reserved area that does not contain `root`."""
-    plain, own = _parts(str(path)), _parts(str(root))
-    return any(plain[: len(area)] == area and own[: len(area)] != area for _, area in _areas())
+    plain, own, areas = _parts(str(path)), _parts(str(root)), _areas()
+    for end in range(1, len(plain) + 1):
+        start = plain[:end]
+        if start in areas and own[:end] != start:
+            return True
+    return False
 
 
 def reserved_area(path: Path) -> Path | None:
     """The reserved area (keys, settings, system files) of a real path, or None."""
-    plain = _parts(str(path))
-    return next((area for area, parts in _areas() if plain[: len(parts)] == parts), None)
+    return _find_area(path, _areas())
 
 
 def reserved() -> tuple[Path, ...]:
     """Areas where opening a file always needs a question, even for reading."""
-    return tuple(area for area, _ in _areas())
+    return tuple(_areas().values())
 
 
-def _areas() -> tuple[tuple[Path, tuple[str, ...]], ...]:
+def reserved_below(folder: Path) -> list[Path]:
+    """The reserved areas below a folder, without the folder itself."""
+    start = _parts(str(folder))
+    found = []
+    for parts, area in _areas().items():
+        if len(parts) > len(start) and parts[: len(start)] == start:
+            found.append(area)
+    return found
+
+
+def _find_area(path: Path, areas: Mapping[tuple[str, ...], Path]) -> Path | None:
+    """The innermost of `areas` that a path is in. Looked up by each folder above the path: there
+    are some 200 areas, and a command names many paths.
+    """
+    parts = _parts(str(path))
+    for end in range(len(parts), 0, -1):
+        if (area := areas.get(parts[:end])) is not None:
+            return area
+    return None
+
+
+def _areas() -> dict[tuple[str, ...], Path]:
     return _reserved(os.environ.get("HOME", ""), os.environ.get("OURO_HOME", ""))
 
 
 @lru_cache(maxsize=8)
-def _reserved(_home: str, _own: str) -> tuple[tuple[Path, tuple[str, ...]], ...]:
-    """The areas and their path parts; called for each file, so cached per home folder."""
+def _reserved(_home: str, _own: str) -> dict[tuple[str, ...], Path]:
+    """The areas by their path parts; called for each file, so cached per home folder."""
     home, own = _real(Path.home()), _real(get_home())
     keys, secrets = (home / name for name in KEYS_IN_HOME), (own / name for name in _OWN_SECRETS)
-    return tuple((area, _parts(str(area))) for area in (*keys, *secrets, *map(Path, SYSTEM)))
+    return {_parts(str(area)): area for area in (*keys, *secrets, *map(Path, SYSTEM))}
 
 
 def is_under(path: Path, area: Path) -> bool:
@@ -243,8 +267,13 @@ def is_under(path: Path, area: Path) -> bool:
 
 
 def _is_among(path: Path, names: Sequence[str]) -> bool:
-    home = _real(Path.home())
-    return any(is_under(path, home / name) for name in names)
+    return _find_area(path, _in_home(str(_real(Path.home())), tuple(names))) is not None
+
+
+@lru_cache(maxsize=8)
+def _in_home(home: str, names: tuple[str, ...]) -> dict[tuple[str, ...], Path]:
+    areas = (Path(home) / name for name in names)
+    return {_parts(str(area)): area for area in areas}
 
 
 def _real(path: Path) -> Path:

@@ -30,7 +30,7 @@ def test_l15_the_error_names_the_message_and_the_way_out(ouro, text, named):
     assert named.partition("{n}")[0] in message
 
 
-def test_l15_a_session_goes_on_without_the_message(ouro):
+def test_l15_a_session_works_again_without_the_message(ouro):
     def script(request):
         if any(message.get("tool_calls") for message in request.messages):
             return failure(400, "messages.2: unexpected tool_calls")
@@ -40,7 +40,7 @@ def test_l15_a_session_goes_on_without_the_message(ouro):
     ouro.server.script(script)
     assert ouro.headless("-p", "go").code == 1
     terminal = ouro.screen("--resume", "latest")
-    terminal.say("/context drop 2")
+    terminal.say("/context drop 3")
     terminal.until_shows("drop")
     terminal.say("again")
     terminal.until_shows("fine")

@@ -113,6 +113,7 @@ CASES = [
             "display": {"summary": "edit", "body": CHANGE_JSON},
             "reason": "it changes a file",
             "rule": "edit(api.py)",
+            "edits": False,
         },
     ),
     (

@@ -248,11 +248,11 @@ class Places:
 
     def is_above_keys(self, path: Path) -> bool:
         """Whether a path is a folder outside of the workspace with places of keys below it."""
-        inner = (
-            area for area in protected.reserved() if area != path and protected.is_under(area, path)
-        )
-        holds = path in (self.home, *self.home.parents) or any(area.exists() for area in inner)
-        return holds and not self.workspace.is_inside(path)
+        if self.workspace.is_inside(path):
+            return False
+        if path in (self.home, *self.home.parents):
+            return True
+        return any(area.exists() for area in protected.reserved_below(path))
 
     def whole(self, text: str) -> str:
         """The workspace, a repository or a folder above them, if a path names one; otherwise empty."""

@@ -172,7 +172,7 @@ async def test_empty_prompt_is_a_usage_error():
         ("failed", 1, "The turn failed: the reason"),
         ("limit", 4, "the reason"),  # the reason already begins with `Stopped: …`
         ("refused", 5, "Refused: the reason"),
-        ("interrupted", 130, "Interrupted: the reason"),
+        ("interrupted", 130, "the reason"),
     ],
 )
 async def test_each_outcome_has_its_exit_code(outcome, code, shown):
