@@ -34,7 +34,7 @@ def test_l15_a_session_works_again_without_the_message(ouro):
     def script(request):
         if any(message.get("tool_calls") for message in request.messages):
             return failure(400, "messages.2: unexpected tool_calls")
-        is_again = "again" in str(request.messages[-1]["content"])
+        is_again = "repeat it" in str(request.messages[-1]["content"])
         return "fine" if is_again else Call("read", {"path": "a.txt"})
 
     ouro.server.script(script)
@@ -42,5 +42,5 @@ def test_l15_a_session_works_again_without_the_message(ouro):
     terminal = ouro.screen("--resume", "latest")
     terminal.say("/context drop 3")
     terminal.until_shows("drop")
-    terminal.say("again")
+    terminal.say("repeat it")
     terminal.until_shows("fine")
