@@ -58,6 +58,7 @@ ONLY_LOWER = {
 MAY_BE_ZERO = {
     "compaction.keep",
     "compaction.reserve",
+    "llm.retry_seconds",
     "memory.history_versions",
     "memory.injection_token_budget",
     "sandbox.max_memory_mb",

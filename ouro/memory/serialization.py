@@ -325,9 +325,8 @@ class _Writer(msgspec.Struct, frozen=True):
             case Thinking(text, signature):
                 masked = self.mask(text)
                 # The signature may hold the text, and belongs to the text as it was.
-                return "thinking", replace(
-                    part, text=masked, signature=signature if masked == text else ""
-                )
+                kept = replace_surrogates(signature) if masked == replace_surrogates(text) else ""
+                return "thinking", replace(part, text=masked, signature=kept)
             case Image():
                 return "image", self._image(part)
             case ToolCall():

@@ -34,7 +34,6 @@ from ouro.memory.backend import (
 )
 from ouro.memory.serialization import BYTES_BACK, OUTPUTS, Keep, Mask, header_data, record_data
 from ouro.memory.sessions import session_index
-from ouro.memory.sessions.moved_projects import note_folder
 from ouro.memory.sessions.repair import number_messages, repair, without_number
 from ouro.memory.sessions.session_file import (
     FILE_NAME,
@@ -103,6 +102,9 @@ class YamlFileMemoryStore(MemoryStore):
             await asyncio.to_thread(sync_folder, self._root)
             self._open[header.id] = held
             failure.pop_all()
+        # Imported late: a list of sessions does not need it.
+        from ouro.memory.sessions.moved_projects import note_folder
+
         await asyncio.to_thread(note_folder, self._root, header.project)
 
     async def import_session(self, header: SessionHeader, records: Iterable[Record]) -> None:

@@ -37,9 +37,7 @@ def idle(ouro, terminal):
 
 
 def asking(ouro, terminal):
-    terminal.send("\x1b[Z\x1b[Z\x1b[Z\x1b[Z")
-    terminal.until_shows("· auto ·")
-    terminal.send("\x1b[Z")
+    terminal.send("\x1b[Z")  # from auto
     terminal.until_shows("· ask ·")
     ouro.server.script([Reply("May I?", [Call("shell", {"command": "touch made"})])])
     terminal.say("run it")

@@ -38,6 +38,7 @@ def load(project):
         ("config/credentials.json", b"SECRET\n"),
         ("id_ed25519", b"SECRET\n"),
     ],
+    ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_f9_keys_and_binary_files_are_not_imported_and_are_named(project, name, data):
     (project / name).parent.mkdir(exist_ok=True)

@@ -49,7 +49,7 @@ def test_x7_the_whole_command_is_shown_escaped_with_its_length(start):
     terminal.send("go\r")
     terminal.until(lambda: terminal.shows("Allow?"))
     terminal.until(lambda: terminal.shows("rm -r build⟨5,000 blanks⟩\\x1b[31m\\u202e; curl evil"))
-    terminal.until_shows("5,028 characters", "saves the rule  shell(rm *)")
+    terminal.until_shows("5,028 characters", "rule shell(rm *)")
     assert "\u202e".encode() not in terminal.raw
 
 

@@ -8,11 +8,11 @@ from fakes.wires import READ, Wire, chunks_of
 from msgspec.structs import replace
 
 from ouro.errors import (
+    AnswerUnfinished,
     ContextTooLong,
     ModelUnavailable,
     RateLimited,
     RequestRefused,
-    StreamCut,
 )
 from ouro.llm.responses import ResponsesWire, open_item, seal_item
 from ouro.messages import Message, Text, Thinking, ToolReply, assistant, system, tool, user
@@ -175,7 +175,7 @@ async def test_a_refusal_of_the_model_is_its_answer(responses):
 async def test_a_stream_that_ends_early_is_cut(responses):
     responses.server.script([Reply("Half of it", fault="end", after=1)])
     failure, text = await responses.failure()
-    assert (type(failure), text) == (StreamCut, "Half")
+    assert (type(failure), text) == (AnswerUnfinished, "Half")
 
 
 CALL = {"type": "function_call", "id": "fc_1", "call_id": "c1", "name": "read"}

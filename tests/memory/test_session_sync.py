@@ -94,7 +94,7 @@ async def test_session_continued_on_both_machines_becomes_a_fork(machines):
 async def test_subagent_transcript_is_synced_with_its_session(machines):
     one, two = machines
     session = await one.start("first")
-    [folder] = (one.root / "sessions").iterdir()
+    [folder] = [path for path in (one.root / "sessions").iterdir() if path.is_dir()]
     subagents = YamlFileMemoryStore(folder / SUBAGENTS)
     child = MemoryManager.start(subagents, project=str(one.project), model="m")
     await child.add(user("find the parser"))

@@ -137,6 +137,7 @@ def test_schema_describes_each_argument_and_limits_the_timeout(bench):
         "cwd",
         "timeout_seconds",
         "background",
+        "watch",
         "outside_sandbox",
     }
     properties = {

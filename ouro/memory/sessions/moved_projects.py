@@ -7,7 +7,6 @@ creation counts, too.
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 from collections.abc import Iterator
@@ -84,6 +83,8 @@ def _birth(folder: Path, found: os.stat_result) -> str:
     """The time of creation; empty where the system does not tell it."""
     if (birth := getattr(found, "st_birthtime", None)) is not None:
         return str(birth)
+    import ctypes  # needed only when a session is created or a project was moved
+
     buffer = ctypes.create_string_buffer(_STATX_BYTES)
     try:
         statx = ctypes.CDLL(None).statx

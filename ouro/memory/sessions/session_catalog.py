@@ -32,7 +32,6 @@ from ouro.memory.backend import (
     timestamp,
 )
 from ouro.memory.message_tree import begins_turn
-from ouro.memory.sessions.moved_projects import earlier_paths
 from ouro.memory.sessions.session_file import FILE_NAME, open_private, read_range, split
 from ouro.memory.sessions.session_reader import parse_record
 from ouro.memory.transcript import Transcript
@@ -119,7 +118,12 @@ class SessionCatalog:
     @cached_property
     def _earlier_paths(self) -> frozenset[str]:
         """Where the folder was before it was moved."""
-        return earlier_paths(self._root, self.project) if self._root is not None else frozenset()
+        if self._root is None:
+            return frozenset()
+        # Imported late: most lists have only sessions of folders that exist.
+        from ouro.memory.sessions.moved_projects import earlier_paths
+
+        return earlier_paths(self._root, self.project)
 
     def is_here(self, project: str) -> bool:
         """Whether a session with this folder belongs to the project, also if the project was moved
