@@ -104,7 +104,7 @@ LIMITS = {"files opened": 13, "folders listed": 1, "processes": 1, "messages for
 """
 TURN = {
     "files opened": 80,
-    "folders listed": 12,
+    "folders listed": 16,
     "processes": 9,
     "bytes formatted": 1_500,
     "functions called": 1_500,
