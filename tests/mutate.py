@@ -483,6 +483,8 @@ DEFENCES = (
     Defence("U4", "ouro/frontends/tui/driver.py", 'sequence = f"\\x1b[{ord(alt_key[1])};3u"', "pass",
             "../frontends/tui/test_driver.py"),
     Defence("L15", "ouro/agent/loop.py", "_explain_refusal(error, sent)", "str(error)", "test_l15_refused_messages.py"),
+    Defence("L15", "ouro/llm/adaptive_model.py", "if self._describes_calls(refused, messages):", "if False:",
+            "test_l15_refused_messages.py"),
     Defence("L12", "ouro/agent/loop.py", "        if not answer.incomplete:\n", "        if True:\n",
             "test_l12_cut_answers.py"),
     Defence("L12", "ouro/agent/loop.py", "await self.memory.record(\n                RewindRecord(", "_ = (\n                (",

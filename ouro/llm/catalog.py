@@ -267,7 +267,7 @@ class Catalog:
             return self._make_openai(spec, endpoint, effort)
         from ouro.llm.litellm_model import LiteLLMModel
 
-        return LiteLLMModel(spec, endpoint, effort=effort)
+        return LiteLLMModel(spec, endpoint, effort=effort, facts=self._server_facts(name))
 
     def _make_openai(self, spec: ModelSpec, endpoint: Endpoint, effort: Effort) -> Model:
         """The wire that the user has fixed, or both of OpenAI's with the likely one first."""

@@ -11,12 +11,14 @@ from contextlib import aclosing
 from typing import Any
 
 from ouro.errors import ContextTooLong, ModelError, ModelUnavailable, StreamCut
+from ouro.llm.adaptive_model import AdaptiveModel, PreparedRequest
 from ouro.llm.anthropic import MARKED_MESSAGES, mark_for_cache, signed_thinking
 from ouro.llm.model import Chunk, Effort, Embedded, Endpoint, ModelSpec, ThinkingChunk, ToolSpec
 from ouro.llm.openai import OpenAIChunks, OpenAIFormat, format_tools, parse_vectors
 from ouro.llm.portable import join_all_surrogates
 from ouro.llm.provider_errors import error_from_status, redact
 from ouro.llm.providers import provider_of
+from ouro.llm.server_facts import ServerFacts
 from ouro.llm.wire import read_chunks
 from ouro.messages import Message
 from ouro.utils.json_types import dictionaries, string
@@ -26,44 +28,58 @@ TOO_LONG = "ContextWindowExceededError"
 WORKER = ("-m", "ouro.llm.litellm_worker")
 
 
-class LiteLLMModel:
-    def __init__(self, spec: ModelSpec, endpoint: Endpoint, *, effort: Effort = "off") -> None:
-        self.spec = spec
-        self._endpoint = endpoint
+class LiteLLMModel(AdaptiveModel):
+    """litellm translates chat completions; what its servers refuse changes them as on the wires."""
+
+    limit_names = ("max_tokens", "max_completion_tokens")
+
+    def __init__(
+        self,
+        spec: ModelSpec,
+        endpoint: Endpoint,
+        *,
+        effort: Effort = "off",
+        facts: ServerFacts | None = None,
+    ) -> None:
+        super().__init__(spec, endpoint, effort=effort, facts=facts)
         self._model = _litellm_name(spec.name)
-        self._effort = effort
         self._is_claude = "claude" in self._model
-        self._format = OpenAIFormat(spec, longest_id=0)
+        self._reset()
 
     async def warm(self) -> None:
         """Start litellm in the background, so that the first request waits less for it."""
         share_process(self)
 
-    async def stream(
-        self, messages: Sequence[Message], tools: Sequence[ToolSpec] = ()
-    ) -> AsyncGenerator[Chunk, None]:
+    async def close(self) -> None:
+        leave_process(self)
+
+    def _reset(self) -> None:
+        super()._reset()
+        returns_thinking = self.facts.get("thinking_back")
+        self._format = OpenAIFormat(self.spec, returns_thinking=returns_thinking, longest_id=0)
+
+    async def _answer(self, request: PreparedRequest) -> AsyncGenerator[Chunk, None]:
         reader = _LiteLLMChunks(self.spec)
-        events = stream_events(self, "ask", self._request(messages, tools), self._endpoint)
+        arguments = {**_call_arguments(self._model, self._endpoint), **request.body}
+        events = stream_events(self, "ask", arguments, self._endpoint)
         async with aclosing(read_chunks(events, reader, self._endpoint.timeouts.content)) as chunks:
             async for chunk in chunks:
                 yield chunk
 
-    async def close(self) -> None:
-        leave_process(self)
-
-    def _request(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> JsonObject:
-        request = _call_arguments(self._model, self._endpoint)
-        request |= {
+    def _request(
+        self, messages: Sequence[Message], tools: Sequence[ToolSpec]
+    ) -> tuple[str, dict[str, str], JsonObject]:
+        body: JsonObject = {
             "messages": join_all_surrogates(self._messages(messages)),
             "max_tokens": self.spec.max_output,
         }
         if tools and self.spec.tools:
-            request["tools"] = format_tools(tools)
+            body["tools"] = format_tools(tools)
         if self._effort != "off" and self.spec.thinking:
             # Beyond these, litellm knows which models have a level only for some of its providers.
             most = {"xhigh": "high", "max": "high"}
-            request["reasoning_effort"] = most.get(self._effort, self._effort)
-        return request
+            body["reasoning_effort"] = most.get(self._effort, self._effort)
+        return "", {}, body
 
     def _messages(self, messages: Sequence[Message]) -> list[JsonObject]:
         if not self._is_claude:
@@ -71,7 +87,8 @@ class LiteLLMModel:
         sent: list[JsonObject] = []
         for message in messages:
             # The model requires its thinking with the signatures in later requests.
-            blocks = signed_thinking(message, self.spec.name)
+            is_sent = not self.facts.refuses_signatures
+            blocks = signed_thinking(message, self.spec.name) if is_sent else []
             thinking = {"thinking_blocks": blocks} if blocks else {}
             sent += [{**part, **thinking} for part in self._format.messages([message])]
         places = [place for place, message in enumerate(sent) if message["role"] == "system"][-1:]
@@ -133,7 +150,7 @@ def _make_error(error: JsonObject, endpoint: Endpoint, model: str) -> ModelError
     message = rest.strip() if rest and "litellm." in head else error["message"]
     message = redact(message, endpoint.api_key)
     if error["kind"] == TOO_LONG:
-        return ContextTooLong(message)
+        return _too_long(error, message, endpoint)
     if error["begun"]:
         return StreamCut(f"The provider ended the answer with an error: {message}")
     if error["status"] is None:
@@ -141,6 +158,12 @@ def _make_error(error: JsonObject, endpoint: Endpoint, model: str) -> ModelError
             f"{endpoint.address or model} cannot be reached: {message or 'no answer came'}."
         )
     return error_from_status(error["status"], message, error["headers"], endpoint)
+
+
+def _too_long(error: JsonObject, message: str, endpoint: Endpoint) -> ContextTooLong:
+    made = ContextTooLong(message)
+    made.answer = error_from_status(error["status"] or 400, message, {}, endpoint).answer
+    return made
 
 
 class _LiteLLMChunks(OpenAIChunks):

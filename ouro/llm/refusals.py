@@ -84,6 +84,17 @@ _PART_OF_MESSAGE = late_pattern(r"messages?[.\[]|tool_?call_?id|tool_use_id|tool
 _NO_TOOLS = late_pattern(
     rf"{_UNSUPPORTED.pattern}|--enable-auto-tool-choice|--jinja|requires|no endpoints"
 )
+_PART_OF_CALL = late_pattern(
+    r"tool_?(?:use|result|call)|tool[ -](?:use|call|result|response|output|message)"
+    r"|function[_ -]?(?:call|response|result|output)|\btools? (?:ids?|messages?)\b"
+    r"|role\W{0,3}(?:is |of )?\W?(?:tool|function)\b|工具(?:调用|消息|结果)|ツール(?:呼び出し|結果)"
+)
+_UNPAIRED = late_pattern(
+    r"without|did not have|do(?:es)? not have|must have|must be (?:a response|followed|preceded)"
+    r"|follow|correspond|preced|immediately (?:before|after)|number of|insufficient|unmatched|orphan"
+    r"|match|missing|not (?:be )?found|no tool (?:call|output)|no function|unexpected|expected"
+    r"|对应|匹配|缺少|之后|紧跟|找不到|未找到|対応|見つかり"
+)
 _EMPTY_CONTENT = late_pattern(r"\bnull\b|none|nil\b|required|missing|string|empty|必填|不能为空")
 _RESPONSES = late_pattern(r"/?(?:v1)?/responses\b|responses api", re.IGNORECASE)
 _ENGLISH_FIELDS = frozenset(
@@ -178,6 +189,18 @@ def find_changes(refused: Refused, rules: Iterable[RefusalRule] | None = None) -
 def refuses_signature(refused: Refused) -> bool:
     """Whether a refusal is about thinking that was sent back with its signature."""
     return bool(_SIGNATURE.search(refused.words))
+
+
+def refuses_calls(refused: Refused) -> bool:
+    """Whether a refusal is about calls and results in the messages that do not belong together.
+
+    Without it each later message of the session is refused, too: the calls are in the history.
+    """
+    words = refused.words
+    is_other = _THINKING_BACK.search(words) or _SIGNATURE.search(words) or _SCHEMA.search(words)
+    if refused.answer.status not in (400, 404, 422) or is_other or "support" in words:
+        return False
+    return bool(_PART_OF_CALL.search(words) and _UNPAIRED.search(words))
 
 
 def refuses_one_picture(refused: Refused) -> bool:
@@ -367,7 +390,7 @@ def _find_tools(refused: Refused) -> Changes:
     """
     if not refused.body.get("tools"):
         return {}
-    if _PART_OF_MESSAGE.search(refused.words):
+    if _PART_OF_MESSAGE.search(refused.words) or refuses_calls(refused):
         return {}
     return {"tools": "text"}
 

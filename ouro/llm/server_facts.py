@@ -103,6 +103,9 @@ class ServerFacts:
         self.hidden: set[int] = set()
         """Hashes of the pictures that the server refused, in this session."""
         self._hidden_on_trial: set[int] = set()
+        self.described_calls: set[str] = set()
+        """Ids of the calls that it refused, in this session: they are sent as text."""
+        self._described_on_trial: set[str] = set()
         self.refuses_signatures = False
         """Whether it refused a signature of thinking in this session."""
         self.ends_silently = False
@@ -146,6 +149,17 @@ class ServerFacts:
         self.hidden |= self._hidden_on_trial
         self.version += 1
 
+    def try_describing(self, calls: Iterable[str]) -> None:
+        """Send these calls as text, in this session."""
+        self._described_on_trial |= set(calls) - self.described_calls
+        self.described_calls |= self._described_on_trial
+        self.version += 1
+
+    @property
+    def withholds(self) -> bool:
+        """Whether a picture or a call is sent in another form than it has in the session."""
+        return bool(self.hidden or self.described_calls)
+
     def refuse_signatures(self) -> None:
         """Send no signed thinking any more, in this session."""
         self.refuses_signatures = True
@@ -154,6 +168,7 @@ class ServerFacts:
     def keep(self) -> None:
         """Keep the changes on trial: a request with them has succeeded."""
         self._hidden_on_trial.clear()
+        self._described_on_trial.clear()
         if not self._trial:
             return
         kept, self._trial = self._trial, {}
@@ -163,10 +178,12 @@ class ServerFacts:
 
     def drop(self) -> None:
         """Undo the changes on trial: they did not help."""
-        if self._trial or self._hidden_on_trial:
+        if self._trial or self._hidden_on_trial or self._described_on_trial:
             self._trial.clear()
             self.hidden -= self._hidden_on_trial
             self._hidden_on_trial.clear()
+            self.described_calls -= self._described_on_trial
+            self._described_on_trial.clear()
             self.version += 1
 
     def spec(self, spec: ModelSpec) -> ModelSpec:

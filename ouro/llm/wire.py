@@ -1,31 +1,25 @@
-"""The common part of the wires: a model behind HTTP that adapts to refusals, its stream, and the
-HTTP client.
-"""
+"""The common part of the wires: a model behind HTTP, and its stream."""
 
 from __future__ import annotations
 
 import asyncio
 import re
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import aclosing, suppress
-from itertools import count as count_from
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec.structs import replace
 
 from ouro.errors import (
-    AuthenticationFailed,
     ContextTooLong,
     ModelError,
     ModelUnavailable,
-    RateLimited,
     RequestRefused,
     StreamCut,
-    ToolsRefused,
-    WireRefused,
 )
+from ouro.llm.adaptive_model import AdaptiveModel, PreparedRequest
 from ouro.llm.event_stream import EventDecoder, ServerEvent, is_end, make_decoder, parse_event
 from ouro.llm.http_client import new_client, translate_http_errors
 from ouro.llm.model import (
@@ -39,34 +33,18 @@ from ouro.llm.model import (
     Reason,
     TextChunk,
     ThinkingChunk,
-    ToolSpec,
     UsageChunk,
 )
-from ouro.llm.overflow import NEAR_THE_WINDOW, is_too_long
 from ouro.llm.portable import SurrogateJoiner, encode_json, parse_object
 from ouro.llm.provider_errors import error_from_status, error_from_stream
-from ouro.llm.refusals import (
-    RULES_OF_SIZE,
-    Refused,
-    find_changes,
-    refuses_one_picture,
-    refuses_signature,
-)
-from ouro.llm.request_shape import hide_pictures, request_size, shape_request, visible_pictures
-from ouro.llm.server_facts import ServerFacts, notice_about
+from ouro.llm.server_facts import ServerFacts
 from ouro.llm.think_tags import ThinkTags
-from ouro.messages import Message, PerMessage, Usage
+from ouro.messages import Usage
 from ouro.utils.json_types import amount, count
 
 if TYPE_CHECKING:
     import httpx
 
-MAX_ADAPTATIONS = 8
-"""Changes to a request after refusals."""
-CHANGED = (
-    "{} takes the request only in another form: {}. `ouro models show {}` lists what was learned."
-)
-PICTURE_REFUSED = "{} refused a picture: it is described, not sent."
 NO_END = "The server closed the answer without saying that it is complete."
 MAX_ERROR_BODY = 64_000
 MAX_FACTS = 4_000_000
@@ -217,18 +195,8 @@ async def read_chunks(
         yield chunk
 
 
-class Wire(ABC):
-    """A model behind a server; the subclass knows the protocol.
-
-    What the server refuses changes the request, by the table in `refusals.py`; what was learned is
-    in `facts`. A subclass writes the request that it prefers: `shape_request` leaves out and
-    renames fields.
-    """
-
-    other_wire = ""
-    """The name of the wire that can be used instead; a refusal that names it raises WireRefused."""
-    limit_names: tuple[str, ...] = ()
-    """The names that the limit of an answer may have; empty: the protocol has one."""
+class Wire(AdaptiveModel):
+    """A model behind an HTTP server; the subclass knows the protocol."""
 
     def __init__(
         self,
@@ -238,15 +206,7 @@ class Wire(ABC):
         effort: Effort = "off",
         facts: ServerFacts | None = None,
     ) -> None:
-        self.facts = facts or ServerFacts()
-        self._own_spec = spec
-        self.spec = self.facts.spec(spec)
-        self._version = self.facts.version
-        self._hide = PerMessage(self._without_hidden)
-        self._endpoint = endpoint
-        self._effort = effort
-        self._model = spec.name.partition("/")[2] or spec.name
-        """Its name on the wire."""
+        super().__init__(spec, endpoint, effort=effort, facts=facts)
         self._clients: list[httpx.AsyncClient] = []
         """No client or one, which keeps its connections between requests; a list that copies of a
         model share.
@@ -269,43 +229,9 @@ class Wire(ABC):
         """Use the client of another wire to the same endpoint."""
         self._clients, self._making = other._clients, other._making
 
-    async def stream(
-        self, messages: Sequence[Message], tools: Sequence[ToolSpec] = ()
-    ) -> AsyncGenerator[Chunk, None]:
-        notices: list[str] = []
-        for attempt in count_from(1):
-            self._update()
-            visible = self._hide(messages) if self.facts.hidden else messages
-            begun, (path, headers, body) = False, self.prepare(visible, tools)
-            try:
-                async with aclosing(self._answer(path, headers, body)) as chunks:
-                    async for chunk in chunks:
-                        if not begun:
-                            begun = True
-                            self.facts.keep()
-                            for notice in notices:
-                                yield NoticeChunk(notice)
-                        yield chunk
-                return
-            except ModelError as error:
-                if begun:
-                    raise
-                is_last = attempt > MAX_ADAPTATIONS
-                if notice := self._adapt(error, body, visible, is_last=is_last):
-                    notices.append(notice)
-
-    def prepare(
-        self, messages: Sequence[Message], tools: Sequence[ToolSpec] = ()
-    ) -> tuple[str, Mapping[str, str], dict[str, Any]]:
-        """The path, headers and body of a request, in the form that the server accepts."""
-        path, headers, body = self._request(messages, tools)
-        return path, headers, shape_request(body, self.facts)
-
-    async def _answer(
-        self, path: str, headers: Mapping[str, str], body: dict[str, Any]
-    ) -> AsyncGenerator[Chunk, None]:
+    async def _answer(self, request: PreparedRequest) -> AsyncGenerator[Chunk, None]:
         reader = self._reader()
-        events = self._post(path, headers, body, reader)
+        events = self._post(*request, reader)
         async with aclosing(read_chunks(events, reader, self._endpoint.timeouts.content)) as chunks:
             async for chunk in chunks:
                 if isinstance(chunk, NoticeChunk):  # each answer of this server ends like this one
@@ -342,100 +268,6 @@ class Wire(ABC):
 
     @abstractmethod
     def _reader(self) -> ChunkReader: ...
-
-    @abstractmethod
-    def _request(
-        self, messages: Sequence[Message], tools: Sequence[ToolSpec]
-    ) -> tuple[str, Mapping[str, str], dict[str, Any]]:
-        """The path, headers and body of a request."""
-
-    def _reset(self) -> None:
-        """Make again what depends on `spec` and `facts`: one of them has changed."""
-        self._hide = PerMessage(self._without_hidden)
-
-    def _styles(self) -> tuple[str, ...]:
-        """The ways to ask for thinking that are left, the next one first."""
-        return ()
-
-    def _update(self) -> None:
-        """Use what this model, or a copy of it, has learned."""
-        if self._version != self.facts.version:
-            self._version = self.facts.version
-            self.spec = self.facts.spec(self._own_spec)
-            self._reset()
-
-    def _adapt(
-        self,
-        error: ModelError,
-        body: Mapping[str, Any],
-        messages: Sequence[Message],
-        *,
-        is_last: bool,
-    ) -> str:
-        """Change the request as its refusal asks; returns what the user should know about that.
-
-        Raises:
-            ModelError: there is nothing to change: the error, or ContextTooLong if it means that.
-            ToolsRefused: the tools have to be described in the prompt.
-            WireRefused: the model has to be reached by another wire.
-        """
-        if error.answer is None or isinstance(error, AuthenticationFailed | RateLimited) or is_last:
-            self.facts.drop()
-            raise error
-        pictures = visible_pictures(messages, self.facts) if self.spec.images else []
-        refused = Refused(
-            error.answer,
-            body,
-            self.facts,
-            bool(pictures),
-            self._styles(),
-            self.other_wire,
-            self.limit_names,
-        )
-        share = request_size(messages, body) / self.spec.window
-        is_long = isinstance(error, ContextTooLong)
-        if refuses_signature(refused) and not self.facts.refuses_signatures:
-            self.facts.refuse_signatures()
-            return ""
-        if changes := find_changes(refused, RULES_OF_SIZE if is_long else None):
-            return self._change(changes, error)
-        if self._hides_pictures(refused, pictures, share):
-            return PICTURE_REFUSED.format(self._endpoint.address)
-        self.facts.drop()
-        if is_too_long(error.answer, share):
-            long = ContextTooLong(error.message, error.hint)
-            long.answer = error.answer
-            raise long from error
-        raise error
-
-    def _change(self, changes: Mapping[str, str], error: ModelError) -> str:
-        assert error.answer is not None
-        self.facts.try_changes(changes, error.answer.text)
-        if "tools" in changes:
-            raise ToolsRefused(error.message, error.hint) from error
-        if "wire" in changes:
-            raise WireRefused(error.message, error.hint) from error
-        known = notice_about(changes)
-        return CHANGED.format(self._endpoint.address, known, self.spec.name) if known else ""
-
-    def _hides_pictures(self, refused: Refused, pictures: Sequence[set[int]], share: float) -> bool:
-        """Send the messages without a picture that the server would refuse each time."""
-        status = refused.answer.status
-        if not pictures or status not in (400, 413, 415, 422):
-            return False
-        is_too_many_bytes = status == 413 and share < NEAR_THE_WINDOW
-        if refuses_one_picture(refused) or is_too_many_bytes:
-            self.facts.try_hiding(pictures[-1])
-            return True
-        # Not every server says what it dislikes: a request without pictures shows it.
-        if is_too_long(refused.answer, share):
-            return False
-        self.facts.try_hiding(set[int]().union(*pictures))
-        return True
-
-    def _without_hidden(self, message: Message) -> Message:
-        """The message with the pictures described that this server refused."""
-        return hide_pictures(message, self.facts.hidden)
 
     async def _post(
         self, path: str, headers: Mapping[str, str], body: Any, reader: ChunkReader

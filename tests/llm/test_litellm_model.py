@@ -11,14 +11,14 @@ from contextlib import aclosing
 from pathlib import Path
 
 import pytest
-from fakes.model_server import Reply, Tokens
+from fakes.model_server import Reply, Tokens, failure
 from fakes.waiting import until
 from fakes.wires import KEY, Wire, chunks_of, first_text
 from msgspec.structs import replace
 
 from ouro.errors import ModelUnavailable, StreamCut
-from ouro.llm import Endpoint, Timeouts, litellm_model
-from ouro.messages import system, user
+from ouro.llm import Endpoint, Timeouts, ToolSpec, litellm_model
+from ouro.messages import Image, system, user
 from ouro.utils.worker import WorkerProcess
 
 
@@ -153,3 +153,37 @@ def test_litellm_py_in_the_folder_is_not_imported(tmp_path, litellm_kept):
     )
     assert "error" in done.stdout, done
     assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "is_right"),
+    [
+        (
+            "max_tokens is too large: 8192. This model supports at most 4096 completion tokens.",
+            lambda body: body.get("max_tokens") == 4096,
+        ),
+        (
+            "Unsupported value: 'reasoning_effort' does not support 'high'. Supported values are:"
+            " 'low', and 'medium'.",
+            lambda body: body.get("reasoning_effort") == "medium",
+        ),
+        ("This model does not support image input", lambda body: "image_url" not in str(body)),
+        (
+            "System role not supported",
+            lambda body: all(message["role"] != "system" for message in body["messages"]),
+        ),
+        ("'oneOf' is not permitted in the schema of tools", lambda body: "oneOf" not in str(body)),
+    ],
+)
+async def test_what_a_server_refuses_changes_the_request_as_on_the_wires(litellm, text, is_right):
+    litellm.server.script(lambda request: "fine" if is_right(request.body) else failure(400, text))
+    either = {"type": "object", "properties": {"x": {"oneOf": [{"type": "string"}]}}}
+    picture = Image("image/png", b"png", "dot.png")
+    reply = await litellm.ask(
+        system("Be brief."),
+        user("hi", [picture]),
+        effort="high",
+        tools=[ToolSpec("pick", "Pick.", either)],
+    )
+    assert reply.text == "fine"
+    assert len(litellm.server.requests) == 2

@@ -1,0 +1,220 @@
+"""AdaptiveModel: a model whose requests change as its server refuses them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
+from itertools import count as count_from
+from typing import Any, NamedTuple
+
+from ouro.errors import (
+    AuthenticationFailed,
+    ContextTooLong,
+    ModelError,
+    RateLimited,
+    ToolsRefused,
+    WireRefused,
+)
+from ouro.llm.calls_as_text import calls_as_text, find_calls_to_describe
+from ouro.llm.model import Chunk, Effort, Endpoint, ModelSpec, NoticeChunk, ToolSpec
+from ouro.llm.overflow import NEAR_THE_WINDOW, is_too_long
+from ouro.llm.refusals import (
+    RULES_OF_SIZE,
+    Refused,
+    find_changes,
+    refuses_calls,
+    refuses_one_picture,
+    refuses_signature,
+)
+from ouro.llm.request_shape import hide_pictures, request_size, shape_request, visible_pictures
+from ouro.llm.server_facts import ServerFacts, notice_about
+from ouro.messages import Message, PerMessage
+
+MAX_ADAPTATIONS = 8
+"""Changes to a request after refusals."""
+CHANGED = (
+    "{} takes the request only in another form: {}. `ouro models show {}` lists what was learned."
+)
+PICTURE_REFUSED = "{} refused a picture: it is described, not sent."
+CALLS_REFUSED = "{} refused tool calls of earlier messages: they are sent as text."
+
+
+class PreparedRequest(NamedTuple):
+    """A request in the form that the server accepts."""
+
+    path: str
+    headers: Mapping[str, str]
+    body: dict[str, Any]
+
+
+class AdaptiveModel(ABC):
+    """A model behind a server; the subclass knows the protocol.
+
+    What the server refuses changes the request, by the table in `refusals.py`; what was learned is
+    in `facts`. A subclass writes the request that it prefers: `shape_request` leaves out and
+    renames fields.
+    """
+
+    other_wire = ""
+    """The name of the wire that can be used instead; a refusal that names it raises WireRefused."""
+    limit_names: tuple[str, ...] = ()
+    """The names that the limit of an answer may have; empty: the protocol has one."""
+
+    def __init__(
+        self,
+        spec: ModelSpec,
+        endpoint: Endpoint,
+        *,
+        effort: Effort = "off",
+        facts: ServerFacts | None = None,
+    ) -> None:
+        self.facts = facts or ServerFacts()
+        self._own_spec = spec
+        self.spec = self.facts.spec(spec)
+        self._version = self.facts.version
+        self._accepted = PerMessage(self._accepted_form)
+        self._endpoint = endpoint
+        self._effort = effort
+        self._model = spec.name.partition("/")[2] or spec.name
+        """Its name on the wire."""
+
+    async def stream(
+        self, messages: Sequence[Message], tools: Sequence[ToolSpec] = ()
+    ) -> AsyncGenerator[Chunk, None]:
+        notices: list[str] = []
+        for attempt in count_from(1):
+            self._update()
+            sent = self._accepted(messages) if self.facts.withholds else messages
+            begun, request = False, self.prepare(sent, tools)
+            try:
+                async with aclosing(self._answer(request)) as chunks:
+                    async for chunk in chunks:
+                        if not begun:
+                            begun = True
+                            self.facts.keep()
+                            for notice in notices:
+                                yield NoticeChunk(notice)
+                        yield chunk
+                return
+            except ModelError as error:
+                if begun:
+                    raise
+                is_last = attempt > MAX_ADAPTATIONS
+                if notice := self._adapt(error, request.body, sent, is_last=is_last):
+                    notices.append(notice)
+
+    def prepare(
+        self, messages: Sequence[Message], tools: Sequence[ToolSpec] = ()
+    ) -> PreparedRequest:
+        path, headers, body = self._request(messages, tools)
+        return PreparedRequest(path, headers, shape_request(body, self.facts))
+
+    @abstractmethod
+    def _request(
+        self, messages: Sequence[Message], tools: Sequence[ToolSpec]
+    ) -> tuple[str, Mapping[str, str], dict[str, Any]]:
+        """The path, headers and body of a request."""
+
+    @abstractmethod
+    def _answer(self, request: PreparedRequest) -> AsyncGenerator[Chunk, None]:
+        """The chunks of the answer to a request. Raises ModelError."""
+
+    def _reset(self) -> None:
+        """Make again what depends on `spec` and `facts`: one of them has changed."""
+        self._accepted = PerMessage(self._accepted_form)
+
+    def _styles(self) -> tuple[str, ...]:
+        """The ways to ask for thinking that are left, the next one first."""
+        return ()
+
+    def _update(self) -> None:
+        """Use what this model, or a copy of it, has learned."""
+        if self._version != self.facts.version:
+            self._version = self.facts.version
+            self.spec = self.facts.spec(self._own_spec)
+            self._reset()
+
+    def _adapt(
+        self,
+        error: ModelError,
+        body: Mapping[str, Any],
+        messages: Sequence[Message],
+        *,
+        is_last: bool,
+    ) -> str:
+        """Change the request as its refusal asks; returns what the user should know about that.
+
+        Raises:
+            ModelError: there is nothing to change: the error, or ContextTooLong if it means that.
+            ToolsRefused: the tools have to be described in the prompt.
+            WireRefused: the model has to be reached by another wire.
+        """
+        if error.answer is None or isinstance(error, AuthenticationFailed | RateLimited) or is_last:
+            self.facts.drop()
+            raise error
+        pictures = visible_pictures(messages, self.facts) if self.spec.images else []
+        refused = Refused(
+            error.answer,
+            body,
+            self.facts,
+            bool(pictures),
+            self._styles(),
+            self.other_wire,
+            self.limit_names,
+        )
+        share = request_size(messages, body) / self.spec.window
+        is_long = isinstance(error, ContextTooLong)
+        if refuses_signature(refused) and not self.facts.refuses_signatures:
+            self.facts.refuse_signatures()
+            return ""
+        if self._describes_calls(refused, messages):
+            return CALLS_REFUSED.format(self._endpoint.address)
+        if changes := find_changes(refused, RULES_OF_SIZE if is_long else None):
+            return self._change(changes, error)
+        if self._hides_pictures(refused, pictures, share):
+            return PICTURE_REFUSED.format(self._endpoint.address)
+        self.facts.drop()
+        if is_too_long(error.answer, share):
+            long = ContextTooLong(error.message, error.hint)
+            long.answer = error.answer
+            raise long from error
+        raise error
+
+    def _change(self, changes: Mapping[str, str], error: ModelError) -> str:
+        assert error.answer is not None
+        self.facts.try_changes(changes, error.answer.text)
+        if "tools" in changes:
+            raise ToolsRefused(error.message, error.hint) from error
+        if "wire" in changes:
+            raise WireRefused(error.message, error.hint) from error
+        known = notice_about(changes)
+        return CHANGED.format(self._endpoint.address, known, self.spec.name) if known else ""
+
+    def _describes_calls(self, refused: Refused, messages: Sequence[Message]) -> bool:
+        """Send as text the calls that the server would refuse each time."""
+        if not refuses_calls(refused):
+            return False
+        calls = find_calls_to_describe(messages, refused.answer.text)
+        self.facts.try_describing(calls)
+        return bool(calls)
+
+    def _hides_pictures(self, refused: Refused, pictures: Sequence[set[int]], share: float) -> bool:
+        """Send the messages without a picture that the server would refuse each time."""
+        status = refused.answer.status
+        if not pictures or status not in (400, 413, 415, 422):
+            return False
+        is_too_many_bytes = status == 413 and share < NEAR_THE_WINDOW
+        if refuses_one_picture(refused) or is_too_many_bytes:
+            self.facts.try_hiding(pictures[-1])
+            return True
+        # Not every server says what it dislikes: a request without pictures shows it.
+        if is_too_long(refused.answer, share):
+            return False
+        self.facts.try_hiding(set[int]().union(*pictures))
+        return True
+
+    def _accepted_form(self, message: Message) -> Message:
+        """The message without the pictures and calls that this server refused."""
+        described = calls_as_text(message, self.facts.described_calls)
+        return hide_pictures(described, self.facts.hidden)
