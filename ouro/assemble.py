@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import cached_property, partial
 from pathlib import Path
 
@@ -51,6 +51,8 @@ from ouro.session.context_window import (
 )
 from ouro.session.file_undo import FileUndo
 from ouro.session.named_texts import make_attachments
+from ouro.session.plan_approval import PlanApproval
+from ouro.session.plan_file import PlanFolder
 from ouro.session.resume import Resumed
 from ouro.session.resumed_mode import StartMode, offer_auto, start_mode
 from ouro.session.rewind import Rewind, Undoer
@@ -58,7 +60,7 @@ from ouro.session.session_hooks import SessionHooks, ToolEvents
 from ouro.session.session_tasks import BackgroundWork, SessionTasks, Steering
 from ouro.session.titles import Titles
 from ouro.session.wake import Wake
-from ouro.session_options import Options, SessionInputs
+from ouro.session_options import Options, SessionInputs, open_transcript
 from ouro.settings import MODES_BY_WIDTH
 from ouro.settings_sources import build_settings, explain_settings, settings_by_place, stricter_mode
 from ouro.tools.builtin import builtin_tools
@@ -134,7 +136,7 @@ async def open_session(
     opening = partial(open_memory, inputs.settings.memory, trusted, mask.kind_in_memory)
     scopes = await asyncio.to_thread(opening) if has_memory else None
     tasks = SessionTasks()
-    transcript = await _transcript(
+    transcript = await open_transcript(
         store, inputs, request, resumed, begins_with(scopes.opened if scopes else ()), tasks
     )
     notices = transcript.notices
@@ -172,45 +174,6 @@ def _read_inputs(options: Options, request: OpenRequest) -> SessionInputs:
     notices = [notice for notice in (trust.notice, *catalog.notices) if notice]
     roles = {} if options.ready_model else background_roles(settings, catalog, notices)
     return SessionInputs(options, places, settings, trust, trusted, catalog, roles, notices)
-
-
-async def _transcript(
-    store: MemoryStore,
-    inputs: SessionInputs,
-    request: OpenRequest,
-    resumed: SessionInfo | None,
-    commits: Mapping[str, str],
-    tasks: SessionTasks,
-) -> MemoryManager:
-    project = str(inputs.options.cwd)
-    if resumed is None:
-        model, new_id = inputs.model_name(), request.new_id
-        return MemoryManager.start(
-            store,
-            project=project,
-            model=model,
-            commits=commits,
-            on_notice=tasks.warn,
-            session_id=new_id,
-        )
-    if request.read_only:
-        inputs.notices.append("Opened read-only: new messages are not saved.")
-    if resumed.project != project and not Path(resumed.project).is_dir():
-        hint = "" if request.fork else " --fork would make a copy that belongs to this folder."
-        notice = (
-            f"{resumed.project}, the folder of this session, does not exist: it continues in"
-            f" {project}.{hint}"
-        )
-        inputs.notices.append(notice)
-    return await MemoryManager.resume(
-        store,
-        resumed.id,
-        project=project,
-        read_only=request.read_only,
-        fork=request.fork,
-        on_notice=tasks.warn,
-        keeps_memory=request.part == "then",
-    )
 
 
 class SessionBuilder(msgspec.Struct, dict=True):
@@ -268,6 +231,8 @@ class SessionBuilder(msgspec.Struct, dict=True):
         """Start what runs in the background from the beginning; returns at once."""
         if self._start_mode.offers_auto:
             self.tasks.start("mode", offer_auto(session))
+        if session.resumed is not None:
+            self.tasks.start("plan file", session.turn.plan.load(self.tasks.emit))
         self.memory.start()
         self.extensions.servers.start()
         if self.transcript.pager.is_loading:
@@ -530,6 +495,20 @@ class SessionBuilder(msgspec.Struct, dict=True):
         resolve = self.permissions.workspace.resolve
         return FileUndo(found, self.transcript, self.tasks, *limits, resolve)
 
+    def _plan_approval(self) -> PlanApproval:
+        options = self.inputs.options
+        keeps_drafts = options.interactive or options.editor is not None
+        folder = PlanFolder(self.root or options.cwd, keeps_drafts=keeps_drafts)
+        return PlanApproval(
+            self.plan,
+            None if options.ephemeral else folder,
+            self.environment,
+            self.permissions,
+            self.transcript,
+            self.models,
+            self.tools.ask_user,
+        )
+
     def _titles(self) -> Titles:
         options, wanted = self.inputs.options, self.inputs.settings.sessions.titles
         automatically = options.interactive and wanted and not options.ephemeral
@@ -562,7 +541,7 @@ class SessionBuilder(msgspec.Struct, dict=True):
             steering=steering,
             environment=self.environment,
             memory=self.memory,
-            plan=self.plan,
+            plan=self._plan_approval(),
             tasks=self.tasks,
             files=self.files,
             titles=self._titles(),

@@ -286,6 +286,7 @@ def background_roles(
         ("classify", "memory.classifier_model", settings.memory.classifier_model),
         ("retrieve", "memory.retrieval_model", settings.memory.retrieval_model),
         ("embed", "memory.embedding_model", settings.memory.embedding_model),
+        ("plan", "models.plan", settings.models.plan),
     )
     for role, key, named in wanted:
         name = named

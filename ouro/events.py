@@ -124,6 +124,12 @@ class QuestionAsked(EventStruct, frozen=True):
     """If false, it does not belong to a turn, and stays open when a turn ends."""
 
 
+PLAN_QUESTION = "plan:"
+"""The ids of the questions about a plan begin with it: the last choice keeps planning, and `3: text`
+comments on line 3.
+"""
+
+
 class QuestionClosed(EventStruct, frozen=True):
     """A permission or question no longer waits: answered, or the turn was interrupted."""
 

@@ -12,7 +12,11 @@ import msgspec
 
 from ouro.errors import NoModelError
 from ouro.llm import Catalog, Model, Role
+from ouro.memory.backend import MemoryStore, SessionInfo
+from ouro.memory.manager import MemoryManager
 from ouro.safety import TrustStore
+from ouro.session import OpenRequest
+from ouro.session.session_tasks import SessionTasks
 from ouro.settings import McpServerSettings, Settings
 from ouro.settings_sources import SettingsByPlace, explain_settings
 from ouro.tools.files_seen import EditorBuffers
@@ -82,3 +86,43 @@ class SessionInputs(msgspec.Struct):
             raise NoModelError(
                 f"{error.message} The setting `model` is from {source}.", error.hint
             ) from error
+
+
+async def open_transcript(
+    store: MemoryStore,
+    inputs: SessionInputs,
+    request: OpenRequest,
+    resumed: SessionInfo | None,
+    commits: Mapping[str, str],
+    tasks: SessionTasks,
+) -> MemoryManager:
+    """The transcript of a new session, or of the `resumed` one."""
+    project = str(inputs.options.cwd)
+    if resumed is None:
+        model, new_id = inputs.model_name(), request.new_id
+        return MemoryManager.start(
+            store,
+            project=project,
+            model=model,
+            commits=commits,
+            on_notice=tasks.warn,
+            session_id=new_id,
+        )
+    if request.read_only:
+        inputs.notices.append("Opened read-only: new messages are not saved.")
+    if resumed.project != project and not Path(resumed.project).is_dir():
+        hint = "" if request.fork else " --fork would make a copy that belongs to this folder."
+        notice = (
+            f"{resumed.project}, the folder of this session, does not exist: it continues in"
+            f" {project}.{hint}"
+        )
+        inputs.notices.append(notice)
+    return await MemoryManager.resume(
+        store,
+        resumed.id,
+        project=project,
+        read_only=request.read_only,
+        fork=request.fork,
+        on_notice=tasks.warn,
+        keeps_memory=request.part == "then",
+    )

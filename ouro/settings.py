@@ -83,6 +83,15 @@ class PermissionSettings:
 
 
 @section
+class ModelSettings:
+    """Models for certain turns."""
+
+    plan: str = ""
+    """The model that answers in plan mode; empty: `plan` of models.yaml, else that of the session.
+    """
+
+
+@section
 class LimitSettings:
     """When a turn stops automatically; unset: no limit. A project can only lower them."""
 
@@ -367,6 +376,7 @@ class Settings:
     """The model of a new session; empty: `default` of models.yaml, or what is found."""
     effort: Literal["off", "minimal", "low", "medium", "high", "xhigh", "max"] = "medium"
     """The effort of a model that can think."""
+    models: ModelSettings = field(default_factory=ModelSettings)
     permissions: PermissionSettings = field(default_factory=PermissionSettings)
     limits: LimitSettings = field(default_factory=LimitSettings)
     llm: LlmSettings = field(default_factory=LlmSettings)

@@ -31,8 +31,8 @@ MODE_NOTES = {
     "ask": "ask (the user is asked before files are changed and commands are run)",
     "edit": "edit (files in the working folder may be changed without asking)",
     "plan": (
-        "plan (nothing may be changed: read, think, and answer with a plan that the user can"
-        " approve)"
+        "plan (nothing may be changed: read and think. When you know what to do, answer with a plan"
+        " that the user can approve: the heading `# Plan: TITLE`, then numbered steps)"
     ),
     "auto": "auto (work without asking; the user trusts you to be careful)",
 }

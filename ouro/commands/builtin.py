@@ -91,6 +91,14 @@ SESSION_COMMANDS: tuple[Action, ...] = (
         ("plan a cache for the parser",),
     ),
     Action(
+        "plans",
+        "plans.plans",
+        "List the saved plans; carry one out, edit or delete it",
+        (text("words"),),
+        ("plans cache",),
+        between_turns=True,
+    ),
+    Action(
         "permissions",
         "ouro.permission_rules.permissions",
         "Show the permission rules, change them, set the mode",

@@ -33,6 +33,10 @@ async def clear(context: SessionContext) -> None:
     if (was.model, was.effort) != (now.model, now.effort):
         await session.set_model(was.model, was.effort if was.can_think else None)
     front_end.redraw()
+    if before.plan.file is not None and before.plan.file.state != "done":
+        from ouro.commands.plans import offer_plan
+
+        await offer_plan(front_end, before.plan.file)
 
 
 async def resume(context: SessionContext, session: str) -> None:

@@ -39,7 +39,7 @@ from ouro.llm.server_facts import Fact, FactStore, ServerFacts, server_key
 from ouro.utils.log import log
 from ouro.utils.runtime import get_models_path, get_server_facts_path, home_secret, tilde
 
-Role = Literal["compact", "classify", "retrieve", "embed"]
+Role = Literal["compact", "classify", "retrieve", "embed", "plan"]
 LOCAL_WINDOW = 32_768
 """The window of a local model, in tokens, if its server does not report one."""
 COMMAND_TIMEOUT = 30.0
@@ -529,6 +529,10 @@ class ModelSource:
 
     def is_given(self, role: Role) -> bool:
         return bool(self._roles.get(role))
+
+    def name_of(self, role: Role) -> str:
+        """The full name of the model that is given for a role; empty if none is."""
+        return self._roles.get(role, "")
 
     def change(self, name: str, effort: Effort) -> None:
         """Use another model from the next request on. An earlier model may still be answering:

@@ -93,6 +93,8 @@ class ModelsFile(msgspec.Struct, frozen=True):
     """
     embed: str = ""
     """The model that turns texts into vectors; empty: the local one, if it is installed."""
+    plan: str = ""
+    """The model that answers in plan mode; empty: the model of the session."""
     fallbacks: tuple[str, ...] = ()
     """The fallbacks for models without their own."""
     prices_url: str = ""

@@ -33,11 +33,11 @@ from ouro.messages import Image, ToolCall, ToolReply
 from ouro.safety import Mode, Permissions, narrower
 from ouro.session.attachments import Attached, Attachments, notices_about
 from ouro.session.file_undo import FileUndo
+from ouro.session.plan_approval import PlanApproval
 from ouro.session.session_hooks import SessionHooks
 from ouro.session.session_tasks import SessionTasks, Steering
 from ouro.session.titles import Titles
 from ouro.session.wake import Wake
-from ouro.tools.todo import TodoPlan
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.text import cut
 
@@ -178,7 +178,7 @@ class AgentTurn(msgspec.Struct, frozen=True, eq=False):
     """The environment of the agent; its changes are sent to the model."""
     memory: SessionMemory
     """Adds to the message, and receives the events of the turn."""
-    plan: TodoPlan
+    plan: PlanApproval
     tasks: SessionTasks
     files: FileUndo | None
     """Checkpoints of the files; None if they are off."""
@@ -262,8 +262,11 @@ class AgentTurn(msgspec.Struct, frozen=True, eq=False):
         return finished
 
     async def _run_prompt(self, prompt: Prompt, on_event: Emit) -> TurnFinished:
-        try:
+        async def run(prompt: Prompt) -> TurnFinished:
             return await self.agent.run_checked(prompt, on_event, self.hooks.turn_ended)
+
+        try:
+            return await self.plan.run(prompt, run, on_event)
         finally:
             self.memory.turn_ended()
             self.tasks.start("index", self.memory.update_index())
@@ -275,13 +278,14 @@ class AgentTurn(msgspec.Struct, frozen=True, eq=False):
             notices: shown after the message.
             is_shown: whether the message was emitted before.
         """
-        todos = self.plan.items
+        todos = self.plan.todos.items
 
         def on_event(event: Event) -> None:
             nonlocal todos, is_shown
-            if self.plan.items != todos:
-                todos = self.plan.items
+            if self.plan.todos.items != todos:
+                todos = self.plan.todos.items
                 emit(TodosChanged(todos))
+                self.plan.todos_changed(emit)
             if isinstance(event, Prompted) and is_shown:
                 is_shown = False
             else:

@@ -25,6 +25,7 @@ from ouro.session.agent_turn import AgentTurn
 from ouro.session.attachments import Attachment
 from ouro.session.budget import Budget
 from ouro.session.context_window import ContextWindow
+from ouro.session.plan_approval import PlanApproval
 from ouro.session.resume import Resumed
 from ouro.session.rewind import Rewind
 from ouro.session.scrollback import Scrollback
@@ -105,7 +106,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     @property
     def todos(self) -> tuple[Todo, ...]:
-        return self.turn.plan.items
+        return self.turn.plan.todos.items
 
     @property
     def running(self) -> bool:
@@ -146,6 +147,10 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         """
         self.wake.user_spoke()
         return self.turn.tasks.run(lambda emit: self.turn.run(text, images, emit))
+
+    @property
+    def plan(self) -> PlanApproval:
+        return self.turn.plan
 
     @property
     def wake(self) -> Wake:

@@ -292,6 +292,19 @@ class FakeBackground:
         )
 
 
+class FakePlan:
+    """A plan that is saved nowhere."""
+
+    file = folder = None
+
+    def __init__(self, text: str = "") -> None:
+        self.text = text
+
+    def change(self, text: str) -> str:
+        self.text = text
+        return text
+
+
 class FakeSession:
     """Plays `turns`, one for each `send`; records calls in `sent`, `steered`, `answers`."""
 
@@ -315,6 +328,7 @@ class FakeSession:
         """Nothing happens in the background."""
         hooks = SimpleNamespace(hooks=SimpleNamespace(checks=SimpleNamespace(here=list)))
         self.turn = SimpleNamespace(hooks=hooks, titles=FakeTitles())
+        self.plan = FakePlan()
         self.scrollback = FakeScrollback()
         self.rewind = FakeRewind()
         self.transcript = SimpleNamespace(whole=lambda: self.rewind.whole())

@@ -16,6 +16,7 @@ from ouro.commands.front_end import FrontEnd, choice_line
 from ouro.display import Choice, Question
 from ouro.errors import OuroError, UsageError
 from ouro.events import (
+    PLAN_QUESTION,
     Event,
     Level,
     PermissionAsked,
@@ -42,10 +43,12 @@ from ouro.frontends.welcome import is_first_start, welcome
 from ouro.messages import Image
 from ouro.session import Draft, Session, SessionCatalog, TurnQueue
 from ouro.session.opening import OpenCatalog, OpenRequest, OpenSession, Part, open_interactively
-from ouro.utils.text import escaped, one_line
+from ouro.session.plan_file import number_lines
+from ouro.utils.text import clean, escaped, one_line
 
 if TYPE_CHECKING:
     from ouro.frontends.plain.repl import Repl
+    from ouro.session.plan_approval import PlanApproval
 
 T = TypeVar("T")
 _PERMIT = re.compile(
@@ -85,6 +88,12 @@ _HELP = (
     " `all` for {}."
 )
 _NUMBERED = re.compile(r"(?:(copy|look)\s+)?(\d{1,3})")
+
+
+_PLAN_HINT = (
+    "a number, or what to change; e: your editor; l: line numbers, then `3: text` comments on line"
+    " 3; empty line: stay in plan mode"
+)
 
 
 class NotUnderstood(ValueError):
@@ -198,8 +207,11 @@ def parse_choice(line: str, values: Sequence[str]) -> str | None:
 class TurnQuestions:
     """Asks the questions of a session at the prompt, and passes the answers to it."""
 
-    def __init__(self, questions: LineQuestions, printer: Printer) -> None:
+    def __init__(
+        self, questions: LineQuestions, printer: Printer, edit: Callable[[str], Awaitable[str]]
+    ) -> None:
         self._questions = questions
+        self._edit = edit
         self._printer = printer
         self._asking: dict[str, asyncio.Task[None]] = {}
 
@@ -237,6 +249,9 @@ class TurnQuestions:
             self._printer.markdown(question.details)
         self._printer.choices("", question.choices)
         several = "numbers" if question.several else "a number"
+        if event.question_id.startswith(PLAN_QUESTION):
+            self._printer.line(f"  {_PLAN_HINT}", "dim")
+            return
         self._printer.line(
             f"  {several}, or your own answer; empty line: no answer" if question.choices else "",
             "dim",
@@ -249,11 +264,30 @@ class TurnQuestions:
             answer = await self._questions.ask(
                 f"{letters}? ", lambda line: parse_permit(line, event.choices)
             )
+        elif event.question_id.startswith(PLAN_QUESTION):
+            answer = await self._ask_about_plan(event.question, session.plan)
         else:
             answer = await self._questions.ask(
                 "answer: ", lambda line: parse_reply(line, event.question)
             )
         session.answer(event.question_id, answer)
+
+    async def _ask_about_plan(self, question: Question, plan: PlanApproval) -> Reply:
+        """Ask until the user decides; `e` edits the plan, `l` shows it with the numbers of its
+        lines.
+        """
+        while True:
+            reply = await self._questions.ask("answer: ", lambda line: parse_reply(line, question))
+            act = reply.answers[0].lower() if reply.answers else ""
+            if act not in ("e", "l"):
+                return reply
+            if act == "l":
+                self._printer.line(clean(number_lines(plan.text)), "dim")
+                continue
+            try:
+                self._printer.markdown(plan.change(await self._edit(plan.text)))
+            except (UsageError, OSError) as error:
+                self._printer.say(str(error), "warning")
 
 
 def parse_part(line: str, parts: list[Part]) -> tuple[Part, str]:
@@ -345,6 +379,9 @@ class ReplFrontEnd(FrontEnd):
         values = [choice.value for choice in choices]
         self._printer.choices(title, [choice_line(choice, current) for choice in choices])
         return await self._questions.ask("number: ", lambda line: parse_choice(line, values))
+
+    async def edit(self, text: str) -> str:
+        return await self._repl.reader.edit(text)
 
     def show_again(self, draft: str = "", images: Sequence[Image] = ()) -> None:
         """Print the end of the transcript, and put the draft into the prompt. Images of the draft

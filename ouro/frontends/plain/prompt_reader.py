@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
 from prompt_toolkit import PromptSession
-from prompt_toolkit.application import get_app, run_in_terminal
+from prompt_toolkit.application import get_app, in_terminal, run_in_terminal
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion, ThreadedCompleter
 from prompt_toolkit.document import Document
@@ -25,6 +25,7 @@ from ouro.commands.builtin import matching_commands
 from ouro.frontends.file_index import FileIndex, mention
 from ouro.frontends.headless.output import Pipe
 from ouro.frontends.history import PromptHistory
+from ouro.utils.editor import edit_text
 from ouro.utils.runtime import get_history_path
 
 if TYPE_CHECKING:
@@ -134,6 +135,11 @@ class PromptReader:
         is_vi = self._prompt.editing_mode is EditingMode.VI
         self._prompt.editing_mode = EditingMode.EMACS if is_vi else EditingMode.VI
         return "emacs" if is_vi else "vim"
+
+    async def edit(self, text: str) -> str:
+        """Edit a text in the user's editor and return it. Raises UsageError."""
+        async with in_terminal():
+            return await edit_text("message.md", text)
 
     def fill(self, text: str) -> bool:
         document = Document(text)

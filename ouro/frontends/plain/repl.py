@@ -98,8 +98,9 @@ class Repl(TurnObserver):
         self._settings = settings
         self._printer = Printer(self._write, plain=plain)
         self._questions = LineQuestions(self.redraw)
-        self._turn_questions = TurnQuestions(self._questions, self._printer)
-        self._background_questions = TurnQuestions(self._questions, self._printer)
+        edit = self._edit
+        self._turn_questions = TurnQuestions(self._questions, self._printer, edit)
+        self._background_questions = TurnQuestions(self._questions, self._printer, edit)
         self.turns = TurnQueue(self, holds_after_interrupt=True)
         self._offering: asyncio.Task[None] | None = None
         self._front_end = ReplFrontEnd(
@@ -116,6 +117,9 @@ class Repl(TurnObserver):
         self._exit_code: int | None = None
         self._failure: Exception | None = None
         self._ctrl_c_at = -SECOND_CTRL_C
+
+    async def _edit(self, text: str) -> str:
+        return await self.reader.edit(text)
 
     async def run(self, request: OpenRequest, first_message: str) -> int:
         """Read lines until the user leaves; returns the exit code. Raises OuroError: no session
@@ -425,6 +429,11 @@ class LineReader:
 
     async def close(self) -> None:
         """Does nothing: there is no prompt to remove."""
+
+    async def edit(self, _text: str) -> str:
+        raise UsageError(
+            "This terminal cannot open an editor.", "Edit the file itself, then answer."
+        )
 
     def fill(self, _text: str) -> bool:
         """Always returns False: the terminal edits its own line, so a draft cannot be put there."""

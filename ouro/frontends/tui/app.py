@@ -24,7 +24,6 @@ from ouro.frontends.tui.look import AGAIN_QUITS, ANSI, THEMES, Look, make_theme
 from ouro.frontends.tui.run import SessionStart
 from ouro.frontends.tui.screens.conversation import ConversationScreen
 from ouro.frontends.tui.screens.sheet import HelpSheet, Picker, show_sheet
-from ouro.frontends.tui.widgets.question_panel import AskPanel
 from ouro.frontends.tui.widgets.start_panel import StartPanel
 from ouro.frontends.tui.widgets.status import ResumePanel
 from ouro.session.opening import PICK, OpenCatalog, OpenRequest
@@ -237,8 +236,8 @@ class KeyActions:
     def interrupt(self) -> None:
         """Esc: dismiss the agent's question, else interrupt the turn, else close the resume panel."""
         panel = self._conversation.questions.panel
-        if isinstance(panel, AskPanel):
-            panel.dismiss_question()
+        if panel is not None and panel.dismiss_question():
+            pass
         elif not self._conversation.interrupt():
             if self._conversation.start.is_marked:
                 self._conversation.start.unmark()

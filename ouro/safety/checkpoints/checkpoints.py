@@ -266,7 +266,11 @@ class Checkpoints:
             name = (parent / path.name).relative_to(self.root).as_posix()
         except (OSError, ValueError):
             return ""
-        return name if is_inside(name) and not name.startswith(".ouro/memory/") else ""
+        return (
+            name
+            if is_inside(name) and not name.startswith((".ouro/memory/", ".ouro/plans/"))
+            else ""
+        )
 
     def _keep_file(self, path: Path) -> FileState | None:
         """Keep a file's content; None if it is not a file, or there is no room for it."""

@@ -25,7 +25,7 @@ TIMEOUT = 600.0
 LOWEST = 19
 _FILES = {
     "config": "[core]\n\trepositoryformatversion = 0\n\tbare = false\n",
-    "info/exclude": "node_modules/\n.venv/\nvenv/\n__pycache__/\n.tox/\n.ouro/memory/\n",
+    "info/exclude": "node_modules/\n.venv/\nvenv/\n__pycache__/\n.tox/\n.ouro/memory/\n.ouro/plans/\n",
     # Files are saved byte for byte, even if attributes in the workspace would convert them.
     "info/attributes": "* -text -filter -ident -working-tree-encoding !merge !diff\n",
     "HEAD": "ref: refs/heads/main\n",  # written last: when it exists, the repository is complete

@@ -203,7 +203,7 @@ class ActingFiles:
         except OSError:
             return _Listing((), ())
         above = folder.rpartition("/")[2]
-        skipped = {*_GENERATED, "memory"} if above == ".ouro" else _GENERATED
+        skipped = {*_GENERATED, "memory", "plans"} if above == ".ouro" else _GENERATED
         acting, folders = [], []
         for entry in entries:
             if is_acting(entry.name, above):

@@ -47,6 +47,7 @@ from ouro.utils.text import clean
 
 if TYPE_CHECKING:
     from ouro.frontends.tui.screens.memory_browser import MemoryBrowser
+    from ouro.frontends.tui.widgets.plan_panel import PlanAct, PlanPanel
     from ouro.session import Session
 
 MAX_BLOCKS = 1_000
@@ -389,6 +390,23 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
     @on(QuestionPanel.Stray)
     def _pass_to_prompt(self, message: QuestionPanel.Stray) -> None:
         self.prompt.post_message(message.key)
+
+    def on_plan_panel_wanted(self, message: PlanPanel.Wanted) -> None:
+        """Open the sheet in which the plan is changed or commented on."""
+        if self.session is not None and self.questions.panel is not None:
+            self.run_worker(self._change_plan(message.act, self.session, self.questions.panel))
+
+    async def _change_plan(self, act: PlanAct, session: Session, panel: QuestionPanel) -> None:
+        from ouro.frontends.tui.screens.plan_sheets import comment_on_plan, edit_plan
+
+        try:
+            if act == "edit" and (text := await edit_plan(self.app, session.plan)):
+                self.transcript.add(AnswerBlock(text))
+            elif act == "comment" and (comments := await comment_on_plan(self.app, session.plan)):
+                session.answer(panel.question_id, events.Reply((comments,)))
+        except OSError as error:
+            self.show(events.Notice(f"The plan could not be saved: {error}.", "error"))
+        self._focus_again()
 
     # The prompt
 

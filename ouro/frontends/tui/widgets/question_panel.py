@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
 from msgspec.structs import replace
 from rich.cells import cell_len
-from rich.style import Style
-from rich.text import Text
 from textual import events
 from textual.containers import Horizontal, Vertical, VerticalScroll
-from textual.geometry import Size
 from textual.message import Message
-from textual.reactive import reactive
 from textual.widget import Widget
 from textual.widgets import Input, Static
 
 from ouro.display import CommandOutput, Diff, Display, FileChange, Plain
 from ouro.events import (
+    PLAN_QUESTION,
     PermissionAsked,
     Permit,
     PermitChoice,
@@ -30,7 +27,7 @@ from ouro.events import (
     UserAnswer,
 )
 from ouro.frontends.tui.blocks.block_list import TranscriptBlock
-from ouro.frontends.tui.blocks.lines import fold, join_fitting
+from ouro.frontends.tui.blocks.lines import join_fitting
 from ouro.frontends.tui.blocks.messages import AnswerBlock
 from ouro.frontends.tui.blocks.tool_card import DisplayBlock
 from ouro.frontends.tui.keymap import Keymap
@@ -40,6 +37,7 @@ from ouro.frontends.tui.look import (
     HEADER_FROM_HEIGHT,
     ROOMY_FROM_HEIGHT,
 )
+from ouro.frontends.tui.widgets.choice_list import ChoiceList
 from ouro.frontends.tui.widgets.transcript import TranscriptView
 from ouro.utils.text import clean, escaped, one_line, plural
 
@@ -271,93 +269,12 @@ class QuestionPanel(Vertical, can_focus=True):
     def choose(self, number: int) -> None:
         raise NotImplementedError
 
+    def dismiss_question(self) -> bool:
+        """Close the question without an answer; returns False if it needs one."""
+        return False
+
     def on_choice_list_picked(self) -> None:
         self.choose(self.options.place)
-
-
-class ChoiceList(Widget):
-    """The numbered choices of a question. Its panel has the focus and handles the keys."""
-
-    COMPONENT_CLASSES = {"options--marked", "options--detail"}  # noqa: RUF012 (Textual's own form)
-    place: reactive[int] = reactive(0)
-    ticked: reactive[frozenset[int]] = reactive(frozenset())
-    comment: reactive[str] = reactive("", layout=True)
-    """What the marked choice tells the agent."""
-
-    class Picked(Message):
-        """A click on a choice, which is marked now."""
-
-    def __init__(self, lines: Sequence[tuple[str, str]], several: bool = False) -> None:
-        super().__init__()
-        self.lines = lines
-        self._several = several
-
-    def move(self, by: int) -> None:
-        self.place = (self.place + by) % max(1, len(self.lines))
-
-    def tick(self, number: int) -> None:
-        self.ticked = self.ticked ^ {number}
-
-    def render(self) -> Text:
-        """The wrapped choices with their details; the marked one has a sign.
-
-        If not all fit, the lines around the marked one are shown, and arrows for the others.
-        """
-        lines = [line for lines in self._render_choices(self.size.width) for line in lines]
-        first, last = self._first_line(), self._first_line() + self.size.height - 1
-        for place, sign in (
-            (first, "↑" if first else ""),
-            (last, "↓" if last < len(lines) - 1 else ""),
-        ):
-            if sign:
-                both = lines[place].plain[1:2] == "↑"
-                lines[place] = lines[place][:1] + ("↕" if both else sign) + lines[place][2:]
-        return Text("\n").join(lines[first : last + 1])
-
-    def _first_line(self) -> int:
-        counts = [len(lines) for lines in self._render_choices(self.size.width)]
-        return max(0, min(sum(counts[: self.place]), sum(counts) - self.size.height))
-
-    def _render_choices(self, width: int) -> list[list[Text]]:
-        marked_style = self.get_component_rich_style("options--marked", partial=True)
-        detail_style = self.get_component_rich_style("options--detail", partial=True)
-        rendered = []
-        for number, (label, detail) in enumerate(self.lines):
-            box = ("[x] " if number in self.ticked else "[ ] ") if self._several else ""
-            marked = number == self.place
-            sign = f"{'❯' if marked else ' '} {number + 1} {box}"
-            style = marked_style if marked else Style()
-            told = f", and tell the agent: {self.comment}" if marked and self.comment else ""
-            folded = fold([(clean(f"{label}{told}").replace("\n", " "), style)], width - len(sign))
-            lines = [
-                Text(sign if part is folded[0] else " " * len(sign)).append(part.text, style)
-                for part in folded
-            ]
-            rest = clean(detail)
-            if not detail:
-                rendered.append(lines)
-            elif len(lines) == 1 and lines[0].cell_len + 2 + cell_len(rest) <= width:
-                rendered.append([lines[0].append("  ").append(rest, detail_style)])
-            else:
-                parts = fold([(rest, detail_style)], width - 4)
-                rendered.append(
-                    [*lines, *(Text(f"    {part.text}", detail_style) for part in parts)]
-                )
-        return rendered
-
-    def get_content_height(self, _container: Size, _viewport: Size, width: int) -> int:
-        return sum(len(lines) for lines in self._render_choices(width))
-
-    def on_click(self, event: events.Click) -> None:
-        at = event.get_content_offset(self)
-        owners = [
-            number
-            for number, lines in enumerate(self._render_choices(self.size.width))
-            for _ in lines
-        ]
-        if at is not None and self._first_line() + at.y < len(owners):
-            self.place = owners[self._first_line() + at.y]
-            self.post_message(self.Picked())
 
 
 def _block_body(block: TranscriptBlock) -> TranscriptView:
@@ -367,7 +284,7 @@ def _block_body(block: TranscriptBlock) -> TranscriptView:
     return view
 
 
-def _text_body(text: str, kind: str = "question--text") -> VerticalScroll:
+def text_body(text: str, kind: str = "question--text") -> VerticalScroll:
     return VerticalScroll(
         Static(text, markup=False), can_focus=False, classes=f"question--body {kind}"
     )
@@ -461,7 +378,7 @@ def _body(display: Display) -> tuple[str, Widget]:
     length = f"{len(text):,} characters" + (
         f", {plural(text.count(chr(10)) + 1, 'line')}" if "\n" in text else ""
     )
-    return length, _text_body(_show_hidden(text))
+    return length, text_body(_show_hidden(text))
 
 
 def _show_hidden(text: str) -> str:
@@ -478,6 +395,16 @@ def _escape_change(change: FileChange) -> FileChange:
         after=None if change.after is None else escaped(change.after),
         moved_to=escaped(change.moved_to),
     )
+
+
+def _make_panel(asked: PermissionAsked | QuestionAsked, keymap: Keymap) -> QuestionPanel:
+    if isinstance(asked, PermissionAsked):
+        return PermissionPanel(asked, keymap)
+    if not asked.question_id.startswith(PLAN_QUESTION):
+        return AskPanel(asked, keymap)
+    from ouro.frontends.tui.widgets.plan_panel import PlanPanel  # rarely used
+
+    return PlanPanel(asked, keymap)
 
 
 class QuestionStack(Vertical):
@@ -512,8 +439,7 @@ class QuestionStack(Vertical):
             self.panel.remove()
             self.panel = None
         if first is not None and self.panel is None:
-            kind = PermissionPanel if isinstance(first, PermissionAsked) else AskPanel
-            self.panel = kind(first, self._keymap)  # type: ignore[arg-type]
+            self.panel = _make_panel(first, self._keymap)
             self.panel.text_was_typed(self._typed_at())
             self.mount(self.panel)
             self.panel.focus()
@@ -532,12 +458,12 @@ class AskPanel(QuestionPanel):
     def __init__(self, asked: QuestionAsked, keymap: Keymap) -> None:
         question = self._question = asked.question
         last = [(_OTHER, "")] + ([(_DONE, "Enter")] if question.several else [])
-        above: list[Widget] = [_text_body(clean(question.text), "question--asked")]
+        above: list[Widget] = [text_body(clean(question.text), "question--asked")]
         # The agent and MCP servers write Markdown; ouro's own questions are plain text.
         if question.details and (asked.of_turn or question.details.startswith("```")):
             above.append(_block_body(AnswerBlock(question.details)))
         elif question.details:
-            above.append(_text_body(clean(question.details)))
+            above.append(text_body(clean(question.details)))
         choices = (
             "digits tick · Enter on the last line sends"
             if question.several
@@ -588,5 +514,6 @@ class AskPanel(QuestionPanel):
     def _answer(self, answers: tuple[str, ...]) -> None:
         self.post_message(self.Answered(self.question_id, Reply(answers)))
 
-    def dismiss_question(self) -> None:
+    def dismiss_question(self) -> bool:
         self._answer(())
+        return True

@@ -1,0 +1,102 @@
+"""ChoiceList: the numbered choices of a question."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.cells import cell_len
+from rich.style import Style
+from rich.text import Text
+from textual import events
+from textual.geometry import Size
+from textual.message import Message
+from textual.reactive import reactive
+from textual.widget import Widget
+
+from ouro.frontends.tui.blocks.lines import fold
+from ouro.utils.text import clean
+
+
+class ChoiceList(Widget):
+    """The numbered choices of a question. Its panel has the focus and handles the keys."""
+
+    COMPONENT_CLASSES = {"options--marked", "options--detail"}  # noqa: RUF012 (Textual's own form)
+    place: reactive[int] = reactive(0)
+    ticked: reactive[frozenset[int]] = reactive(frozenset())
+    comment: reactive[str] = reactive("", layout=True)
+    """What the marked choice tells the agent."""
+
+    class Picked(Message):
+        """A click on a choice, which is marked now."""
+
+    def __init__(self, lines: Sequence[tuple[str, str]], several: bool = False) -> None:
+        super().__init__()
+        self.lines = lines
+        self._several = several
+
+    def move(self, by: int) -> None:
+        self.place = (self.place + by) % max(1, len(self.lines))
+
+    def tick(self, number: int) -> None:
+        self.ticked = self.ticked ^ {number}
+
+    def render(self) -> Text:
+        """The wrapped choices with their details; the marked one has a sign.
+
+        If not all fit, the lines around the marked one are shown, and arrows for the others.
+        """
+        lines = [line for lines in self._render_choices(self.size.width) for line in lines]
+        first, last = self._first_line(), self._first_line() + self.size.height - 1
+        for place, sign in (
+            (first, "↑" if first else ""),
+            (last, "↓" if last < len(lines) - 1 else ""),
+        ):
+            if sign:
+                both = lines[place].plain[1:2] == "↑"
+                lines[place] = lines[place][:1] + ("↕" if both else sign) + lines[place][2:]
+        return Text("\n").join(lines[first : last + 1])
+
+    def _first_line(self) -> int:
+        counts = [len(lines) for lines in self._render_choices(self.size.width)]
+        return max(0, min(sum(counts[: self.place]), sum(counts) - self.size.height))
+
+    def _render_choices(self, width: int) -> list[list[Text]]:
+        marked_style = self.get_component_rich_style("options--marked", partial=True)
+        detail_style = self.get_component_rich_style("options--detail", partial=True)
+        rendered = []
+        for number, (label, detail) in enumerate(self.lines):
+            box = ("[x] " if number in self.ticked else "[ ] ") if self._several else ""
+            marked = number == self.place
+            sign = f"{'❯' if marked else ' '} {number + 1} {box}"
+            style = marked_style if marked else Style()
+            told = f", and tell the agent: {self.comment}" if marked and self.comment else ""
+            folded = fold([(clean(f"{label}{told}").replace("\n", " "), style)], width - len(sign))
+            lines = [
+                Text(sign if part is folded[0] else " " * len(sign)).append(part.text, style)
+                for part in folded
+            ]
+            rest = clean(detail)
+            if not detail:
+                rendered.append(lines)
+            elif len(lines) == 1 and lines[0].cell_len + 2 + cell_len(rest) <= width:
+                rendered.append([lines[0].append("  ").append(rest, detail_style)])
+            else:
+                parts = fold([(rest, detail_style)], width - 4)
+                rendered.append(
+                    [*lines, *(Text(f"    {part.text}", detail_style) for part in parts)]
+                )
+        return rendered
+
+    def get_content_height(self, _container: Size, _viewport: Size, width: int) -> int:
+        return sum(len(lines) for lines in self._render_choices(width))
+
+    def on_click(self, event: events.Click) -> None:
+        at = event.get_content_offset(self)
+        owners = [
+            number
+            for number, lines in enumerate(self._render_choices(self.size.width))
+            for _ in lines
+        ]
+        if at is not None and self._first_line() + at.y < len(owners):
+            self.place = owners[self._first_line() + at.y]
+            self.post_message(self.Picked())

@@ -1,0 +1,79 @@
+"""PlanPanel: the question with which plan mode ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal
+
+from textual.message import Message
+
+from ouro.events import QuestionAsked, Reply
+from ouro.frontends.tui.keymap import Keymap
+from ouro.frontends.tui.widgets.choice_list import ChoiceList
+from ouro.frontends.tui.widgets.question_panel import QuestionPanel, text_body
+from ouro.utils.text import clean
+
+_EDIT, _COMMENT = "Edit the plan", "Comment on its lines"
+PlanAct = Literal["edit", "comment"]
+
+
+class PlanPanel(QuestionPanel):
+    """Its last choice keeps planning: with a comment, if the user writes one."""
+
+    FIELD_KEYS = "Enter sends · Esc back"
+
+    @dataclass
+    class Wanted(Message):
+        """The user wants to change the plan, or to comment on its lines."""
+
+        act: PlanAct
+
+    def __init__(self, asked: QuestionAsked, keymap: Keymap) -> None:
+        self._choices = asked.question.choices
+        last = self._choices[-1]
+        lines = [*self._choices[:-1], _EDIT, _COMMENT, f"{last}: say what to change"]
+        comment = keymap.shown("comment")
+        super().__init__(
+            asked.question_id,
+            keymap,
+            text_body(clean(asked.question.text), "question--asked"),
+            options=ChoiceList([(text, "") for text in lines]),
+            hint="what to change",
+            keys=f"a digit, or ↑↓ Enter · {comment} comments · Esc keeps planning",
+        )
+
+    def answer_of(self, key: str, action: str, character: str) -> Callable[[], object] | None:
+        """`y` carries it out, asking; `e` edits it."""
+        acts: dict[str, Callable[[], object]] = {
+            "yes": partial(self.choose, 0),
+            "no": self.open_field,
+        }
+        if action in acts:
+            return acts[action]
+        if character == "e":
+            return partial(self.post_message, self.Wanted("edit"))
+        return super().answer_of(key, action, character)
+
+    def choose(self, number: int) -> None:
+        written = self.field.value.strip()
+        decided = len(self._choices) - 1
+        if self.field.has_focus:
+            self._answer(written or self._choices[-1])
+        elif number < decided:
+            self._answer(self._choices[number])
+        elif number < decided + 2:
+            self.post_message(self.Wanted("edit" if number == decided else "comment"))
+        else:
+            self.open_field()
+
+    def comment(self, text: str) -> None:
+        self._answer(text)
+
+    def _answer(self, answer: str) -> None:
+        self.post_message(self.Answered(self.question_id, Reply((answer,))))
+
+    def dismiss_question(self) -> bool:
+        self.post_message(self.Answered(self.question_id, Reply()))
+        return True

@@ -1,0 +1,236 @@
+"""PlanApproval: plan mode ends with a plan and a question, and the plan is ticked off as work goes
+on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+
+from msgspec.structs import replace
+
+from ouro.agent.environment import Environment
+from ouro.agent.loop import Prompt
+from ouro.agent.tool_runner import AskUser
+from ouro.display import Question
+from ouro.errors import NoModelError, UsageError
+from ouro.events import PLAN_QUESTION, Emit, Notice, QuestionAsked, Reply, TurnFinished
+from ouro.llm import ModelSource
+from ouro.memory.manager import MemoryManager
+from ouro.safety import Mode, Permissions
+from ouro.session.plan_file import (
+    PlanFile,
+    PlanFolder,
+    add_boxes,
+    expand_comments,
+    find_plan_text,
+    tick_steps,
+)
+from ouro.tools.todo import TodoPlan
+from ouro.utils.log import log
+from ouro.utils.text import one_line
+
+CARRY_OUT_ASKING = "Carry it out, asking before each change"
+CARRY_OUT_EDITING = "Carry it out; edits need no question"
+KEEP_PLANNING = "Keep planning"
+_MODES: dict[str, Mode] = {CARRY_OUT_ASKING: "ask", CARRY_OUT_EDITING: "edit"}
+CARRY_OUT = "Carry out the plan."
+_APPROVED = "The user has approved the plan."
+_EDITED = "The user has edited the plan, and has approved it as it is now:"
+_TRACK = (
+    "If the `todo` tool is there, track the plan with it: one todo for each step, in the same"
+    " words."
+)
+RunPrompt = Callable[[Prompt], Awaitable[TurnFinished]]
+
+
+class PlanApproval:
+    """The todos of a session and the plan that they belong to.
+
+    Args:
+        folder: where plans are saved; None: they are not.
+        ask_user: asks a question of the turn.
+    """
+
+    def __init__(
+        self,
+        todos: TodoPlan,
+        folder: PlanFolder | None,
+        environment: Environment,
+        permissions: Permissions,
+        transcript: MemoryManager,
+        models: ModelSource,
+        ask_user: AskUser,
+    ) -> None:
+        self.todos = todos
+        self.folder = folder
+        self.file: PlanFile | None = None
+        """The plan that was written last in this session, if it is saved and not done."""
+        self._environment = environment
+        self._permissions = permissions
+        self._transcript = transcript
+        self._models = models
+        self._ask_user = ask_user
+        self._asked = 0
+        self._body = ""
+        """The plan that is asked about, as the user has changed it."""
+
+    @property
+    def text(self) -> str:
+        """The plan that is asked about; from its file, which the user may have edited. Blocks."""
+        saved = self.folder.read(self.file.path) if self.folder and self.file else None
+        return saved.body if saved else self._body
+
+    def change(self, text: str) -> str:
+        """Change the plan that is asked about; returns it with boxes. Blocks. Raises OSError."""
+        self._body = add_boxes(text.strip())
+        if self.folder is not None and self.file is not None:
+            self.folder.write(replace(self.file, body=self._body))
+        return self._body
+
+    async def run(self, prompt: Prompt, run: RunPrompt, emit: Emit) -> TurnFinished:
+        """Run a prompt; in plan mode ask about its plan, and continue with what the user answers."""
+        while True:
+            with self._planning_model(emit):
+                finished = await run(prompt)
+            if finished.outcome != "answered" or self._permissions.mode != "plan":
+                return finished
+            following = await self._review(emit)
+            if following is None:
+                return finished
+            prompt = following
+
+    async def load(self, emit: Emit) -> None:
+        """Find the plan of a resumed session, and name it."""
+        if self.folder is None:
+            return
+        self.file = await asyncio.to_thread(self.folder.of_session, self._transcript.session_id)
+        if self.file is not None:
+            shown = self.folder.shown(self.file.path)
+            emit(Notice(f"Plan “{self.file.title}”: {self.file.progress} ({shown}, /plans)."))
+
+    async def adopt(self, plan: PlanFile, mode: Mode) -> str:
+        """Let this session carry out a plan, in that mode; returns the message that asks for it.
+
+        Raises UsageError or OSError: the file cannot be written.
+        """
+        if self.folder is None:
+            raise UsageError("An ephemeral session saves no plan.")
+        present = await asyncio.to_thread(self.folder.read, plan.path) or plan
+        self.file = replace(present, session=self._transcript.session_id, state="approved")
+        await asyncio.to_thread(self.folder.write, self.file)
+        self._set_mode(mode)
+        steps = f"\n\n{_TRACK}" if self.file.steps else ""
+        shown = self.folder.shown(plan.path)
+        return f"{CARRY_OUT[:-1]} in {shown}, from its first open step on:\n\n{present.body}{steps}"
+
+    def todos_changed(self, emit: Emit) -> None:
+        """Tick off in the file what is done."""
+        if self.file is None or self.folder is None or self.file.state == "draft":
+            return
+        present = self.folder.read(self.file.path)
+        if present is None:  # the user has deleted it
+            self.file = None
+            return
+        ticked = tick_steps(present, self.todos.items)
+        if ticked.body == present.body:
+            return
+        try:
+            self.folder.write(ticked)
+        except OSError as error:
+            emit(Notice(f"The plan could not be ticked off: {error}.", "warning"))
+        self.file = ticked
+
+    async def _review(self, emit: Emit) -> Prompt | None:
+        """Ask about the plan in the last answer; returns what to do next, None: nothing."""
+        body = find_plan_text(self._transcript.transcript.entries[-1].message.text)
+        if not body:
+            return None
+        self._body = body
+        shown = await asyncio.to_thread(self._save, body, emit)
+        self._asked += 1
+        question = Question(
+            f"Carry out this plan?{f' It is in {shown}.' if shown else ''}",
+            (*_MODES, KEEP_PLANNING),
+        )
+        asked = QuestionAsked(f"{PLAN_QUESTION}{self._asked}", question)
+        reply = await self._ask_user(asked, emit)
+        answers = reply.answers if isinstance(reply, Reply) else ()
+        if not answers or answers[0] == KEEP_PLANNING:
+            return None
+        if answers[0] not in _MODES:
+            comment = expand_comments(self.text, "\n".join(answers))
+            return Prompt(comment, context=await self._environment.changes())
+        self._set_mode(_MODES[answers[0]])
+        approval = await asyncio.to_thread(self._approve, body, emit)
+        return Prompt(CARRY_OUT, context=f"{await self._environment.changes()}\n\n{approval}")
+
+    def _save(self, body: str, emit: Emit) -> str:
+        """Write the plan, over the draft of this session if there is one; returns the shown path,
+        empty if it is not saved. Blocks.
+        """
+        if self.folder is None or not self.folder.keeps_drafts:
+            return ""
+        try:
+            if self.file is not None and self.file.state == "draft":
+                self.file = self.folder.revise(self.file, body)
+            else:
+                self.file = self._add(self.folder, body)
+        except OSError as error:
+            self.file = None
+            emit(Notice(f"The plan could not be saved: {error}.", "warning"))
+            return ""
+        return self.folder.shown(self.file.path)
+
+    def _add(self, folder: PlanFolder, body: str) -> PlanFile:
+        messages = reversed(self._transcript.messages())
+        asked_for = next((message.text for message in messages if message.role == "user"), "")
+        return folder.add(self._transcript.session_id, body, one_line(asked_for))
+
+    def _approve(self, body: str, emit: Emit) -> str:
+        """Mark the plan as approved; returns what the model has to know. Blocks."""
+        if self.folder is None:
+            return _APPROVED if self._body == body else f"{_EDITED}\n\n{self._body}"
+        try:
+            written = self.file or self._add(self.folder, body)
+            present = self.folder.read(written.path) or written
+            self.file = replace(present, state="approved")
+            self.folder.write(self.file)
+        except OSError as error:
+            self.file = None
+            emit(Notice(f"The plan could not be saved: {error}.", "warning"))
+            return _APPROVED
+        steps = "\n".join(f"- {step.text}" for step in self.file.steps)
+        track = f"{_TRACK}\n{steps}" if steps else ""
+        if present.body == written.body:
+            return f"{_APPROVED} {track}".strip()
+        return f"{_EDITED}\n\n{present.body}\n\n{track}".strip()
+
+    def _set_mode(self, mode: Mode) -> None:
+        self._permissions.mode = mode
+        self._transcript.set_mode(mode)
+
+    @contextmanager
+    def _planning_model(self, emit: Emit) -> Iterator[None]:
+        """Inside, `models.plan` answers if the mode is `plan`. A model that the user chooses
+        meanwhile stays.
+        """
+        models = self._models
+        planner = models.name_of("plan") if self._permissions.mode == "plan" else ""
+        before = models.current()[0].spec.name
+        if planner in ("", before):
+            yield
+            return
+        try:
+            models.change(planner, models.effort)
+        except NoModelError as error:
+            log.warning("models.plan: %s", error)
+            emit(Notice(f"This model plans, not `models.plan`: {error.message}", "warning"))
+            yield
+            return
+        try:
+            yield
+        finally:
+            if models.current()[0].spec.name == planner:
+                models.change(before, models.effort)

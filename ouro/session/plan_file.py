@@ -1,0 +1,282 @@
+"""PlanFile: what plan mode ends with, as `.ouro/plans/DATE-title.md` with a box for each step."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from datetime import date
+from pathlib import Path
+from typing import Literal, cast, get_args
+
+import msgspec
+from msgspec.structs import replace
+
+from ouro.display import Todo
+from ouro.utils.files import open_folder, read_start, replace_file
+from ouro.utils.late_pattern import late_pattern
+from ouro.utils.text import clean, cut, one_line, plural
+from ouro.utils.yaml import split_front_matter
+
+PLANS = Path(".ouro") / "plans"
+PlanState = Literal["draft", "approved", "done"]
+MAX_LISTED = 200
+"""Plans that are read for a list, newest first."""
+_MAX_BYTES = 200_000
+_MAX_TITLE = 60
+_SIMILAR = 0.6
+"""A todo belongs to a step if their words are so similar (difflib's ratio), and no other fits."""
+
+_FENCE = late_pattern(r"\s*(```|~~~)")
+_HEADING = late_pattern(r"#{1,6}\s+(?:\[[ xX]\]\s+)?(.+)")
+_PLAN_HEADING = late_pattern(r"#{1,6}\s+\W*plan\b\s*[:：—–-]?\s*(.*)", re.IGNORECASE)
+_BOX = late_pattern(r"(\s*(?:[-*+]|\d+[.)])\s+|#{1,6}\s+)\[([ xX])\]\s+(.*)")
+_NUMBER_IN_HEADING = late_pattern(r"(#{1,6}\s+)((?:\w+\s*)?\d+\s*(?:[.:)—–-](?=\s)|[：、．）]).*)")
+_NUMBER = late_pattern(r"(\d+(?:[.)]\s+|[、．）]\s*))(\S.*)")
+_BULLET = late_pattern(r"([-*+]\s+)(\S.*)")
+_COMMENT = late_pattern(r"\s*(\d{1,4})\s*[:：]\s*(\S.*)")
+_MARKS = late_pattern(r"\*\*|__|`")
+_QUESTION = late_pattern(r"[?？؟;;]\W*\Z")
+_NOT_IN_NAMES = late_pattern(r"[\W_]+")
+
+
+class PlanStep(msgspec.Struct, frozen=True):
+    line: int
+    """Its place among the lines of the plan."""
+    text: str
+    is_done: bool
+
+
+class PlanFile(msgspec.Struct, frozen=True):
+    path: Path
+    session: str
+    """The session that carries it out."""
+    state: PlanState
+    body: str
+
+    @property
+    def title(self) -> str:
+        return plan_title(self.body) or self.path.stem
+
+    @property
+    def steps(self) -> list[PlanStep]:
+        return find_steps(self.body)
+
+    @property
+    def progress(self) -> str:
+        """What a list shows: `2 of 5 steps done`."""
+        steps = self.steps
+        if self.state == "draft":
+            return f"draft, {plural(len(steps), 'step')}"
+        return f"{sum(step.is_done for step in steps)} of {plural(len(steps), 'step')} done"
+
+
+class PlanFolder:
+    """The plans of a project. Its files are written as the user's, and never through a link."""
+
+    def __init__(self, root: Path, *, keeps_drafts: bool = True) -> None:
+        """`keeps_drafts`: whether a plan is saved before it is approved."""
+        self.root = root
+        self.keeps_drafts = keeps_drafts
+        self.folder = root / PLANS
+
+    def shown(self, path: Path) -> str:
+        return str(path.relative_to(self.root))
+
+    def add(self, session: str, body: str, title: str) -> PlanFile:
+        """Write a new draft. Raises OSError."""
+        words = _NOT_IN_NAMES.sub("-", (plan_title(body) or title).lower()).strip("-")
+        name = f"{date.today():%Y-%m-%d}-{words[:50].strip('-') or 'plan'}"  # noqa: DTZ011
+        taken = {path.stem for path in self._paths()}
+        numbers = (f"{name}-{number}" for number in range(2, len(taken) + 3))
+        free = next(given for given in (name, *numbers) if given not in taken)
+        plan = PlanFile(self.folder / f"{free}.md", session, "draft", add_boxes(body))
+        self.write(plan)
+        return plan
+
+    def revise(self, plan: PlanFile, body: str) -> PlanFile:
+        """Write another text of a draft; with another title it gets another name. Raises OSError."""
+        revised = replace(plan, body=add_boxes(body))
+        if revised.title == plan.title:
+            self.write(revised)
+            return revised
+        added = self.add(plan.session, body, plan.title)
+        plan.path.unlink(missing_ok=True)
+        return added
+
+    def write(self, plan: PlanFile) -> None:
+        """Raises OSError: also if `.ouro/plans` is a link."""
+        if self._is_elsewhere():
+            raise OSError(f"{PLANS} is a link")
+        self.folder.mkdir(parents=True, exist_ok=True)
+        head = f"---\nsession: {plan.session}\nstate: {plan.state}\n---\n"
+        folder = Path(os.path.realpath(self.root)) / PLANS
+        with open_folder(folder, follow=False) as opened:
+            data = f"{head}{plan.body.strip()}\n".encode()
+            replace_file(opened, plan.path.name, data, mode=0o644)
+
+    def read(self, path: Path) -> PlanFile | None:
+        """None if there is no such file."""
+        text = clean(read_start(path, _MAX_BYTES, os.O_NOFOLLOW))
+        if not text.strip():
+            return None
+        meta, body = split_front_matter(text)
+        state = meta.get("state")
+        known = cast("PlanState", state) if state in get_args(PlanState) else "draft"
+        return PlanFile(path, str(meta.get("session") or ""), known, body.strip())
+
+    def list(self) -> list[PlanFile]:
+        """The plans, newest first."""
+        plans = map(self.read, self._paths()[:MAX_LISTED])
+        return [plan for plan in plans if plan is not None]
+
+    def of_session(self, session: str) -> PlanFile | None:
+        """The newest plan of a session that is not done."""
+        plans = self.list()
+        return next((p for p in plans if p.session == session and p.state != "done"), None)
+
+    def _is_elsewhere(self) -> bool:
+        return os.path.realpath(self.folder) != os.path.join(os.path.realpath(self.root), PLANS)  # noqa: PTH118 - of text
+
+    def _paths(self) -> Sequence[Path]:
+        if self._is_elsewhere():
+            return ()
+        found = [path for path in self.folder.glob("*.md") if not path.is_symlink()]
+        return sorted(found, key=lambda path: (path.stem[:10], path.stat().st_mtime), reverse=True)
+
+
+def find_plan_text(answer: str) -> str:
+    """The plan in an answer; empty if there is none.
+
+    It begins with a heading that says so. Without one, an answer is a plan if it has at least two
+    numbered steps, and does not end with a question to the user: numbers may be its choices.
+    """
+    lines = answer.strip().splitlines()
+    for place in _outside_code(lines):
+        if _PLAN_HEADING.fullmatch(lines[place]):
+            return "\n".join(lines[place:])
+    is_question = bool(_QUESTION.search(answer.strip()[-200:]))
+    return "" if is_question or len(_step_lines(lines)) < 2 else answer.strip()
+
+
+def plan_title(body: str) -> str:
+    """Its first heading, without `Plan:`; empty if it has none."""
+    lines = body.splitlines()
+    for place in _outside_code(lines):
+        named = _PLAN_HEADING.fullmatch(lines[place]) or _HEADING.fullmatch(lines[place])
+        if named:
+            return one_line(_MARKS.sub("", named[1]), _MAX_TITLE)
+    return ""
+
+
+def find_steps(body: str) -> list[PlanStep]:
+    """The lines with a box, in their order."""
+    lines = body.splitlines()
+    boxes = ((place, _BOX.fullmatch(lines[place])) for place in _outside_code(lines))
+    return [PlanStep(place, step_text(box[3]), box[2] != " ") for place, box in boxes if box]
+
+
+def step_text(text: str) -> str:
+    """The words of a step, without marks of emphasis."""
+    return one_line(_MARKS.sub("", text), 100)
+
+
+def add_boxes(body: str) -> str:
+    """The plan with an empty box at each step; unchanged if it has boxes."""
+    lines = body.splitlines()
+    if find_steps(body):
+        return body
+    bullets = [place for place in _outside_code(lines) if _BULLET.fullmatch(lines[place])]
+    for place in _step_lines(lines) or bullets:
+        found = (
+            _NUMBER_IN_HEADING.fullmatch(lines[place])
+            or _NUMBER.fullmatch(lines[place])
+            or _BULLET.fullmatch(lines[place])
+        )
+        if found:
+            lines[place] = f"{found[1]}[ ] {found[2]}"
+    return "\n".join(lines)
+
+
+def tick_steps(plan: PlanFile, todos: Sequence[Todo]) -> PlanFile:
+    """The plan with its boxes as the agent's todos are; `done` when all of them are ticked.
+
+    A todo belongs to the step with the same words, else to that at the same place if there are as
+    many, else to the most similar one. Other steps stay as they are.
+    """
+    lines, steps = plan.body.splitlines(), plan.steps
+    states = dict(_match(steps, todos))
+    for step in steps:
+        state = states.get(step.line)
+        box = _BOX.fullmatch(lines[step.line])
+        if state is not None and box:
+            lines[step.line] = f"{box[1]}[{'x' if state == 'done' else ' '}] {box[3]}"
+    body = "\n".join(lines)
+    is_done = bool(steps) and all(step.is_done for step in find_steps(body))
+    state = "done" if is_done else "approved"
+    return replace(plan, body=body, state=cast("PlanState", state))
+
+
+def number_lines(body: str) -> str:
+    """The plan as text with the numbers of its lines."""
+    return "\n".join(f"{number:>3}  {text}" for number, text in enumerate(body.splitlines(), 1))
+
+
+def expand_comments(body: str, text: str) -> str:
+    """`3: why?` as a comment on line 3, if each line of `text` is one; else the text unchanged."""
+    found = [_COMMENT.fullmatch(line) for line in text.strip().splitlines()]
+    comments = [(int(comment[1]), comment[2].strip()) for comment in found if comment]
+    count = len(body.splitlines())
+    if len(comments) < len(found) or not all(0 < number <= count for number, _ in comments):
+        return text
+    return join_comments(body, comments)
+
+
+def join_comments(body: str, comments: Sequence[tuple[int, str]]) -> str:
+    """Comments on single lines (counted from 1) as one message, each below the line it is about."""
+    lines = body.splitlines()
+    quoted = [
+        f"> {number}: {cut(lines[number - 1].strip(), 200)}\n\n{text}"
+        for number, text in sorted(comments)
+        if 0 < number <= len(lines)
+    ]
+    return "\n\n".join(quoted)
+
+
+def _match(steps: Sequence[PlanStep], todos: Sequence[Todo]) -> Iterator[tuple[int, str]]:
+    texts = {step_text(todo.text).casefold(): todo.state for todo in todos}
+    exact = {step.line: texts.pop(step.text.casefold(), "") for step in steps}
+    yield from ((line, state) for line, state in exact.items() if state)
+    rest = [step for step in steps if not exact[step.line]]
+    if len(steps) == len(todos):
+        places = {step.line: place for place, step in enumerate(steps)}
+        yield from ((step.line, todos[places[step.line]].state) for step in rest)
+        return
+    from difflib import get_close_matches  # needed for todos in other words
+
+    for step in rest:
+        for near in get_close_matches(step.text.casefold(), texts, 1, _SIMILAR):
+            yield step.line, texts.pop(near)
+
+
+def _step_lines(lines: Sequence[str]) -> list[int]:
+    """The places of the steps: those with boxes, else numbered headings, else numbered lines."""
+    outside = list(_outside_code(lines))
+    for pattern in (_BOX, _NUMBER_IN_HEADING):
+        found = [place for place in outside if pattern.fullmatch(lines[place])]
+        if len(found) > 1:
+            return found
+    return [place for place in outside if _NUMBER.fullmatch(lines[place])]
+
+
+def _outside_code(lines: Sequence[str]) -> Iterator[int]:
+    """The places of the lines that are not in a code block."""
+    fence = ""
+    for place, text in enumerate(lines):
+        mark = _FENCE.match(text)
+        if mark and not fence:
+            fence = mark[1]
+        elif mark and text.strip().startswith(fence):
+            fence = ""
+        elif not fence:
+            yield place

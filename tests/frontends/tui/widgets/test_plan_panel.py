@@ -1,0 +1,106 @@
+"""The question about a plan, operated by keys: approve, edit, comment on lines, keep planning."""
+
+from contextlib import asynccontextmanager
+
+import pytest
+from fakes.fake_session import FakePlan, FakeSession
+from fakes.screens import asked, opened, screen_of, screen_text, type_text, until
+
+from ouro.display import Question
+from ouro.events import QuestionAsked, Reply
+from ouro.frontends.tui.screens.plan_sheets import PlanComments, PlanEditor
+
+PLAN = "# Plan: A cache\n\n1. [ ] Add it\n2. [ ] Use it"
+CHOICES = ("Carry it out, asking", "Carry it out; edits", "Keep planning")
+ASKED = QuestionAsked("plan:1", Question("Carry out this plan?", CHOICES))
+
+
+@asynccontextmanager
+async def asking(size=(100, 30)):
+    """A screen with the question, whose keys are answers."""
+    session = FakeSession([[ASKED]])
+    session.plan = FakePlan(PLAN)
+    async with screen_of(session).run_test(size=size) as pilot:
+        await opened(pilot)
+        await pilot.press("g", "enter")
+        await asked(pilot)
+        yield session, pilot
+
+
+async def answered(session, pilot):
+    await until(pilot, lambda: session.answers)
+    ((question_id, answer),) = session.answers
+    assert question_id == "plan:1"
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("keys", "answer"),
+    [
+        ("y", Reply((CHOICES[0],))),
+        ("1", Reply((CHOICES[0],))),
+        ("down enter", Reply((CHOICES[1],))),
+        ("5 l e s s enter", Reply(("less",))),
+        ("tab m o r e enter", Reply(("more",))),
+        ("n enter", Reply((CHOICES[2],))),
+        ("escape", Reply()),
+    ],
+)
+async def test_keys_answer_the_question_about_a_plan(keys, answer):
+    async with asking() as (session, pilot):
+        await pilot.press(*keys.split())
+        assert await answered(session, pilot) == answer
+
+
+@pytest.mark.parametrize("key", ["3", "e"])
+async def test_the_plan_is_edited_in_place_and_shown_again(key):
+    async with asking() as (session, pilot):
+        await pilot.press(key)
+        await until(pilot, lambda: isinstance(pilot.app.screen, PlanEditor))
+        await pilot.press("down", "down", "down", "end")
+        await type_text(pilot, " twice")
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: session.plan.text.endswith("Use it twice"))
+        await until(pilot, lambda: "Use it twice" in screen_text(pilot.app))
+        assert session.answers == []
+        await asked(pilot)
+        await pilot.press("2")
+        assert await answered(session, pilot) == Reply((CHOICES[1],))
+
+
+async def test_changes_of_a_plan_are_discarded_only_by_a_second_escape():
+    async with asking() as (session, pilot):
+        await pilot.press("e")
+        await until(pilot, lambda: isinstance(pilot.app.screen, PlanEditor))
+        await pilot.press("x", "escape")
+        await until(pilot, lambda: "Esc again discards" in screen_text(pilot.app))
+        assert isinstance(pilot.app.screen, PlanEditor)
+        await pilot.press("escape")
+        await until(pilot, lambda: not isinstance(pilot.app.screen, PlanEditor))
+        assert session.plan.text == PLAN
+        assert session.answers == []
+
+
+@pytest.mark.parametrize("size", [(100, 30), (40, 10)])
+async def test_comments_on_lines_go_back_as_one_message(size):
+    async with asking(size) as (session, pilot):
+        await pilot.press("4")
+        await until(pilot, lambda: isinstance(pilot.app.screen, PlanComments))
+        await pilot.press("down", "down", "enter", *"why", "enter")
+        await pilot.press("down", "enter", *"gone", "enter", "delete")
+        await pilot.press("home", "enter", *"x", "escape")
+        await pilot.press("up", "enter", "!", "enter", "end", "enter", *"later", "ctrl+s")
+        answer = await answered(session, pilot)
+    assert answer == Reply(
+        ("> 1: # Plan: A cache\n\n!\n\n> 3: 1. [ ] Add it\n\nwhy\n\n> 4: 2. [ ] Use it\n\nlater",)
+    )
+
+
+async def test_no_comment_sends_nothing():
+    async with asking() as (session, pilot):
+        await pilot.press("4")
+        await until(pilot, lambda: isinstance(pilot.app.screen, PlanComments))
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: not isinstance(pilot.app.screen, PlanComments))
+        assert session.answers == []
+        await asked(pilot)
