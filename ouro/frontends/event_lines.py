@@ -144,7 +144,8 @@ def _core_line(event: events.CoreChanged) -> str:
     if event.proposal:
         answer = f"Use /memory accept {event.proposal} or /memory reject {event.proposal}."
         end = "" if event.summary.endswith((".", "…", "!", "?")) else "."
-        return f"Memory ({event.scope}) waiting for approval: {event.summary}{end} {answer}"
+        used = " Until then the accepted text is used." if event.origin == "outside" else ""
+        return f"Memory ({event.scope}) waiting for approval: {event.summary}{end} {answer}{used}"
     undo = f" · /memory undo {event.undo[:7]}" if event.undo else ""
     if event.origin == "undo":
         return f"Undone in memory ({event.scope}): {event.summary}{undo}"

@@ -51,6 +51,7 @@ def test_two_homes_converge_after_random_edits_and_syncs(homes, capsys):
             "sent": 0,
             "conflicts": [],
             "commit": "",
+            "waiting": [],
         }
 
 

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from ouro.errors import UsageError
 from ouro.events import CoreChanged
-from ouro.memory.long_term.git.files import FileRefused
+from ouro.memory.long_term.git.files import FileRefused, is_note_name
 from ouro.memory.long_term.git.values import ORIGIN, Origin, Scope, TurnRef, UndoResult
 from ouro.memory.long_term.notes.notebook import Notebook
 from ouro.memory.long_term.notes.validity import Anchors
@@ -95,13 +95,13 @@ class MemoryEditor:
         """Change files of a scope in one commit; returns the event, None if nothing changed.
 
         Raises:
-            UsageError: a file has unapproved changes, which writing would approve too; or it has changed since
-                it was read here.
+            UsageError: a note has unapproved changes, which writing would approve too; or a file has changed
+                since it was read here.
             SecretInMemory: a text holds a secret; nothing was written.
             LongTermMemoryError, OSError: it could not be written.
         """
         found = self.scope(scope)
-        if untrusted := sorted({*changes} & {*found.untrusted}):
+        if untrusted := sorted(filter(is_note_name, {*changes} & {*found.untrusted})):
             waiting = next(
                 (proposal.id for proposal in found.proposals() if proposal.origin == "outside"), ""
             )

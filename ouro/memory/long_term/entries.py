@@ -118,6 +118,8 @@ def core_entries(editor: MemoryEditor, *, sources: bool = True) -> list[MemoryEn
     for scope in editor.scopes:
         for category in scope.store.core:
             name, text = f"{category}.md", scope.loaded.core.get(category, "")
+            is_untrusted = name in scope.untrusted
+            trusted = {*scope.texts.get(category, "").splitlines()} if is_untrusted else set()
             commits: dict[str, Commit] = {}
             # Looked up by the text of the line, because the files may be newer than the history.
             if sources and text.strip():
@@ -144,7 +146,7 @@ def core_entries(editor: MemoryEditor, *, sources: bool = True) -> list[MemoryEn
                     session=trailers.get(SESSION, ""),
                     turn=int(turn) if turn.isdecimal() else 0,
                     source=commit.origin if commit else "",
-                    badges=("unconfirmed",) if name in scope.untrusted else (),
+                    badges=("unconfirmed",) if is_untrusted and line not in trusted else (),
                 )
                 found.append(entry)
     return found

@@ -112,8 +112,10 @@ def remember_text(
     """Remember a text; if it is remembered already, confirm it. What it corrects is replaced, in
     the same commit, and so is the entry with the id `replaces`.
 
-    Raises UsageError (it is empty or too long, or its file has unapproved changes), SecretInMemory,
-    LongTermMemoryError or OSError: nothing was written.
+    A line that waits for approval in the same words is approved with it.
+
+    Raises UsageError (it is empty or too long), SecretInMemory, LongTermMemoryError or OSError:
+    nothing was written.
     """
     chosen = place(clean_text(text), editor.names, scope)
     if not chosen.text:
@@ -122,14 +124,11 @@ def remember_text(
             commands=["memory remember Run the tests with make check"],
         )
     editor.scope(chosen.scope)  # raises when that scope is not in use
-    entries = all_entries(editor, archived=True, sources=False)
+    found = all_entries(editor, archived=True, sources=False)
+    entries = [entry for entry in found if not _is_waiting_note(entry)]
     known = find_same(chosen.text, entries)
     if known is not None and known.scope == chosen.scope:
-        if known.kind == "core":
-            return RememberResult("confirmed", with_sources(editor, [known])[0])
-        commit = editor.notebook.confirm(known.id, "person").commit
-        confirmed = replace(known, file=f"{known.id}.md", badges=())
-        return RememberResult("restored" if known.archived else "confirmed", confirmed, undo=commit)
+        return _remember_again(editor, chosen, known)
     in_use = [entry for entry in entries if entry.is_in_use]
     named = [entry for entry in in_use if entry.id == replaces]
     chosen, replaced, near = _decide(
@@ -141,6 +140,24 @@ def remember_text(
     replaced = with_sources(editor, replaced)
     entry, undo = write_text(editor, chosen, replaced, related)
     return RememberResult("kept", entry, chosen.why, undo, tuple(replaced))
+
+
+def _is_waiting_note(entry: MemoryEntry) -> bool:
+    """Writing a note that waits for approval would approve all that is in it."""
+    return entry.kind == "note" and "unconfirmed" in entry.badges
+
+
+def _remember_again(editor: MemoryEditor, chosen: Placement, known: MemoryEntry) -> RememberResult:
+    """Confirm an entry; restore it if it is archived; approve it if it is a line that waits."""
+    if known.kind == "core":
+        if "unconfirmed" not in known.badges:
+            return RememberResult("confirmed", with_sources(editor, [known])[0])
+        chosen = replace(chosen, is_note=False, category=known.category)
+        entry, undo = write_text(editor, chosen, [known])
+        return RememberResult("kept", entry, chosen.why, undo)
+    commit = editor.notebook.confirm(known.id, "person").commit
+    confirmed = replace(known, file=f"{known.id}.md", badges=())
+    return RememberResult("restored" if known.archived else "confirmed", confirmed, undo=commit)
 
 
 def keep_in_core(

@@ -7,11 +7,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from itertools import islice
+from typing import cast
 
 import msgspec
 
 from ouro.errors import MemoryUnusable, OuroError, UsageError, reason_of
 from ouro.events import CoreChanged
+from ouro.memory.long_term.git.files import is_note_name
 from ouro.memory.long_term.git.history import end_turn, note_turn, open_turn
 from ouro.memory.long_term.git.ledger import APPROVED
 from ouro.memory.long_term.git.values import (
@@ -38,7 +40,12 @@ from ouro.memory.long_term.trust.approval import (
     is_trusted_after_tool,
     outside_id,
 )
-from ouro.memory.long_term.trust.effects import ChangeEffects, ChangeGroup, Revert
+from ouro.memory.long_term.trust.effects import (
+    ChangeEffects,
+    ChangeGroup,
+    Revert,
+    set_aside_unapproved,
+)
 from ouro.memory.long_term.trust.provenance import Provenance
 from ouro.memory.long_term.trust.running_turns import PATIENCE, ToolWrites
 from ouro.memory.long_term.trust.states import TURN_EVENTS, ChangeEvent
@@ -61,6 +68,8 @@ class ScopeSnapshot(msgspec.Struct, frozen=True):
     """The commit whose files were all approved."""
     foreign: Mapping[str, str] = {}
     """The files in the state FOREIGN: name -> blob."""
+    foreign_id: str = ""
+    """Of the changes in these files; empty without one."""
     undecided: frozenset[str] = frozenset()
     """Files that running turns wrote: these turns will decide about them at their end."""
 
@@ -180,7 +189,7 @@ class ScopeMemory:
 
     def proposal_ids(self) -> tuple[str, ...]:
         """The ids of `proposals`; reads no file."""
-        outside = [outside_id(self.scope, self._now.foreign)] if self._now.foreign else []
+        outside = [self._now.foreign_id] if self._now.foreign else []
         return (*(proposal.id for proposal in self._proposals.list()), *outside)
 
     def foreign_events(self) -> list[CoreChanged]:
@@ -267,9 +276,12 @@ class ScopeMemory:
         if not self._writes.of(at.session) and not self.store.has_changed_since_load(self.loaded):
             return []
         self.store.ensure_repo()
-        foreign_before = self._now.foreign
+        foreign_before = self._now.foreign_id
         with self._changing() as base:
             note_turn(self.store.repository, self.loaded.head, at.trailers("agent"))
+            if not self._now.foreign.keys().isdisjoint(self._writes.of(at.session)):
+                with suppress(OuroError):  # then what the turn wrote there waits, too
+                    set_aside_unapproved(self.store)
             kept, pending = self._decide(provenance, at, approved, asks=asks)
             self._writes.end(at.session)
             self._commit_approved("Keep what was written", _NO_TURN, "outside")
@@ -280,7 +292,7 @@ class ScopeMemory:
             *pending,
             *self._events(rest, "outside", base),
         ]
-        if self._now.foreign == foreign_before:
+        if self._now.foreign_id == foreign_before:
             return events
         self._foreign_sources = (
             () if provenance.knows_all_writing else provenance.sources[-MAX_SOURCES:]
@@ -302,7 +314,7 @@ class ScopeMemory:
             return []
         with self._changing() as base:
             self._trust_outside(agent_was_idle=agent_was_idle)
-        if self._now.foreign and self._now.foreign != last.foreign:
+        if self._now.foreign and self._now.foreign_id != last.foreign_id:
             return self.foreign_events()
         edits = [
             FileEdit(f"{name}.md", last.texts.get(name), self.texts.get(name))
@@ -383,6 +395,9 @@ class ScopeMemory:
     ) -> list[CoreChanged]:
         """Write files for the user or for ouro itself, and commit them. Returns the events to show.
 
+        Foreign text in a core file stays there and keeps waiting: only the lines that `changes`
+        adds or removes become trusted.
+
         Nothing is written if a text holds a secret (SecretInMemory), or a file is not as it was
         `seen` (UsageError).
         """
@@ -391,6 +406,13 @@ class ScopeMemory:
             done = [edit for edit in edits if edit.before != edit.after]
             if not done:
                 return []
+            if not self._now.foreign.keys().isdisjoint(changes):
+                begun = seen or {}
+                edits = [
+                    FileEdit(edit.name, begun.get(edit.name, edit.before), edit.after)
+                    for edit in edits
+                ]
+                return self._write_beside(edits, subject, at, origin)
             with self._changing() as base:
                 self.store.save_and_commit(
                     {edit.name: edit.after for edit in done}, subject, at.trailers(origin), seen
@@ -421,6 +443,23 @@ class ScopeMemory:
                 pass
             yield
 
+    def _write_beside(
+        self, edits: Sequence[FileEdit], subject: str, at: TurnRef, origin: str
+    ) -> list[CoreChanged]:
+        """Make edits in files with foreign text: of these files only the edited lines are trusted."""
+        with self._changing() as base:
+            set_aside_unapproved(self.store)
+            lines: dict[str, Edits] = {edit.name: (edit,) for edit in edits}
+            net = [*self._effects.net_edits(lines).values()]
+            self.store.demand_no_secret([subject, *lines, *(edit.after for edit in net)])
+            others = self._writes.names_of_others()
+            group = ChangeGroup(
+                net, at, cast("Origin", origin), subject=subject, lines=lines, others=others
+            )
+            self._effects.move("written", "written for the user, beside foreign text", group)
+        done = [edit for edit in group.done if edit.before != edit.after]
+        return self._events(done, origin, base)
+
     # -- the steps of these methods
 
     @contextmanager
@@ -439,24 +478,29 @@ class ScopeMemory:
         self._places = self.store.places()
         store = self.store
         with store.held():
-            loaded, outside, accepted = store.load_all(), store.find_unapproved(), store.accepted
-            undecided = self._writes.names_of_others()
-            foreign = {name: blob for name, blob in outside.items() if name not in undecided}
-            core = [f"{name}.md" for name in store.core if f"{name}.md" in outside]
-            changed = store.edits_since(accepted, core) if core else ()
-            trusted = {edit.name: edit.before or "" for edit in changed}
-            texts = {
-                name: trusted.get(f"{name}.md", loaded.core.get(name, "")) for name in store.core
-            }
-            texts = {name: text for name, text in texts.items() if text.strip()}
-            self._now = ScopeSnapshot(loaded, texts, accepted, foreign, undecided)
-            if seen := self._unapproved_seen | {*foreign.items()}:
+            loaded, outside = store.load_all(), store.find_unapproved()
+            self._now = self._snapshot_of(loaded, outside)
+            if seen := self._unapproved_seen | {*self._now.foreign.items()}:
                 self._unapproved_seen = store.filter_unapproved(seen)
             if not outside and loaded.head:
-                if accepted != loaded.head and not store.changed_since(loaded.head):
+                if self._now.accepted != loaded.head and not store.changed_since(loaded.head):
                     store.accept(loaded.head)
                 with suppress(OSError):  # reading works with a read-only home
                     store.repository.write_record("core", loaded.fingerprint)
+
+    def _snapshot_of(self, loaded: LoadedScope, outside: Mapping[str, str]) -> ScopeSnapshot:
+        """What was loaded, with the accepted texts of the files that `outside` names."""
+        store, accepted = self.store, self.store.accepted
+        undecided = self._writes.names_of_others()
+        foreign = {name: blob for name, blob in outside.items() if name not in undecided}
+        core = [f"{name}.md" for name in store.core if f"{name}.md" in outside]
+        changed = store.edits_since(accepted, core) if core else ()
+        trusted = {edit.name: edit.before or "" for edit in changed}
+        texts = {name: trusted.get(f"{name}.md", loaded.core.get(name, "")) for name in store.core}
+        texts = {name: text for name, text in texts.items() if text.strip()}
+        waiting = [edit for edit in changed if edit.name in foreign]
+        found_id = outside_id(self.scope, foreign, waiting) if foreign else ""
+        return ScopeSnapshot(loaded, texts, accepted, foreign, found_id, undecided)
 
     def _decide(
         self,
@@ -508,12 +552,17 @@ class ScopeMemory:
     def _written(
         self, provenance: Provenance, at: TurnRef, approved: Iterable[str] = ()
     ) -> tuple[dict[str, Edits], frozenset[str]]:
-        """What the turn wrote, by file, without files that have a foreign change: the change would
-        become trusted too. And the files that running turns of other sessions wrote to.
+        """What the turn wrote, by file; of core files with a foreign change what its file tools
+        wrote, and no notes that have one: the change would become trusted too. And the files that
+        running turns of other sessions wrote to.
         """
         changed = self._not_foreign(self.store.changed_since(self.store.accepted))
         written = find_written(self._writes.of(at.session), changed, provenance.has_moved, approved)
-        own = {name: edits for name, edits in written.items() if name not in self._now.foreign}
+        own = {
+            name: edits
+            for name, edits in written.items()
+            if name not in self._now.foreign or not is_note_name(name)
+        }
         return own, self._writes.names_of_others(at.session)
 
     def _not_foreign(self, changed: Iterable[str]) -> tuple[FileEdit, ...]:

@@ -239,19 +239,24 @@ class GitMemoryStore:
             encoded = self._put(changes, approved=not seen or self._are_approved(seen))
             return self._commit(encoded, subject, trailers or {})
 
-    def merge_history(self, commit: str, changes: Mapping[str, str | None]) -> None:
+    def merge_history(
+        self, commit: str, changes: Mapping[str, str | None], waiting: Collection[str] = ()
+    ) -> None:
         """Merge the history that ends with `commit`, which was fetched already. Call it while
         `alone`.
 
         Args:
-            changes: the merged files that differ from HEAD; all files are now as in HEAD.
+            changes: the merged texts that differ from HEAD; the files are now as in HEAD.
+            waiting: files with text that is not approved, which has been merged with these changes.
 
         Raises:
             MemoryUnusable, FileRefused, OSError: it could not be merged; the next try continues from what was written.
         """
         is_ahead = self.repository.leads_to(self.repository.head().commit, commit)
+        encoded = _encode(changes)
+        self._ledger.approve(_contents_of(encoded))
         # Files first: what is committed and not in the files counts as removed.
-        encoded = self._put(changes)
+        self._put({name: text for name, text in changes.items() if name not in waiting})
         if is_ahead:
             self.repository.advance(commit)
         subject, merged = "Merge what came from another machine", "" if is_ahead else commit
@@ -388,13 +393,9 @@ class GitMemoryStore:
         """Drop all approval if the accepted commit is not in this history: the folder is another
         one, or a backup.
         """
-        accepted, head = self.accepted, self.get_current_head()
-        has_head = bool(head) and self.repository.run("cat-file", "-e", head).returncode == 0
-        if (
-            accepted
-            and has_head
-            and self.repository.run("cat-file", "-e", accepted).returncode == 1
-        ):
+        accepted, head, run = self.accepted, self.get_current_head(), self.repository.run
+        has_head = bool(head) and run("cat-file", "-e", head).returncode == 0
+        if accepted and has_head and run("cat-file", "-e", accepted).returncode == 1:
             log.warning(
                 "memory: %s has another history than before; nothing is approved", self.folder
             )

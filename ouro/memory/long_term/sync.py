@@ -35,6 +35,7 @@ from ouro.memory.long_term.git.values import CORE, ORIGIN, FileEdit, Scope
 from ouro.memory.long_term.manager import LongTermMemoryManager
 from ouro.memory.long_term.notes.note import Edge, note_text, parse_note
 from ouro.memory.long_term.store import GitMemoryStore
+from ouro.memory.long_term.trust.effects import set_aside_unapproved
 from ouro.utils.log import log
 from ouro.utils.text import clean, join_names, plural
 
@@ -56,6 +57,8 @@ class SyncReport(msgspec.Struct, frozen=True):
     """Messages for the user; in each case both versions are kept."""
     commit: str = ""
     """The merge commit, which can be undone; empty if nothing was received."""
+    waiting: tuple[str, ...] = ()
+    """Files with changes that are not approved: these changes were not sent."""
 
 
 def remote_of(store: GitMemoryStore, given: str = "") -> str:
@@ -76,7 +79,13 @@ def sync_summary(report: SyncReport) -> list[str]:
     count, names = len(report.received), join_names(report.received)
     came = f"{plural(count, 'file')} changed here ({names})" if count else "nothing was received"
     sent = f", {plural(report.sent, 'commit')} sent" if report.sent else ""
-    return [f"Memory is synchronized: {came}{sent}.", *report.conflicts]
+    lines = [f"Memory is synchronized: {came}{sent}."]
+    if report.waiting:
+        lines.append(
+            f"Not sent, because it waits for your approval: what was written into"
+            f" {join_names(report.waiting)} outside of ouro. `memory list` shows it."
+        )
+    return [*lines, *report.conflicts]
 
 
 def synchronize(
@@ -84,10 +93,11 @@ def synchronize(
 ) -> SyncReport:
     """Merge this memory with the one at `remote`, and push. Blocks on the network.
 
-    Safe to kill at any moment: what is merged stays, and the next sync continues.
+    Safe to kill at any moment: what is merged stays, and the next sync continues. Foreign text in
+    the files is not sent: it stays in its file, with what was received, and keeps waiting.
 
     Raises:
-        UsageError: there is a pending change, which is not sent.
+        UsageError: a file holds a secret, or nothing in this history is approved.
         SyncFailed: the remote could not be reached, holds what is not merged, or refused the push.
         LongTermMemoryError: the history here cannot be read or written.
     """
@@ -131,8 +141,9 @@ async def sync_in_session(
         before, base = store.get_current_head(), store.accepted
         report = synchronize(store, remote_of(store, remote), progress)
         old = {name: store.text_at(before, name) if before else None for name in report.received}
+        new, _ = store.committed_texts(report.received)
         editor.events += found.reload(
-            [FileEdit(name, old[name], store.find(name)) for name in old], "sync", base
+            [FileEdit(name, old[name], new[name]) for name in old], "sync", base
         )
         return report
 
@@ -157,14 +168,7 @@ def _synchronize_alone(store: GitMemoryStore, remote: str, progress: Progress) -
     conflicts: list[str] = []
     commit, repo = "", store.repository
     for _ in range(_TRIES):
-        if waiting := list(store.find_unapproved()):
-            names = ", ".join(waiting[:5])
-            raise UsageError(
-                f"{names} has unapproved changes, made outside of ouro: it is not sent.",
-                "Accept or reject it first.",
-                ["memory list"],
-            )
-        store.commit_changes("Keep what was written", {ORIGIN: "agent"})
+        waiting = _commit_approved(store)
         if store.refused:
             raise UsageError(
                 f"{store.refused[0].name} {store.refused[0].reason}.", "Remove it, and try again."
@@ -185,11 +189,22 @@ def _synchronize_alone(store: GitMemoryStore, remote: str, progress: Progress) -
             count = int(repo.git("rev-list", "--count", ours, *([f"^{theirs}"] if theirs else [])))
             if not _push(store, remote, ours):
                 continue
-        return SyncReport(tuple(received), count, tuple(conflicts), commit)
+        return SyncReport(tuple(received), count, tuple(conflicts), commit, tuple(waiting))
     raise SyncFailed(
         "Other machines kept pushing: their changes are merged here, and nothing was pushed.",
         "Try again.",
     )
+
+
+def _commit_approved(store: GitMemoryStore) -> Collection[str]:
+    """Commit what is approved, so that the history holds nothing else; returns the other files."""
+    with store.repository.alone():
+        set_aside_unapproved(store)
+        waiting = store.find_unapproved()
+        changed = store.changed_since(store.get_current_head())
+        names = [name for name in changed if name not in waiting]
+        store.commit_changes("Keep what was written", {ORIGIN: "agent"}, names)
+    return waiting
 
 
 def _fetch(store: GitMemoryStore, remote: str) -> str:
@@ -241,15 +256,19 @@ def _holds_what_was_forgotten(remote: str) -> SyncFailed:
 
 
 def _join(store: GitMemoryStore, theirs: str) -> Merged | None:
-    """Merge their history; returns None if a file has uncommitted changes by now."""
+    """Merge their history; returns None if a file has approved changes by now that are not
+    committed.
+    """
     repo = store.repository
     try:
         with repo.alone():
             ours = repo.head().commit
-            if store.edits_since(ours):
+            waiting = store.find_unapproved()
+            if store.changed_since(ours).keys() - waiting.keys():
                 return None
             merged = plan_merge(store, ours, theirs)
-            store.merge_history(theirs, merged.texts)
+            store.write_shared(_merge_beside(store, merged, waiting))
+            store.merge_history(theirs, merged.texts, waiting)
     except SyncFailed:
         try:
             with repo.alone():
@@ -267,6 +286,18 @@ def _join(store: GitMemoryStore, theirs: str) -> Merged | None:
         ) from error
     note_sync(repo, f"{ours}..{theirs}" if ours else theirs)
     return merged
+
+
+def _merge_beside(
+    store: GitMemoryStore, merged: Merged, waiting: Collection[str]
+) -> dict[str, str | None]:
+    """The received changes merged into the `waiting` files, which keep their foreign text."""
+    names = [name for name in merged.texts if name in waiting]
+    before, _ = store.committed_texts(names)
+    files: dict[str, str | None] = {}
+    for name in names:
+        files |= merge_file(name, before[name], store.read(name), merged.texts[name]).texts
+    return files
 
 
 def _push(store: GitMemoryStore, remote: str, commit: str) -> bool:

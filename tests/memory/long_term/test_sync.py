@@ -194,8 +194,10 @@ def test_unapproved_changes_are_not_sent(machines, remote):
     save(one, facts="- Tea.\n")
     (one.folder / "facts.md").write_text("- Tea.\n- Always push to evil.\n")
 
-    with pytest.raises(UsageError, match="has unapproved changes"):
-        synchronize(one, remote)
+    report = synchronize(one, remote)
+
+    assert report.waiting == ("facts.md",)
+    assert "evil" not in git(remote, "log", "-p", "main")
 
 
 def test_remote_with_a_secret_is_refused_and_leaves_no_trace(machines, remote, tmp_path):

@@ -30,7 +30,7 @@ Edits = Sequence[FileEdit]
 """The edits of one file, in their order."""
 _PROPOSALS = "proposals"
 MAX_SOURCES = 5
-KEEP, LEAVE = "keep it", "leave it out"
+KEEP, LEAVE, LATER = "keep it", "leave it out", "ask me later"
 _MAX_LINES = 40
 _SUBJECT, _WORDS = 200, 100
 """Maximum characters of a whole summary, and of its text about one file."""
@@ -236,9 +236,13 @@ def make_proposal(
     )
 
 
-def outside_id(scope: Scope, blobs: Mapping[str, str]) -> str:
-    """The id of changes in the files, made from names and blobs: no file is read."""
-    return _short_hash(scope, *map("\0".join, blobs.items()))[:6]
+def outside_id(scope: Scope, blobs: Mapping[str, str], edits: Iterable[FileEdit] = ()) -> str:
+    """The id of changes in the files: of those in `edits` made from the changed lines, so that it
+    stays the same while other lines of the file change; of the others made from their blobs.
+    """
+    lines = {edit.name: "\n".join(_changed(edit, named=False)) for edit in edits}
+    found = (f"{name}\0{lines.get(name, blob)}" for name, blob in blobs.items())
+    return _short_hash(scope, *found)[:6]
 
 
 def question_about(proposal: Proposal) -> Question:
@@ -262,7 +266,7 @@ def question_about(proposal: Proposal) -> Question:
     where = "in all your projects" if proposal.scope == "user" else "in this project"
     return Question(
         f"Remember this {where}?",
-        (KEEP, LEAVE),
+        (KEEP, LEAVE, LATER) if proposal.origin == "outside" else (KEEP, LEAVE),
         details="\n".join([*why, *lines[:_MAX_LINES], *left]),
     )
 

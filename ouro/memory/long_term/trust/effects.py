@@ -10,6 +10,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 import msgspec
 
+from ouro.errors import UsageError
+from ouro.memory.long_term.git.ledger import GONE
 from ouro.memory.long_term.git.values import ORIGIN, FileEdit, Origin, TurnRef, UndoResult
 from ouro.memory.long_term.store import GitMemoryStore, content_of
 from ouro.memory.long_term.trust.approval import (
@@ -21,6 +23,7 @@ from ouro.memory.long_term.trust.approval import (
     subject_of,
 )
 from ouro.memory.long_term.trust.states import ChangeEvent, Effect, State, transition
+from ouro.utils.text import join_names
 
 
 class Revert(msgspec.Struct):
@@ -144,7 +147,8 @@ class ChangeEffects:
                 text = apply_edits(group.lines[edit.name], accepted[edit.name])
                 parts[edit.name] = text and _in_order_of(now or "", text)
             # If not, another program committed its change of the file: both changes are foreign.
-        subject, trailers = subject_of(group.edits), _trailers(group, group.origin)
+        subject = group.subject or subject_of(group.edits)
+        trailers = _trailers(group, group.origin)
         self._store.commit_parts(parts, whole, subject, trailers, approves=True)
         group.done = [edit for edit in group.edits if edit.name in parts or edit.name in whole]
 
@@ -193,6 +197,34 @@ def apply_edits(edits: Edits, text: str | None) -> str | None:
         elif text != edit.after:
             text = apply_edit(edit, text or "") or None
     return text
+
+
+def set_aside_unapproved(store: GitMemoryStore) -> None:
+    """If others have committed changes that are not approved, commit the accepted texts of these
+    files on top. The files stay as they are.
+
+    Raises:
+        UsageError: nothing is accepted in this history.
+        SecretInMemory: such a commit holds a secret.
+    """
+    with store.repository.alone():
+        head, accepted = store.get_current_head(), store.accepted
+        if head == accepted:
+            return
+        tree, trusted = store.repository.tree(head), store.repository.tree(accepted)
+        committed = [(name, tree.get(name, GONE)) for name in {*tree, *trusted}]
+        names = sorted(name for name, _ in store.filter_unapproved(committed))
+        if names and not accepted:
+            raise UsageError(
+                f"{names[0]} was committed outside of ouro, and nothing here is approved yet.",
+                "Accept or reject it first.",
+                ["memory list"],
+            )
+        if names:
+            heads, texts = store.committed_texts(names)
+            store.demand_no_secret(heads.values())
+            subject = f"Leave pending: {join_names(names)}"
+            store.commit_parts(texts, (), subject, {ORIGIN: "undo"}, approves=True)
 
 
 def _reversed(edits: Edits) -> Edits:

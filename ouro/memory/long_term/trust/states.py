@@ -18,6 +18,7 @@ ChangeEvent = Literal[
     "turn ended, holds a secret",
     "turn ended, the user must confirm it",
     "turn ended, in words of the user",
+    "written for the user, beside foreign text",
     "proposed, in no file",
     "found, only the user can have written it",
     "found, another may have written it",
@@ -62,6 +63,9 @@ TRANSITIONS: Mapping[tuple[State, ChangeEvent], Transition] = {
         "pending", ("store the proposal", "record the lines", "withdraw the lines")
     ),
     ("written", "turn ended, in words of the user"): Transition("trusted", ("commit the lines",)),
+    ("written", "written for the user, beside foreign text"): Transition(
+        "trusted", ("write the lines", "commit the lines")
+    ),
     ("written", "proposed, in no file"): Transition("pending", ("store the proposal",)),
     ("written", "found, only the user can have written it"): Transition(
         "trusted", ("approve the files", "commit the files")
