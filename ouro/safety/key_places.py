@@ -67,6 +67,12 @@ KEYS_IN_HOME = (
     ".config/helm",
     ".tsh",
     ".step",
+    # virtual machines of containers: their keys, and sockets that run anything
+    ".colima",
+    ".lima",
+    ".orbstack",
+    ".rd",
+    ".local/share/containers/podman/machine",
     ".chef",
     ".config/containers/auth.json",
     ".config/sops",

@@ -215,6 +215,10 @@ ATTACKS = [
         lambda h, _: "user.x" in os.listxattr(h.file), LANDLOCK,
     ),
     Attack("a device", "os.mknod(os.environ['OUT'] + '/new', 0o20666, os.makedev(1, 3))", new("new")),
+    Attack(
+        "a device in the workspace", "os.mknod(os.environ['WORK'] + '/new', 0o60666, os.makedev(8, 0))",
+        new("../project/new"),
+    ),
     Attack("mount", "$ mount -t tmpfs none $WORK && touch $WORK/mounted && echo MOUNTED", printed("MOUNTED")),
     Attack("namespace", "$ unshare -Urm sh -c 'mount -t tmpfs none /mnt' && echo MOUNTED", printed("MOUNTED")),
     Attack(
@@ -297,6 +301,7 @@ NEED_MORE_THAN_A_USER = {
     "mount",
     "chroot",
     "a device",
+    "a device in the workspace",
     "packets",
     "attributes",
     "virtual machine socket",
@@ -366,6 +371,16 @@ def test_b2_server_on_loopback_is_reachable_within_a_command(host, sandbox):
         " print(c.recv(9).decode())"
     )
     assert ("WORKS" in host.run(sandbox, code)) == (sandbox.tier == "bubblewrap")
+
+
+def test_b1_landlock_opens_no_other_devices(host, tmp_path):
+    """A disk, a camera or a terminal of the user; bubblewrap has a /dev of its own."""
+    if not abi():
+        pytest.skip("the kernel has no Landlock")
+    sandbox = sandboxes(tmp_path)["landlock"]
+    code = "os.close(os.open('{}', os.O_RDONLY)); print('OPENED')"
+    assert "PermissionError" in host.run(sandbox, code.format("/dev/ptmx"))
+    assert "OPENED" in host.run(sandbox, code.format("/dev/urandom"))
 
 
 def test_b1_command_without_sockets_cannot_connect(host, sandbox):

@@ -22,6 +22,7 @@ from ouro.safety import protected
 from ouro.safety.rules import Limits
 from ouro.safety.sandbox import relay
 from ouro.safety.sandbox.acting_files import ACTING_IN_GIT, ActingFiles, RevertedFile
+from ouro.safety.sandbox.sockets import find_sockets, is_below
 from ouro.safety.sandbox.tiers import (
     LEFT_RUNNING,
     WATCHED,
@@ -216,7 +217,7 @@ class Confinement:
                 policy = msgspec.structs.replace(
                     policy, visible=(*policy.visible, self._proxy.socket, _RELAY, _PYTHON)
                 )
-            return sandbox.wrap(argv, policy)
+            return sandbox.wrap(argv, self._without_sockets(policy, sandbox.tier))
 
     def revert(self, call_id: str) -> list[RevertedFile]:
         """What a command has made or changed that other programs obey, moved out. Blocks.
@@ -348,6 +349,23 @@ class Confinement:
             network=self.settings.network,
             connects=True,
         )
+
+    def _without_sockets(self, policy: SandboxPolicy, tier: Tier) -> SandboxPolicy:
+        """The policy without the sockets of other programs that a command could connect to."""
+        if tier != "bubblewrap":
+            return policy
+        hidden = tuple(map(str, policy.hidden))
+        shown = tuple(map(str, (*policy.visible, *policy.writable)))
+        workspace = tuple(map(str, existing((self._root, *self._also_writable))))
+        # With the network of the machine its own servers are listed like those of others.
+        exempt = workspace if policy.network else ()
+
+        def is_reachable(path: str) -> bool:
+            is_gone = is_private(path) and not is_below(path, shown)
+            return not is_gone and not is_below(path, (*hidden, *exempt))
+
+        found = find_sockets(os.environ, workspace, is_reachable)
+        return msgspec.structs.replace(policy, sockets=tuple(map(Path, found)))
 
     def _with_acting(self, policy: SandboxPolicy, limits: Limits, tier: Tier) -> SandboxPolicy:
         """The policy with the files that other programs obey read-only, at any depth."""

@@ -21,17 +21,34 @@ _CREATE, _ADD, _RESTRICT = 444, 445, 446
 _PATH_BENEATH, _VERSION = 1, 1
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
 _REFER, _TRUNCATE, _IOCTL_DEVICE = 1 << 13, 1 << 14, 1 << 15
+_MAKE_DEVICES = 1 << 6 | 1 << 11
+_RESOLVE_UNIX, _RESOLVE_UNIX_FROM_ABI = 1 << 16, 9
+"""Reaching a socket by its path; those of the command itself need no right."""
 _READ = _EXECUTE | _READ_FILE | _READ_DIR
-_RIGHTS_BY_ABI = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 5: (1 << 16) - 1}
+_RIGHTS_BY_ABI = {
+    1: (1 << 13) - 1,
+    2: (1 << 14) - 1,
+    3: (1 << 15) - 1,
+    5: (1 << 16) - 1,
+    _RESOLVE_UNIX_FROM_ABI: (1 << 17) - 1,
+}
+_NEVER = _MAKE_DEVICES | _IOCTL_DEVICE | _RESOLVE_UNIX
+"""Rights that no command has in the folders it may change: root could make a device of a disk."""
 _TCP, _TCP_FROM_ABI = 0b11, 4
 _SCOPES, _SCOPES_FROM_ABI = 0b11, 6
 """Abstract Unix sockets and signals reach only the processes of the command."""
 _OF_FILES = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEVICE
+_DEVICE_FOLDER = "/dev"
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 _SHARED_MEMORY = "/dev/shm"  # noqa: S108 - multiprocessing's locks are there
 _NO_NEW_PRIVILEGES, _SET_SECCOMP, _SECCOMP_FILTER = 38, 22, 2
 CANNOT = 126
 """Exit code of the helper if the confinement could not be applied."""
+
+
+def leaves_sockets(version: int) -> bool:
+    """Whether this version cannot keep a command from sockets with a path."""
+    return version < _RESOLVE_UNIX_FROM_ABI
 
 
 def abi() -> int:
@@ -65,12 +82,12 @@ def _restrict(plan: dict[str, Any], version: int) -> None:
     _allow(ruleset, "/", _READ_DIR)
     hidden = tuple(f"{place}/" for place in plan["hidden"])
     inside_hidden = (path for path in plan["visible"] if path.startswith(hidden))
-    for path in (*_all_but("/", plan["hidden"]), *inside_hidden):
+    for path in (*_all_but("/", (*plan["hidden"], _DEVICE_FOLDER)), *inside_hidden):
         _allow(ruleset, path, _READ & handled)
     for path in (*plan["writable"], _SHARED_MEMORY):
         # In the folder of a hidden file nothing can be created or removed.
         for place in _all_but(path, plan["hidden"]):
-            _allow(ruleset, place, handled)
+            _allow(ruleset, place, handled & ~_NEVER)
     for path in _DEVICES:
         _allow(ruleset, path, (_READ_FILE | _WRITE_FILE | _IOCTL_DEVICE) & handled)
     _check_result(_libc().prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0))

@@ -34,6 +34,7 @@ class SandboxPolicy(msgspec.Struct, frozen=True):
         protected: places inside `writable` that stay read-only.
         hidden: places that cannot be read.
         visible: places inside `hidden` or a private /tmp that can be read nevertheless.
+        sockets: sockets of other programs, which cannot be reached (bubblewrap).
         temp: the folder that is used as /tmp; None: an empty one, which is deleted after the command.
         network: whether the command shares the network of the machine.
         connects: whether it may connect to sockets at all, such as its own server on loopback.
@@ -44,6 +45,7 @@ class SandboxPolicy(msgspec.Struct, frozen=True):
     protected: tuple[Path, ...] = ()
     hidden: tuple[Path, ...] = ()
     visible: tuple[Path, ...] = ()
+    sockets: tuple[Path, ...] = ()
     temp: Path | None = None
     network: bool = False
     connects: bool = True
@@ -122,7 +124,10 @@ class Bubblewrap(Sandbox):
     """
 
     tier: Tier = "bubblewrap"
-    leaves_open = ("files outside the workspace can be read, except places of keys",)
+    leaves_open = (
+        "files outside the workspace can be read, except places of keys",
+        "sockets with a path that are made while a command runs",
+    )
 
     def __init__(self, program: Path, filter_dir: Path) -> None:
         self._program = program
@@ -155,6 +160,9 @@ class Bubblewrap(Sandbox):
                 ]
             else:
                 command += ("--ro-bind", "/dev/null", str(place))
+        for place in policy.sockets:
+            if place not in policy.visible:  # ouro's own proxy
+                command += ("--ro-bind", os.devnull, str(place))
         # Without a shared network a command has an empty one, with only its own servers on
         # loopback.
         filters = filter_file(self._filter_dir, internet=policy.connects, connects=policy.connects)
@@ -165,19 +173,23 @@ def _bound(option: str, places: Sequence[Path]) -> list[str]:
     return [word for place in places for word in (option, str(place), str(place))]
 
 
+SOCKETS_OF_PROGRAMS = "sockets with a path, such as those of docker and ssh-agent"
+
+
 class Landlock(Sandbox):
     """Runs commands with a process that confines itself, for hosts that refuse user namespaces."""
 
     tier: Tier = "landlock"
-    leaves_open = (
+    leaves_open: tuple[str, ...] = (
         "what is inside of the workspace, .git too",
         "file modes and times outside of it",
-        "sockets that have a path",
         "the list of all processes",
     )
 
     def __init__(self, filter_dir: Path) -> None:
         self._filter_dir = filter_dir
+        if landlock.leaves_sockets(landlock.abi()):
+            self.leaves_open = (*self.leaves_open, SOCKETS_OF_PROGRAMS)
 
     def wrap(self, argv: Sequence[str], policy: SandboxPolicy) -> list[str]:
         writable = list(map(str, policy.writable))
