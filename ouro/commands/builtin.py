@@ -1235,6 +1235,7 @@ SHELL_ACTIONS: tuple[Action, ...] = (
             arg(
                 "--encrypt", action="store_true", help="a new remote: with a key that is made here"
             ),
+            arg("--plain", action="store_true", help="without encryption, although there is a key"),
         ),
         ("sessions sync git@example.org:me/sessions.git", "sessions sync"),
         "shell",

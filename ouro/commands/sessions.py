@@ -289,7 +289,7 @@ async def clean_up(context: ShellContext, days: int | None, yes: bool) -> Answer
     return Answer(value, [result])
 
 
-async def sync(context: ShellContext, remote: str, encrypt: bool) -> Answer:
+async def sync(context: ShellContext, remote: str, encrypt: bool, plain: bool) -> Answer:
     """Synchronize all sessions with a git remote: only when the user asks for it, never in the
     background.
     """
@@ -300,6 +300,8 @@ async def sync(context: ShellContext, remote: str, encrypt: bool) -> Answer:
     )
     from ouro.memory.session_sync import SessionSync
 
+    if encrypt and plain:
+        raise UsageError("--encrypt and --plain exclude each other.")
     settings, home = context.folder.settings, get_home()
     last = last_remote(home / "sessions.git")
     address = remote or settings.sessions.remote or last or settings.memory.remote
@@ -318,7 +320,7 @@ async def sync(context: ShellContext, remote: str, encrypt: bool) -> Answer:
     def work() -> SessionSyncReport:
         there = SessionRemote(home / "sessions.git", home / "sessions.key", address)
         done = SessionSync(get_sessions_dir(), there, folders, context.progress)
-        return done.run(encrypt=encrypt or settings.sessions.encrypt)
+        return done.run(encrypt=encrypt or settings.sessions.encrypt, plain=plain)
 
     report = await asyncio.to_thread(work)
     return Answer(report, [line(text) for text in _describe_sync(report)])

@@ -50,9 +50,7 @@ _PUSH = (
 _OUTRUN = ("fetch first", "non-fast-forward", "cannot lock ref")
 """Texts in git's output if another machine has pushed meanwhile."""
 _SEALED = "sealed"
-"""The record of which remote is sealed: if such a remote is not sealed any more, nothing is sent to
-it.
-"""
+"""The record of the last remote that was sealed: if it is not any more, nothing is sent to it."""
 _STATE_FILE = "state"
 """On a sealed branch: its `_BranchState`, sealed with the key."""
 _WENT_BACK = (
@@ -121,8 +119,12 @@ class SessionRemote:
         self.notices: tuple[str, ...] = ()
         """What the last fetch found wrong with the remote as a whole."""
 
-    def fetch(self, *, encrypt: bool) -> dict[str, str]:
+    def fetch(self, *, encrypt: bool, plain: bool = False) -> dict[str, str]:
         """Fetch what is new; returns path -> blob of the branch.
+
+        Args:
+            encrypt: seal what is sent to an empty remote, with a new key if there is none.
+            plain: send it unsealed although this machine has a key.
 
         Raises:
             UsageError: the branch is sealed and the key is missing or wrong, or it is not sealed but should be.
@@ -132,7 +134,7 @@ class SessionRemote:
         self.tip = asked.split()[0].decode() if asked.strip() else ""
         if not self.tip:
             self._key = b""
-            if encrypt or self._is_sealed:
+            if self._must_seal(encrypt=encrypt, plain=plain):
                 if not self._key_file.exists():
                     write_private(
                         self._key_file, base64.urlsafe_b64encode(os.urandom(_KEY)).decode() + "\n"
@@ -152,7 +154,8 @@ class SessionRemote:
             f"{BRANCH}:{BRANCH}",
         )
         found = self.repository.list_files("-r", self.tip)
-        self._take_key(found, encrypt=encrypt)
+        must_seal = self._must_seal(encrypt=encrypt, plain=plain)
+        self._take_key(found, must_seal=must_seal)
         self.repository.write_record(_LAST_REMOTE, self._address)
         self._files = found
         self._check_state()
@@ -314,7 +317,7 @@ class SessionRemote:
             raise UsageError(f"{path} of the remote has over {_MAX_BLOB >> 20} MB.")
         return found
 
-    def _take_key(self, found: Mapping[str, str], *, encrypt: bool) -> None:
+    def _take_key(self, found: Mapping[str, str], *, must_seal: bool) -> None:
         self._key = b""
         format_file = {path: blob for path, blob in found.items() if path == _FORMAT_FILE}
         try:
@@ -331,9 +334,12 @@ class SessionRemote:
                 "The sessions at the remote were written by a newer ouro.", "Update ouro."
             )
         if not about.sealed:
-            if encrypt or self._is_sealed:
+            if must_seal:
                 raise UsageError(
-                    "The sessions at the remote are not encrypted.", "Use a new, empty repository."
+                    "The sessions at the remote are not encrypted, and those of this machine are:"
+                    " nothing was sent.",
+                    "Use a new, empty repository, or send without encryption with --plain, which"
+                    " a remote that was encrypted refuses.",
                 )
             return
         if not self._key_file.exists():
@@ -356,9 +362,14 @@ class SessionRemote:
             )
         return key
 
-    @property
-    def _is_sealed(self) -> bool:
-        return self.repository.read_record(_SEALED) == self._address
+    def _must_seal(self, *, encrypt: bool, plain: bool) -> bool:
+        """Whether nothing may be sent unsealed: this machine has a key, or had one. The address is
+        not compared, because a remote can be spelled in many ways (S24).
+        """
+        sealed = self.repository.read_record(_SEALED)
+        if plain:
+            return sealed == self._address
+        return encrypt or bool(sealed) or self._key_file.exists()
 
     def _remote(self, *arguments: str) -> bytes:
         done = self.repository.run_remote(*arguments, timeout=_TIMEOUT)

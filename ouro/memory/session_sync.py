@@ -185,14 +185,14 @@ class SessionSync:
         """Session id -> the id to report."""
         self._bytes = 0
 
-    def run(self, *, encrypt: bool) -> SessionSyncReport:
-        """Fetch, merge and push. Raises as `SessionRemote.fetch`, and SessionError: other machines
-        keep pushing.
+    def run(self, *, encrypt: bool, plain: bool = False) -> SessionSyncReport:
+        """Fetch, merge and push; the arguments are those of `SessionRemote.fetch`. Raises as it,
+        and SessionError: other machines keep pushing.
         """
         with self._remote.repository.alone("sync"):
             for _ in range(_TRIES):
                 self._progress("asking the remote")
-                theirs = _group_by_session(self._remote.fetch(encrypt=encrypt))
+                theirs = _group_by_session(self._remote.fetch(encrypt=encrypt, plain=plain))
                 if self._send(self._merged(theirs)):
                     self._remote.repository.save_state(_STATE, self._state)
                     self._remote.remember()

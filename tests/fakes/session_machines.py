@@ -27,12 +27,12 @@ class Machine:
         git(self.project, "remote", "add", "origin", f"https://{root.name}@example.org/me/App.git")
         self.store = YamlFileMemoryStore(root / "sessions")
 
-    def sync(self, *, encrypt=False, remote=None):
+    def sync(self, *, encrypt=False, plain=False, remote=None):
         there = SessionRemote(
             self.root / "sessions.git", self.root / "sessions.key", str(remote or self.remote)
         )
         return SessionSync(self.root / "sessions", there, [self.project], lambda _what: None).run(
-            encrypt=encrypt
+            encrypt=encrypt, plain=plain
         )
 
     async def start(self, *texts):
