@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Literal
 
 import msgspec
 
-from ouro.utils.text import line_hunks
+from ouro.utils.text import LineChange, line_changes, line_hunks
 
 NO_FILE = "/dev/null"
-_CONTEXT = 3
+CONTEXT = 3
+"""The unchanged lines around a change in a diff."""
+_MAX_COMPARED = 4
 
 TodoState = Literal["pending", "in_progress", "done"]
 
@@ -32,6 +35,20 @@ class FileChange(msgspec.Struct, frozen=True):
     first_line: int = 1
     """The line of the file at which `before` and `after` begin: only a part of a long file is kept.
     """
+
+    def texts(self) -> tuple[list[str], list[str]]:
+        """The lines before and after, with their ends."""
+        old, new = self.before or "", self.after or ""
+        return old.splitlines(keepends=True), new.splitlines(keepends=True)
+
+    def line_changes(self) -> tuple[LineChange, ...]:
+        """The changed places of `texts`, compared once: front ends ask again in their event loop."""
+        return _line_changes(self.before or "", self.after or "")
+
+    def hunks(self) -> Iterator[tuple[LineChange, list[LineChange]]]:
+        """The changed places of `texts` with the lines around them, and the changes there."""
+        old, _ = self.texts()
+        return line_hunks(self.line_changes(), len(old), CONTEXT)
 
 
 class Diff(msgspec.Struct, frozen=True, tag_field="kind", tag="diff"):
@@ -113,11 +130,16 @@ class Choice(msgspec.Struct, frozen=True):
     detail: str = ""
 
 
+@lru_cache(maxsize=_MAX_COMPARED)
+def _line_changes(before: str, after: str) -> tuple[LineChange, ...]:
+    return tuple(line_changes(before.splitlines(keepends=True), after.splitlines(keepends=True)))
+
+
 def _unified(change: FileChange, source: str, target: str) -> Iterator[str]:
     """The lines of a unified diff of one file, with these names; none if nothing changed."""
-    old, new = ((text or "").splitlines(keepends=True) for text in (change.before, change.after))
+    old, new = change.texts()
     names = [f"--- {source}", f"+++ {target}"]
-    for (at, end, new_at, new_end), group in line_hunks(old, new, _CONTEXT):
+    for (at, end, new_at, new_end), group in change.hunks():
         yield from names
         names = []
         yield (

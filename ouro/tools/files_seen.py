@@ -347,10 +347,11 @@ def display_of(changes: Sequence[FileChange]) -> Display:
     """The changes of a call, with a summary: `+3 −1`, `new file, 12 lines`, `3 files, +10 −2`."""
     added = removed = 0
     for change in changes:
-        old, new = (change.before or "").splitlines(), (change.after or "").splitlines()
-        for start, end, new_start, new_end in line_changes(old, new):
-            added += new_end - new_start
-            removed += end - start
+        old, new = change.texts()
+        for start, end, new_start, new_end in change.line_changes():
+            same = int(_differs_in_newline(old[start:end], new[new_start:new_end]))
+            added += new_end - new_start - same
+            removed += end - start - same
     summary = f"+{added} −{removed}"
     if len(changes) > 1:
         summary = f"{len(changes)} files, {summary}"
@@ -359,6 +360,15 @@ def display_of(changes: Sequence[FileChange]) -> Display:
     elif changes and changes[0].after is None:
         summary = f"deleted, {plural(removed, 'line')}"
     return Display(summary, Diff(tuple(changes)))
+
+
+def _differs_in_newline(old: Sequence[str], new: Sequence[str]) -> bool:
+    """Whether the last line of a file is in both, but once without its newline."""
+    return _ends_as_line_of(old, new) or _ends_as_line_of(new, old)
+
+
+def _ends_as_line_of(lines: Sequence[str], others: Sequence[str]) -> bool:
+    return bool(lines) and not lines[-1].endswith("\n") and f"{lines[-1]}\n" in others
 
 
 def encode(shown: str, file: TextFile, before: TextFile | None = None) -> bytes:

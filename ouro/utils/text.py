@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import date, datetime
 from itertools import islice, takewhile
 
@@ -160,19 +160,19 @@ def line_changes(old: Sequence[str], new: Sequence[str]) -> list[LineChange]:
 
 
 def line_hunks(
-    old: Sequence[str], new: Sequence[str], context: int
+    changes: Iterable[LineChange], old_size: int, context: int
 ) -> Iterator[tuple[LineChange, list[LineChange]]]:
-    """The changed places with the lines around them, and the changes there; places near each other
-    are joined.
+    """The changed places of two texts with `context` lines around them, and the changes there;
+    places near each other are joined. `old_size`: the number of lines of the old text.
     """
     groups: list[list[LineChange]] = []
-    for change in line_changes(old, new):
+    for change in changes:
         if groups and change[0] - groups[-1][-1][1] <= 2 * context:
             groups[-1].append(change)
         else:
             groups.append([change])
     for group in groups:
-        before, after = min(context, group[0][0]), min(context, len(old) - group[-1][1])
+        before, after = min(context, group[0][0]), min(context, old_size - group[-1][1])
         window = (
             group[0][0] - before,
             group[-1][1] + after,

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from ouro.display import Diff, Display, FileChange
 from ouro.errors import ToolError
-from ouro.frontends.tui.blocks.diff import file_diffs
+from ouro.frontends.tui.blocks.file_diff import file_diffs
 from ouro.safety import Workspace
 from ouro.tools.edit import Edit, Replacement, apply_edits
 from ouro.tools.files_seen import FilesSeen, display_of, file_change

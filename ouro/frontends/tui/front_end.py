@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
@@ -12,7 +13,9 @@ from ouro.events import Event, Level, Notice
 from ouro.frontends.session_lines import card_line, now
 from ouro.frontends.tui import editor_and_pager
 from ouro.frontends.tui.blocks.block_list import TranscriptBlock
+from ouro.frontends.tui.blocks.diff import GIT_FILE
 from ouro.frontends.tui.blocks.messages import AnswerBlock, NoticeBlock, TypedCommand
+from ouro.frontends.tui.blocks.tool_card import GitDiffBlock
 from ouro.frontends.tui.keymap import Keymap
 from ouro.frontends.tui.look import THEMES
 from ouro.frontends.tui.run import SessionStart
@@ -30,6 +33,17 @@ if TYPE_CHECKING:
     from ouro.frontends.tui.screens.memory_pages import Tab
     from ouro.messages import Image
     from ouro.session import Resumed, RewindScope, Session, SessionCatalog
+
+
+_GIT_DIFF = re.compile(rf"(`{{3,}})diff\n({GIT_FILE}.*)\n\1\n?", re.DOTALL)
+
+
+def _block_of(markdown: str) -> TranscriptBlock:
+    """A diff and nothing else is drawn by pages: it may be long."""
+    diff = _GIT_DIFF.fullmatch(markdown)
+    if diff is None:
+        return AnswerBlock(markdown)
+    return GitDiffBlock(diff[2])
 
 
 class ScreenFrontEnd:
@@ -91,7 +105,7 @@ class ScreenFrontEnd:
             self._app.theme = name
 
     def show(self, markdown: str) -> None:
-        answer = AnswerBlock(markdown)
+        answer = _block_of(markdown)
         self._conversation.transcript.add(answer, start=self._show_typed() or answer)
 
     def say(self, text: str, level: Level = "info") -> None:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
 from ouro.frontends.tui.blocks.lines import StyledLine
+from ouro.frontends.tui.blocks.paged_lines import put_below
 from ouro.frontends.tui.blocks.palette import Palette
 
 MAX_DRAWN = 500
@@ -40,18 +41,19 @@ class TranscriptBlock(ABC):
     """Whether the height is known, not estimated."""
 
     def __init__(self) -> None:
-        self.last_lines: list[StyledLine] = []
+        self.last_lines: Sequence[StyledLine] = []
         """The lines that were drawn last; the block may have changed since."""
         self._is_drawn = False
         self._drawn_for: tuple[int, Palette] | None = None
 
-    def lines(self, width: int, palette: Palette) -> list[StyledLine]:
+    def lines(self, width: int, palette: Palette) -> Sequence[StyledLine]:
         """The block's lines, drawn again only after a change."""
         if self._drawn_for != (width, palette):
             self.forget()
             self._drawn_for = (width, palette)
         if not self._is_drawn:
-            self.last_lines = [*([StyledLine([])] if self.gap else []), *self._draw(width, palette)]
+            above = [StyledLine([])] if self.gap else []
+            self.last_lines = put_below(above, self._draw(width, palette))
             self._is_drawn = True
         return self.last_lines
 
@@ -113,6 +115,8 @@ class BlockList:
 
     def restyle(self, width: int, palette: Palette) -> None:
         """Use another width or other colours; blocks are drawn again when they are shown."""
+        if (self._width, self._palette) == (width, palette):
+            return
         self._width, self._palette = max(1, width), palette
         for block in self._drawn:
             block.forget()
@@ -243,7 +247,7 @@ class BlockList:
         for block in blocks:
             self.add(block)
 
-    def _lines(self, block: TranscriptBlock) -> list[StyledLine]:
+    def _lines(self, block: TranscriptBlock) -> Sequence[StyledLine]:
         """The lines of a block, drawn if needed. Drops the lines of the block that was used least
         recently.
         """
@@ -253,7 +257,7 @@ class BlockList:
             self._drawn.popitem(last=False)[0].forget()
         return block.lines(self._width, self._palette)
 
-    def _draw(self, block: TranscriptBlock) -> list[StyledLine]:
+    def _draw(self, block: TranscriptBlock) -> Sequence[StyledLine]:
         lines = self._lines(block)
         self._set_height(block, len(lines), is_measured=True)
         return lines

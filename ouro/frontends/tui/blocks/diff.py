@@ -1,21 +1,22 @@
-"""Diffs as lines, in one column or two, with changed words marked."""
+"""Diffs as pages of lines, in one column or two, with changed words marked."""
 
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from difflib import SequenceMatcher
-from itertools import accumulate, groupby, zip_longest
+from itertools import groupby, zip_longest
 
 from rich.segment import Segment
 from rich.style import Style
 
 from ouro.display import NO_FILE
 from ouro.frontends.tui.blocks.code import Code, highlight, language_of
+from ouro.frontends.tui.blocks.file_diff import FileDiff, Pair, file_diffs, find_changed_words
 from ouro.frontends.tui.blocks.lines import (
     Run,
     StyledLine,
+    count_folded,
     crop,
     fold,
     indent,
@@ -23,61 +24,75 @@ from ouro.frontends.tui.blocks.lines import (
     restyle_spans,
     tidy,
 )
+from ouro.frontends.tui.blocks.paged_lines import DrawnPage, LinePage, PagedLines
 from ouro.frontends.tui.blocks.palette import Palette
 
 TWO_COLUMNS = 160
 """The minimum width to show before and after side by side."""
+PAGE_ROWS = 32
+"""Rows that are drawn together, when the first of them is seen."""
+MAX_LEAD = 80
+"""Maximum lines before a page that are lexed for its colours: a text or comment may begin there."""
+GIT_FILE = "diff --git "
+"""Begins a file in a diff of git."""
+_GIT_HEAD = (GIT_FILE, "index ", "new file mode ", "deleted file mode ")
 _Side = dict[int, list[Run]]
+"""The runs of lines by their numbers."""
 
 
-def diff_lines(rows: Iterable[str], width: int, palette: Palette) -> Iterator[StyledLine]:
-    """Draw a unified diff, lazily. Raises ValueError if it is not one."""
-    return (line for file in file_diffs(rows) for line in _file_lines(file, width, palette))
+def draw_diff(files: Iterable[FileDiff], width: int, palette: Palette) -> PagedLines:
+    """Lay out a diff; its lines are drawn when they are taken."""
+    return PagedLines([page for file in files for page in _file_pages(file, width, palette)])
 
 
-def git_diff_lines(text: str, width: int, palette: Palette) -> list[StyledLine]:
-    """Draw a diff of git; files with more than hunks (binary, renamed, cut) stay as git wrote them."""
-    lines: list[StyledLine] = []
+def draw_git_diff(text: str, width: int, palette: Palette) -> PagedLines:
+    """Lay out a diff of git; files with more than hunks (binary, renamed, cut) stay as git wrote
+    them.
+    """
+    pages: list[LinePage] = []
     for file in re.split(rf"^(?={GIT_FILE})", text.rstrip("\n"), flags=re.MULTILINE)[1:]:
         rows = file.rstrip("\n").split("\n")
-        if lines:
-            lines.append(StyledLine([]))
-        start = next((number for number, row in enumerate(rows) if row.startswith("--- ")), 0)
+        if pages:
+            pages.append(DrawnPage([StyledLine([])]))
         try:
-            if not start or not all(row.startswith(_GIT_HEAD) for row in rows[:start]):
-                raise ValueError("not the hunks of one file")
-            names = (
-                re.sub(r"^(--- |\+\+\+ )[ab]/", r"\1", row).rstrip("\t")
-                for row in rows[start : start + 2]
-            )
-            lines += diff_lines([*names, *rows[start + 2 :]], width, palette)
+            for found in _files_of_git(rows):
+                pages += _file_pages(found, width, palette)
         except ValueError:
-            lines += Code("diff", width, palette).lines("\n".join(rows))
-    return lines
+            pages.append(DrawnPage(Code("diff", width, palette).lines("\n".join(rows))))
+    return PagedLines(pages)
 
 
-def _file_lines(file: FileDiff, width: int, palette: Palette) -> Iterator[StyledLine]:
-    yield _head(file, width, palette)
+def _files_of_git(rows: Sequence[str]) -> list[FileDiff]:
+    """Raises ValueError if there is more than the hunks of one file."""
+    start = next((number for number, row in enumerate(rows) if row.startswith("--- ")), 0)
+    if not start or not all(row.startswith(_GIT_HEAD) for row in rows[:start]):
+        raise ValueError("not the hunks of one file")
+    names = (
+        re.sub(r"^(--- |\+\+\+ )[ab]/", r"\1", row).rstrip("\t") for row in rows[start : start + 2]
+    )
+    return file_diffs([*names, *rows[start + 2 :]])
+
+
+def _file_pages(file: FileDiff, width: int, palette: Palette) -> Iterator[LinePage]:
+    yield DrawnPage([_head(file, width, palette)])
     two_columns = width >= TWO_COLUMNS and NO_FILE not in (file.before, file.after)
     language = language_of(file.before if file.after == NO_FILE else file.after)
-    for number, (part, name) in enumerate(zip(file.hunks, file.names, strict=True)):
+    kind = _TwoColumns if two_columns else _OneColumn
+    for number, (pairs, name) in enumerate(zip(file.hunks, file.names, strict=True)):
         if number or name:
-            yield StyledLine([Segment(crop(f"⋮ {name}".rstrip(), width), palette.muted)])
-        sides = _color_sides(part, language, palette)
-        digits = len(str(max(max(pair.old_number, pair.new_number) for pair in part)))
-        yield from (_two_columns if two_columns else _one_column)(
-            part, *sides, digits, width, palette
-        )
+            shown = crop(f"⋮ {name}".rstrip(), width)
+            yield DrawnPage([StyledLine([Segment(shown, palette.muted)])])
+        hunk = kind(pairs, language, width, palette)
+        for start in range(0, hunk.row_count, PAGE_ROWS):
+            yield _HunkPage(hunk, start)
 
 
 def _head(file: FileDiff, width: int, palette: Palette) -> StyledLine:
     names = [tidy(name) for name in dict.fromkeys((file.before, file.after)) if name != NO_FILE]
     what = " (new)" if file.before == NO_FILE else " (deleted)" if file.after == NO_FILE else ""
-    changed = [pair for part in file.hunks for pair in part if not pair.is_same]
-    added, removed = (
-        sum(pair.new is not None for pair in changed),
-        sum(pair.old is not None for pair in changed),
-    )
+    changed = [pair for pairs in file.hunks for pair in pairs if not pair.is_same]
+    added = sum(pair.new is not None for pair in changed)
+    removed = sum(pair.old is not None for pair in changed)
     room = max(1, width - len(f"{what}  +{added} −{removed}"))
     return StyledLine(
         [
@@ -89,188 +104,179 @@ def _head(file: FileDiff, width: int, palette: Palette) -> StyledLine:
     )
 
 
-def _one_column(
-    part: Sequence[Pair], olds: _Side, news: _Side, digits: int, width: int, palette: Palette
-) -> Iterator[StyledLine]:
-    for is_same, run in groupby(part, key=lambda pair: pair.is_same):
-        pairs = list(run)
-        rows = [(" ", pair.new_number, news) for pair in pairs if is_same]
-        rows += [
-            ("-", pair.old_number, olds) for pair in pairs if not is_same and pair.old is not None
-        ]
-        rows += [
-            ("+", pair.new_number, news) for pair in pairs if not is_same and pair.new is not None
-        ]
-        for sign, number, side in rows:
-            yield from _row(sign, number, side, digits, width, palette)
+class _HunkPage:
+    """Some rows of a hunk."""
+
+    def __init__(self, hunk: _Hunk, start: int) -> None:
+        self._hunk, self._start = hunk, start
+        self._end = min(start + PAGE_ROWS, hunk.row_count)
+        self.height = sum(hunk.height(row) for row in range(start, self._end))
+
+    def draw(self, *, is_colored: bool = True) -> list[StyledLine]:
+        return self._hunk.draw(self._start, self._end, is_colored)
 
 
-def _two_columns(
-    part: Sequence[Pair], olds: _Side, news: _Side, digits: int, width: int, palette: Palette
-) -> Iterator[StyledLine]:
-    half = (width - 1) // 2
-    for pair in part:
-        left, right = (
-            (
-                _row(" " if pair.is_same else sign, number, side, digits, half, palette)
-                if number
-                else []
-            )
-            for sign, number, side in (("-", pair.old_number, olds), ("+", pair.new_number, news))
+class _Hunk(ABC):
+    """The rows of a hunk: lines of the screen before they are wrapped."""
+
+    row_count = 0
+
+    def __init__(self, pairs: Sequence[Pair], language: str, width: int, palette: Palette) -> None:
+        self._language, self._width, self._palette = language, width, palette
+        self._olds = [pair.old for pair in pairs if pair.old is not None]
+        self._news = [pair.new for pair in pairs if pair.new is not None]
+        self._old_start = next((pair.old_number for pair in pairs if pair.old_number), 0)
+        self._new_start = next((pair.new_number for pair in pairs if pair.new_number), 0)
+        last = max(self._old_start + len(self._olds), self._new_start + len(self._news)) - 1
+        self._digits = len(str(last))
+
+    @abstractmethod
+    def height(self, row: int) -> int:
+        """The number of lines of a row."""
+
+    @abstractmethod
+    def draw(self, start: int, end: int, is_colored: bool) -> list[StyledLine]:
+        """The lines of these rows."""
+
+    def _room(self, width: int) -> int:
+        return width - self._digits - 3
+
+    def _sides(
+        self, olds: Iterable[Pair], news: Iterable[Pair], is_colored: bool
+    ) -> tuple[_Side, _Side]:
+        """The lines before of `olds`, and those after of `news`, which follow each other."""
+        old_numbers = [pair.old_number for pair in olds if pair.old_number]
+        new_numbers = [pair.new_number for pair in news if pair.new_number]
+        color = self._color if is_colored else self._plain
+        return (
+            color(self._olds, self._old_start, old_numbers),
+            color(self._news, self._new_start, new_numbers),
         )
-        blank = StyledLine([Segment(" " * half, palette.text)])
+
+    def _plain(self, texts: Sequence[str], start: int, numbers: Sequence[int]) -> _Side:
+        return {number: [(texts[number - start], self._palette.text)] for number in numbers}
+
+    def _color(self, texts: Sequence[str], start: int, numbers: Sequence[int]) -> _Side:
+        if not numbers:
+            return {}
+        first, last = numbers[0] - start, numbers[-1] - start
+        lead = _lead_start(texts, first)
+        code = "\n".join(texts[lead : last + 1])
+        runs = highlight(code, self._language, self._palette, self._palette.text)
+        return dict(enumerate(runs[first - lead :], numbers[0]))
+
+    def _mark_words(self, pairs: Sequence[Pair], olds: _Side, news: _Side) -> None:
+        palette = self._palette
+        for pair in pairs:
+            if pair.is_same:
+                continue
+            is_both = pair.old and pair.new
+            old_spans, new_spans = (
+                find_changed_words(pair.old or "", pair.new or "") if is_both else ([], [])
+            )
+            _mark(olds, pair.old_number, old_spans, palette.removed, palette.removed_word)
+            _mark(news, pair.new_number, new_spans, palette.added, palette.added_word)
+
+    def _row(self, sign: str, number: int, side: _Side, width: int) -> list[StyledLine]:
+        palette, digits = self._palette, self._digits
+        style, tone = {
+            "+": (palette.added, palette.success),
+            "-": (palette.removed, palette.error),
+            " ": (palette.text, palette.muted),
+        }[sign]
+        dim = Style(color=palette.muted.color, bgcolor=style.bgcolor)
+        code = fold(side[number], self._room(width))
+        signed = indent(code, (f"{sign} ", dim + Style(color=tone.color, bold=True)), ("  ", dim))
+        numbered = indent(signed, (f"{number:>{digits}} ", dim), (" " * (digits + 1), dim))
+        return pad(numbered, width, style)
+
+
+def _lead_start(texts: Sequence[str], first: int) -> int:
+    """Where to begin lexing for the line `first`: far enough before it, where a statement begins."""
+    lead = max(0, first - MAX_LEAD)
+    while 0 < lead < first and not texts[lead][:1].isalpha():
+        lead += 1
+    return lead
+
+
+def _mark(
+    side: _Side, number: int, spans: Sequence[tuple[int, int]], back: Style, word: Style
+) -> None:
+    """Put the colours of a changed line under its syntax colours, those of its words too."""
+    if number not in side:
+        return
+    strong = Style(color=word.color, bgcolor=word.bgcolor, bold=True)
+    side[number] = list(restyle_spans(side[number], spans, strong, Style(bgcolor=back.bgcolor)))
+
+
+class _OneColumn(_Hunk):
+    def __init__(self, pairs: Sequence[Pair], language: str, width: int, palette: Palette) -> None:
+        super().__init__(pairs, language, width, palette)
+        self._rows = [row for _, run in groupby(pairs, _is_same) for row in _stacked(list(run))]
+        self.row_count = len(self._rows)
+
+    def height(self, row: int) -> int:
+        sign, pair = self._rows[row]
+        text = pair.old if sign == "-" else pair.new
+        return count_folded(text or "", self._room(self._width))
+
+    def draw(self, start: int, end: int, is_colored: bool) -> list[StyledLine]:
+        rows = self._rows[start:end]
+        olds, news = self._sides(
+            (pair for sign, pair in rows if sign == "-"),
+            (pair for sign, pair in rows if sign != "-"),
+            is_colored,
+        )
+        if is_colored:
+            self._mark_words([pair for _, pair in rows], olds, news)
+        lines: list[StyledLine] = []
+        for sign, pair in rows:
+            is_old = sign == "-"
+            number = pair.old_number if is_old else pair.new_number
+            lines += self._row(sign, number, olds if is_old else news, self._width)
+        return lines
+
+
+def _is_same(pair: Pair) -> bool:
+    return pair.is_same
+
+
+def _stacked(pairs: Sequence[Pair]) -> Iterator[tuple[str, Pair]]:
+    """Pairs that are all the same, or all changed, as rows of one column: the old lines first."""
+    if pairs[0].is_same:
+        yield from ((" ", pair) for pair in pairs)
+        return
+    yield from (("-", pair) for pair in pairs if pair.old is not None)
+    yield from (("+", pair) for pair in pairs if pair.new is not None)
+
+
+class _TwoColumns(_Hunk):
+    def __init__(self, pairs: Sequence[Pair], language: str, width: int, palette: Palette) -> None:
+        super().__init__(pairs, language, width, palette)
+        self._pairs = pairs
+        self._half = (width - 1) // 2
+        self.row_count = len(pairs)
+
+    def height(self, row: int) -> int:
+        pair, room = self._pairs[row], self._room(self._half)
+        return max(count_folded(text, room) for text in (pair.old, pair.new) if text is not None)
+
+    def draw(self, start: int, end: int, is_colored: bool) -> list[StyledLine]:
+        pairs = self._pairs[start:end]
+        olds, news = self._sides(pairs, pairs, is_colored)
+        if is_colored:
+            self._mark_words(pairs, olds, news)
+        return [line for pair in pairs for line in self._pair_lines(pair, olds, news)]
+
+    def _pair_lines(self, pair: Pair, olds: _Side, news: _Side) -> Iterator[StyledLine]:
+        palette = self._palette
+        left = self._column(" " if pair.is_same else "-", pair.old_number, olds)
+        right = self._column(" " if pair.is_same else "+", pair.new_number, news)
+        blank = StyledLine([Segment(" " * self._half, palette.text)])
         for one, other in zip_longest(left, right, fillvalue=blank):
             segments = [*one.segments, Segment("│", palette.muted), *other.segments]
             # The right column is copied: the file as it is now.
             yield StyledLine(segments, len(one.text) + 1 + other.gutter, other.joint, other.filling)
 
-
-def _row(
-    sign: str, number: int, side: _Side, digits: int, width: int, palette: Palette
-) -> list[StyledLine]:
-    style, tone = {
-        "+": (palette.added, palette.success),
-        "-": (palette.removed, palette.error),
-        " ": (palette.text, palette.muted),
-    }[sign]
-    dim = Style(color=palette.muted.color, bgcolor=style.bgcolor)
-    code = fold(side[number], width - digits - 3)
-    signed = indent(code, (f"{sign} ", dim + Style(color=tone.color, bold=True)), ("  ", dim))
-    return pad(
-        indent(signed, (f"{number:>{digits}} ", dim), (" " * (digits + 1), dim)), width, style
-    )
-
-
-def _color_sides(part: Sequence[Pair], language: str, palette: Palette) -> tuple[_Side, _Side]:
-    """Both sides by line number, in syntax colours and with changed words marked."""
-    olds = _side([(pair.old_number, pair.old) for pair in part], language, palette)
-    news = _side([(pair.new_number, pair.new) for pair in part], language, palette)
-    for pair in part:
-        if pair.is_same:
-            continue
-        old_spans, new_spans = (
-            find_changed_words(pair.old, pair.new) if pair.old and pair.new else ([], [])
-        )
-        for side, number, spans, back, word in (
-            (olds, pair.old_number, old_spans, palette.removed, palette.removed_word),
-            (news, pair.new_number, new_spans, palette.added, palette.added_word),
-        ):
-            if number:
-                strong = Style(color=word.color, bgcolor=word.bgcolor, bold=True)
-                side[number] = list(
-                    restyle_spans(side[number], spans, strong, Style(bgcolor=back.bgcolor))
-                )
-    return olds, news
-
-
-def _side(rows: Sequence[tuple[int, str | None]], language: str, palette: Palette) -> _Side:
-    texts = {number: text for number, text in rows if text is not None}
-    colored = highlight("\n".join(texts.values()), language, palette, palette.text) if texts else []
-    return dict(zip(texts, colored, strict=True))
-
-
-_HUNK = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
-GIT_FILE = "diff --git "
-"""Begins a file in a diff of git."""
-_GIT_HEAD = (GIT_FILE, "index ", "new file mode ", "deleted file mode ")
-_NO_NEWLINE = "\\"
-"""Begins the note that a file ends without a newline."""
-_WORDS = re.compile(r"\w+|\s+|.")
-MAX_COMPARED_LINE = 500
-MIN_SIMILARITY = 0.4
-
-Span = tuple[int, int]
-
-
-@dataclass(frozen=True, slots=True)
-class Pair:
-    """A line before the change and its line after it; None if missing. Numbers count from 1."""
-
-    old: str | None
-    new: str | None
-    old_number: int = 0
-    new_number: int = 0
-
-    @property
-    def is_same(self) -> bool:
-        return self.old == self.new
-
-
-@dataclass(frozen=True, slots=True)
-class FileDiff:
-    before: str
-    """The name of the file before the change, and after it: NO_FILE where there is none."""
-    after: str
-    hunks: list[list[Pair]]
-    names: list[str]
-    """The text after the second `@@` of each hunk: its function or its id."""
-
-
-def file_diffs(rows: Iterable[str]) -> list[FileDiff]:
-    """Parse a unified diff. Raises ValueError if it is not one."""
-    files: list[FileDiff] = []
-    reader = iter(rows)
-    for row in reader:
-        if row.startswith("--- ") and (target := next(reader, "")).startswith("+++ "):
-            files.append(FileDiff(row[4:], target[4:], [], []))
-        elif files and (found := _HUNK.match(row)):
-            files[-1].names.append(tidy(row[found.end() :].strip()))
-            files[-1].hunks.append(_hunk(reader, *(int(number or 1) for number in found.groups())))
-        elif not row.startswith(_NO_NEWLINE):
-            raise ValueError(f"not part of a unified diff: {row}")
-    return files
-
-
-def _hunk(reader: Iterator[str], at: int, olds: int, new_at: int, news: int) -> list[Pair]:
-    # An empty range has the number of the line before it.
-    at, new_at = (
-        at + (not olds),
-        new_at + (not news),
-    )
-    signed: list[tuple[str, str]] = []
-    while olds > 0 or news > 0:
-        row = next(reader, "")
-        sign = row[:1]
-        if sign not in (" ", "-", "+", _NO_NEWLINE):
-            raise ValueError(f"not part of a hunk: {row}")
-        if sign != _NO_NEWLINE:
-            signed.append((sign, tidy(row[1:])))
-        olds, news = olds - (sign in (" ", "-")), news - (sign in (" ", "+"))
-    pairs: list[Pair] = []
-    for is_same, run in groupby(signed, key=lambda line: line[0] == " "):
-        lines = list(run)
-        old_lines, new_lines = (
-            [text for sign, text in lines if is_same or sign == side] for side in "-+"
-        )
-        for old, new in zip_longest(old_lines, new_lines):
-            pairs.append(Pair(old, new, 0 if old is None else at, 0 if new is None else new_at))
-            at, new_at = at + (old is not None), new_at + (new is not None)
-    return pairs
-
-
-def find_changed_words(old: str, new: str) -> tuple[list[Span], list[Span]]:
-    """The spans of changed characters in each line; empty if the lines have little in common."""
-    if max(len(old), len(new)) > MAX_COMPARED_LINE:
-        return [], []
-    old_words, new_words = _WORDS.findall(old), _WORDS.findall(new)
-    matcher = SequenceMatcher(None, old_words, new_words, autojunk=False)
-    same = [
-        word
-        for start, _, size in matcher.get_matching_blocks()
-        for word in old_words[start : start + size]
-    ]
-    if 2 * _count_words(same) < MIN_SIMILARITY * _count_words([*old_words, *new_words]):
-        return [], []
-    codes = [code for code in matcher.get_opcodes() if code[0] != "equal"]
-    old_ranges, new_ranges = [code[1:3] for code in codes], [code[3:5] for code in codes]
-    return _spans(old_words, old_ranges), _spans(new_words, new_ranges)
-
-
-def _count_words(words: Iterable[str]) -> int:
-    """The number of words, without spaces: every line has spaces."""
-    return sum(not word.isspace() for word in words)
-
-
-def _spans(words: Sequence[str], ranges: Sequence[Span]) -> list[Span]:
-    offsets = list(accumulate(map(len, words), initial=0))
-    return [(offsets[first], offsets[last]) for first, last in ranges if first < last]
+    def _column(self, sign: str, number: int, side: _Side) -> list[StyledLine]:
+        return self._row(sign, number, side, self._half) if number else []

@@ -20,7 +20,7 @@ from rich.segment import Segment
 from rich.style import Style
 
 from ouro.frontends.tui.blocks.code import Code
-from ouro.frontends.tui.blocks.diff import GIT_FILE, git_diff_lines
+from ouro.frontends.tui.blocks.diff import GIT_FILE, draw_git_diff
 from ouro.frontends.tui.blocks.lines import WIDE, Run, StyledLine, indent, wrap
 from ouro.frontends.tui.blocks.palette import Palette
 from ouro.utils.late_pattern import late_pattern
@@ -135,7 +135,7 @@ class _Drawing:
                 language = tokens[0].info.strip().partition(" ")[0]
                 text = clean(tokens[0].content.removesuffix("\n"))
                 if language == "diff" and text.startswith(GIT_FILE):
-                    return git_diff_lines(text, width, palette)
+                    return list(draw_git_diff(text, width, palette))
                 return Code(language, width, palette).lines(text)
             case "blockquote_open":
                 bar = ("▌ ", palette.muted)

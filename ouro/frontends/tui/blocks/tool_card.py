@@ -15,9 +15,11 @@ from rich.style import Style
 from ouro.display import Body, CommandOutput, Diff, Display, Picture, Plain, Todos
 from ouro.frontends.tui.blocks.block_list import TranscriptBlock
 from ouro.frontends.tui.blocks.code import highlight
-from ouro.frontends.tui.blocks.diff import diff_lines
+from ouro.frontends.tui.blocks.diff import draw_diff, draw_git_diff
+from ouro.frontends.tui.blocks.file_diff import changed_files, file_diffs
 from ouro.frontends.tui.blocks.lines import StyledLine, clean_output, crop, fold, indent, tidy, wrap
 from ouro.frontends.tui.blocks.messages import MARGIN, format_duration, spinner_sign
+from ouro.frontends.tui.blocks.paged_lines import put_below, put_right_of
 from ouro.frontends.tui.blocks.palette import Palette
 from ouro.utils.text import byte_size, plural
 
@@ -25,26 +27,32 @@ MAX_LINES = 2_000
 """Maximum lines that are drawn of one body."""
 
 
-def body_lines(body: Body, width: int, palette: Palette) -> Iterator[StyledLine]:
-    """The first MAX_LINES lines of a body, and a note if there are more. Lines are drawn as they
-    are taken.
+def body_lines(
+    body: Body, width: int, palette: Palette, show: Callable[[str], str] = tidy
+) -> Sequence[StyledLine]:
+    """The lines of a body. A diff is drawn by pages, as they are taken; of others the first
+    MAX_LINES are drawn, and a note if there are more.
+
+    `show` makes text that can be printed of the lines of a changed file.
     """
+    if isinstance(body, Diff):
+        return draw_diff(changed_files(body, show), width, palette)
+    if isinstance(body, Plain) and body.language == "diff":
+        with suppress(ValueError):  # a diff as in session files; other kinds raise
+            return draw_diff(file_diffs(body.text.splitlines()), width, palette)
     lines = _body_lines(body, width, palette)
-    yield from islice(lines, MAX_LINES)
+    drawn = list(islice(lines, MAX_LINES))
     if next(lines, None) is not None:
-        yield StyledLine([Segment(crop("… the rest is not shown", width), palette.muted)])
+        drawn.append(StyledLine([Segment(crop("… the rest is not shown", width), palette.muted)]))
+    return drawn
 
 
-def _body_lines(body: Body, width: int, palette: Palette) -> Iterator[StyledLine]:
+def _body_lines(
+    body: Plain | CommandOutput | Picture | Todos, width: int, palette: Palette
+) -> Iterator[StyledLine]:
     match body:
-        case Plain(language="diff"):
-            with suppress(ValueError):  # a diff as in session files; other kinds raise
-                return diff_lines(body.text.splitlines(), width, palette)
-            return _plain(body, width, palette)
         case Plain():
             return _plain(body, width, palette)
-        case Diff():
-            return diff_lines(body.lines("", ""), width, palette)
         case CommandOutput():
             return _command(body, width, palette)
         case Picture():
@@ -210,7 +218,8 @@ class ToolCard(TranscriptBlock):
     def _draw(self, width: int, palette: Palette) -> Sequence[StyledLine]:
         inside = width - len(_INSIDE) - 1
         space = (_INSIDE, palette.text)
-        return [self._head(width, palette), *indent(self._below(inside, palette), space, space)]
+        below = put_right_of(space, self._below(inside, palette))
+        return put_below([self._head(width, palette)], below)
 
     def estimate(self, _: int) -> int:
         body = self._body
@@ -261,18 +270,18 @@ class ToolCard(TranscriptBlock):
             gutter=len(MARGIN) + 2,
         )
 
-    def _below(self, width: int, palette: Palette) -> list[StyledLine]:
+    def _below(self, width: int, palette: Palette) -> Sequence[StyledLine]:
         body = self._body
         if body is None:
             if self._display is not None or not self._output:
                 return []
             return self._tail(self._output, MAX_LINES if self.is_open else 5, width, palette)
         if self.is_open:
-            return list(body_lines(body, width, palette))
+            return body_lines(body, width, palette)
         most = preview_size(body, self._state == "failed")
         if isinstance(body, CommandOutput):
             return self._tail(body.output, most, width, palette) if body.output.strip() else []
-        lines = list(body_lines(body, width, palette)) if most else []
+        lines = body_lines(body, width, palette) if most else []
         if len(lines) <= most + 1:  # the line `1 more line` would need the same place
             return lines
         return [*lines[:most], *self._omission_lines(len(lines) - most, "more", width, palette)]
@@ -293,20 +302,40 @@ class ToolCard(TranscriptBlock):
 
 
 class DisplayBlock(TranscriptBlock):
-    """A display without a card and not folded, for questions and commands."""
+    """A display without a card and not folded, for questions and commands.
 
-    def __init__(self, display: Display) -> None:
+    `show` makes text that can be printed of the lines of a changed file.
+    """
+
+    def __init__(self, display: Display, show: Callable[[str], str] = tidy) -> None:
         super().__init__()
         self._display = display
+        self._show = show
 
     def _draw(self, width: int, palette: Palette) -> Sequence[StyledLine]:
         body = self._display.body
         if body is None:
             return []
-        space = (MARGIN, palette.text)
-        return indent(body_lines(body, width - len(MARGIN) - 1, palette), space, space)
+        lines = body_lines(body, width - len(MARGIN) - 1, palette, self._show)
+        return put_right_of((MARGIN, palette.text), lines)
 
     def as_markdown(self) -> str:
-        return (
-            f"```\n{body_text(self._display.body)}\n```" if self._display.body is not None else ""
-        )
+        body = self._display.body
+        if body is None:
+            return ""
+        return f"```\n{body_text(body)}\n```"
+
+
+class GitDiffBlock(TranscriptBlock):
+    """A diff of git, which may be long."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self._text = tidy(text)
+
+    def _draw(self, width: int, palette: Palette) -> Sequence[StyledLine]:
+        lines = draw_git_diff(self._text, width - 2 * len(MARGIN), palette)
+        return put_right_of((MARGIN, palette.text), lines)
+
+    def as_markdown(self) -> str:
+        return f"```diff\n{self._text}\n```"

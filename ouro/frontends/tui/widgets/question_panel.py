@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from msgspec.structs import replace
 from rich.cells import cell_len
 from textual import events
 from textual.containers import Horizontal, Vertical, VerticalScroll
@@ -16,7 +15,7 @@ from textual.message import Message
 from textual.widget import Widget
 from textual.widgets import Input, Static
 
-from ouro.display import CommandOutput, Diff, Display, FileChange, Plain
+from ouro.display import CommandOutput, Diff, Display, Plain
 from ouro.events import (
     PLAN_QUESTION,
     PermissionAsked,
@@ -27,7 +26,7 @@ from ouro.events import (
     UserAnswer,
 )
 from ouro.frontends.tui.blocks.block_list import TranscriptBlock
-from ouro.frontends.tui.blocks.lines import join_fitting
+from ouro.frontends.tui.blocks.lines import join_fitting, tidy
 from ouro.frontends.tui.blocks.messages import AnswerBlock
 from ouro.frontends.tui.blocks.tool_card import DisplayBlock
 from ouro.frontends.tui.keymap import Keymap
@@ -367,10 +366,7 @@ def _body(display: Display) -> tuple[str, Widget]:
     """The size and the text of what is asked for, with nothing hidden."""
     match display.body:
         case Diff(changes=changes):
-            shown = Diff(tuple(map(_escape_change, changes)))
-            return plural(len(changes), "file"), _block_body(
-                DisplayBlock(replace(display, body=shown))
-            )
+            return plural(len(changes), "file"), _block_body(DisplayBlock(display, _show_controls))
         case CommandOutput(command=text) | Plain(text=text):
             pass
         case _:
@@ -381,20 +377,15 @@ def _body(display: Display) -> tuple[str, Widget]:
     return length, text_body(_show_hidden(text))
 
 
+def _show_controls(line: str) -> str:
+    """A line of a file with control characters written out."""
+    return tidy(escaped(line))
+
+
 def _show_hidden(text: str) -> str:
     """Write out control characters, tabs and long runs of blanks, so that nothing is hidden."""
     shown = _BLANKS.sub(lambda run: f"⟨{len(run[0]):,} blanks⟩", escaped(text).replace("\t", "⇥\t"))
     return shown.replace("\n", "⏎\n")
-
-
-def _escape_change(change: FileChange) -> FileChange:
-    return replace(
-        change,
-        path=escaped(change.path),
-        before=None if change.before is None else escaped(change.before),
-        after=None if change.after is None else escaped(change.after),
-        moved_to=escaped(change.moved_to),
-    )
 
 
 def _make_panel(asked: PermissionAsked | QuestionAsked, keymap: Keymap) -> QuestionPanel:

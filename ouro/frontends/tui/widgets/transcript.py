@@ -19,6 +19,7 @@ from textual.timer import Timer
 from ouro.frontends.tui.blocks.block_list import BlockList, TranscriptBlock
 from ouro.frontends.tui.blocks.lines import StyledLine, crop, mark_span, selected_text, text_to_copy
 from ouro.frontends.tui.blocks.messages import MARGIN, UserMessage, queued_lines
+from ouro.frontends.tui.blocks.paged_lines import plain_lines
 from ouro.frontends.tui.blocks.palette import Palette
 from ouro.frontends.tui.widgets.row_list import LineScroll
 from ouro.utils.text import plural
@@ -233,7 +234,7 @@ class TranscriptView(LineScroll):
         source = block.as_markdown().lower()
         if not all(word in source for word in self._searched.split()):
             return []  # without drawing the block
-        lines = block.lines(self.size.width, self._palette)
+        lines = plain_lines(block.lines(self.size.width, self._palette))
         matches = [
             number for number, line in enumerate(lines) if self._searched in line.text.lower()
         ]
@@ -257,8 +258,8 @@ class TranscriptView(LineScroll):
         return "\n".join(line.text.rstrip() for _, line in self._blocks.lines(total - lines, total))
 
     def on_mount(self) -> None:
-        self.app.theme_changed_signal.subscribe(self, lambda _: self._restyle())
-        self._restyle()
+        self.app.theme_changed_signal.subscribe(self, lambda _: self._use_theme())
+        self._use_theme()
         self.draw_soon()
 
     def on_resize(self) -> None:
@@ -369,10 +370,13 @@ class TranscriptView(LineScroll):
         self.scroll_to(y=top, animate=False, force=True)
         self._is_arranging = False
 
+    def _use_theme(self) -> None:
+        self._palette = Palette(self.app.theme_variables)
+        self._restyle()
+
     def _restyle(self) -> None:
         place, is_all_seen = self._blocks.block_at(self.scroll_offset.y), not self._hint()
         old_height = place[0].height if place is not None else 0
-        self._palette = Palette(self.app.theme_variables)
         # Before the first layout the widget has no width; the width of the screen is close enough.
         self._blocks.restyle(self.size.width or self.app.size.width, self._palette)
         # A long answer has more lines in a narrow window: stay at about the same words.

@@ -3,17 +3,22 @@
 import subprocess
 
 import pytest
+from fakes.counted_calls import counted_calls
 
 from ouro.commands.repository import changes
 from ouro.display import Diff, Display, FileChange, Plain
-from ouro.frontends.tui.blocks.diff import file_diffs, find_changed_words
-from ouro.frontends.tui.blocks.lines import text_to_copy
+from ouro.frontends.tui.blocks.code import highlight
+from ouro.frontends.tui.blocks.diff import PAGE_ROWS, _Hunk
+from ouro.frontends.tui.blocks.file_diff import file_diffs, find_changed_words
+from ouro.frontends.tui.blocks.lines import fold, text_to_copy
 from ouro.frontends.tui.blocks.markdown import markdown_lines
+from ouro.frontends.tui.blocks.paged_lines import MAX_PAGES, PagedLines
 from ouro.frontends.tui.blocks.palette import Palette
-from ouro.frontends.tui.blocks.tool_card import body_lines
+from ouro.frontends.tui.blocks.tool_card import DisplayBlock, ToolCard, body_lines
 from ouro.memory.serialization import deserialize_message, serialize_message
 from ouro.messages import Message, ToolReply
-from ouro.tools.files_seen import file_change
+from ouro.tools.files_seen import display_of, file_change
+from ouro.utils.text import line_changes
 
 PALETTE = Palette({})
 BEFORE = "".join(f"line {n}\n" for n in range(1, 21))
@@ -167,3 +172,66 @@ def test_invalid_unified_diff_is_shown_as_text(text):
     with pytest.raises(ValueError, match="not part of"):
         file_diffs(text.splitlines())
     assert [line.text for line in body_lines(Plain(text, "diff"), 40, PALETTE)] == text.splitlines()
+
+
+CODE = "".join(f"def name_{n}():\n    return 'value {n}'\n" for n in range(25_000))
+
+
+@pytest.mark.parametrize("lines", [500, 5_000, 50_000])
+def test_only_the_pages_of_a_diff_that_are_seen_are_drawn(lines):
+    before = "".join(CODE.splitlines(keepends=True)[:lines])
+    change = file_change("a.py", before, before.replace("value", "sum of"))
+    display = display_of([change])  # the tool compares the texts, in its own thread
+    for block in (DisplayBlock(display), _finished_card(display)):
+        with counted_calls(_Hunk._row, highlight, fold, line_changes) as counts:
+            drawn = block.lines(100, PALETTE)
+            assert len(drawn[:24]) == 24
+        assert counts["_Hunk._row"] <= 2 * PAGE_ROWS
+        assert (counts["highlight"], counts["line_changes"]) == (2, 0)
+
+
+def _finished_card(display):
+    card = ToolCard("edit a.py")
+    card.finish(display, failed=False)
+    return card
+
+
+def test_the_end_of_a_long_diff_is_drawn_without_what_is_before_it():
+    change = file_change("a.py", None, CODE)
+    lines = DisplayBlock(display_of([change])).lines(100, PALETTE)
+    with counted_calls(_Hunk._row) as counts:
+        assert lines[-1].text.rstrip().endswith("50000 +     return 'value 24999'")
+    assert counts["_Hunk._row"] <= PAGE_ROWS
+
+
+def test_a_search_in_a_long_diff_needs_no_colours():
+    change = file_change("a.py", None, CODE[:20_000])
+    lines = DisplayBlock(display_of([change])).lines(100, PALETTE)
+    with counted_calls(highlight) as counts:
+        plain = list(lines.plain())
+    assert not counts
+    assert [line.text for line in plain] == [line.text for line in lines]
+
+
+def test_pages_that_are_far_away_are_forgotten():
+    lines = body_lines(Diff((FileChange("a.py", None, CODE),)), 100, PALETTE)
+    assert isinstance(lines, PagedLines)
+    assert sum(1 for _ in lines) == len(lines) == 50_001
+    assert len(lines._drawn) == MAX_PAGES
+
+
+def test_a_page_in_a_long_text_has_the_colours_of_a_text():
+    """The colours of a page depend on what begins before it."""
+    text = 'A = """\n' + "word of a text\n" * 60 + '"""\n'
+    rows = [
+        line.segments
+        for line in body_lines(Diff((FileChange("a.py", None, text),)), 80, Palette({}))
+    ]
+    assert len({segments[2].style for segments in rows[3:60]}) == 1
+
+
+@pytest.mark.parametrize("end", ["", "\n"])
+def test_the_last_newline_is_not_counted_as_a_line(end):
+    before = "one\ntwo"
+    assert display_of([FileChange("a", before, f"{before}\nthree{end}")]).summary == "+1 −0"
+    assert display_of([FileChange("a", before, f"{before}\n")]).summary == "+0 −0"

@@ -10,7 +10,9 @@ from ouro.frontends.tui.blocks.block_list import BlockList, TranscriptBlock
 from ouro.frontends.tui.blocks.lines import (
     GrowingText,
     StyledLine,
+    _split,
     clean_output,
+    count_folded,
     crop,
     fold,
     indent,
@@ -273,3 +275,21 @@ def test_a_long_word_is_measured_once(monkeypatch):
     lines = wrap([("ж" * 4_000, PLAIN)], 40)
     assert [len(line.text) for line in lines] == [40] * 100
     assert sum(measured) < 20 * 4_000
+
+
+@settings(max_examples=300)
+@given(st.text(st.sampled_from("ab   cdéж_/x"), max_size=60), st.integers(1, 12))
+def test_narrow_code_breaks_where_other_code_breaks(text, width):
+    """A joiner that takes no cell keeps a text from the faster way."""
+    slow = [(start, end, joint) for start, end, joint in _split(f"{text}\u200d", width, True)]
+    folded = fold([(text, PLAIN)], width)
+    assert [line.text for line in folded] == [
+        f"{text}\u200d"[start:end].removesuffix("\u200d") for start, end, _ in slow
+    ]
+    assert [line.joint for line in folded] == [joint for _, _, joint in slow]
+
+
+@given(TEXTS, st.integers(1, 20))
+def test_folded_lines_are_counted_without_building_them(text, width):
+    row = text.replace("\n", "")
+    assert count_folded(row, width) == len(fold([(row, PLAIN)], width))

@@ -10,13 +10,17 @@ PALETTE = Palette({})
 LONG = "".join(f"{number}\n" for number in range(2 * MAX_LINES))
 
 
-@pytest.mark.parametrize(
-    "body", [Plain(LONG), Plain(LONG, "python"), Diff((FileChange("f", None, LONG),))]
-)
+@pytest.mark.parametrize("body", [Plain(LONG), Plain(LONG, "python")])
 def test_cut_body_ends_with_a_note(body):
     texts = [line.text.strip() for line in body_lines(body, 60, PALETTE)]
     assert len(texts) == MAX_LINES + 1
     assert texts[-1] == "… the rest is not shown"
+
+
+def test_a_long_diff_is_not_cut():
+    body = Diff((FileChange("f", None, LONG),))
+    texts = [line.text.strip() for line in body_lines(body, 60, PALETTE)]
+    assert (len(texts), texts[-1]) == (2 * MAX_LINES + 1, f"{2 * MAX_LINES} + {2 * MAX_LINES - 1}")
 
 
 def test_body_of_the_maximum_length_is_not_cut():

@@ -3,6 +3,7 @@
 import asyncio
 from pathlib import Path
 
+from fakes.counted_calls import counted_calls
 from fakes.fake_session import FakeSession, Wait
 from fakes.screens import asked, opened, screen_of, screen_text, until
 from textual.screen import Screen
@@ -16,9 +17,11 @@ from ouro.events import (
     Reply,
     ToolStarted,
 )
+from ouro.frontends.tui.blocks.diff import PAGE_ROWS, _Hunk
 from ouro.frontends.tui.screens.sheet import HelpSheet
 from ouro.frontends.tui.widgets.question_panel import QuestionPanel
 from ouro.messages import ToolCall
+from ouro.tools.files_seen import display_of, file_change
 
 CALL = ToolCall("c1", "shell", {"command": "git push"})
 
@@ -596,3 +599,23 @@ async def test_layout_while_a_question_closes_is_harmless():
         panel = await asked(pilot)
         await panel.query(".question--keys").remove()
         panel._fit()
+
+
+async def test_a_question_about_a_long_file_draws_what_is_seen():
+    code = "".join(f"value_{n} = 'one of many'\n" for n in range(5_000))
+    display = display_of([file_change("a.py", None, code)])
+    question = PermissionAsked("q1", CALL, "write a.py", display, "it writes", "write(a.py)")
+    session = FakeSession([[ToolStarted(CALL, "write a.py"), question]])
+    async with screen_of(session).run_test(size=(100, 30)) as pilot:
+        await opened(pilot)
+        await pilot.press("g")
+        with counted_calls(_Hunk._row) as counts:
+            await pilot.press("enter")
+            panel = await asked(pilot)
+            await until(pilot, lambda: "5 + value_4 = 'one of many'" in screen_text(pilot.app))
+        assert counts["_Hunk._row"] <= 4 * PAGE_ROWS
+        assert "5001 lines" in str(panel.query_one(".question--keys").content)
+        with counted_calls(_Hunk._row) as counts:
+            panel.query_one(".question--body").action_scroll_end()
+            await until(pilot, lambda: "value_4999" in screen_text(pilot.app))
+        assert counts["_Hunk._row"] <= 4 * PAGE_ROWS

@@ -1,0 +1,126 @@
+"""PagedLines: a long column of lines whose pages are drawn when they are seen."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+from typing import Protocol, overload
+
+from ouro.frontends.tui.blocks.lines import Run, StyledLine, indent
+
+MAX_PAGES = 40
+"""The number of pages whose lines are kept."""
+
+
+class LinePage(Protocol):
+    """Some lines whose number is known before they are drawn."""
+
+    @property
+    def height(self) -> int: ...
+
+    def draw(self, *, is_colored: bool = True) -> Sequence[StyledLine]:
+        """Exactly `height` lines; without colours for a search, which is faster."""
+        ...
+
+
+class DrawnPage:
+    """Lines that are drawn already."""
+
+    def __init__(self, lines: Sequence[StyledLine]) -> None:
+        self.height = len(lines)
+        self._lines = lines
+
+    def draw(self, *, is_colored: bool = True) -> Sequence[StyledLine]:  # noqa: ARG002 (of LinePage)
+        return self._lines
+
+
+class PagedLines(Sequence[StyledLine]):
+    """The lines of pages, one below the other; `margin` precedes each line."""
+
+    def __init__(self, pages: Sequence[LinePage], margin: Run | None = None) -> None:
+        self._pages = pages
+        self._margin = margin
+        self._tops = list(accumulate((page.height for page in pages), initial=0))
+        self._drawn: OrderedDict[int, Sequence[StyledLine]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return self._tops[-1]
+
+    @overload
+    def __getitem__(self, place: int) -> StyledLine: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> list[StyledLine]: ...
+
+    def __getitem__(self, place: int | slice) -> StyledLine | list[StyledLine]:
+        places = range(len(self))[place]
+        if isinstance(places, range):
+            return [self._line(number) for number in places]
+        return self._line(places)
+
+    def __iter__(self) -> Iterator[StyledLine]:
+        for number in range(len(self._pages)):
+            yield from self._page(number)
+
+    def plain(self) -> Iterator[StyledLine]:
+        """All lines without colours."""
+        for page in self._pages:
+            yield from _draw_page(page, self._margin, is_colored=False)
+
+    def indented(self, margin: Run) -> PagedLines:
+        return PagedLines(self._pages, margin)
+
+    def below(self, lines: Sequence[StyledLine]) -> PagedLines:
+        """These lines, then its own."""
+        first, margin = DrawnPage(lines), self._margin
+        if margin is None:
+            return PagedLines([first, *self._pages])
+        return PagedLines([first, *(_IndentedPage(page, margin) for page in self._pages)])
+
+    def _line(self, number: int) -> StyledLine:
+        place = bisect_right(self._tops, number) - 1
+        return self._page(place)[number - self._tops[place]]
+
+    def _page(self, place: int) -> Sequence[StyledLine]:
+        lines = self._drawn.get(place)
+        if lines is not None:
+            self._drawn.move_to_end(place)
+            return lines
+        lines = _draw_page(self._pages[place], self._margin)
+        self._drawn[place] = lines
+        if len(self._drawn) > MAX_PAGES:
+            self._drawn.popitem(last=False)
+        return lines
+
+
+class _IndentedPage:
+    def __init__(self, page: LinePage, margin: Run) -> None:
+        self.height = page.height
+        self._page, self._margin = page, margin
+
+    def draw(self, *, is_colored: bool = True) -> Sequence[StyledLine]:
+        return _draw_page(self._page, self._margin, is_colored)
+
+
+def _draw_page(page: LinePage, margin: Run | None, is_colored: bool = True) -> Sequence[StyledLine]:
+    lines = page.draw(is_colored=is_colored)
+    return lines if margin is None else indent(lines, margin, margin)
+
+
+def put_below(above: Sequence[StyledLine], lines: Sequence[StyledLine]) -> Sequence[StyledLine]:
+    """Both, one below the other, without drawing pages."""
+    return lines.below(above) if isinstance(lines, PagedLines) else [*above, *lines]
+
+
+def put_right_of(margin: Run, lines: Sequence[StyledLine]) -> Sequence[StyledLine]:
+    """The lines behind a margin, without drawing pages."""
+    if isinstance(lines, PagedLines):
+        return lines.indented(margin)
+    return indent(lines, margin, margin)
+
+
+def plain_lines(lines: Sequence[StyledLine]) -> Sequence[StyledLine]:
+    """The lines for a search: those of pages without colours."""
+    return list(lines.plain()) if isinstance(lines, PagedLines) else lines
