@@ -71,6 +71,7 @@ from ouro.tools.shell_process import Terminals, clean_up_orphans
 from ouro.tools.todo import TodoPlan
 from ouro.utils.git import find_root
 from ouro.utils.log import mask_log, mask_writes
+from ouro.utils.path_text import path_text
 from ouro.utils.runtime import (
     get_checkpoints_dir,
     get_home,
@@ -127,7 +128,7 @@ async def open_session(
     mask_writes(mask.mask)
     store = store or YamlFileMemoryStore(get_sessions_dir(), mask.mask)
     places = () if options.ephemeral else (get_sessions_dir(), get_index_path())
-    session_catalog = SessionCatalog(store, str(options.cwd), *places)
+    session_catalog = SessionCatalog(store, path_text(options.cwd), *places)
     resumed = await session_catalog.find(request.resume) if request.resume else None
     has_memory, trusted = (
         options.memory and not options.ephemeral,

@@ -24,6 +24,7 @@ from ouro.session_options import SessionInputs
 from ouro.settings import MemorySettings, Settings
 from ouro.tools.shell import ShellJobs
 from ouro.utils.git import find_root
+from ouro.utils.path_text import path_text
 from ouro.utils.runtime import get_history_dir, get_recall_log_path, home_secret
 
 
@@ -241,7 +242,7 @@ def begins_with(scopes: Sequence[long_term.ScopeMemory]) -> dict[str, str]:
     """
     if not scopes:
         return {}
-    core = [(scope.scope, str(scope.store.folder), scope.texts) for scope in scopes]
+    core = [(scope.scope, path_text(scope.store.folder), scope.texts) for scope in scopes]
     source = hmac.digest(home_secret(), msgspec.json.encode(core, order="sorted"), "sha256").hex()
     return {**{scope.scope: scope.version for scope in scopes}, long_term.MARK: source}
 

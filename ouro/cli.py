@@ -264,6 +264,7 @@ def _parser(with_message: bool = True) -> argparse.ArgumentParser:
     import argparse
 
     from ouro import __version__
+    from ouro.utils.text import readable_bytes
 
     commands = "\n".join(f"  ouro {name:<12} {text}" for name, text in GROUPS.items())
     parser = argparse.ArgumentParser(
@@ -275,7 +276,9 @@ def _parser(with_message: bool = True) -> argparse.ArgumentParser:
         add_help=True,
     )
     if with_message:
-        parser.add_argument("message", nargs="?", default="", help="a first message")
+        parser.add_argument(
+            "message", nargs="?", default="", type=readable_bytes, help="a first message"
+        )
 
     def non_empty(text: str) -> str:
         if not text.strip():  # for example from a variable that is not set
@@ -348,6 +351,7 @@ def _parser(with_message: bool = True) -> argparse.ArgumentParser:
         dest="prompt",
         nargs="?",
         const="",
+        type=readable_bytes,
         metavar="PROMPT",
         help="answer PROMPT (and standard input) on standard output",
     )
@@ -529,11 +533,14 @@ def _catalog(folder: Path) -> SessionCatalog:
     from ouro.memory.sessions.session_catalog import SessionCatalog
     from ouro.memory.yaml_backend import YamlFileMemoryStore
     from ouro.safety import SecretMask, secret_values
+    from ouro.utils.path_text import path_text
     from ouro.utils.runtime import get_index_path, get_sessions_dir
 
     mask = SecretMask(secret_values(os.environ)).mask
     root = get_sessions_dir()
-    return SessionCatalog(YamlFileMemoryStore(root, mask), str(folder), root, get_index_path())
+    return SessionCatalog(
+        YamlFileMemoryStore(root, mask), path_text(folder), root, get_index_path()
+    )
 
 
 def _folder(args: SimpleNamespace) -> Path:

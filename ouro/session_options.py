@@ -21,6 +21,7 @@ from ouro.settings import McpServerSettings, Settings
 from ouro.settings_sources import SettingsByPlace, explain_settings
 from ouro.tools.files_seen import EditorBuffers
 from ouro.tools.tool import AnyTool
+from ouro.utils.path_text import path_text, text_path
 
 if TYPE_CHECKING:
     from ouro.tools.shell_process import Terminals
@@ -97,7 +98,7 @@ async def open_transcript(
     tasks: SessionTasks,
 ) -> MemoryManager:
     """The transcript of a new session, or of the `resumed` one."""
-    project = str(inputs.options.cwd)
+    project = path_text(inputs.options.cwd)
     if resumed is None:
         model, new_id = inputs.model_name(), request.new_id
         return MemoryManager.start(
@@ -110,7 +111,7 @@ async def open_transcript(
         )
     if request.read_only:
         inputs.notices.append("Opened read-only: new messages are not saved.")
-    if resumed.project != project and not Path(resumed.project).is_dir():
+    if resumed.project != project and not text_path(resumed.project).is_dir():
         hint = "" if request.fork else " --fork would make a copy that belongs to this folder."
         notice = (
             f"{resumed.project}, the folder of this session, does not exist: it continues in"

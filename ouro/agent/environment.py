@@ -16,6 +16,7 @@ from ouro.errors import ToolError
 from ouro.messages import Image
 from ouro.utils.git import Git, GitError, git_branch
 from ouro.utils.late_pattern import late_pattern
+from ouro.utils.path_text import path_text
 from ouro.utils.text import clean, plural
 
 GIT_TIMEOUT = 1.0
@@ -101,7 +102,7 @@ class Environment:
         state.
         """
         now = {
-            "Working folder": str(self.cwd),
+            "Working folder": _folder_text(self.cwd),
             "Platform": f"{platform.system()} {platform.release()}, {platform.machine()}",
             "Date": f"{date.today():%Y-%m-%d}",  # noqa: DTZ011
             "Git branch": git_branch(self.cwd),
@@ -118,6 +119,13 @@ class Environment:
         # A branch name is untrusted text.
         text = clean("\n".join(lines)).replace("</environment", "< /environment")
         return f"<environment>\n{text}\n</environment>" if lines else "", now
+
+
+def _folder_text(folder: Path) -> str:
+    text = path_text(folder)
+    if text == str(folder):
+        return text
+    return f"{text} (\\xff stands for a byte that is not UTF-8; in the shell write $'\\xff')"
 
 
 async def _git_state(cwd: Path, branch: str) -> str:

@@ -43,6 +43,7 @@ from ouro.tools.subagent import AgentSpec, Subagent, SubagentArgs
 from ouro.tools.tool import ToolContext, ToolResult
 from ouro.utils.git import Git, GitError, find_root
 from ouro.utils.log import log
+from ouro.utils.path_text import path_text
 from ouro.utils.runtime import get_worktrees_dir
 from ouro.utils.text import dollars, plural
 
@@ -353,10 +354,12 @@ class Subagents:
             child.worktree = await asyncio.to_thread(Worktree.open, cwd, folder, branch)
             cwd = folder
         if info is None:
-            child.transcript = MemoryManager.start(self.store, project=str(cwd), model="")
+            child.transcript = MemoryManager.start(self.store, project=path_text(cwd), model="")
             child.transcript.set_title(f"{child.id}: {args.task}")
         else:
-            child.transcript = await MemoryManager.resume(self.store, info.id, project=str(cwd))
+            child.transcript = await MemoryManager.resume(
+                self.store, info.id, project=path_text(cwd)
+            )
         child.before = child.transcript.usage
         self._children.pop(child.id, None)
         self._children[child.id] = child

@@ -34,6 +34,7 @@ from ouro.tools.odd_calls import example_call, read_calls
 from ouro.tools.tool import AnyTool, HookOutcome, ToolContext, ToolResult, parse_arguments
 from ouro.utils.json_types import MAX_DEPTH
 from ouro.utils.log import log
+from ouro.utils.text import readable_bytes
 
 MAX_SIDE_BY_SIDE = 8
 _CHANGING = (Effect.WRITE, Effect.RUN, Effect.MCP)
@@ -175,7 +176,8 @@ class ToolBatch:
             tool = self._runner.tools.get(call.name)
             result = self._results.get(call.id)
             if tool and result and not result.failed and tool.effect in (Effect.READ, Effect.WRITE):
-                paths.extend(tool.targets(parse_arguments(tool, call.arguments)))
+                tool, args = self._runner.parse(call)
+                paths.extend(tool.targets(args))
         return tuple(paths)
 
     def _interrupted_result(self, call: ToolCall) -> ToolReply:
@@ -249,7 +251,8 @@ class ToolBatch:
             return _failure(f"{call.name} failed inside ouro: {type(error).__name__}: {error}")
         notes += [f"The user adds: {comment}"] if comment else []
         notes += [f"A hook adds: {text}" for text in added if text]
-        return replace(result, text="\n\n".join(filter(None, (result.text, *notes))))
+        text = "\n\n".join(filter(None, (result.text, *notes)))
+        return replace(result, text=readable_bytes(text))
 
     async def _permit(
         self, call: ToolCall, tool: AnyTool, args: Any, hooked: HookOutcome
@@ -339,6 +342,7 @@ class ToolBatch:
 
 
 def _failure(text: str, refused: bool = False) -> ToolResult:
+    text = readable_bytes(text)
     first_line = text.partition("\n")[0]
     summary = "refused" if refused else first_line
     return ToolResult(text, Display(summary, Plain(text) if text != summary else None), failed=True)

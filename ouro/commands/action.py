@@ -32,6 +32,18 @@ class Argument(msgspec.Struct, frozen=True):
     is_text: bool = False
     """Whether it takes everything after the flags of a slash command, without quoting."""
 
+    @property
+    def destination(self) -> str:
+        """The name of its value."""
+        name: str = self.options.get("dest") or self.names[-1].lstrip("-").replace("-", "_")
+        return name
+
+    @property
+    def is_path(self) -> bool:
+        """Whether it names a file or folder, whose name can have any bytes."""
+        metavar = str(self.options.get("metavar", ""))
+        return any(word in metavar for word in ("FILE", "FOLDER", "PATH", "DIR"))
+
 
 MAX_COUNT = 99_999
 """The maximum count: so many days ago is still a valid date."""

@@ -18,6 +18,7 @@ from ouro.memory import long_term
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.safety import SecretMask, child_environment, secret_values
 from ouro.utils.git import find_root
+from ouro.utils.path_text import text_path
 from ouro.utils.runtime import get_home, get_index_path, get_memory_dir, get_sessions_dir, tilde
 from ouro.utils.text import clean
 
@@ -138,18 +139,18 @@ class Folder:
         """Sessions, the user's memory, and that of each trusted repository: of this folder, and
         those of sessions.
         """
-        projects = [Path(project) for project in index.session_projects()]
+        projects = [text_path(project) for project in index.session_projects()]
         roots = [find_root(folder) for folder in (Path.cwd(), *projects) if folder.is_dir()]
-        known = map(Path, memory_index.Graph(index).projects())
+        known = map(text_path, memory_index.Graph(index).projects())
         core = (*memory_index.CORE_FILES, *self.settings.memory.core)
         folders = []
         for place in {long_term.repo_folder(root) for root in (*roots, *known)}:
             project = memory_index.project_of(place)
             # A missing folder is removed from the index.
-            if not place.is_dir() or long_term.is_memory_trusted(Path(project), Path.cwd()):
+            if not place.is_dir() or long_term.is_memory_trusted(text_path(project), Path.cwd()):
                 folders.append(memory_index.MemoryFolder("repo", project, place, core))
             else:
-                self._warn_untrusted(Path(project))
+                self._warn_untrusted(text_path(project))
         own = memory_index.MemoryFolder("user", "", get_memory_dir(), core)
         return memory_index.Sources(
             get_sessions_dir(), (own, *sorted(folders, key=lambda folder: folder.project))

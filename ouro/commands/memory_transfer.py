@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,6 +13,7 @@ from ouro.commands.render import CodeSpan, CommandText, Title, View, line, print
 from ouro.errors import UsageError
 from ouro.memory import long_term
 from ouro.utils.files import write_document
+from ouro.utils.json_types import dump_json
 from ouro.utils.runtime import tilde
 from ouro.utils.text import one_line, plural
 
@@ -34,7 +34,7 @@ async def export(context: ActionContext, file: str, force: bool, to: str = "") -
     path = context.cwd / Path(file).expanduser() if file else None
     if context.as_json or (path is not None and path.suffix == ".json"):
         data = await context.memory(lambda memory: long_term.as_json(memory.editor))
-        text = json.dumps(data, indent=2, ensure_ascii=False) + "\n"
+        text = dump_json(data, indent=2) + "\n"
     else:
         text = await context.memory(lambda memory: long_term.as_markdown(memory.editor))
     return await _write(path, text, force)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import json
 import re
 import sys
 from collections.abc import Iterable, Sequence
@@ -13,6 +12,7 @@ import msgspec
 
 from ouro.display import Todo
 from ouro.events import Level
+from ouro.utils.json_types import dump_json
 from ouro.utils.text import clean
 
 _TICKS = re.compile(r"`+")
@@ -126,7 +126,7 @@ def as_text(view: View, prefix: str = "ouro ") -> str:
 
 
 def as_json(value: Any) -> str:
-    return json.dumps(msgspec.to_builtins(value), indent=2, ensure_ascii=False)
+    return dump_json(msgspec.to_builtins(value), indent=2)
 
 
 def print_document(pieces: Iterable[str]) -> None:

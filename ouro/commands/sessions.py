@@ -40,6 +40,7 @@ from ouro.memory.sessions.session_catalog import find_session
 from ouro.memory.transcript import make_title
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.utils.files import write_document
+from ouro.utils.path_text import text_path
 from ouro.utils.runtime import get_home, get_sessions_dir, tilde
 from ouro.utils.text import byte_size, dollars, plural
 
@@ -313,7 +314,7 @@ async def sync(context: ShellContext, remote: str, encrypt: bool, plain: bool) -
             ["sessions sync git@example.org:me/sessions.git"],
         )
     projects = dict.fromkeys(
-        [context.cwd, *(Path(info.project) for info in await context.store.list_sessions())]
+        [context.cwd, *(text_path(info.project) for info in await context.store.list_sessions())]
     )
     folders = [folder for folder in projects if folder.is_dir()]
 

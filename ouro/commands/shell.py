@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ouro.commands.action import Action, Answer, MemoryAccess, places_in
 from ouro.commands.builtin import ACTIONS
@@ -25,8 +25,9 @@ from ouro.memory import long_term
 from ouro.memory.sessions.session_catalog import SessionCatalog
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.utils.editor import edit_text
+from ouro.utils.path_text import path_text
 from ouro.utils.runtime import get_index_path, get_sessions_dir
-from ouro.utils.text import clean, plural
+from ouro.utils.text import clean, plural, readable_bytes
 
 if TYPE_CHECKING:
     from ouro.commands.action import FindHits
@@ -75,7 +76,8 @@ def run(group: str, words: Sequence[str], folder: Folder, open_session: OpenSess
         parser.print_help(sys.stderr)
         return 2
     parser = _make_parser(group, action, actions)
-    args = vars(parser.parse_args(words if action.name == group else words[1:])) | command
+    parsed = vars(parser.parse_args(words if action.name == group else words[1:]))
+    args = _readable_texts(action, parsed) | command
     context = ShellContext(folder, open_session, as_json=args.pop("json", False))
     result = action.function(context, **args)
     if not inspect.iscoroutine(result):
@@ -86,6 +88,15 @@ def run(group: str, words: Sequence[str], folder: Folder, open_session: OpenSess
         return 0
     context.print_answer(answer)
     return answer.exit_code
+
+
+def _readable_texts(action: Action, values: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments, each text of them without bytes that are not UTF-8; paths keep theirs."""
+    paths = {argument.destination for argument in action.arguments if argument.is_path}
+    return {
+        name: readable_bytes(value) if isinstance(value, str) and name not in paths else value
+        for name, value in values.items()
+    }
 
 
 def _make_parser(
@@ -296,7 +307,7 @@ class ShellContext:
     @cached_property
     def catalog(self) -> SessionCatalog:
         return SessionCatalog(
-            self.store, str(self.cwd.resolve()), get_sessions_dir(), get_index_path()
+            self.store, path_text(self.cwd.resolve()), get_sessions_dir(), get_index_path()
         )
 
     @asynccontextmanager

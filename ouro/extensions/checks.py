@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from ouro.errors import ConfigError, UsageError
 from ouro.settings import HookEvent
 from ouro.utils.files import lock_file, open_regular, write_private
+from ouro.utils.path_text import path_text
 from ouro.utils.runtime import ensure_private_dir, get_home, tilde
 
 
@@ -44,7 +45,7 @@ class Checks:
 
     def __init__(self, root: Path) -> None:
         self.path = get_home() / "checks.json"
-        self._project = str(root.resolve())
+        self._project = path_text(root.resolve())
 
     def here(self) -> list[Check]:
         """The checks that apply in this project, oldest first. Raises ConfigError: the file cannot

@@ -25,7 +25,7 @@ from ouro.extensions.tool_names import names_elsewhere
 from ouro.safety import Deny, Effect, Permissions, Workspace
 from ouro.settings import FailureAction, HookEvent, HookSettings
 from ouro.tools.tool import HookOutcome, Verdict
-from ouro.utils.json_types import amount, dictionaries, dictionary, read_json
+from ouro.utils.json_types import amount, dictionaries, dictionary, dump_json, read_json
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.log import log
 from ouro.utils.runtime import get_config_path, tilde
@@ -415,7 +415,7 @@ class Hooks:
                 " form.)"
             )
             return HookAnswer(BLOCKS, "", reason) if is_refused else HookAnswer(0, "", "")
-        data = json.dumps(given, default=str).encode()
+        data = dump_json(given, is_ascii=True, default=str).encode()
         if hook.command:
             argv: Sequence[str] = ("bash", "-c", hook.command)
             if hook.is_project and not hook.check:

@@ -44,6 +44,7 @@ from ouro.memory.sessions.session_folders import (
 from ouro.utils.git import Git, GitError, find_root
 from ouro.utils.json_types import dictionary
 from ouro.utils.log import log
+from ouro.utils.path_text import path_text, text_path
 from ouro.utils.text import byte_size, plural
 
 CHUNK = 4 << 20
@@ -288,10 +289,10 @@ class SessionSync:
         if sent is None:
             names, changes = [], dict.fromkeys(other.chunks)
             header = read_header(local.folder)
-            root = find_root(Path(header.project))
+            root = find_root(text_path(header.project))
             about = {
                 "repository": _find_address(root),
-                "inside": os.path.relpath(header.project, root),
+                "inside": path_text(os.path.relpath(text_path(header.project), root)),
             }
             text = json.dumps({**header_data(header), **about}, ensure_ascii=False).encode(
                 "utf-8", "replace"
@@ -444,9 +445,10 @@ class SessionSync:
             for root in map(find_root, self._projects)
             if address and _find_address(root) == address
         ):
-            folder = (root / inside).resolve()
+            folder = text_path(f"{root}/{inside}").resolve()
             is_inside = folder == root.resolve() or root.resolve() in folder.parents
-            return replace(header, project=str(folder if is_inside and folder.is_dir() else root))
+            project = folder if is_inside and folder.is_dir() else root
+            return replace(header, project=path_text(project))
         return header
 
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from ouro.safety.checkpoints.undo import CUT_OFF, Restored, Undo
     from ouro.safety.environment import child_environment, secret_values
     from ouro.safety.permissions import Permissions
+    from ouro.safety.protected import reserved_area
     from ouro.safety.rules import (
         Allow,
         Ask,

@@ -32,6 +32,8 @@ from ouro.safety.rules import (
     requested_url,
 )
 from ouro.safety.workspace import Workspace
+from ouro.utils.path_text import path_text, text_path
+from ouro.utils.text import readable_bytes
 
 MAX_RULES = 3
 """The maximum number of rules that one answer may add."""
@@ -258,15 +260,16 @@ class Permissions:
         if unreadable is None:
             return []
         starts = [
-            re.split(r"[*?]", absolute_pattern(pattern, root))[0]
+            re.split(r"[*?]", readable_bytes(absolute_pattern(pattern, root)))[0]
             for pattern, root in self._denied()
         ]
         if not all(starts):  # a bare name
             starts = [
                 *filter(None, starts),
-                *(f"{root}/" for root in (*self.workspace.roots, *self._roots)),
+                *(f"{path_text(root)}/" for root in (*self.workspace.roots, *self._roots)),
             ]
-        folders = [os.path.dirname(start.rstrip("/")) or "/" for start in starts]  # noqa: PTH120 - for every command
+        above = (os.path.dirname(start.rstrip("/")) or "/" for start in starts)  # noqa: PTH120 - for every command
+        folders = [str(text_path(folder)) for folder in above]
         looked_at: set[str] = set()
         found: list[Path] = []
         seen = 0
@@ -280,7 +283,9 @@ class Permissions:
                 seen += names.number
                 found += map(Path, map(os.path.realpath, names.unreadable))
                 folders += [
-                    inner for inner in names.folders if f"{inner}/".startswith(tuple(starts))
+                    inner
+                    for inner in names.folders
+                    if f"{path_text(inner)}/".startswith(tuple(starts))
                 ]
             if len(found) > _MAX_UNREADABLE or seen > _MAX_SEEN:
                 raise OSError("the files that rules deny to read are too many to hide, or to find")
@@ -297,7 +302,9 @@ class Permissions:
             return known[1]
         with os.scandir(folder) as scan:
             entries = [*scan]
-        hidden = [entry.path for entry in entries if unreadable.fullmatch(entry.path)]
+        hidden = [
+            entry.path for entry in entries if unreadable.fullmatch(readable_bytes(entry.path))
+        ]
         inner = (entry.path for entry in entries if entry.is_dir(follow_symlinks=False))
         shown = [
             path for path in inner if path not in hidden and not path.endswith("/.git/objects")

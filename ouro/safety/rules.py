@@ -22,7 +22,9 @@ from ouro.safety.workspace import Workspace
 from ouro.settings import MODES_BY_WIDTH
 from ouro.utils.files import lock_file, write_private
 from ouro.utils.late_pattern import late_pattern
+from ouro.utils.path_text import path_text
 from ouro.utils.runtime import ensure_private_dir, tilde
+from ouro.utils.text import readable_bytes
 from ouro.utils.yaml import convert, read_yaml
 
 Mode = Literal["ask", "edit", "plan", "auto"]
@@ -127,7 +129,9 @@ class Rule(msgspec.Struct, frozen=True):
         if self.pattern is None:
             return True
         flags = re.IGNORECASE if widely else 0
-        return bool(re.fullmatch(path_regex(self.pattern, root), str(path), flags | re.DOTALL))
+        return bool(
+            re.fullmatch(path_regex(self.pattern, root), path_text(path), flags | re.DOTALL)
+        )
 
     def matches_name(self, name: str) -> bool:
         """Whether the pattern covers a tool of an MCP server: `github.*` covers
@@ -200,6 +204,7 @@ def path_rule(effect: str, path: Path, workspace: Workspace) -> str:
         base, start = (path.relative_to(home), "~/") if path.is_relative_to(home) else (path, "")
         shallow = len(base.parts) < (2 if start else 3)
         pattern = f"{start}{base}" if shallow else f"{start}{base.parent}/**"
+    pattern = readable_bytes(pattern)
     return f"{effect}({pattern})" if has_no_wildcard(pattern.removesuffix("/**")) else ""
 
 
@@ -218,8 +223,11 @@ def absolute_pattern(pattern: str, root: Path) -> str:
 
 
 def path_regex(pattern: str, root: Path) -> str:
-    """The regular expression for the paths that a pattern covers, and what is below them."""
-    full = absolute_pattern(pattern, root)
+    """The regular expression for the paths that a pattern covers, and what is below them; paths as
+    `path_text` writes them.
+    """
+    pattern = readable_bytes(pattern)
+    full = readable_bytes(absolute_pattern(pattern, root))
     if not full:
         return rf"(?:.*/)?{_translate_glob(pattern.rstrip('/'), '[^/]*')}(?:/.*)?"
     return _translate_glob(full.removesuffix("/**"), "[^/]*") + r"(?:/.*)?"
@@ -274,7 +282,7 @@ class RuleStore:
     def __init__(self, path: Path, project: Path) -> None:
         self._path = path
         self._uses = path.with_name("permissions_used.jsonl")
-        self._project = str(project.resolve())
+        self._project = path_text(project.resolve())
 
     def load(self, kind: Kind = "allow") -> tuple[str, ...]:
         """The project's rules of a kind, oldest first; none if there is no file.

@@ -21,6 +21,7 @@ from ouro.errors import ToolError
 from ouro.safety import protected
 from ouro.utils.files import path_of, read_start
 from ouro.utils.late_pattern import late_pattern
+from ouro.utils.path_text import path_text
 
 GIT_CONFIG = """\
 [core]
@@ -215,15 +216,15 @@ class Workspace:
         _granted.set(_granted.get() | {(access, _key(_real(path)))})
 
     def shown(self, path: Path) -> str:
-        """`path` for the screen: relative to the root inside it, else with `~`."""
+        """`path` for the screen and the model: relative to the root inside it, else with `~`."""
         if _is_below(path, self.root):
-            return str(path.relative_to(self.root) if path.is_relative_to(self.root) else path)
+            return path_text(
+                path.relative_to(self.root) if path.is_relative_to(self.root) else path
+            )
         home = Path.home()
-        return (
-            f"~/{path.relative_to(home)}"
-            if path.is_relative_to(home) and path != home
-            else str(path)
-        )
+        if path.is_relative_to(home) and path != home:
+            return f"~/{path_text(path.relative_to(home))}"
+        return path_text(path)
 
     def check(self, path: Path, access: Access) -> None:
         """Refuse a real path that may not be opened.

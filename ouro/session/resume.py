@@ -30,6 +30,7 @@ from ouro.session.context_window import ContextWindow
 from ouro.session.opening import Part
 from ouro.tools.todo import TodoPlan
 from ouro.utils.git import Git, GitError, branch_in_note, git_branch
+from ouro.utils.path_text import path_text
 from ouro.utils.text import local_time
 
 TAIL_TURNS = 3
@@ -137,7 +138,7 @@ class Resumed(msgspec.Struct, eq=False):
             price_cold=_price(spec, tokens, cached=False),
             repository=repository,
             memory=MemorySince(changes, self.memory.is_held),
-            folder="" if info.project == str(self.cwd) else str(self.cwd),
+            folder="" if info.project == path_text(self.cwd) else path_text(self.cwd),
             todos=tuple(todo for todo in self.plan.items if todo.state != "done"),
             in_the_middle=last is not None
             and (last.role != "assistant" or last.cut or bool(last.tool_calls)),

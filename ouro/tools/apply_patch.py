@@ -15,8 +15,10 @@ from ouro.display import Diff, Display, FileChange
 from ouro.errors import ToolError
 from ouro.safety import Access
 from ouro.tools.files_seen import ChangeTool, FileBefore, FilesSeen, display_of, encode, file_change
+from ouro.tools.similar_names import find_existing
 from ouro.tools.text_match import TOLERANCES, Lines, find_lines, nearest_lines, reindent_between
 from ouro.utils.late_pattern import late_pattern
+from ouro.utils.path_text import path_text
 from ouro.utils.text_files import Span, TextFile, save
 
 BEGIN, END = "*** Begin Patch", "*** End Patch"
@@ -335,13 +337,25 @@ class ApplyPatch(ChangeTool[ApplyPatchArgs]):
 
     def targets(self, args: ApplyPatchArgs) -> tuple[str, ...]:
         try:
-            files = parse_patch(args.input)
+            files = self._files(args)
         except ToolError:
             return ()  # `run` reports the error and changes nothing
         return tuple(path for file in files for path in (file.path, file.moved_to) if path)
 
-    def _change(self, args: ApplyPatchArgs, access: Access, notes: list[str]) -> Display:
+    def _files(self, args: ApplyPatchArgs) -> list[FilePatch]:
+        """The files of the patch, each with the path of the file that is meant."""
         files = parse_patch(args.input)
+        for file in files:
+            is_new = file.kind == "Add"
+            file.path = find_existing(
+                self._workspace, file.path, self._seen.has_read if is_new else lambda _path: True
+            )
+            if file.moved_to:
+                file.moved_to = find_existing(self._workspace, file.moved_to, self._seen.has_read)
+        return files
+
+    def _change(self, args: ApplyPatchArgs, access: Access, notes: list[str]) -> Display:
+        files = self._files(args)
         names = [path for file in files for path in (file.path, file.moved_to) if path]
         if len(set(map(self._workspace.resolve, names))) < len(names):
             raise ToolError(
@@ -379,7 +393,9 @@ class ApplyPatch(ChangeTool[ApplyPatchArgs]):
         if (patch.kind == "Delete" or patch.moved_to) and (
             self._workspace.root / patch.path
         ).is_symlink():
-            raise ToolError(f"{patch.path} is a link: use the shell to move or delete it.")
+            raise ToolError(
+                f"{path_text(patch.path)} is a link: use the shell to move or delete it."
+            )
         if patch.kind == "Delete":
             return _Step(patch, found, None)
         mine: list[str] = []

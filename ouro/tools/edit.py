@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import msgspec
@@ -29,6 +30,10 @@ class Write(ChangeTool[WriteArgs]):
 
     name = "write"
     Args = WriteArgs
+
+    def _is_meant(self, path: Path) -> bool:
+        # Else the model means a new file, beside one with a similar name.
+        return self._seen.has_read(path)
 
     def title(self, args: WriteArgs) -> str:
         return f"write {self._name_of(args.path)}"

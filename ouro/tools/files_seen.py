@@ -13,15 +13,17 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from hashlib import blake2b
 from pathlib import Path
 from threading import Lock
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
+from msgspec.structs import replace
 
 from ouro.display import Diff, Display, FileChange
 from ouro.errors import ToolError
 from ouro.safety import Access, Effect, FilePlace, Workspace
 from ouro.tools.shell_process import is_any_running
-from ouro.tools.tool import A, Tool, ToolContext, ToolResult
+from ouro.tools.similar_names import find_existing
+from ouro.tools.tool import A, AnyTool, Tool, ToolContext, ToolResult
 from ouro.utils.text import line_changes, plural
 from ouro.utils.text_files import (
     ChangedMeanwhileError,
@@ -297,6 +299,17 @@ class FileTool(Tool[A]):
     def __init__(self, seen: FilesSeen) -> None:
         self._seen = seen
         self._workspace = seen.workspace
+
+    def resolve(self, args: A) -> tuple[AnyTool, Any]:
+        """The arguments with the path of the file that is meant, if its name only looks like it."""
+        if not (path := getattr(args, "path", "")):
+            return self, args
+        found = find_existing(self._workspace, path, self._is_meant)
+        return self, args if found == path else replace(args, path=found)
+
+    def _is_meant(self, _path: Path) -> bool:
+        """Whether a file whose name only looks like the given one is meant."""
+        return True
 
     def _name_of(self, path: str) -> str:
         """The name of a file for the user."""

@@ -6,16 +6,20 @@ import asyncio
 import fnmatch
 import heapq
 import re
+import unicodedata
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
+from msgspec.structs import replace
 
 from ouro.display import Display, Plain
 from ouro.errors import ToolError
 from ouro.safety import Effect, Workspace
-from ouro.tools.tool import Tool, ToolContext, ToolResult
+from ouro.tools.similar_names import find_existing
+from ouro.tools.tool import AnyTool, Tool, ToolContext, ToolResult
 from ouro.utils.project_files import list_project_files, walk
 from ouro.utils.text import plural
 
@@ -38,8 +42,10 @@ def name_pattern(pattern: str) -> Callable[[str], bool]:
     if pattern.startswith("!"):
         inner = name_pattern(pattern[1:])
         return lambda path: not inner(path)
-    forms = [_folders(form) for form in expand_braces(pattern)]
-    return lambda path: any(_matches(form, path.split("/")) for form in forms)
+    # macOS writes é as two characters.
+    normal = str if pattern.isascii() else partial(unicodedata.normalize, "NFC")
+    forms = [_folders(form) for form in expand_braces(normal(pattern))]
+    return lambda path: any(_matches(form, normal(path).split("/")) for form in forms)
 
 
 def plain_name(pattern: str) -> str:
@@ -124,6 +130,10 @@ class Glob(Tool[GlobArgs]):
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
+
+    def resolve(self, args: GlobArgs) -> tuple[AnyTool, Any]:
+        found = find_existing(self._workspace, args.path)
+        return self, args if found == args.path else replace(args, path=found)
 
     def title(self, args: GlobArgs) -> str:
         shown = self._workspace.shown(self._workspace.resolve(args.path))

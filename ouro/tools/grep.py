@@ -26,7 +26,8 @@ from ouro.display import Display, Plain
 from ouro.errors import ToolError
 from ouro.safety import Effect, Workspace
 from ouro.tools.glob import name_pattern, plain_name
-from ouro.tools.tool import Tool, ToolContext, ToolResult
+from ouro.tools.similar_names import find_existing
+from ouro.tools.tool import AnyTool, Tool, ToolContext, ToolResult
 from ouro.utils.git import find_root
 from ouro.utils.text import plural
 
@@ -317,7 +318,7 @@ class GrepSearch:
                     path = (
                         self._place.name
                         if self._is_file
-                        else _ripgrep_text(data["path"]).removeprefix("./")
+                        else _ripgrep_path(data["path"]).removeprefix("./")
                     )
                     is_match = any(line.found for line in lines) and (
                         self._is_file or self._fits(path)
@@ -336,6 +337,10 @@ class _TooMany(Exception):
 
 def _place_of(folder: Path, descriptor: int) -> str:
     return f"/proc/self/fd/{descriptor}" if sys.platform == "linux" else str(folder)
+
+
+def _ripgrep_path(value: dict[str, str]) -> str:
+    return value["text"] if "text" in value else os.fsdecode(base64.b64decode(value["bytes"]))
 
 
 def _ripgrep_text(value: dict[str, str]) -> str:
@@ -415,6 +420,10 @@ class Grep(Tool[GrepArgs]):
         """`keeps_back`: returns whether a file in a searched folder must be skipped."""
         self._workspace = workspace
         self._keeps_back = keeps_back
+
+    def resolve(self, args: GrepArgs) -> tuple[AnyTool, Any]:
+        found = find_existing(self._workspace, args.path)
+        return self, args if found == args.path else replace(args, path=found)
 
     def title(self, args: GrepArgs) -> str:
         shown = self._workspace.shown(self._workspace.resolve(args.path))

@@ -101,7 +101,7 @@ _MAX_TO_COMPARE = 20_000_000_000
 minutes and 1.6 GB.
 """
 _MAX_LINES_SHOWN = 15
-_PUNCTUATION = str.maketrans(
+PUNCTUATION = str.maketrans(
     dict.fromkeys("\u2018\u2019\u201a\u201b\u2032", "'")
     | dict.fromkeys("\u201c\u201d\u201e\u201f\u2033", '"')
     | dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2015\u2212", "-")
@@ -123,9 +123,7 @@ class Match(msgspec.Struct, frozen=True):
 TOLERANCES: dict[str, Callable[[str], str]] = {
     "trailing spaces differed": str.rstrip,
     "indentation differed": str.strip,
-    "quotes, dashes or spaces differed": lambda line: " ".join(
-        line.translate(_PUNCTUATION).split()
-    ),
+    "quotes, dashes or spaces differed": lambda line: " ".join(line.translate(PUNCTUATION).split()),
 }
 """The allowed differences from the file, strictest first -> the function that makes lines
 comparable.

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from ouro.utils.files import open_regular, read_start
 from ouro.utils.late_pattern import late_pattern
+from ouro.utils.path_text import text_path
 
 _FLAGS = (
     "--no-optional-locks",
@@ -323,12 +324,12 @@ def same_project(project: str) -> Callable[[str], bool]:
     """Whether another folder belongs to the same project as `project`: equal, or of the same
     repository.
     """
-    repository = repository_of(Path(project))
+    repository = repository_of(text_path(project))
 
     @cache
     def is_same(other: str) -> bool:
         return other == project or (
-            repository is not None and repository_of(Path(other)) == repository
+            repository is not None and repository_of(text_path(other)) == repository
         )
 
     return is_same

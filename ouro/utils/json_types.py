@@ -1,5 +1,5 @@
 """Read JSON: of other programs, where a value of an unexpected type counts as absent, and of ouro's
-own state.
+own state. Write it, with paths that are not UTF-8.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from ouro.errors import ConfigError
 from ouro.utils.files import open_regular
 from ouro.utils.log import log
 from ouro.utils.runtime import tilde
+from ouro.utils.text import has_bytes, readable_bytes
 
 _Answer = TypeVar("_Answer", bound=msgspec.Struct)
 _State = TypeVar("_State")
@@ -58,6 +59,25 @@ def read_state(path: Path, kind: type[_State]) -> _State:
     except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
         log.warning("%s cannot be read, and counts as empty: %s", path, error)
         return kind()
+
+
+def dump_json(value: Any, *, is_ascii: bool = False, **options: Any) -> str:
+    """`value` as JSON that each reader accepts: `\\xff` for a byte of a path that is not UTF-8.
+
+    Python would write a lone surrogate, which cannot be encoded, and which many readers refuse.
+    """
+    text = json.dumps(value, ensure_ascii=is_ascii, **options)
+    if "\\udc" not in text and not has_bytes(text):
+        return text
+    return json.dumps(_readable(json.loads(text)), ensure_ascii=is_ascii, **options)
+
+
+def _readable(value: Any) -> Any:
+    if isinstance(value, str):
+        return readable_bytes(value)
+    if isinstance(value, dict):
+        return {readable_bytes(key): _readable(item) for key, item in value.items()}
+    return [_readable(item) for item in value] if isinstance(value, list) else value
 
 
 def dictionary(value: Any) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from ouro.errors import ConfigError
+from ouro.utils.text import readable_bytes
 
 _M_ARENA_MAX = -8
 """The constant in glibc's malloc.h."""
@@ -197,9 +198,9 @@ def _call_libc(name: str, *arguments: int) -> None:
 def tilde(path: Path) -> str:
     """`path` with `~` for the home folder."""
     try:
-        return f"~/{path.relative_to(Path.home())}".removesuffix("/.")
+        return readable_bytes(f"~/{path.relative_to(Path.home())}".removesuffix("/."))
     except (ValueError, RuntimeError):  # the path is outside of home, or there is no home
-        return str(path)
+        return readable_bytes(str(path))
 
 
 def get_worktrees_dir() -> Path:

@@ -26,6 +26,8 @@ _INVISIBLE = late_pattern(
     # hidden message.
     "|(?<=[\ufe00-\ufe0f])[\ufe00-\ufe0f]"
 )
+_BYTES = late_pattern("[\udc80-\udcff]")
+"""Bytes of a path that are not UTF-8, as Python holds them."""
 _PRINTABLE = late_pattern("[\ufe00-\ufe0f\U000e0000-\U000e0fff]")
 """Characters that are invisible, although Python counts them as printable."""
 LineChange = tuple[int, int, int, int]
@@ -42,7 +44,8 @@ def clean(text: str) -> str:
     """`text` without escape sequences, control characters and invisible direction characters.
 
     Newlines and tabs stay; a carriage return before a newline is removed; other characters stay
-    unchanged. The zero-width joiner stays between emoji, where it joins several into one picture.
+    unchanged. A byte of a path that is not UTF-8 is written as `\\xff`. The zero-width joiner
+    stays between emoji, where it joins several into one picture.
     """
     is_printable = text.isprintable() or text.replace("\n", "").replace("\t", "").isprintable()
     if is_printable and (text.isascii() or not _PRINTABLE.search(text)):
@@ -66,7 +69,18 @@ def escaped(text: str) -> str:
     """`text` with every control or invisible character written out (`\\x1b`, `\\u202e`), for
     approvals.
     """
+    text = readable_bytes(text)
     return _INVISIBLE.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
+
+
+def readable_bytes(text: str) -> str:
+    """`text` with `\\xff` for each byte that was not UTF-8, as in the path of a file."""
+    return _BYTES.sub(_written_out, text) if has_bytes(text) else text
+
+
+def has_bytes(text: str) -> bool:
+    """Whether `text` holds bytes that were not UTF-8."""
+    return not text.isascii() and bool(_BYTES.search(text))
 
 
 def cut(text: str, width: int = 160) -> str:
@@ -134,7 +148,13 @@ def local_time(at: str, today: date | None = None) -> str:
     )
 
 
+def _written_out(match: re.Match[str]) -> str:
+    return f"\\x{ord(match[0]) - 0xDC00:02x}"
+
+
 def _replacement(match: re.Match[str]) -> str:
+    if _BYTES.match(match[0]):
+        return _written_out(match)
     if match[0] == "\u200d":
         around = match.string[max(0, match.start() - 1) : match.end() + 1]
         if len(around) == 3 and ord(around[0]) > 0x2000 and ord(around[2]) > 0x2000:

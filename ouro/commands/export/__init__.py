@@ -30,6 +30,7 @@ from ouro.memory.backend import (
 from ouro.memory.serialization import header_data, record_to_export
 from ouro.memory.transcript import Transcript
 from ouro.messages import Context, Image, Message, Part, Text, Thinking, ToolCall, ToolReply, Usage
+from ouro.utils.json_types import dump_json
 from ouro.utils.text import clean, dollars, one_line, plural
 
 Format = Literal["markdown", "html", "json"]
@@ -92,7 +93,7 @@ def _record_data(record: Record, found: Survey) -> dict[str, Any]:
 
 def _to_json(value: Any) -> str:
     # A lone surrogate cannot be written as UTF-8, and not every JSON reader accepts its escape.
-    return json.dumps(value, ensure_ascii=False).encode("utf-8", "replace").decode()
+    return dump_json(value).encode("utf-8", "replace").decode()
 
 
 class Survey(msgspec.Struct, frozen=True):

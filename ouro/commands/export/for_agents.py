@@ -19,6 +19,7 @@ import msgspec
 from ouro.memory.backend import LoadedSession, MessageRecord, SessionHeader, WholeSession, timestamp
 from ouro.memory.transcript import Transcript
 from ouro.messages import Image, Message, Text, Thinking, ToolCall, ToolReply
+from ouro.utils.json_types import dump_json
 
 Agent = Literal["claude", "codex"]
 _UNUSUAL = re.compile(r"[^A-Za-z0-9_-]")
@@ -51,7 +52,7 @@ def session_for_agent(whole: WholeSession, agent: Agent) -> AgentSession:
         entry for entry in transcript.entries if str(entry.number) not in transcript.dropped_items
     ]
     lines = tuple(
-        json.dumps(line, ensure_ascii=False).encode("utf-8", "replace").decode() + "\n"
+        dump_json(line).encode("utf-8", "replace").decode() + "\n"
         for line in write(session_id, transcript, entries, header)
     )
     if agent == "claude":

@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import Any
 
 from ouro.frontends.headless.input import read_lines
+from ouro.utils.json_types import dump_json
 
 PARSE_ERROR = {"code": -32700, "message": "This line is not a JSON-RPC message."}
 
@@ -27,7 +28,7 @@ class StdioTransport:
 
     async def send(self, message: dict[str, Any]) -> None:
         """Write one message. Raises OSError: the client is gone."""
-        line = json.dumps(message, separators=(",", ":")).encode() + b"\n"
+        line = dump_json(message, is_ascii=True, separators=(",", ":")).encode() + b"\n"
         await asyncio.get_running_loop().run_in_executor(self._writer, self._write, line)
 
     async def receive(self) -> dict[str, Any] | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 from collections.abc import Mapping
@@ -16,6 +15,8 @@ from ouro.frontends.event_lines import NoticePrinter, notice_of
 from ouro.frontends.headless.answer_schema import AnswerMisfit, AnswerSchema
 from ouro.messages import Message, Thinking, ToolCall, Usage
 from ouro.session import Session
+from ouro.utils.json_types import dump_json
+from ouro.utils.path_text import path_text
 from ouro.utils.text import clean, one_line
 
 OutputFormat = Literal["text", "json", "stream-json"]
@@ -165,7 +166,7 @@ class Output(NoticePrinter):
                 "model": status.model,
                 "mode": status.mode,
             }
-            self.pipe.write(json_line({**line, "cwd": str(session.cwd)}))
+            self.pipe.write(json_line({**line, "cwd": path_text(session.cwd)}))
             if session.memory.manager is not None:
                 receipt = session.memory.manager.receipt()
                 loaded = {
@@ -246,7 +247,7 @@ def event_to_json(event: Event) -> dict[str, Any]:
 
 def json_line(data: Mapping[str, Any]) -> str:
     """One line of JSON in ASCII: no text in it can break the line or reach a terminal."""
-    return json.dumps(data, default=str, separators=(",", ":")) + "\n"
+    return dump_json(data, is_ascii=True, default=str, separators=(",", ":")) + "\n"
 
 
 def _message(message: Message) -> dict[str, Any]:

@@ -337,11 +337,7 @@ class Index:
                 yield from (partial(remove_session, folder=folder) for folder in gone)
                 yield from (partial(feed_session, root=root, folder=folder) for folder in changed)
             for memory in sources.memories:
-                try:
-                    changed, gone = changed_files(database, memory)
-                except UnicodeEncodeError:  # the name of the folder is not UTF-8
-                    log.warning("not searched: %r", str(memory.path))
-                    continue
+                changed, gone = changed_files(database, memory)
                 yield from (partial(remove_file, path=path) for path in gone)
                 yield from (partial(feed_file, folder=memory, path=path) for path in changed)
 

@@ -36,6 +36,7 @@ from ouro.memory.sessions.session_reader import parse_record
 from ouro.memory.sessions.yaml_text import BadYamlError, load
 from ouro.messages import Message, ToolCall, ToolReply
 from ouro.utils.log import log
+from ouro.utils.path_text import path_text, text_path
 
 if TYPE_CHECKING:
     from ouro.memory.long_term.store import GitMemoryStore
@@ -264,7 +265,7 @@ class MemoryFolder(msgspec.Struct, frozen=True):
 
 def project_of(folder: Path) -> str:
     """The root of the repository that has this memory folder, one for all its worktrees."""
-    return str(folder.parent.parent)
+    return path_text(folder.parent.parent)
 
 
 def changed_files(
@@ -273,7 +274,7 @@ def changed_files(
     """The files of a memory folder to index, and the deleted ones, by full path."""
     known = set(
         database.execute(
-            "SELECT path, size, mtime FROM files WHERE folder = ?", (str(folder.path),)
+            "SELECT path, size, mtime FROM files WHERE folder = ?", (path_text(folder.path),)
         )
     )
     found = set(_files(folder))
@@ -288,7 +289,7 @@ def _files(folder: MemoryFolder) -> Iterator[tuple[str, int, int]]:
                 if is_note_name(entry.name) or (place == folder.path and entry.name in folder.core):
                     with suppress(OSError):  # another process has just removed it
                         status = entry.stat(follow_symlinks=False)
-                        yield entry.path, status.st_size, status.st_mtime_ns
+                        yield path_text(entry.path), status.st_size, status.st_mtime_ns
 
 
 def remove_file(database: sqlite3.Connection, path: str) -> None:
@@ -301,7 +302,7 @@ def remove_file(database: sqlite3.Connection, path: str) -> None:
 
 def feed_file(database: sqlite3.Connection, folder: MemoryFolder, path: str) -> None:
     """Index one core file or note again. An unreadable file is skipped with a line in the log."""
-    place = Path(path)
+    place = text_path(path)
     try:
         with open_private(place.parent, place.name, os.O_RDONLY) as descriptor:
             found = os.fstat(descriptor)
@@ -318,7 +319,7 @@ def feed_file(database: sqlite3.Connection, folder: MemoryFolder, path: str) -> 
     remove_file(database, path)
     values = (
         path,
-        str(folder.path),
+        path_text(folder.path),
         folder.scope,
         folder.project,
         found.st_size,

@@ -19,6 +19,7 @@ from ouro.memory.long_term.notes.note import ids_named, is_core_line
 from ouro.memory.long_term.notes.notebook import NoteFile
 from ouro.memory.long_term.notes.validity import Anchors, confidence_now
 from ouro.utils.log import log
+from ouro.utils.path_text import path_text
 from ouro.utils.text import plural
 
 _BADGES = ("archived", "replaced", "contradicted", "contradicts", "unconfirmed", "stale")
@@ -178,7 +179,7 @@ def all_notes(editor: MemoryEditor) -> list[NoteFile]:
                 (folder, *row) for folder in sources.memories for row in Graph(index).notes(folder)
             ]
             return [
-                NoteFile(note, note.scope, path.removeprefix(f"{folder.path}/"))
+                NoteFile(note, note.scope, path.removeprefix(f"{path_text(folder.path)}/"))
                 for folder, path, note in found
             ]
         except SearchUnavailable as error:

@@ -19,6 +19,7 @@ from ouro.memory.long_term.scope import ScopeMemory
 from ouro.memory.tokens import CHARACTERS_A_TOKEN, estimate
 from ouro.messages import Context, Message
 from ouro.utils.late_pattern import late_pattern
+from ouro.utils.path_text import path_text
 from ouro.utils.text import line_changes
 
 BAR = "| "
@@ -160,10 +161,10 @@ class MemoryPrompt:
                 else "in a git repository"
             ),
             folders="\n".join(
-                f"- {scope.scope}: {scope.store.folder} ({_ABOUT[scope.scope]})"
+                f"- {scope.scope}: {path_text(scope.store.folder)} ({_ABOUT[scope.scope]})"
                 for scope in self._scopes
             ),
-            folder=self._scopes[0].store.folder if len(self._scopes) == 1 else "FOLDER",
+            folder=path_text(self._scopes[0].store.folder) if len(self._scopes) == 1 else "FOLDER",
             more=f" The user's own: {', '.join(more)}." if more else "",
             bar=BAR,
             mark=self._mark,

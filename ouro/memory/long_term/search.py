@@ -22,6 +22,7 @@ from ouro.memory.sessions.session_catalog import find_session
 from ouro.safety import TrustStore, acting_files
 from ouro.tools.memory_search import DAY, CitedText, SearchMemory
 from ouro.utils.git import find_root, same_project
+from ouro.utils.path_text import path_text, text_path
 from ouro.utils.runtime import get_index_path, get_sessions_dir, get_trust_path, tilde
 from ouro.utils.text import clean, plural
 
@@ -111,7 +112,7 @@ def filter_of(
         since=since,
         scope=scope,
         category=category,
-        project=str((cwd / Path(project).expanduser()).resolve()) if project else "",
+        project=path_text((cwd / Path(project).expanduser()).resolve()) if project else "",
         session=find_session(sessions, session, same_project(str(cwd.resolve()))).id
         if session
         else "",
@@ -132,7 +133,7 @@ def is_memory_trusted(project: Path, cwd: Path) -> bool:
     from ouro.memory.long_term.git.folders import repo_folder
 
     here = find_root(cwd)
-    is_here = str(project) == project_of(repo_folder(here))
+    is_here = path_text(project) == project_of(repo_folder(here))
     files = acting_files(here, cwd) if is_here else acting_files(project)
     return TrustStore(get_trust_path()).is_trusted(here if is_here else project, files)
 
@@ -194,7 +195,7 @@ def with_badges(
 
     graph, anchors = (
         Graph(index),
-        cache(lambda project: Anchors(Path(project) if project else root)),
+        cache(lambda project: Anchors(text_path(project) if project else root)),
     )
     found = []
     for hit in hits:

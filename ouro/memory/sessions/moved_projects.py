@@ -16,6 +16,7 @@ from pathlib import Path
 from ouro.utils.files import lock_file, read_start, write_private
 from ouro.utils.git import repository_of
 from ouro.utils.log import log
+from ouro.utils.path_text import text_path
 
 FILE_NAME = ".projects.json"
 _MAX_BYTES = 4_000_000
@@ -57,13 +58,13 @@ def earlier_paths(root: Path, project: str) -> frozenset[str]:
     return frozenset(
         path
         for path, known in _read(root).items()
-        if not marks.isdisjoint(known) and path != project and not os.path.lexists(path)
+        if not marks.isdisjoint(known) and path != project and not os.path.lexists(text_path(path))
     )
 
 
 def _marks(project: str) -> frozenset[str]:
     """What identifies a folder and the repository that it is in; empty if there is no folder."""
-    return frozenset(_marks_of(Path(project)))
+    return frozenset(_marks_of(text_path(project)))
 
 
 def _marks_of(folder: Path) -> Iterator[str]:

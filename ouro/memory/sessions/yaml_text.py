@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ouro.utils.late_pattern import late_pattern
+from ouro.utils.text import readable_bytes
 from ouro.utils.yaml import read_events
 
 MAX_DEPTH = 64
@@ -46,8 +47,10 @@ class BadYamlError(ValueError):
 
 
 def replace_surrogates(text: str) -> str:
-    """`text` with U+FFFD for each lone surrogate, which YAML cannot hold."""
-    return text if text.isascii() else _SURROGATES.sub("\ufffd", text)
+    """`text` with `\\xff` for each byte of a path that is not UTF-8, and U+FFFD for each other lone
+    surrogate: YAML cannot hold them.
+    """
+    return text if text.isascii() else _SURROGATES.sub("\ufffd", readable_bytes(text))
 
 
 def dump(data: Mapping[str, Any]) -> str:

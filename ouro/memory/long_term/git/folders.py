@@ -161,7 +161,7 @@ def claim(folder: Path, state_dir: Path, git_dir: Path, *, is_shared: bool) -> s
     """
     record = f"{folder}\n{_identity(folder)}"
     if "\n".join(_recorded(state_dir)) != record:
-        write_private(state_dir / _RECORD, f"{record}\n")
+        write_private(state_dir / _RECORD, os.fsencode(f"{record}\n"))
     if is_shared:
         return ""
     exclude(folder)

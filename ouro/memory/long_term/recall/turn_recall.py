@@ -34,6 +34,7 @@ from ouro.utils.git import git_branch
 from ouro.utils.json_types import read_state
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.log import log
+from ouro.utils.path_text import path_text
 
 if TYPE_CHECKING:
     from ouro.memory.long_term.recall.recall import Recall, Recalled, Situation
@@ -187,7 +188,9 @@ class NoteFinder(msgspec.Struct, eq=False, dict=True):
         """The ids of the notes about these files; paths are relative to the working folder."""
         places = [Path(os.path.realpath(self.cwd / path)) for path in paths]
         root = self.root.resolve()
-        inside = [str(place.relative_to(root)) for place in places if place.is_relative_to(root)]
+        inside = [
+            path_text(place.relative_to(root)) for place in places if place.is_relative_to(root)
+        ]
         return self.recall.graph.anchored_to(inside, self._project) if inside else []
 
     def find_about_files(

@@ -1,0 +1,104 @@
+"""Find the file that a model means although its name has other bytes: é in one or two characters, a
+no-break space, a curly quote, bytes that are not UTF-8.
+
+A model copies a name from output that shows such characters as ordinary ones: the name of each
+macOS screenshot has a narrow no-break space before "PM".
+"""
+
+from __future__ import annotations
+
+import os
+import unicodedata
+from collections.abc import Callable
+from pathlib import Path
+
+from ouro.errors import ToolError
+from ouro.safety import Workspace, reserved_area
+from ouro.tools.text_match import PUNCTUATION
+from ouro.utils.late_pattern import late_pattern
+from ouro.utils.path_text import path_text, unescape_bytes
+
+_INVISIBLE = late_pattern("[\u00ad\u200b-\u200f\u2060\ufe00-\ufe0f\ufeff]")
+_UNREADABLE = late_pattern("[\ufffd\udc80-\udcff]+")
+_CODE_POINT = late_pattern(r"\\u([0-9a-fA-F]{4})")
+_MAX_SHOWN = 5
+
+
+def find_existing(
+    workspace: Workspace, text: str, is_meant: Callable[[Path], bool] = lambda _path: True
+) -> str:
+    """The path of the only file or folder whose name looks like that in `text`; `text` unchanged if
+    it exists as it is written, or if nothing looks like it.
+
+    Args:
+        is_meant: whether a file that only looks alike may be taken.
+
+    Raises:
+        ToolError: several look like it; the message names their characters.
+    """
+    literal = workspace.root / os.path.expanduser(text)  # noqa: PTH111 - Path's raises for ~nobody
+    if os.path.lexists(literal):
+        return text
+    found = Path(literal.anchor)
+    parts = literal.parts[1:]
+    for number, part in enumerate(parts):
+        name = _name_in(found, part)
+        if not name:
+            new = Path(found, *parts[number:])
+            return text if new == literal else str(new)
+        found /= name
+    return str(found) if is_meant(workspace.resolve(str(found))) else text
+
+
+def _name_in(folder: Path, wanted: str) -> str:
+    """The name in `folder` that `wanted` means; empty if there is none."""
+    if os.path.lexists(folder / wanted):
+        return wanted
+    if reserved_area(folder) is not None:  # an error must not list a place of keys
+        return ""
+    spelled = _spelled_out(wanted)
+    try:
+        names = os.listdir(folder)  # noqa: PTH208 (strings)
+    except OSError:
+        return ""
+    if spelled in names:
+        return spelled
+    likeness = _likeness(spelled)
+    similar = sorted(name for name in names if _likeness(name) == likeness)
+    if len(similar) > 1:
+        listed = "; ".join(map(_description, similar[:_MAX_SHOWN]))
+        raise ToolError(
+            f"`{path_text(wanted)}` is not in {path_text(folder)}, and {len(similar)} names look"
+            f" like it: {listed}. Write one of them as it is here."
+        )
+    return similar[0] if similar else ""
+
+
+def _spelled_out(name: str) -> str:
+    """`name` with what `\\xff`, git's `\\377` and `\\u202f` stand for."""
+    if "\\" not in name:
+        return name
+    name = _CODE_POINT.sub(lambda found: chr(int(found[1], 16)), name)
+    try:
+        return unescape_bytes(name)
+    except UnicodeEncodeError:  # half of a character
+        return name
+
+
+def _likeness(name: str) -> str:
+    """Equal for names that look the same."""
+    visible = _INVISIBLE.sub("", unicodedata.normalize("NFC", name))
+    return _UNREADABLE.sub("\ufffd", visible.translate(PUNCTUATION))
+
+
+def _description(name: str) -> str:
+    """A name with each character that cannot be told from another one, and what it is."""
+    odd = [char for char in dict.fromkeys(name) if _is_odd(char)]
+    written = "".join(f"\\u{ord(char):04x}" if _is_odd(char) else char for char in name)
+    about = ", ".join(f"U+{ord(char):04X} {unicodedata.name(char, 'unknown')}" for char in odd)
+    return f"`{path_text(written)}`" + (f" ({about})" if about else "")
+
+
+def _is_odd(char: str) -> bool:
+    is_mark = bool(unicodedata.combining(char)) or bool(_INVISIBLE.match(char))
+    return is_mark or (ord(char) in PUNCTUATION and ord(char) < 0xD800)
