@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, get_args
 
@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from ouro import llm
 from ouro.commands.action import Answer
-from ouro.commands.render import View, line, table
+from ouro.commands.render import View, as_text, line, table
 from ouro.display import Choice
 from ouro.errors import ConfigError, NoModelError, UsageError
 from ouro.utils.runtime import get_models_path, tilde
@@ -41,6 +41,10 @@ _START_WITH = {
 _UNANSWERED = (
     Choice("again", "correct the address"),
     Choice("keep", "use it anyway", "you name the model"),
+)
+_TEST_CHOICES = (
+    Choice("start", "start now", "`ouro models test` does it later"),
+    Choice("test", "test it", "what works, and what does not"),
 )
 _WINDOW_HINT = "If that is wrong, write `window:` into models.yaml."
 
@@ -111,16 +115,25 @@ async def show(_context: ShellContext, name: str) -> Answer:
         key: getattr(spec, key) for key in ("window", "max_output", "images", "tools", "thinking")
     }
     view: View = [line(f"{name}: window {spec.window:,}, max_output {spec.max_output:,}")]
+    view += _learned_view(learned)
+    return Answer({"name": name, **facts, "learned": _learned_data(learned)}, view)
+
+
+def _learned_view(learned: Mapping[str, llm.Fact]) -> View:
+    if not learned:
+        return [line("Nothing was learned from refusals.")]
+    view: View = [line("Learned from refusals (`ouro models reset` forgets it):")]
     for key, fact in learned.items():
         view.append(line(f"  {fact.date}  {llm.describe_fact(key, fact)}"))
         view.append(line(f"              because: {fact.refusal}"))
-    if not learned:
-        view.append(line("Nothing was learned from refusals."))
-    data = [
+    return view
+
+
+def _learned_data(learned: Mapping[str, llm.Fact]) -> list[dict[str, str]]:
+    return [
         {"fact": key, "value": fact.value, "date": fact.date, "refusal": fact.refusal}
         for key, fact in learned.items()
     ]
-    return Answer({"name": name, **facts, "learned": data}, view)
 
 
 async def reset(_context: ShellContext, name: str) -> Answer:
@@ -267,34 +280,57 @@ async def update(_context: ShellContext, address: str) -> Answer:
 
 async def check(context: ShellContext, name: str, yes: bool) -> Answer | None:
     """Test the model of a name, or the one that a new session would use."""
+
+    def say(text: str) -> None:
+        context.say(text, "warning" if context.as_json else "info")
+
     catalog = llm.Catalog.from_files(str(context.cwd))
     settings = context.folder.settings
     name = catalog.resolve(name or settings.model or catalog.default())
-    spec = catalog.spec(name)
-    cost = llm.estimate_cost(spec)
-    price = "its price is not known" if cost is None else f"about ${cost:.2f} at most"
-    asked = f"{name}: up to {llm.MAX_CHECK_REQUESTS} small requests, {price}."
+    cost = llm.estimate_cost(catalog.spec(name))
+    asked = _check_title(name, cost)
     if not yes and context.can_ask and cost != 0:
         answer = await context.choose(f"{asked} Go on?", [Choice("yes", "yes"), Choice("no", "no")])
         if answer != "yes":
             return None
     else:
-        context.say(asked, "warning" if context.as_json else "info")
-    model = catalog.make(name, settings.effort)
+        say(asked)
+    return await _run_check(catalog, name, settings.effort, say)
+
+
+def _check_title(name: str, cost: float | None) -> str:
+    price = "its price is not known" if cost is None else f"about ${cost:.2f} at most"
+    return f"{name}: up to {llm.MAX_CHECK_REQUESTS} small requests, {price}."
+
+
+async def _run_check(
+    catalog: llm.Catalog, name: str, effort: llm.Effort, say: Callable[[str], None]
+) -> Answer:
+    model = catalog.make(name, effort)
     try:
-        checked = await llm.check_model(model)
+        checked = await llm.check_model(model, say)
+        spec = model.spec  # with what the server says about itself
     finally:
         await model.close()
-    return Answer(
-        msgspec.to_builtins(checked), _checked_view(checked, spec), int(not checked.is_usable)
-    )
+    learned = catalog.learned(name)
+    data = {
+        **msgspec.to_builtins(checked),
+        "window": spec.window,
+        "max_output": spec.max_output,
+        "learned": _learned_data(learned),
+    }
+    view = _checked_view(checked, spec, learned)
+    return Answer(data, view, int(not checked.is_usable))
 
 
-def _checked_view(checked: llm.CheckedModel, spec: llm.ModelSpec) -> View:
+def _checked_view(
+    checked: llm.CheckedModel, spec: llm.ModelSpec, learned: Mapping[str, llm.Fact]
+) -> View:
     view: View = table(
         ("  ", check.name, _CHECK_SIGNS[check.state], check.detail) for check in checked.checks
     )
-    view += [line(f"Learned: {notice}") for notice in checked.notices]
+    view += [line(f"Note: {notice}") for notice in checked.notices]
+    view += _learned_view(learned)
     used = checked.usage
     cost = "" if used.cost is None else f", ${used.cost:.4f}"
     view.append(
@@ -318,6 +354,20 @@ class Asker(Protocol):
         """Ask for a line of text; may be empty. A secret is not shown while typed; a screen starts
         with `draft`.
         """
+
+
+async def set_up_and_test(asker: Asker) -> str:
+    """Set up a model as `set_up`, and offer to test it."""
+    name = await set_up(asker)
+    if not name:
+        return ""
+    catalog = llm.Catalog.from_files()
+    title = _check_title(name, llm.estimate_cost(catalog.spec(name)))
+    if await asker.choose(f"Test {title}", _TEST_CHOICES) == "test":
+        asker.say("Testing …")
+        tested = await _run_check(catalog, name, "medium", asker.say)
+        asker.say(as_text(tested.view))
+    return name
 
 
 async def set_up(asker: Asker) -> str:

@@ -67,6 +67,10 @@ class LocalModel:
         self._ollama: Wire | None = None
         self._served: ServedModel | None = None
         self._asking: asyncio.Task[None] | None = None
+        self._is_answered = False
+        """Whether the server has answered all questions; else it is asked again with the next
+        request: it may be starting, or loading the model.
+        """
         self._warned_at = 0
         """The window about which the user was warned."""
 
@@ -103,7 +107,9 @@ class LocalModel:
                 yield chunk
 
     def _start_asking(self) -> asyncio.Task[None]:
-        self._asking = self._asking or asyncio.create_task(self._ask())
+        is_over = self._asking is None or (self._asking.done() and not self._is_answered)
+        if self._asking is None or is_over:
+            self._asking = asyncio.create_task(self._ask())
         return self._asking
 
     async def _ask(self) -> None:
@@ -111,6 +117,7 @@ class LocalModel:
         with suppress(TimeoutError, ModelError):
             async with asyncio.timeout(ASK_TIMEOUT):
                 self._served = await ask_server(self._chat.wire.fetch_json, provider, model)
+                self._is_answered = True
         if self._served is None:
             return
         self._facts.report(self._served.changes(self._own_spec, self._fixed))

@@ -324,4 +324,6 @@ def _describe_attempts(
             f"{failure.message} ({number} attempts, {model})" if number > 1 else failure.message
         )
         hint = failure.hint
-    return type(failure)(message, hint, wait)
+    described = type(failure)(message, hint, wait)
+    described.answer = failure.answer
+    return described

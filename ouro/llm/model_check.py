@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import io
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 import msgspec
 
-from ouro.errors import ModelError
+from ouro.errors import ModelError, ModelUnavailable
 from ouro.llm.model import Chunk, Model, ModelSpec, NoticeChunk, TextChunk, ToolSpec
 from ouro.llm.model_call import ModelCall
+from ouro.llm.wire import LOADING
 from ouro.messages import Image, Message, Thinking, ToolReply, Usage, system, tool, user
 
 MAX_CHECK_REQUESTS = 6
 ATTEMPTS = 2
 REQUEST_TIMEOUT = 300.0
 """Seconds for one request: a local model on a CPU reads the first prompt for minutes."""
+LOADING_PAUSE = 2.0
+"""Seconds before a server is asked again that is loading its model."""
 NUMBER = "4711"
 RULE = "You are checked for a coding agent. Do exactly what the user asks, as short as possible."
 PADDING = "Keep to the words of the user, and use no tool unless the user asks you to use one."
@@ -66,9 +69,14 @@ def estimate_cost(spec: ModelSpec) -> float | None:
     return spec.prices.cost(asked) if spec.prices else None
 
 
-async def check_model(model: Model) -> CheckedModel:
-    """Ask the model up to six times. A failure is a result, not an error."""
-    check = ModelCheck(model)
+async def check_model(
+    model: Model, say: Callable[[str], None] = lambda _text: None
+) -> CheckedModel:
+    """Ask the model up to six times. A failure is a result, not an error.
+
+    A server that is still loading the model is waited for; `say` tells the user so.
+    """
+    check = ModelCheck(model, say)
     await check.run()
     return CheckedModel(
         model.spec.name,
@@ -80,8 +88,10 @@ async def check_model(model: Model) -> CheckedModel:
 
 
 class ModelCheck:
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: Model, say: Callable[[str], None]) -> None:
         self._model = model
+        self._say = say
+        self._waits = False
         self._start = [system(f"{RULE}\n\n" + "\n".join([PADDING] * REPEATS))]
         self._pieces = 0
         self._thought = False
@@ -171,10 +181,12 @@ class ModelCheck:
         self._pieces = 0
         self.requests += 1
         tools = [LOOK_UP] if self._model.spec.tools else []
-        call = ModelCall([self._model], [*self._start, *messages], tools, attempts=ATTEMPTS)
+        asked = [*self._start, *messages]
         try:
             async with asyncio.timeout(REQUEST_TIMEOUT):
-                reply = await call.run(self._take)
+                reply = await self._try(asked, tools)
+                while reply is None:
+                    reply = await self._try(asked, tools)
         except TimeoutError:
             self._add(name, False, f"no answer within {REQUEST_TIMEOUT:.0f} s")
             return None
@@ -184,6 +196,20 @@ class ModelCheck:
         self._thought |= bool(reply.parts_of(Thinking))
         self.usage += reply.usage or Usage()
         return reply
+
+    async def _try(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> Message | None:
+        """The answer; None if the server is loading the model. Raises ModelError."""
+        call = ModelCall([self._model], messages, tools, attempts=ATTEMPTS)
+        try:
+            return await call.run(self._take)
+        except ModelUnavailable as error:
+            if error.answer is None or error.answer.status != LOADING:
+                raise
+            if not self._waits:
+                self._waits = True
+                self._say(f"{error.message} Waiting for it.")
+            await asyncio.sleep(LOADING_PAUSE)
+            return None
 
     def _take(self, chunk: Chunk) -> None:
         if isinstance(chunk, TextChunk):

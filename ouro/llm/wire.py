@@ -46,6 +46,8 @@ if TYPE_CHECKING:
     import httpx
 
 NO_END = "The server closed the answer without saying that it is complete."
+LOADING = 503
+"""The status of a server that is loading its model, among others."""
 MAX_ERROR_BODY = 64_000
 MAX_FACTS = 4_000_000
 """Maximum bytes of what a server says about its models; Ollama lists every tensor."""
@@ -244,7 +246,7 @@ class Wire(AdaptiveModel):
         """The JSON at a path of the server's own API, None if there is none; a POST with a body.
 
         Raises:
-            ModelError: the server cannot be reached.
+            ModelError: the server cannot be reached, or is loading a model.
         """
         await self.warm()
         [client] = self._clients
@@ -254,6 +256,8 @@ class Wire(AdaptiveModel):
         url = self._endpoint.root + path
         with translate_http_errors(self._endpoint):
             async with client.stream(method, url, content=content, headers=headers) as response:
+                if response.status_code == LOADING:
+                    raise ModelUnavailable(f"{self._endpoint.address} is not ready.")
                 async for piece in response.aiter_raw():
                     data += piece
                     if not response.is_success or len(data) > MAX_FACTS:

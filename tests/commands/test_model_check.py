@@ -69,6 +69,53 @@ def test_what_was_learned_is_shown(ouro):
     done = ouro.headless("models", "test")
     assert done.code == 0
     assert "without thinking" in done.out
+    assert "effort `medium` is sent as `none`" in done.out
+    learned = json.loads(ouro.headless("models", "test", "--json").out)["learned"]
+    [row] = [row for row in learned if row["fact"] == "effort.medium"]
+    assert row["value"] == "none"
+    assert "/v1/responses" in row["refusal"]
+
+
+def test_json_has_everything_that_the_table_has(ouro):
+    set_entry(ouro, images=True, prices={"input": 1, "output": 10})
+    ouro.server.script(able)
+    done = ouro.headless("models", "test", "--json")
+    data = json.loads(done.out)
+    assert set(data) == {
+        "model",
+        "checks",
+        "notices",
+        "requests",
+        "usage",
+        "window",
+        "max_output",
+        "learned",
+    }
+    assert all(set(check) == {"name", "state", "detail"} for check in data["checks"])
+    assert (data["model"], data["window"]) == ("openai/test-model", 100_000)
+    assert data["requests"] == len(ouro.server.requests)
+    assert data["usage"]["input"] > 0
+
+
+def marked(terminal, text):
+    return any("❯" in line and text in line for line in terminal.lines())
+
+
+def test_the_first_start_on_the_full_screen_offers_the_test(ouro):
+    (ouro.home / "models.yaml").unlink()
+    ouro.server.script(able)
+    terminal = ouro.start(size=(40, 110))
+    terminal.until_shows("set up a model")
+    terminal.press("1", lambda: terminal.shows("Where is your model?"))
+    terminal.send("Another")
+    terminal.until(lambda: marked(terminal, "Another server"))
+    terminal.press("\r", lambda: terminal.shows("Its address"))
+    terminal.send(f"{ouro.server.openai_url}\r")
+    terminal.until_shows("Which model of")
+    terminal.press("1", lambda: terminal.shows("up to 6 small requests"))
+    terminal.press("2", lambda: terminal.shows("Testing"))
+    terminal.until_shows("streaming", "parallel calls", "Window:")
+    terminal.until_shows("❯")
 
 
 def test_the_actions_of_models_are_in_its_help(ouro):

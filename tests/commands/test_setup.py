@@ -1,7 +1,7 @@
 import pytest
 from fakes.local_servers import local_server, models
 
-from ouro.commands.models import set_up
+from ouro.commands.models import set_up, set_up_and_test
 from ouro.display import Choice
 from ouro.llm import ModelEntry, ModelsFile, read_models_file
 from ouro.utils.runtime import get_models_path
@@ -154,3 +154,19 @@ async def test_local_servers_that_do_not_run_are_named_and_can_be_given_an_addre
     assert {"Ollama", "LM Studio", "llama.cpp", "vLLM"} <= set(labels)
     assert "ollama serve" in person.said[0]
     assert person.asked[0].endswith("[http://127.0.0.1:1/v1]")
+
+
+@pytest.mark.parametrize(("answer", "asked"), [("start", 0), (None, 0), ("test", 1)])
+async def test_the_test_is_offered_at_the_end_and_done_only_if_wanted(model_server, answer, asked):
+    model_server.script(lambda _request: "I have no tools.")
+    person = Person("other", model_server.openai_url, "openai/test-model", answer)
+    assert await set_up_and_test(person) == "openai/test-model"
+    assert "up to 6 small requests, its price is not known" in person.offered[-1][0]
+    assert bool(model_server.requests) is bool(asked)
+    assert ("FAILS" in person.said[-1]) is bool(asked)
+
+
+async def test_who_cancels_the_set_up_is_not_asked_for_a_test():
+    person = Person(None)
+    assert await set_up_and_test(person) == ""
+    assert len(person.offered) == 1

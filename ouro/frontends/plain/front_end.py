@@ -475,9 +475,11 @@ class ReplFrontEnd(FrontEnd):
         return await self.pick_session(catalog, only=ids)
 
     async def set_up_model(self) -> str:
-        from ouro.commands.models import set_up  # imported late: needed only without a model
+        from ouro.commands.models import (
+            set_up_and_test,
+        )  # imported late: needed only without a model
 
-        return await set_up(self)
+        return await set_up_and_test(self)
 
     async def _open(self, request: OpenRequest) -> Session | None:
         # With piped input no user can answer: the error is raised.

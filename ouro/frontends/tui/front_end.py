@@ -250,9 +250,9 @@ class ScreenFrontEnd:
         return None if sheet.wants_to_leave else picked or OpenRequest()
 
     async def set_up_model(self) -> str:
-        from ouro.commands.models import set_up  # needed only without a model
+        from ouro.commands.models import set_up_and_test  # needed only without a model
 
-        return await set_up(self)
+        return await set_up_and_test(self)
 
     async def pick_session(
         self, session_catalog: SessionCatalog, only: Collection[str] = ()
