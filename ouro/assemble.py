@@ -57,6 +57,7 @@ from ouro.session.resume import Resumed
 from ouro.session.resumed_mode import StartMode, offer_auto, start_mode
 from ouro.session.rewind import Rewind, Undoer
 from ouro.session.session_hooks import SessionHooks, ToolEvents
+from ouro.session.session_labels import SessionLabels
 from ouro.session.session_tasks import BackgroundWork, SessionTasks, Steering
 from ouro.session.titles import Titles
 from ouro.session.wake import Wake
@@ -513,7 +514,10 @@ class SessionBuilder(msgspec.Struct, dict=True):
     def _titles(self) -> Titles:
         options, wanted = self.inputs.options, self.inputs.settings.sessions.titles
         automatically = options.interactive and wanted and not options.ephemeral
-        return Titles(self.transcript, self.models, self.tasks, automatically=automatically)
+        labels = SessionLabels(self.transcript, options.cwd, self.info)
+        return Titles(
+            self.transcript, self.models, self.tasks, automatically=automatically, labels=labels
+        )
 
     def _turn(self) -> AgentTurn:
         models, subagents, memory = self.models, self.subagents, self.memory

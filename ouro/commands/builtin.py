@@ -120,6 +120,13 @@ SESSION_COMMANDS: tuple[Action, ...] = (
         between_turns=True,
     ),
     Action(
+        "tag",
+        "conversation.tag",
+        "Tag this session, to find it by `#x` in lists; `-x` removes a tag, `pin` puts it first",
+        (text("words", metavar="tags|pin|unpin"),),
+        ("tag parser", "tag -parser", "tag pin"),
+    ),
+    Action(
         "clear",
         "conversation.clear",
         "Start a new session; this one is saved",
@@ -1187,6 +1194,14 @@ SHELL_ACTIONS: tuple[Action, ...] = (
         "Set the title of a session",
         (_ONE_SESSION, arg("title")),
         ('sessions rename latest "the broken import"',),
+        "shell",
+    ),
+    Action(
+        "sessions tag",
+        "sessions.tag",
+        "Tag a session, or with `-x` no longer; `pin` and `unpin` put it first in lists",
+        (_ONE_SESSION, arg("words", nargs="+", metavar="TAG")),
+        ("sessions tag latest parser", "sessions tag latest pin", "sessions tag latest -- -parser"),
         "shell",
     ),
     Action(

@@ -57,6 +57,19 @@ async def rename(context: SessionContext, title: str) -> Answer:
     return Answer(title, [line(f"This session is now called “{title}”.")])
 
 
+async def tag(context: SessionContext, words: str) -> Answer:
+    """Tag the session, with `-x` no longer; `pin` and `unpin` put it first in lists."""
+    from ouro.session.session_labels import read_tags
+
+    labels = context.session.labels
+    if words in ("pin", "unpin"):
+        labels.pin(pinned=words == "pin")
+    else:
+        labels.tag(*read_tags(words))
+    tags = " ".join(f"#{tag}" for tag in labels.tags) or "no tags"
+    return Answer(labels.tags, [line(f"{tags}{', pinned' if labels.pinned else ''}")])
+
+
 async def transcript(context: SessionContext) -> None:
     context.front_end.read_transcript()
 

@@ -63,17 +63,8 @@ async def list_sessions(context: ShellContext, words: Sequence[str], every: bool
     found = everywhere if every else [info for info in everywhere if catalog.is_here(info.project)]
     if words:
         found = await catalog.matching(found, " ".join(words))
-    view: View = table(
-        (
-            CodeSpan(info.short_id),
-            date_and_time(info.updated_at),
-            f"{plural(info.messages, 'message'):>14}",
-            f"{dollars(info.cost):>8}",
-            *([info.project] if every else []),
-            info.title,
-        )
-        for info in found
-    )
+    found = sorted(found, key=lambda info: not info.pinned)
+    view: View = table(_list_row(info, with_project=every) for info in found)
     if not view and words:
         view = [line("No matches in titles or messages.")]
     elif not view:
@@ -84,6 +75,17 @@ async def list_sessions(context: ShellContext, words: Sequence[str], every: bool
         )
         view = [line(f"No session{'' if every else ' of this folder'} yet.", *others)]
     return Answer([_data(info) for info in found], view)
+
+
+def _list_row(info: SessionInfo, *, with_project: bool) -> Sequence[str]:
+    return (
+        CodeSpan(info.short_id),
+        date_and_time(info.updated_at),
+        f"{plural(info.messages, 'message'):>14}",
+        f"{dollars(info.cost):>8}",
+        *([info.project] if with_project else []),
+        f"{info.title}  {_tags(info)}".rstrip(),
+    )
 
 
 async def show(context: ShellContext, session: str) -> Answer:
@@ -97,6 +99,9 @@ async def show(context: ShellContext, session: str) -> Answer:
         ("started", date_and_time(info.created_at)),
         ("last used", date_and_time(info.updated_at)),
         ("messages", str(info.messages)),
+        ("branch", info.branch),
+        ("files changed", str(info.files or "")),
+        ("tags", _tags(info)),
         ("cost", dollars(info.cost)),
         ("file", f"{get_sessions_dir() / info.folder / 'session.yaml'} ({info.size:,} bytes)"),
     ]
@@ -202,6 +207,24 @@ async def rename(context: ShellContext, session: str, title: str) -> Answer:
     await context.catalog.rename(found.id, words)
     info = await context.store.get_session_stats(found.id)
     return Answer(_data(info), [line(f"{found.short_id} is now called {words}.")])
+
+
+async def tag(context: ShellContext, session: str, words: Sequence[str]) -> Answer:
+    from ouro.session.session_labels import read_tags
+
+    found = await context.catalog.find(session)
+    pins = [word for word in words if word in ("pin", "unpin")]
+    added, removed = read_tags(" ".join(word for word in words if word not in pins))
+    tags = dict.fromkeys([*(tag for tag in found.tags if tag not in removed), *added])
+    pinned = pins[-1] == "pin" if pins else found.pinned
+    await context.catalog.label(found, list(tags), pinned=pinned)
+    info = await context.store.get_session_stats(found.id)
+    return Answer(_data(info), [line(_tags(info) or "no tags")])
+
+
+def _tags(info: SessionInfo) -> str:
+    tags = [f"#{tag}" for tag in info.tags]
+    return " ".join([*tags, *(["pinned"] if info.pinned else [])])
 
 
 async def remove(context: ShellContext, sessions: Sequence[str], yes: bool, purge: bool) -> Answer:

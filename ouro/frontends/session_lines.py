@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
+from ouro.session import has_tags
 from ouro.session.opening import Part
 from ouro.utils.text import byte_size, clean, dollars, one_line, plural
 
@@ -83,13 +84,21 @@ def title_of(info: SessionInfo) -> str:
     return " ".join(clean(info.title).split()) or "(no title)"
 
 
+def labels_of(info: SessionInfo) -> str:
+    """Branch, number of changed files and tags: `main · 3 files · #parser`."""
+    files = plural(info.files, "file") if info.files else ""
+    tags = " ".join(f"#{tag}" for tag in info.tags)
+    return " · ".join(filter(None, [one_line(info.branch, 30), files, clean(tags)]))
+
+
 def format_figures(info: SessionInfo, now: datetime) -> str:
     parts = [
         format_age(info.updated_at, now),
         plural(info.messages, "message"),
         byte_size(info.size),
     ]
-    return " · ".join(filter(None, [*parts, dollars(info.cost), "copy" if info.fork_of else ""]))
+    parts += [dollars(info.cost), labels_of(info), "copy" if info.fork_of else ""]
+    return " · ".join(filter(None, [*parts, "pinned" if info.pinned else ""]))
 
 
 def preview_lines(preview: SessionExcerpt, width: int) -> list[tuple[str, str]]:
@@ -235,6 +244,7 @@ class SessionMatches:
         self._only = frozenset(only)
         """Ids that the list is limited to; empty: no limit."""
         self._words: tuple[str, ...] = ()
+        self._tags: tuple[str, ...] = ()
         self._hits: dict[str, str] = {}
         self.is_fuzzy = False
         """Whether similar titles match, too; see `find_similar`."""
@@ -245,7 +255,12 @@ class SessionMatches:
 
     @property
     def query(self) -> str:
+        """The words that titles and messages are searched for."""
         return " ".join(self._words)
+
+    @property
+    def is_narrowed(self) -> bool:
+        return bool(self._words or self._tags)
 
     def change(self, sessions: Sequence[SessionInfo]) -> None:
         self.sessions = list(sessions)
@@ -260,19 +275,26 @@ class SessionMatches:
 
     def look_for(self, text: str) -> bool:
         """Search other words; returns False if they are the same."""
-        words = tuple(text.lower().split())
-        if words == self._words:
+        typed = text.lower().split()
+        tags = tuple(word for word in typed if word.startswith("#"))
+        words = tuple(word for word in typed if not word.startswith("#"))
+        if (words, tags) == (self._words, self._tags):
             return False
-        self._words, self._hits = words, {}
+        if words != self._words:
+            self._hits = {}
+        self._words, self._tags = words, tags
         return True
 
     def add(self, hit: SessionHit) -> None:
         self._hits.setdefault(hit.session_id, hit.snippet)
 
     def matches(self) -> list[SessionMatch]:
-        """The matching sessions: by title or id, then by messages, each last used first; then by
-        similarity.
+        """The matching sessions: by title or id, then by messages, each pinned and last used first;
+        then by similarity. `#x`: only those with that tag.
         """
+        return [match for match in self._by_words() if has_tags(match.info, self._tags)]
+
+    def _by_words(self) -> list[SessionMatch]:
         if not self._words:
             return [SessionMatch(info) for info in self.in_scope]
         found = self._named()
@@ -306,7 +328,8 @@ class SessionMatches:
             PROJECT: lambda info: self._is_here(info.project),
             ALL: lambda _info: True,
         }
-        self.in_scope = list(filter(belongs[scope], self.sessions))
+        in_scope = filter(belongs[scope], self.sessions)
+        self.in_scope = sorted(in_scope, key=lambda info: not info.pinned)
         self._titles = [info.title.lower() for info in self.in_scope]
 
 

@@ -203,8 +203,22 @@ class SummaryRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     """The last message that it covers."""
 
 
+class LabelRecord(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What tells the session apart in lists; replaces the labels before."""
+
+    tags: tuple[str, ...]
+    at: str
+    pinned: bool = False
+    """Whether it is first in lists."""
+    branch: str = ""
+    """The git branch of the last turn."""
+    files: int = 0
+    """How many files its tools have changed."""
+
+
 ChangeRecord = (
     TitleRecord
+    | LabelRecord
     | ModelRecord
     | ModeRecord
     | CompactionRecord
@@ -258,6 +272,12 @@ class SessionInfo(msgspec.Struct, frozen=True):
     fork_of: str = ""
     mode: str = ""
     """The permission mode that was saved last; empty if none was."""
+    tags: tuple[str, ...] = ()
+    pinned: bool = False
+    branch: str = ""
+    """The git branch of the last turn."""
+    files: int = 0
+    """How many files its tools have changed."""
 
     @property
     def cost(self) -> float | None:

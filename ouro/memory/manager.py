@@ -322,6 +322,8 @@ class MemoryManager:
             records.append(ModelRecord(transcript.model, at))
         if transcript.mode:
             records.append(ModeRecord(transcript.mode, at))
+        if transcript.labels:
+            records.append(transcript.labels)
         self._notify(f"{lost.message} {await self._store.write_again(self._header, records)}")
 
     def _take(self, record: Record) -> None:

@@ -15,6 +15,7 @@ from ouro.memory.backend import (
     CostRecord,
     DropRecord,
     ForkRecord,
+    LabelRecord,
     LoadedSession,
     MessageRecord,
     ModelRecord,
@@ -96,6 +97,8 @@ class Transcript(MessageTree):
         self.title = ""
         self.model = ""
         self.mode = ""
+        self.labels: LabelRecord | None = None
+        """None: none were saved, or they are not loaded."""
         self.usage = Usage()
         """The usage of all model calls of the session, also in the background and on branches."""
         self.side_calls: dict[str, tuple[int, Usage]] = {}
@@ -328,6 +331,8 @@ class Transcript(MessageTree):
                 self._marks.setdefault(self.last_number, []).append(_Mark(record))
             case ModeRecord(mode):
                 self.mode = mode
+            case LabelRecord():
+                self.labels = record
             case PinRecord(message, _, pinned):
                 self.pins = self.pins | {message} if pinned else self.pins - {message}
             case CostRecord(purpose, usage=usage):

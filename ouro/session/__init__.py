@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         SessionExcerpt,
         SessionHit,
         TurnEvidence,
+        has_tags,
     )
     from ouro.session.attachments import Attachment
     from ouro.session.context_window import ContextItem, Outlook, WindowReport

@@ -244,19 +244,25 @@ def join_comments(body: str, comments: Sequence[tuple[int, str]]) -> str:
 
 
 def _match(steps: Sequence[PlanStep], todos: Sequence[Todo]) -> Iterator[tuple[int, str]]:
+    """The lines of steps with the states of their todos."""
+    if len(steps) == len(todos) and not _have_same_words(steps, todos):
+        yield from ((step.line, todo.state) for step, todo in zip(steps, todos, strict=True))
+        return
+    from difflib import get_close_matches  # needed when todos change
+
     texts = {step_text(todo.text).casefold(): todo.state for todo in todos}
     exact = {step.line: texts.pop(step.text.casefold(), "") for step in steps}
-    yield from ((line, state) for line, state in exact.items() if state)
-    rest = [step for step in steps if not exact[step.line]]
-    if len(steps) == len(todos):
-        places = {step.line: place for place, step in enumerate(steps)}
-        yield from ((step.line, todos[places[step.line]].state) for step in rest)
-        return
-    from difflib import get_close_matches  # needed for todos in other words
-
-    for step in rest:
+    for step in steps:
+        if exact[step.line]:
+            yield step.line, exact[step.line]
+            continue
         for near in get_close_matches(step.text.casefold(), texts, 1, _SIMILAR):
             yield step.line, texts.pop(near)
+
+
+def _have_same_words(steps: Sequence[PlanStep], todos: Sequence[Todo]) -> bool:
+    texts = {step_text(todo.text).casefold() for todo in todos}
+    return all(step.text.casefold() in texts for step in steps)
 
 
 def _step_lines(lines: Sequence[str]) -> list[int]:

@@ -29,6 +29,7 @@ from ouro.session.plan_approval import PlanApproval
 from ouro.session.resume import Resumed
 from ouro.session.rewind import Rewind
 from ouro.session.scrollback import Scrollback
+from ouro.session.session_labels import SessionLabels
 from ouro.session.session_tasks import BackgroundWork
 from ouro.session.turn_queue import Draft
 from ouro.session.wake import Wake
@@ -147,6 +148,10 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         """
         self.wake.user_spoke()
         return self.turn.tasks.run(lambda emit: self.turn.run(text, images, emit))
+
+    @property
+    def labels(self) -> SessionLabels:
+        return self.turn.titles.labels
 
     @property
     def plan(self) -> PlanApproval:

@@ -14,6 +14,7 @@ from ouro.memory.manager import MemoryManager
 from ouro.memory.side_calls import ask_and_record
 from ouro.memory.transcript import make_title
 from ouro.messages import Message, system, user
+from ouro.session.session_labels import SessionLabels
 from ouro.session.session_tasks import SessionTasks
 from ouro.utils.text import cut_middle
 
@@ -37,11 +38,13 @@ class Titles(msgspec.Struct, eq=False):
     models: ModelSource
     tasks: SessionTasks
     automatically: bool
+    labels: SessionLabels
 
     def after_turn(self) -> None:
         """Start to find a title, once, if the title is still the first words of the session;
-        returns at once.
+        returns at once. The branch and the changed files are recorded, too.
         """
+        self.labels.after_turn()
         is_answered = any(
             message.role == "assistant" and message.text for message in self.memory.messages()
         )

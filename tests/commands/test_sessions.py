@@ -113,6 +113,10 @@ def test_list_as_json(root, tmp_path, capsys):
             ],
             "fork_of": "",
             "mode": "",
+            "tags": [],
+            "pinned": False,
+            "branch": "",
+            "files": 0,
         }
     ]
 

@@ -260,9 +260,23 @@ class ScreenFrontEnd:
         async def get_catalog() -> SessionCatalog:
             return session_catalog
 
-        return await show_sheet(
-            self._app, SessionPicker(get_catalog, self.keymap, only=only, rename=self._rename_open)
+        sheet = SessionPicker(
+            get_catalog,
+            self.keymap,
+            only=only,
+            rename=self._rename_open,
+            label=self._label_open,
         )
+        return await show_sheet(self._app, sheet)
+
+    def _label_open(self, session_id: str, tags: Sequence[str], pinned: bool) -> bool:
+        """Tag and pin the session if it is the one on the screen, as `_rename_open`."""
+        session = self._turns.session
+        if session is None or session.id != session_id:
+            return False
+        session.labels.tag(tags, removed=session.labels.tags)
+        session.labels.pin(pinned=pinned)
+        return True
 
     def _rename_open(self, session_id: str, title: str) -> bool:
         """Rename the session if it is the one on the screen: only its own writer can do it."""

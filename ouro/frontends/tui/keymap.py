@@ -107,6 +107,8 @@ ACTIONS: tuple[KeyAction, ...] = (
     KeyAction("change_scope", ("ctrl+a",), "this project or all", "sessions"),
     KeyAction("fork_session", ("ctrl+f", "f"), "fork (letters work in the list: Tab)", "sessions"),
     KeyAction("rename_session", ("f2", "r"), "rename", "sessions"),
+    KeyAction("tag_session", ("f5", "t"), "set the tags", "sessions"),
+    KeyAction("pin_session", ("f3", "p"), "pin, to be first in the list", "sessions"),
     KeyAction("delete_session", ("ctrl+d", "d"), "move to the trash", "sessions"),
     KeyAction("restore_session", ("ctrl+u", "u"), "restore from the trash", "sessions"),
     KeyAction("look_inside", ("ctrl+o", "space"), "preview", "sessions"),

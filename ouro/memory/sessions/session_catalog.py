@@ -22,6 +22,8 @@ from ouro.errors import (
     UsageError,
 )
 from ouro.memory.backend import (
+    ChangeRecord,
+    LabelRecord,
     MemoryStore,
     MessageRecord,
     Progress,
@@ -152,7 +154,12 @@ class SessionCatalog:
         return await asyncio.to_thread(find_session, sessions, query, self.is_here, ids_with)
 
     async def matching(self, sessions: Sequence[SessionInfo], words: str) -> list[SessionInfo]:
-        """The sessions whose title has all these words, then those whose messages have them."""
+        """The sessions whose title has all these words, then those whose messages have them; with
+        `#x` only those with that tag.
+        """
+        sessions, words = _narrow_by_tags(sessions, words)
+        if not words:
+            return sessions
         titles = [info for info in sessions if _has_words(info.title, words)]
         seen = {info.id for info in titles}
         rest = [info for info in sessions if info.id not in seen]
@@ -262,12 +269,20 @@ class SessionCatalog:
         """Rename a session. Raises SessionInUse if it is open elsewhere, SaveFailed if it can only
         be read.
         """
+        await self._change(session_id, lambda at: TitleRecord(title, at))
+
+    async def label(self, info: SessionInfo, tags: Sequence[str], *, pinned: bool) -> None:
+        """Set the tags of a session, and whether it is pinned. Raises as `rename`."""
+        labels = (info.branch, info.files)
+        await self._change(info.id, lambda at: LabelRecord(tuple(tags), at, pinned, *labels))
+
+    async def _change(self, session_id: str, make: Callable[[str], ChangeRecord]) -> None:
         loaded = await self.store.load_session(session_id, reach="screen")
         if loaded.read_only:
-            raise SaveFailed(f"Not renamed: {loaded.notices[-1]}")
+            raise SaveFailed(f"Not changed: {loaded.notices[-1]}")
         try:
             at = timestamp(loaded.records[-1].at if loaded.records else "")
-            await self.store.save_memory(session_id, TitleRecord(title, at))
+            await self.store.save_memory(session_id, make(at))
         finally:
             await self.store.close_session(session_id)
 
@@ -346,6 +361,10 @@ def find_session(
     here = [session for session in sessions if is_here(session.project)]
     if query == "latest":
         return _only(here[:1], "No session of this folder yet.", hint)
+    if query.startswith("#"):
+        tagged, _ = _narrow_by_tags(here, query)
+        tagged = tagged or _narrow_by_tags(sessions, query)[0]
+        return _only(tagged, f"No session has the tag `{cut(query, 60)}`.", hint)
     found = [session for session in sessions if session.folder == query]
     found = found or [
         session for session in sessions if query and session.id.startswith(query.lower())
@@ -359,6 +378,20 @@ def find_session(
         found = [session for session in sessions if session.id in ids]
         found = [session for session in found if is_here(session.project)] or found
     return _only(found, f"No session matches `{cut(query, 60)}`.", hint)
+
+
+def has_tags(info: SessionInfo, words: Iterable[str]) -> bool:
+    """Whether each of the words, such as `#parser`, is a tag of the session, or its start."""
+    tags = "".join(f"\n#{tag.lower()}" for tag in info.tags)
+    return all(f"\n{word.lower()}" in tags for word in words)
+
+
+def _narrow_by_tags(sessions: Sequence[SessionInfo], words: str) -> tuple[list[SessionInfo], str]:
+    """The sessions with each tag among the words (`#parser`), and the other words."""
+    typed = words.split()
+    tags = [word for word in typed if word.startswith("#")]
+    rest = [word for word in typed if not word.startswith("#")]
+    return [info for info in sessions if has_tags(info, tags)], " ".join(rest)
 
 
 def _has_words(title: str, words: str) -> bool:

@@ -19,6 +19,7 @@ from ouro.memory.backend import (
     CompactionRecord,
     CostRecord,
     ForkRecord,
+    LabelRecord,
     MessageRecord,
     ModelRecord,
     ModeRecord,
@@ -58,7 +59,7 @@ _READ_AT_ONCE = 512 << 20
 _EDGE = 1 << 20
 _WINDOW = 33 << 20
 """More than the longest record that is read."""
-_OTHERS = {"title", "model", "mode", "compaction", "cost", "fork", "summary"}
+_OTHERS = {"title", "tags", "model", "mode", "compaction", "cost", "fork", "summary"}
 _MAX_SUMMARY = 300
 
 INDEX_NAME = ".index.yaml"
@@ -131,6 +132,9 @@ class SessionTally:
                 self._fields["model"] = one_line(model)
             case ModeRecord(mode):
                 self._fields["mode"] = one_line(mode, 16)
+            case LabelRecord(tags, _, pinned, branch, files):
+                self._fields |= {"tags": tags}
+                self._fields |= {"pinned": pinned, "branch": one_line(branch, 100), "files": files}
             case SummaryRecord(summary):
                 self._fields["summary"] = one_line(summary, _MAX_SUMMARY)
             case ForkRecord(session):

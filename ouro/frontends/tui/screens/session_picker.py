@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rich.cells import set_cell_size
+from rich.cells import cell_len, set_cell_size
 from textual import events, work
 
-from ouro.errors import OuroError
+from ouro.errors import OuroError, UsageError
 from ouro.frontends.session_lines import (
     ALL,
     SessionMatch,
     SessionMatches,
     find_similar,
     format_age,
+    labels_of,
     now,
     preview_lines,
     title_of,
@@ -27,6 +28,7 @@ from ouro.frontends.tui.screens.browser import Browser, Page
 from ouro.frontends.tui.screens.sheet import LineSheet
 from ouro.frontends.tui.widgets.row_list import Cell, RowList
 from ouro.session.opening import OpenCatalog, OpenRequest
+from ouro.session.session_labels import read_tags
 from ouro.utils.runtime import tilde
 from ouro.utils.text import byte_size, clean, dollars, plural
 
@@ -44,6 +46,9 @@ _FIGURES = (("messages", 10), ("size", 9), ("cost", 9))
 _TIGHT_FIGURES = (("msgs", 6), ("size", 8), ("cost", 8))
 _TIGHT_FROM, _FULL_FROM, _PROJECT_FROM = 64, 76, 96
 """The minimum widths to show figures or the project, figures with more room, and both."""
+_GAP, _PINNED = "  ", "★ "
+_MIN_LABELS = 12
+"""With less room than this, labels are left out if they do not fit."""
 _LEAD = 8
 """Characters shown before a match."""
 
@@ -87,7 +92,8 @@ class SessionList(RowList[SessionMatch]):
         )
         columns, room, has_project = self._layout()
         name = title_of(info) + (" (copy)" if info.fork_of else "")
-        yield set_cell_size(crop(name, room), room), "marked" if is_marked else ""
+        name = f"{_PINNED if info.pinned else ''}{name}"
+        yield from self._name_cells(name, labels_of(info), room, is_marked)
         for (_name, column), text in zip(
             columns[: 1 if row.snippet else None], figures, strict=False
         ):
@@ -100,6 +106,16 @@ class SessionList(RowList[SessionMatch]):
             yield f"  {'…' if start else ''}{clean(row.snippet[start:])}", "found"
         elif has_project:
             yield f"  {clean(tilde(Path(info.project)))}", "detail"
+
+    def _name_cells(self, name: str, labels: str, room: int, is_marked: bool) -> Iterable[Cell]:
+        """The title, and after it branch, changed files and tags as far as there is room."""
+        style = "marked" if is_marked else ""
+        rest = room - cell_len(name) - len(_GAP)
+        if not labels or rest < min(cell_len(labels), _MIN_LABELS):
+            yield set_cell_size(crop(name, room), room), style
+            return
+        yield f"{name}{_GAP}", style
+        yield set_cell_size(crop(labels, rest), rest), "detail"
 
 
 class SessionPicker(Browser):
@@ -118,10 +134,11 @@ class SessionPicker(Browser):
         *,
         only: Collection[str] = (),
         rename: Callable[[str, str], bool] = lambda _session_id, _title: False,
+        label: Callable[[str, Sequence[str], bool], bool] = lambda _id, _tags, _pinned: False,
         esc: str = "closes",
     ) -> None:
-        """`rename` renames a session if it is open here, and returns whether it did; `esc` labels
-        the Esc key.
+        """`rename` and `label` (tags, and whether it is pinned) change a session if it is open
+        here, and return whether they did; `esc` labels the Esc key.
         """
         super().__init__("session-picker", keymap, "sessions", SessionList())
         self.wants_to_leave = False
@@ -129,6 +146,7 @@ class SessionPicker(Browser):
         self._get_catalog = get_catalog
         self._only = only
         self._rename_open = rename
+        self._label_open = label
         self._esc = esc
         self._session_catalog: SessionCatalog
         self._matches: SessionMatches
@@ -197,7 +215,9 @@ class SessionPicker(Browser):
 
     def _show_count(self, doing: str = "", found: int | None = None) -> None:
         count = f"{len(self._matches.in_scope):,}"
-        shown = f"{found:,} of {count}" if found is not None and self._matches.query else count
+        shown = (
+            f"{found:,} of {count}" if found is not None and self._matches.is_narrowed else count
+        )
         self._count.update(f"{self._matches.scope} · {shown}{doing}")
 
     def _heading_text(self) -> str:
@@ -219,6 +239,7 @@ class SessionPicker(Browser):
             dollars(info.cost),
             info.short_id,
         ]
+        facts += [labels_of(info), "pinned" if info.pinned else ""]
         facts += [f"a copy of {info.fork_of[:8]}"] if info.fork_of else []
         page = Page(title_of(info), " · ".join(filter(None, facts)))
         page.add("")
@@ -293,6 +314,35 @@ class SessionPicker(Browser):
 
         self.app.push_screen(LineSheet("New title", secret=False, text=title_of(info)), rename)
 
+    async def _pin_session(self) -> None:
+        if self._list.marked is not None:
+            info = self._list.marked.info
+            await self._label(info, info.tags, pinned=not info.pinned)
+
+    async def _tag_session(self) -> None:
+        if self._list.marked is None:
+            return
+        info = self._list.marked.info
+
+        async def tag(text: str | None) -> None:
+            if text is None:
+                return
+            try:
+                added, _ = read_tags(text)
+            except UsageError as error:
+                self._show_message(str(error))
+                return
+            await self._label(info, added, pinned=info.pinned)
+
+        shown = " ".join(info.tags)
+        self.app.push_screen(LineSheet("Tags, with blanks between", secret=False, text=shown), tag)
+
+    async def _label(self, info: SessionInfo, tags: Sequence[str], *, pinned: bool) -> None:
+        """Change the labels: of the open session only its own writer can do it."""
+        if not self._label_open(info.id, tags, pinned):
+            await self._attempt(self._session_catalog.label(info, tags, pinned=pinned))
+        await self._reload()
+
     async def _delete_session(self) -> None:
         if self._list.marked is not None:
             self._asked_in_search = self._search.has_focus
@@ -333,6 +383,8 @@ class SessionPicker(Browser):
             f"{self._keymap.shown('change_scope')} {'this project' if shows_all else 'all'}",
             f"{name('fork_session')} fork",
             f"{name('rename_session')} rename",
+            f"{name('tag_session')} tag",
+            f"{name('pin_session')} pin",
             f"{name('delete_session')} delete",
             "Tab search" if in_list else "Tab list",
             f"Esc {self._esc}",

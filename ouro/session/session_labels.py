@@ -1,0 +1,89 @@
+"""SessionLabels: what tells a session apart in lists: tags, a pin, the branch, files changed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from ouro.display import Diff
+from ouro.errors import UsageError
+from ouro.memory.backend import LabelRecord, SessionInfo
+from ouro.memory.manager import MemoryManager
+from ouro.messages import ToolReply
+from ouro.utils.git import git_branch
+
+_TAG = re.compile(r"[\w][\w.:/+-]{0,38}")
+
+
+class SessionLabels:
+    """The labels of the open session.
+
+    Args:
+        info: the session as lists know it, if it is resumed.
+    """
+
+    def __init__(self, transcript: MemoryManager, cwd: Path, info: SessionInfo | None) -> None:
+        self._transcript = transcript
+        self._cwd = cwd
+        known = transcript.transcript.labels
+        if known is None and info is not None:
+            known = LabelRecord(info.tags, "", info.pinned, info.branch, info.files)
+        self._labels = known or LabelRecord((), "")
+        self._read = len(transcript.messages())
+        self._changed = self._files_in(0)
+        self._changed_before = max(0, self._labels.files - len(self._changed))
+        """Files that were changed in messages which are not loaded."""
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        return self._labels.tags
+
+    @property
+    def pinned(self) -> bool:
+        return self._labels.pinned
+
+    def after_turn(self) -> None:
+        """Record the branch and the number of changed files, if they are others now."""
+        messages = self._transcript.messages()
+        if len(messages) < self._read:  # a rewind or a compaction
+            self._read = 0
+        self._changed |= self._files_in(self._read)
+        self._read = len(messages)
+        files = self._changed_before + len(self._changed)
+        self._set(replace(self._labels, branch=git_branch(self._cwd), files=files))
+
+    def tag(self, added: Sequence[str], removed: Sequence[str] = ()) -> None:
+        rest = [tag for tag in self.tags if tag not in removed]
+        self._set(replace(self._labels, tags=tuple(dict.fromkeys([*rest, *added]))))
+
+    def pin(self, *, pinned: bool) -> None:
+        self._set(replace(self._labels, pinned=pinned))
+
+    def _set(self, labels: LabelRecord) -> None:
+        if labels != self._labels:
+            self._labels = replace(labels, at=self._transcript.now())
+            self._transcript.note(self._labels)
+
+    def _files_in(self, first: int) -> set[str]:
+        """The files that tools have changed, according to the messages from that place on."""
+        found = set[str]()
+        for message in self._transcript.messages()[first:]:
+            for reply in message.parts_of(ToolReply):
+                body = reply.display.body if reply.display and not reply.failed else None
+                if isinstance(body, Diff):
+                    found.update(change.path for change in body.changes)
+        return found
+
+
+def read_tags(text: str) -> tuple[list[str], list[str]]:
+    """The tags to add and those to remove (`-x`) in a typed text. Raises UsageError."""
+    added, removed = list[str](), list[str]()
+    for word in text.split():
+        name = word.removeprefix("-").removeprefix("#")
+        if not _TAG.fullmatch(name):
+            raise UsageError(f"`{word}` is not a tag.", "A tag is one word: /tag parser")
+        (removed if word.startswith("-") else added).append(name)
+    return added, removed

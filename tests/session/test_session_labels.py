@@ -1,0 +1,107 @@
+"""What tells sessions apart in lists: branch, changed files, tags, and a pin."""
+
+import pytest
+
+from ouro.assemble import Options, opener
+from ouro.errors import SessionNotFound, UsageError
+from ouro.events import PermissionAsked, Permit
+from ouro.frontends.session_lines import SessionMatches, labels_of
+from ouro.llm import ScriptedModel, call
+from ouro.session import OpenRequest
+from ouro.session.session_labels import read_tags
+from ouro.utils.git import git_branch
+
+
+def make(repository, *script, **options):
+    model = ScriptedModel(script)
+    return opener(Options(repository, ready_model=model, **options))
+
+
+async def play(session, text):
+    async for event in session.send(text):
+        if isinstance(event, PermissionAsked):
+            session.answer(event.question_id, Permit("yes"))
+
+
+def write(path, text="x"):
+    return call("write", path=path, content=text)
+
+
+async def listed(session):
+    (info,) = await session.session_catalog.here()
+    return info
+
+
+async def test_a_list_knows_branch_changed_files_tags_and_pin_of_a_session(repository):
+    session = await make(repository, write("a.py"), write("b.py"), write("a.py"), "Done.")(
+        OpenRequest()
+    )
+    await play(session, "write two files")
+    session.labels.tag(["parser", "später"])
+    session.labels.tag(["speed"], removed=["parser"])
+    session.labels.pin(pinned=True)
+    await session.close()
+    info = await listed(session)
+    assert (info.branch, info.files) == (git_branch(repository), 2)
+    assert (info.tags, info.pinned) == (("später", "speed"), True)
+    assert labels_of(info) == f"{info.branch} · 2 files · #später #speed"
+
+
+async def test_a_resumed_session_counts_the_files_on(repository):
+    opens = make(repository, write("a.py"), "Done.", write("b.py"), "Done.", write("b.py"), "Done.")
+    session = await opens(OpenRequest())
+    await play(session, "write a")
+    session.labels.tag(["parser"])
+    await session.close()
+    again = await opens(OpenRequest("#parser"))
+    assert again.id == session.id
+    await play(again, "write b")
+    await play(again, "write b again")
+    await again.close()
+    info = await listed(again)
+    assert (info.files, info.tags) == (2, ("parser",))
+
+
+async def test_a_session_is_labelled_from_outside_and_keeps_branch_and_files(repository):
+    session = await make(repository, write("a.py"), "Done.")(OpenRequest())
+    await play(session, "write a")
+    await session.close()
+    before = await listed(session)
+    await session.session_catalog.label(before, ["one"], pinned=True)
+    after = await listed(session)
+    assert (after.tags, after.pinned) == (("one",), True)
+    assert (after.branch, after.files) == (before.branch, before.files)
+
+
+async def test_a_tag_in_a_search_narrows_the_list_and_pinned_sessions_are_first(repository):
+    opens = make(repository, *["Done."] * 3)
+    for text, tags in (("first", ["parser"]), ("second", ["Parsing"]), ("third", [])):
+        session = await opens(OpenRequest())
+        await play(session, f"{text} message")
+        session.labels.tag(tags)
+        session.labels.pin(pinned=text == "first")
+        await session.close()
+    catalog = session.session_catalog
+    matches = SessionMatches(await catalog.sessions(), catalog.is_here)
+
+    def titles(text):
+        matches.look_for(text)
+        return [match.info.title for match in matches.matches()]
+
+    assert titles("") == ["first message", "third message", "second message"]
+    assert titles("#pars") == ["first message", "second message"]
+    assert titles("#parsing") == ["second message"]
+    assert titles("#pars second") == ["second message"]
+    assert titles("#other") == []
+    assert [info.title for info in await catalog.matching(await catalog.here(), "#pars first")] == [
+        "first message"
+    ]
+    with pytest.raises(SessionNotFound, match="No session has the tag `#other`"):
+        await catalog.find("#other")
+
+
+def test_tags_are_words_with_or_without_their_sign():
+    assert read_tags("parser #v1.2 -old -#gone") == (["parser", "v1.2"], ["old", "gone"])
+    for wrong in ("a,b", "##", "-", "x" * 50):
+        with pytest.raises(UsageError):
+            read_tags(wrong)
