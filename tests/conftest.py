@@ -32,6 +32,7 @@ os.environ.setdefault(
 sys.dont_write_bytecode = False
 """Keep the bytecode of test modules: compiling them takes five seconds."""
 
+pytest_plugins = ["fakes.time_limits"]
 ROOT = Path(__file__).parents[1]
 _numbers = itertools.count()
 

@@ -41,3 +41,66 @@ def test_a_test_over_its_time_is_one_failure_and_the_others_run(tmp_path: Path) 
     )
     assert "1 failed, 21 passed" in done.stdout
     assert "INTERNALERROR" not in done.stdout + done.stderr
+
+
+HANGS = """
+import asyncio
+import threading
+import pytest
+
+@pytest.fixture
+def hangs_at_its_end():
+    yield
+    threading.Event().wait()
+
+@pytest.fixture
+def catches_the_first_exception():
+    yield
+    try:
+        threading.Event().wait()
+    except BaseException:
+        threading.Event().wait()
+
+@pytest.mark.timeout(1)
+def test_that_waits_for_a_task_that_catches_all():
+    async def busy():
+        try:
+            while True:
+                pass
+        except BaseException:
+            await asyncio.Event().wait()
+
+    asyncio.run(busy())
+
+def test_before():
+    pass
+
+def test_with_a_hanging_teardown(hangs_at_its_end):
+    pass
+
+def test_with_a_stubborn_teardown(catches_the_first_exception):
+    pass
+
+@pytest.mark.parametrize("number", range(20))
+def test_after(number):
+    pass
+"""
+
+
+def test_a_teardown_that_hangs_is_one_failure_and_the_others_run(tmp_path: Path) -> None:
+    (tmp_path / "test_hangs.py").write_text(HANGS)
+    line = [sys.executable, "-m", "pytest", "-q", "-n", "2", "-p", "fakes.time_limits"]
+    line += ["-o", "timeout_func_only=true"]
+    limits = {"TEST_PHASE_SECONDS": "1", "PYTHONPATH": str(Path(__file__).parents[1])}
+    done = subprocess.run(
+        line,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        env={**os.environ, **limits},
+        check=False,
+    )
+    for teardown in ("test_with_a_hanging_teardown", "test_with_a_stubborn_teardown"):
+        assert f"The teardown of test_hangs.py::{teardown} took over" in done.stdout
+    assert "FAILED test_hangs.py::test_that_waits_for_a_task_that_catches_all" in done.stdout
+    assert "1 failed, 23 passed, 2 errors" in done.stdout
