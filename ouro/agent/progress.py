@@ -11,8 +11,10 @@ from pathlib import Path
 from ouro.messages import ToolCall, ToolReply
 from ouro.utils.late_pattern import late_pattern
 
-_CHANGING_WORD = late_pattern(r"[^\s\W]*\d\w*(?:[.:,+/=-]\w+)*")
-"""A word with a digit: a counter, a time, an id. It differs in each output of a loop."""
+_CHANGING_WORD = late_pattern(r"(?<!\w)\w*?\d\w*(?:[.:,+/=-]\w+)*")
+"""A word with a digit: a counter, a time, an id. It differs in each output of a loop. A long word
+without a digit is read once: the lookbehind lets no match begin inside of it.
+"""
 _MAX_SAME_CALL = 5
 """How often the output of the same call counts as new before a file changes."""
 _MAX_FILES = 20_000

@@ -4,9 +4,11 @@ import itertools
 
 import pytest
 
+from ouro.agent.progress import Progress
 from ouro.assemble import Options, open_session
 from ouro.events import QuestionAsked, Reply, TurnFinished
 from ouro.llm import ScriptedModel, ScriptedReply, call
+from ouro.messages import ToolCall, ToolReply
 from ouro.session import OpenRequest
 
 NOBODY = Reply()
@@ -107,3 +109,11 @@ async def test_l14_on_the_screen_the_user_decides(repository):
     )
     assert (finished.outcome, len(asked)) == ("interrupted", 1)
     assert requests < 50
+
+
+def test_a_result_of_one_long_word_is_read_in_one_pass():
+    progress = Progress(None)
+    asked = ToolCall("a", "shell", {"command": "cat word"})
+    progress.observe([asked], [ToolReply("a", "shell", "x" * 3_000_000)])
+    progress.observe([asked], [ToolReply("a", "shell", "x" * 3_000_000)])
+    assert progress.idle == 1
