@@ -16,6 +16,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from ouro.safety import Confinement
 from ouro.safety.sandbox.landlock import abi
 from ouro.safety.sandbox.tiers import (
     Bubblewrap,
@@ -25,6 +26,7 @@ from ouro.safety.sandbox.tiers import (
     _bwrap,
     _self_test,
 )
+from ouro.settings import SandboxSettings
 
 PYTHON = Path(os.path.realpath(sys.executable))
 SECRET = "s3cr3t-of-the-host"
@@ -371,6 +373,36 @@ def test_b2_server_on_loopback_is_reachable_within_a_command(host, sandbox):
         " print(c.recv(9).decode())"
     )
     assert ("WORKS" in host.run(sandbox, code)) == (sandbox.tier == "bubblewrap")
+
+
+@pytest.mark.parametrize("request_", ["0x5412", "0x541c", "0x1_0000_5412"])
+def test_b1_no_command_types_into_a_terminal(host, sandbox, request_):
+    """TIOCSTI and TIOCLINUX put text into the input of the user's shell, which runs it."""
+    code = (
+        "libc.ioctl.argtypes = [ctypes.c_int, ctypes.c_ulong, ctypes.c_char_p]\n"
+        f"libc.ioctl(1, {request_}, b'x'); print(os.strerror(ctypes.get_errno()))"
+    )
+    assert host.run(sandbox, code).strip() == os.strerror(1), (
+        "not permitted, whatever it is used on"
+    )
+
+
+def test_b3_protected_places_of_a_workspace_and_of_opened_folders_stay(tmp_path, repository):
+    opened = tmp_path / "opened"
+    (opened / ".git").mkdir(parents=True)
+    (repository / ".ouro").mkdir()
+    places = (opened / ".git/config", repository / ".git/config", repository / ".ouro/config.yaml")
+    for place in places:
+        place.write_text("before")
+    settings = SandboxSettings(writable=(str(opened),))
+    confinement = Confinement(repository, tmp_path / "state", settings)
+    if confinement.chosen().sandbox.tier != "bubblewrap":
+        pytest.skip("bubblewrap does not work here")
+    line = "".join(f"echo evil > {place}; " for place in places) + f"echo new > {opened}/file"
+    argv = confinement.wrap(["sh", "-c", line], "workspace")
+    subprocess.run(argv, cwd=repository, capture_output=True, check=False)
+    assert [place.read_text() for place in places] == ["before"] * 3
+    assert (opened / "file").exists()
 
 
 def test_b1_landlock_opens_no_other_devices(host, tmp_path):

@@ -4,12 +4,14 @@ lost.
 
 from __future__ import annotations
 
+import os
 import shutil
 
 import pytest
 from fakes.session_machines import Machine, git
 
-from ouro.memory.session_remote import chunk_name
+from ouro.errors import UsageError
+from ouro.memory.session_remote import SessionRemote, chunk_name
 from ouro.messages import ToolCall, ToolReply, assistant, tool, user
 
 BRANCH = "refs/heads/ouro-sessions"
@@ -320,3 +322,14 @@ async def test_s22_user_and_machine_with_equal_handwritten_records_are_no_replay
     shared.sync_one()
 
     assert shared.two.sync().received == (shared.session,)
+
+
+def test_s22_a_sealed_blob_is_bound_to_its_place(tmp_path):
+    """Otherwise the host could pass one session's text, sealed with the right key, as another's."""
+    remote = SessionRemote(tmp_path / "here", tmp_path / "sessions.key", str(tmp_path / "remote"))
+    remote._key = os.urandom(32)
+    sealed = remote.seal("s/one/chunks/0001-abc", "письмо".encode())
+    assert remote.unseal("s/one/chunks/0001-def", sealed) == "письмо".encode()
+    for place in ("s/two/chunks/0001-abc", "s/one/chunks/0002-abc", "s/one/header", "format"):
+        with pytest.raises(UsageError, match="cannot be opened"):
+            remote.unseal(place, sealed)
