@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import webbrowser
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,10 +23,16 @@ if TYPE_CHECKING:
 
 ADD_ONE = "Add one: `ouro mcp add NAME -- COMMAND`; see docs/mcp.md."
 _MAX_DESCRIPTION = 100
+_LIST_SECONDS = 15.0
+"""The maximum wait of `ouro mcp list` for its servers, which start side by side."""
 
 
 async def list_servers(context: ActionContext) -> Answer:
     async with context.servers() as servers:
+        if context.session is None:
+            with suppress(TimeoutError):  # a slow one is `starting`
+                async with asyncio.timeout(_LIST_SECONDS):
+                    await servers.settle()
         rows, value = [], []
         for server in servers.servers.values():
             tools = server.known_tools
@@ -33,7 +40,7 @@ async def list_servers(context: ActionContext) -> Answer:
             rows.append(
                 (
                     CodeSpan(server.name),
-                    _state(context, server),
+                    _state(server),
                     _where(server.settings),
                     (
                         f"{plural(len(tools), 'tool')}, about {plural(tokens, 'token')}"
@@ -46,11 +53,12 @@ async def list_servers(context: ActionContext) -> Answer:
             value.append(
                 {
                     "name": server.name,
-                    "state": _state(context, server),
+                    "state": _state(server),
                     "problem": server.problem,
                     "where": _where(server.settings),
                     "tools": len(tools),
                     "tokens": tokens,
+                    "latency_ms": round(server.listing.latency * 1000),
                 }
             )
         if not rows:
@@ -67,7 +75,7 @@ async def show(context: ActionContext, server: str) -> Answer:
     async with context.servers() as servers:
         found = _find_server(servers, server)
         if found.approved is not None or found.state not in ("waiting", "starting"):
-            return _describe_server(context, found)
+            return _describe_server(found)
     return await test(context, server)  # its tools are known after the first connection
 
 
@@ -81,7 +89,7 @@ async def test(context: ActionContext, server: str) -> Answer:
         except ToolError as error:
             log = list(found.log)[-10:]
             return Answer({"problem": str(error), "log": log}, [line(str(error)), *_quote(log)], 1)
-        return _describe_server(context, found)
+        return _describe_server(found)
 
 
 async def log(context: ActionContext, server: str) -> Answer:
@@ -228,7 +236,7 @@ async def _switch(on: bool, context: ActionContext, what: str) -> Answer:
 turn_on, turn_off = partial(_switch, True), partial(_switch, False)
 
 
-def _describe_server(context: ActionContext, server: mcp.McpServer) -> Answer:
+def _describe_server(server: mcp.McpServer) -> Answer:
     listing, tools = server.listing, server.known_tools
     unapproved = {tool.name for tool in server.unapproved()}
     rows, value = [], []
@@ -254,7 +262,7 @@ def _describe_server(context: ActionContext, server: mcp.McpServer) -> Answer:
         value.append(
             {"name": tool.name, "tokens": tokens, "marks": marks, "description": tool.text}
         )
-    head = f"{server.name}: {_state(context, server)}, {_where(server.settings)}"
+    head = f"{server.name}: {_state(server)}, {_where(server.settings)}"
     protocol = f"protocol {listing.protocol}" if listing.protocol else ""
     about = ", ".join(filter(None, (one_line(listing.version, 60), protocol)))
     view: View = [Title(head)]
@@ -287,13 +295,8 @@ def _find_server(servers: mcp.McpServers, name: str) -> mcp.McpServer:
     return found
 
 
-def _state(context: ActionContext, server: mcp.McpServer) -> str:
-    """The state of a server; on the command line only `on` or `off`, because no server is
-    connected.
-    """
-    names = {"login": "needs a login", "waiting": "starting"}
-    if context.session is None and server.state in ("waiting", "starting"):
-        return "on"
+def _state(server: mcp.McpServer) -> str:
+    names = {"login": "needs a login", "waiting": "not started"}
     return names.get(server.state, server.state)
 
 

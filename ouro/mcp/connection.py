@@ -27,7 +27,8 @@ from pydantic import ValidationError
 
 from ouro import __version__
 from ouro.mcp.http import LoginNeeded, http_client, http_timeout, login_provider
-from ouro.mcp.stdio import ServerEnded, stdio_transport
+from ouro.mcp.schemas import TOO_DEEP, content_problem, schema_problem, size_problem
+from ouro.mcp.stdio import ServerEnded, is_too_deep, stdio_transport
 from ouro.utils.worker import JsonObject
 
 MAX_PAGES = 100
@@ -73,7 +74,9 @@ class Connection:
         self._request = request
         self._emit = emit
         self._changed = asyncio.Event()
+        self._ended = asyncio.Event()
         self._end_reason = ""
+        self._output_schemas: dict[str, JsonObject] = {}
         self._questions: dict[int, asyncio.Future[Any]] = {}
         self._client: Client | None = None
         self._left_out: dict[str, None] = {}
@@ -104,9 +107,10 @@ class Connection:
                     cache=None,
                 ) as client,
             ):
-                limit.reschedule(None)
                 self._client = client
-                await self._serve(client)
+                # The SDK would drop a result whose structured content does not match.
+                client.session.validate_tool_result = _accept_result  # type: ignore[method-assign]
+                await self._serve(client, limit)
         except Exception:
             if self._is_refused or self._end_reason:
                 raise self._end_error() from None
@@ -170,6 +174,11 @@ class Connection:
             found["text"] = json.dumps(result.structured_content, ensure_ascii=False, indent=1)[
                 :MAX_TEXT
             ]
+        schema = self._output_schemas.get(tool)
+        if schema is not None and not result.is_error:
+            problem = await asyncio.to_thread(content_problem, schema, result.structured_content)
+            if problem:
+                found["text"] += f"\n[warning: the structured content does not fit: {problem}]"
         emit({"result": {**found, "failed": result.is_error}})
 
     async def _send(self, request: Callable[[], Awaitable[_Result]]) -> _Result:
@@ -222,12 +231,19 @@ class Connection:
             raise LookupError(reason) from None
         self._is_doubtful = False
 
-    async def _serve(self, client: Client) -> None:
+    async def _serve(self, client: Client, limit: asyncio.Timeout) -> None:
+        """Emit the lists, and again when they change.
+
+        Args:
+            limit: the time limit until the first lists are there.
+        """
         listening = asyncio.create_task(self._listen(client))
         try:
             while not self._end_reason:
                 self._changed.clear()
-                self._emit({"ready": await self._list_offers(client)})
+                async with asyncio.timeout(self._request["timeout"]):
+                    self._emit({"ready": await self._offers_or_end(client)})
+                limit.reschedule(None)
                 await self._changed.wait()
                 if not self._end_reason:
                     await asyncio.sleep(LIST_PAUSE)
@@ -272,6 +288,13 @@ class Connection:
                 result[field] = [item for item in items if self._is_valid(field, item, result)]
 
     def _is_valid(self, field: str, item: Any, result: JsonObject) -> bool:
+        if isinstance(item, dict):
+            if problem := size_problem(item.get("inputSchema")):
+                what = f"{field} `{str(item.get('name'))[:100]}`"
+                self._left_out[f"{what}: its schema cannot be used: {problem}"] = None
+                return False
+            if size_problem(item.get("outputSchema")):
+                del item["outputSchema"]
         try:
             validate_server_result(
                 _LISTS[field], self.client.protocol_version, {**result, field: [item]}
@@ -305,6 +328,21 @@ class Connection:
                 await asyncio.sleep(5)
                 self._changed.set()
 
+    async def _offers_or_end(self, client: Client) -> JsonObject:
+        """The lists. Raises ServerEnded at once if the server ends meanwhile."""
+        tasks = (
+            asyncio.ensure_future(self._list_offers(client)),
+            asyncio.ensure_future(self._ended.wait()),
+        )
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            if tasks[0].done():
+                return tasks[0].result()
+            raise ServerEnded(self._end_reason)
+        finally:
+            for task in tasks:
+                await _cancel(task)
+
     async def _list_offers(self, client: Client) -> JsonObject:
         self._left_out.clear()
         began = time.monotonic()
@@ -324,7 +362,7 @@ class Connection:
             "instructions": client.instructions or "",
             "latency": latency,
             "left_out": list(self._left_out),
-            "tools": [_describe_tool(tool) for tool in tools],
+            "tools": await self._describe_tools(tools),
             "resources": (
                 [{"uri": str(item.uri), "name": item.name} for item in resources]
                 + [
@@ -337,11 +375,23 @@ class Connection:
             ],
         }
 
+    async def _describe_tools(self, tools: Sequence[types.Tool]) -> list[JsonObject]:
+        self._output_schemas = {
+            tool.name: tool.output_schema for tool in tools if tool.output_schema is not None
+        }
+        described = []
+        for tool in tools:
+            described.append(_describe_tool(tool))
+            await asyncio.sleep(0)  # other servers and time limits go on
+        return described
+
     async def _on_message(self, message: Any) -> None:
         if isinstance(message, _LIST_CHANGES):
             self._changed.set()
         elif isinstance(message, Exception):
             self._log(f"transport: {message}")
+            if is_too_deep(message):
+                self._end(f"it sent a message that cannot be read: {TOO_DEEP}")
 
     async def _on_log(self, params: types.LoggingMessageNotificationParams) -> None:
         self._log(f"{params.level}: {params.data}")
@@ -385,6 +435,7 @@ class Connection:
 
     def _end(self, reason: str) -> None:
         self._end_reason = self._end_reason or f"The server stopped: {reason}."
+        self._ended.set()
         self._changed.set()
 
     def _end_error(self) -> Exception:
@@ -419,6 +470,10 @@ class _ValidLists(ObjectReceiveStream[Any]):
         await self._incoming.aclose()
 
 
+async def _accept_result(name: str, result: types.CallToolResult) -> None:
+    """Stands for the check of the SDK: ours is in `_call`."""
+
+
 async def _cancel(task: asyncio.Future[Any]) -> None:
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
@@ -437,15 +492,7 @@ async def _list_all(list_page: Any, field: str) -> list[Any]:
 
 
 def _describe_tool(tool: types.Tool) -> JsonObject:
-    from jsonschema import SchemaError
-    from jsonschema.validators import Draft202012Validator
-
     hints = tool.annotations
-    problem = ""
-    try:
-        Draft202012Validator.check_schema(tool.input_schema)
-    except (SchemaError, RecursionError) as error:
-        problem = f"its schema is not valid: {getattr(error, 'message', error)}"[:300]
     return {
         "name": tool.name,
         "description": tool.description or "",
@@ -453,7 +500,7 @@ def _describe_tool(tool: types.Tool) -> JsonObject:
         "title": tool.title or (hints.title if hints else None) or "",
         "read_only": bool(hints and hints.read_only_hint),
         "destructive": bool(hints and hints.destructive_hint),
-        "problem": problem,
+        "problem": schema_problem(tool.input_schema),
     }
 
 

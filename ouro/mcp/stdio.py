@@ -18,6 +18,7 @@ import anyio
 from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 
+from ouro.mcp.schemas import TOO_DEEP
 from ouro.utils.runtime import send_signal
 from ouro.utils.worker import JsonObject
 
@@ -35,6 +36,11 @@ groups: set[int] = set()
 
 class ServerEnded(Exception):
     """The server ended, or was ended because of what it printed."""
+
+
+def is_too_deep(error: Exception) -> bool:
+    """Whether the parser of JSON has refused a message for its depth (some 200): it has no answer."""
+    return "recursion limit exceeded" in str(error)
 
 
 @asynccontextmanager
@@ -112,7 +118,10 @@ async def _read(
             line = await process.stdout.readuntil(b"\n")
             try:
                 message = jsonrpc_message_adapter.validate_json(line, by_name=False)
-            except ValueError:
+            except ValueError as error:
+                if is_too_deep(error):
+                    reason = f"it sent a message that cannot be read: {TOO_DEEP}"
+                    return
                 if line.strip():
                     garbage += 1
                     on_log(f"stdout: {line[:200].decode('utf-8', 'replace').rstrip()}")

@@ -38,7 +38,7 @@ def test_a_server_is_added_tested_listed_and_removed(shell):
     code, out, _ = shell("add", "demo", "--env", "TOKEN=secret", "--", sys.executable, FAKE, given)
     assert code == 0
     assert "Added demo" in out
-    assert "token" not in shell("list")[1]  # its tools are not known yet
+    assert "2 tools, about" in shell("list")[1]
     assert (get_home() / "mcp.json").stat().st_mode & 0o777 == 0o600
     code, out, _ = shell("test", "demo")
     assert code == 0, out
@@ -194,3 +194,21 @@ def test_settings_show_servers_without_their_secrets(shell, capsys):
     out = capsys.readouterr().out
     assert "demo" in out
     assert "very-secret" not in out
+
+
+def test_the_list_connects_and_shows_state_tools_tokens_and_latency(shell):
+    for name, given in (("good", {"tools": ["echo"]}), ("bad", {"start": "exit"}), ("no", {})):
+        shell("add", name, "--", sys.executable, FAKE, json.dumps(given))
+    shell("off", "no")
+    code, out, _ = shell("list")
+    lines = {line.split()[0].strip("`"): line for line in out.splitlines()}
+    assert code == 0
+    assert "ready" in lines["good"]
+    assert "1 tool, about" in lines["good"]
+    assert " ms" in lines["good"]
+    assert "failed" in lines["bad"]
+    assert "off" in lines["no"]
+    assert "ended with exit code 7" in out
+    found = {item["name"]: item for item in json.loads(shell("list", "--json")[1])}
+    assert found["good"]["latency_ms"] >= 0
+    assert found["bad"]["state"] == "failed"
