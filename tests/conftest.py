@@ -275,16 +275,12 @@ def no_delays():
     """Retry a failing model without a wait, and show open points of the last session without a
     delay.
 
-    The process that makes vectors of the transcript 5 s after a turn does not run.
+    The process that makes missing vectors after a turn does not run.
     """
-
-    async def not_now(_lookup):
-        pass
-
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("ouro.llm.model_call.FIRST_WAIT", 0.0)
         patch.setattr("ouro.memory.index.lookup.IDLE_SECONDS", 0.0)
-        patch.setattr("ouro.memory.index.lookup.Lookup._fill_in_process", not_now)
+        patch.setattr("ouro.memory.index.lookup.Lookup._start_process", lambda _lookup: None)
         patch.setattr("ouro.memory.long_term.maintenance.background.SETTLE_SECONDS", 0.0)
         yield
 

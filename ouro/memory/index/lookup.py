@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import math
-import sys
 import threading
 import time
-from asyncio.subprocess import DEVNULL
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,18 +24,17 @@ if TYPE_CHECKING:
 PATIENCE_SECONDS = 3.0
 """Seconds that a search waits for an index update; then it searches the index as it is."""
 CLOSE_SECONDS, CLOSE_NOTES = 2.0, 16
-"""When a session is closed: maximum seconds, and number of the newest notes, to make vectors. An
-import has 50,000.
+"""When a session is closed: maximum seconds, and number of the newest notes, to make vectors with a
+remote model. An import has 50,000.
 """
+NEWEST_NOTES = 64
+"""Notes whose vectors are made where they are needed; the background makes those of the others."""
 IDLE_SECONDS = 5.0
 """Seconds after a turn before the local model is loaded: for consecutive turns it is loaded only
 once.
 """
-_FILL = (
-    "import os, sys; os.nice(10)\nfrom pathlib import Path\n"
-    "from ouro.memory.index import Index, Vectors, local_embedder\n"
-    "Vectors(Index(Path(sys.argv[1])), local_embedder()).fill_all()"
-)
+_MTIME_MARGIN = 0.1
+"""Seconds by which the time of a file may be behind the clock."""
 _BATCH = 16
 _PAUSE_SECONDS = 0.002
 """Seconds between two files, so that typing stays responsive."""
@@ -65,6 +63,7 @@ class Lookup:
         self._keeping_up = asyncio.Lock()
         self._is_asked_again = False
         self._has_turns = False
+        self._made_at = time.time()
 
     async def find(
         self, query: str, k: int = 5, wanted: SearchFilter | None = None
@@ -118,9 +117,17 @@ class Lookup:
             return False
         return True
 
-    def fill_notes(self, seconds: float = math.inf, most: float = math.inf) -> None:
-        """Make the vectors of notes that have none yet. Blocks; arguments and errors as for
-        `Vectors.fill_all`.
+    def fill_few_notes(self, most: int) -> None:
+        """Make the vectors of the newest notes, if at most so many have none; others are made by a
+        process. Blocks; errors as for `Vectors.fill_all`.
+        """
+        vectors = self.search().vectors
+        if vectors and 0 < vectors.count_missing("notes", most + 1) <= most:
+            vectors.fill(most, ("notes",))
+
+    def fill_notes(self, seconds: float = math.inf, most: int = NEWEST_NOTES) -> None:
+        """Make the vectors of the newest notes that have none yet. Blocks; arguments and errors as
+        for `Vectors.fill_all`.
         """
         if vectors := self.search().vectors:
             vectors.fill_all(("notes",), seconds, most)
@@ -139,18 +146,39 @@ class Lookup:
             await asyncio.to_thread(search.index.close)
 
     def _finish_notes(self) -> None:
-        """Make missing vectors of notes: with only one turn (`ouro -p`) the background work has not
-        reached them.
+        """Have missing vectors of notes made: with only one turn (`ouro -p`) the background work has
+        not reached them. The local model makes them in a process that is not waited for.
         """
-        if not self._has_turns:
+        if not self._has_turns or not (self._search or self._has_new_notes()):
             return
         try:
             search = self.search()
-            if search.vectors:
-                search.index.follow(replace(self._sources(), sessions=None))
-                self.fill_notes(CLOSE_SECONDS, CLOSE_NOTES)
+            if search.vectors is None:
+                return
+            if isinstance(search.vectors.embedder, LocalEmbedder):
+                if self._has_new_notes() or search.vectors.are_missing():
+                    self._start_process()
+                return
+            search.index.follow(replace(self._sources(), sessions=None))
+            self.fill_notes(CLOSE_SECONDS, CLOSE_NOTES)
         except (ModelError, SearchUnavailable) as error:
             log.warning("vectors of notes are made in the next session: %s", error)
+
+    def _has_new_notes(self) -> bool:
+        """Whether files of memory were written since the session began: each is renamed into its
+        folder.
+        """
+        for folder in self._sources().memories:
+            for place in (folder.path, folder.path / "archive"):
+                with suppress(OSError):
+                    if place.stat().st_mtime >= self._made_at - _MTIME_MARGIN:
+                        return True
+        return False
+
+    def _start_process(self) -> None:
+        from ouro.memory.index.vector_process import start_vector_process
+
+        start_vector_process(self._path, replace(self._sources(), sessions=None))
 
     async def _fill(self) -> None:
         if (
@@ -162,26 +190,9 @@ class Lookup:
             if not self._is_asked_again and await asyncio.to_thread(
                 self._search.vectors.are_missing
             ):
-                await self._fill_in_process()
+                await asyncio.to_thread(self._start_process)
         else:
             await self._fill_here()
-
-    async def _fill_in_process(self) -> None:
-        """Make vectors with the local model in a separate process: it takes 100 MB, which its end
-        frees.
-        """
-        command = [sys.executable, "-P", "-c", _FILL, str(self._path)]
-        process = await asyncio.create_subprocess_exec(
-            *command, stdin=DEVNULL, stdout=DEVNULL, stderr=DEVNULL
-        )
-        try:
-            if code := await process.wait():
-                log.warning("vectors are made later: exit code %d", code)
-        finally:
-            # The session is closed; finished vectors are in the index.
-            if process.returncode is None:
-                process.terminate()
-                await process.wait()
 
     async def _fill_here(self) -> None:
         """Make vectors in small batches, with a pause after each as long as it took, to leave the

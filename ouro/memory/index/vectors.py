@@ -115,6 +115,15 @@ class Vectors:
             )
             return any(rows.fetchone() for rows in found)
 
+    def count_missing(self, table: str, most: int) -> int:
+        """The number of passages without a vector, counted up to `most`."""
+        self.choose_model()
+        with self._index.reading() as database:
+            (count,) = database.execute(
+                f"SELECT count(*) FROM (SELECT 1 FROM {table} WHERE stamp IS NULL LIMIT ?)", (most,)
+            ).fetchone()
+        return int(count)
+
     def questions(self, texts: Sequence[str]) -> list[Floats]:
         """The vectors of several queries, in one call; the latest ones are cached."""
         texts = [text[:_MAX_QUESTION] for text in texts]

@@ -1,5 +1,6 @@
 """Vectors: which are stored, reused and computed again."""
 
+import fcntl
 import os
 import sqlite3
 import subprocess
@@ -10,7 +11,7 @@ from contextlib import closing
 import numpy as np
 import pytest
 from fakes.stored_sessions import StoredSession
-from fakes.waiting import wait
+from fakes.waiting import until, wait
 
 from ouro.errors import ModelError
 from ouro.llm import Catalog, Embedded
@@ -28,13 +29,20 @@ from ouro.memory.index import (
 )
 from ouro.memory.index.embeddings import LocalEmbedder, RemoteEmbedder
 from ouro.memory.index.lookup import CLOSE_NOTES
+from ouro.memory.index.vector_process import (
+    _decode,
+    _encode,
+    _is_locked,
+    lock_of,
+    start_vector_process,
+)
 from ouro.memory.sessions.session_catalog import SessionCatalog
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import Usage, assistant, user
 from ouro.session.budget import VectorBudget
 from ouro.settings import LimitSettings
 
-FILL_APART = Lookup._fill_in_process
+START_PROCESS = Lookup._start_process
 """In the tests of sessions it is replaced by a function that does nothing."""
 needs_weights = pytest.mark.skipif(
     local_embedder() is None, reason="requirements/vectors.txt is not installed"
@@ -377,18 +385,68 @@ async def test_short_session_embeds_only_part_of_a_large_import(tmp_path):
 
 
 @needs_weights
-async def test_local_model_runs_in_a_separate_process(home, monkeypatch):
-    monkeypatch.setattr(Lookup, "_fill_in_process", FILL_APART)
+@pytest.mark.parametrize("end", ["of the turn", "of the session"])
+async def test_the_local_model_runs_in_a_process_that_outlives_the_session(home, monkeypatch, end):
+    monkeypatch.setattr(Lookup, "_start_process", START_PROCESS)
     monkeypatch.setattr(LocalEmbedder, "embed", None)  # must not run in this process
-    talk = StoredSession(home / ".ouro" / "sessions")
-    talk.say(user("the parser drops a line"))
-    talk.end()
-    lookup = Lookup(home / "index.db", lambda: Sources(home / ".ouro" / "sessions"), local_embedder)
-    await lookup.keep_up()
-    vectors = lookup.search().vectors
-    assert vectors.exist()
-    assert not vectors.are_missing()
+    memory = home / ".ouro" / "memory"
+    memory.mkdir(parents=True)
+    path = home / "index.db"
+    sources = Sources(memories=(MemoryFolder("user", "", memory),))
+    lookup = Lookup(path, lambda: sources, local_embedder)
+    (memory / "facts.md").write_text("- the parser drops a line\n- the harbour is at Oslo\n")
+    if end == "of the turn":
+        await lookup.keep_up()
+    lookup.note_turn()
     await lookup.close()
+    with closing(Index(path)) as index:
+        vectors = Vectors(index, local_embedder())
+        await until(lambda: vectors.exist() and not vectors.are_missing())
+    await until(lambda: not _is_locked(lock_of(path)))
+
+
+@needs_weights
+async def test_no_process_is_started_if_no_vector_is_missing(home, monkeypatch):
+    started = []
+    monkeypatch.setattr(Lookup, "_start_process", lambda _lookup: started.append(1))
+    memory = home / "memory"
+    memory.mkdir()
+    (memory / "facts.md").write_text("- the parser drops a line\n")
+    sources = Sources(memories=(MemoryFolder("user", "", memory),))
+    os.utime(memory, (1, 1))
+    for number in range(2):
+        lookup = Lookup(home / "index.db", lambda: sources, local_embedder)
+        lookup.follow(sources)
+        lookup.note_turn()
+        if not number:
+            lookup.fill_few_notes(8)
+        await lookup.close()
+    assert not started
+
+
+def test_only_one_process_makes_vectors(home):
+    path = home / "index.db"
+    with lock_of(path).open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        assert not start_vector_process(path, Sources())
+
+
+def test_the_sources_of_the_process_are_those_of_the_session(tmp_path):
+    sources = Sources(None, (MemoryFolder("repo", "/a b", tmp_path / "é"),))
+    assert _decode(_encode(sources)) == sources
+
+
+@needs_weights
+@pytest.mark.parametrize("notes", [5, 300])
+def test_a_turn_makes_few_vectors_of_an_import(tmp_path, notes):
+    memory = tmp_path / "memory"
+    memory.mkdir()
+    (memory / "facts.md").write_text("".join(f"- fact {number}\n" for number in range(notes)))
+    sources = Sources(memories=(MemoryFolder("user", "", memory),))
+    lookup = Lookup(tmp_path / "index.db", lambda: sources, Counting)
+    lookup.follow(sources)
+    lookup.fill_few_notes(8)
+    assert missing(lookup.search().index) == (0 if notes == 5 else notes)
 
 
 def test_without_a_vector_in_the_index_a_search_imports_no_numpy(home):

@@ -51,6 +51,9 @@ VECTOR_TIMEOUT = 0.2
 """The next part, for the vector of the message; without the vector, recall uses words only."""
 FILL_TIMEOUT = 0.15
 """The next part, for the vectors of notes that have none yet."""
+FILL_NOTES = 8
+"""Maximum notes without a vector for which a turn makes the vectors; a process makes those of more.
+"""
 FOLLOW_TIMEOUT = 0.4
 """Seconds for which the index reads changed notes in one turn; the rest is read in later turns."""
 _WEIGHT_OF_FILE = 0.5
@@ -460,7 +463,7 @@ class TurnRecall(msgspec.Struct, eq=False):
         # the newest notes may have no vectors: in a session with one turn nothing else makes them
         if has_vector:
             await asyncio.wait(
-                {_begin(self.finder.lookup.fill_notes, FILL_TIMEOUT)}, timeout=FILL_TIMEOUT
+                {_begin(self.finder.lookup.fill_few_notes, FILL_NOTES)}, timeout=FILL_TIMEOUT
             )
         finder = self.finder
         return await asyncio.to_thread(

@@ -1,0 +1,92 @@
+"""A process that makes missing vectors with the local model, at low priority, after ouro has ended."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from ouro.errors import ModelError, SearchUnavailable
+from ouro.memory.index.index import Index, Sources
+
+LOWEST = 19
+"""The priority of the process."""
+# The search path is that of this process: a module of the workspace is never imported.
+_CODE = """
+import sys
+sys.path[:] = sys.argv[3:]
+from ouro.memory.index.vector_process import main
+main(*sys.argv[1:3])
+"""
+
+
+def start_vector_process(index: Path, sources: Sources) -> bool:
+    """Start a process that reads these files into the index and makes all missing vectors; returns
+    whether it was started. One at a time does it for all sessions.
+    """
+    if _is_locked(lock_of(index)):
+        return False
+    words = [str(index), _encode(sources), *filter(None, sys.path)]
+    try:
+        subprocess.Popen(
+            [sys.executable, "-c", _CODE, *words],
+            cwd="/",
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+    except OSError:  # the next session does it
+        return False
+    return True
+
+
+def lock_of(index: Path) -> Path:
+    """The file that the running process has locked."""
+    return index.with_name(f"{index.name}.vectors")
+
+
+def main(index: str, sources: str) -> None:
+    from ouro.memory.index.embeddings import local_embedder
+    from ouro.memory.index.vectors import Vectors
+
+    os.nice(LOWEST)
+    path, embedder = Path(index), local_embedder()
+    with suppress(OSError, SearchUnavailable, ModelError):  # the next session tries again
+        descriptor = os.open(lock_of(path), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if embedder is None:
+            return
+        opened = Index(path)
+        opened.follow(_decode(sources))
+        vectors = Vectors(opened, embedder)
+        while vectors.are_missing():
+            vectors.fill_all()
+        opened.close()
+
+
+def _is_locked(path: Path) -> bool:
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def _encode(sources: Sources) -> str:
+    return msgspec.json.encode(sources, enc_hook=str).decode()
+
+
+def _decode(text: str) -> Sources:
+    return msgspec.json.decode(text, type=Sources, dec_hook=lambda kind, value: kind(value))
