@@ -342,11 +342,14 @@ async def sync(context: ShellContext, remote: str, encrypt: bool, plain: bool) -
     folders = [folder for folder in projects if folder.is_dir()]
 
     def work() -> SessionSyncReport:
-        there = SessionRemote(home / "sessions.git", home / "sessions.key", address)
-        done = SessionSync(get_sessions_dir(), there, folders, context.progress)
+        there = SessionRemote(
+            home / "sessions.git", home / "sessions.key", address, context.sync_progress
+        )
+        done = SessionSync(get_sessions_dir(), there, folders)
         return done.run(encrypt=encrypt or settings.sessions.encrypt, plain=plain)
 
-    report = await asyncio.to_thread(work)
+    with context.synchronizing():
+        report = work()  # not in a thread: Ctrl+C ends it at any moment
     return Answer(report, [line(text) for text in _describe_sync(report)])
 
 

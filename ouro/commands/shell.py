@@ -209,6 +209,31 @@ class ShellContext:
             sys.stderr.write(f"\r\033[K{clean(text)[:78]}")
             sys.stderr.flush()
 
+    @contextmanager
+    def synchronizing(self) -> Iterator[None]:
+        """Around a synchronization: removes its progress line, and explains an interrupt."""
+        try:
+            yield
+        except KeyboardInterrupt:
+            self.progress("")
+            self.say(
+                "The synchronization was interrupted. Nothing is lost: sync again to continue.",
+                "warning",
+            )
+            raise
+        finally:
+            self.progress("")
+
+    def sync_progress(self, text: str) -> None:
+        """Show a step of a synchronization on a terminal; a wait also elsewhere."""
+        is_waiting = text.startswith("waiting")
+        ends = " Ctrl+C ends it." if is_waiting else ""
+        if sys.stderr.isatty():
+            if text:
+                self.progress(f"{text} …{ends}")
+        elif is_waiting:
+            self.say(f"{text} …{ends}", "warning")
+
     def index_progress(self) -> Progress:
         """Show the progress of an index update if it takes a while."""
         began = time.monotonic()
@@ -292,13 +317,11 @@ class ShellContext:
                 self.say(f"The index is rebuilt at the next start: {error.message}", "warning")
 
     async def sync_memory(self, scope: Scope, remote: str) -> SyncReport:
-        def progress(text: str) -> None:
-            if sys.stderr.isatty():
-                sys.stderr.write(f"{clean(text)} …\n")
-
         with self.folder.memory() as (editor, _stores):
             store = editor.scope(scope).store
-            return long_term.synchronize(store, long_term.remote_of(store, remote), progress)
+            address = long_term.remote_of(store, remote)
+            with self.synchronizing():
+                return long_term.synchronize(store, address, self.sync_progress)
 
     @cached_property
     def store(self) -> YamlFileMemoryStore:

@@ -21,6 +21,7 @@ from ouro.memory.long_term.git.process import (
     remote_failure,
     without_password,
 )
+from ouro.memory.long_term.git.remote_wait import Progress, wait_for_remote
 from ouro.memory.long_term.git.repository import GitRepository
 from ouro.utils.files import write_private
 from ouro.utils.log import log
@@ -33,6 +34,7 @@ _NEWEST = "newest"
 """The record of the newest state that was seen, sealed where the remote is sealed."""
 _TIMEOUT = 3_600.0
 """Seconds for a fetch or a push: the first one may be a gigabyte."""
+_ASK_TIMEOUT = 120.0
 _WHOLE = 1 << 16
 """From so many bytes on git stores a blob without delta compression, which took most of the time
 without effect.
@@ -99,7 +101,13 @@ class SessionRemote:
     sealed. It blocks.
     """
 
-    def __init__(self, folder: Path, key_file: Path, address: str) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        key_file: Path,
+        address: str,
+        progress: Progress = lambda _what: None,
+    ) -> None:
         if not address or address.startswith("-"):
             raise UsageError(
                 f"`{address}` is not a remote.", "Name your own git repository: a URL or a folder."
@@ -110,6 +118,7 @@ class SessionRemote:
         """The last known commit of the branch."""
         self._key_file = key_file
         self._address = address
+        self.progress = progress
         self._key = b""
         self._files: dict[str, str] = {}
         """Path -> blob of the branch at `tip`."""
@@ -130,7 +139,7 @@ class SessionRemote:
             UsageError: the branch is sealed and the key is missing or wrong, or it is not sealed but should be.
             MemoryUnusable: the remote cannot be reached.
         """
-        asked = self._remote("ls-remote", "--", self._address, BRANCH)
+        asked = self._remote("ls-remote", "--", self._address, BRANCH, timeout=_ASK_TIMEOUT)
         self.tip = asked.split()[0].decode() if asked.strip() else ""
         if not self.tip:
             self._key = b""
@@ -270,7 +279,8 @@ class SessionRemote:
     def push(self, commit: str) -> bool:
         """Push a commit; returns False if another machine has pushed meanwhile."""
         target = ("--", self._address, f"{commit}:{BRANCH}")
-        done = self.repository.run_remote(*_PUSH, *target, timeout=_TIMEOUT)
+        on_wait = wait_for_remote(self._address, self.progress)
+        done = self.repository.run_remote(*_PUSH, *target, timeout=_TIMEOUT, on_wait=on_wait)
         words = done.stderr.decode(errors="replace")
         if done.returncode and any(reason in words for reason in _OUTRUN):
             return False
@@ -371,8 +381,9 @@ class SessionRemote:
             return sealed == self._address
         return encrypt or bool(sealed) or self._key_file.exists()
 
-    def _remote(self, *arguments: str) -> bytes:
-        done = self.repository.run_remote(*arguments, timeout=_TIMEOUT)
+    def _remote(self, *arguments: str, timeout: float = _TIMEOUT) -> bytes:
+        on_wait = wait_for_remote(self._address, self.progress)
+        done = self.repository.run_remote(*arguments, timeout=timeout, on_wait=on_wait)
         if done.returncode:
             raise self._unreachable(done.stderr)
         return done.stdout

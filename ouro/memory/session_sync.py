@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from ouro.errors import SessionError, SessionInUse
 from ouro.memory.backend import FORMAT, ForkRecord, SessionHeader, timestamp
+from ouro.memory.long_term.git.remote_wait import sync_alone
 from ouro.memory.record_fields import BadRecordError
 from ouro.memory.serialization import OUTPUTS, header_data, header_from
 from ouro.memory.session_compare import RemoteRecords, SyncStep, choose_step
@@ -61,7 +62,6 @@ _PATH = re.compile(
 )
 """On the branch."""
 _GIT_TIMEOUT = 5
-Progress = Callable[[str], None]
 
 
 class SyncedSession(msgspec.Struct, frozen=True):
@@ -166,13 +166,11 @@ class SessionSync:
     `projects`: folders of this machine; a session of the same repository belongs to one of them.
     """
 
-    def __init__(
-        self, root: Path, remote: SessionRemote, projects: Sequence[Path], progress: Progress
-    ) -> None:
+    def __init__(self, root: Path, remote: SessionRemote, projects: Sequence[Path]) -> None:
         self._root = root
         self._remote = remote
         self._projects = projects
-        self._progress = progress
+        self._progress = remote.progress
         self._state = remote.repository.load_state(_STATE, SyncState)
         self._sent: dict[str, None] = {}
         self._received: dict[str, None] = {}
@@ -190,7 +188,7 @@ class SessionSync:
         """Fetch, merge and push; the arguments are those of `SessionRemote.fetch`. Raises as it,
         and SessionError: other machines keep pushing.
         """
-        with self._remote.repository.alone("sync"):
+        with sync_alone(self._remote.repository, self._progress):
             for _ in range(_TRIES):
                 self._progress("asking the remote")
                 theirs = _group_by_session(self._remote.fetch(encrypt=encrypt, plain=plain))

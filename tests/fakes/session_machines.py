@@ -31,7 +31,7 @@ class Machine:
         there = SessionRemote(
             self.root / "sessions.git", self.root / "sessions.key", str(remote or self.remote)
         )
-        return SessionSync(self.root / "sessions", there, [self.project], lambda _what: None).run(
+        return SessionSync(self.root / "sessions", there, [self.project]).run(
             encrypt=encrypt, plain=plain
         )
 

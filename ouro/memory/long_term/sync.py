@@ -10,7 +10,7 @@ import asyncio
 import hashlib
 import os
 import threading
-from collections.abc import AsyncGenerator, Callable, Collection, Mapping
+from collections.abc import AsyncGenerator, Collection, Mapping
 
 import msgspec
 from msgspec.structs import replace
@@ -29,6 +29,7 @@ from ouro.memory.long_term.git.files import (
 )
 from ouro.memory.long_term.git.history import note_sync
 from ouro.memory.long_term.git.process import remote_failure, without_password
+from ouro.memory.long_term.git.remote_wait import Progress, sync_alone, wait_for_remote
 from ouro.memory.long_term.git.repository import BRANCH
 from ouro.memory.long_term.git.rewrite import drop_unreachable, forgotten_commits
 from ouro.memory.long_term.git.values import CORE, ORIGIN, FileEdit, Scope
@@ -45,7 +46,6 @@ _TRIES = 5
 _MAX_RECEIVED_BYTES = 64 << 20
 """Maximum bytes of one sync: ten years of a hundred changes a day, packed."""
 _UNFINISHED = "objects/pack/tmp_*"
-Progress = Callable[[str], None]
 
 
 class SyncReport(msgspec.Struct, frozen=True):
@@ -107,7 +107,7 @@ def synchronize(
             "Set `memory.remote` to the address of a git repository.",
         )
     store.ensure_repo()
-    with store.repository.alone("sync"):
+    with sync_alone(store.repository, progress):
         report = _synchronize_alone(store, remote, progress)
         if remote != store.repository.read_record(_LAST_REMOTE):
             store.repository.write_record(_LAST_REMOTE, remote)
@@ -133,7 +133,8 @@ async def sync_in_session(
                 "The synchronization was interrupted. Received changes are merged here.",
                 "Sync again to continue.",
             )
-        loop.call_soon_threadsafe(steps.put_nowait, what)
+        if what:
+            loop.call_soon_threadsafe(steps.put_nowait, what)
 
     def work(editor: MemoryEditor) -> SyncReport:
         found = editor.scope(scope)
@@ -151,7 +152,8 @@ async def sync_in_session(
     task.add_done_callback(lambda _task: steps.put_nowait(None))
     try:
         while (what := await steps.get()) is not None:
-            yield Notice(f"Memory: {what} …")
+            ends = " Esc ends it." if what.startswith("waiting") else ""
+            yield Notice(f"Memory: {what} …{ends}")
         report = await task
     except OuroError as error:
         yield Notice(str(error), "error")
@@ -174,7 +176,7 @@ def _synchronize_alone(store: GitMemoryStore, remote: str, progress: Progress) -
                 f"{store.refused[0].name} {store.refused[0].reason}.", "Remove it, and try again."
             )
         progress("asking the remote")
-        theirs = _fetch(store, remote)
+        theirs = _fetch(store, remote, progress)
         if theirs and not repo.leads_to(theirs, repo.head().commit):
             progress("merging")
             merged = _join(store, theirs)
@@ -187,7 +189,7 @@ def _synchronize_alone(store: GitMemoryStore, remote: str, progress: Progress) -
         if ours and ours != theirs:
             progress("sending")
             count = int(repo.git("rev-list", "--count", ours, *([f"^{theirs}"] if theirs else [])))
-            if not _push(store, remote, ours):
+            if not _push(store, remote, ours, progress):
                 continue
         return SyncReport(tuple(received), count, tuple(conflicts), commit, tuple(waiting))
     raise SyncFailed(
@@ -207,10 +209,11 @@ def _commit_approved(store: GitMemoryStore) -> Collection[str]:
     return waiting
 
 
-def _fetch(store: GitMemoryStore, remote: str) -> str:
+def _fetch(store: GitMemoryStore, remote: str, progress: Progress) -> str:
     """The commit of the remote, fetched with its history; empty if it has none yet."""
     branch, repo = f"refs/heads/{BRANCH}", store.repository
-    asked = repo.run_remote("ls-remote", "--", remote, branch)
+    on_wait = wait_for_remote(remote, progress)
+    asked = repo.run_remote("ls-remote", "--", remote, branch, on_wait=on_wait)
     if asked.returncode:
         raise _failed(remote, asked.stderr)
     if not asked.stdout.strip():
@@ -225,10 +228,12 @@ def _fetch(store: GitMemoryStore, remote: str) -> str:
     # partial clone, which a plain bare repository does not serve.
     flags = ("--quiet", "--no-tags", "--no-write-fetch-head")
     command = ["-c", "fetch.fsckObjects=true", "fetch", *flags, "--", remote, branch]
-    done = repo.run_remote(*command, max_bytes=_MAX_RECEIVED_BYTES)
-    if done.returncode:
+    try:
+        done = repo.run_remote(*command, max_bytes=_MAX_RECEIVED_BYTES, on_wait=on_wait)
+    finally:
         for path in set(repo.git_dir.glob(_UNFINISHED)) - before:
             path.unlink(missing_ok=True)
+    if done.returncode:
         if b"File too large" not in done.stderr:
             raise _failed(remote, done.stderr)
         raise SyncFailed(
@@ -300,10 +305,16 @@ def _merge_beside(
     return files
 
 
-def _push(store: GitMemoryStore, remote: str, commit: str) -> bool:
+def _push(store: GitMemoryStore, remote: str, commit: str, progress: Progress) -> bool:
     """Push; returns False if the remote branch has moved meanwhile."""
     done = store.repository.run_remote(
-        "push", "--quiet", "--no-verify", "--", remote, f"{commit}:refs/heads/{BRANCH}"
+        "push",
+        "--quiet",
+        "--no-verify",
+        "--",
+        remote,
+        f"{commit}:refs/heads/{BRANCH}",
+        on_wait=wait_for_remote(remote, progress),
     )
     if not done.returncode:
         return True

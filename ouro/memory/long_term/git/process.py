@@ -8,10 +8,18 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from subprocess import DEVNULL, PIPE, CompletedProcess, SubprocessError, TimeoutExpired, run
+from subprocess import (
+    DEVNULL,
+    PIPE,
+    CompletedProcess,
+    Popen,
+    SubprocessError,
+    TimeoutExpired,
+    run,
+)
 from types import SimpleNamespace
 
 from ouro.errors import MemoryUnusable
@@ -20,6 +28,10 @@ from ouro.utils.runtime import send_signal
 from ouro.utils.text import clean
 
 Ended = CompletedProcess[bytes]
+OnWait = Callable[[float], None]
+"""Called several times a second with the seconds that a command runs; an exception from it ends the
+command, with all its processes.
+"""
 # A commit is on disk when the command returns. The temporary pack of fast-import need not be.
 # `none` comes last: in front of others git 2.39 does not know it, warns, and flushes the pack, too.
 _DURABLE_COMMIT = ("-c", "core.fsync=loose-object,reference,none")
@@ -115,6 +127,8 @@ _SLOW = {"cat-file", "fast-export", "fast-import", "fsck", "prune", "repack"}
 _PAUSE = 60.0
 """Seconds after a timeout during which git is not started: each try would cost another timeout."""
 _REMOTE_TIMEOUT = 120.0
+_WAIT_STEP = 0.2
+"""Seconds between two calls of `OnWait`."""
 _MAX_REASONS = 2
 """Lines of git's output that are shown."""
 _NOT_A_REASON = late_pattern(
@@ -176,7 +190,12 @@ def run_git(
 
 
 def run_remote_git(
-    git_dir: Path, common_dir: Path, arguments: Sequence[str], max_bytes: int, timeout: float = 0
+    git_dir: Path,
+    common_dir: Path,
+    arguments: Sequence[str],
+    max_bytes: int,
+    timeout: float = 0,
+    on_wait: OnWait | None = None,
 ) -> Ended:
     """As `run_git`, for a command that contacts a remote.
 
@@ -200,7 +219,8 @@ def run_remote_git(
             *command,
         ]
     try:
-        return _execute(command, git_dir, {**own, **_ALWAYS, **allowed}, b"", timeout)
+        variables = {**own, **_ALWAYS, **allowed}
+        return _execute(command, git_dir, variables, b"", timeout, on_wait=on_wait)
     except TimeoutExpired as error:
         text = f"git did not answer in {timeout:.0f} seconds."
         raise MemoryUnusable(text, "Check the remote and the network, then try again.") from error
@@ -213,6 +233,7 @@ def _execute(
     given: bytes,
     timeout: float,
     keep: Sequence[int] = (),
+    on_wait: OnWait | None = None,
 ) -> Ended:
     """Run a command with GitPython in its own process group, which a timeout or an interrupt kills
     completely.
@@ -246,7 +267,7 @@ def _execute(
     process = running.proc
     assert process is not None
     try:
-        output, errors = process.communicate(given, timeout)
+        output, errors = _communicate(process, given, timeout, on_wait)
     except BaseException:
         # Also ssh, which would wait for a silent remote.
         send_signal(process.pid, signal.SIGKILL, group=True)
@@ -255,6 +276,23 @@ def _execute(
     if process.returncode == 127 and command[0] == "env":
         raise MemoryUnusable(*_MISSING)
     return CompletedProcess(command, process.returncode, output, errors)
+
+
+def _communicate(
+    process: Popen[bytes], given: bytes, timeout: float, on_wait: OnWait | None
+) -> tuple[bytes, bytes]:
+    """The output of a process; raises TimeoutExpired, and what `on_wait` raises."""
+    if on_wait is None:
+        return process.communicate(given, timeout)
+    began = time.monotonic()
+    while True:
+        try:
+            return process.communicate(given, _WAIT_STEP)
+        except TimeoutExpired:
+            seconds = time.monotonic() - began
+            if seconds >= timeout:
+                raise
+            on_wait(seconds)
 
 
 def import_stream(

@@ -26,6 +26,7 @@ from ouro.memory.long_term.git.ledger import LEDGER_FILES
 from ouro.memory.long_term.git.process import (
     DURABLE_PACKS,
     FAST_COMMIT,
+    OnWait,
     import_stream,
     last_line,
     run_git,
@@ -345,11 +346,16 @@ class GitRepository:
         return run_git(git_dir, self._common_dir(git_dir), arguments, given, index, locks)
 
     def run_remote(
-        self, *arguments: str, max_bytes: int = 0, timeout: float = 0
+        self,
+        *arguments: str,
+        max_bytes: int = 0,
+        timeout: float = 0,
+        on_wait: OnWait | None = None,
     ) -> CompletedProcess[bytes]:
         """As `run`, with a remote: see `run_remote_git`."""
         git_dir = self.git_dir
-        return run_remote_git(git_dir, self._common_dir(git_dir), arguments, max_bytes, timeout)
+        common_dir = self._common_dir(git_dir)
+        return run_remote_git(git_dir, common_dir, arguments, max_bytes, timeout, on_wait)
 
     @contextmanager
     def alone(self, lock: str = "lock", timeout: float | None = None) -> Iterator[None]:
