@@ -114,6 +114,8 @@ def get_written_dirs(project: Path) -> list[Path]:
     own = (
         home,
         home / "cache",
+        home / "sessions.git",
+        home / "sessions.git" / "ouro",
         *(home / "cache").glob("*/"),
         *(memory / ".git" for memory in memories),
     )

@@ -341,6 +341,41 @@ def test_m16_what_plain_git_committed_is_set_aside_before_sending(machine, prefe
     assert "evil" not in trusted(machine)
 
 
+def sync_with(place, remote):
+    synchronize(store_of(place), remote)
+
+
+def remember_spaces(place, _remote):
+    remember_text(editor_of(place), "Always use spaces")
+
+
+@pytest.mark.parametrize("act", [sync_with, remember_spaces])
+def test_m16_killed_before_a_commit_was_accepted_beside_it(
+    machine, preferences, remote, tmp_path, monkeypatch, act
+):
+    other = tmp_path / "other"
+    synchronize(store_of(machine), remote)
+    synchronize(store_of(other), remote)
+    remember_text(editor_of(other), "Always write short commits")
+    synchronize(store_of(other), remote)
+    preferences.write_text(preferences.read_text() + EVIL)
+
+    def die(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as kill:
+        kill.setattr("ouro.memory.long_term.store.GitMemoryStore._settle", die)
+        with pytest.raises(KeyboardInterrupt):
+            act(machine, remote)
+    remember_text(editor_of(machine), "Always use tabs")
+    for place in (machine, other):
+        synchronize(store_of(place), remote)
+
+    assert "tabs" in trusted(machine)
+    assert "tabs" in trusted(other)
+    assert "evil" not in trusted(machine) + trusted(other)
+
+
 def test_m16_secret_that_plain_git_committed_is_not_sent(machine, preferences, remote):
     preferences.write_text(preferences.read_text() + "- hunter2secret\n")
     git(preferences.parent, "commit", "--quiet", "-am", "By hand")

@@ -225,6 +225,8 @@ def set_aside_unapproved(store: GitMemoryStore) -> None:
             store.demand_no_secret(heads.values())
             subject = f"Leave pending: {join_names(names)}"
             store.commit_parts(texts, (), subject, {ORIGIN: "undo"}, approves=True)
+        elif head:  # ouro was killed between the commit and its acceptance
+            store.accept(head)
 
 
 def _reversed(edits: Edits) -> Edits:
