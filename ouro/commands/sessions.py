@@ -326,31 +326,30 @@ async def sync(context: ShellContext, remote: str, encrypt: bool, plain: bool) -
 
     if encrypt and plain:
         raise UsageError("--encrypt and --plain exclude each other.")
-    settings, home = context.folder.settings, get_home()
-    last = last_remote(home / "sessions.git")
-    address = remote or settings.sessions.remote or last or settings.memory.remote
-    if not address:
-        hint = "Name your own git repository, or set `sessions.remote`."
-        raise UsageError(
-            "The sessions have no remote yet.",
-            hint,
-            ["sessions sync git@example.org:me/sessions.git"],
-        )
+    home, encrypts = get_home(), context.folder.settings.sessions.encrypt
+    address = remote or _known_remote(context, last_remote(home / "sessions.git"))
     projects = dict.fromkeys(
         [context.cwd, *(text_path(info.project) for info in await context.store.list_sessions())]
     )
     folders = [folder for folder in projects if folder.is_dir()]
-
-    def work() -> SessionSyncReport:
-        there = SessionRemote(
-            home / "sessions.git", home / "sessions.key", address, context.sync_progress
-        )
+    key = home / "sessions.key"
+    with context.synchronizing():  # not in a thread: Ctrl+C ends it at any moment
+        there = SessionRemote(home / "sessions.git", key, address, context.sync_progress)
         done = SessionSync(get_sessions_dir(), there, folders)
-        return done.run(encrypt=encrypt or settings.sessions.encrypt, plain=plain)
-
-    with context.synchronizing():
-        report = work()  # not in a thread: Ctrl+C ends it at any moment
+        report = done.run(encrypt=encrypt or encrypts, plain=plain)
     return Answer(report, [line(text) for text in _describe_sync(report)])
+
+
+def _known_remote(context: ShellContext, last: str) -> str:
+    """The remote of the settings, or the last one; raises UsageError if there is none."""
+    settings = context.folder.settings
+    if address := settings.sessions.remote or last or settings.memory.remote:
+        return address
+    raise UsageError(
+        "The sessions have no remote yet.",
+        "Name your own git repository, or set `sessions.remote`.",
+        ["sessions sync git@example.org:me/sessions.git"],
+    )
 
 
 def _describe_sync(report: SessionSyncReport) -> list[str]:

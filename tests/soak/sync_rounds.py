@@ -264,7 +264,7 @@ def _left_behind(machine: SyncedHome) -> Iterator[str]:
     subprocess.run(
         [sys.executable, "-c", _SWEEP, str(machine.project)], check=True, env=environment
     )
-    for pattern in ("tmp_obj_*", "tmp_pack_*", ".*.tmp", ".unfinished-*", "*.lock"):
+    for pattern in ("tmp_obj_*", "tmp_pack_*", ".*.tmp", "*.lock"):
         for path in machine.home.rglob(pattern):
             is_of_git = any((parent / "HEAD").exists() for parent in path.parents)
             if is_of_git or path.suffix != ".lock":  # other locks are permanent files

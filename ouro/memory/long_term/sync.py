@@ -152,8 +152,7 @@ async def sync_in_session(
     task.add_done_callback(lambda _task: steps.put_nowait(None))
     try:
         while (what := await steps.get()) is not None:
-            ends = " Esc ends it." if what.startswith("waiting") else ""
-            yield Notice(f"Memory: {what} …{ends}")
+            yield _notice_of(what)
         report = await task
     except OuroError as error:
         yield Notice(str(error), "error")
@@ -163,6 +162,11 @@ async def sync_in_session(
         task.add_done_callback(lambda done: done.cancelled() or done.exception())
     for line in sync_summary(report):
         yield Notice(line, "warning" if line in report.conflicts else "info")
+
+
+def _notice_of(step: str) -> Notice:
+    ends = " Esc ends it." if step.startswith("waiting") else ""
+    return Notice(f"Memory: {step} …{ends}")
 
 
 def _synchronize_alone(store: GitMemoryStore, remote: str, progress: Progress) -> SyncReport:
