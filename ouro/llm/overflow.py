@@ -39,8 +39,8 @@ _TOO_MUCH = late_pattern(
     r"|over(?:flow|run| the (?:limit|maximum))|beyond|maximum|out of range|<=|>|reduce|shorten|truncat"
     r"|超|最大|过长|太长|長す|長い|초과|너무|d[ée]pass|überschr|zu (?:lang|groß)|trop long|supera|sobrepasa"
     r"|demasiad|excede|muito long|troppo|превы|слишком|za dług|przekrocz|quá dài|vượt|लंब|يتجاوز"
-    r"|\d[\d,._]{2,}\W{0,3}(?:\w+ )?(?:token|токен|トークン|토큰)"
-    r"|(?:token|токен|トークン|토큰)\w*\W{0,3}(?:\w+\W){0,3}\d[\d,._]{2,}",
+    r"|(?<!\d)\d[\d,._]{2,20}\W{0,3}(?:\w{1,20} )?(?:token|токен|トークン|토큰)"
+    r"|(?:token|токен|トークン|토큰)\w{0,20}\W{0,3}(?:\w{1,20}\W){0,3}\d[\d,._]{2}",
     re.IGNORECASE,
 )
 _RATE = late_pattern(

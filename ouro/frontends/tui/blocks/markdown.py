@@ -35,7 +35,7 @@ MAX_PROSE_WIDTH = 120
 _CONTAINERS = ("list_item_open", "bullet_list_open", "ordered_list_open", "blockquote_open")
 _CHECK_BOX = re.compile(r"\[([ xX])\] ")
 _CLICKABLE = ("https://", "http://", "mailto:")
-_ADDRESS = re.compile(r"(?:https?://|www\.)|[\w-]+\.\w{2,}(?:/|$)")
+_ADDRESS = re.compile(r"(?:https?://|www\.)|(?<![\w-])[\w-]+\.\w{2,}(?:/|$)")
 _LINKING_PROGRAMS = {"iTerm.app", "WezTerm", "ghostty", "vscode", "Hyper", "rio", "Tabby"}
 _LINKING_VARIABLES = ("KITTY_WINDOW_ID", "WT_SESSION", "KONSOLE_VERSION", "ALACRITTY_WINDOW_ID")
 
