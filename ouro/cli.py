@@ -114,8 +114,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
             # at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if not isinstance(error, BrokenPipeError):
-            _report(plain_error(error))
+            _report(_deleted_folder() or plain_error(error))
         return 1
+
+
+def _deleted_folder() -> OuroError | None:
+    """The reason for other errors, if the current folder does not exist any more."""
+    from ouro.errors import OuroError
+
+    try:
+        os.getcwd()  # noqa: PTH109 - it raises
+    except FileNotFoundError:
+        name = os.environ.get("PWD", "")
+        return OuroError(
+            f"The current folder{f' {name}' if name else ''} was deleted or moved.",
+            "Change to another folder, or name one with --cd.",
+        )
+    return None
 
 
 def _report(error: OuroError) -> None:

@@ -66,6 +66,12 @@ class Environment:
             and not os.path.lexists(path)
         ]
 
+    def folder_problem(self) -> str:
+        """Why no tool can work; empty if the working folder exists."""
+        if self.cwd.is_dir():
+            return ""
+        return f"The working folder {path_text(self.cwd)} was deleted or moved."
+
     def images(self, text: str) -> tuple[tuple[Image, ...], tuple[str, ...]]:
         """The images that a message names with `@`, and why others of them cannot be sent."""
         images, problems = list[Image](), list[str]()
@@ -123,9 +129,22 @@ class Environment:
 
 def _folder_text(folder: Path) -> str:
     text = path_text(folder)
+    if not folder.is_dir():
+        return f"{text} (it does not exist any more: it was deleted or moved)"
     if text == str(folder):
         return text
     return f"{text} (\\xff stands for a byte that is not UTF-8; in the shell write $'\\xff')"
+
+
+def _refusal(reason: str) -> str:
+    """Why git refuses a repository, for the model; empty if it only took too long."""
+    if "dubious ownership" in reason:
+        return (
+            "\ngit refuses: dubious ownership (the folder belongs to another user). Only the user"
+            " may allow it, with git config --global --add safe.directory"
+        )
+    problem = reason.splitlines()[0].removeprefix("fatal: ") if "fatal: " in reason else ""
+    return f"\ngit refuses: {problem}" if problem else ""
 
 
 async def _git_state(cwd: Path, branch: str) -> str:
@@ -138,7 +157,7 @@ async def _git_state(cwd: Path, branch: str) -> str:
         return "Not a git repository."
     named = f"Git branch: {branch}"
     try:
-        status = await asyncio.to_thread(Git(cwd, GIT_TIMEOUT).ask, "status", "--short")
-    except GitError:
-        return named
+        status = await asyncio.to_thread(Git(cwd, GIT_TIMEOUT).read, "status", "--short")
+    except GitError as error:
+        return f"{named}{_refusal(str(error))}"
     return f"{named}\nGit status: {plural(status.count(chr(10)), 'changed file')}"

@@ -238,6 +238,8 @@ class AgentTurn(msgspec.Struct, frozen=True, eq=False):
         context += self.wake.take()
         prompt = Prompt(text, tuple(images), "\n\n".join(filter(None, context)))
         notices = notices_about(attached, self.environment.missing_files(text))
+        if problem := self.environment.folder_problem():
+            notices.append(Notice(problem, "warning"))
         on_event = self._observer(notices, emit, is_shown=bool(added))
         await self.agent.admit(prompt, on_event)
         return await self._run_prompt(prompt, on_event)

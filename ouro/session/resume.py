@@ -238,7 +238,7 @@ def repository_changes(cwd: Path, since: str, branch_then: str) -> RepositoryCha
             if then
             else ""
         )
-        changed = git.ask("status", "--porcelain", "--untracked-files=normal")
+        changed = git.read("status", "--porcelain", "--untracked-files=normal")
     except GitError:
         return None
     commits = lines.splitlines()

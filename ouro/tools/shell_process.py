@@ -15,7 +15,7 @@ import signal
 import sys
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -149,7 +149,8 @@ class ShellProcess(RunningCommand):
                 self._signal(signal.SIGTERM)
                 await self.wait(GRACE)
             elif self._ended is None:
-                left = 0 if await self._wait_until_gone(_EXIT_TIMEOUT) else len(self._members())
+                is_gone = await self._wait_until_gone(_EXIT_TIMEOUT)
+                left = 0 if is_gone else count_started(self._members())
                 if left:
                     self._signal(signal.SIGTERM)
                     await self._wait_until_gone(GRACE)
@@ -315,12 +316,31 @@ async def start_shell(
     return ShellProcess(process, tag, capture, reading, report)
 
 
+def count_started(pids: Collection[int]) -> int:
+    """How many of these processes were not started by another one of them, as a user counts them:
+    a server with four workers is one.
+    """
+    parents = {pid: parent_of(pid) for pid in pids}
+    return sum(parent not in parents for parent in parents.values()) or len(pids)
+
+
+def parent_of(pid: int) -> int:
+    """The process that has started this one; 0 if it is not known."""
+    try:
+        about = Path(f"/proc/{pid}/stat").read_text()
+        return int(about.rpartition(") ")[2].split()[1])
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
 def kill_tagged(tag: int) -> int:
-    """KILL all processes with this tag; returns their number. Blocks while it reads /proc."""
+    """KILL all processes with this tag; returns how many a user would count. Blocks while it reads
+    /proc."""
     pids = [pid for pid, found in _tagged() if found == tag]
+    count = count_started(pids)
     for pid in pids:
         send_signal(pid, signal.SIGKILL)
-    return len(pids)
+    return count
 
 
 def end_orphans() -> int:

@@ -85,6 +85,12 @@ class Git:
         """The output of git, with any exit code. Raises GitError if git is missing or timed out."""
         return self._run(subcommand, arguments).stdout.decode(errors="replace")
 
+    def read(self, subcommand: str, *arguments: str) -> str:
+        """The output of git. Raises GitError: git is missing, timed out, or refuses, with its
+        reason.
+        """
+        return _output_of(self._run(subcommand, arguments))
+
     def paths(self, *arguments: str) -> list[str]:
         """What `git ls-files` lists. Raises GitError: git is missing, timed out, or failed."""
         done = self._run("ls-files", ("-z", *arguments))

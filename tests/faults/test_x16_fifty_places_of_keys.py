@@ -131,7 +131,9 @@ def test_x16_a_confined_program_reads_none_of_the_places(root, home, tier, tmp_p
     script.write_text(STEAL.format(home=str(home)))
     confinement = Confinement(root, tmp_path / "state")
     try:
-        argv = confinement.wrap([sys.executable, "-I", str(script)], "workspace")
+        argv = confinement.wrap(
+            [os.path.realpath(sys.executable), "-I", "-S", str(script)], "workspace"
+        )
         done = subprocess.run(
             argv, cwd=root, env=dict(os.environ), capture_output=True, text=True, check=False
         )

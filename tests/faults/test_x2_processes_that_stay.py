@@ -109,6 +109,8 @@ async def test_x2_kill_all_ends_a_running_call(bench):
     await until(lambda: not living("98705"))
 
 
+WORKERS = "import os,time;[os.fork() or time.sleep(98704) for _ in range(4)];time.sleep(98704)"
+"""A server with four workers."""
 FORKS = "import os,time;os.fork() or (os.setsid(), time.sleep(98704))"
 
 
@@ -122,6 +124,8 @@ FORKS = "import os,time;os.fork() or (os.setsid(), time.sleep(98704))"
         "setsid -f sleep 98704; echo done",
         "python3 -m http.server --bind 127.0.0.1 0 >/dev/null 2>&1 & sleep 0.2; echo done",
         f"python3 -c '{FORKS}'; echo done",
+        f"python3 -c '{WORKERS}' & sleep 0.3; echo done",
+        "sh -c 'sleep 98704 | sleep 98704; true' & sleep 0.2; echo done",
         "sleep 98704 & exec echo done",
         "trap '' TERM; sleep 98704 & sh -c 'exit 3'; echo done",
     ],
@@ -136,6 +140,12 @@ async def test_x2_process_that_was_left_running_is_named(bench, tmp_path, line, 
     assert "1 process was left running and was ended" in result.text
     assert "background: true" in result.text
     assert "left running" in result.display.summary
+
+
+async def test_x2_what_a_line_of_the_user_left_running_is_named_too(bench):
+    result = await bench.shell.run_line("sleep 98704 & sleep 98704 & echo done", lambda _: None)
+
+    assert "2 processes were left running and were ended" in result.text
 
 
 @pytest.mark.parametrize("limits", ["workspace", "read", "off"])

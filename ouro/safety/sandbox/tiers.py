@@ -105,12 +105,14 @@ LEFT_RUNNING = "left_running"
 WATCHED = (
     'exec 7>&2 2>/dev/null; (exec "$@" 2>&7 7>&- 8>&-); code=$?; '
     "for try in 1 2 3 4 5 6 7 8 9 10; do left=0; for place in /proc/[0-9]*; do "
-    '[ "${place#/proc/}" -gt $$ ] && left=$((left + 1)); done; '
+    '[ "${place#/proc/}" -gt $$ ] && read -r about <$place/stat || continue; '
+    'case "${about##*) }" in Z*) ;; ?" 1 "*) left=$((left + 1)) ;; esac; done; '
     "[ $left = 0 ] && exit $code; sleep 0.03; done; "
     'echo "$token $left" >&8; exit $code'
 )
 """Runs a command in a namespace of processes, gives what it left 0.3 s to finish, and records how
-many are left. The kernel ends them with the namespace, so nobody outside can count them.
+many are left: those whose parent has ended, without their own children. The kernel ends them with
+the namespace, so nobody outside can count them.
 """
 
 
