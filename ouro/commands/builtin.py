@@ -173,7 +173,13 @@ SESSION_COMMANDS: tuple[Action, ...] = (
         (text("title"),),
         ("rename The slow parser",),
     ),
-    Action("copy", "conversation.copy", "Copy the last answer as Markdown"),
+    Action(
+        "copy",
+        "copy.copy",
+        "Copy the last answer or one of its code blocks, an earlier answer, or any message",
+        (text("what", metavar="N|code|list"),),
+        ("copy", "copy 2", "copy code", "copy list"),
+    ),
     Action("transcript", "conversation.transcript", "Read the whole transcript"),
     Action(
         "find",

@@ -11,7 +11,6 @@ from ouro.commands.render import Markdown, code, escape, facts, line, todo_list
 from ouro.commands.slash import SessionContext
 from ouro.display import Choice
 from ouro.errors import UsageError
-from ouro.events import Replied
 from ouro.memory.backend import MessageRecord, WholeSession
 from ouro.messages import ToolReply
 from ouro.session import OpenRequest
@@ -92,20 +91,6 @@ async def exit_(context: SessionContext) -> None:
         if await context.choose(title, choices) != "leave":
             return
     context.front_end.leave()
-
-
-async def copy(context: SessionContext) -> Answer:
-    answers = [
-        event.message.text
-        for event in context.session.scrollback.shown()
-        if isinstance(event, Replied)
-    ]
-    last = next((text for text in reversed(answers) if text.strip()), "")
-    if not last:
-        raise UsageError("There is no answer to copy yet.")
-    how = context.front_end.copy(last)
-    done = f"{'copied ' if how.startswith('with') else ''}{how}"
-    return Answer(last, [line(f"The last answer ({len(last):,} characters): {done}.")])
 
 
 async def export(context: SessionContext, file: str) -> Answer:

@@ -1,0 +1,113 @@
+"""/copy: the last answer, one of its code blocks, or another message, to the clipboard."""
+
+from __future__ import annotations
+
+import msgspec
+
+from ouro.commands.action import Answer
+from ouro.commands.render import line
+from ouro.commands.slash import SessionContext
+from ouro.display import Choice
+from ouro.errors import UsageError
+from ouro.events import Prompted, Replied
+from ouro.utils.late_pattern import late_pattern
+from ouro.utils.text import one_line, plural
+
+MAX_OFFERED = 100
+"""Messages that a list offers, the newest."""
+_FENCED = late_pattern(
+    r"(?ms)^[ ]{0,3}(?P<fence>```+|~~~+)[ \t]*(?P<language>[^\s`]*)[^\n`]*\n(?P<code>.*?)"
+    r"^[ ]{0,3}(?P=fence)[ \t]*$"
+)
+
+
+class CodeBlock(msgspec.Struct, frozen=True):
+    language: str
+    code: str
+
+
+def code_blocks(markdown: str) -> list[CodeBlock]:
+    """The fenced code blocks, without their fences."""
+    found = _FENCED.finditer(markdown)
+    return [CodeBlock(block["language"], block["code"].removesuffix("\n")) for block in found]
+
+
+async def copy(context: SessionContext, what: str) -> Answer | None:
+    """Copy the last answer; if it has code, the user chooses the answer or one of its blocks.
+
+    Args:
+        what: empty, a number of answers back, `code`, or `list` to choose one of all messages.
+    """
+    if what == "list":
+        return await _copy_from_list(context)
+    back = int(what) if what.isdecimal() else 1
+    if what not in ("", "code") and not what.isdecimal():
+        raise UsageError(f"`{what}` cannot be copied.", "Usage: /copy [N | code | list]")
+    answers = [text for who, text in _messages(context) if who == "ouro"]
+    if not 0 < back <= len(answers):
+        raise UsageError(
+            "There is no answer to copy yet."
+            if not answers
+            else f"There are only {plural(len(answers), 'answer')}."
+        )
+    name = "The last answer" if back == 1 else f"The answer before {back - 1:,} others"
+    return await _choose_block(context, name, answers[-back], only_code=what == "code")
+
+
+async def _copy_from_list(context: SessionContext) -> Answer | None:
+    """Let the user choose a message, newest first, and then the whole of it or a code block."""
+    messages = _messages(context)[-MAX_OFFERED:][::-1]
+    if not messages:
+        raise UsageError("There is no message to copy yet.")
+    choices = [
+        Choice(str(number), one_line(text, 200), who) for number, (who, text) in enumerate(messages)
+    ]
+    chosen = await context.choose("Copy which message?", choices)
+    if chosen is None:
+        return None
+    return await _choose_block(context, "The message", messages[int(chosen)][1])
+
+
+async def _choose_block(
+    context: SessionContext, name: str, text: str, *, only_code: bool = False
+) -> Answer | None:
+    blocks = code_blocks(text)
+    if only_code and not blocks:
+        raise UsageError(f"{name} has no code block.")
+    if only_code and len(blocks) == 1:
+        return _copy(context, "The code block", blocks[0].code)
+    if not blocks:
+        return _copy(context, name, text)
+    whole = [] if only_code else [Choice("whole", name, f"{len(text):,} characters")]
+    choices = [
+        Choice(str(number), one_line(block.code, 80) or "(empty)", _describe(block))
+        for number, block in enumerate(blocks)
+    ]
+    chosen = await context.choose("Copy what?", [*whole, *choices])
+    if chosen is None:
+        return None
+    if chosen == "whole":
+        return _copy(context, name, text)
+    return _copy(context, "The code block", blocks[int(chosen)].code)
+
+
+def _describe(block: CodeBlock) -> str:
+    lines = plural(block.code.count("\n") + 1, "line")
+    return f"{block.language}, {lines}" if block.language else lines
+
+
+def _copy(context: SessionContext, name: str, text: str) -> Answer:
+    how = context.front_end.copy(text)
+    done = f"{'copied ' if how.startswith('with') else ''}{how}"
+    return Answer(text, [line(f"{name} ({len(text):,} characters): {done}.")])
+
+
+def _messages(context: SessionContext) -> list[tuple[str, str]]:
+    """Who and what of the shown messages with text, oldest first."""
+    found = list[tuple[str, str]]()
+    for event in context.session.scrollback.shown():
+        if isinstance(event, Replied) and event.message.text.strip():
+            found.append(("ouro", event.message.text))
+        elif isinstance(event, Prompted) and event.text.strip():
+            found.append(("you", event.text))
+    return found
