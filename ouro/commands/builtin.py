@@ -180,6 +180,13 @@ SESSION_COMMANDS: tuple[Action, ...] = (
         (text("what", metavar="N|code|list"),),
         ("copy", "copy 2", "copy code", "copy list"),
     ),
+    Action(
+        "queue",
+        "queue.queue",
+        "Show the messages that wait; edit, move or remove one",
+        (text("what", metavar="edit|up|down|remove N"),),
+        ("queue", "queue remove 2", "queue up 3", "queue edit 1"),
+    ),
     Action("transcript", "conversation.transcript", "Read the whole transcript"),
     Action(
         "find",

@@ -11,7 +11,7 @@ from ouro.display import Choice
 from ouro.errors import UsageError
 from ouro.events import Event, Level
 from ouro.messages import Image
-from ouro.session import OpenRequest, RewindScope, Session, SessionCatalog
+from ouro.session import OpenRequest, RewindScope, Session, SessionCatalog, TurnQueue
 from ouro.utils.text import one_line
 
 KeySections = Sequence[tuple[str, Sequence[tuple[str, str]]]]
@@ -107,6 +107,17 @@ class FrontEnd(Protocol):
         Returns whether there is a screen for it.
         """
         return False
+
+    async def show_queue(self) -> bool:
+        """Let the user edit, move and remove queued messages; returns whether there is a screen for
+        it.
+        """
+        return False
+
+    @property
+    def queue(self) -> TurnQueue | None:
+        """The messages that wait; None if the front end has no queue."""
+        return None
 
     def toggle_vim(self) -> str:
         """Change between the keys of Emacs and of Vim; returns `emacs` or `vim`. Raises UsageError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,19 +23,24 @@ class PromptHistory:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._project: Path | None = None
+        """The file with the entries of the project, which are in the common file, too."""
         self._own: list[str] = []
 
-    def entries(self) -> list[str]:
-        """All entries without duplicates, oldest first, this process's last; an unreadable file
-        counts as empty.
+    def use(self, project: Path, said: Sequence[str] = ()) -> None:
+        """From now on the entries of this project come last, and after them those of the session:
+        what was `said` in it before, and what is added.
         """
-        try:
-            with self._path.open("rb") as file:
-                file.seek(max(0, os.fstat(file.fileno()).st_size - _KEPT_BYTES))
-                text = file.read().decode(errors="replace")
-        except OSError:
-            text = ""
-        found = [*(_unescape(line) for line in text.split("\n") if line), *self._own]
+        name = hashlib.sha256(os.fsencode(project)).hexdigest()[:16]
+        typed_before = self._own if self._project is None else []
+        self._project = self._path.with_name(f"{self._path.name}.d") / name
+        self._own = [*(text for text in said if text.strip()), *typed_before]
+
+    def entries(self) -> list[str]:
+        """All entries without duplicates, oldest first: those of other projects, of this one, of
+        this session. An unreadable file counts as empty.
+        """
+        found = [*_read(self._path), *(_read(self._project) if self._project else ()), *self._own]
         return list(dict.fromkeys(reversed(found)))[::-1]
 
     def add(self, text: str) -> None:
@@ -45,9 +51,13 @@ class PromptHistory:
 
     def _write(self, text: str) -> None:
         """Write an entry. Disk errors are only logged: a lost history entry must not stop ouro."""
+        for path in filter(None, (self._path, self._project)):
+            self._append(path, text)
+
+    def _append(self, path: Path, text: str) -> None:
         try:
-            ensure_private_dir(self._path.parent)
-            descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+            ensure_private_dir(path.parent)
+            descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
             try:
                 lock_descriptor(descriptor)
                 os.write(descriptor, f"{_escape(text)}\n".encode(errors="replace"))
@@ -55,6 +65,16 @@ class PromptHistory:
                 os.close(descriptor)
         except OSError as error:
             log.warning("the history line was not saved: %s", error)
+
+
+def _read(path: Path) -> list[str]:
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - _KEPT_BYTES))
+            text = file.read().decode(errors="replace")
+    except OSError:
+        return []
+    return [_unescape(line) for line in text.split("\n") if line]
 
 
 class HistoryWalk:

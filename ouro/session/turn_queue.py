@@ -10,6 +10,7 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec.structs import replace
 
 from ouro.errors import OuroError, UsageError, plain_error
 from ouro.events import Event, Notice, Outcome, TurnFinished
@@ -165,6 +166,51 @@ class TurnQueue:
         if draft is not None:
             self._observer.queue_changed()
         return draft
+
+    def remove(self, place: int) -> str:
+        """Remove the message at that place of `waiting`; returns its text, empty if it is gone."""
+        steering = len(self.steering)
+        if place < steering and self.session is not None:
+            text = self.session.turn.steering.messages.pop(place).text
+        elif place - steering < len(self._drafts):
+            draft = self._drafts[place - steering]
+            del self._drafts[place - steering]
+            self._forget_unsteered(draft)
+            text = draft.text
+        else:
+            return ""
+        self._observer.queue_changed()
+        return text
+
+    def change(self, place: int, text: str) -> None:
+        """Replace the text of the message at that place of `waiting`; its images stay."""
+        steering = len(self.steering)
+        if place < steering and self.session is not None:
+            messages = self.session.turn.steering.messages
+            messages[place] = replace(messages[place], text=text)
+        elif place - steering < len(self._drafts):
+            self._drafts[place - steering] = replace(self._drafts[place - steering], text=text)
+        self._observer.queue_changed()
+
+    def move(self, place: int, by: int) -> int:
+        """Move a message among those that steer, or among those of later turns; returns its new
+        place.
+        """
+        steering = len(self.steering)
+        steers = place < steering
+        first, last = (0, steering) if steers else (steering, len(self.waiting))
+        target = place + by
+        if not (first <= place < last and first <= target < last) or self.session is None:
+            return place
+        if steers:
+            messages = self.session.turn.steering.messages
+            messages.insert(target, messages.pop(place))
+        else:
+            draft = self._drafts[place - steering]
+            del self._drafts[place - steering]
+            self._drafts.insert(target - steering, draft)
+        self._observer.queue_changed()
+        return target
 
     def start(self, events: AsyncGenerator[Event, None]) -> None:
         """Show a stream of events as a turn, without waiting for its end; raises UsageError if

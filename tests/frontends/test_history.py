@@ -75,3 +75,31 @@ def test_escaped_entry_is_one_line_and_round_trips(text):
 def test_history_walk_stops_at_both_ends():
     walk = HistoryWalk(["a", "b"], "draft")
     assert [walk.move(by) for by in (-1, -1, -1, 1, 1, 1)] == ["b", "a", None, "b", "draft", None]
+
+
+def test_entries_of_the_session_come_last_and_before_them_those_of_the_project(home):
+    path = home / ".ouro" / "history"
+    here = PromptHistory(path)
+    here.use(Path("/here"))
+    here.add("of here")
+    there = PromptHistory(path)
+    there.add("typed before the session is open")
+    there.use(Path("/there"))
+    there.add("of there")
+    writer.submit(int).result()
+    again = PromptHistory(path)
+    again.use(Path("/here"), ["said in the session", " "])
+    assert again.entries()[-2:] == ["of here", "said in the session"]
+    assert set(again.entries()[:-2]) == {"typed before the session is open", "of there"}
+    again.use(Path("/there"))
+    assert again.entries()[-1] == "of there"
+    assert "said in the session" not in again.entries()
+
+
+def test_without_a_project_all_entries_are_in_the_order_of_time(home):
+    path = home / ".ouro" / "history"
+    for project, text in (("/a", "one"), ("/b", "two"), ("/a", "three")):
+        history = PromptHistory(path)
+        history.use(Path(project))
+        history.add(text)
+    assert read_entries(path) == ["one", "two", "three"]

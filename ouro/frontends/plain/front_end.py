@@ -380,6 +380,10 @@ class ReplFrontEnd(FrontEnd):
         self._printer.choices(title, [choice_line(choice, current) for choice in choices])
         return await self._questions.ask("number: ", lambda line: parse_choice(line, values))
 
+    @property
+    def queue(self) -> TurnQueue:
+        return self._turns
+
     async def edit(self, text: str) -> str:
         return await self._repl.reader.edit(text)
 

@@ -6,6 +6,7 @@ import asyncio
 import sys
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from prompt_toolkit import PromptSession
@@ -180,6 +181,7 @@ class _Input(Vt100Input):
 class _FileHistory(History):
     def __init__(self, entries: PromptHistory) -> None:
         super().__init__()
+        entries.use(Path.cwd())
         self._entries = entries
 
     def load_history_strings(self) -> Iterable[str]:

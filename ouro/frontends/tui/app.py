@@ -295,6 +295,12 @@ class KeyActions:
         if not self._conversation.todos.toggle():
             self._conversation.status.show_message("There is no plan.")
 
+    async def queue_list(self) -> None:
+        """Show the queued messages, to edit, move and remove them."""
+        if not self._turns.waiting:
+            raise UsageError("No message waits.")
+        await self._front_end.show_queue()
+
     def jobs(self) -> None:
         """Move the running command to the background; if none runs, show what is there."""
         if moved := self._front_end.session.background.move_running():

@@ -59,7 +59,7 @@ class ScreenFrontEnd:
     ) -> None:
         self._app = app
         self._conversation = conversation
-        self._turns = conversation.turns
+        self.queue = self._turns = conversation.turns
         self.keymap = keymap
         self._start = start
         self._open_catalog = open_catalog
@@ -185,6 +185,12 @@ class ScreenFrontEnd:
             await self.go_to(request.message)
         elif request is not None:
             await self.open(request)
+        return True
+
+    async def show_queue(self) -> bool:
+        from ouro.frontends.tui.screens.queue_sheet import QueueSheet  # rarely used
+
+        await show_sheet(self._app, QueueSheet(self._turns))
         return True
 
     def toggle_vim(self) -> str:

@@ -81,6 +81,7 @@ ACTIONS: tuple[KeyAction, ...] = (
     KeyAction("card_next", ("alt+down",), "mark one below", "app"),
     KeyAction("card", ("alt+o",), "unfold the marked one, or the last", "app"),
     KeyAction("todos", ("ctrl+t",), "the agent's plan", "app"),
+    KeyAction("queue_list", ("alt+q",), "queued messages: edit, move, remove", "app"),
     KeyAction("jobs", ("ctrl+b",), "move the running command to the background, else: jobs", "app"),
     KeyAction("receipt", ("ctrl+y",), "memory receipt: what memory put into the prompt", "app"),
     KeyAction("memory", ("f4",), "memory browser", "app"),

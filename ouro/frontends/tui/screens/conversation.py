@@ -64,6 +64,14 @@ KEPT_PROMPTS = 3
 """User messages, with their turns, that stay when blocks are dropped."""
 
 
+def _said_in(session: Session) -> list[str]:
+    """The messages of the user in a resumed session, as far as they are loaded."""
+    if session.resumed is None:
+        return []
+    shown = session.scrollback.shown()
+    return [event.text for event in shown if isinstance(event, events.Prompted)]
+
+
 class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
     """Passes the events of a session to widgets, and rings the bell when the user is needed.
 
@@ -156,6 +164,7 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
     def attach(self, session: Session, *, is_new: bool = False) -> None:
         """Show this session. If it `is_new`, there is nothing to replay."""
         self.session = session
+        self.prompt_history.use(session.cwd, _said_in(session))
         if is_new:
             self.show_state()
         else:

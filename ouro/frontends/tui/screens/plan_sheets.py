@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 from textual import events
 from textual.app import App
 from textual.binding import Binding
-from textual.widgets import Input, Static, TextArea
+from textual.widgets import Input
 
-from ouro.errors import UsageError
-from ouro.frontends.tui import editor_and_pager
 from ouro.frontends.tui.screens.sheet import Sheet, make_frame, show_sheet
+from ouro.frontends.tui.screens.text_sheet import TextSheet
 from ouro.frontends.tui.widgets.row_list import Cell, RowList
 from ouro.session.plan_file import join_comments
 from ouro.utils.text import clean, cut
@@ -20,14 +19,11 @@ from ouro.utils.text import clean, cut
 if TYPE_CHECKING:
     from ouro.session.plan_approval import PlanApproval
 
-_EDITOR_KEYS = "Ctrl+S uses it · Ctrl+G your editor · Esc back"
-_DISCARD = "Ctrl+S uses it · Esc again discards your changes"
-
 
 async def edit_plan(app: App[Any], plan: PlanApproval) -> str:
     """Let the user change the plan that is asked about; returns the new text, empty: unchanged."""
     before = plan.text
-    text = await show_sheet(app, PlanEditor(before))
+    text = await show_sheet(app, TextSheet("The plan", before))
     if text is None or text.strip() == before.strip():
         return ""
     return plan.change(text)
@@ -36,48 +32,6 @@ async def edit_plan(app: App[Any], plan: PlanApproval) -> str:
 async def comment_on_plan(app: App[Any], plan: PlanApproval) -> str:
     """The user's comments on lines of the plan as one message; empty if there are none."""
     return await show_sheet(app, PlanComments(plan.text)) or ""
-
-
-class PlanEditor(Sheet[str | None]):
-    """The plan as text to change; None if the user discards the changes."""
-
-    BINDINGS = [  # noqa: RUF012 (Textual's own form)
-        Binding("ctrl+s", "use", show=False, priority=True),
-        Binding("ctrl+g", "open_editor", show=False, priority=True),
-    ]
-
-    def __init__(self, text: str) -> None:
-        self._before = text
-        self._asked_to_discard = False
-        self._area = TextArea(text, compact=True, soft_wrap=True, id="plan-text")
-        super().__init__(make_frame("The plan", self._area, keys=_EDITOR_KEYS, id="plan"))
-
-    def on_mount(self) -> None:
-        self._area.focus()
-
-    def action_use(self) -> None:
-        self.dismiss(self._area.text)
-
-    async def action_open_editor(self) -> None:
-        try:
-            self._area.text = await editor_and_pager.edit(self.app, self._area.text)
-        except UsageError as error:
-            self._show_keys(str(error))
-
-    def action_close(self) -> None:
-        if self._area.text == self._before or self._asked_to_discard:
-            self.dismiss(None)
-            return
-        self._asked_to_discard = True
-        self._show_keys(_DISCARD)
-
-    def on_text_area_changed(self) -> None:
-        if self._asked_to_discard:
-            self._asked_to_discard = False
-            self._show_keys(_EDITOR_KEYS)
-
-    def _show_keys(self, text: str) -> None:
-        self.query_one(".sheet--keys", Static).update(text)
 
 
 class _PlanLines(RowList[int]):

@@ -8,7 +8,8 @@ from fakes.screens import asked, opened, screen_of, screen_text, type_text, unti
 
 from ouro.display import Question
 from ouro.events import QuestionAsked, Reply
-from ouro.frontends.tui.screens.plan_sheets import PlanComments, PlanEditor
+from ouro.frontends.tui.screens.plan_sheets import PlanComments
+from ouro.frontends.tui.screens.text_sheet import TextSheet
 
 PLAN = "# Plan: A cache\n\n1. [ ] Add it\n2. [ ] Use it"
 CHOICES = ("Carry it out, asking", "Carry it out; edits", "Keep planning")
@@ -56,7 +57,7 @@ async def test_keys_answer_the_question_about_a_plan(keys, answer):
 async def test_the_plan_is_edited_in_place_and_shown_again(key):
     async with asking() as (session, pilot):
         await pilot.press(key)
-        await until(pilot, lambda: isinstance(pilot.app.screen, PlanEditor))
+        await until(pilot, lambda: isinstance(pilot.app.screen, TextSheet))
         await pilot.press("down", "down", "down", "end")
         await type_text(pilot, " twice")
         await pilot.press("ctrl+s")
@@ -71,12 +72,12 @@ async def test_the_plan_is_edited_in_place_and_shown_again(key):
 async def test_changes_of_a_plan_are_discarded_only_by_a_second_escape():
     async with asking() as (session, pilot):
         await pilot.press("e")
-        await until(pilot, lambda: isinstance(pilot.app.screen, PlanEditor))
+        await until(pilot, lambda: isinstance(pilot.app.screen, TextSheet))
         await pilot.press("x", "escape")
         await until(pilot, lambda: "Esc again discards" in screen_text(pilot.app))
-        assert isinstance(pilot.app.screen, PlanEditor)
+        assert isinstance(pilot.app.screen, TextSheet)
         await pilot.press("escape")
-        await until(pilot, lambda: not isinstance(pilot.app.screen, PlanEditor))
+        await until(pilot, lambda: not isinstance(pilot.app.screen, TextSheet))
         assert session.plan.text == PLAN
         assert session.answers == []
 

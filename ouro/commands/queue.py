@@ -1,0 +1,65 @@
+"""/queue: the messages that wait; edit, move or remove one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ouro.commands.action import Answer
+from ouro.commands.render import line
+from ouro.commands.slash import SessionContext
+from ouro.errors import UsageError
+from ouro.utils.text import one_line
+
+if TYPE_CHECKING:
+    from ouro.session import TurnQueue
+
+_USAGE = "Usage: /queue [edit N | up N | down N | remove N | clear]"
+
+
+async def queue(context: SessionContext, what: str) -> Answer | None:
+    """Show the queue as a screen or as numbered lines, or change one entry."""
+    front_end = context.front_end
+    if front_end.queue is None:
+        raise UsageError("Here no messages are queued.")
+    if not what:
+        if front_end.queue.waiting and await front_end.show_queue():
+            return None
+        return _list(front_end.queue)
+    word, _, rest = what.partition(" ")
+    if word == "clear" and not rest:
+        for place in reversed(range(len(front_end.queue.waiting))):
+            front_end.queue.remove(place)
+        return _list(front_end.queue)
+    await _change(context, front_end.queue, word, _place(front_end.queue, rest))
+    return _list(front_end.queue)
+
+
+async def _change(context: SessionContext, messages: TurnQueue, word: str, place: int) -> None:
+    if word == "remove":
+        messages.remove(place)
+    elif word in ("up", "down"):
+        messages.move(place, -1 if word == "up" else 1)
+    elif word == "edit":
+        before = messages.waiting[place]
+        text = (await context.front_end.edit(before)).strip()
+        if text and before in messages.waiting:  # it was not delivered meanwhile
+            messages.change(messages.waiting.index(before), text)
+    else:
+        raise UsageError(f"There is no `{word}`.", _USAGE)
+
+
+def _place(messages: TurnQueue, number: str) -> int:
+    count = len(messages.waiting)
+    if not number.strip().isdecimal() or not 0 < int(number) <= count:
+        raise UsageError(f"`{number.strip()}` is not the number of a queued message.", _USAGE)
+    return int(number) - 1
+
+
+def _list(messages: TurnQueue) -> Answer:
+    steering = len(messages.steering)
+    waiting = messages.waiting
+    shown = [
+        line(f"{number}. {'→ ' if number <= steering else ''}{one_line(text, 200)}")
+        for number, text in enumerate(waiting, 1)
+    ]
+    return Answer(waiting, shown or [line("No message waits.")])

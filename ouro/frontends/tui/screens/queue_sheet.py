@@ -1,0 +1,89 @@
+"""QueueSheet: the messages that wait; each can be edited, moved and removed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from textual import events
+
+from ouro.frontends.tui.blocks.lines import crop
+from ouro.frontends.tui.screens.sheet import Sheet, make_frame, show_sheet
+from ouro.frontends.tui.screens.text_sheet import TextSheet
+from ouro.frontends.tui.widgets.row_list import Cell, RowList
+from ouro.utils.text import clean
+
+if TYPE_CHECKING:
+    from ouro.session import TurnQueue
+
+REFRESH = 0.3
+"""Seconds between two looks at the queue, which becomes shorter while the agent works."""
+_MOVES = {"shift+up": -1, "shift+down": 1, "K": -1, "J": 1}
+_KEYS = "↑↓ · Enter edits · Shift+↑↓ moves · Delete removes · Esc closes"
+QueueRow = tuple[int, str, bool]
+"""Place, text, and whether it steers the running turn."""
+
+
+class _QueueRows(RowList[QueueRow]):
+    def cells(self, row: QueueRow, is_marked: bool, width: int) -> Iterable[Cell]:
+        place, text, steers = row
+        label = f"{place + 1} {'→ ' if steers else ''}"
+        yield label, "detail"
+        shown = clean(text).replace("\n", " ⏎ ")
+        yield crop(shown, max(1, width - len(label))), "marked" if is_marked else ""
+
+
+class QueueSheet(Sheet[None]):
+    """`→`: the message steers the running turn; the others are of later turns."""
+
+    def __init__(self, queue: TurnQueue) -> None:
+        self._queue = queue
+        self._rows = _QueueRows()
+        super().__init__(make_frame("Queued messages", self._rows, keys=_KEYS, id="queue"))
+
+    def on_mount(self) -> None:
+        self.set_interval(REFRESH, self._fill)
+        self._fill()
+        self._rows.focus()
+
+    def on_row_list_picked(self) -> None:
+        self.run_worker(self._edit())
+
+    def _fill(self) -> None:
+        steering = len(self._queue.steering)
+        rows = [(place, text, place < steering) for place, text in enumerate(self._queue.waiting)]
+        if rows != self._rows.rows:
+            self._rows.show(rows, "No message waits.", keep=False)
+            self._rows.styles.height = max(1, len(rows))
+
+    async def _take_key(self, event: events.Key) -> bool:
+        row = self._rows.marked
+        if row is None:
+            return False
+        if event.key == "enter":
+            self.run_worker(self._edit())
+        elif event.key in ("delete", "backspace"):
+            self._queue.remove(row[0])
+            self._show_place(row[0])
+        elif event.key in _MOVES:
+            self._show_place(self._queue.move(row[0], _MOVES[event.key]))
+        else:
+            return False
+        return True
+
+    async def _edit(self) -> None:
+        row = self._rows.marked
+        if row is None:
+            return
+        place, before, _ = row
+        text = await show_sheet(self.app, TextSheet("Queued message", before))
+        waiting = self._queue.waiting
+        # Meanwhile it may have been delivered, and the others moved up.
+        if text and text.strip() and before in waiting:
+            place = place if waiting[place : place + 1] == (before,) else waiting.index(before)
+            self._queue.change(place, text.strip())
+            self._show_place(place)
+
+    def _show_place(self, place: int) -> None:
+        self._fill()
+        self._rows.action_move(place - self._rows.place)

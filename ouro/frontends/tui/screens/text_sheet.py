@@ -1,0 +1,55 @@
+"""TextSheet: a text of several lines to change, in place or in the user's editor."""
+
+from __future__ import annotations
+
+from textual.binding import Binding
+from textual.widgets import Static, TextArea
+
+from ouro.errors import UsageError
+from ouro.frontends.tui import editor_and_pager
+from ouro.frontends.tui.screens.sheet import Sheet, make_frame
+
+_EDITOR_KEYS = "Ctrl+S uses it · Ctrl+G your editor · Esc back"
+_DISCARD = "Ctrl+S uses it · Esc again discards your changes"
+
+
+class TextSheet(Sheet[str | None]):
+    """A text to change; None if the user discards the changes."""
+
+    BINDINGS = [  # noqa: RUF012 (Textual's own form)
+        Binding("ctrl+s", "use", show=False, priority=True),
+        Binding("ctrl+g", "open_editor", show=False, priority=True),
+    ]
+
+    def __init__(self, title: str, text: str) -> None:
+        self._before = text
+        self._asked_to_discard = False
+        self._area = TextArea(text, compact=True, soft_wrap=True, id="text-area")
+        super().__init__(make_frame(title, self._area, keys=_EDITOR_KEYS, id="text"))
+
+    def on_mount(self) -> None:
+        self._area.focus()
+
+    def action_use(self) -> None:
+        self.dismiss(self._area.text)
+
+    async def action_open_editor(self) -> None:
+        try:
+            self._area.text = await editor_and_pager.edit(self.app, self._area.text)
+        except UsageError as error:
+            self._show_keys(str(error))
+
+    def action_close(self) -> None:
+        if self._area.text == self._before or self._asked_to_discard:
+            self.dismiss(None)
+            return
+        self._asked_to_discard = True
+        self._show_keys(_DISCARD)
+
+    def on_text_area_changed(self) -> None:
+        if self._asked_to_discard:
+            self._asked_to_discard = False
+            self._show_keys(_EDITOR_KEYS)
+
+    def _show_keys(self, text: str) -> None:
+        self.query_one(".sheet--keys", Static).update(text)

@@ -1,0 +1,36 @@
+"""The list of queued messages, operated by keys."""
+
+from fakes.fake_session import FakeSession, Wait, says
+from fakes.screens import opened, screen_of, type_text, until
+
+from ouro.frontends.tui.screens.queue_sheet import QueueSheet
+from ouro.frontends.tui.screens.text_sheet import TextSheet
+
+
+async def test_queued_messages_are_moved_edited_and_removed():
+    session = FakeSession([[Wait(), *says("Done.")]])
+    async with screen_of(session).run_test(size=(80, 24)) as pilot:
+        await opened(pilot)
+        await type_text(pilot, "go")
+        await pilot.press("enter")
+        turns = pilot.app.conversation.turns
+        await until(pilot, lambda: turns.running)
+        for text in ("one", "two", "three"):
+            await type_text(pilot, text)
+            await pilot.press("tab")
+        await until(pilot, lambda: turns.waiting == ("one", "two", "three"))
+        await pilot.press("alt+q")
+        await until(pilot, lambda: isinstance(pilot.app.screen, QueueSheet))
+        await pilot.press("end", "shift+up")
+        assert turns.waiting == ("one", "three", "two")
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(pilot.app.screen, TextSheet))
+        await pilot.press("end")
+        await type_text(pilot, " more")
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: turns.waiting == ("one", "three more", "two"))
+        await until(pilot, lambda: isinstance(pilot.app.screen, QueueSheet))
+        await pilot.press("up", "delete")
+        assert turns.waiting == ("three more", "two")
+        await pilot.press("escape")
+        await until(pilot, lambda: not isinstance(pilot.app.screen, QueueSheet))
