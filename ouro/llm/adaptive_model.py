@@ -26,6 +26,7 @@ from ouro.llm.refusals import (
     refuses_calls,
     refuses_one_picture,
     refuses_signature,
+    speaks_of_calls,
 )
 from ouro.llm.request_shape import hide_pictures, request_size, shape_request, visible_pictures
 from ouro.llm.server_facts import ServerFacts, notice_about
@@ -168,14 +169,18 @@ class AdaptiveModel(ABC):
         if refuses_signature(refused) and not self.facts.refuses_signatures:
             self.facts.refuse_signatures()
             return ""
-        if self._describes_calls(refused, messages):
+        if refuses_calls(refused) and self._describes_calls(refused, messages):
             return CALLS_REFUSED.format(self._endpoint.address)
         if changes := find_changes(refused, RULES_OF_SIZE if is_long else None):
             return self._change(changes, error)
         if self._hides_pictures(refused, pictures, share):
             return PICTURE_REFUSED.format(self._endpoint.address)
+        too_long = is_too_long(error.answer, share)
+        is_about_calls = speaks_of_calls(refused) and not too_long
+        if is_about_calls and self._describes_calls(refused, messages):
+            return CALLS_REFUSED.format(self._endpoint.address)
         self.facts.drop()
-        if is_too_long(error.answer, share):
+        if too_long:
             long = ContextTooLong(error.message, error.hint)
             long.answer = error.answer
             raise long from error
@@ -184,6 +189,7 @@ class AdaptiveModel(ABC):
     def _change(self, changes: Mapping[str, str], error: ModelError) -> str:
         assert error.answer is not None
         self.facts.try_changes(changes, error.answer.text)
+        self._update()
         if "tools" in changes:
             raise ToolsRefused(error.message, error.hint) from error
         if "wire" in changes:
@@ -193,8 +199,6 @@ class AdaptiveModel(ABC):
 
     def _describes_calls(self, refused: Refused, messages: Sequence[Message]) -> bool:
         """Send as text the calls that the server would refuse each time."""
-        if not refuses_calls(refused):
-            return False
         calls = find_calls_to_describe(messages, refused.answer.text)
         self.facts.try_describing(calls)
         return bool(calls)

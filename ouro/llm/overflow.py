@@ -20,7 +20,8 @@ _SURE = late_pattern(
     r"context[_ ]length|context[_ ]window|context[_ ]size|maximum context|context limit"
     r"|(?:prompt|input)(?: is)? too long|prompt_too_long|maximum prompt length|reduce the length"
     r"|too many (?:input )?tokens|token count .{0,80}exceeds"
-    r"|exceeds? .{0,40}(?:maximum|max) .{0,20}tokens|request_too_large|range of input length",
+    r"|exceeds? .{0,40}(?:maximum|max) .{0,20}tokens|request_too_large|range of input length"
+    r"|max_(?:completion_|output_|new_)?tokens.{0,60}(?<![\w-])-\d",  # what is left of the window is less than nothing
     re.IGNORECASE,
 )
 # A word for what is measured, and one for too much of it. Languages of servers whose errors were

@@ -59,9 +59,16 @@ _ONE_PICTURE = late_pattern(
     r"|could not process|cannot process|unable to process|failed to (?:load|process|read)"
     r"|media[_ ]type|mime|invalid (?:image|base64)|malformed|format|过大|大きすぎ"
 )
-_THINKING_BACK = late_pattern(r"reasoning_content|reasoning_details|\breasoning\b field")
+_THINKING_BACK = late_pattern(
+    r"reasoning_content|reasoning_details|\breasoning\b field|both content and (?:thinking|reasoning)"
+)
+_NOT_TAKEN = late_pattern(
+    r"unsupported|not supported|not support|unknown|unexpected|unrecogni[sz]ed|extra_forbidden"
+    r"|not permitted|not allowed|cannot|不支持"
+)
 _SIGNATURE = late_pattern(
-    r"signature|invalid_encrypted_content|encrypted content.{0,80}verif|'reasoning' was provided without"
+    r"signature|invalid_encrypted_content|encrypted[ _]content\W.{0,80}(?:verif|issued|decrypt"
+    r"|expired|not valid|match|belong|caller)|'reasoning' was provided without"
     r"|item with id 'rs_|(?:redacted_)?thinking[`'\"]? (?:or [`'\"]?redacted_thinking[`'\"]? )?blocks?"
 )
 _STYLE = late_pattern(r"thinking|adaptive|budget_tokens|output_config|effort|display")
@@ -70,7 +77,7 @@ _SYSTEM = late_pattern(r"\b(system|developer)\b")
 _ALTERNATE = late_pattern(r"\balternat|consecutive|两条连续|交替|交互")
 _TOOLS = late_pattern(
     r"\btools?\b|tool[_ -](?:use|calls?|calling|choice)|function[_ -]call|functions?\b|--jinja|工具"
-    r"|函数调用|ツール|herramienta|ferramenta|outils?\b|werkzeug|инструмент"
+    r"|jinja|chat[_ ]template|函数调用|ツール|herramienta|ferramenta|outils?\b|werkzeug|инструмент"
 )
 _SCHEMA = late_pattern(
     r"schema|parameters|anyof|oneof|\$ref|additionalproperties|exclusiveminimum|json_schema"
@@ -82,7 +89,8 @@ _LENGTH = late_pattern(r"(?:length|long|characters|chars|max\w*)\D{0,30}?(\d{1,3
 _CONTENT = late_pattern(r"content")
 _PART_OF_MESSAGE = late_pattern(r"messages?[.\[]|tool_?call_?id|tool_use_id|tool_result")
 _NO_TOOLS = late_pattern(
-    rf"{_UNSUPPORTED.pattern}|--enable-auto-tool-choice|--jinja|requires|no endpoints"
+    rf"{_UNSUPPORTED.pattern}|--enable-auto-tool-choice|--jinja|requires|no endpoints|jinja"
+    r"|only [\w ]{0,20}supported"
 )
 _PART_OF_CALL = late_pattern(
     r"tool_?(?:use|result|call)|tool[ -](?:use|call|result|response|output|message)"
@@ -95,6 +103,11 @@ _UNPAIRED = late_pattern(
     r"|match|missing|not (?:be )?found|no tool (?:call|output)|no function|unexpected|expected"
     r"|对应|匹配|缺少|之后|紧跟|找不到|未找到|対応|見つかり"
 )
+_RESULT = late_pattern(r"tool (?:message|result|response)|function[_ ]?response|role\W{0,3}tool\b")
+_NAME = late_pattern(
+    r"\bname\b.{0,60}(?:empty|required|missing|must|field)|(?:have|missing|requires?) .{0,12}\bname\b"
+)
+_OTHER_THAN_CALLS = (_THINKING_BACK, _SIGNATURE, _SCHEMA, _NAME)
 _EMPTY_CONTENT = late_pattern(r"\bnull\b|none|nil\b|required|missing|string|empty|必填|不能为空")
 _RESPONSES = late_pattern(r"/?(?:v1)?/responses\b|responses api", re.IGNORECASE)
 _ENGLISH_FIELDS = frozenset(
@@ -191,13 +204,18 @@ def refuses_signature(refused: Refused) -> bool:
     return bool(_SIGNATURE.search(refused.words))
 
 
+def speaks_of_calls(refused: Refused) -> bool:
+    """Whether a refusal speaks of calls or results in the messages, in whatever words."""
+    return refused.answer.status in (400, 422) and bool(_PART_OF_CALL.search(refused.words))
+
+
 def refuses_calls(refused: Refused) -> bool:
     """Whether a refusal is about calls and results in the messages that do not belong together.
 
     Without it each later message of the session is refused, too: the calls are in the history.
     """
     words = refused.words
-    is_other = _THINKING_BACK.search(words) or _SIGNATURE.search(words) or _SCHEMA.search(words)
+    is_other = any(pattern.search(words) for pattern in _OTHER_THAN_CALLS)
     if refused.answer.status not in (400, 404, 422) or is_other or "support" in words:
         return False
     return bool(_PART_OF_CALL.search(words) and _UNPAIRED.search(words))
@@ -342,12 +360,14 @@ def _find_thinking_back(refused: Refused) -> Changes:
     Without it the first request after a call is refused by the thinking models of some vendors.
     """
     now = refused.facts.get("thinking_back")
+    if now in ("yes", "all") and _NOT_TAKEN.search(refused.words):
+        return {"thinking_back": "no"}
     is_wanted = re.search(
         r"must|miss|require|back|need|缺|必须|传|回传|manqu|falta|fehlt", refused.words
     )
     if is_wanted:
         return {"thinking_back": "all" if now == "yes" else "yes"} if now != "all" else {}
-    return {"thinking_back": "no"} if now in ("yes", "all") else {}
+    return {}
 
 
 def _find_style(refused: Refused) -> Changes:
@@ -400,6 +420,16 @@ def _find_call_ids(refused: Refused) -> Changes:
     lengths = [int(found) for found in _LENGTH.findall(refused.words)]
     fitting = [length for length in lengths if 6 <= length <= 64]
     return {"call_ids": str(min(fitting))} if fitting else {}
+
+
+def _find_result_names(refused: Refused) -> Changes:
+    """Results with the name of their tool: Gemini's format, and relays to it, need it."""
+    messages = refused.body.get("messages") or ()
+    is_unnamed = any(
+        message.get("role") == "tool" and "name" not in message
+        for message in map(dictionary, messages)
+    )
+    return {"result_names": "yes"} if is_unnamed else {}
 
 
 def _find_empty_content(refused: Refused) -> Changes:
@@ -512,6 +542,13 @@ RULES = (
         _find_call_ids,
         "Tool call id was call_abc but must be a-z, A-Z, 0-9, with a length of 9.",
         "Tool call id was not found.",
+    ),
+    RefusalRule(
+        "result_names",
+        (_RESULT, _NAME),
+        _find_result_names,
+        "Tool message must have a 'name' field.",
+        "Tool message must have content.",
     ),
     RefusalRule(
         "empty_content",

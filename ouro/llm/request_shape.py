@@ -78,6 +78,8 @@ def _messages(messages: Sequence[Json], facts: ServerFacts) -> list[Json]:
         sent = [_with_role(message, role) for message in sent]
     if facts.get("empty_content"):
         sent = [_with_content(message) for message in sent]
+    if facts.get("result_names"):
+        sent = _with_names(sent)
     if length := facts.get("call_ids"):
         sent = [_with_short_ids(message, int(length)) for message in sent]
     if facts.get("roles") or facts.get("system_role") == "user":
@@ -97,6 +99,19 @@ def _with_content(message: Json) -> Json:
     if message.get("content", "") is not None:
         return message
     return {**message, "content": ""}
+
+
+def _with_names(messages: Sequence[Json]) -> list[Json]:
+    """The messages with the name of its tool in each result."""
+    names: dict[str, str] = {}
+    named: list[Json] = []
+    for message in messages:
+        for call in dictionaries(message.get("tool_calls")):
+            names[call["id"]] = dictionary(call.get("function")).get("name", "")
+        is_result = message["role"] == "tool"
+        name = {"name": names.get(message["tool_call_id"]) or "tool"} if is_result else {}
+        named.append({**message, **name})
+    return named
 
 
 def _with_short_ids(message: Json, length: int) -> Json:

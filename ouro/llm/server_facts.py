@@ -43,6 +43,7 @@ MEANINGS: Mapping[str, str] = {
     "tools": "tools are described in the prompt, and calls are text",
     "tool_schema": "tool schemas are sent in a simple form",
     "call_ids": "ids of calls have {value} letters and digits",
+    "result_names": "results name their tool",
     "empty_content": "a message without text is sent with an empty text",
     "wire": "the model is reached by `{value}`",
 }
@@ -63,6 +64,7 @@ _VALUES: Mapping[str, str] = {
     "tools": "text",
     "tool_schema": "simple",
     "call_ids": r"\d{1,3}",
+    "result_names": "yes",
     "empty_content": "yes",
     "wire": "chat|responses",
 }

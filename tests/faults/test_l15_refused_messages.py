@@ -8,7 +8,7 @@ REFUSALS = [
     ("Policy violation in the arguments of {id}", "message {n} of"),
     ("Der Aufruf {id} ist gesperrt.", "message {n} of"),
     ("Invalid 'messages[3].content': expected a string", "`/context drop N`"),
-    ("body.messages.2.tool_calls.0.id: field required", "`/context drop N`"),
+    ("body.messages.2.metadata: value is not valid", "`/context drop N`"),
     ("input[2].content: la valeur n'est pas acceptée", "`/context drop N`"),
 ]
 UNPAIRED = [

@@ -11,6 +11,7 @@ BODY = {
     "messages": [
         {"role": "system", "content": "s"},
         {"role": "assistant", "content": None, "tool_calls": [{"id": "call_abc"}]},
+        {"role": "tool", "tool_call_id": "call_abc", "content": "x"},
     ],
     "tools": [{"type": "function", "function": {"name": "edit", "parameters": {}}}],
     "max_tokens": 8192,
