@@ -237,6 +237,7 @@ class SessionBuilder(msgspec.Struct, dict=True):
             self.tasks.start("plan file", session.turn.plan.load(self.tasks.emit))
         self.memory.start()
         self.extensions.servers.start()
+        self.extensions.language_servers.start()
         if self.transcript.pager.is_loading:
             self.tasks.start(
                 "plan", update_plan_when_loaded(self.plan, self.transcript, self.tasks.emit)
@@ -395,9 +396,9 @@ class SessionBuilder(msgspec.Struct, dict=True):
         return self.files_seen_in(self.workspace)
 
     def files_seen_in(self, workspace: safety.Workspace) -> FilesSeen:
-        return FilesSeen(
-            workspace, self.mask.kind_in_memory, self.memory.recording, self.inputs.options.editor
-        )
+        editor, checks = self.inputs.options.editor, self.extensions.language_servers
+        finds_secret, recording = self.mask.kind_in_memory, self.memory.recording
+        return FilesSeen(workspace, finds_secret, recording, editor, checks=checks)
 
     @property
     def _opened(self) -> Sequence[long_term.ScopeMemory]:
@@ -428,14 +429,11 @@ class SessionBuilder(msgspec.Struct, dict=True):
     @cached_property
     def tools(self) -> ToolRunner:
         """Blocks: reads files of extensions."""
-        found = builtin_tools(
-            self._shell,
-            self._jobs,
-            self.plan,
-            self.files_seen,
-            self.search,
-            self.permissions.keeps_back,
-        )
+        seen, keeps_back = self.files_seen, self.permissions.keeps_back
+        found = [
+            *builtin_tools(self._shell, self._jobs, self.plan, seen, self.search, keeps_back),
+            *self.extensions.lsp_tools(seen, keeps_back),
+        ]
         tools = {
             tool.name: tool
             for tool in (*found, *self.extensions.tools(self.subagents.run), self.subagents.tool())

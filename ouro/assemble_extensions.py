@@ -6,14 +6,14 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Literal
 
 import msgspec
 
-from ouro import extensions, mcp
+from ouro import extensions, lsp, mcp
 from ouro.agent.project_instructions import ProjectInstructions
 from ouro.agent.system_prompt import system_prompt
 from ouro.commands.action import Action
@@ -38,6 +38,7 @@ from ouro.session.session_tasks import SessionTasks
 from ouro.session_options import SessionInputs
 from ouro.settings import Settings, SettingsSources
 from ouro.settings_sources import project_hooks, save_setting
+from ouro.tools.files_seen import FilesSeen
 from ouro.tools.skill import SkillArgs, SkillTool
 from ouro.tools.subagent import AgentSpec, RunSubagent, SubagentArgs
 from ouro.tools.tool import AnyTool, ToolContext, ToolResult
@@ -176,6 +177,39 @@ class ExtensionBuilder(msgspec.Struct, dict=True):
         return mcp.McpServers(registry, host)
 
     @cached_property
+    def language_servers(self) -> lsp.LanguageServers:
+        """The language servers: those that are installed, found when they are first needed."""
+        settings, root = self.inputs.settings.lsp, self.root
+        # A server reads the project's settings and may run its programs: it is trusted as hooks.
+        is_used = settings.enabled and self.inputs.trusted
+        search_path = self.environment.get("PATH", "")
+
+        def find() -> list[lsp.LanguageServerSpec]:
+            if not is_used:
+                return []
+            try:
+                return lsp.find_language_servers(settings.servers, root, search_path)
+            except ConfigError as error:
+                self.tasks.warn(f"No language servers: {error.message}")
+                return []
+
+        host = lsp.LspHost(
+            root,
+            self.environment,
+            lambda text, level: self.tasks.emit(Notice(text, level)),
+            lambda argv: self.confinement().wrap(argv, "workspace"),
+        )
+        return lsp.LanguageServers(find, host)
+
+    def lsp_tools(self, seen: FilesSeen, keeps_back: Callable[[Path], bool]) -> Sequence[AnyTool]:
+        """The tool `lsp`, if there is a server for files of this project. Blocks.
+
+        It is decided once: the list of tools stays the same, also when servers start and end.
+        """
+        servers = self.language_servers
+        return [lsp.Lsp(servers, seen, keeps_back)] if servers.are_for_project() else ()
+
+    @cached_property
     def instructions(self) -> ProjectInstructions:
         return self.instructions_in(self.inputs.options.cwd)
 
@@ -247,7 +281,12 @@ class ExtensionBuilder(msgspec.Struct, dict=True):
             self.root if self.inputs.trusted else None, self.inputs.options.settings
         )
         return SessionExtensions(
-            self.commands, self.servers, self.skills, self.instructions, settings
+            self.commands,
+            self.servers,
+            self.language_servers,
+            self.skills,
+            self.instructions,
+            settings,
         )
 
     async def _connect(self, server: str) -> None:

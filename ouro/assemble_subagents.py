@@ -80,15 +80,20 @@ def _make_child(
     jobs = ShellJobs(session.transcript.outputs, session.mask.mask)
     no_memory = [f"write({folder.path}/**)" for folder in workspace.memory]
     permissions = session.permissions.narrow(spec.mode, workspace, no_memory)
+    seen = session.files_seen_in(workspace)
     found = builtin_tools(
         session.shell_in(cwd, jobs, confinement),
         jobs,
         TodoPlan(),
-        session.files_seen_in(workspace),
+        seen,
         session.search,
         permissions.keeps_back,
     )
-    tools = select_tools(spec, {tool.name: tool for tool in (*found, *session.extensions.tools())})
+    own = (
+        *([] if has_own_folder else session.extensions.lsp_tools(seen, permissions.keeps_back)),
+        *session.extensions.tools(),
+    )
+    tools = select_tools(spec, {tool.name: tool for tool in (*found, *own)})
     hooks = ToolEvents(session.hooks, cwd, child_id)
     runner = ToolRunner(tools, permissions, ask_user, session.tools.changing, None, hooks)
     models, instructions = _choose_models(spec, session), session.extensions.instructions_in(cwd)

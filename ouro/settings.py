@@ -371,6 +371,28 @@ class McpSettings:
 
 
 @section
+class LanguageServerSettings:
+    """A language server: one that ouro knows, or another one with its command and languages."""
+
+    command: str = ""
+    args: tuple[str, ...] = ()
+    languages: Mapping[str, str] = field(default_factory=dict)
+    """The ending of a file -> its language id in the protocol: `.zig: zig`."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Its `initializationOptions`."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """What it gets when it asks for its configuration."""
+    enabled: bool = True
+
+
+@section
+class LspSettings:
+    enabled: bool = True
+    """Whether installed language servers check the changes of the agent."""
+    servers: Mapping[str, LanguageServerSettings] = field(default_factory=dict)
+
+
+@section
 class Settings:
     model: str = ""
     """The model of a new session; empty: `default` of models.yaml, or what is found."""
@@ -395,6 +417,7 @@ class Settings:
     memory: MemorySettings = field(default_factory=MemorySettings)
     skills: SkillSettings = field(default_factory=SkillSettings)
     mcp: McpSettings = field(default_factory=McpSettings)
+    lsp: LspSettings = field(default_factory=LspSettings)
 
 
 class SettingsSources(NamedTuple):

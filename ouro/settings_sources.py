@@ -80,6 +80,7 @@ OPEN_TO_PROJECTS = ONLY_LOWER | {
     "permissions.deny",
     "shell.timeout_seconds",
     "mcp.servers",
+    "lsp.servers",
     "hooks",
 }
 LONG_TERM_VARIABLES = {
@@ -195,7 +196,8 @@ def _merge(path: str, old: SourcedValue, new: SourcedValue) -> SourcedValue:
     source = new.source if old.source == "default" else f"{old.source}, {new.source}"
     if path in ADD_UP:
         return SourcedValue(tuple(dict.fromkeys((*old.value, *new.value))), source)
-    if path == "mcp.servers":  # later places, such as a project, add servers but replace none
+    # Later places, such as a project, add servers but replace none.
+    if path in ("mcp.servers", "lsp.servers"):
         return SourcedValue({**new.value, **old.value}, source)
     return new
 

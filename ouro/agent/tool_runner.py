@@ -219,6 +219,7 @@ class ToolBatch:
     async def _result(self, call: ToolCall) -> ToolResult:
         try:
             tool, args = self._runner.parse(call)
+            args = await tool.prepare(args)
             if tool.name != call.name:  # hooks and questions are about the tool that mcp_call calls
                 call = replace(call, name=tool.name, arguments=tool.given(args))
             hooked, notes = HookOutcome(), list[str]()
@@ -228,7 +229,7 @@ class ToolBatch:
                     raise RefusedError(f"A hook refused this: {hooked.reason}")
                 if hooked.input not in (None, call.arguments):
                     call = replace(call, arguments=hooked.input)
-                    args = parse_arguments(tool, call.arguments)
+                    args = await tool.prepare(parse_arguments(tool, call.arguments))
                     self._emit(ToolStarted(call, tool.title(args)))
                     notes.append(f"A hook changed this call to: {tool.title(args)}")
             comment, limits = await self._permit(call, tool, args, hooked)

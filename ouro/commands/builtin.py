@@ -798,6 +798,16 @@ MEMORY_ACTIONS: tuple[Action, ...] = (
     ),
 )
 
+LSP_ACTIONS: tuple[Action, ...] = (
+    Action(
+        "lsp log",
+        "lsp.log",
+        "Show what a language server has logged",
+        (arg("server"),),
+        ("lsp log pyright",),
+    ),
+)
+
 MCP_ACTIONS: tuple[Action, ...] = (
     Action(
         "mcp list",
@@ -1097,6 +1107,15 @@ COMMANDS: tuple[Action, ...] = (
         ("mcp show github",),
         "session",
         "[show|test|log|on|off|approve]",
+    ),
+    Action(
+        "lsp",
+        "lsp.list_servers",
+        "List the language servers with state and new errors, or show the log of one",
+        (),
+        ("lsp", "lsp log pyright"),
+        "session",
+        "[log]",
     ),
     Action(
         "compact",
@@ -1509,7 +1528,7 @@ def actions_of(command: Action) -> dict[str, Action]:
     prefix = f"{command.name} "
     return {
         name.removeprefix(prefix): action
-        for action in (*MEMORY_ACTIONS, *MCP_ACTIONS, *PERMISSION_ACTIONS)
+        for action in (*MEMORY_ACTIONS, *MCP_ACTIONS, *LSP_ACTIONS, *PERMISSION_ACTIONS)
         for name in action.names
         if name.startswith(prefix) and action.place != "shell"
     }

@@ -8,7 +8,6 @@ import asyncio
 import os
 import shutil
 import signal
-import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -20,6 +19,7 @@ from mcp_types import jsonrpc_message_adapter
 
 from ouro.mcp.schemas import TOO_DEEP
 from ouro.utils.runtime import send_signal
+from ouro.utils.server_processes import GRACE, forget_server, groups, stop_server
 from ouro.utils.worker import JsonObject
 
 MAX_LINE = 32 * 1024 * 1024
@@ -28,10 +28,6 @@ piece.
 """
 MAX_GARBAGE = 1_000
 """After so many lines on stdout that are not messages, the server is ended."""
-GRACE = 2.0
-"""Seconds that it has to exit after stdin is closed, and again after SIGTERM."""
-groups: set[int] = set()
-"""The process groups of the running servers."""
 
 
 class ServerEnded(Exception):
@@ -168,27 +164,9 @@ async def _read_stderr(process: asyncio.subprocess.Process, on_log: Callable[[st
 
 
 async def _stop(process: asyncio.subprocess.Process, tasks: Sequence[asyncio.Task[None]]) -> None:
-    """End the process group as the protocol asks: close stdin, wait, SIGTERM, wait, SIGKILL."""
-    if process.stdin is not None:
-        process.stdin.close()
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        if process.returncode is None:
-            with suppress(TimeoutError):
-                await asyncio.wait_for(process.wait(), GRACE)
-        send_signal(process.pid, number, group=True)
+    """End the process group as the protocol asks."""
+    await stop_server(process)
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
-    with suppress(TimeoutError):
-        await asyncio.wait_for(process.wait(), GRACE)
-    groups.discard(process.pid)
-
-
-def end_groups() -> None:
-    """End the servers that still run: wait, SIGTERM, wait, SIGKILL. Blocks for at most 2 seconds."""
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        deadline = time.monotonic() + GRACE / 2
-        while groups and time.monotonic() < deadline:
-            time.sleep(0.02)
-        for group in list(groups):
-            send_signal(group, number, group=True)
+    await forget_server(process)

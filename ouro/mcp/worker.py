@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from ouro.utils.server_processes import end_groups
 from ouro.utils.worker import Handler, JsonObject, run_worker
 
 _DUMP = re.compile(r": \d+ validation errors? for union\[JSONRPC.*", re.DOTALL)
@@ -27,7 +28,7 @@ def main() -> None:
     os.nice(NICE)
     # The SDK logs each bad message with its traceback.
     logging.getLogger().addHandler(logging.NullHandler())
-    run_worker(_load, _error_fields, _on_end)
+    run_worker(_load, _error_fields, end_groups)
 
 
 def _load() -> Handler:
@@ -49,12 +50,6 @@ def _load() -> Handler:
             await connections[request["server"]].handle(name, request, emit)
 
     return answer
-
-
-def _on_end() -> None:
-    from ouro.mcp.stdio import end_groups
-
-    end_groups()
 
 
 def _error_fields(error: BaseException) -> dict[str, Any]:

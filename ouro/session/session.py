@@ -15,6 +15,7 @@ from ouro.errors import UsageError
 from ouro.events import Event, Permit, UserAnswer
 from ouro.extensions import CommandRegistry, Skills
 from ouro.llm import Effort, ModelChoice, ModelSource
+from ouro.lsp import LanguageServers
 from ouro.mcp import McpServers, resource_names
 from ouro.memory.long_term import SessionMemory
 from ouro.memory.manager import MemoryManager
@@ -43,6 +44,7 @@ class SessionExtensions(msgspec.Struct, frozen=True, eq=False):
 
     commands: CommandRegistry
     servers: McpServers
+    language_servers: LanguageServers
     skills: Skills
     instructions: ProjectInstructions
     settings: SettingsSources
@@ -251,6 +253,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         await self.turn.hooks.close()
         await self.background.close()
         await self.extensions.servers.close()
+        await self.extensions.language_servers.close()
         await self.memory.close()
         await self.turn.tasks.close()
         if self.memory.lookup is not None:

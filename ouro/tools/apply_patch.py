@@ -421,7 +421,7 @@ class ApplyPatch(ChangeTool[ApplyPatchArgs]):
             # known.
             is_known = step.patch.kind == "Add" or seen.has_read(found.place.path)
             seen.store(goal, step.after, is_known=is_known)
-            undo.callback(_restore, goal, encode(goal.shown, step.after), seen)
+            undo.callback(restore_file, goal, encode(goal.shown, step.after), seen)
             if step.target is not None and found.stat is not None:
                 os.chmod(
                     goal.place.name, stat.S_IMODE(found.stat.st_mode), dir_fd=goal.place.folder
@@ -433,10 +433,11 @@ class ApplyPatch(ChangeTool[ApplyPatchArgs]):
             except OSError as error:
                 raise ToolError(f"{found.shown} cannot be deleted: {error.strerror}.") from error
             seen.forget(found.place.path)
-            undo.callback(_restore, found, None, seen)
+            seen.note_change(found.place.path, found.text, None)
+            undo.callback(restore_file, found, None, seen)
 
 
-def _restore(found: FileBefore, written: bytes | None, seen: FilesSeen) -> None:
+def restore_file(found: FileBefore, written: bytes | None, seen: FilesSeen) -> None:
     """Restore a file after a patch of which only a part was written."""
     place = found.place
     with suppress(OSError), seen.recording(place.path, written, found.before):

@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from hashlib import blake2b
 from pathlib import Path
 from threading import Lock
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 from msgspec.structs import replace
@@ -36,6 +36,8 @@ from ouro.utils.text_files import (
 
 MAX_BYTES = 50_000_000
 """Larger files are not changed by the tools: several copies of the text are in memory."""
+MAX_ERRORS = 10
+"""New errors in one result."""
 _WHOLE_IN_DISPLAY = 64_000
 _CONTEXT_LINES = 20
 
@@ -68,6 +70,26 @@ class FileBefore(msgspec.Struct, frozen=True):
         return TextFile(text) if self.file is None else self.file.with_text(text)
 
 
+class TextChange(NamedTuple):
+    """A file before and after a change of the agent; None: it does not exist."""
+
+    path: Path
+    before: str | None
+    after: str | None
+
+
+class CodeChecks(Protocol):
+    """Finds errors in code, such as the language servers of a project."""
+
+    def note_read(self, path: Path, text: str) -> None:
+        """The model has read a file. Called from threads."""
+        ...
+
+    async def new_errors(self, changes: Sequence[TextChange]) -> Sequence[str]:
+        """The errors that are new since these changes, one line each."""
+        ...
+
+
 class EditorBuffers(Protocol):
     """Files as an editor shows them. The methods block, and are called from threads."""
 
@@ -89,6 +111,7 @@ class FilesSeen:
             file).
         editor: the files that the user has open, with unsaved changes.
         has_commands: whether a command of the agent runs, which could redirect an editor with a link.
+        checks: finds new errors after a change.
     """
 
     def __init__(
@@ -98,12 +121,16 @@ class FilesSeen:
         recording: Recording = lambda _path, _before, _after: nullcontext(),
         editor: EditorBuffers | None = None,
         has_commands: Callable[[], bool] = is_any_running,
+        checks: CodeChecks | None = None,
     ) -> None:
         self.workspace = workspace
         self.recording = recording
         self._finds_secret = finds_secret
         self._editor = editor
         self._has_commands = has_commands
+        self._checks = checks
+        self._changed: dict[Path, TextChange] = {}
+        """Changes that were not checked yet."""
         self._seen: dict[Path, tuple[int, bytes | int]] = {}
         """Path -> size and digest of the content; for a file that is too large, its time of change
         instead.
@@ -115,6 +142,27 @@ class FilesSeen:
 
     def note(self, path: Path, data: bytes) -> None:
         self._seen[path] = len(data), _digest(data)
+
+    def note_read(self, path: Path, data: bytes, text: str) -> None:
+        """Record that the model has read the whole of a file."""
+        self.note(path, data)
+        if self._checks is not None:
+            self._checks.note_read(path, text)
+
+    def note_change(self, path: Path, before: str | None, after: str | None) -> None:
+        """Record a change of the agent, which `new_errors` checks."""
+        if self._checks is not None:
+            known = self._changed.pop(path, None)
+            self._changed[path] = TextChange(path, known.before if known else before, after)
+
+    async def new_errors(self, paths: Iterable[Path]) -> Sequence[str]:
+        """The errors that are new since these files were changed; also late ones of changes
+        before.
+        """
+        changes = [change for path in paths if (change := self._changed.pop(path, None))]
+        if self._checks is None or not changes:
+            return ()
+        return await self._checks.new_errors(changes)
 
     def note_part(self, path: Path, found: os.stat_result) -> None:
         """Record that the model has read a part of a file that is too large to be read as a whole."""
@@ -258,6 +306,7 @@ class FilesSeen:
             self.note(path, data)
         else:
             self.forget(path)
+        self.note_change(path, found.text, after.text)
 
     def _is_for_editor(self, path: Path) -> bool:
         """Whether an editor that works in this workspace can save it."""
@@ -329,7 +378,13 @@ class ChangeTool(FileTool[A]):
     async def run(self, args: A, ctx: ToolContext) -> ToolResult:
         notes: list[str] = []
         display = await asyncio.to_thread(self._change, args, "write", notes)
-        return ToolResult("\n".join([self._report(args, display), *notes]), display)
+        lines = [self._report(args, display), *notes]
+        paths = [self._workspace.resolve(path) for path in self.targets(args)]
+        if errors := await self._seen.new_errors(paths):
+            lines.append(format_errors(errors))
+            new = plural(len(errors), "new error")
+            display = Display(f"{display.summary}, {new}", display.body)
+        return ToolResult("\n".join(lines), display)
 
     @abstractmethod
     def _change(self, args: A, access: Access, notes: list[str]) -> Display:
@@ -338,6 +393,13 @@ class ChangeTool(FileTool[A]):
     @abstractmethod
     def _report(self, args: A, display: Display) -> str:
         """The text for the model about what was done."""
+
+
+def format_errors(lines: Sequence[str]) -> str:
+    """New errors as text for the model: at most ten."""
+    more = len(lines) - MAX_ERRORS
+    rest = [f"… and {plural(more, 'more new error')}"] if more > 0 else []
+    return "\n".join(["New errors since this change:", *lines[:MAX_ERRORS], *rest])
 
 
 def file_change(

@@ -233,7 +233,7 @@ class Read(FileTool[ReadArgs]):
         data = self._seen.current(path, file.read())
         file_text = self._seen.decode(path, data)
         text = file_text.text
-        self._seen.note(path, data)
+        self._seen.note_read(path, data, text)
         lines, note = text.removesuffix("\n").split("\n") if text else [], ""
         pictures: list[Image] = []
         if path.suffix == ".ipynb":

@@ -118,6 +118,10 @@ class Tool(Protocol, Generic[A]):
         found: dict[str, Any] = msgspec.to_builtins(args)
         return found
 
+    async def prepare(self, args: A) -> A:
+        """The arguments of a call with all that `targets` and `preview` need. Raises ToolError."""
+        return args
+
     async def preview(self, args: A) -> Display:
         return Display(self.title(args))
 

@@ -1,0 +1,76 @@
+"""Commands on language servers: which are used, what state they are in, what they have logged."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ouro.commands.action import Answer
+from ouro.commands.render import CodeSpan, Quote, line, table
+from ouro.errors import UsageError
+from ouro.utils.text import one_line, plural
+
+if TYPE_CHECKING:
+    from ouro.commands.slash import SessionContext
+    from ouro.lsp import LanguageServer
+
+NONE = (
+    "There are no language servers: none that ouro knows is installed, the project is not trusted,"
+    " or `lsp.enabled` is off. See docs/lsp.md."
+)
+
+
+async def list_servers(context: SessionContext) -> Answer:
+    servers = await _servers(context)
+    if not servers:
+        return Answer([], [line(NONE)])
+    rows = [
+        (
+            CodeSpan(server.name),
+            _state(server),
+            " ".join(server.spec.languages),
+            plural(server.reported, "new error") if server.reported else "",
+            f"{server.seconds * 1000:.0f} ms" if server.seconds else "",
+        )
+        for server in servers
+    ]
+    value = [
+        {
+            "name": server.name,
+            "state": server.state,
+            "version": server.version,
+            "problem": server.problem,
+            "files": list(server.spec.languages),
+            "reported": server.reported,
+        }
+        for server in servers
+    ]
+    problems = [line(f"{server.name}: {server.problem}") for server in servers if server.problem]
+    return Answer(value, [*table(rows), *problems])
+
+
+async def log(context: SessionContext, server: str) -> Answer:
+    servers = await _servers(context)
+    found = next((item for item in servers if item.name == server), None)
+    if found is None:
+        names = ", ".join(item.name for item in servers) or "none"
+        raise UsageError(
+            f"There is no language server `{one_line(server, 60)}`.", f"There are: {names}."
+        )
+    lines = list(found.log)
+    if not lines:
+        return Answer([], [line(f"{server} has logged nothing.")])
+    return Answer(lines, [Quote("\n".join(lines))])
+
+
+def _state(server: LanguageServer) -> str:
+    version = f" {server.version}" if server.version else ""
+    return {"waiting": "not started yet", "ready": f"ready{version}"}.get(
+        server.state, server.state
+    )
+
+
+async def _servers(context: SessionContext) -> Sequence[LanguageServer]:
+    servers = context.session.extensions.language_servers
+    return await asyncio.to_thread(lambda: servers.servers)

@@ -1,0 +1,188 @@
+"""The language servers that ouro knows, those of the settings, and which of them are installed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ouro.errors import ConfigError
+from ouro.settings import LanguageServerSettings
+
+MAX_LOOKED_AT = 2_000
+"""Names that are looked at to find the languages of a project."""
+_MAX_FOLDER_DEPTH = 3
+_SKIPPED = {"node_modules", "venv", "__pycache__", "target", "build", "dist", "vendor"}
+
+
+class LanguageServerSpec(msgspec.Struct, frozen=True):
+    """A language server: how it is started, and for which files."""
+
+    name: str
+    command: Sequence[str]
+    languages: Mapping[str, str]
+    """The ending of a file -> the language id of the protocol."""
+    job: str = ""
+    """Of the installed servers with the same job only the first one is used."""
+    options: Mapping[str, Any] = msgspec.field(default_factory=dict)
+    """`initializationOptions`."""
+    settings: Mapping[str, Any] = msgspec.field(default_factory=dict)
+    """What it gets when it asks for its configuration."""
+
+    def language(self, path: Path) -> str:
+        """The language id of a file; empty if the server is not for it."""
+        return self.languages.get(path.suffix.lower(), "")
+
+
+_PYTHON = {".py": "python", ".pyi": "python"}
+_SCRIPT = {
+    ".ts": "typescript",
+    ".mts": "typescript",
+    ".cts": "typescript",
+    ".tsx": "typescriptreact",
+    ".js": "javascript",
+    ".mjs": "javascript",
+    ".cjs": "javascript",
+    ".jsx": "javascriptreact",
+}
+_C = {
+    ".c": "c",
+    ".h": "cpp",
+    ".cc": "cpp",
+    ".cpp": "cpp",
+    ".cxx": "cpp",
+    ".hh": "cpp",
+    ".hpp": "cpp",
+    ".m": "objective-c",
+}
+_OPEN_FILES = {"python": {"analysis": {"diagnosticMode": "openFilesOnly", "autoSearchPaths": True}}}
+KNOWN = (
+    LanguageServerSpec(
+        "basedpyright",
+        ("basedpyright-langserver", "--stdio"),
+        _PYTHON,
+        "python types",
+        settings={
+            **_OPEN_FILES,
+            "basedpyright": {"analysis": {"diagnosticMode": "openFilesOnly"}},
+        },
+    ),
+    LanguageServerSpec(
+        "pyright",
+        ("pyright-langserver", "--stdio"),
+        _PYTHON,
+        "python types",
+        settings=_OPEN_FILES,
+    ),
+    LanguageServerSpec("pylsp", ("pylsp",), _PYTHON, "python types"),
+    LanguageServerSpec("ruff", ("ruff", "server"), _PYTHON, "python rules"),
+    LanguageServerSpec("vtsls", ("vtsls", "--stdio"), _SCRIPT, "typescript"),
+    LanguageServerSpec(
+        "typescript-language-server",
+        ("typescript-language-server", "--stdio"),
+        _SCRIPT,
+        "typescript",
+        # Otherwise it downloads types of packages.
+        options={"disableAutomaticTypingAcquisition": True},
+    ),
+    LanguageServerSpec("gopls", ("gopls",), {".go": "go"}),
+    LanguageServerSpec("rust-analyzer", ("rust-analyzer",), {".rs": "rust"}),
+    LanguageServerSpec("clangd", ("clangd",), _C),
+    LanguageServerSpec("jdtls", ("jdtls",), {".java": "java"}),
+    LanguageServerSpec("lua-language-server", ("lua-language-server",), {".lua": "lua"}),
+    LanguageServerSpec(
+        "bash-language-server",
+        ("bash-language-server", "start"),
+        {".sh": "shellscript", ".bash": "shellscript"},
+    ),
+)
+"""In the order in which one of several with the same job is chosen."""
+
+
+def find_language_servers(
+    settings: Mapping[str, LanguageServerSettings], root: Path, search_path: str
+) -> list[LanguageServerSpec]:
+    """The installed servers; those of the settings come before what is known. Blocks.
+
+    Args:
+        search_path: where programs are looked for, as PATH. Relative folders in it are not used: they would be
+            folders of the project.
+
+    Raises:
+        ConfigError: an entry of the settings has neither a command nor a known name, or no languages.
+    """
+    folders = os.pathsep.join(filter(os.path.isabs, search_path.split(os.pathsep)))
+    found: dict[str, LanguageServerSpec] = {}
+    for spec in _offered(settings):
+        job = spec.job or spec.name
+        if job not in found and _is_installed(spec, folders, root):
+            found[job] = spec
+    return list(found.values())
+
+
+def are_for_project(specs: Sequence[LanguageServerSpec], root: Path) -> bool:
+    """Whether the project has files of one of the servers, as far as they are found quickly.
+    Blocks.
+    """
+    wanted = set().union(*(spec.languages for spec in specs))
+    return any(ending in wanted for ending in _endings(root))
+
+
+def _offered(settings: Mapping[str, LanguageServerSettings]) -> Iterator[LanguageServerSpec]:
+    known = {spec.name: spec for spec in KNOWN}
+    for name, entry in settings.items():
+        if entry.enabled:
+            yield _of_settings(name, entry, known.get(name))
+    yield from (spec for name, spec in known.items() if name not in settings)
+
+
+def _of_settings(
+    name: str, entry: LanguageServerSettings, known: LanguageServerSpec | None
+) -> LanguageServerSpec:
+    command = (entry.command, *entry.args) if entry.command else known.command if known else ()
+    languages = entry.languages or (known.languages if known else {})
+    if not command or not languages:
+        raise ConfigError(
+            f"lsp.servers.{name} needs `command` and `languages`.",
+            'For example: {command: zls, languages: {".zig": zig}}.',
+        )
+    return LanguageServerSpec(
+        name,
+        command,
+        {ending.lower(): language for ending, language in languages.items()},
+        known.job if known else "",
+        {**(known.options if known else {}), **entry.options},
+        {**(known.settings if known else {}), **entry.settings},
+    )
+
+
+def _is_installed(spec: LanguageServerSpec, folders: str, root: Path) -> bool:
+    program = Path(spec.command[0]).expanduser()
+    name = str(root / program) if os.sep in spec.command[0] else str(program)
+    return shutil.which(name, path=folders) is not None
+
+
+def _endings(root: Path) -> Iterator[str]:
+    folders, seen = [(str(root), 0)], 0
+    for folder, depth in folders:
+        try:
+            with os.scandir(folder) as scan:
+                entries = [*scan]
+        except OSError:
+            continue
+        for entry in entries:
+            seen += 1
+            if seen > MAX_LOOKED_AT:
+                return
+            if not entry.is_dir(follow_symlinks=False):
+                yield os.path.splitext(entry.name)[1].lower()  # noqa: PTH122 - for many names
+            elif depth < _MAX_FOLDER_DEPTH and _is_of_project(entry.name):
+                folders.append((entry.path, depth + 1))
+
+
+def _is_of_project(folder: str) -> bool:
+    return not folder.startswith(".") and folder not in _SKIPPED

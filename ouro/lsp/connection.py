@@ -1,0 +1,413 @@
+"""LspConnection: one language server in the worker. It keeps its documents as they are on disk, and
+answers what is new after a change.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+from collections import Counter
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from lsprotocol import converters, types
+
+from ouro import __version__
+from ouro.lsp.diagnostics import Diagnostics, Sent
+from ouro.lsp.disk_watch import DiskWatch
+from ouro.lsp.queries import Queries
+from ouro.lsp.stdio import LanguageServerEnded, ServerProcess, start_server
+from ouro.utils.worker import JsonObject
+
+START_SECONDS = 60.0
+REQUEST_SECONDS = 30.0
+ANSWER_SECONDS = 15.0
+"""How long a check waits for the errors of a text. The session does not wait so long."""
+LOAD_SECONDS = 120.0
+"""The same before the first answer: some servers load the whole project first."""
+MAX_SILENT = 2
+"""After so many checks in a row without an answer the server is ended."""
+MAX_OPEN = 100
+"""Open documents; the one that was not used for the longest time is closed."""
+MAX_TEXT = 2_000_000
+MAX_LOGS = 500
+"""Lines of log messages that are sent on."""
+
+converter = converters.get_converter()
+_CAPABILITIES = types.ClientCapabilities(
+    workspace=types.WorkspaceClientCapabilities(
+        configuration=True,
+        workspace_folders=True,
+        did_change_watched_files=types.DidChangeWatchedFilesClientCapabilities(
+            dynamic_registration=True
+        ),
+        symbol=types.WorkspaceSymbolClientCapabilities(),
+    ),
+    text_document=types.TextDocumentClientCapabilities(
+        synchronization=types.TextDocumentSyncClientCapabilities(did_save=True),
+        publish_diagnostics=types.PublishDiagnosticsClientCapabilities(version_support=True),
+        definition=types.DefinitionClientCapabilities(link_support=False),
+        references=types.ReferenceClientCapabilities(),
+        document_symbol=types.DocumentSymbolClientCapabilities(
+            hierarchical_document_symbol_support=True
+        ),
+        rename=types.RenameClientCapabilities(prepare_support=False),
+    ),
+)
+
+
+class RequestFailed(Exception):
+    """The server answered a request with an error."""
+
+
+class OpenDocument:
+    """An open document: what the server was told."""
+
+    def __init__(self, text: str, language: str, sent: Sent) -> None:
+        self.text = text
+        self.language = language
+        self.sent = sent
+        self.state: tuple[int, int] | None = None
+        """Time of change and size of the file when the server was told."""
+
+
+class LspConnection:
+    """One server.
+
+    Args:
+        request: what `servers.py` sends to open it.
+        emit: sends what happens.
+    """
+
+    def __init__(self, request: JsonObject, emit: Callable[[JsonObject], None]) -> None:
+        self._request = request
+        self._emit = emit
+        self._root = Path(request["cwd"])
+        self._diagnostics = Diagnostics(self._root, _read_diagnostic)
+        self._documents: dict[str, OpenDocument] = {}
+        self._changed: set[str] = set()
+        """The files that the agent has changed."""
+        self._checked: Counter[str] = Counter()
+        """Files of checks that have not begun: what is new on disk is the change to check."""
+        self._numbers = itertools.count(1)
+        self._answers: dict[int, asyncio.Future[Any]] = {}
+        self._process: ServerProcess | None = None
+        self._ready = asyncio.Event()
+        self._watch = DiskWatch(self._root, tuple(request["languages"]))
+        self._is_watching = False
+        """Whether the server wants to hear of files that others change."""
+        self._turn = asyncio.Lock()
+        self._ended = asyncio.Event()
+        """Set to end a server that does not answer."""
+        self._silent = 0
+        self._logged = 0
+        self._failure = ""
+        self._queries = Queries(self._ask)
+
+    async def run(self) -> None:
+        """Start the server, and emit events until it ends or this is cancelled. Raises the error
+        that ended it.
+        """
+        request = self._request
+        process = self._process = await start_server(
+            request["command"], request["environment"], request["cwd"], self._on_message, self._log
+        )
+        self._emit({"group": process.pid})
+        reading = asyncio.create_task(process.read())
+        starting = asyncio.create_task(self._initialize())
+        ending = asyncio.create_task(self._ended.wait())
+        try:
+            await asyncio.wait({reading, starting}, return_when=asyncio.FIRST_COMPLETED)
+            if starting.done():
+                self._emit({"ready": starting.result()})
+                self._ready.set()
+                await asyncio.wait({reading, ending}, return_when=asyncio.FIRST_COMPLETED)
+            raise LanguageServerEnded(self._failure or await reading)
+        finally:
+            self._ended.set()
+            for task in (reading, starting, ending):
+                task.cancel()
+            await asyncio.shield(self._stop(process))
+
+    async def handle(self, name: str, request: JsonObject) -> Any:
+        """Carry out a request of the session. Raises LanguageServerEnded: the server ends meanwhile."""
+        work = asyncio.create_task(self._carry_out(name, request))
+        ending = asyncio.create_task(self._ended.wait())
+        try:
+            await asyncio.wait({work, ending}, return_when=asyncio.FIRST_COMPLETED)
+            if not work.done():
+                raise LanguageServerEnded(self._failure or "it has ended")
+            return work.result()
+        finally:
+            work.cancel()
+            ending.cancel()
+
+    async def _carry_out(self, name: str, request: JsonObject) -> Any:
+        await self._ready.wait()
+        if name == "check":
+            return await self._check(request["files"])
+        async with self._turn:
+            if name != "note":
+                await self._follow_disk()
+            for file in request["files"]:
+                if name != "note" or file["path"] not in self._documents:
+                    self._open(file["path"], file["text"], file["language"])
+        # Files that the model reads are opened so that their errors are known before a change.
+        return None if name == "note" else await self._queries.answer(name, request)
+
+    async def _check(self, files: list[JsonObject]) -> list[JsonObject]:
+        """Give the server the changed files; returns the errors that are new since."""
+        paths = [file["path"] for file in files]
+        self._checked.update(paths)
+        async with self._turn:
+            changed = await self._follow_disk()
+            self._checked.subtract(paths)
+            files = [file for file in files if not self._has_seen(file)]
+            before = {file["path"]: file["before"] for file in files if file["before"] is not None}
+            number = self._diagnostics.number
+            answers = await self._update(files, before, changed)
+            self._diagnostics.note_known(self._changed)
+            self._changed |= set(paths)
+            after = {file["path"]: file["after"] for file in files if file["after"] is not None}
+            for path in before.keys() - after.keys():
+                self._close(path)
+            answers = await self._update(files, after) if answers else False
+            self._tell_saved(after)
+            has_answered = answers or self._diagnostics.number > number
+            self._silent = 0 if has_answered else self._silent + 1
+            if self._silent >= MAX_SILENT:
+                self._failure = f"it did not answer after {MAX_SILENT} changes"
+                self._ended.set()
+            return self._diagnostics.take_new()
+
+    def _has_seen(self, file: JsonObject) -> bool:
+        """Whether a check beside this one has found the changed text on disk already."""
+        known = self._documents.get(file["path"])
+        return known is not None and known.text == file["after"]
+
+    async def _update(
+        self, files: list[JsonObject], texts: dict[str, str], changed: Iterable[str] = ()
+    ) -> bool:
+        """Give the server these texts, and wait until it has published their errors, and those of
+        documents that were `changed` just before.
+        """
+        waited = set(changed)
+        for file in files:
+            if file["path"] in texts:
+                self._open(file["path"], texts[file["path"]], file["language"])
+                waited.add(file["path"])
+        sent = {path: self._documents[path].sent for path in waited & self._documents.keys()}
+        limit = ANSWER_SECONDS if self._diagnostics.number else LOAD_SECONDS
+        return await self._diagnostics.settle(sent, limit) if sent else True
+
+    def _open(self, path: str, text: str, language: str) -> None:
+        """Open a document, or change its text."""
+        uri, known = Path(path).as_uri(), self._documents.pop(path, None)
+        number = self._diagnostics.number
+        if known is None:
+            known = OpenDocument(text, language, Sent(1, number))
+            item = types.TextDocumentItem(uri, language, 1, text)
+            self._notify("textDocument/didOpen", types.DidOpenTextDocumentParams(item))
+        elif known.text != text:
+            known.text, known.sent = text, Sent(known.sent.version + 1, number)
+            whole = types.TextDocumentContentChangeWholeDocument(text)
+            place = types.VersionedTextDocumentIdentifier(known.sent.version, uri)
+            self._notify(
+                "textDocument/didChange", types.DidChangeTextDocumentParams(place, [whole])
+            )
+        known.state = _state_of(path)
+        self._documents[path] = known  # the last one is the one that was used last
+        while len(self._documents) > MAX_OPEN:
+            self._close(next(iter(self._documents)))
+
+    def _close(self, path: str) -> None:
+        if self._documents.pop(path, None) is not None:
+            place = types.TextDocumentIdentifier(Path(path).as_uri())
+            self._notify("textDocument/didClose", types.DidCloseTextDocumentParams(place))
+
+    async def _follow_disk(self) -> list[str]:
+        """Tell the server what other programs have changed on disk; returns the documents among
+        that.
+        """
+        if self._is_watching:
+            events = await asyncio.to_thread(self._watch.changes)
+            if events:
+                params = types.DidChangeWatchedFilesParams(events)
+                self._notify("workspace/didChangeWatchedFiles", params)
+        changed: list[str] = []
+        for path, document in list(self._documents.items()):
+            state = _state_of(path)
+            if state is None:
+                self._close(path)
+            elif state != document.state and not self._checked[path]:
+                text = await asyncio.to_thread(_text_of, path)
+                if text != document.text:
+                    changed.append(path)
+                self._open(path, text, document.language)
+        return changed
+
+    def _tell_saved(self, paths: Iterable[str]) -> None:
+        """Tell that files are saved: some servers look at other files only then."""
+        for path in paths:
+            place = types.TextDocumentIdentifier(Path(path).as_uri())
+            self._notify("textDocument/didSave", types.DidSaveTextDocumentParams(place))
+
+    async def _initialize(self) -> JsonObject:
+        request, folder = self._request, self._root
+        params = types.InitializeParams(
+            capabilities=_CAPABILITIES,
+            # In a sandbox the server could not see ouro's process, and would end.
+            process_id=None,
+            client_info=types.ClientInfo("ouro", __version__),
+            root_uri=folder.as_uri(),
+            workspace_folders=[types.WorkspaceFolder(folder.as_uri(), folder.name)],
+            initialization_options=request["options"] or None,
+        )
+        await asyncio.to_thread(self._watch.changes)  # what is there at the start
+        async with asyncio.timeout(START_SECONDS):
+            found = await self._ask("initialize", params)
+        if not isinstance(found, dict) or not isinstance(found.get("capabilities"), dict):
+            raise LanguageServerEnded("it did not answer the start as the protocol says")
+        self._notify("initialized", types.InitializedParams())
+        settings = types.DidChangeConfigurationParams(request["settings"])
+        self._notify("workspace/didChangeConfiguration", settings)
+        can = found["capabilities"]
+        info = found.get("serverInfo") if isinstance(found.get("serverInfo"), dict) else {}
+        providers = {
+            "symbols": can.get("documentSymbolProvider") or can.get("workspaceSymbolProvider"),
+            "definition": can.get("definitionProvider"),
+            "references": can.get("referencesProvider"),
+            "rename": can.get("renameProvider"),
+        }
+        actions = [name for name, provider in providers.items() if provider]
+        return {"version": str((info or {}).get("version", ""))[:40], "actions": actions}
+
+    async def _ask(self, method: str, params: Any) -> Any:
+        """Send a request and return the result as plain data.
+
+        Raises:
+            RequestFailed: the server answered with an error, or has ended.
+            TimeoutError: it did not answer.
+        """
+        number = next(self._numbers)
+        future = self._answers[number] = asyncio.get_running_loop().create_future()
+        self._send({"id": number, "method": method, "params": converter.unstructure(params)})
+        try:
+            async with asyncio.timeout(max(REQUEST_SECONDS, START_SECONDS)):
+                return await future
+        except (TimeoutError, asyncio.CancelledError):
+            self._send({"method": "$/cancelRequest", "params": {"id": number}})
+            raise
+        finally:
+            self._answers.pop(number, None)
+
+    def _notify(self, method: str, params: Any) -> None:
+        self._send({"method": method, "params": converter.unstructure(params)})
+
+    def _send(self, message: JsonObject) -> None:
+        if self._process is not None:
+            self._process.send(message)
+
+    def _on_message(self, message: JsonObject) -> None:
+        method, number = message.get("method"), message.get("id")
+        if method is None:
+            self._on_answer(number, message)
+        elif number is not None:
+            self._on_request(str(method), number, message.get("params"))
+        elif method == "textDocument/publishDiagnostics":
+            self._diagnostics.publish(message.get("params"))
+        elif method == "window/logMessage":
+            params = message.get("params")
+            self._log(str(params.get("message", "")) if isinstance(params, dict) else "")
+
+    def _on_answer(self, number: Any, message: JsonObject) -> None:
+        future = self._answers.get(number) if isinstance(number, int) else None
+        if future is None or future.done():
+            return
+        if "error" in message:
+            error = message["error"] if isinstance(message["error"], dict) else {}
+            future.set_exception(RequestFailed(str(error.get("message", "an error"))[:500]))
+        else:
+            future.set_result(message.get("result"))
+
+    def _on_request(self, method: str, number: Any, params: Any) -> None:
+        """Answer a question of the server."""
+        params = params if isinstance(params, dict) else {}
+        match method:
+            case "workspace/configuration":
+                items = params.get("items")
+                result: Any = [self._setting(item) for item in items or ()]
+            case "workspace/workspaceFolders":
+                result = [{"uri": self._root.as_uri(), "name": self._root.name}]
+            case "client/registerCapability":
+                self._register(params.get("registrations"))
+                result = None
+            case "workspace/applyEdit":
+                result = {"applied": False}
+            case "window/workDoneProgress/create" | "client/unregisterCapability":
+                result = None
+            case _:
+                error = {"code": -32601, "message": f"ouro does not know {method[:80]}"}
+                self._send({"id": number, "error": error})
+                return
+        self._send({"id": number, "result": result})
+
+    def _setting(self, item: Any) -> Any:
+        """The settings of a section: `python.analysis`."""
+        section = item.get("section") if isinstance(item, dict) else ""
+        found: Any = self._request["settings"]
+        for name in filter(None, str(section or "").split(".")):
+            found = found.get(name) if isinstance(found, dict) else None
+        return found
+
+    def _register(self, registrations: Any) -> None:
+        wanted = "workspace/didChangeWatchedFiles"
+        items = registrations if isinstance(registrations, list) else []
+        if any(isinstance(item, dict) and item.get("method") == wanted for item in items):
+            self._is_watching = True
+
+    def _log(self, text: str) -> None:
+        self._logged += 1
+        if self._logged <= MAX_LOGS:
+            self._emit({"log": text[:500]})
+
+    async def _stop(self, process: ServerProcess | None) -> None:
+        if process is None:
+            return
+        with suppress(Exception):  # it is ended anyway
+            async with asyncio.timeout(1.0):
+                await self._ask("shutdown", None)
+            self._notify("exit", None)
+        for future in self._answers.values():
+            if not future.done():
+                future.set_exception(RequestFailed("the server has ended"))
+        await process.stop()
+
+
+def _read_diagnostic(item: Any) -> types.Diagnostic | None:
+    """A diagnostic that is valid, with the fields that are used; else None."""
+    if not isinstance(item, dict) or not isinstance(item.get("message"), str):
+        return None
+    used = {key: item[key] for key in ("range", "message", "severity", "code") if key in item}
+    try:
+        return converter.structure(used, types.Diagnostic)
+    except Exception:  # noqa: BLE001 - whatever is wrong with it
+        return None
+
+
+def _state_of(path: str) -> tuple[int, int] | None:
+    try:
+        found = os.stat(path)  # noqa: PTH116 - for each open document
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size
+
+
+def _text_of(path: str) -> str:
+    try:
+        return Path(path).read_bytes()[:MAX_TEXT].decode("utf-8", "replace").replace("\r\n", "\n")
+    except OSError:
+        return ""

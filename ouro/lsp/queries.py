@@ -1,0 +1,155 @@
+"""Questions about code: the requests, and their answers as plain data that was checked."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from lsprotocol import types
+
+from ouro.lsp.diagnostics import path_of
+from ouro.utils.worker import JsonObject
+
+MAX_ITEMS = 2_000
+MAX_DEPTH = 20
+MAX_LINE = 10_000_000
+
+
+class Queries:
+    """Asks one server.
+
+    Args:
+        ask: sends a request, and returns its result as it came.
+    """
+
+    def __init__(self, ask: Callable[[str, Any], Awaitable[Any]]) -> None:
+        self._ask = ask
+
+    async def answer(self, action: str, request: JsonObject) -> Any:
+        """The answer to an action of the tool `lsp`: a list, or the edits of each file."""
+        if action == "symbols":
+            return await self._symbols(request)
+        place = types.TextDocumentIdentifier(Path(request["path"]).as_uri())
+        position = types.Position(request["line"], request["column"])
+        match action:
+            case "definition":
+                definition = types.DefinitionParams(place, position)
+                return locations(await self._ask("textDocument/definition", definition))
+            case "references":
+                context = types.ReferenceContext(include_declaration=True)
+                references = types.ReferenceParams(context, place, position)
+                return locations(await self._ask("textDocument/references", references))
+            case "rename":
+                rename = types.RenameParams(place, position, request["new_name"])
+                return file_edits(await self._ask("textDocument/rename", rename))
+        raise LookupError(f"There is no action {action}.")
+
+    async def _symbols(self, request: JsonObject) -> list[JsonObject]:
+        if not request["path"]:
+            params = types.WorkspaceSymbolParams(request["query"])
+            return [*symbols(await self._ask("workspace/symbol", params))][:MAX_ITEMS]
+        place = types.TextDocumentIdentifier(Path(request["path"]).as_uri())
+        found = await self._ask("textDocument/documentSymbol", types.DocumentSymbolParams(place))
+        return [*symbols(found)][:MAX_ITEMS]
+
+
+def locations(found: Any) -> list[JsonObject]:
+    """The places in an answer; what is not valid is left out."""
+    items = found if isinstance(found, list) else [found]
+    return [place for item in items[:MAX_ITEMS] if (place := _location(item))]
+
+
+def symbols(found: Any, depth: int = 0) -> Iterator[JsonObject]:
+    """The symbols in an answer, outer ones first; what is not valid is left out."""
+    if not isinstance(found, list) or depth > MAX_DEPTH:
+        return
+    for item in found[:MAX_ITEMS]:
+        if not isinstance(item, dict) or not isinstance(item.get("name"), str):
+            continue
+        place = _location(item.get("location")) or {"path": "", **_start(_range_of(item))}
+        yield {
+            "name": item["name"][:200],
+            "kind": _kind(item.get("kind")),
+            "depth": depth,
+            "container": str(item.get("containerName") or "")[:200],
+            **place,
+        }
+        yield from symbols(item.get("children"), depth + 1)
+
+
+def file_edits(found: Any) -> JsonObject:
+    """The edits of a rename: path -> edits with start, end and text.
+
+    Raises:
+        ValueError: it would do more than change text, or is not valid.
+    """
+    if not isinstance(found, dict):
+        return {}
+    edits: dict[str, list[JsonObject]] = {}
+    for uri, items in _changes(found):
+        path = path_of(uri) if isinstance(uri, str) else None
+        if path is None or not isinstance(items, list):
+            raise ValueError(f"It would change `{str(uri)[:200]}`, which is not a file.")
+        edits.setdefault(str(path), []).extend(map(_edit, items))
+    return edits
+
+
+def _changes(found: JsonObject) -> Iterator[tuple[Any, Any]]:
+    documents = found.get("documentChanges")
+    if not isinstance(documents, list):
+        changes = found.get("changes")
+        yield from changes.items() if isinstance(changes, dict) else ()
+        return
+    for item in documents:
+        if not isinstance(item, dict) or "kind" in item:
+            raise ValueError("It would also create, rename or delete files.")
+        document = item.get("textDocument")
+        yield document.get("uri") if isinstance(document, dict) else None, item.get("edits")
+
+
+def _edit(item: Any) -> JsonObject:
+    place = item.get("range") if isinstance(item, dict) else None
+    text = item.get("newText") if isinstance(item, dict) else None
+    start, end = _position(place, "start"), _position(place, "end")
+    if start is None or end is None or start > end or not isinstance(text, str):
+        raise ValueError("It sent an edit that is not valid.")
+    return {"start": start, "end": end, "text": text}
+
+
+def _location(item: Any) -> JsonObject:
+    """A `Location` or `LocationLink` as path, line and column; empty if it is not valid."""
+    if not isinstance(item, dict):
+        return {}
+    uri = item.get("uri") or item.get("targetUri")
+    path = path_of(uri) if isinstance(uri, str) else None
+    place = item.get("targetSelectionRange") or item.get("range")
+    return {"path": str(path), **_start(place)} if path else {}
+
+
+def _range_of(item: JsonObject) -> Any:
+    return item.get("selectionRange") or item.get("range")
+
+
+def _start(place: Any) -> JsonObject:
+    """The first line and column of a range, from 1; 0 if they are not valid."""
+    start = _position(place, "start")
+    return {"line": start[0] + 1, "column": start[1] + 1} if start else {"line": 0, "column": 0}
+
+
+def _position(place: Any, name: str) -> tuple[int, int] | None:
+    found = place.get(name) if isinstance(place, dict) else None
+    if not isinstance(found, dict):
+        return None
+    line, column = found.get("line"), found.get("character")
+    if not (isinstance(line, int) and isinstance(column, int)):
+        return None
+    return (line, column) if 0 <= line < MAX_LINE and 0 <= column < MAX_LINE else None
+
+
+def _kind(value: Any) -> str:
+    try:
+        name: str = types.SymbolKind(value).name.lower()
+    except ValueError:
+        return ""
+    return name

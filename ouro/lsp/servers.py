@@ -1,0 +1,411 @@
+"""LanguageServers: the language servers of a session: started late, asked after a change, restarted,
+closed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from ouro.errors import OuroError, ToolError
+from ouro.events import Level
+from ouro.lsp.configuration import LanguageServerSpec, are_for_project
+from ouro.tools.files_seen import TextChange
+from ouro.utils.log import log
+from ouro.utils.runtime import send_signal
+from ouro.utils.text import clean, one_line
+from ouro.utils.worker import JsonObject, WorkerProcess, WorkerStopped
+
+WORKER = ("-m", "ouro.lsp.worker")
+CHECK_SECONDS = 1.5
+"""The longest time that a change waits for language servers."""
+BEHIND_SECONDS = 0.3
+LATE_SECONDS = 300.0
+"""How long errors may come late, with the result of a later change."""
+ASK_SECONDS = 30.0
+MAX_RESTARTS = 2
+MAX_TEXT = 1_000_000
+"""Characters of a file that is given to a server; larger files are not checked."""
+MAX_LOG = 200
+State = Literal["waiting", "starting", "ready", "failed"]
+
+
+class LspHost(msgspec.Struct, frozen=True):
+    root: Path
+    environment: Mapping[str, str]
+    """The environment for servers, without keys."""
+    notify: Callable[[str, Level], None]
+    confine: Callable[[Sequence[str]], Sequence[str]]
+    """Wraps a command so that it runs in the sandbox."""
+
+
+class LanguageServer:
+    """One server: its state, and the requests to it."""
+
+    def __init__(self, spec: LanguageServerSpec, host: LspHost, worker: _Worker) -> None:
+        self.spec = spec
+        self.state: State = "waiting"
+        self.problem = ""
+        self.version = ""
+        self.actions: tuple[str, ...] = ()
+        self.log: deque[str] = deque(maxlen=MAX_LOG)
+        self.failures = 0
+        self.reported = 0
+        """New errors that it has reported."""
+        self.late: list[JsonObject] = []
+        """New errors that no result has had yet."""
+        self.running: list[float] = []
+        """When the checks began that still run."""
+        self.seconds = 0.0
+        """How long the last check took."""
+        self._host = host
+        self._worker = worker
+        self._group = 0
+        self._watching: asyncio.Task[None] | None = None
+        self._has_started = asyncio.Event()
+
+    @property
+    def name(self) -> str:
+        return self.spec.name
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether an earlier check has not ended in its time."""
+        return any(time.monotonic() - began > CHECK_SECONDS for began in self.running)
+
+    def start(self) -> bool:
+        """Start it in the background, unless it runs or has failed too often; returns whether it
+        can be asked.
+        """
+        if self.state in ("starting", "ready"):
+            return True
+        if self.state == "failed" and self.failures > MAX_RESTARTS:
+            return False
+        self.state, self.problem = "starting", ""
+        self._has_started.clear()
+        self._watching = asyncio.create_task(self._watch(), name=f"lsp {self.name}")
+        return True
+
+    async def opened(self) -> None:
+        """Wait until the worker knows the server, or it has failed."""
+        await self._has_started.wait()
+
+    async def stop(self) -> None:
+        if self._watching is not None:
+            self._watching.cancel()
+            await asyncio.gather(self._watching, return_exceptions=True)
+            self._watching = None
+
+    async def ask(self, name: str, request: JsonObject, seconds: float) -> Any:
+        """The result of a request. Raises ToolError: it failed, or took too long."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self.opened()
+                request = {"server": self.name, **request}
+                async with aclosing(self._worker.events(name, request)) as events:
+                    async for event in events:
+                        return event.get("result")
+        except TimeoutError as error:
+            raise ToolError(f"{self.name} did not answer in {seconds:g} s.") from error
+        except OuroError as error:
+            raise ToolError(f"{self.name}: {error}") from error
+        return None
+
+    async def _watch(self) -> None:
+        try:
+            request = await asyncio.to_thread(self._open_request)
+            async with aclosing(self._worker.events("open", request)) as events:
+                async for event in events:
+                    self._on_event(event)
+            raise OuroError("the connection was closed")
+        except OuroError as error:
+            self._on_failure(error)
+        finally:
+            self._has_started.set()
+
+    def _open_request(self) -> JsonObject:
+        spec, host = self.spec, self._host
+        program = os.path.expanduser(spec.command[0])  # noqa: PTH111 - may be a bare name
+        return {
+            "name": spec.name,
+            "command": [*host.confine([program, *spec.command[1:]])],
+            "environment": dict(host.environment),
+            "cwd": str(host.root),
+            "languages": dict(spec.languages),
+            "options": msgspec.to_builtins(spec.options),
+            "settings": {**msgspec.to_builtins(spec.settings), **_python_of(spec, host.root)},
+        }
+
+    def _on_event(self, event: JsonObject) -> None:
+        if "log" in event:
+            self.log.append(one_line(event["log"], 500))
+        elif "group" in event:
+            self._group = event["group"]
+            self._has_started.set()  # requests wait in the worker from now on
+        elif "ready" in event:
+            self.state = "ready"
+            self.version = one_line(event["ready"]["version"], 40)
+            self.actions = tuple(event["ready"]["actions"])
+
+    def _on_failure(self, error: OuroError) -> None:
+        last = f". The last line of its log: {self.log[-1]}" if self.log else ""
+        self.state = "failed"
+        self.problem = one_line(f"{str(error).rstrip('.')}{last}", 400)
+        self.failures += 1
+        log.warning("language server %s: %s", self.name, self.problem)
+        if isinstance(error, WorkerStopped) and self._group:
+            send_signal(self._group, signal.SIGKILL, group=True)  # the worker can no longer end it
+        if self.failures > MAX_RESTARTS:
+            self._host.notify(
+                f"Language server {self.name} is not used any more: {self.problem} (/lsp)",
+                "warning",
+            )
+
+
+class LanguageServers:
+    """The language servers of a session. Nothing is started before a file of its language is read
+    or changed.
+
+    Args:
+        find: the installed servers; blocks.
+        check_seconds: the longest time that a change waits for them.
+    """
+
+    def __init__(
+        self,
+        find: Callable[[], Sequence[LanguageServerSpec]],
+        host: LspHost,
+        check_seconds: float = CHECK_SECONDS,
+    ) -> None:
+        self.root = host.root
+        self._find = find
+        self._host = host
+        self._check_seconds = check_seconds
+        self._worker = _Worker()
+        self._servers: list[LanguageServer] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def start(self) -> None:
+        """Accept files from now on; starts no server."""
+        self._loop = asyncio.get_running_loop()
+
+    @property
+    def servers(self) -> Sequence[LanguageServer]:
+        """The installed servers. Blocks at first use."""
+        if self._servers is None:
+            self._servers = [
+                LanguageServer(spec, self._host, self._worker) for spec in self._find()
+            ]
+        return self._servers
+
+    def are_for_project(self) -> bool:
+        """Whether there are servers, and files for them. Blocks."""
+        return bool(self.servers) and are_for_project(
+            [server.spec for server in self.servers], self.root
+        )
+
+    def any_file(self) -> Path:
+        """A name of a file for which there is a server, preferably one that runs. Blocks.
+
+        Raises:
+            ToolError: there is no server.
+        """
+        order = sorted(self.servers, key=lambda server: server.state not in ("ready", "starting"))
+        for server in order:
+            if are_for_project([server.spec], self.root):
+                return self.root / f"x{next(iter(server.spec.languages))}"
+        raise ToolError("There is no language server for the files of this project.")
+
+    def note_read(self, path: Path, text: str) -> None:
+        """A file that the model has read: a server looks at it in the background. For threads."""
+        if self._loop is None or not self._are_for(path, text):
+            return
+        file = {"path": str(path), "text": text}
+        self._loop.call_soon_threadsafe(self._note, path, file)
+
+    def _note(self, path: Path, file: JsonObject) -> None:
+        self._keep(asyncio.create_task(self._send_note(path, file)))
+
+    async def _send_note(self, path: Path, file: JsonObject) -> None:
+        for server in self._started_for(path):
+            try:
+                item = {**file, "language": server.spec.language(path)}
+                await server.ask("note", {"files": [item]}, LATE_SECONDS)
+            except ToolError as error:
+                log.info("language server: %s", error)
+
+    async def new_errors(self, changes: Sequence[TextChange]) -> Sequence[str]:
+        """The errors that are new since these changes, as lines; waits at most 1.5 s for them. Later
+        ones come with the next change.
+        """
+        async with asyncio.TaskGroup() as group:
+            changed = await asyncio.to_thread(self._checked, changes)
+            servers: set[LanguageServer] = set()
+            for change in changed:
+                servers.update(self._started_for(change.path))
+            ordered = [server for server in self._servers or () if server in servers]
+            tasks = [group.create_task(self._check(server, changed)) for server in ordered]
+        lines: list[str] = []
+        seen: set[tuple[str, int]] = set()
+        for server, task in zip(ordered, tasks, strict=True):
+            found = [error for error in task.result() if _place(error) not in seen]
+            seen |= {_place(error) for error in found}
+            server.reported += len(found)
+            lines += [self._describe(error, server.name) for error in found]
+        return lines
+
+    async def ask(self, path: Path, action: str, request: JsonObject) -> Any:
+        """The answer of the first server for a file that can do it.
+
+        Raises:
+            ToolError: there is none, or it failed.
+        """
+        await asyncio.to_thread(lambda: self.servers)
+        servers = self._started_for(path)
+        if not servers:
+            raise ToolError(self._why_none(path))
+        for server in servers:
+            await server.opened()
+            file = {"files": [{**file, "language": server.spec.language(Path(file["path"]))}
+                              for file in request["files"]]}  # fmt: skip
+            if server.state == "ready" and action not in server.actions:
+                continue
+            if server.state != "failed":
+                return await server.ask(action, {**request, **file}, ASK_SECONDS)
+        problems = "; ".join(
+            f"{server.name}: {server.problem or f'it has no {action}'}" for server in servers
+        )
+        raise ToolError(f"No language server can do this: {problems}.")
+
+    async def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        for server in self._servers or ():
+            await server.stop()
+        self._worker.close()
+
+    def _why_none(self, path: Path) -> str:
+        failed = [server for server in self.servers if server.spec.language(path)]
+        problems = "; ".join(f"{server.name}: {server.problem}" for server in failed)
+        kind = path.suffix or "such"
+        return (
+            f"There is no language server for {kind} files{f' ({problems})' if problems else ''}."
+        )
+
+    def _are_for(self, path: Path, text: str) -> bool:
+        is_own = path.is_relative_to(self.root) and len(text) <= MAX_TEXT
+        return is_own and any(server.spec.language(path) for server in self.servers)
+
+    def _checked(self, changes: Sequence[TextChange]) -> list[TextChange]:
+        """The changes that a server is for."""
+        return [
+            change
+            for change in changes
+            if self._are_for(change.path, max(change.before or "", change.after or "", key=len))
+        ]
+
+    def _started_for(self, path: Path) -> list[LanguageServer]:
+        return [
+            server
+            for server in self._servers or ()
+            if server.spec.language(path) and server.start()
+        ]
+
+    async def _check(
+        self, server: LanguageServer, changes: Sequence[TextChange]
+    ) -> list[JsonObject]:
+        files = [
+            {
+                "path": str(change.path),
+                "before": change.before,
+                "after": change.after,
+                "language": language,
+            }
+            for change in changes
+            if (language := server.spec.language(change.path))
+        ]
+        task = asyncio.create_task(self._run_check(server, files))
+        self._keep(task)
+        # A server that is behind, such as one that still loads the project, is hardly waited for.
+        seconds = BEHIND_SECONDS if server.is_behind else self._check_seconds
+        await asyncio.wait({task}, timeout=seconds)
+        found, server.late = server.late, []
+        return found
+
+    async def _run_check(self, server: LanguageServer, files: Sequence[JsonObject]) -> None:
+        """Ask for the new errors. It goes on when the change does not wait any longer."""
+        began = time.monotonic()
+        server.running.append(began)
+        try:
+            found = await server.ask("check", {"files": files}, LATE_SECONDS)
+            server.late += found or []
+            server.seconds = time.monotonic() - began
+        except ToolError as error:
+            log.info("language server: %s", error)
+        finally:
+            server.running.remove(began)
+
+    def _keep(self, task: asyncio.Task[None]) -> None:
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _describe(self, error: JsonObject, server: str) -> str:
+        path = Path(error["path"])
+        shown = path.relative_to(self.root) if path.is_relative_to(self.root) else path
+        code = f" [{one_line(error['code'], 60)}]" if error["code"] else ""
+        message = one_line(clean(error["message"]), 300)
+        place = f"{one_line(str(shown), 200)}:{error['line']}:{error['column']}"
+        return f"{place}: {message}{code} ({server})"
+
+
+class _Worker:
+    """The process that the servers are children of; started at the first request, and again if it
+    died.
+    """
+
+    def __init__(self) -> None:
+        self._process: WorkerProcess | None = None
+
+    async def events(self, name: str, request: JsonObject) -> AsyncGenerator[JsonObject, None]:
+        """The events that the worker sends for a request. Raises OuroError."""
+        if self._process is None or not self._process.alive:
+            self._process = WorkerProcess(WORKER)
+        async with aclosing(self._process.ask(name, request)) as lines:
+            async for line in lines:
+                if error := line.get("error"):
+                    raise OuroError(clean(error["message"]))
+                if "event" in line:
+                    yield line["event"]
+
+    def close(self) -> None:
+        if self._process is not None:
+            self._process.close()
+
+
+def _place(error: JsonObject) -> tuple[str, int]:
+    return error["path"], error["line"]
+
+
+def _python_of(spec: LanguageServerSpec, root: Path) -> JsonObject:
+    """The settings for the virtual environment of a Python project, which servers do not look for."""
+    if ".py" not in spec.languages:
+        return {}
+    folders = [root / ".venv", root / "venv"]
+    if active := os.environ.get("VIRTUAL_ENV"):
+        folders.append(Path(active))
+    for folder in folders:
+        python = folder / "bin" / "python"
+        if python.is_file():
+            own = spec.settings.get("python", {})
+            return {"python": {**own, "pythonPath": str(python)}}
+    return {}

@@ -1,0 +1,182 @@
+"""A language server as a child process: messages with headers on its pipes, with limits."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import signal
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from ouro.utils.runtime import send_signal
+from ouro.utils.server_processes import GRACE, forget_server, groups, stop_server
+from ouro.utils.worker import JsonObject
+
+MAX_HEADER = 256 * 1024
+MAX_UNREAD = 64 * 1024 * 1024
+"""Bytes that wait for a server that does not read; then it is ended."""
+MAX_MESSAGE = 32 * 1024 * 1024
+MAX_GARBAGE = 200
+"""After so many headers without a length the server is ended."""
+FLOOD_BYTES = 256 * 1024 * 1024
+"""A server that sends more within `FLOOD_SECONDS` is ended."""
+FLOOD_SECONDS = 10.0
+LOGS_A_SECOND = 20
+
+
+class LanguageServerEnded(Exception):
+    """The server ended, or was ended because of what it sent."""
+
+
+class ServerProcess:
+    """A running server.
+
+    Args:
+        on_message: called with each message.
+        log: called with lines of stderr, at most some each second.
+    """
+
+    def __init__(
+        self,
+        process: asyncio.subprocess.Process,
+        on_message: Callable[[JsonObject], None],
+        log: Callable[[str], None],
+    ) -> None:
+        self.process = process
+        self._on_message = on_message
+        self._log = log
+        self._received: list[tuple[float, int]] = []
+        self._tasks = [asyncio.create_task(self._read_stderr())]
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    async def read(self) -> str:
+        """Read messages until the server ends; returns why it ended."""
+        assert self.process.stdout is not None
+        garbage = 0
+        while True:
+            try:
+                header = await self.process.stdout.readuntil(b"\r\n\r\n")
+                length = _length_in(header)
+                if length is None:
+                    garbage += 1
+                    self._log(f"stdout: {header[:200].decode('utf-8', 'replace').strip()}")
+                    if garbage > MAX_GARBAGE:
+                        return "it printed what is not a message"
+                    continue
+                if length > MAX_MESSAGE:
+                    return f"it sent a message of more than {MAX_MESSAGE // 1024 // 1024} MB"
+                body = await self.process.stdout.readexactly(length)
+            except asyncio.LimitOverrunError:
+                return "it printed what is not a message"
+            except asyncio.IncompleteReadError:
+                return await self._exit_reason()
+            if self._is_flooded(length):
+                return f"it sent more than {FLOOD_BYTES // 1024 // 1024} MB in {FLOOD_SECONDS:g} s"
+            self._deliver(body)
+            await asyncio.sleep(0)  # a full buffer must not keep other servers waiting
+
+    def send(self, message: JsonObject) -> None:
+        """Send a message; a server that has ended gets none."""
+        assert self.process.stdin is not None
+        data = json.dumps({"jsonrpc": "2.0", **message}, separators=(",", ":")).encode()
+        if self.process.stdin.transport.get_write_buffer_size() > MAX_UNREAD:
+            send_signal(self.process.pid, signal.SIGKILL, group=True)
+            return
+        with suppress(OSError, RuntimeError):
+            self.process.stdin.write(b"Content-Length: %d\r\n\r\n" % len(data) + data)
+
+    async def stop(self) -> None:
+        await stop_server(self.process)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await forget_server(self.process)
+
+    def _deliver(self, body: bytes) -> None:
+        try:
+            message = json.loads(body)
+        except (ValueError, RecursionError):
+            self._log(f"not JSON: {body[:200].decode('utf-8', 'replace')}")
+            return
+        if isinstance(message, dict):
+            self._on_message(message)
+
+    def _is_flooded(self, length: int) -> bool:
+        now = time.monotonic()
+        self._received = [item for item in self._received if now - item[0] < FLOOD_SECONDS]
+        if self._received and now - self._received[-1][0] < 1:
+            began, before = self._received[-1]
+            self._received[-1] = began, before + length
+        else:
+            self._received.append((now, length))
+        return sum(size for _at, size in self._received) > FLOOD_BYTES
+
+    async def _exit_reason(self) -> str:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self.process.wait(), GRACE)
+        code = self.process.returncode
+        return "it closed its output" if code is None else f"it ended with exit code {code}"
+
+    async def _read_stderr(self) -> None:
+        assert self.process.stderr is not None
+        second, logged = 0, 0
+        while data := await self.process.stderr.read(64 * 1024):
+            now = int(time.monotonic())
+            if now != second:
+                second, logged = now, 0
+            for line in data.decode("utf-8", "replace").splitlines()[: LOGS_A_SECOND - logged]:
+                logged += 1
+                self._log(line[:500])
+            await asyncio.sleep(0)
+
+
+async def start_server(
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    cwd: str,
+    on_message: Callable[[JsonObject], None],
+    log: Callable[[str], None],
+) -> ServerProcess:
+    """Start a server.
+
+    Raises:
+        LanguageServerEnded: the command does not exist.
+        OSError: it cannot be started.
+    """
+    program = str(Path(cwd) / command[0]) if os.sep in command[0] else command[0]
+    if shutil.which(program, path=environment.get("PATH")) is None:
+        raise LanguageServerEnded(f"The command {command[0]} was not found.")
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        limit=MAX_HEADER,
+        env=dict(environment),
+        cwd=cwd,
+        start_new_session=True,
+    )
+    groups.add(process.pid)
+    return ServerProcess(process, on_message, log)
+
+
+def _length_in(header: bytes) -> int | None:
+    """The length that a header names; text that was printed before it is ignored."""
+    for line in reversed(header.split(b"\r\n")):
+        name, _, value = line.rpartition(b":")
+        if name.strip().lower().endswith(b"content-length") and value.strip().isdigit():
+            return int(value)
+    return None
+
+
+def as_text(value: Any, width: int) -> str:
+    """A value of a message as text of at most `width` characters."""
+    return (value if isinstance(value, str) else json.dumps(value, default=str))[:width]

@@ -1,0 +1,294 @@
+"""The tool `lsp`: symbols, definitions, references and renames from language servers."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from ouro.display import Display, Plain
+from ouro.errors import ToolError
+from ouro.lsp.servers import LanguageServers
+from ouro.safety import Access, Effect
+from ouro.tools.apply_patch import restore_file
+from ouro.tools.files_seen import (
+    ChangeTool,
+    FileBefore,
+    FilesSeen,
+    FileTool,
+    display_of,
+    encode,
+    file_change,
+)
+from ouro.tools.tool import AnyTool, ToolContext, ToolResult
+from ouro.utils.text import clean, one_line, plural
+from ouro.utils.text_files import TextFile
+from ouro.utils.worker import JsonObject
+
+MAX_SHOWN_PLACES = 100
+MAX_SHOWN_SYMBOLS = 300
+MAX_RENAMED_FILES = 500
+MAX_LINE = 200
+
+LspAction = Literal["symbols", "definition", "references", "rename"]
+
+
+class LspArgs(msgspec.Struct, frozen=True):
+    action: LspAction
+    path: str = ""
+    line: int = 0
+    name: str = ""
+    new_name: str = ""
+
+
+class RenameArgs(msgspec.Struct, frozen=True):
+    """A rename; `edits` is what the server has answered: path -> its edits."""
+
+    path: str
+    line: int
+    name: str
+    new_name: str
+    edits: Mapping[str, Sequence[Any]] = {}
+
+
+class Lsp(FileTool[LspArgs]):
+    """Ask the language server about a name: symbols (of path, or of the project by name), definition,
+    references, rename.
+    """
+
+    name = "lsp"
+    effect = Effect.READ
+    Args = LspArgs
+
+    def __init__(
+        self, servers: LanguageServers, seen: FilesSeen, keeps_back: Callable[[Path], bool]
+    ) -> None:
+        super().__init__(seen)
+        self._servers = servers
+        self._keeps_back = keeps_back
+        self._rename = Rename(servers, seen)
+
+    def title(self, args: LspArgs) -> str:
+        return one_line(f"{args.action} {args.name or args.path}")
+
+    def targets(self, args: LspArgs) -> tuple[str, ...]:
+        return (args.path or ".",)
+
+    def resolve(self, args: LspArgs) -> tuple[AnyTool, Any]:
+        if args.action != "rename":
+            return self, args
+        if not (args.path and args.name and args.new_name):
+            raise ToolError("rename needs path, name and new_name.")
+        return self._rename, RenameArgs(args.path, args.line, args.name, args.new_name)
+
+    async def run(self, args: LspArgs, ctx: ToolContext) -> ToolResult:
+        if args.action == "symbols":
+            return await self._symbols(args)
+        if not (args.path and args.name):
+            raise ToolError(f"{args.action} needs path and name, and line if it is there often.")
+        request = await asyncio.to_thread(place_request, self._seen, args)
+        found = await self._servers.ask(Path(request["path"]), args.action, request)
+        return await asyncio.to_thread(self._places, args, found)
+
+    async def _symbols(self, args: LspArgs) -> ToolResult:
+        if args.path:
+            request = await asyncio.to_thread(_file_request, self._seen, args.path)
+            path = Path(request["path"])
+        else:
+            path = await asyncio.to_thread(self._servers.any_file)
+            request = {"path": "", "query": args.name, "files": []}
+        found = await self._servers.ask(path, "symbols", request)
+        lines = list(self._symbol_lines(found, with_path=not args.path))
+        if not lines:
+            return _result(f"No symbols{f' for {args.name!r}' if args.name else ''}.", "none")
+        return _result(_cut(lines, MAX_SHOWN_SYMBOLS), plural(len(lines), "symbol"))
+
+    def _symbol_lines(self, found: Sequence[JsonObject], *, with_path: bool) -> Iterator[str]:
+        for symbol in found:
+            path = Path(symbol["path"]) if symbol["path"] else None
+            if path is not None and with_path and self._is_hidden(path):
+                continue
+            where = f"{self._shown(path)}:" if path is not None and with_path else ""
+            inside = f" in {symbol['container']}" if symbol["container"] and with_path else ""
+            text = f"{symbol['kind']} {symbol['name']}{inside}"
+            yield f"{where}{symbol['line']}: {'  ' * symbol['depth']}{one_line(clean(text))}"
+
+    def _places(self, args: LspArgs, found: Sequence[JsonObject]) -> ToolResult:
+        """The places as lines with their code; files that rules deny are left out."""
+        lines, files = list[str](), dict[Path, list[str]]()
+        for place in found:
+            path = Path(place["path"])
+            if self._is_hidden(path):
+                continue
+            if path not in files:
+                files[path] = self._lines_of(path)
+            text = files[path][place["line"] - 1 : place["line"]] if place["line"] else []
+            code = f": {one_line(clean(text[0]), MAX_LINE)}" if text else ""
+            line = f"{self._shown(path)}:{place['line']}{code}"
+            if line not in lines:
+                lines.append(line)
+        if not lines:
+            return _result(f"The server knows no {args.action} of `{args.name}` there.", "none")
+        return _result(_cut(lines, MAX_SHOWN_PLACES), plural(len(lines), "place"))
+
+    def _is_hidden(self, path: Path) -> bool:
+        return self._keeps_back(path)
+
+    def _shown(self, path: Path) -> str:
+        return one_line(self._workspace.shown(path), MAX_LINE)
+
+    def _lines_of(self, path: Path) -> list[str]:
+        """The lines of a file of the workspace; none of others, such as the standard library."""
+        if not self._workspace.is_inside(path):
+            return []
+        with suppress(ToolError, OSError, ValueError), self._workspace.open(str(path)) as file:
+            return self._seen.decode(path, file.read()).text.split("\n")
+        return []
+
+
+class Rename(ChangeTool[RenameArgs]):
+    """Rename a symbol in all files."""
+
+    name = "rename"
+    Args = RenameArgs
+
+    def __init__(self, servers: LanguageServers, seen: FilesSeen) -> None:
+        super().__init__(seen)
+        self._servers = servers
+
+    def title(self, args: RenameArgs) -> str:
+        return one_line(f"rename {args.name} to {args.new_name}")
+
+    def targets(self, args: RenameArgs) -> tuple[str, ...]:
+        return tuple(args.edits) or (args.path,)
+
+    def given(self, args: RenameArgs) -> dict[str, Any]:
+        return {name: getattr(args, name) for name in ("path", "line", "name", "new_name")}
+
+    async def prepare(self, args: RenameArgs) -> RenameArgs:
+        """Ask the server for the edits, so that permissions judge the files that change."""
+        request = await asyncio.to_thread(place_request, self._seen, args)
+        path, request = Path(request["path"]), {**request, "new_name": args.new_name}
+        edits = await self._servers.ask(path, "rename", request)
+        if not edits:
+            raise ToolError(f"The server cannot rename `{args.name}` there.")
+        if len(edits) > MAX_RENAMED_FILES:
+            raise ToolError(f"It would change {len(edits):,} files. Rename it in smaller parts.")
+        return msgspec.structs.replace(args, edits=dict(sorted(edits.items())))
+
+    def _change(self, args: RenameArgs, access: Access, notes: list[str]) -> Display:
+        with self._seen.lock(args.edits) as held:
+            steps = [self._plan(path, edits, access, held) for path, edits in args.edits.items()]
+            if access == "write":
+                with ExitStack() as undo:
+                    for found, after in steps:
+                        is_known = self._seen.has_read(found.place.path)
+                        self._seen.store(found, after, is_known=is_known)
+                        undo.callback(restore_file, found, encode(found.shown, after), self._seen)
+                    undo.pop_all()
+            return display_of(
+                [file_change(found.shown, found.text, after.text) for found, after in steps]
+            )
+
+    def _plan(
+        self, path: str, edits: Sequence[Any], access: Access, held: ExitStack
+    ) -> tuple[FileBefore, TextFile]:
+        found = self._seen.find(path, access, held)
+        if found.file is None:
+            raise ToolError(f"The server wants to change {found.shown}, which does not exist.")
+        self._seen.require_current(found, if_read=True)
+        try:
+            after = found.with_text(apply_text_edits(found.file.text, edits))
+        except ValueError as error:
+            raise ToolError(f"The edits of the server do not fit {found.shown}: {error}.") from None
+        encode(found.shown, after, found.file)
+        return found, after
+
+    def _report(self, args: RenameArgs, display: Display) -> str:
+        files = plural(len(args.edits), "file")
+        return f"Renamed {args.name} to {args.new_name} in {files} ({display.summary})."
+
+
+def apply_text_edits(text: str, edits: Sequence[Any]) -> str:
+    """A text with edits of the protocol: their columns count UTF-16 units.
+
+    Raises:
+        ValueError: an edit is outside of the text, or two overlap.
+    """
+    lines = text.split("\n")
+    starts = [0]
+    for line in lines:
+        starts.append(starts[-1] + len(line) + 1)
+
+    def offset(place: Sequence[int]) -> int:
+        line, column = place
+        if line >= len(lines):
+            if line == len(lines) and column == 0:
+                return len(text)
+            raise ValueError(f"it has no line {line + 1}")
+        return starts[line] + _characters(lines[line], column)
+
+    spans = sorted((offset(edit["start"]), offset(edit["end"]), edit["text"]) for edit in edits)
+    pieces, end = [], 0
+    for start, stop, new in spans:
+        if start < end:
+            raise ValueError("two of them overlap")
+        pieces += [text[end:start], new]
+        end = stop
+    return "".join([*pieces, text[end:]])
+
+
+def _characters(line: str, units: int) -> int:
+    """The number of characters in so many UTF-16 units of a line."""
+    if line.isascii():
+        if units > len(line):
+            raise ValueError(f"a line has no column {units + 1}")
+        return units
+    data = line.encode("utf-16-le", "surrogatepass")
+    if units * 2 > len(data):
+        raise ValueError(f"a line has no column {units + 1}")
+    return len(data[: units * 2].decode("utf-16-le", "surrogatepass"))
+
+
+def _units(text: str) -> int:
+    """The UTF-16 units of a text."""
+    return len(text.encode("utf-16-le", "surrogatepass")) // 2
+
+
+def _file_request(seen: FilesSeen, name: str) -> JsonObject:
+    path = seen.workspace.resolve(name)
+    with seen.workspace.open(name) as file:
+        text = seen.decode(path, seen.current(path, file.read())).text
+    return {"path": str(path), "files": [{"path": str(path), "text": text}]}
+
+
+def place_request(seen: FilesSeen, args: LspArgs | RenameArgs) -> JsonObject:
+    """A request about a name in a file: at its first place, or in the given line.
+
+    Raises:
+        ToolError: the name is not there.
+    """
+    request = _file_request(seen, args.path)
+    name = args.name.rpartition(".")[2]
+    lines = request["files"][0]["text"].split("\n")
+    pattern = re.compile(rf"(?<!\w){re.escape(name)}(?!\w)")
+    # A line that is off by a few is the usual mistake.
+    order = sorted(range(len(lines)), key=lambda at: abs(at + 1 - args.line) if args.line else at)
+    for at in order:
+        if found := pattern.search(lines[at]):
+            return {**request, "line": at, "column": _units(lines[at][: found.start()])}
+    raise ToolError(f"`{name}` is not in {seen.workspace.shown(Path(request['path']))}.")
+
+
+def _cut(lines: Sequence[str], limit: int) -> str:
+    rest = [f"… and {len(lines) - limit:,} more"] if len(lines) > limit else []
+    return "\n".join([*lines[:limit], *rest])
+
+
+def _result(text: str, summary: str) -> ToolResult:
+    return ToolResult(text, Display(summary, Plain(text)))

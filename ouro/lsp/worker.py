@@ -1,0 +1,53 @@
+"""The language servers of a session in a separate process (`utils/worker.py`).
+
+`open` sends the events of a server until it is cancelled, which ends it: `group`, `log`, `ready`.
+`check` and the questions about the code need an open server.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+from ouro.utils.server_processes import end_groups
+from ouro.utils.worker import Handler, JsonObject, run_worker
+
+NICE = 10
+"""A lower priority for the worker and its servers: the session goes first."""
+
+
+def main() -> None:
+    os.nice(NICE)
+    run_worker(_load, _error_fields, end_groups)
+
+
+def _load() -> Handler:
+    from ouro.lsp.connection import LspConnection
+
+    connections: dict[str, LspConnection] = {}
+
+    async def answer(name: str, request: JsonObject, emit: Callable[[JsonObject], None]) -> None:
+        if name == "open":
+            connection = connections[request["name"]] = LspConnection(request, emit)
+            try:
+                await connection.run()
+            finally:
+                if connections.get(request["name"]) is connection:
+                    del connections[request["name"]]
+            return
+        if request["server"] not in connections:
+            raise LookupError("The language server is not running.")
+        emit({"result": await connections[request["server"]].handle(name, request)})
+
+    return answer
+
+
+def _error_fields(error: BaseException) -> dict[str, Any]:
+    kind = type(error).__name__
+    message = str(error) or {"TimeoutError": "It did not answer in time."}.get(kind, kind)
+    return {"kind": kind, "message": message[:2_000]}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,143 @@
+"""E14: language servers that flood, die, never answer, send wrong positions or files of others; the
+programs of a project that is not trusted; what a rename would touch.
+"""
+
+import sys
+import time
+
+import pytest
+import yaml
+from fakes.lsp_bench import LspBench, server_settings
+from fakes.model_server import Call
+from fakes.waiting import until
+
+from ouro.lsp import servers as lsp_servers
+from ouro.lsp.configuration import find_language_servers
+
+
+@pytest.fixture
+async def bench(tmp_path):
+    made = LspBench(tmp_path / "project")
+    yield made
+    for servers in made.opened:
+        await servers.close()
+
+
+@pytest.mark.parametrize("mode", ["garbage", "huge", "die", "die on change"])
+async def test_e14_server_that_ends_or_prints_nonsense_is_restarted_twice_and_then_left(
+    bench, mode
+):
+    servers = bench.open(mode=mode)
+    server = servers.servers[0]
+    for number in range(5):
+        text = await bench.write(f"{number}.toy", f"wrong {number}\n")
+        assert text.startswith("Wrote")
+        await until(lambda: server.state == "failed")
+    assert server.failures == 3
+    assert len(bench.notices) == 1
+    assert "is not used any more" in bench.notices[0]
+
+
+async def test_e14_server_that_floods_is_ended(bench, monkeypatch):
+    servers = bench.open(mode="flood", seconds=0.1)
+    bench.file("a.toy", "one\n")
+    await bench.edit("a.toy", "one", "two")
+    server = servers.servers[0]
+    await until(lambda: server.state == "failed")
+    assert "MB in" in server.problem
+    assert len(server.log) <= 200
+
+
+@pytest.mark.parametrize("mode", ["mute", "silent"])
+async def test_e14_server_that_never_answers_does_not_hold_up_a_change(bench, mode):
+    bench.open(mode=mode, seconds=0.2)
+    bench.file("a.toy", "one\n")
+    began = time.monotonic()
+    assert await bench.edit("a.toy", "one", "wrong") == "Changed a.toy (+1 −1)."
+    assert time.monotonic() - began < 30  # not as long as the server takes
+
+
+async def test_e14_server_that_never_answers_is_ended_after_some_changes(bench, monkeypatch):
+    servers = bench.open(mode="silent", seconds=0.1)
+    code = (
+        "import ouro.lsp.connection as c; c.LOAD_SECONDS = c.ANSWER_SECONDS = 0.1;"
+        "from ouro.lsp.worker import main; main()"
+    )
+    monkeypatch.setattr(lsp_servers, "WORKER", ("-c", code))
+    for number in range(2):
+        await bench.write(f"{number}.toy", "one\n")
+    server = servers.servers[0]
+    await until(lambda: server.state == "failed")
+    assert "did not answer after 2 changes" in server.problem
+
+
+async def test_e14_wrong_positions_and_odd_errors_are_left_out(bench):
+    bench.open(mode="odd")
+    bench.file("a.toy", "one\n")
+    text = await bench.edit("a.toy", "one", "one\nwrong x")
+    assert "a.toy:2:1: x is wrong" in text
+    assert "nowhere" not in text
+    assert "\x1b" not in text
+    assert max(map(len, text.splitlines())) < 700
+
+
+async def test_e14_errors_of_files_of_others_are_ignored(bench):
+    bench.open(mode="elsewhere")
+    bench.file("a.toy", "one\n")
+    text = await bench.edit("a.toy", "one", "wrong x")
+    assert "x is wrong" in text
+    assert "elsewhere" not in text
+    assert "passwd" not in text
+
+
+def test_e14_a_program_of_the_working_folder_is_not_started(tmp_path, monkeypatch):
+    program = tmp_path / "pyright-langserver"
+    program.write_text("#!/bin/sh\ntouch started\n")
+    program.chmod(0o755)
+    monkeypatch.chdir(tmp_path)
+    assert find_language_servers({}, tmp_path, ".::bin") == []
+
+
+def test_e14_server_of_a_project_that_is_not_trusted_is_not_started(ouro):
+    log = ouro.folder / "log"
+    entry = server_settings(log=str(log))
+    servers = {
+        "toy": {"command": entry.command, "args": list(entry.args), "languages": {".toy": "toy"}}
+    }
+    (ouro.folder / ".ouro").mkdir()
+    (ouro.folder / ".ouro" / "config.yaml").write_text(
+        yaml.safe_dump({"lsp": {"servers": servers}})
+    )
+    (ouro.folder / "a.toy").write_text("one\n")
+    ouro.server.script([Call("read", {"path": "a.toy"}), "Done."])
+    ouro.more["OURO_LSP_ENABLED"] = "true"
+    done = ouro.headless("--no-trust", "-p", "read it")
+    assert done.out == "Done.\n", done
+    assert not log.exists()
+    ouro.server.script([Call("lsp", {"action": "symbols", "path": "a.toy"}), "Done."])
+    done = ouro.headless("--trust", "-p", "which symbols?")
+    assert log.exists(), done
+
+
+def test_e14_servers_run_in_the_sandbox(ouro):
+    """The server may write in the workspace, but not beside it."""
+    beside = ouro.home / "beside"
+    code = f"import pathlib; pathlib.Path({str(beside)!r}).write_text('x')"
+    wrapper = ouro.folder / "server.py"
+    fake = server_settings().args[0]
+    wrapper.write_text(
+        f"import runpy, sys\ntry:\n    {code}\nexcept OSError:\n    pass\nsys.argv = [{fake!r}]\nrunpy.run_path({fake!r}, run_name='__main__')\n"
+    )
+    entry = {"command": sys.executable, "args": [str(wrapper)], "languages": {".toy": "toy"}}
+    (ouro.home / "config.yaml").write_text(yaml.safe_dump({"lsp": {"servers": {"toy": entry}}}))
+    (ouro.folder / "a.toy").write_text("one\n")
+    ouro.server.script([
+        Call("edit", {"path": "a.toy", "edits": [{"old_text": "one", "new_text": "wrong x"}]}),
+        Call("lsp", {"action": "symbols", "path": "a.toy"}),
+        "Done.",
+    ])  # fmt: skip
+    ouro.more["OURO_LSP_ENABLED"] = "true"
+    done = ouro.headless("--mode", "edit", "-p", "edit it")
+    assert done.code == 0, done
+    assert ouro.server.requests[2].results[-1] == "No symbols."
+    assert not beside.exists()
