@@ -117,8 +117,6 @@ def environment_of_all_tests() -> None:
         if name not in KEPT_VARIABLES and not name.startswith(("PYTEST", "COV", "HYPOTHESIS")):
             del os.environ[name]
     os.environ |= {"TZ": "UTC", "PYTHONUTF8": "1", "GIT_CONFIG_NOSYSTEM": "1"}
-    # Those of this machine would read the files of tests.
-    os.environ["OURO_LSP_ENABLED"] = "false"
     time.tzset()
     with tempfile.TemporaryDirectory() as folder:
         if choose_sandbox(Path(folder)).sandbox.tier == "none":

@@ -99,7 +99,7 @@ class OuroProgram:
 
     server: ModelServer
     folder: Path
-    more: Mapping[str, str] = field(default_factory=dict)
+    more: dict[str, str] = field(default_factory=dict)
     """Further environment variables."""
     titles: bool = False
     """Whether a model finds titles: one more request, at a time that a script cannot predict."""
@@ -135,6 +135,8 @@ class OuroProgram:
     def environment(self) -> dict[str, str]:
         path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
         own = {"PATH": path, "TERM": "xterm-256color", "LANG": "C.UTF-8"}
+        # The language servers of this machine would read the files of tests.
+        own["OURO_LSP_ENABLED"] = "false"
         if not self.titles:
             own["OURO_SESSIONS_TITLES"] = "false"
         return {**os.environ, **own, **self.more}
