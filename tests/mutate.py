@@ -403,7 +403,7 @@ DEFENCES = (
             'return b""', "test_s22_remotes_that_go_back.py -k bound_to_its_place"),
     Defence("F2", "ouro/mcp/configuration.py", "if any(key in found for key in keys):", "if False:",
             "test_f1_f2_untrusted_folder.py -k key_of_a_provider"),
-    Defence("F2", "ouro/settings_sources.py", '    "mcp.servers",\n    "hooks",\n', '    "mcp.servers",\n    "hooks",\n    "sandbox.hosts",\n',
+    Defence("F2", "ouro/settings_sources.py", '    "lsp.servers",\n    "hooks",\n', '    "mcp.servers",\n    "hooks",\n    "sandbox.hosts",\n',
             "test_f1_f2_untrusted_folder.py -k open_the_sandbox"),
     Defence("B6", "ouro/safety/sandbox/tiers.py", 'command += ("--ro-bind", os.devnull, str(place))', "pass",
             "test_b6_sockets.py"),
