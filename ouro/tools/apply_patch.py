@@ -14,9 +14,24 @@ from msgspec.structs import replace
 from ouro.display import Diff, Display, FileChange
 from ouro.errors import ToolError
 from ouro.safety import Access
-from ouro.tools.files_seen import ChangeTool, FileBefore, FilesSeen, display_of, encode, file_change
+from ouro.tools.files_seen import (
+    ChangeTool,
+    FileBefore,
+    FilesSeen,
+    display_of,
+    encode,
+    file_change,
+    require_writable,
+)
 from ouro.tools.similar_names import find_existing
-from ouro.tools.text_match import TOLERANCES, Lines, find_lines, nearest_lines, reindent_between
+from ouro.tools.text_match import (
+    TOLERANCES,
+    Lines,
+    find_lines,
+    keep_characters,
+    nearest_lines,
+    reindent_between,
+)
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.path_text import path_text
 from ouro.utils.text_files import Span, TextFile, save
@@ -258,16 +273,19 @@ def _spans(lines: list[str], hunk: Hunk, first: int, size: int) -> list[Span]:
     ) or str
     spans: list[Span] = []
     at = first
-    start, fresh = at, ""
+    start, old, new = at, list[str](), list[str]()
     for mark, line in [*hunk.lines, (" ", "")]:
         if mark == " ":
-            if fresh or start < at:
-                spans.append(Span(start, at, fresh))
-            start, fresh = at + 1, ""
+            if new or start < at:
+                fresh = keep_characters(old, lines[start:at], new)
+                spans.append(Span(start, at, "".join(f"{indent(line)}\n" for line in fresh)))
+            start, old, new = at + 1, [], []
         if mark == "+":
-            fresh += indent(line) + "\n"
+            new.append(line)
         else:
             at += 1
+        if mark == "-":
+            old.append(line)
     return spans
 
 
@@ -364,6 +382,8 @@ class ApplyPatch(ChangeTool[ApplyPatchArgs]):
         with self._seen.lock(names) as held:
             steps = [self._plan(file, access, held, notes) for file in files]
             if access == "write":
+                for step in steps:
+                    require_writable(step.found)
                 with ExitStack() as undo:
                     for step in steps:
                         self._do(step, undo)

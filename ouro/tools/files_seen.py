@@ -279,12 +279,7 @@ class FilesSeen:
             ToolError: it cannot or may not be written, or another program has changed it.
         """
         data, path = encode(found.shown, after), found.place.path
-        if found.stat is not None and not found.stat.st_mode & 0o222:
-            raise ToolError(
-                f"{found.shown} is read-only (mode {stat.S_IMODE(found.stat.st_mode):04o}), and was"
-                " not written: a generator or a version control system may own it. Ask the user"
-                " before you run chmod."
-            )
+        require_writable(found)
         if self.workspace.memory_at(path) and (
             kind := self._finds_secret(f"{path.name}\n{data.decode(errors='replace')}")
         ):
@@ -340,6 +335,20 @@ class FilesSeen:
                 f" {hint}."
             )
         return False
+
+
+def require_writable(found: FileBefore) -> None:
+    """Refuse to change, move or delete a read-only file: its folder would allow it.
+
+    Raises:
+        ToolError: nobody may write the file.
+    """
+    if found.stat is not None and not found.stat.st_mode & 0o222:
+        raise ToolError(
+            f"{found.shown} is read-only (mode {stat.S_IMODE(found.stat.st_mode):04o}), and was"
+            " not changed: a generator or a version control system may own it. Ask the user"
+            " before you run chmod."
+        )
 
 
 class FileTool(Tool[A]):

@@ -109,6 +109,8 @@ PUNCTUATION = str.maketrans(
         "\u00a0\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000", " "
     )
 )
+_CHARACTERS = re.compile(r"\s+|\S")
+"""The units in which lines are compared: spaces count as one."""
 _NUMBER = re.compile(r"[0-9]+")
 _NUMBERED = re.compile(r"^[ ]*[0-9]+\t", re.MULTILINE)
 
@@ -120,10 +122,14 @@ class Match(msgspec.Struct, frozen=True):
     how: str = ""
 
 
+def _folded(line: str) -> str:
+    return " ".join(line.translate(PUNCTUATION).split())
+
+
 TOLERANCES: dict[str, Callable[[str], str]] = {
     "trailing spaces differed": str.rstrip,
     "indentation differed": str.strip,
-    "quotes, dashes or spaces differed": lambda line: " ".join(line.translate(PUNCTUATION).split()),
+    "quotes, dashes or spaces differed": _folded,
 }
 """The allowed differences from the file, strictest first -> the function that makes lines
 comparable.
@@ -316,13 +322,49 @@ def _span(
     result: list[str] = []
     at = 0
     for start, stop, new_start, new_stop in line_changes(wanted, fresh):
-        result += [*found[at:start], *map(indent, fresh[new_start:new_stop])]
+        changed = keep_characters(wanted[start:stop], found[start:stop], fresh[new_start:new_stop])
+        result += [*found[at:start], *map(indent, changed)]
         at = stop
     text = "\n".join([*result, *found[at:]])
     includes_newline = end > lines.end(last)
     if includes_newline and new.endswith("\n"):
         text += "\n"
     return Span(lines.starts[first], end, text)
+
+
+def keep_characters(wanted: Sequence[str], found: Sequence[str], fresh: Sequence[str]) -> list[str]:
+    """The lines `fresh`, which replace `wanted`, with the file's own quotes, dashes and spaces where
+    the change leaves them.
+
+    Args:
+        wanted: the replaced lines as the model wrote them.
+        found: the same lines as the file has them.
+    """
+    pairs = [
+        (mine, its)
+        for mine, its in zip(wanted, found, strict=False)
+        if mine.strip() != its.strip() and _folded(mine) == _folded(its)
+    ]
+    return [_with_own_characters(line, pairs) for line in fresh] if pairs else list(fresh)
+
+
+def _with_own_characters(line: str, pairs: Sequence[tuple[str, str]]) -> str:
+    """`line` with the characters that the most similar line has in the file."""
+    from difflib import SequenceMatcher  # not imported at start-up
+
+    from rapidfuzz import fuzz
+
+    score, mine, its = max(
+        (fuzz.ratio(line.strip(), mine.strip()), mine, its) for mine, its in pairs
+    )
+    if score < _MIN_NEAR:
+        return line
+    old, own, new = (_CHARACTERS.findall(text.strip()) for text in (mine, its, line))
+    kept = list(new)
+    for block in SequenceMatcher(None, old, new, autojunk=False).get_matching_blocks():
+        kept[block.b : block.b + block.size] = own[block.a : block.a + block.size]
+    start = line[: len(line) - len(line.lstrip())]
+    return f"{start}{''.join(kept)}{line[len(line.rstrip()) :]}"
 
 
 def _ambiguous(count: int, numbers: Iterable[int], how: str = "") -> str:

@@ -6,6 +6,7 @@ import pytest
 
 from ouro.errors import ToolError
 from ouro.safety import Workspace
+from ouro.tools.apply_patch import ApplyPatch, ApplyPatchArgs
 from ouro.tools.edit import Edit, EditArgs, Replacement, Write, WriteArgs
 from ouro.tools.files_seen import FilesSeen
 
@@ -30,3 +31,33 @@ def test_x13_read_only_file_is_refused_by_name(tmp_path, mode, tool):
         change()
 
     assert path.read_text() == "k=1\n"
+
+
+@pytest.mark.parametrize(
+    "patch",
+    [
+        "*** Update File: a.ipynb\n-k=1\n+k=2",
+        "*** Delete File: a.ipynb",
+        "*** Update File: a.ipynb\n*** Move to: b.txt",
+        "*** Update File: a.ipynb\n*** Move to: b.txt\n-k=1\n+k=2",
+        "*** Add File: a.ipynb\n+new",
+        "*** Update File: other.txt\n*** Move to: a.ipynb",
+        "*** Update File: other.txt\n-o\n+p\n*** Delete File: a.ipynb",
+    ],
+)
+def test_x13_patch_of_a_read_only_file_is_refused_as_a_whole(tmp_path, patch):
+    path, other = tmp_path / "a.ipynb", tmp_path / "other.txt"
+    path.write_text("k=1\n")
+    other.write_text("o\n")
+    path.chmod(0o444)
+    seen = FilesSeen(Workspace(tmp_path))
+    for file in (path, other):
+        seen.note(file, file.read_bytes())
+
+    with pytest.raises(ToolError, match=r"a\.ipynb is read-only"):
+        ApplyPatch(seen)._change(
+            ApplyPatchArgs(f"*** Begin Patch\n{patch}\n*** End Patch"), "write", []
+        )
+
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["a.ipynb", "other.txt"]
+    assert (path.read_text(), other.read_text()) == ("k=1\n", "o\n")
