@@ -65,6 +65,7 @@ class Replacement(msgspec.Struct, frozen=True):
 class EditArgs(msgspec.Struct, frozen=True):
     path: str
     edits: Annotated[list[Replacement], msgspec.Meta(min_length=1)]
+    encoding: Annotated[str, msgspec.Meta(description="As in read.")] = ""
 
 
 class Edit(ChangeTool[EditArgs]):
@@ -87,6 +88,8 @@ class Edit(ChangeTool[EditArgs]):
 
     def _change(self, args: EditArgs, access: Access, notes: list[str]) -> Display:
         with self._seen.lock([args.path]) as held:
+            if args.encoding:
+                self._seen.set_encoding(self._workspace.resolve(args.path), args.encoding)
             found = self._seen.find(args.path, access, held)
             if (before := found.file) is None:
                 raise ToolError(f"{found.shown} does not exist. To create it, use write.")

@@ -463,7 +463,7 @@ def encode(shown: str, file: TextFile, before: TextFile | None = None) -> bytes:
         raise ToolError(
             f"{shown} is not UTF-8. It was read as {before.encoding} (a guess), and"
             f" {', '.join(before.rivals)} fits as well, where {char!r} has other bytes. Ask the user,"
-            " then read the file again with `encoding`."
+            " then give the right one as `encoding`."
         )
     try:
         return file.encode()

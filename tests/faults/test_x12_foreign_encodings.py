@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
 
 from ouro.errors import ToolError
@@ -10,6 +12,7 @@ from ouro.tools.edit import Edit, EditArgs, Replacement
 from ouro.tools.files_seen import FilesSeen
 from ouro.tools.read import Read, ReadArgs
 from ouro.utils.text_encoding import declared_for
+from ouro.utils.text_files import NotTextError, decode, unconfirmed
 
 SAMPLES = (
     (
@@ -61,6 +64,23 @@ SAMPLES = (
     ("iso8859-2", "Zmień rozmiar pliku i sprawdź, czy użytkownik może go usunąć"),
     ("cp1254", "Şifre yanlış, lütfen yeniden giriş yapın ve ayarları güncelleyin"),
     ("cp1251", "// Проверить, что файл существует, и вернуть его размер"),
+    (
+        "cp1257",
+        "Vartotojas negali pakeisti failo dydžio, nes įvyko klaida ir šis įrašas užrakintas",
+    ),
+    ("cp1257", "Lietotājs nevar mainīt faila izmēru, jo radās kļūda un šis ieraksts ir bloķēts"),
+    ("cp1257", "Õpetaja küsib, kas šokolaad on külmkapis ja kas žürii võib õhtul süüa"),
+    ("iso8859-13", "Lietotājs nevar mainīt faila izmēru, jo radās kļūda"),
+)
+SHORT = (
+    ("cp1257", "// įrašyti"),
+    ("cp1257", "# šešėlis"),
+    ("cp1257", "ģimene"),
+    ("cp1257", "kāpēc šī"),
+    ("cp1257", "Ąžuolas žalias"),
+    ("cp1250", "żółć"),
+    ("iso8859-2", "šiška"),
+    ("cp1252", "œuvre é"),
 )
 
 
@@ -85,6 +105,39 @@ def test_x12_sample_is_read_right_and_changes_only_where_it_is_edited(tmp_path, 
     assert text in shown
     assert "(a guess)" in shown
     assert path.read_bytes() == whole.replace("x=1;", "x=2;").encode(encoding)
+
+
+@pytest.mark.parametrize(("encoding", "text"), [*SAMPLES, *SHORT])
+def test_x12_new_text_is_never_written_in_another_encoding(encoding, text):
+    """A file that has only the first words of a text gets each other word: right, or not at all."""
+    words = text.split(" ")
+    for count in range(1, len(words) + 1):
+        data = f"{' '.join(words[:count])}\n".encode(encoding)
+        try:
+            before = decode(data)
+        except NotTextError:
+            continue
+        assert before.encode() == data
+        for word in words:
+            after = before.with_text(f"{before.text}{word}\n")
+            if data.isascii() or word.isascii() or unconfirmed(before, after):
+                continue
+            with suppress(UnicodeEncodeError):
+                assert after.encode() == data + f"{word}\n".encode(encoding)
+
+
+def test_x12_encoding_can_be_named_in_the_edit(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_bytes("x = 1  # \u0161e\n".encode("cp1257"))
+    read, edit = _tools(tmp_path)
+    read.read_now(ReadArgs(str(path)))
+    replacement = Replacement("x = 1", "\u017eodis = 1")
+
+    edit._change(EditArgs(str(path), [replacement], "cp1257"), "write", [])
+
+    assert path.read_bytes() == "\u017eodis = 1  # \u0161e\n".encode("cp1257")
+    with pytest.raises(ToolError, match="is not an encoding"):
+        edit._change(EditArgs(str(path), [Replacement("1", "2")], "klingon"), "write", [])
 
 
 def test_x12_new_text_that_the_guess_does_not_cover_is_asked(tmp_path):
