@@ -23,6 +23,8 @@ from ouro.memory.index.indexers import (
     changed_sessions,
     feed_file,
     feed_session,
+    is_followed,
+    note_followed,
     remove_file,
     remove_session,
 )
@@ -33,6 +35,7 @@ from ouro.utils.log import log
 from ouro.utils.runtime import ensure_private_dir
 
 if TYPE_CHECKING:
+    from ouro.memory.long_term.scope import ScopeMemory
     from ouro.memory.long_term.store import GitMemoryStore
 
 VERSION = 5
@@ -163,7 +166,13 @@ class Sources(msgspec.Struct, frozen=True):
     @classmethod
     def of_notes(cls, stores: Iterable[GitMemoryStore]) -> Sources:
         """The memory folders of these stores, without sessions."""
-        return cls(memories=tuple(map(MemoryFolder.of, stores)))
+        return cls(memories=tuple(MemoryFolder.of(store) for store in stores))
+
+    @classmethod
+    def of_scopes(cls, scopes: Iterable[ScopeMemory]) -> Sources:
+        """The memory folders of these scopes, whose files were listed just now."""
+        folders = (MemoryFolder.of(scope.store, scope.loaded) for scope in scopes)
+        return cls(memories=tuple(folders))
 
 
 class IndexState(msgspec.Struct, frozen=True):
@@ -324,9 +333,20 @@ class Index:
                 OverflowError,
             ) as error:  # an error in one file does not stop the others
                 log.warning("not searched: %s: %s", steps.popleft(), error)
+        self._note_followed(sources.memories)
         if progress:
             progress(count, count)
         return count
+
+    def _note_followed(self, folders: Iterable[MemoryFolder]) -> None:
+        with self.reading() as database:
+            new = [
+                folder for folder in folders if folder.state and not is_followed(database, folder)
+            ]
+        if new:
+            with self.writing() as database:
+                for folder in new:
+                    note_followed(database, folder)
 
     def _steps(self, sources: Sources) -> Iterator[_Step]:
         """What to do for each changed file, one transaction each."""
@@ -337,6 +357,8 @@ class Index:
                 yield from (partial(remove_session, folder=folder) for folder in gone)
                 yield from (partial(feed_session, root=root, folder=folder) for folder in changed)
             for memory in sources.memories:
+                if is_followed(database, memory):
+                    continue
                 changed, gone = changed_files(database, memory)
                 yield from (partial(remove_file, path=path) for path in gone)
                 yield from (partial(feed_file, folder=memory, path=path) for path in changed)

@@ -19,7 +19,7 @@ from ouro.errors import SessionError
 from ouro.memory.backend import MessageRecord, ModelRecord, SummaryRecord, TitleRecord
 from ouro.memory.index.query import SHIFT, content_hash, split_passages
 from ouro.memory.long_term.git.files import is_note_name
-from ouro.memory.long_term.git.values import CORE, Scope
+from ouro.memory.long_term.git.values import CORE, LoadedScope, Scope
 from ouro.memory.long_term.notes.entities import entities_in, normalize_entities, normalize_entity
 from ouro.memory.long_term.notes.note import Note, is_core_line, parse_note
 from ouro.memory.record_fields import BadRecordError
@@ -251,16 +251,48 @@ class MemoryFolder(msgspec.Struct, frozen=True):
     """The root of its repository; empty for the user's memory."""
     path: Path
     core: tuple[str, ...] = CORE_FILES
+    state: str = ""
+    """A text that changes whenever a file changes, if it is known: with the same one no file is
+    looked at.
+    """
 
     @classmethod
-    def of(cls, store: GitMemoryStore) -> MemoryFolder:
+    def of(cls, store: GitMemoryStore, loaded: LoadedScope | None = None) -> MemoryFolder:
+        """The folder of a store; `loaded`: its files, which were listed just now."""
         core = tuple(f"{name}.md" for name in store.core)
         return cls(
             store.scope,
             project_of(store.folder) if store.scope == "repo" else "",
             store.folder,
             core,
+            "" if loaded is None else _digest((core, loaded.files)),
         )
+
+
+def _digest(value: object) -> str:
+    return hashlib.blake2b(msgspec.json.encode(value), digest_size=16).hexdigest()
+
+
+def is_followed(database: sqlite3.Connection, folder: MemoryFolder) -> bool:
+    """Whether the index has the files of this folder in their known state."""
+    found = database.execute("SELECT value FROM facts WHERE name = ?", (_fact_of(folder),))
+    return bool(folder.state) and found.fetchone() == (_state_of(database, folder),)
+
+
+def note_followed(database: sqlite3.Connection, folder: MemoryFolder) -> None:
+    """The index has all files of this folder now."""
+    values = (_fact_of(folder), _state_of(database, folder))
+    database.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", values)
+
+
+def _fact_of(folder: MemoryFolder) -> str:
+    return f"followed {folder.path}"
+
+
+def _state_of(database: sqlite3.Connection, folder: MemoryFolder) -> str:
+    """With the id of the index: a rebuilt one has nothing of it yet."""
+    (made,) = database.execute("SELECT value FROM facts WHERE name = 'made'").fetchone()
+    return f"{made} {folder.state}"
 
 
 def project_of(folder: Path) -> str:

@@ -19,6 +19,7 @@ from ouro.utils.log import log
 
 if TYPE_CHECKING:
     from ouro.memory.index.index import Sources
+    from ouro.memory.index.indexers import MemoryFolder
     from ouro.memory.index.search import MemoryHit, Search, SearchFilter
 
 PATIENCE_SECONDS = 3.0
@@ -44,6 +45,19 @@ class _StoppedError(Exception):
     """Stops an update; the next one continues there."""
 
 
+def _place_of(folder: MemoryFolder) -> tuple[int, ...]:
+    """Changes if a note is added, removed or replaced, or a core file changes."""
+    places = (folder.path, folder.path / "archive", *(folder.path / name for name in folder.core))
+    return tuple(_changed_at(place) for place in places)
+
+
+def _changed_at(place: Path) -> int:
+    try:
+        return place.stat().st_mtime_ns
+    except OSError:
+        return 0
+
+
 class Lookup:
     """One per session. Nothing is imported or opened before the first search or the end of the
     first turn.
@@ -64,6 +78,8 @@ class Lookup:
         self._is_asked_again = False
         self._has_turns = False
         self._made_at = time.time()
+        self._places: dict[Path, tuple[int, ...]] = {}
+        """The times of the folders of memory, and of their core files, when they were followed."""
 
     async def find(
         self, query: str, k: int = 5, wanted: SearchFilter | None = None
@@ -84,7 +100,7 @@ class Lookup:
         async with self._keeping_up:
             while self._is_asked_again and not self._stopped.is_set():
                 self._is_asked_again = False
-                await asyncio.to_thread(lambda: self.follow(self._sources(), pause=_PAUSE_SECONDS))
+                await asyncio.to_thread(self._follow_changed)
                 await self._fill()
 
     def search(self) -> Search:
@@ -108,14 +124,28 @@ class Lookup:
                 raise _StoppedError
             time.sleep(pause)
 
+        places = {folder.path: _place_of(folder) for folder in sources.memories}
         try:
             self.search().index.follow(sources, check)
+            self._places |= places
         except _StoppedError:
             return False
         except SearchUnavailable as error:
             log.warning("the index is not up to date: %s", error)
             return False
         return True
+
+    def _follow_changed(self) -> None:
+        """Update the index, without the folders of memory in which no file was added, removed or
+        replaced since. A file that is written in place is found when the next turn begins.
+        """
+        sources = self._sources()
+        changed = (
+            folder
+            for folder in sources.memories
+            if self._places.get(folder.path) != _place_of(folder)
+        )
+        self.follow(replace(sources, memories=tuple(changed)), pause=_PAUSE_SECONDS)
 
     def fill_few_notes(self, most: int) -> None:
         """Make the vectors of the newest notes, if at most so many have none; others are made by a

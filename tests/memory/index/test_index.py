@@ -3,6 +3,7 @@
 import sqlite3
 
 import pytest
+from fakes.counted_calls import counted_calls
 from fakes.stored_sessions import AT, NOTE, StoredSession, session_id
 from fakes.waiting import wait
 
@@ -52,6 +53,23 @@ def noted(index) -> list[tuple]:
 def session_file(root):
     [found] = root.glob("*/session.yaml")
     return found
+
+
+@pytest.mark.parametrize("notes", [0, 100, 1_000])
+def test_notes_whose_state_is_known_are_not_looked_at_again(index, memory, notes):
+    for number in range(notes):
+        (memory / f"mem_{number:08x}.md").write_text(NOTE)
+    known = Sources(memories=(MemoryFolder("user", "", memory, state="one"),))
+    index.follow(known)
+    assert len(noted(index)) == notes
+    with counted_calls(indexers.changed_files, indexers._files) as counts:
+        index.follow(known)
+    assert not counts
+    (memory / "mem_ffffffff.md").write_text(NOTE)
+    index.follow(Sources(memories=(MemoryFolder("user", "", memory, state="two"),)))
+    assert len(noted(index)) == notes + 1
+    index.rebuild(known)
+    assert len(noted(index)) == notes + 1
 
 
 def test_messages_and_tool_outputs_are_indexed_apart(index, root, memory):

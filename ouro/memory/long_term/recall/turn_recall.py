@@ -167,9 +167,7 @@ class NoteFinder(msgspec.Struct, eq=False, dict=True):
             pairs = zip(self._followed[1], loaded, strict=True)
             if all(before is now for before, now in pairs):
                 return
-        if self.lookup.follow(
-            Sources.of_notes(scope.store for scope in self.scopes), FOLLOW_TIMEOUT
-        ):
+        if self.lookup.follow(Sources.of_scopes(self.scopes), FOLLOW_TIMEOUT):
             self._followed = made, loaded
 
     def embed(self, text: str) -> bool:
