@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
@@ -139,13 +140,18 @@ class MemoryBuilder(msgspec.Struct, frozen=True):
         )
         return long_term.Capture(
             notes,
-            ask,
-            self._mark,
-            long_term.categories_with(settings.categories),
+            self._question(ask, more_instructions),
             manager.alone,
             asks=settings.write == "ask",
-            is_small=lambda: self.models.role("classify")[0].spec.is_small,
-            more_instructions=more_instructions,
+        )
+
+    def _question(self, ask: AskModel, more_instructions: str = "") -> long_term.MeaningQuestion:
+        return long_term.MeaningQuestion(
+            ask,
+            self._mark,
+            long_term.categories_with(self._settings.categories),
+            lambda: self.models.role("classify")[0].spec.is_small,
+            more_instructions,
         )
 
     def _maintenance(
@@ -244,7 +250,9 @@ def begins_with(scopes: Sequence[long_term.ScopeMemory]) -> dict[str, str]:
         return {}
     core = [(scope.scope, path_text(scope.store.folder), scope.texts) for scope in scopes]
     source = hmac.digest(home_secret(), msgspec.json.encode(core, order="sorted"), "sha256").hex()
-    return {**{scope.scope: scope.version for scope in scopes}, long_term.MARK: source}
+    today = datetime.now(UTC).date().isoformat()
+    versions: dict[str, str] = {scope.scope: scope.version for scope in scopes}
+    return {**versions, long_term.MARK: source, long_term.DAY: today}
 
 
 def open_memory(

@@ -12,7 +12,7 @@ import asyncio
 import json
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -77,15 +77,23 @@ def count_placed(half: str) -> str:
     return f"{right} of {len(found)}"
 
 
-async def report(ask: Asker, half: str) -> dict[str, str]:
+async def figures(ask: Asker, half: str) -> AsyncIterator[tuple[str, str]]:
+    """Each figure, with its name, as soon as it is known."""
     pairs = Asker(ask._model, "fact")
-    return {
-        "corrections that replace": await count_pairs(pairs, "corrections", half),
-        "pairs that both hold": await count_pairs(pairs, "both", half),
-        "placed": count_placed(half),
-        "kept and placed": await count_messages(ask, "kept", half),
-        "leaked": await count_messages(ask, "not_kept", half),
-    }
+    yield "corrections that replace", await count_pairs(pairs, "corrections", half)
+    yield "pairs that both hold", await count_pairs(pairs, "both", half)
+    yield "placed", count_placed(half)
+    yield "kept and placed", await count_messages(ask, "kept", half)
+    yield "leaked", await count_messages(ask, "not_kept", half)
+
+
+async def report(ask: Asker, half: str) -> dict[str, str]:
+    return {name: figure async for name, figure in figures(ask, half)}
+
+
+async def show(ask: Asker, half: str) -> None:
+    async for name, figure in figures(ask, half):
+        print(f"{half}: {name} {figure}; load {os.getloadavg()[0]:.1f}", flush=True)
 
 
 async def report_ablation(half: str) -> None:
@@ -93,7 +101,7 @@ async def report_ablation(half: str) -> None:
     ask, whole, silent = Asker(), table.TABLE, 0
     before = await report(ask, half)
     for row in whole:
-        table.TABLE = tuple(other for other in whole if other is not row)
+        table.TABLE = tuple(other for other in whole if other is not row)  # type: ignore[assignment]
         table.compiled.cache_clear()
         if any(other.group == row.group for other in table.TABLE):
             after = await report(ask, half)
@@ -121,8 +129,7 @@ def main() -> None:
         if args.ablation:
             asyncio.run(report_ablation(half))
             continue
-        for name, figure in asyncio.run(report(Asker(model), half)).items():
-            print(f"{half}: {name} {figure}; load {os.getloadavg()[0]:.1f}", flush=True)
+        asyncio.run(show(Asker(model), half))
 
 
 if __name__ == "__main__":

@@ -7,30 +7,10 @@ The first half of each list (`OPEN`) may be looked at while memory is changed. T
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
-
-@dataclass(frozen=True)
-class Pair:
-    before: str
-    said: str
-    """What the user says later; it may be a message with more than the statement."""
-
-
-@dataclass(frozen=True)
-class Placed:
-    said: str
-    scope: str
-
-
-@dataclass(frozen=True)
-class Message:
-    said: str
-    wanted: str = ""
-    """A pattern in what must be kept; empty: nothing may be kept."""
-    scope: str = ""
-
+from benchmarks.memory_meaning import fresh
+from benchmarks.memory_meaning.values import Message, Pair, Placed
 
 CORRECTIONS_OPEN = (
     Pair("The deploy script is scripts/ship.sh", "Deploys go through `make release` these days."),
@@ -229,9 +209,10 @@ NOT_KEPT_SEALED = (
     Message("例えば常にキャッシュを無効にするとしたら、何が遅くなりますか?"),
     Message("I'm just looking at the logs, give me a second."),
 )
-HALVES = ("open", "sealed")
+HALVES = ("open", "sealed", "fresh")
 
 
 def of(name: str, half: str) -> tuple[Any, ...]:
     """The cases of a list: `corrections`, `both`, `placed`, `kept` or `not_kept`."""
-    return tuple(globals()[f"{name}_{half}".upper()])
+    source = vars(fresh) if half == "fresh" else globals()
+    return tuple(source[f"{name}_{half}".upper()])

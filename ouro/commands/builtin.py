@@ -303,7 +303,7 @@ MEMORY_ACTIONS: tuple[Action, ...] = (
     ),
     Action(
         "memory remember",
-        "memory_notes.remember",
+        "memory_remember.remember",
         "Save a note or core line now, without a model",
         (
             text("text", nargs="+", metavar="TEXT", help="`-` in a shell: read standard input"),

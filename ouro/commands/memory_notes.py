@@ -22,7 +22,6 @@ from ouro.display import Choice
 from ouro.errors import UsageError
 from ouro.memory import long_term
 from ouro.utils.git import find_root
-from ouro.utils.prohibitions import forbidden_names
 from ouro.utils.runtime import (
     get_history_dir,
     get_home,
@@ -38,14 +37,6 @@ if TYPE_CHECKING:
     from ouro.events import NotesRecalled
     from ouro.memory.long_term import MemoryEditor, MemoryEntry, MemoryReceipt, Proposal, Scope
 
-_WHERE = (
-    Choice("repo", "this project", "only here"),
-    Choice("user", "everywhere", "in all your projects"),
-)
-_REPLACES = (
-    Choice("replaces", "yes", "the new text takes its place"),
-    Choice("both", "no", "both hold"),
-)
 _MAX_LISTED = 50
 """Maximum entries of a list in a session; the command line shows all."""
 _BACKUP = Path("~") / "ouro-before-forgetting.tar"
@@ -211,66 +202,6 @@ async def commands(context: ActionContext) -> Answer:
     return Answer(found, table(rows) or [line("No commands were recorded in this project.")])
 
 
-async def remember(context: ActionContext, text: str, scope: Scope | None) -> Answer:
-    words = sys.stdin.read() if text == "-" and not context.session else text
-    replaces = ""
-    if context.can_ask and text != "-":
-        scope = scope or await _ask_scope(context, words)
-        replaces = await _ask_replaced(context, words)
-    done = await context.memory(
-        lambda memory: long_term.remember_text(memory.editor, words, scope, replaces),
-        reports=False,
-    )
-    entry = done.entry
-    is_core = entry.kind == "core"
-    place = f"{entry.scope}/{entry.file}" if is_core else f"{entry.scope} note {entry.id[:12]}"
-    category = "" if is_core else f", {entry.category}"
-    what = {
-        "kept": f"Remembered in {place}{category} ({done.why}): {one_line(entry.text, 100)}",
-        "restored": f"Restored from the archive: {place}",
-        "confirmed": f"Already remembered, now confirmed: {place} · {one_line(entry.text, 100)}",
-    }
-    undo = (" · ", CommandText(f"memory undo {done.undo[:7]}")) if done.undo else ()
-    replaced = [line(f"Replaces: {one_line(old.text, 100)}") for old in done.replaced]
-    return Answer(done, [line(what[done.state], *undo), *replaced, *_offer_check(context, entry)])
-
-
-def _offer_check(context: ActionContext, entry: MemoryEntry) -> View:
-    """The command that enforces an entry which forbids a file or a command by name."""
-    if context.session is None or not forbidden_names(entry.text):
-        return []
-    check = CommandText(f"check {one_line(entry.text, 200)}")
-    return [line("To have it enforced, whatever the model does: ", check)]
-
-
-async def _ask_scope(context: ActionContext, words: str) -> Scope | None:
-    """The scope that the user chooses; None if the words show whether they hold elsewhere."""
-    placement = await context.memory(
-        lambda memory: long_term.place(words, memory.editor.names), reports=False
-    )
-    if placement.is_sure:
-        return None
-    chosen = await context.choose(f"Where does this hold?\n{one_line(words, 100)}", _WHERE)
-    if chosen is None:
-        raise UsageError(
-            "Nothing was remembered.",
-            "Without a question: /remember repo TEXT, or /remember user TEXT.",
-        )
-    return "repo" if chosen == "repo" else "user"
-
-
-async def _ask_replaced(context: ActionContext, words: str) -> str:
-    """The id of the entry that a text replaces, if only the user knows; empty: none."""
-    doubtful = await context.memory(
-        lambda memory: long_term.find_doubtful(memory.editor, words), reports=False
-    )
-    if doubtful is None:
-        return ""
-    question = f"Does this replace what is remembered?\n{one_line(doubtful.text, 100)}"
-    chosen = await context.choose(question, _REPLACES)
-    return doubtful.id if chosen == "replaces" else ""
-
-
 async def edit(context: ActionContext, entry: str) -> Answer:
     opened = await context.memory(
         lambda memory: long_term.open_file(memory.editor, entry or "preferences")
@@ -372,10 +303,21 @@ def _details_view(found: long_term.EntryDetails) -> View:
     view.append(Quote(entry.text, "markdown"))
     if len(found.chain) > 1:
         view += [Title("Versions"), *table(map(entry_row, found.chain), is_numbered=True)]
+    if found.record is not None:
+        links = [(link.relationship, CodeSpan(link.note_id)) for link in found.links]
+        view += [Title("Fields"), *table([*links, *_record_fields(found.record)])]
     if found.note is not None:
         related = [(edge.relationship, CodeSpan(edge.id)) for edge in found.note.note.related]
         view += [Title("Fields"), *table([*related, *note_fields(found)])]
     return view
+
+
+def _record_fields(record: long_term.CoreRecord) -> list[tuple[str, str]]:
+    log = long_term.RecallLog(get_recall_log_path()).counts()
+    turns, used = int(log.judged.get(record.id, 0)), int(log.used.get(record.id, 0))
+    rows = [("confirmed", ", ".join(record.days) or "never")]
+    rows += [("names", CodeSpan(", ".join(record.entities)))] if record.entities else []
+    return [*rows, ("used", f"in {used} of {plural(turns, 'turn')}")]
 
 
 def note_fields(found: long_term.EntryDetails) -> list[tuple[str, str]]:

@@ -25,6 +25,9 @@ class FakeLookup:
     def search(self):
         return self
 
+    async def find(self, _words, _limit, _wanted):
+        return []
+
 
 @pytest.fixture
 def home(home):
@@ -71,6 +74,7 @@ async def test_remember_refuses_a_secret(memory_session):
 async def test_forget_shows_matches_and_removes_the_chosen_ones(memory_session, home):
     front_end, _ = memory_session
     await dispatch(front_end, "/remember My heron is called Rex")
+    front_end.picks = ["both"]
     await dispatch(front_end, "/remember My heron [b]bites[/b] `hard`")
     await dispatch(front_end, "/forget heron")
     assert front_end.lines[-1] == ("info", "Nothing was forgotten.")
@@ -190,9 +194,11 @@ async def test_remember_asks_for_the_scope_of_an_ambiguous_preference(memory_ses
     assert f"Remembered in {file}" in front_end.lines[0][1]
 
 
-async def test_remember_without_a_chosen_scope_stores_nothing(memory_session):
-    front_end, _conversation = memory_session
+async def test_statement_whose_scope_is_not_chosen_is_pending(memory_session, home):
+    front_end, conversation = memory_session
     front_end.picks = [None]
     assert await dispatch(front_end, "/remember Never edit generated files")
-    assert front_end.lines[0][0] == "error"
-    assert "Nothing was remembered." in front_end.lines[0][1]
+    assert "Pending, and not used yet: Never edit generated files" in front_end.lines[0][1]
+    (pending,) = conversation.manager.proposals()
+    assert f"/memory accept {pending.id}" in front_end.lines[0][1]
+    assert not (home / "memory" / "preferences.md").exists()

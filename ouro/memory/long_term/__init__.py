@@ -10,6 +10,7 @@ from ouro.utils.lazy_exports import lazy_exports
 if TYPE_CHECKING:
     from ouro.memory.long_term.capture.capture import Capture
     from ouro.memory.long_term.capture.observer import CaptureObserver
+    from ouro.memory.long_term.capture.question import MeaningQuestion
     from ouro.memory.long_term.capture.session_notes import SessionNotes
     from ouro.memory.long_term.consolidator import LongTermMemoryConsolidator
     from ouro.memory.long_term.doctor import diagnose, memory_stats
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from ouro.memory.long_term.git.history import UndoPlan, describe_commits
     from ouro.memory.long_term.git.values import BlamedLine, Commit, DiffHunk, FileEdit, Scope
     from ouro.memory.long_term.import_files import is_trusted_text, read_sources
+    from ouro.memory.long_term.line_records import DAY, CoreRecord, core_records
     from ouro.memory.long_term.maintenance.background import MemoryMaintenance
     from ouro.memory.long_term.maintenance.crystallizer import (
         CRYSTALLIZE_INSTRUCTIONS,
@@ -63,6 +65,7 @@ if TYPE_CHECKING:
         find_doubtful,
         find_to_forget,
         forget_entries,
+        keep_for_later,
         open_file,
         remember_text,
         save_file,
@@ -81,6 +84,12 @@ if TYPE_CHECKING:
         with_badges,
     )
     from ouro.memory.long_term.session_memory import SessionMemory
+    from ouro.memory.long_term.statement_effect import (
+        OpenStatement,
+        StatementEffect,
+        ask_effect,
+        open_statement,
+    )
     from ouro.memory.long_term.store import GitMemoryStore, memory_stores
     from ouro.memory.long_term.sync import (
         SyncReport,

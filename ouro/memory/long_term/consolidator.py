@@ -15,9 +15,8 @@ import msgspec
 
 from ouro.errors import ModelError
 from ouro.memory.index import parse_query, stem, word_starts
-from ouro.memory.long_term.entries import plain
 from ouro.memory.long_term.notes.entities import has_names_of
-from ouro.memory.long_term.notes.note import Note, is_core_line
+from ouro.memory.long_term.notes.note import Note, is_core_line, plain
 from ouro.memory.long_term.patterns import has
 from ouro.memory.long_term.prompt_block import mark_of, quoted
 from ouro.memory.long_term.supersession import find_on_subject, subject_words

@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from ouro.errors import MemoryUnusable, SearchUnavailable, UsageError
 from ouro.memory.long_term.editor import MemoryEditor
 from ouro.memory.long_term.git import history
 from ouro.memory.long_term.git.files import ARCHIVE
 from ouro.memory.long_term.git.values import SESSION, TURN, Commit, Scope
-from ouro.memory.long_term.notes.note import ids_named, is_core_line
+from ouro.memory.long_term.notes.note import ids_named, is_core_line, plain
 from ouro.memory.long_term.notes.notebook import NoteFile
 from ouro.memory.long_term.notes.validity import Anchors, confidence_now
 from ouro.utils.log import log
 from ouro.utils.path_text import path_text
 from ouro.utils.text import plural
+
+if TYPE_CHECKING:
+    from ouro.memory.long_term.line_records import CoreRecord
 
 _BADGES = ("archived", "replaced", "contradicted", "contradicts", "unconfirmed", "stale")
 _LESSONS = ("corrections", "patterns")
@@ -80,6 +83,8 @@ class EntryDetails(msgspec.Struct, frozen=True):
     stale: tuple[str, ...] = ()
     links: tuple[NoteLink, ...] = ()
     confidence: float = 1.0
+    record: CoreRecord | None = None
+    """The record of a core line."""
 
 
 def describe_source(entry: MemoryEntry) -> str:
@@ -233,8 +238,7 @@ def find_lessons(editor: MemoryEditor) -> list[MemoryEntry]:
 
 def details_of(editor: MemoryEditor, named: str, half_life_days: float) -> EntryDetails:
     if ":" in named:
-        entry = _find_named(core_entries(editor), named)
-        return EntryDetails(entry, str(editor.scope(entry.scope).store.folder / entry.file))
+        return _core_details(editor, _find_named(core_entries(editor), named))
     files = all_notes(editor)
     entries = _entries_of(editor, files)
     entry = _find_named(entries, named)
@@ -259,6 +263,29 @@ def details_of(editor: MemoryEditor, named: str, half_life_days: float) -> Entry
     )
 
 
+def _core_details(editor: MemoryEditor, entry: MemoryEntry) -> EntryDetails:
+    """A core line with its record: its earlier versions, and the notes that it is linked to."""
+    from ouro.memory.long_term.line_records import core_records
+
+    scope = editor.scope(entry.scope)
+    notes = note_entries(editor)
+    record = core_records(scope).get(entry.text)
+    path = str(scope.store.folder / entry.file)
+    if record is None:
+        return EntryDetails(entry, path)
+    before = [
+        replace(entry, id=f"{entry.id}~{age}", text=text, line=0)
+        for age, text in zip(range(len(record.supersedes), 0, -1), record.supersedes, strict=True)
+    ]
+    texts = {note.id: note.text for note in notes}
+    links = [
+        NoteLink("relates-to", linked, texts.get(linked, "deleted")) for linked in record.related
+    ]
+    entry = replace(entry, versions=len(before) + 1)
+    chain = (*before, entry) if before else ()
+    return EntryDetails(entry, path, chain, links=tuple(links), record=record)
+
+
 def chain_of(entries: Sequence[MemoryEntry], entry: MemoryEntry) -> list[MemoryEntry]:
     """All versions of a note, oldest first; the note alone when it never changed."""
     by_id = {item.id: item for item in entries}
@@ -267,11 +294,6 @@ def chain_of(entries: Sequence[MemoryEntry], entry: MemoryEntry) -> list[MemoryE
     return [
         by_id[note_id] for note_id in [*_chain(entry.id, before)[:0:-1], *_chain(entry.id, after)]
     ]
-
-
-def plain(text: str) -> str:
-    """A core line without its list mark."""
-    return re.sub(r"^\s*(?:[-*+]|\d{1,3}[.)])\s+", "", text).strip()
 
 
 def _find_named(entries: Sequence[MemoryEntry], named: str) -> MemoryEntry:

@@ -16,9 +16,10 @@ from ouro.errors import OuroError, UsageError, reason_of
 from ouro.events import CoreChanged, Notice, Reply
 from ouro.memory.long_term.consolidator import LongTermMemoryConsolidator
 from ouro.memory.long_term.editor import MemoryEditor
-from ouro.memory.long_term.entries import all_entries, plain
+from ouro.memory.long_term.entries import all_entries
 from ouro.memory.long_term.git.history import commit_at
 from ouro.memory.long_term.git.values import SESSION, Scope, TurnRef, UndoResult
+from ouro.memory.long_term.notes.note import plain
 from ouro.memory.long_term.prompt_block import MemoryPrompt, MemoryReceipt
 from ouro.memory.long_term.scope import MemoryScopes, ScopeMemory, switch
 from ouro.memory.long_term.store import GitMemoryStore
@@ -89,6 +90,8 @@ class LongTermMemoryManager:
         """The turn that the user's actions belong to: the one that ended last."""
         self._notes_for_model: list[str] = []  # sent with the next message
         self._has_consolidated = False
+        self._added: tuple[tuple[Scope, str], ...] = ()
+        """Lines of the core that the agent added in the last turn, and that no rule compared."""
 
     def load_and_format(self) -> str:
         """The memory block of the system prompt. Called once a session. Blocks."""
@@ -242,6 +245,14 @@ class LongTermMemoryManager:
         """Wait until what the last turn wrote is committed or pending."""
         if self._settling is not None:
             await asyncio.wait([self._settling])
+
+    async def take_added(self) -> tuple[tuple[Scope, str], ...]:
+        """The lines of the core that the agent added in the last turn, and that no rule compared
+        with the others; each is returned once.
+        """
+        await self.settled()
+        added, self._added = self._added, ()
+        return added
 
     async def accept(self, proposal: str) -> None:
         """Accept a pending change. Raises UsageError if there is none with that id."""
@@ -423,7 +434,9 @@ class LongTermMemoryManager:
         from ouro.memory.long_term.supersession import corrects, find_replaced
 
         editor = MemoryEditor(self._scopes, None, self._now)
-        for name, line in sorted(item for item in added if corrects(item[1])):
+        sure = sorted(item for item in added if corrects(item[1]))
+        self._added = tuple(sorted(added - {*sure}))
+        for name, line in sure:
             others = [
                 entry
                 for entry in all_entries(editor, sources=False)

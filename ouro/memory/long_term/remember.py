@@ -21,13 +21,12 @@ from ouro.memory.long_term.entries import (
     core_entries,
     find_entry,
     note_entries,
-    plain,
     with_sources,
 )
 from ouro.memory.long_term.git.files import is_note_name, visible_text
 from ouro.memory.long_term.git.values import FileEdit, Origin, Scope
 from ouro.memory.long_term.notes.entities import entities_in
-from ouro.memory.long_term.notes.note import Note, ids_named, new_id, note_text, parse_note
+from ouro.memory.long_term.notes.note import Note, ids_named, new_id, note_text, parse_note, plain
 from ouro.memory.long_term.notes.notebook import Written, archive_changes
 from ouro.memory.long_term.placement import NAMED, Placement, note_category, place
 from ouro.memory.long_term.supersession import (
@@ -36,10 +35,11 @@ from ouro.memory.long_term.supersession import (
     fold_words,
     subject_words,
 )
-from ouro.memory.long_term.trust.approval import apply_edit
+from ouro.memory.long_term.trust.approval import Proposal, apply_edit
 from ouro.memory.tokens import estimate
 from ouro.utils.files import write_private
 from ouro.utils.log import log
+from ouro.utils.relative_dates import local_day
 from ouro.utils.runtime import ensure_private_dir, get_home, tilde
 from ouro.utils.text import one_line
 
@@ -55,6 +55,7 @@ CORE_TOKENS = 1_500
 a note.
 """
 _MAX_RELATED = 4
+_UNDECIDED = "you have not decided about it"
 _MAX_WITH_RARE_WORD = 2
 """A word in more entries does not show that a text is about one of them."""
 _CORE = {
@@ -117,7 +118,7 @@ def remember_text(
     Raises UsageError (it is empty or too long), SecretInMemory, LongTermMemoryError or OSError:
     nothing was written.
     """
-    chosen = place(clean_text(text), editor.names, scope)
+    chosen = place(clean_text(text), editor.names, scope, local_day())
     if not chosen.text:
         raise UsageError(
             "Nothing to remember: the text is empty.",
@@ -151,6 +152,9 @@ def _remember_again(editor: MemoryEditor, chosen: Placement, known: MemoryEntry)
     """Confirm an entry; restore it if it is archived; approve it if it is a line that waits."""
     if known.kind == "core":
         if "unconfirmed" not in known.badges:
+            from ouro.memory.long_term.line_records import confirm_line
+
+            confirm_line(editor.scope(known.scope), known.text)
             return RememberResult("confirmed", with_sources(editor, [known])[0])
         chosen = replace(chosen, is_note=False, category=known.category)
         entry, undo = write_text(editor, chosen, [known])
@@ -160,15 +164,36 @@ def _remember_again(editor: MemoryEditor, chosen: Placement, known: MemoryEntry)
     return RememberResult("restored" if known.archived else "confirmed", confirmed, undo=commit)
 
 
+def keep_for_later(editor: MemoryEditor, text: str, scope: Scope | None = None) -> Proposal:
+    """Store a text as a pending change: the user has not decided about it. Raises as
+    `remember_text`.
+    """
+    chosen = place(clean_text(text), editor.names, scope, local_day())
+    own = editor.scope(chosen.scope)
+    own.store.demand_no_secret([chosen.text])
+    return own.propose([edit_that_adds(editor, chosen)], _UNDECIDED, (), editor.moment)
+
+
+def edit_that_adds(editor: MemoryEditor, chosen: Placement) -> FileEdit:
+    """The edit that adds a placed text: a new note, or a line of the core."""
+    if chosen.is_note:
+        note = make_note(editor, chosen)
+        return FileEdit(note.file_name, None, note_text(note))
+    name = f"{chosen.category}.md"
+    before = editor.text(chosen.scope, name)
+    return FileEdit(name, before or None, append_lines(before, [chosen.text]))
+
+
 def keep_in_core(
-    editor: MemoryEditor, note: Note, said: str, corrected: str = ""
+    editor: MemoryEditor, note: Note, said: str, corrected: str = "", *, is_sure: bool = False
 ) -> Written | None:
     """Write a note that capture made from the user's words `said` into the core, which is in each
     request.
 
     Returns None if it belongs into a note: it is long, names a file, is about another note or of a
     category of the settings, and no core line is on its subject; or the core is full. `corrected`
-    is the core line that the classifier wants to replace. Raises as `remember_text`.
+    is the core line that the classifier wants to replace: one without a common word only if it
+    `is_sure`. Raises as `remember_text`.
     """
     lines, placed = core_entries(editor, sources=False), place(note.text, editor.names, note.scope)
     is_about_note = bool(note.supersedes) or any(
@@ -180,7 +205,7 @@ def keep_in_core(
     named = [
         line
         for line in lines
-        if line.text == corrected and subject_words(line.text) & subject_words(note.text)
+        if line.text == corrected and (is_sure or shares_subject(line.text, note.text))
     ]
     if is_note and not (
         named or find_on_subject(note.text, lines) or find_replaced(note.text, lines, said)
@@ -195,6 +220,10 @@ def keep_in_core(
     note = replace(note, id=entry.id, scope=chosen.scope)
     before = "; ".join(old.text for old in replaced)
     return Written("supersede" if replaced else "add", note, chosen.scope, commit, before)
+
+
+def shares_subject(text: str, other: str) -> bool:
+    return not subject_words(text).isdisjoint(subject_words(other))
 
 
 def _decide(
@@ -217,10 +246,11 @@ def _decide(
         replaced, is_scope_named = [*named], False
     if replaced and not is_scope_named and replaced[0].scope != placed.scope:
         placed = replace(placed, scope=replaced[0].scope, why="it replaces what is there")
-    replaced = [entry for entry in replaced if entry.scope == placed.scope]
+    replaced = [entry for entry in replaced if entry.scope == placed.scope and not placed.until]
     near = find_on_subject(placed.text, [entry for entry in in_use if entry.scope == placed.scope])
     line = next((entry for entry in (*replaced, *near) if entry.kind == "core"), None)
-    if line and (placed.is_note or line in replaced):
+    is_lasting = not placed.until
+    if line and is_lasting and (placed.is_note or line in replaced):
         if len(placed.text) <= _MAX_CORRECTION:
             why = f"{line.file} is on the same subject"
             placed = replace(placed, is_note=False, category=line.category, why=why)
@@ -326,6 +356,7 @@ def make_note(editor: MemoryEditor, chosen: Placement) -> Note:
         turn=editor.moment.turn,
         entities=entities,
         anchors=anchors,
+        until=chosen.until,
         text=chosen.text,
     )
     return editor.notebook.add_times(note)

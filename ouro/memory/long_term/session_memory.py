@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ouro.memory.long_term.maintenance.background import MemoryMaintenance
     from ouro.memory.long_term.manager import LongTermMemoryManager
     from ouro.memory.long_term.recall.turn_recall import TurnRecall
+    from ouro.memory.long_term.statement_effect import OpenStatement, StatementEffect
 
 _WRITING_TOOLS = {"write", "edit", "apply_patch", "shell"}
 _MAX_COMMITS = 100
@@ -74,6 +75,14 @@ class SessionMemory:
         """Memory is used as of the time when the session was last used."""
         self._memory = memory
         self._recall = recall
+
+    async def effect_of(self, statement: OpenStatement) -> StatementEffect | None:
+        """What a model says that a statement does; None if none answers."""
+        if self.capture is None or self.manager is None:
+            return None
+        from ouro.memory.long_term.statement_effect import ask_effect
+
+        return await ask_effect(self.capture.question, statement, self.manager.scopes)
 
     def start(self) -> None:
         for service in (self.manager, self._recall, self.capture, self.maintenance):

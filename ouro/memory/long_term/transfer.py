@@ -41,6 +41,7 @@ from ouro.memory.long_term.remember import (
     CORE_TOKENS,
     append_lines,
     clean_text,
+    edit_that_adds,
     find_same,
     make_note,
 )
@@ -394,13 +395,7 @@ def propose_text(
     ):
         return ProposedText("known", known.id)
     own.store.demand_no_secret([chosen.text])
-    if chosen.is_note:
-        note = make_note(editor, chosen)
-        edit = FileEdit(note.file_name, None, note_text(note))
-    else:
-        name = f"{chosen.category}.md"
-        before = editor.text(chosen.scope, name)
-        edit = FileEdit(name, before or None, append_lines(before, [chosen.text]))
+    edit = edit_that_adds(editor, chosen)
     proposal = own.propose([edit], _WANTED, (client,), TurnRef("", 0, client=client))
     if not is_allowed:
         return ProposedText("pending", f"{chosen.scope}/{edit.name}", proposal.id)

@@ -35,6 +35,7 @@ from ouro.utils.text import clean, escaped, one_line
 
 if TYPE_CHECKING:
     from ouro.memory.long_term.capture.capture import Capture, Captured
+    from ouro.memory.long_term.capture.question import MeaningQuestion
     from ouro.memory.long_term.capture.session_notes import Contradiction
     from ouro.memory.long_term.editor import MemoryEditor
     from ouro.memory.long_term.notes.note import Trigger
@@ -83,6 +84,7 @@ class CaptureObserver(msgspec.Struct, eq=False, dict=True):
         at once.
         """
         self._has_answered.set()
+        self.channel.start("compare memory", self._compare_added())
         if self._is_due():
             self._begin("cadence")
 
@@ -93,6 +95,11 @@ class CaptureObserver(msgspec.Struct, eq=False, dict=True):
     @cached_property
     def _capturer(self) -> Capture:
         return self.make()
+
+    @property
+    def question(self) -> MeaningQuestion:
+        """What a model is asked about a statement."""
+        return self._capturer.question
 
     def _is_due(self) -> bool:
         transcript = self.memory.transcript
@@ -129,6 +136,13 @@ class CaptureObserver(msgspec.Struct, eq=False, dict=True):
         self._skips = min(2**self._failures - 1, _MAX_SKIPPED)
         self._failures += 1
 
+    async def _compare_added(self) -> None:
+        """Compare what the agent wrote into the core with the rest of memory."""
+        if added := await self.manager.take_added():
+            from ouro.memory.long_term.statement_effect import compare_added
+
+            await compare_added(self.manager, self.channel, self.question, added)
+
     async def _capture(self, trigger: Trigger) -> None:
         memory = self.memory
         await memory.pager.finish_loading()
@@ -156,6 +170,7 @@ class CaptureObserver(msgspec.Struct, eq=False, dict=True):
         try:
             capture = self._capturer
             decayed, merged = await asyncio.to_thread(capture.notes.due)
+            await asyncio.to_thread(capture.notes.relate_core)
             book = capture.notes.notebook
             archived = (
                 await self.manager.alone(lambda: book.archive(decayed, "capture"))
@@ -191,6 +206,8 @@ class CaptureObserver(msgspec.Struct, eq=False, dict=True):
         for found in captured.contradictions:
             self.manager.report([found.pending], asks=False)
             self.channel.start("ask about memory", self._ask_about_line(found))
+        for old, new in captured.doubts:
+            self.channel.start("ask about memory", self._ask_about_doubt(old, new))
         for written in captured.written:
             if written.change == "contradict":
                 self.channel.start("ask about notes", self._ask(written.note))
@@ -230,9 +247,16 @@ class CaptureObserver(msgspec.Struct, eq=False, dict=True):
         if chosen:
             await self.manager.with_editor(lambda editor: resolve_line(editor, found, chosen))
 
-    async def _choose(self, question_id: str, new: Note, old: Note) -> str:
+    async def _ask_about_doubt(self, old: Note, new: Note) -> None:
+        """Ask whether a core line is replaced; without an answer both stay."""
+        if await self._choose(f"memory-doubt:{old.id}", new, old, (KEEP_BOTH, REPLACE)) == REPLACE:
+            await self.manager.with_editor(lambda editor: forget_text(editor, old.text))
+
+    async def _choose(
+        self, question_id: str, new: Note, old: Note, choices: tuple[str, ...] = ()
+    ) -> str:
         is_movable = new.scope == "user" and "repo" in self._capturer.notes.notebook.scopes
-        choices = (KEEP_BOTH, REPLACE, KEEP_OLD, *((IN_REPO,) if is_movable else ()))
+        choices = choices or (KEEP_BOTH, REPLACE, KEEP_OLD, *((IN_REPO,) if is_movable else ()))
         details = (
             f"- before ({old.confirmed_at[:10] or old.created_at[:10]}): {old.text}\n- now:"
             f" {new.text}"
@@ -274,6 +298,15 @@ def resolve(notebook: Notebook, new_id: str, old_id: str, answer: str) -> Writte
     if answer == IN_REPO:
         return notebook.rewrite(replace(apart, scope="repo"), "person")
     return None
+
+
+def forget_text(editor: MemoryEditor, text: str) -> None:
+    """Remove the core lines with a text. Blocks; raises as `MemoryEditor.write`."""
+    from ouro.memory.long_term.entries import core_entries
+    from ouro.memory.long_term.remember import forget_entries
+
+    old = [entry for entry in core_entries(editor, sources=False) if entry.text == text]
+    forget_entries(editor, old)
 
 
 def resolve_line(editor: MemoryEditor, found: Contradiction, answer: str) -> None:

@@ -51,6 +51,7 @@ _RELATION = re.compile(r"[a-z][a-z0-9_]{1,39}")
 _THINKING = re.compile(r"<think(?:ing)?>.*?</think(?:ing)?>", re.DOTALL | re.IGNORECASE)
 """Thinking is not part of the answer, even if it drafts one."""
 _TRAILING_COMMA = re.compile(r",(\s*[}\]])")
+_DAY = re.compile(r"\d{4}-\d\d-\d\d")
 _EMPTY = re.compile(r"\[\s*\]")
 _NOTHING = re.compile(
     r"\W*(?:\w+\W+){0,4}?(?:nothing|none|null|no\W+(?:new\W+)?(?:operations?|notes?|changes?))\b.{0,200}",
@@ -72,6 +73,10 @@ class Operation(msgspec.Struct, frozen=True):
     entities: tuple[str, ...] = ()
     relations: tuple[Relation, ...] = ()
     related: tuple[str, ...] = ()
+    until: str = ""
+    """The last day on which it holds; empty: it lasts."""
+    is_sure: bool = False
+    """Whether the subjects of both were compared: the texts need no common word."""
 
 
 class RefusedOperation(msgspec.Struct, frozen=True):
@@ -191,6 +196,7 @@ def _operation(verb: str, fields: Mapping[str, Any], limits: OperationLimits) ->
         return Operation("confirm", target=target.id, scope=target.scope)
     if not text:
         raise _InvalidError("the text is empty")
+    until = _until(fields.get("until"))
     category = _category(fields, target, limits)
     usual: Scope = target.scope if target is not None else limits.categories.get(category, "repo")
     scope = _SCOPES.get(str(fields.get("scope") or usual).strip().casefold(), usual)
@@ -219,7 +225,17 @@ def _operation(verb: str, fields: Mapping[str, Any], limits: OperationLimits) ->
         related=tuple(dict.fromkeys(note.id for note in related if note and note is not target))[
             :_MAX_RELATED
         ],
+        until=until,
     )
+
+
+def _until(value: Any) -> str:
+    """The last day of a statement; empty if it lasts. Raises _InvalidError: it holds only now."""
+    named = str(value or "").strip().casefold()
+    if named in ("session", "now", "this session"):
+        raise _InvalidError("it holds in this session only")
+    day = _DAY.search(named)
+    return day[0] if day else ""
 
 
 def _target(fields: Mapping[str, Any], limits: OperationLimits) -> Note:

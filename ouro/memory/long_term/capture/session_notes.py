@@ -14,10 +14,11 @@ from ouro.events import CoreChanged
 from ouro.memory.index import Graph, Lookup, MemoryFolder, Search, SearchFilter, Sources, project_of
 from ouro.memory.long_term.capture.session_parts import MAX_MESSAGE, Spoken
 from ouro.memory.long_term.editor import NOWHERE, MemoryEditor
-from ouro.memory.long_term.entries import core_entries, find_entry
+from ouro.memory.long_term.entries import core_entries, find_entry, note_entries
 from ouro.memory.long_term.git.files import ARCHIVE
 from ouro.memory.long_term.git.repository import GitRepository
 from ouro.memory.long_term.git.values import FileEdit, Scope, TurnRef
+from ouro.memory.long_term.line_links import relate_lines
 from ouro.memory.long_term.notes.note import Note, note_text
 from ouro.memory.long_term.notes.notebook import Notebook, Written
 from ouro.memory.long_term.notes.validity import (
@@ -159,12 +160,20 @@ class SessionNotes:
             for line in core_entries(self._editor(NOWHERE))
         ]
 
-    def keep_in_core(self, note: Note, said: str, message: int, corrected: str) -> Written | None:
+    def relate_core(self) -> None:
+        """Link the core lines to the notes on their subjects."""
+        if any(scope.loaded.notes for scope in self._scopes.values()):
+            notes = note_entries(self._editor(NOWHERE))
+            for scope in self._scopes.values():
+                relate_lines(scope, notes)
+
+    def keep_in_core(
+        self, note: Note, said: str, message: int, corrected: str, *, is_sure: bool
+    ) -> Written | None:
         """As `remember.keep_in_core`; None also if the core has unapproved changes."""
         try:
-            return keep_in_core(
-                self._editor(TurnRef(note.session_id, note.turn, message)), note, said, corrected
-            )
+            editor = self._editor(TurnRef(note.session_id, note.turn, message))
+            return keep_in_core(editor, note, said, corrected, is_sure=is_sure)
         except UsageError as error:
             log.info("capture: a note, not a core line: %s", error)
             return None

@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from itertools import islice
 from typing import Literal
 
@@ -42,6 +42,7 @@ from ouro.utils.files import only_one
 from ouro.utils.git import branch_in_note
 from ouro.utils.json_types import text_or_json
 from ouro.utils.log import log
+from ouro.utils.relative_dates import local_day
 from ouro.utils.runtime import get_history_dir
 from ouro.utils.text import cut_middle
 
@@ -73,6 +74,11 @@ class Spoken(msgspec.Struct, frozen=True):
     done: str = ""
     """The texts that were given to tools until the next message of the user, without command lines.
     """
+
+    @property
+    def day(self) -> date:
+        """The local day on which it was said; today if that is not known."""
+        return local_day(self.at)
 
     @property
     def is_own(self) -> bool:

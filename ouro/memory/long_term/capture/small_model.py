@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from datetime import date
 from itertools import zip_longest
 from typing import Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from ouro.memory.index import parse_query
 from ouro.memory.long_term.capture.meaning import (
@@ -27,7 +29,7 @@ from ouro.memory.long_term.consolidator import says_all
 from ouro.memory.long_term.notes.entities import entities_in
 from ouro.memory.long_term.notes.note import Note
 from ouro.memory.long_term.patterns import has
-from ouro.memory.long_term.placement import note_category, place
+from ouro.memory.long_term.placement import CHANGES, note_category, place
 from ouro.memory.long_term.supersession import (
     denies,
     find_on_subject,
@@ -38,8 +40,11 @@ from ouro.memory.long_term.supersession import (
 from ouro.memory.side_calls import AskModel
 from ouro.messages import assistant, system, user
 from ouro.utils.json_types import decode_answer, schema_of
+from ouro.utils.relative_dates import find_end, write_dates
 
 _MIN_WORDS, _MAX_SENTENCE = 3, 400
+_MAX_ASKED = 3 * MAX_OPERATIONS
+"""The sentences about which the model is asked, at most: a long paragraph may hold one fact."""
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n+")
 _NO_SPACES = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]{2}")
 _QUOTED = re.compile(r'"[^"]*"|“[^”]*”')
@@ -86,18 +91,29 @@ async def find_operations(
     ask: AskModel, spoken: Sequence[Spoken], limits: OperationLimits
 ) -> tuple[Operation, ...]:
     """The operations that a small model finds in the messages of the user. Raises ModelError."""
-    own = [message for message in spoken if message.is_own]
     sentences = [
-        sentence for message in own for sentence in statements_in(message.text, message.done)
+        (sentence, message.day)
+        for message in spoken
+        if message.is_own
+        for sentence in statements_in(message.text, message.done)
     ]
     found: dict[str, Operation] = {}
-    for sentence in sentences[-MAX_OPERATIONS:]:
+    for sentence, day in sentences[-_MAX_ASKED:]:
         text = strip_introduction(sentence)
         replaced = find_replaced(text, limits.shown, sentence)
         if replaced or is_lasting(sentence) or await _is_kept(ask, text):
-            operation = await _operation(ask, text, replaced, limits)
+            operation = await _operation(ask, text, replaced, limits, day)
             found.setdefault(fold_words(text), operation)
+        if len(found) == MAX_OPERATIONS:
+            break
     return tuple(found.values())
+
+
+async def read_statement(ask: AskModel, text: str, limits: OperationLimits) -> Operation:
+    """What one statement does that is remembered in any case. Raises ModelError."""
+    said = strip_introduction(text)
+    replaced = find_replaced(said, limits.shown, text)
+    return await _operation(ask, said, replaced, limits, Spoken(1, "user", text).day)
 
 
 async def _is_kept(ask: AskModel, text: str) -> bool:
@@ -111,7 +127,7 @@ async def _is_kept(ask: AskModel, text: str) -> bool:
 
 
 async def _operation(
-    ask: AskModel, text: str, replaced: Sequence[Note], limits: OperationLimits
+    ask: AskModel, text: str, replaced: Sequence[Note], limits: OperationLimits, day: date
 ) -> Operation:
     words = fold_words(text)
     same = next((note for note in limits.shown if fold_words(note.text) == words), None)
@@ -123,9 +139,12 @@ async def _operation(
             if await says_all(ask, note.text, text):
                 return Operation("confirm", target=note.id, scope=note.scope)
         replaced = await _find_replaced(ask, text, limits.shown)
-    if replaced:
+    is_change = any(has(group, text) for group in CHANGES)
+    end = find_end(text, day, is_change=is_change)
+    text, until = write_dates(text, day), end.isoformat() if end else ""
+    if replaced and not until:  # what ends soon does not replace what lasts
         return _supersede(text, replaced[0])
-    return await _add(ask, text, near, limits)
+    return replace(await _add(ask, text, near, limits), until=until)
 
 
 async def _add(
@@ -167,6 +186,7 @@ def _supersede(text: str, old: Note) -> Operation:
         old.category,
         source="user",
         entities=entities_in(text),
+        is_sure=True,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
@@ -96,6 +97,8 @@ class Note(msgspec.Struct, frozen=True, kw_only=True):
     """`file:api.py`, `cmd:pytest tests`, `pkg:flask`, `symbol:parse`, `tool:ruff`."""
     relations: tuple[Relation, ...] = ()
     anchors: tuple[Anchor, ...] = ()
+    until: str = ""
+    """The last day on which it holds, `2026-11-21`; empty: it lasts, and the file does not name it."""
     text: str = ""
     extra: Mapping[str, Any] = msgspec.field(default_factory=dict)
     """Unknown fields of the front matter, written back unchanged."""
@@ -134,6 +137,11 @@ def ids_named(word: str, ids: Iterable[str]) -> list[str]:
 def is_core_line(text: str) -> bool:
     """Whether a line of a core file is neither empty, a heading nor a comment."""
     return bool(text.strip()) and not _HEADING.match(text)
+
+
+def plain(text: str) -> str:
+    """A core line without its list mark."""
+    return re.sub(r"^\s*(?:[-*+]|\d{1,3}[.)])\s+", "", text).strip()
 
 
 def parse_note(name: str, text: str) -> ParsedNote:
@@ -190,6 +198,8 @@ def note_text(note: Note) -> str:
     """The file's content; `parse_note` gives the same note back."""
     data: dict[str, Any] = msgspec.to_builtins(note)
     body, extra = data.pop("text"), data.pop("extra")
+    if not note.until:
+        del data["until"]
     return f"---\n{dump({**data, **extra})}---\n{_plain(body).strip(chr(10))}\n"
 
 

@@ -274,7 +274,9 @@ def timestamp() -> str:
 
 def note_event(written: Written) -> NoteKept:
     note = written.note
-    text = note.text + (f" (before: {one_line(written.before, _WIDTH)})" if written.before else "")
+    # In full: a part that the new text does not mention must not be lost unseen.
+    before = " ".join(written.before.split())
+    text = note.text + (f" (before: {before})" if before else "")
     return NoteKept(
         written.change, note.id, clean(text), written.scope, note.category, written.commit
     )

@@ -198,6 +198,11 @@ def has_decayed(note: Note, now: datetime, half_life_days: float) -> bool:
     return confidence_now(note, now, half_life_days) < MIN_CONFIDENCE and note.source != "user"
 
 
+def is_over(note: Note, now: datetime) -> bool:
+    """Whether the last day on which a note holds has passed."""
+    return bool(note.until) and note.until < now.date().isoformat()
+
+
 def age_in_days(at: str, now: datetime) -> float | None:
     """The age of a time in days; None if it cannot be read."""
     try:

@@ -14,7 +14,7 @@ import hashlib
 import itertools
 import re
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cached_property
 
@@ -32,6 +32,7 @@ from ouro.memory.long_term.notes.validity import (
     age_in_days,
     confidence_now,
     has_decayed,
+    is_over,
     is_visible,
 )
 from ouro.memory.long_term.prompt_block import quoted
@@ -70,6 +71,8 @@ class Situation(msgspec.Struct, frozen=True):
     """What `recalled_marks` found in the request: these notes are not sent again."""
     untrusted: frozenset[tuple[str, str]] = frozenset()
     """Scope and name of each file with unapproved changes."""
+    linked: Mapping[str, str] = {}
+    """Notes that are one hop from core lines which the message is about: id -> the line."""
     changed: frozenset[tuple[str, str]] = frozenset()
     """Memory is used as of an earlier time: scope and name of each file that changed after that
     time.
@@ -135,6 +138,11 @@ class Recall(msgspec.Struct, eq=False, dict=True):
         candidates = [
             _Candidate(note_id, score, found.get(note_id) or "names the same entity")
             for note_id, score in scores.items()
+        ]
+        candidates += [
+            _Candidate(note_id, _HOP / (RANK + 1), f"linked to “{one_line(text, 60)}”")
+            for note_id, text in situation.linked.items()
+            if note_id not in scores
         ]
         return self._select(candidates, situation, "local", began)
 
@@ -236,8 +244,10 @@ class Recall(msgspec.Struct, eq=False, dict=True):
             score = candidate.score * confidence_now(note, now, half_life) * weight
             reason = candidate.reason + (f"; stale: {', '.join(stale)} changed" if stale else "")
             item = RecalledNote(note.id, note.text, "loaded", reason, file.scope, round(score, 4))
-            refusal = _refusal(
-                file, situation, merged, is_decayed=has_decayed(note, now, half_life)
+            refusal = (
+                "its last day has passed"
+                if is_over(note, now)
+                else _refusal(file, situation, merged, is_decayed=has_decayed(note, now, half_life))
             )
             weighed.append(
                 (note, replace(item, state="skipped", reason=refusal) if refusal else item)

@@ -7,6 +7,7 @@ import os
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cached_property, partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar
 
@@ -121,6 +122,16 @@ class RecallLog(msgspec.Struct, eq=False, dict=True):
         return read_state(self.path, RecallCounts)
 
 
+def _done_in(turn: Sequence[Message]) -> str:
+    """The answers of a turn, and what they gave to tools."""
+    answers = [message for message in turn if message.role == "assistant"]
+    done = [answer.text for answer in answers]
+    for answer in answers:
+        for call in answer.tool_calls:
+            done += map(str, call.arguments.values())
+    return " ".join(done)
+
+
 class HypothesisModel(msgspec.Struct, frozen=True):
     ask: Callable[[list[Message]], Awaitable[str]]
     window: Callable[[], int]
@@ -210,20 +221,24 @@ class NoteFinder(msgspec.Struct, eq=False, dict=True):
     def judge(self, notes: Sequence[RecalledNote], turn: Sequence[Message]) -> None:
         from ouro.memory.long_term.recall.recall import ABOUT_FILE, is_used
 
-        prompt, answers = turn[0].text, [message for message in turn if message.role == "assistant"]
-        given = [
-            str(value)
-            for answer in answers
-            for call in answer.tool_calls
-            for value in call.arguments.values()
-        ]
-        done = " ".join([*given, *(answer.text for answer in answers)])
+        prompt, done = turn[0].text, _done_in(turn)
         used = {
             note.id
             for note in notes
             if is_used(note.text, prompt, done, is_of_file=ABOUT_FILE in note.reason)
         }
         self._judge(notes, used, 1.0)
+
+    def judge_core(self, turn: Sequence[Message]) -> None:
+        """Count which core lines the answers of a turn used: they are in each request."""
+        from ouro.memory.long_term.line_records import core_records
+        from ouro.memory.long_term.recall.recall import is_used
+
+        prompt, done = turn[0].text, _done_in(turn)
+        records = [*chain.from_iterable(core_records(scope).values() for scope in self.scopes)]
+        used = {record.id for record in records if is_used(record.text, prompt, done)}
+        judged = dict.fromkeys((record.id for record in records), 1.0)
+        self.recall_log.add(RecallCounts(judged=judged, used=dict.fromkeys(used, 1.0)))
 
     def _judge(self, notes: Sequence[RecalledNote], used: set[str], weight: float) -> None:
         judged = dict.fromkeys([note.id for note in notes], weight)
@@ -252,7 +267,8 @@ class NoteFinder(msgspec.Struct, eq=False, dict=True):
         )
         return next(projects, _NO_REPOSITORY)
 
-    def situation(self, sent: frozenset[str]) -> Situation:
+    def situation(self, sent: frozenset[str], text: str = "") -> Situation:
+        from ouro.memory.long_term.line_links import linked_notes
         from ouro.memory.long_term.notes.validity import merged_branches
         from ouro.memory.long_term.recall.recall import Situation
 
@@ -260,8 +276,9 @@ class NoteFinder(msgspec.Struct, eq=False, dict=True):
         untrusted = frozenset(
             (scope.scope, name) for scope in self.scopes for name in scope.untrusted
         )
+        linked = linked_notes(self.scopes, text) if text else {}
         return Situation(
-            self._project, git_branch(self.root), merged, sent, untrusted, self.changed
+            self._project, git_branch(self.root), merged, sent, untrusted, linked, self.changed
         )
 
 
@@ -388,6 +405,8 @@ class TurnRecall(msgspec.Struct, eq=False):
         )
         if notes and is_answered:
             _begin(self.finder.judge, notes, turn)
+        if is_answered and any(scope.texts for scope in self.finder.scopes):
+            _begin(self.finder.judge_core, turn)
 
     async def find(
         self, text: str, sent: Callable[[], frozenset[str]] = frozenset
@@ -465,7 +484,7 @@ class TurnRecall(msgspec.Struct, eq=False):
             )
         finder = self.finder
         return await asyncio.to_thread(
-            lambda: finder.recall.find(text, finder.situation(sent), by_words=not has_vector)
+            lambda: finder.recall.find(text, finder.situation(sent, text), by_words=not has_vector)
         )
 
     async def _by_hypotheses(self, text: str, sent: frozenset[str]) -> Recalled:

@@ -166,8 +166,8 @@ async def test_short_user_statements_go_to_the_core_and_file_facts_to_notes(repo
 
     two = await session_of(repository, [], "hello")
 
-    assert f"- {rule}\n| - {fact}" in two.prompts[0][0].text
-    assert f"- {decision}\n" in two.prompts[0][0].text
+    for line in (rule, fact, decision):
+        assert f"| - {line} ⟨" in two.prompts[0][0].text
 
 
 async def test_model_statement_becomes_a_note(repository, notes):

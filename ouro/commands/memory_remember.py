@@ -1,0 +1,133 @@
+"""`/remember` and `#`: what a statement does to memory is decided by rules, a model, or the user."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from ouro.commands.action import ActionContext, Answer
+from ouro.commands.render import CommandText, View, line
+from ouro.display import Choice
+from ouro.memory import long_term
+from ouro.utils.prohibitions import forbidden_names
+from ouro.utils.text import clean, one_line
+
+if TYPE_CHECKING:
+    from ouro.memory.long_term import MemoryEntry, OpenStatement, Scope, StatementEffect
+
+_NEAR = 6
+_WHERE = (
+    Choice("repo", "this project", "only here"),
+    Choice("user", "everywhere", "in all your projects"),
+)
+_REPLACES = (
+    Choice("replaces", "yes", "the new text takes its place"),
+    Choice("both", "no", "both hold"),
+)
+
+
+class _UndecidedError(Exception):
+    """The user left a question about a statement."""
+
+
+async def remember(context: ActionContext, text: str, scope: Scope | None) -> Answer:
+    words = sys.stdin.read() if text == "-" and not context.session else text
+    replaces = ""
+    if context.can_ask and text != "-":
+        try:
+            scope, replaces = await _decide(context, words, scope)
+        except _UndecidedError:
+            return await _keep_for_later(context, words, scope)
+    done = await context.memory(
+        lambda memory: long_term.remember_text(memory.editor, words, scope, replaces),
+        reports=False,
+    )
+    entry = done.entry
+    is_core = entry.kind == "core"
+    place = f"{entry.scope}/{entry.file}" if is_core else f"{entry.scope} note {entry.id[:12]}"
+    category = "" if is_core else f", {entry.category}"
+    what = {
+        "kept": f"Remembered in {place}{category} ({done.why}): {one_line(entry.text, 100)}",
+        "restored": f"Restored from the archive: {place}",
+        "confirmed": f"Already remembered, now confirmed: {place} · {one_line(entry.text, 100)}",
+    }
+    undo = (" · ", CommandText(f"memory undo {done.undo[:7]}")) if done.undo else ()
+    # In full: a part that the new text does not mention must not be lost unseen.
+    replaced = [line(f"Replaces: {' '.join(clean(old.text).split())}") for old in done.replaced]
+    return Answer(done, [line(what[done.state], *undo), *replaced, *_offer_check(context, entry)])
+
+
+def _offer_check(context: ActionContext, entry: MemoryEntry) -> View:
+    """The command that enforces an entry which forbids a file or a command by name."""
+    if context.session is None or not forbidden_names(entry.text):
+        return []
+    check = CommandText(f"check {one_line(entry.text, 200)}")
+    return [line("To have it enforced, whatever the model does: ", check)]
+
+
+async def _decide(
+    context: ActionContext, words: str, scope: Scope | None
+) -> tuple[Scope | None, str]:
+    """The scope of a statement (None: the rules know it), and the id of the entry that it replaces
+    (empty: none). Raises _UndecidedError.
+    """
+    near_ids = await _near_in_meaning(context, words)
+    statement = await context.memory(
+        lambda memory: long_term.open_statement(memory.editor, words, near_ids), reports=False
+    )
+    if statement is None:
+        return scope, ""
+    effect = await context.session.memory.effect_of(statement) if context.session else None
+    if not (scope or statement.is_scope_sure):
+        scope = effect.scope if effect and not effect.entry else await _ask_scope(context, words)
+    return scope, await _find_replaced(context, statement, effect)
+
+
+async def _near_in_meaning(context: ActionContext, words: str) -> tuple[str, ...]:
+    """The notes nearest to a statement, by words and vectors; none outside of a session."""
+    lookup = context.session.memory.lookup if context.session else None
+    if lookup is None or not words.strip():
+        return ()
+    from ouro.errors import OuroError
+    from ouro.memory.index import SearchFilter
+
+    try:
+        return tuple(hit.id for hit in await lookup.find(words, _NEAR, SearchFilter(("note",))))
+    except OuroError:
+        return ()  # compared by words only
+
+
+async def _find_replaced(
+    context: ActionContext, statement: OpenStatement, effect: StatementEffect | None
+) -> str:
+    if effect is None:
+        doubtful = statement.doubtful
+    elif effect.verb == "supersede" and effect.entry:
+        return effect.entry.id
+    else:
+        # What it contradicts, or says again in other words: only the user may drop one of them.
+        doubtful = effect.entry if effect.verb in ("contradict", "confirm") else None
+    if doubtful is None:
+        return ""
+    question = f"Does this replace what is remembered?\n{one_line(doubtful.text, 100)}"
+    chosen = await context.choose(question, _REPLACES)
+    if chosen is None:
+        raise _UndecidedError
+    return doubtful.id if chosen == "replaces" else ""
+
+
+async def _ask_scope(context: ActionContext, words: str) -> Scope:
+    chosen = await context.choose(f"Where does this hold?\n{one_line(words, 100)}", _WHERE)
+    if chosen is None:
+        raise _UndecidedError
+    return "repo" if chosen == "repo" else "user"
+
+
+async def _keep_for_later(context: ActionContext, words: str, scope: Scope | None) -> Answer:
+    found = await context.memory(
+        lambda memory: long_term.keep_for_later(memory.editor, words, scope), reports=False
+    )
+    accept, reject = (CommandText(f"memory {verb} {found.id}") for verb in ("accept", "reject"))
+    said = line(f"Pending, and not used yet: {one_line(words, 100)} · ", accept, " · ", reject)
+    where = line("To choose where it holds: ", CommandText("remember repo TEXT"))
+    return Answer({"state": "pending", "id": found.id}, [said, where])

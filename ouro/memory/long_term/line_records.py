@@ -1,0 +1,185 @@
+"""The records of core lines, beside their files: what a note has in its front matter.
+
+A record belongs to the content of a line, so that it follows a line that is moved to another file,
+or edited by hand. It is made from the history when it is first needed; a memory of an earlier
+version has none. The core files themselves stay as the user wrote them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec.structs import replace
+
+from ouro.errors import MemoryUnusable, OuroError
+from ouro.memory.long_term.git import history
+from ouro.memory.long_term.git.values import SESSION, TURN, Commit
+from ouro.memory.long_term.notes.entities import entities_in
+from ouro.memory.long_term.notes.note import is_core_line, plain
+from ouro.utils.log import log
+
+if TYPE_CHECKING:
+    from ouro.memory.long_term.scope import ScopeMemory
+
+DAY = "day"
+"""The key in the session header for the day on which the session began, next to the scopes."""
+_STATE = "core-records"
+_MAX_GONE = 300
+"""Records of lines that are gone, kept because a line may come back or be edited."""
+_MAX_DAYS = 12
+_MAX_VERSIONS = 8
+_MIN_LIKENESS = 65
+"""The likeness (0 to 100) from which on a new line is an edited earlier one."""
+
+
+class CoreRecord(msgspec.Struct, frozen=True):
+    id: str
+    """The same for all versions of a line: the key of its uses in the recall log."""
+    text: str
+    days: tuple[str, ...] = ()
+    """When it was stated and confirmed, oldest first."""
+    source: str = ""
+    """The author of its commit: `person`, `agent`, `capture` …"""
+    session: str = ""
+    turn: int = 0
+    entities: tuple[str, ...] = ()
+    supersedes: tuple[str, ...] = ()
+    """The texts of its earlier versions, oldest first."""
+    related: tuple[str, ...] = ()
+    """The ids of notes on the same subject: recall follows them from the line."""
+
+    def day_at(self, day: str) -> str:
+        """When it was last confirmed, as it was known on a day."""
+        return max((known for known in self.days if known <= day), default="")
+
+
+class _Records(msgspec.Struct, frozen=True):
+    records: tuple[CoreRecord, ...] = ()
+    gone: tuple[CoreRecord, ...] = ()
+    """Those of lines that were removed before: for sessions that began with them."""
+
+    @property
+    def by_text(self) -> dict[str, CoreRecord]:
+        return {record.text: record for record in (*self.gone, *self.records)}
+
+
+def core_records(scope: ScopeMemory) -> dict[str, CoreRecord]:
+    """The record of each line of the trusted core of a scope, by its text. Blocks; the history is
+    read only if a line has no record yet.
+    """
+    state = _load(scope)
+    known, lines = state.by_text, _lines(scope.texts)
+    missing = {text: name for text, name in lines.items() if text not in known}
+    if missing:
+        removed = [record for record in state.records if record.text not in lines]
+        known |= _make(scope, missing, removed)
+        _save(scope, known, lines)
+    return {text: known[text] for text in lines}
+
+
+def all_records(scope: ScopeMemory) -> dict[str, CoreRecord]:
+    """As `core_records`, with those of lines that are gone. Blocks."""
+    current = core_records(scope)
+    return _load(scope).by_text | current
+
+
+def confirm_line(scope: ScopeMemory, text: str) -> None:
+    """Record that a line was said again today. Blocks."""
+    record = core_records(scope).get(text)
+    today = datetime.now(UTC).date().isoformat()
+    if record is None or today in record.days:
+        return
+    days = (*record.days, today)[-_MAX_DAYS:]
+    save_records(scope, {text: replace(record, days=days)})
+
+
+def _lines(texts: Mapping[str, str]) -> dict[str, str]:
+    """The text of each core line, with its file."""
+    found: dict[str, str] = {}
+    for category, text in texts.items():
+        for line in filter(is_core_line, text.splitlines()):
+            found[plain(line)] = f"{category}.md"
+    return found
+
+
+def _make(
+    scope: ScopeMemory, missing: Mapping[str, str], gone: Sequence[CoreRecord]
+) -> dict[str, CoreRecord]:
+    """Records of lines that have none: from the history, and from the record of the line that they
+    were before, which is `gone` since.
+    """
+    commits = _commits(scope, {*missing.values()})
+    left, found = list(gone), {}
+    for text in missing:
+        commit = commits.get(text)
+        trailers: Mapping[str, str] = commit.trailers if commit else {}
+        turn = trailers.get(TURN, "")
+        made = CoreRecord(
+            id=f"line_{hashlib.sha256(text.casefold().encode()).hexdigest()[:12]}",
+            text=text,
+            days=(_day_of(commit),),
+            source=commit.origin if commit else "",
+            session=trailers.get(SESSION, ""),
+            turn=int(turn) if turn.isdecimal() else 0,
+            entities=entities_in(text),
+        )
+        if before := _earlier(text, left):
+            left.remove(before)
+            versions = (*before.supersedes, before.text)[-_MAX_VERSIONS:]
+            made = replace(made, id=before.id, supersedes=versions, related=before.related)
+        found[text] = made
+    return found
+
+
+def _earlier(text: str, gone: Sequence[CoreRecord]) -> CoreRecord | None:
+    """The record of the line that this one was before it was edited; None if it is new."""
+    if not gone:
+        return None
+    from rapidfuzz import fuzz, process  # imported for changed lines only
+
+    near = process.extractOne(
+        text,
+        [record.text for record in gone],
+        scorer=fuzz.token_set_ratio,
+        score_cutoff=_MIN_LIKENESS,
+    )
+    return gone[near[2]] if near else None
+
+
+def _commits(scope: ScopeMemory, names: Iterable[str]) -> dict[str, Commit]:
+    found: dict[str, Commit] = {}
+    for name in names:
+        with suppress(MemoryUnusable):
+            for line in history.blame(scope.store.repository, name):
+                found[plain(line.text)] = line.commit
+    return found
+
+
+def _day_of(commit: Commit | None) -> str:
+    if commit is None:
+        return datetime.now(UTC).date().isoformat()
+    return datetime.fromisoformat(commit.at).astimezone(UTC).date().isoformat()
+
+
+def save_records(scope: ScopeMemory, changed: Mapping[str, CoreRecord]) -> None:
+    """Save changed records of current lines, by their texts. Blocks."""
+    if changed:
+        _save(scope, {**_load(scope).by_text, **changed}, _lines(scope.texts))
+
+
+def _load(scope: ScopeMemory) -> _Records:
+    return scope.store.repository.load_state(_STATE, _Records)
+
+
+def _save(scope: ScopeMemory, known: Mapping[str, CoreRecord], lines: Mapping[str, str]) -> None:
+    current = tuple(record for text, record in known.items() if text in lines)
+    gone = tuple(record for text, record in known.items() if text not in lines)[-_MAX_GONE:]
+    try:
+        scope.store.repository.save_state(_STATE, _Records(current, gone))
+    except (OuroError, OSError) as error:
+        log.warning("memory: the records of core lines are not saved: %s", error)

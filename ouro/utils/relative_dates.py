@@ -1,0 +1,183 @@
+"""Relative dates of a statement, written as dates, and the day on which a statement ends.
+
+`yesterday` means another day in each later session. Each language is a row of a table; in any other
+language a model, which knows the day, writes the date.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import date, datetime, timedelta
+from functools import cache, partial
+from typing import NamedTuple
+
+OPEN_END_DAYS = 7
+"""A statement that ends with an event (`until the outage is over`) holds for so many days."""
+
+
+class DateWords(NamedTuple):
+    language: str
+    on: str
+    """What stands before a date; empty: nothing."""
+    days: Mapping[str, int]
+    """Words -> days from today."""
+    coming: str
+    """A pattern of a coming weekday, with the group `name`."""
+    past: str
+    weekdays: tuple[str, ...]
+    """From Monday."""
+    begin: str
+    """A pattern before a day from which on something holds."""
+    end: str
+    """A pattern before a day, or an event, until which something holds."""
+
+
+_ENGLISH_DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+_GERMAN_DAYS = ("Montag", "Dienstag", "Mittwoch", "Donnerstag", "Freitag", "Samstag", "Sonntag")
+_FRENCH_DAYS = ("lundi", "mardi", "mercredi", "jeudi", "vendredi", "samedi", "dimanche")
+_SPANISH_DAYS = ("lunes", "martes", "miércoles", "jueves", "viernes", "sábado", "domingo")
+# fmt: off
+LANGUAGES = (
+    DateWords("English", "on ",
+        {"the day before yesterday": -2, "yesterday": -1, "the day after tomorrow": 2,
+         "tomorrow": 1, "today": 0, "tonight": 0},
+        r"\b(?:next|this|(?:(?<=until )|(?<=till )|(?<=by )))\s*{name}\b",
+        r"\b(?:last|(?<=since ))\s*{name}\b", _ENGLISH_DAYS,
+        r"\b(?:from|as of|since|starting)\s*$", r"\b(?:un)?till?\s"),
+    DateWords("German", "am ",
+        {"vorgestern": -2, "gestern": -1, "übermorgen": 2, "(?<!heute )(?<!gestern )(?-i:morgen)": 1,
+         "heute": 0},
+        r"\b(?:nächste[nmrs]?|kommende[nmrs]?|diese[nmrs]?|(?<=bis )) ?{name}\b",
+        r"\b(?:letzte[nmrs]?|vorige[nmrs]?|(?<=seit )) ?{name}\b", _GERMAN_DAYS,
+        r"\b(?:ab|seit|von)\s*$", r"\bbis\s"),
+    DateWords("French", "le ",
+        {"avant-hier": -2, "hier": -1, "après-demain": 2, "demain": 1, "aujourd['’]hui": 0},
+        r"\b(?:{name} prochain|ce {name}|(?<=jusqu'à ){name}|(?<=jusqu’à ){name})\b",
+        r"\b{name} dernier\b", _FRENCH_DAYS,
+        r"(?:\bd[èe]s|\bdepuis|\b[àa] partir d['’e])\s*$", r"\bjusqu['’](?:[àa]|au)x?\s"),
+    DateWords("Spanish", "el ",
+        {"anteayer": -2, "ayer": -1, "pasado mañana": 2, "(?<!la )(?<!pasado )mañana": 1, "hoy": 0},
+        r"\b(?:el )?(?:próximo {name}|{name} que viene|este {name}|(?<=hasta el ){name})\b",
+        r"\b(?:el )?{name} pasado\b", _SPANISH_DAYS,
+        r"\b(?:desde|a partir de)\s*$", r"\bhasta\s"),
+    DateWords("Chinese", "", {"前天": -2, "昨天": -1, "后天": 2, "明天": 1, "今天": 0},
+        r"(?:下|本|这)个?(?:周|星期){name}", r"上个?(?:周|星期){name}",
+        ("一", "二", "三", "四", "五", "六", "[日天]"), r"(?:从|自)$", r"直到|到(?=\S{1,12}(?:为止|之前))"),
+    DateWords("Japanese", "", {"一昨日": -2, "昨日": -1, "明後日": 2, "明日": 1, "今日": 0},
+        r"(?:来週|今週)の?{name}曜日?", r"先週の?{name}曜日?",
+        ("月", "火", "水", "木", "金", "土", "日"), r"(?!)", r"(?!)"),
+)
+# fmt: on
+_BEGINS_AFTER = re.compile(r"\s*(?:on(?:wards?)?\b|起|开始|から|以降)")
+_ENDS_AFTER = re.compile(r"\s*(?:まで|为止|之前)")
+_ISO = re.compile(r"\d{4}-\d\d-\d\d")
+_PREPOSITION = re.compile(
+    r"\b(?:on|until|till|by|since|from|of|before|after|am|bis|ab|seit|vor|nach|le|à|jusqu['’]à"
+    r"|dès|depuis|d['’]|el|hasta|desde|de)\s*$",
+    re.IGNORECASE,
+)
+_UNTIL_EVENT = re.compile(
+    r"\b(?:until|till|while)\s+(?:the|it|this|that|we|they|our)\b|\b(?:bis|solange)\s+(?:der|die|das|wir|es)\b"
+    r"|\b(?:jusqu['’][àa] ce qu|tant que)\b|\bhasta que\b|直到|までは?(?:、|$|使|触|待)",
+    re.IGNORECASE,
+)
+
+
+def local_day(at: str = "") -> date:
+    """The local day of a time; today if it cannot be read."""
+    try:
+        return datetime.fromisoformat(at).astimezone().date()
+    except ValueError:
+        return date.today()  # noqa: DTZ011  # the user's own calendar
+
+
+def write_dates(text: str, day: date) -> str:
+    """A statement that was made on `day`, its relative dates as dates: `on 2026-11-27`."""
+    for words in LANGUAGES:
+        for pattern, offset in _compiled(words):
+            write = partial(_written, words=words, day=day, offset=offset)
+            text = pattern.sub(write, text)
+    return text
+
+
+def find_end(text: str, day: date, *, is_change: bool) -> date | None:
+    """The last day on which a statement of `day` holds; None if it names no end.
+
+    What holds from today on has no end, and neither has a change that happened today (`is_change`).
+    """
+    written = write_dates(text, day)
+    for found in _ISO.finditer(written):
+        before, after = written[: found.start()], written[found.end() :]
+        if _is_end(before, after) and (last := _day_of(found[0])) and last >= day:
+            return last
+    if _UNTIL_EVENT.search(text):
+        return day + timedelta(days=OPEN_END_DAYS)
+    return day if not is_change and _names_today(text) else None
+
+
+def _is_end(before: str, after: str) -> bool:
+    ends = (rf"(?:{words.end})(?:{re.escape(words.on)})?$" for words in LANGUAGES if words.end)
+    is_before = any(re.search(end, before, re.IGNORECASE) for end in ends)
+    return is_before or _ENDS_AFTER.match(after) is not None
+
+
+def _names_today(text: str) -> bool:
+    for words in LANGUAGES:
+        for pattern, offset in _compiled(words):
+            if offset != 0:
+                continue
+            for found in pattern.finditer(text):
+                begins = re.search(words.begin, text[: found.start()], re.IGNORECASE)
+                if not begins and not _BEGINS_AFTER.match(text[found.end() :]):
+                    return True
+    return False
+
+
+def _written(found: re.Match[str], words: DateWords, day: date, offset: int | str) -> str:
+    """The date of a match; `offset`: days, or `coming` or `past` for a weekday."""
+    if isinstance(offset, int):
+        there = day + timedelta(days=offset)
+    else:
+        wanted = next(
+            number
+            for number in range(7)
+            if re.search(words.weekdays[number], found[0], re.IGNORECASE)
+        )
+        ahead = (wanted - day.weekday()) % 7
+        there = (
+            day + timedelta(days=ahead or 7)
+            if offset == "coming"
+            else day - timedelta(days=(7 - ahead) or 7)
+        )
+    before = found.string[: found.start()]
+    on = "" if _PREPOSITION.search(before) else words.on
+    if on and (not before.strip() or before.rstrip().endswith((".", "!", "?", ":"))):
+        on = on[0].upper() + on[1:]
+    return f"{on}{there.isoformat()}"
+
+
+def _day_of(text: str) -> date | None:
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        return None
+
+
+def _compiled(words: DateWords) -> tuple[tuple[re.Pattern[str], int | str], ...]:
+    return _compiled_of(words.language)
+
+
+@cache
+def _compiled_of(language: str) -> tuple[tuple[re.Pattern[str], int | str], ...]:
+    words = next(row for row in LANGUAGES if row.language == language)
+    names = "|".join(words.weekdays)
+    edge = r"\b" if words.on else ""
+    found: list[tuple[re.Pattern[str], int | str]] = [
+        (re.compile(f"{edge}{word}{edge}", re.IGNORECASE), offset)
+        for word, offset in words.days.items()
+    ]
+    for pattern, way in ((words.coming, "coming"), (words.past, "past")):
+        named = pattern.replace("{name}", f"(?:{names})")
+        found.append((re.compile(named, re.IGNORECASE), way))
+    return tuple(found)

@@ -1,0 +1,99 @@
+"""One question decides what a statement does: for `/remember` and for what the agent writes."""
+
+import json
+
+import pytest
+from fakes.knowledge import Conversation
+from fakes.memory_editors import editor_of
+
+from ouro.events import CoreChanged
+from ouro.memory.long_term import all_entries, ask_effect, open_statement, remember_text
+from ouro.memory.long_term.capture.question import SCHEMA, MeaningQuestion
+from ouro.memory.long_term.notes.note import CATEGORIES
+from ouro.memory.long_term.statement_effect import compare_added
+
+
+class Answers:
+    """Answers each request with operations, and records the requests."""
+
+    def __init__(self, *operations):
+        self.operations = operations
+        self.asked = []
+
+    async def __call__(self, messages, schema=None):
+        assert schema == SCHEMA
+        self.asked.append(messages[-1].text)
+        return json.dumps({"operations": self.operations})
+
+
+def question(*operations):
+    return MeaningQuestion(Answers(*operations), "memory-0123", CATEGORIES)
+
+
+@pytest.fixture
+def editor(home, repository):
+    return editor_of(home / ".ouro", repository)
+
+
+@pytest.mark.parametrize(
+    ("operation", "verb", "is_about_first"),
+    [
+        ({"op": "supersede", "target": 1, "text": "x"}, "supersede", True),
+        ({"op": "refine", "target": 1, "text": "x"}, "refine", True),
+        ({"op": "contradict", "target": 1, "text": "x"}, "contradict", True),
+        ({"op": "confirm", "target": 1}, "confirm", True),
+        ({"op": "add", "text": "x", "category": "patterns"}, "add", False),
+    ],
+)
+async def test_model_says_what_a_statement_does_to_the_nearest_entries(
+    editor, operation, verb, is_about_first
+):
+    remember_text(editor, "Frontend state lives in Redux", "repo")
+    statement = open_statement(editor, "We moved the store over to Zustand")
+    effect = await ask_effect(question(operation), statement, ("user", "repo"))
+    assert effect.verb == verb
+    assert (effect.entry is not None) is is_about_first
+    if is_about_first:
+        assert effect.entry.text == "Frontend state lives in Redux"
+
+
+async def test_model_that_cannot_answer_leaves_the_question_to_the_user(editor):
+    remember_text(editor, "The deploy host is heron", "repo")
+    statement = open_statement(editor, "Deploys go to crane")
+
+    async def ask(_messages, _schema=None):
+        return "I cannot say."
+
+    unusable = MeaningQuestion(ask, "memory-0123", CATEGORIES)
+    assert await ask_effect(unusable, statement, ("user", "repo")) is None
+    assert statement.doubtful.text == "The deploy host is heron"
+
+
+def test_no_model_is_asked_where_rules_are_sure(editor):
+    remember_text(editor, "We use Redis for the job queue", "repo")
+    assert open_statement(editor, "RabbitMQ replaces Redis for the job queue") is None
+    assert open_statement(editor, "We use Redis for the job queue") is None
+
+
+async def test_line_that_the_agent_adds_removes_the_one_that_it_replaces(home, repository):
+    conversation = Conversation(home / ".ouro", repository).connect()
+    manager = conversation.manager
+    await manager.with_editor(lambda editor: remember_text(editor, "CI runs on CircleCI", "repo"))
+    await manager.with_editor(
+        lambda editor: remember_text(editor, "Builds run in GitHub Actions", "repo")
+    )
+    replaced = question({"op": "supersede", "target": 1, "text": "x"})
+    added = [("repo", "Builds run in GitHub Actions")]
+    await compare_added(manager, conversation, replaced, added)
+    left = await manager.with_editor(lambda editor: [entry.text for entry in all_entries(editor)])
+    assert left == ["Builds run in GitHub Actions"]
+    changed = [event for event in conversation.told if isinstance(event, CoreChanged)]
+    await manager.undo(changed[-1].undo)
+    left = await manager.with_editor(lambda editor: {entry.text for entry in all_entries(editor)})
+    assert left == {"CI runs on CircleCI", "Builds run in GitHub Actions"}
+
+
+async def test_statement_of_a_day_is_a_note_with_its_end(editor):
+    done = remember_text(editor, "Never deploy before the year 2999 ends: until 2999-12-31", "repo")
+    assert done.entry.kind == "note"
+    assert "until: " in editor.text("repo", done.entry.file)
