@@ -219,6 +219,8 @@ class NoteFinder(msgspec.Struct, eq=False, dict=True):
         return found
 
     def judge(self, notes: Sequence[RecalledNote], turn: Sequence[Message]) -> None:
+        if not notes:
+            return
         from ouro.memory.long_term.recall.recall import ABOUT_FILE, is_used
 
         prompt, done = turn[0].text, _done_in(turn)
@@ -235,6 +237,8 @@ class NoteFinder(msgspec.Struct, eq=False, dict=True):
         from ouro.memory.long_term.recall.recall import is_used
 
         prompt, done = turn[0].text, _done_in(turn)
+        if not any(scope.texts for scope in self.scopes):
+            return
         records = [*chain.from_iterable(core_records(scope).values() for scope in self.scopes)]
         used = {record.id for record in records if is_used(record.text, prompt, done)}
         judged = dict.fromkeys((record.id for record in records), 1.0)
@@ -403,9 +407,8 @@ class TurnRecall(msgspec.Struct, eq=False):
         is_answered = (
             turn and turn[-1].role == "assistant" and not turn[-1].cut and not turn[-1].tool_calls
         )
-        if notes and is_answered:
+        if is_answered:
             _begin(self.finder.judge, notes, turn)
-        if is_answered and any(scope.texts for scope in self.finder.scopes):
             _begin(self.finder.judge_core, turn)
 
     async def find(
