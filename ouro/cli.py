@@ -33,7 +33,7 @@ GROUPS = {
     "models": "list usable models, and why others are not usable; set one up",
     "memory": "list, search, change, import, export and check long-term memory",
     "mcp": "list, test, add, import and log in to MCP servers",
-    "config": "show each setting, its value and its source",
+    "config": "show and change settings, with their values and sources",
     "doctor": "check the installation",
     "completion": "print a script that completes this command line in bash, zsh or fish",
     "acp": "work in an editor, as Zed, JetBrains and Neovim do",

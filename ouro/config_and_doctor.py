@@ -35,6 +35,7 @@ from ouro.settings_sources import (
     explain_settings,
     load_settings,
     settings_by_place,
+    type_of,
     unknown_variables,
 )
 from ouro.utils.git import find_root
@@ -113,8 +114,32 @@ async def unsaved_session() -> AsyncIterator[Session]:
         await reading
 
 
-async def config(context: ActionContext) -> Answer:
-    """Show the settings of a session in this folder."""
+async def config_list(context: ActionContext) -> Answer | None:
+    return await config(context, as_list=True)
+
+
+async def config_get(context: ActionContext, key: str) -> Answer:
+    """Show the value of one setting, and its source."""
+    root, is_trusted, _ = _trust_of(context.cwd)
+    session = context.session
+    found = SettingsSources(root if is_trusted else None)
+    sources = session.extensions.settings if session else found
+    type_of(key)
+    setting = explain_settings(settings_by_place(*sources))[key]
+    value = _public(setting.value)
+    data = {"key": key, **setting._asdict(), "value": value}
+    return Answer(data, [line(_text(value))])
+
+
+async def _set_chosen(context: ActionContext, chosen: str) -> Answer:
+    from ouro.configure import set_value
+
+    key, _, value = chosen.partition(" ")
+    return await set_value(context, key, value)
+
+
+async def config(context: ActionContext, *, as_list: bool = False) -> Answer | None:
+    """Let the user of a session choose a setting to change; else, or with `as_list`, show all."""
     root, is_trusted, notices = _trust_of(context.cwd)
     session = context.session
     sources = (
@@ -126,12 +151,17 @@ async def config(context: ActionContext) -> Answer:
             f"{CONFIG_FILE} of this folder is not read: the folder is not trusted. Start `ouro`"
             " here."
         )
+    if (front_end := getattr(context, "front_end", None)) is not None and not as_list:
+        from ouro.configure import choose_setting
+
+        chosen = await choose_setting(front_end, given)
+        return await _set_chosen(context, chosen) if chosen else None
     notices += [f"{name} is set, but there is no such setting." for name in unknown_variables()]
     rows = columns(
         [(path, setting.source, _text(_public(setting.value))) for path, setting in given.items()]
     )
     where = (
-        f"Change them in {tilde(get_config_path())}, for the next session; see docs/settings.md."
+        f"`config set KEY VALUE` changes them in {tilde(get_config_path())}; see docs/settings.md."
     )
     return Answer(
         {

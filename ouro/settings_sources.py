@@ -23,6 +23,7 @@ from ouro.utils.yaml import (
     Scalar,
     Sequence,
     YamlTable,
+    as_scalar,
     convert,
     parse_table,
     parse_yaml,
@@ -46,6 +47,7 @@ SettingsByPlace = Mapping[str, Mapping[str, SourcedValue]]
 restrict.
 """
 
+_NUMBER = late_pattern(r"-?[0-9][0-9_]*(?:\.[0-9]+)?|true|false")
 ADD_UP = {"permissions.allow", "permissions.ask", "permissions.deny"}
 ONLY_LOWER = {
     "limits.max_turns",
@@ -176,16 +178,67 @@ def save_setting(path: str, value: str | tuple[str, ...]) -> None:
             f"The variable {wins.source} sets `{path}`, and wins over {name}.", "Unset it first."
         )
     wanted = {key: given.value for key, given in _from_file(file).items()} | {path: value}
+    line = value if isinstance(value, str) else f"[{', '.join(value)}]"
+    _rewrite(file, path, line, wanted)
+
+
+def type_of(path: str) -> Any:
+    """The type of a setting. Raises ConfigError: there is no such setting."""
+    if path not in _names():
+        raise unknown_key("config", path, _names())
+    return _type_of(path)
+
+
+def write_setting(path: str, text: str, project: Path | None = None) -> tuple[Any, str]:
+    """Write a setting, given as text like that of a variable, into the user's file or that of a
+    project; empty removes it. Comments and everything else stay.
+
+    Returns:
+        The value, and the name of the file. What the file says is not changed by a variable that wins.
+
+    Raises:
+        ConfigError: there is no such setting, the value is not valid, a project may not set it, or the file must be
+            edited by hand.
+    """
+    kind = type_of(path)
+    file = project / ".ouro" / "config.yaml" if project else get_config_path()
+    name = tilde(file)
+    if project and path not in OPEN_TO_PROJECTS:
+        raise ConfigError(f"A project may not set `{path}`.", "Set it without --project.")
+    if project and not file.resolve().is_relative_to(project.resolve()):
+        raise ConfigError(f"{name} leads out of the project.")
+    given = {key: found.value for key, found in _from_file(file).items()} if file.exists() else {}
+    value, yaml_text = None, ""
+    if text:
+        node = _node(text, kind, path)
+        value = _check_value(path, convert(node, kind, path, path), path)
+        yaml_text = _as_yaml(node, text)
+        given[path] = value
+    else:
+        given.pop(path, None)
+    _rewrite(file, path, yaml_text, given)
+    return value, name
+
+
+def _as_yaml(node: Node, text: str) -> str:
+    if isinstance(node, Scalar):
+        return node.text if _NUMBER.fullmatch(node.text) else as_scalar(node.text)
+    is_yaml = text.startswith(("[", "{"))
+    items = [item.text for item in getattr(node, "items", ()) if isinstance(item, Scalar)]
+    return text if is_yaml else f"[{', '.join(map(as_scalar, items))}]"
+
+
+def _rewrite(file: Path, path: str, line: str, wanted: Mapping[str, Any]) -> None:
+    """Write one value, as YAML, into a file whose settings are then `wanted`."""
+    name = tilde(file)
     try:
         text = file.read_text(encoding="utf-8") if file.exists() else ""
-        line = value if isinstance(value, str) else f"[{', '.join(value)}]"
-        new = with_value(text, path.split("."), line, name)
-        if {
-            key: given.value for key, given in _read_leaves(parse_table(new, name), name)
-        } != wanted:
+        new = with_value(text, path.split("."), line, name) if line or text else text
+        found = {key: given.value for key, given in _read_leaves(parse_table(new, name), name)}
+        if found != wanted:
             raise ConfigError(
                 f"{name} has a layout that cannot be changed automatically.",
-                f"Write `{path}: {value}` there.",
+                f"Write `{path}: {line}` there.",
             )
         write_private(file, new)
     except OSError as error:

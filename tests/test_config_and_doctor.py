@@ -134,7 +134,7 @@ class TestConfig:
             front_end.session.extensions, settings=SettingsSources(flags={"limits.max_turns": 7})
         )
         vars(front_end.session).update(extensions=extensions)
-        await dispatch(front_end, "/config")
+        await dispatch(front_end, "/config list")
         row = next(
             row for row in front_end.shown[0].splitlines() if row.startswith("limits.max_turns")
         )

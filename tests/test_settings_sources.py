@@ -258,7 +258,7 @@ def test_unknown_variables_are_listed(monkeypatch):
         ("# look\ntui:\n", "# look\ntui:\n  theme: dark\n"),
         (
             "tui:\n    # mine\n    theme: light # no\n\nmodel: a\n",
-            "tui:\n    # mine\n    theme: dark\n\nmodel: a\n",
+            "tui:\n    # mine\n    theme: dark # no\n\nmodel: a\n",
         ),
         ("tui:\n    notify_seconds: 3\n", "tui:\n    theme: dark\n    notify_seconds: 3\n"),
     ],

@@ -34,11 +34,49 @@ _SERVER = arg("server", metavar="SERVER", help="the name of an MCP server")
 _CONFIG = Action(
     "config",
     "ouro.config_and_doctor.config",
-    "Show each setting, its value and its source",
+    "Show and change settings, with their values and sources",
     (),
-    ("config", "config --json | jq '.\"permissions.mode\".source'"),
+    ("config", "config set tui.theme light", "config --json | jq '.\"permissions.mode\".source'"),
     "both",
     aliases=("settings",),
+)
+_PROJECT = arg(
+    "--project", action="store_true", help="in .ouro/config.yaml of the repository, not in yours"
+)
+_SETTING = arg("key", metavar="KEY", help="the dotted name: `tui.theme`")
+_CONFIG_ACTIONS = (
+    Action(
+        "config list",
+        "ouro.config_and_doctor.config_list",
+        "List each setting, its value and its source",
+        (),
+        ("config list",),
+        "both",
+    ),
+    Action(
+        "config get",
+        "ouro.config_and_doctor.config_get",
+        "Show the value of one setting",
+        (_SETTING,),
+        ("config get permissions.mode",),
+        "both",
+    ),
+    Action(
+        "config set",
+        "ouro.configure.set_value",
+        "Change a setting; comments in the file stay",
+        (_PROJECT, _SETTING, arg("value", metavar="VALUE")),
+        ("config set tui.theme light", "config set --project effort high"),
+        "both",
+    ),
+    Action(
+        "config unset",
+        "ouro.configure.unset_value",
+        "Remove a setting from the file, so that its default is used",
+        (_PROJECT, _SETTING),
+        ("config unset tui.theme",),
+        "both",
+    ),
 )
 _DOCTOR = Action(
     "doctor",
@@ -1454,6 +1492,7 @@ SHELL_ACTIONS: tuple[Action, ...] = (
     *MEMORY_ACTIONS,
     *MCP_ACTIONS,
     _CONFIG,
+    *_CONFIG_ACTIONS,
     _DOCTOR,
     Action(
         "acp",
@@ -1528,7 +1567,13 @@ def actions_of(command: Action) -> dict[str, Action]:
     prefix = f"{command.name} "
     return {
         name.removeprefix(prefix): action
-        for action in (*MEMORY_ACTIONS, *MCP_ACTIONS, *LSP_ACTIONS, *PERMISSION_ACTIONS)
+        for action in (
+            *MEMORY_ACTIONS,
+            *MCP_ACTIONS,
+            *LSP_ACTIONS,
+            *PERMISSION_ACTIONS,
+            *_CONFIG_ACTIONS,
+        )
         for name in action.names
         if name.startswith(prefix) and action.place != "shell"
     }

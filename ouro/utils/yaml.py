@@ -111,6 +111,9 @@ def plain_values(node: Node) -> Any:
     return {key: plain_values(item) for key, item in node.entries.items()}
 
 
+_COMMENT = late_pattern(r"\s+#")
+
+
 def as_scalar(value: object) -> str:
     """A number or a text as YAML; quoted unless it is a plain word."""
     text = str(value)
@@ -119,7 +122,7 @@ def as_scalar(value: object) -> str:
 
 def with_value(text: str, path: Iterable[str], value: str, name: str) -> str:
     """`text` with a value, given as YAML, at the keys of `path`; an empty value removes it. Other
-    lines stay.
+    lines stay, and so does the comment behind a value.
 
     A new value is inserted at the beginning of its table, a new table at the end. Only tables with
     one key on each line can be changed. With other layouts the result may have another meaning, so
@@ -153,9 +156,26 @@ def with_value(text: str, path: Iterable[str], value: str, name: str) -> str:
         f"{indent}{(indent or '  ') * depth}{as_scalar(word)}:\n"
         for depth, word in enumerate(words)
     ]
-    new[-1] = f"{new[-1][:-1]} {value}\n"
+    comment = _comment_of(lines[begin - 1 : begin - 1 + old], name)
+    new[-1] = f"{new[-1][:-1]} {value}{comment}\n"
     lines[begin - 1 : begin - 1 + old] = new if value else []
     return "".join(lines)
+
+
+def _comment_of(lines: list[str], name: str) -> str:
+    """The comment behind the value, with the blanks before it, if the value is one line."""
+    text = lines[0].strip() if len(lines) == 1 else ""
+    for found in _COMMENT.finditer(text):
+        head = text[: found.start()]
+        try:
+            is_comment = plain_values(parse_table(head, name)) == plain_values(
+                parse_table(text, name)
+            )
+        except ConfigError:  # it is inside of a quoted value
+            continue
+        if is_comment:
+            return text[found.start() :]
+    return ""
 
 
 def _last_line(node: Node) -> int:

@@ -1,0 +1,152 @@
+"""Change settings: `ouro config set` and `unset`, and `/config` as a list to choose from."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
+
+from ouro import settings
+from ouro.commands.action import ActionContext, Answer
+from ouro.commands.render import line
+from ouro.display import Choice
+from ouro.errors import UsageError
+from ouro.settings_sources import SourcedValue, type_of, write_setting
+from ouro.utils.git import find_root
+from ouro.utils.text import one_line
+
+if TYPE_CHECKING:
+    from ouro.commands.front_end import FrontEnd
+
+_NEXT_START = "It takes effect with the next start of ouro."
+_NEXT_SESSION = "It takes effect with the next session: /clear begins one."
+_PROJECT = "It takes effect with the next session, after you have trusted the folder again."
+_WORDS = {"on": "true", "off": "false"}
+Scope = Literal["user", "project"]
+
+
+async def set_value(context: ActionContext, key: str, value: str, project: bool = False) -> Answer:
+    """Write a setting into the user's file or the project's, and use it at once where that is
+    possible.
+    """
+    if not value:
+        raise UsageError(f"`{key}` needs a value.", f"Usage: config set {key} VALUE")
+    if type_of(key) is bool:
+        value = _WORDS.get(value.lower(), value)
+    root = _project_root(context) if project else None
+    parsed, file = write_setting(key, value, root)
+    when = _PROJECT if project else await _apply(context, key, parsed)
+    return Answer({"key": key, "value": value}, [line(f"{key}: {value}, in {file}. {when}")])
+
+
+async def unset_value(context: ActionContext, key: str, project: bool = False) -> Answer:
+    """Remove a setting from the user's file or the project's."""
+    type_of(key)
+    _, file = write_setting(key, "", _project_root(context) if project else None)
+    return Answer({"key": key}, [line(f"{key} is no longer set in {file}. {_when(key)}")])
+
+
+async def choose_setting(front_end: FrontEnd, given: Mapping[str, SourcedValue]) -> str:
+    """Let the user choose a setting and its new value; returns the arguments of `/config set`,
+    empty if they cancel, and puts them into the prompt if the value must be typed.
+    """
+    helps = setting_helps()
+    choices = [
+        Choice(key, f"{key}: {_shown(setting.value)}", f"{setting.source}. {helps.get(key, '')}")
+        for key, setting in given.items()
+    ]
+    key = await front_end.choose("Settings · typing searches, Enter changes", choices)
+    if key is None:
+        return ""
+    values = _values_of(key)
+    default = one_line(str(_shown(default_of(key))))
+    if not values:
+        front_end.show_again(f"/config set {key} {_shown(given[key].value)}")
+        front_end.say(f"{key}: {helps.get(key, '')} Default: {default}.")
+        return ""
+    title = f"{key} (default: {default}). {helps.get(key, '')}"
+    options = [Choice(value, value) for value in values]
+    value = await front_end.choose(title, options, _shown(given[key].value))
+    return "" if value is None else f"{key} {value}"
+
+
+@cache
+def setting_helps() -> Mapping[str, str]:
+    """The dotted name of each setting and what it means, as the source says it."""
+    tree = ast.parse(Path(settings.__file__).read_text(encoding="utf-8"))
+    sections = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
+    return dict(_helps_in(sections, "Settings", ""))
+
+
+def _helps_in(
+    sections: Mapping[str, ast.ClassDef], name: str, prefix: str
+) -> list[tuple[str, str]]:
+    found = list[tuple[str, str]]()
+    body = sections[name].body
+    for place, node in enumerate(body):
+        if not isinstance(node, ast.AnnAssign):
+            continue
+        key, kind = f"{prefix}{ast.unparse(node.target)}", ast.unparse(node.annotation)
+        if kind in sections:
+            found += _helps_in(sections, kind, f"{key}.")
+            continue
+        following = body[place + 1] if place + 1 < len(body) else None
+        is_text = isinstance(following, ast.Expr) and isinstance(following.value, ast.Constant)
+        found.append((key, one_line(str(following.value.value), 300) if is_text else ""))  # type: ignore[union-attr]
+    return found
+
+
+def default_of(key: str) -> Any:
+    value: Any = settings.Settings()
+    for name in key.split("."):
+        value = getattr(value, name)
+    return value
+
+
+def _values_of(key: str) -> list[str]:
+    """The possible values of a setting that is a choice; empty if it is typed."""
+    kind = type_of(key)
+    if kind is bool:
+        return ["true", "false"]
+    return [str(value) for value in get_args(kind)] if get_origin(kind) is Literal else []
+
+
+def _shown(value: Any) -> str:
+    """A value as `config set` takes it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, tuple) and all(isinstance(item, str) for item in value):
+        return ", ".join(value)
+    return "" if value is None else str(value) if isinstance(value, str | int | float) else "…"
+
+
+def _project_root(context: ActionContext) -> Path:
+    root = find_root(context.cwd)
+    if root is None:
+        raise UsageError("This folder is not in a repository: there is no project.")
+    return root
+
+
+async def _apply(context: ActionContext, key: str, value: Any) -> str:
+    """Use a new value at once in the session, if it can; returns when it takes effect."""
+    session, front_end = context.session, getattr(context, "front_end", None)
+    if session is None or front_end is None:
+        return _when(key)
+    if key == "model":
+        await session.set_model(value)
+    elif key == "effort" and session.status().can_think:
+        await session.set_model(effort=value)
+    elif key == "permissions.mode" and value != "auto":
+        session.set_mode(value)
+    elif key == "tui.theme":
+        await front_end.use_theme(value)
+    else:
+        return _when(key)
+    front_end.redraw()
+    return "It is in use."
+
+
+def _when(key: str) -> str:
+    return _NEXT_START if key.startswith("tui.") else _NEXT_SESSION
