@@ -46,6 +46,15 @@ from ouro.utils.git import find_root
 from ouro.utils.text import clean, cut, escaped, one_line, plural
 from ouro.utils.worker import JsonObject
 
+SEARCH_VARIABLES = (
+    "BRAVE_API_KEY",
+    "BRAVE_SEARCH_API_KEY",
+    "EXA_API_KEY",
+    "TAVILY_API_KEY",
+    "KAGI_API_KEY",
+    "SEARXNG_URL",
+)
+"""The keys and addresses of `web_search`."""
 MAX_NOTICES = 2
 """More problems than this become one notice, because the user sees them at every start."""
 MAX_SHOWN = 2_000
@@ -135,6 +144,7 @@ class ExtensionBuilder(msgspec.Struct, dict=True):
         outputs = mcp.Outputs(self.transcript.outputs, self.mask.mask)
         return [
             *skills,
+            *self.web_tools(),
             *mcp.mcp_tools(self.servers, outputs, self.inputs.settings.mcp.tool_budget_tokens),
         ]
 
@@ -200,6 +210,21 @@ class ExtensionBuilder(msgspec.Struct, dict=True):
             lambda argv: self.confinement().wrap(argv, "workspace"),
         )
         return lsp.LanguageServers(find, host)
+
+    def web_tools(self) -> Sequence[AnyTool]:
+        """The tool `web_search`, if there is a backend for it."""
+        settings = self.inputs.settings.web
+        if not settings.search and not any(map(os.environ.get, SEARCH_VARIABLES)):
+            return ()
+        # Imported late: most sessions have no backend.
+        from ouro.tools.web_search import choose_search
+
+        try:
+            tool = choose_search(settings.search, settings.search_url, os.environ)
+        except ConfigError as error:
+            self.problems.append(error.message)
+            return ()
+        return [tool] if tool else ()
 
     def lsp_tools(self, seen: FilesSeen, keeps_back: Callable[[Path], bool]) -> Sequence[AnyTool]:
         """The tool `lsp`, if there is a server for files of this project. Blocks.

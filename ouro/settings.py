@@ -393,6 +393,14 @@ class LspSettings:
 
 
 @section
+class WebSettings:
+    search: Literal["", "brave", "exa", "tavily", "kagi", "searxng", "off"] = ""
+    """The backend of `web_search`; empty: the first one whose key or address is in a variable."""
+    search_url: str = ""
+    """The address of the SearXNG server, or another one of the named backend."""
+
+
+@section
 class Settings:
     model: str = ""
     """The model of a new session; empty: `default` of models.yaml, or what is found."""
@@ -418,6 +426,7 @@ class Settings:
     skills: SkillSettings = field(default_factory=SkillSettings)
     mcp: McpSettings = field(default_factory=McpSettings)
     lsp: LspSettings = field(default_factory=LspSettings)
+    web: WebSettings = field(default_factory=WebSettings)
 
 
 class SettingsSources(NamedTuple):

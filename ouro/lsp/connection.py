@@ -166,22 +166,24 @@ class LspConnection:
             changed = await self._follow_disk()
             self._checked.subtract(paths)
             files = [file for file in files if not self._has_seen(file)]
-            before = {file["path"]: file["before"] for file in files if file["before"] is not None}
+            before, after = _texts(files, "before"), _texts(files, "after")
             number = self._diagnostics.number
             answers = await self._update(files, before, changed)
             self._diagnostics.note_known(self._changed)
             self._changed |= set(paths)
-            after = {file["path"]: file["after"] for file in files if file["after"] is not None}
             for path in before.keys() - after.keys():
                 self._close(path)
             answers = await self._update(files, after) if answers else False
             self._tell_saved(after)
-            has_answered = answers or self._diagnostics.number > number
-            self._silent = 0 if has_answered else self._silent + 1
-            if self._silent >= MAX_SILENT:
-                self._failure = f"it did not answer after {MAX_SILENT} changes"
-                self._ended.set()
+            self._count_silence(has_answered=answers or self._diagnostics.number > number)
             return self._diagnostics.take_new()
+
+    def _count_silence(self, *, has_answered: bool) -> None:
+        """End a server that has not answered several checks."""
+        self._silent = 0 if has_answered else self._silent + 1
+        if self._silent >= MAX_SILENT:
+            self._failure = f"it did not answer after {MAX_SILENT} changes"
+            self._ended.set()
 
     def _has_seen(self, file: JsonObject) -> bool:
         """Whether a check beside this one has found the changed text on disk already."""
@@ -396,6 +398,11 @@ def _read_diagnostic(item: Any) -> types.Diagnostic | None:
         return converter.structure(used, types.Diagnostic)
     except Exception:  # noqa: BLE001 - whatever is wrong with it
         return None
+
+
+def _texts(files: list[JsonObject], when: str) -> dict[str, str]:
+    """The texts of files `before` or `after` a change, of those that exist then."""
+    return {file["path"]: file[when] for file in files if file[when] is not None}
 
 
 def _state_of(path: str) -> tuple[int, int] | None:

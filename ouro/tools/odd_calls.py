@@ -55,6 +55,8 @@ TOOL_NAMES: Mapping[str, str] = {
     "writetodos": "todo",
     "fetch": "web_fetch",
     "fetchurl": "web_fetch",
+    "websearch": "web_search",
+    "searchweb": "web_search",
     "agent": "subagent",
     "task": "subagent",
     "askuserquestion": "ask_user",

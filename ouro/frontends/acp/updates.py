@@ -31,6 +31,8 @@ KINDS: dict[str, acp.ToolKind] = {
     "memory_search": "search",
     "tool_search": "search",
     "web_fetch": "fetch",
+    "web_search": "fetch",
+    "lsp": "search",
     "shell": "execute",
     "shell_output": "execute",
     "shell_kill": "execute",
