@@ -37,7 +37,7 @@ from ouro.session.session import SessionExtensions
 from ouro.session.session_tasks import SessionTasks
 from ouro.session_options import SessionInputs
 from ouro.settings import Settings, SettingsSources
-from ouro.settings_sources import project_hooks, save_setting
+from ouro.settings_sources import project_hooks, project_servers, save_setting
 from ouro.tools.files_seen import FilesSeen
 from ouro.tools.skill import SkillArgs, SkillTool
 from ouro.tools.subagent import AgentSpec, RunSubagent, SubagentArgs
@@ -168,8 +168,12 @@ class ExtensionBuilder(msgspec.Struct, dict=True):
         options, own = self.inputs.options, self.inputs.settings.mcp.servers
         plugins = extensions.plugin_tables("mcpServers", self.problems)
         try:
+            root = self.root if self.inputs.trusted else None
             registry = mcp.find_servers(
-                {**options.mcp_servers, **own}, self.root if self.inputs.trusted else None, plugins
+                {**options.mcp_servers, **own},
+                root,
+                plugins,
+                project_servers(root) if root else None,
             )
         except ConfigError as error:
             registry = mcp.Registry({})

@@ -34,6 +34,7 @@ from ouro.settings import Settings, SettingsSources
 from ouro.settings_sources import (
     explain_settings,
     load_settings,
+    project_servers,
     settings_by_place,
     type_of,
     unknown_variables,
@@ -82,7 +83,8 @@ def folder_settings(folder: Path | None = None) -> FolderSettings:
     Raises ConfigError.
     """
     root, is_trusted, _notices = _trust_of(folder or Path.cwd())
-    return FolderSettings(root, is_trusted, load_settings(root if is_trusted else None))
+    settings = load_settings(root if is_trusted else None)
+    return FolderSettings(root, is_trusted, settings, project_servers(root) if is_trusted else {})
 
 
 @asynccontextmanager
@@ -343,7 +345,7 @@ def _folders(_folder: Path) -> Iterator[Finding]:
 
 def _settings(folder: Path) -> Iterator[Finding]:
     path = get_config_path()
-    root, is_trusted, _settings = folder_settings(folder)
+    root, is_trusted = folder_settings(folder)[:2]
     yield "good", f"{tilde(path)} can be read" if path.exists() else "the defaults"
     for name in unknown_variables():
         yield (

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, get_type_hints
 
 from ouro.errors import ConfigError
-from ouro.settings import MODES_BY_WIDTH, HookSettings, Settings
+from ouro.settings import MODES_BY_WIDTH, HookSettings, McpServerSettings, Settings
 from ouro.utils.files import write_private
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.runtime import get_config_path, tilde
@@ -152,6 +152,12 @@ def project_hooks(project: Path) -> tuple[HookSettings, ...]:
     """The hooks in the settings of a trusted project."""
     found = _from_project(project).get("hooks")
     return found.value if found else ()
+
+
+def project_servers(project: Path) -> Mapping[str, McpServerSettings]:
+    """The MCP servers in the settings of a trusted project."""
+    found = _from_project(project).get("mcp.servers")
+    return found.value if found else {}
 
 
 def unknown_variables() -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from functools import cached_property
 from pathlib import Path
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ouro.memory.index import Embedder, Index, Progress, Search, Sources
     from ouro.memory.long_term import GitMemoryStore, MemoryEditor
     from ouro.safety import Confinement
-    from ouro.settings import Settings
+    from ouro.settings import McpServerSettings, Settings
 
 
 _VECTOR_SECONDS = 2.0
@@ -41,6 +41,8 @@ class FolderSettings(NamedTuple):
     """The root of its repository."""
     is_trusted: bool
     settings: Settings
+    project_servers: Mapping[str, McpServerSettings] = {}
+    """The MCP servers that a file of the project defines."""
 
 
 class Folder:
@@ -71,7 +73,7 @@ class Folder:
         Raises:
             UsageError: memory is off.
         """
-        root, is_trusted, settings = self._here
+        root, is_trusted, settings, _ = self._here
         if not settings.memory.enabled:
             raise UsageError("Memory is off.", "Reason: `memory.enabled` in the settings.")
         stores = long_term.memory_stores(
@@ -104,10 +106,11 @@ class Folder:
         from ouro.mcp import Host, McpServers, find_servers
         from ouro.safety import Confinement
 
-        root, is_trusted, settings = self._here
+        root, is_trusted, settings, from_project = self._here
         problems: list[str] = []
         plugins = plugin_tables("mcpServers", problems)
-        registry = find_servers(settings.mcp.servers, root if is_trusted else None, plugins)
+        trusted_root = root if is_trusted else None
+        registry = find_servers(settings.mcp.servers, trusted_root, plugins, from_project)
         for notice in (*problems, *registry.notices):
             warn(notice)
         keys = Catalog.from_files().key_values()

@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from ouro.errors import ConfigError
-from ouro.safety import CONFIG_FILE, EXTENSION_FOLDERS, MCP_FILE
+from ouro.safety import CONFIG_FILE, EXTENSION_FOLDERS, MCP_FILE, programs_of, scripted_values
 from ouro.utils.files import read_start
 from ouro.utils.json_types import dictionary
+from ouro.utils.late_pattern import late_pattern
 from ouro.utils.text import clean, cut, escaped
-from ouro.utils.yaml import parse_table, plain_values, split_front_matter
 
 MAX_WIDTH = 400
 """Maximum characters of a line that names files; a program is shown with up to `MAX_PROGRAM`
@@ -21,17 +22,20 @@ characters.
 """
 MAX_PROGRAM = 2_000
 _MAX_READ = 1_000_000
-_SCRIPTED = ("hooks", "mcp", "mcpServers")
+_PROGRAMS = "programs that these run"
+_VARIABLE = late_pattern(r"\$\{?(\w+)")
 
 
 def describe_files(root: Path, files: Sequence[Path]) -> list[str]:
     """A line for each kind of files, and one for each program or address that they name. Blocks."""
     groups: defaultdict[str, list[str]] = defaultdict(list)
     programs: list[str] = []
+    programs_named = programs_of(root)
     hidden: list[str] = []
     for path in files:
         name = str(path.relative_to(root.resolve()))
-        kind, shown = _kind_and_name(name)
+        is_program = path in programs_named
+        kind, shown = (_PROGRAMS, escaped(name)) if is_program else _kind_and_name(name)
         groups[kind].append(shown)
         text = read_start(path, _MAX_READ).removeprefix("\ufeff").replace("\r\n", "\n")
         if clean(text) != text:
@@ -49,19 +53,8 @@ def programs_in(text: str, name: str) -> Iterator[str]:
     front matter.
     """
     try:
-        if name.endswith(".md"):
-            values: Any = {"hooks": split_front_matter(clean(text))[0].get("hooks")}
-        else:
-            values = (
-                plain_values(parse_table(text, name))
-                if name.endswith(".yaml")
-                else json.loads(text)
-            )
-        yield from [
-            line
-            for section in _SCRIPTED
-            for line in _programs(dictionary(values).get(section), section)
-        ]
+        for section, values in scripted_values(text, name).items():
+            yield from _programs(values, section)
     except (ConfigError, ValueError, RecursionError):
         yield "something that cannot be read"
 
@@ -73,21 +66,34 @@ def _programs(value: Any, place: str) -> Iterator[str]:
     if not isinstance(value, dict):
         return
     if program := value.get("command") or value.get("url"):
-        parts = (
-            program,
-            value.get("args", []),
-            [f"{name}={text}" for name, text in dictionary(value.get("env")).items()],
-        )
-        words = [
-            str(word) for part in parts for word in (part if isinstance(part, list) else [part])
-        ]
-        yield f"{escaped(place)}: {cut(escaped(' '.join(words)), MAX_PROGRAM)}"
+        parts = (program, value.get("args", []))
+        words = [*chain.from_iterable(part if isinstance(part, list) else [part] for part in parts)]
+        words += [f"{name}={text}" for name, text in dictionary(value.get("env")).items()]
+        yield f"{escaped(place)}: {_cut_program(' '.join(map(str, words)))}"
+        yield from _details(value, place)
     # Also below a program: a group of hooks may have a `command` that nothing runs.
     for (
         key,
         item,
     ) in value.items():
         yield from _programs(item, place if key == "hooks" else f"{place}.{key}")
+
+
+def _details(value: dict[str, Any], place: str) -> Iterator[str]:
+    """What else decides what a program gets: its folder, headers and each variable, however long."""
+    if folder := value.get("cwd"):
+        yield f"{escaped(place)}: in the folder {_cut_program(str(folder))}"
+    for name, text in dictionary(value.get("headers")).items():
+        yield f"{escaped(place)}: with the header {_cut_program(f'{name}: {text}')}"
+    names = dict.fromkeys(_VARIABLE.findall(json.dumps(value, ensure_ascii=False)))
+    if names:
+        yield f"{escaped(place)}: with the variables {', '.join(names)}"
+
+
+def _cut_program(text: str) -> str:
+    left_out = len(text) - MAX_PROGRAM
+    rest = f" (and {left_out:,} characters more)" if left_out > 0 else ""
+    return escaped(text[:MAX_PROGRAM]) + rest
 
 
 def _kind_and_name(path: str) -> tuple[str, str]:

@@ -9,7 +9,7 @@ import json
 import os
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -44,6 +44,8 @@ class Registry(msgspec.Struct, frozen=True):
 
     servers: Mapping[str, McpServerSettings]
     off: frozenset[str] = frozenset()
+    projects: frozenset[str] = frozenset()
+    """Those that a file of the project defines: they get no variable that looks secret."""
     notices: tuple[str, ...] = ()
 
 
@@ -56,11 +58,15 @@ def find_servers(
     settings: Mapping[str, McpServerSettings],
     trusted_root: Path | None,
     plugins: Mapping[str, Any] | None = None,
+    from_project: Mapping[str, McpServerSettings] | None = None,
 ) -> Registry:
     """All servers. If several have the same name, the settings win, then `ouro mcp add`, plugins,
     the project.
 
     Entries that cannot be used become notices; the others are used.
+
+    Args:
+        from_project: those of `settings` that the settings of the project define.
 
     Raises:
         ConfigError: ~/.ouro/mcp.json, which has the switches, cannot be read.
@@ -75,6 +81,7 @@ def find_servers(
     if trusted_root is not None:
         sources.append((tilde(trusted_root / PROJECT_FILE), trusted_root / PROJECT_FILE))
     servers: dict[str, McpServerSettings] = {}
+    projects: set[str] = set()
     for place, source in sources:
         try:
             entries = (
@@ -85,12 +92,16 @@ def find_servers(
             notices.append(f"{error.message} None of its MCP servers is used.")
             continue
         notices += problems
+        if isinstance(source, Path):
+            projects |= found.keys() - servers.keys()
         for name, server in found.items():
             if servers.setdefault(name, server) != server:
                 notices.append(
                     f"MCP server {name}: another definition is used, not that in {place}."
                 )
-    return Registry(servers, off, tuple(notices))
+    own_of_project = (from_project or {}).items()
+    projects |= {name for name, server in own_of_project if servers.get(name) == server}
+    return Registry(servers, off, frozenset(projects), tuple(notices))
 
 
 def read_registry() -> tuple[dict[str, Any], frozenset[str]]:
@@ -175,11 +186,17 @@ def to_entry(server: McpServerSettings) -> dict[str, Any]:
 
 
 def expand_variables(
-    server: McpServerSettings, environ: Mapping[str, str], secrets: Iterable[str]
+    server: McpServerSettings,
+    environ: Mapping[str, str],
+    secrets: Iterable[str],
+    withheld: Container[str] = (),
 ) -> McpServerSettings:
     """The server with `${NAME}` and `${NAME:-default}` filled in.
 
     Keys of model providers are never filled in: a project could send them to its own server (F2).
+
+    Args:
+        withheld: the variables that look secret, for the server of a project's file.
 
     Raises:
         ConfigError: a variable is not set, or holds a key of a model provider.
@@ -189,6 +206,11 @@ def expand_variables(
     def value(match: re.Match[str]) -> str:
         name, default = match[1], match[2]
         found = environ.get(name, default)
+        if name in withheld:
+            raise ConfigError(
+                f"The variable {name} looks secret, and a file of the project asks for it.",
+                "If you trust the server with it, add the server yourself: ouro mcp add.",
+            )
         if found is None:
             raise ConfigError(f"The variable {name} is not set.", "Set it before you start ouro.")
         if any(key in found for key in keys):

@@ -123,9 +123,19 @@ class McpServer:
     """One server: its settings, its state, what it offers, and the calls to it."""
 
     def __init__(
-        self, name: str, settings: McpServerSettings, host: Host, worker: _Worker, off: set[str]
+        self,
+        name: str,
+        settings: McpServerSettings,
+        host: Host,
+        worker: _Worker,
+        off: set[str],
+        *,
+        is_project: bool = False,
     ) -> None:
-        """`off`: the servers and tools that are switched off: `github`, `github.delete_repo`."""
+        """`off`: the servers and tools that are switched off: `github`, `github.delete_repo`;
+        `is_project`: whether a file of the project defines it.
+        """
+        self._is_project = is_project
         self.name = name
         self.settings = settings
         self.state: State = "waiting" if settings.enabled and name not in off else "off"
@@ -285,7 +295,8 @@ class McpServer:
 
     def _open_request(self) -> JsonObject:
         host = self._host
-        settings = expand_variables(self.settings, os.environ, host.secrets)
+        withheld = os.environ.keys() - host.environment.keys() if self._is_project else ()
+        settings = expand_variables(self.settings, os.environ, host.secrets, withheld)
         command: Sequence[str] = [settings.command, *settings.args] if settings.command else []
         return {
             "name": self.name,
@@ -424,7 +435,9 @@ class McpServers:
         self.off = set(registry.off)
         self.worker = _Worker()
         self.servers = {
-            name: McpServer(name, settings, host, self.worker, self.off)
+            name: McpServer(
+                name, settings, host, self.worker, self.off, is_project=name in registry.projects
+            )
             for name, settings in registry.servers.items()
         }
         self._timer: asyncio.TimerHandle | None = None

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from ouro.safety.checkpoints.finish import finish_later, needs_recovery
     from ouro.safety.checkpoints.undo import CUT_OFF, Restored, Undo
     from ouro.safety.environment import child_environment, secret_values
+    from ouro.safety.named_programs import scripted_values
     from ouro.safety.permissions import Permissions
     from ouro.safety.protected import reserved_area
     from ouro.safety.rules import (
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
         files_below,
         instruction_files,
         instructions_in,
+        programs_of,
         with_imports,
     )
     from ouro.safety.workspace import GIT_CONFIG, Access, FilePlace, GuardedMemory, Workspace

@@ -17,6 +17,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from ouro.errors import ConfigError
+from ouro.safety.named_programs import named_programs
 from ouro.safety.protected import reserved_area
 from ouro.utils.files import open_regular, read_start, write_private
 from ouro.utils.git import Git, GitError
@@ -144,6 +145,7 @@ MAX_DEPTH = 6
 MAX_IMPORT_DEPTH = 5
 MAX_IMPORTS = 100
 _MAX_READ = 200_000
+_NOT_OF_SKILLS = {".git", ".DS_Store", ".venv"}
 _GIT_SECONDS = 2.0
 _CODE = late_pattern(r"^[ \t]*(```|~~~).*?(?:^[ \t]*\1|\Z)|`[^`\n]*`", re.DOTALL | re.MULTILINE)
 _IMPORT = late_pattern(r"(?<![\w@./\\])@((?:~/)?[\w./+-]*[\w/])")
@@ -181,19 +183,34 @@ def acting_files(root: Path, cwd: Path | None = None) -> tuple[Path, ...]:
     settings.
 
     These are instructions from `root` down to `cwd`, those below that git tracks, and their
-    imports. Links that lead out of the folder and files that are not regular are left out: nothing
-    may read those either.
+    imports; and the programs of the project that hooks and MCP servers name. Links that lead out of
+    the folder and files that are not regular are left out: nothing may read those either.
     """
     root = root.resolve()
     inner = (cwd or root).resolve()
     found = [*instruction_files(root, inner), *_tracked_below(root, inner)]
     instructions = (item.path for item in with_imports(found, root)[0])
-    extensions = (path for kind in EXTENSION_FOLDERS for path in extension_files(root, kind))
+    extensions = [path for kind in EXTENSION_FOLDERS for path in extension_files(root, kind)]
+    settings = _settings_files(root)
+    programs = named_programs(root, inner, (*settings, *filter(_is_markdown, extensions)))
+    acting = (path for path in programs if _is_acting(path, root))
+    return tuple(dict.fromkeys((*instructions, *extensions, *settings, *acting)))
+
+
+def programs_of(root: Path) -> frozenset[Path]:
+    """The programs of a folder that its settings name. Blocks."""
+    root = root.resolve()
+    return frozenset(named_programs(root, root, _settings_files(root)))
+
+
+def _settings_files(root: Path) -> tuple[Path, ...]:
     hooks = (root / name for name in CLAUDE_SETTINGS if _has_hooks(root / name))
-    settings = (
-        path for path in (root / CONFIG_FILE, root / MCP_FILE, *hooks) if _is_acting(path, root)
-    )
-    return tuple(dict.fromkeys((*instructions, *extensions, *settings)))
+    files = (root / CONFIG_FILE, root / MCP_FILE, *hooks)
+    return tuple(path for path in files if _is_acting(path, root))
+
+
+def _is_markdown(path: Path) -> bool:
+    return path.suffix == ".md"
 
 
 def instruction_files(root: Path, folder: Path) -> tuple[Path, ...]:
@@ -282,7 +299,8 @@ def extension_files(root: Path, kind: ExtensionKind) -> list[Path]:
 
 
 def files_below(folder: Path, kind: ExtensionKind, *, inside: Path = Path("/")) -> list[Path]:
-    """The files of a kind in a folder: at most `MAX_FILES`, `MAX_DEPTH` deep; skips hidden files.
+    """The files of a kind in a folder: at most `MAX_FILES`, `MAX_DEPTH` deep; skips hidden files,
+    except in skills, whose files refer to each other.
 
     Links are followed, but not out of the resolved folder `inside`: a repository with a link to `/`
     would stop ouro.
@@ -296,12 +314,12 @@ def files_below(folder: Path, kind: ExtensionKind, *, inside: Path = Path("/")) 
         seen.add(real)
         is_deep = len(Path(parent).relative_to(folder).parts) >= MAX_DEPTH
         folders[:] = sorted(
-            name for name in folders if is_new and not is_deep and not name.startswith(".")
+            name for name in folders if is_new and not is_deep and _is_used(name, kind)
         )
         names = (
             name
             for name in sorted(files)
-            if is_new and name.endswith(endings) and not name.startswith(".")
+            if is_new and name.endswith(endings) and _is_used(name, kind)
         )
         paths = (Path(parent, name) for name in islice(names, MAX_FILES))
         found += [
@@ -310,6 +328,10 @@ def files_below(folder: Path, kind: ExtensionKind, *, inside: Path = Path("/")) 
         if len(found) >= MAX_FILES:
             break
     return found[:MAX_FILES]
+
+
+def _is_used(name: str, kind: ExtensionKind) -> bool:
+    return not name.startswith(".") or (kind == "skills" and name not in _NOT_OF_SKILLS)
 
 
 def _tracked_below(root: Path, folder: Path) -> list[Path]:

@@ -36,13 +36,15 @@ class Bench:
         self.opened: list[McpServers] = []
         self.confine: Callable[[Sequence[str]], Sequence[str]] = list
 
-    def open(self, has_user: bool = True, off=(), **servers: McpServerSettings) -> McpServers:
-        host = Host(
+    def host(self, has_user: bool = True) -> Host:
+        return Host(
             self.folder, child_environment({"PATH": PATH, "MY_API_KEY": "k" * 20, "HOME": "/h"}),
             ("provider-key-1234",), lambda text, _level: self.texts.append(text), self._on_question, has_user,
             lambda argv: self.confine(argv),
         )  # fmt: skip
-        made = McpServers(Registry(servers, frozenset(off)), host)
+
+    def open(self, has_user: bool = True, off=(), **servers: McpServerSettings) -> McpServers:
+        made = McpServers(Registry(servers, frozenset(off)), self.host(has_user))
         made.start()
         self.opened.append(made)
         return made
