@@ -423,7 +423,7 @@ async def _hosted_model(asker: Asker, provider: llm.Provider) -> str:
         if not key:
             return ""
         entry = llm.ModelEntry(api_key=key)
-    known = [spec.name for spec in llm.KNOWN.values() if spec.name.startswith(f"{provider.name}/")]
+    known = [name for name in llm.KNOWN_NAMES if name.startswith(f"{provider.name}/")]
     names = dict.fromkeys([f"{provider.name}/{provider.flagship}", *known])
     name = await asker.choose(
         f"Which {provider.title} model?", [Choice(name, name, _price_text(name)) for name in names]
@@ -505,7 +505,7 @@ def _variable_with_key(provider: llm.Provider) -> str:
 
 
 def _price_text(name: str) -> str:
-    spec = llm.KNOWN.get(name.lower())
+    spec = llm.find_known_spec(name)
     return (
         f"${spec.prices.input:g} in, ${spec.prices.output:g} out a million tokens"
         if spec and spec.prices

@@ -42,7 +42,15 @@ if TYPE_CHECKING:
     )
     from ouro.llm.price_table import fetch_table
     from ouro.llm.provider_errors import describe_connection_error
-    from ouro.llm.providers import HOSTED, KNOWN, PROVIDERS, Provider, ServerModels, list_models_at
+    from ouro.llm.providers import (
+        HOSTED,
+        KNOWN_NAMES,
+        PROVIDERS,
+        Provider,
+        ServerModels,
+        find_known_spec,
+        list_models_at,
+    )
     from ouro.llm.scripted_model import ScriptedModel, ScriptedReply, call, calls
     from ouro.llm.server_facts import Fact, FactStore, ServerFacts, describe_fact
     from ouro.llm.small_steps import is_step

@@ -17,7 +17,7 @@ from ouro.llm.model import Effort, EmbeddingModel, Endpoint, Model, ModelChoice,
 from ouro.llm.models_file import ModelEntry, ModelsFile, make_private, read_models_file
 from ouro.llm.providers import (
     HOSTED,
-    KNOWN,
+    KNOWN_NAMES,
     LOCAL,
     OUTPUT_SHARE,
     PROVIDERS,
@@ -147,7 +147,7 @@ class Catalog:
         own = [self._names_in_file(), self._known_models_with_key()]
         if found := find_model(name, own):
             return found
-        others = [[*self._local_models()], [spec.name for spec in KNOWN.values()]]
+        others = [[*self._local_models()], KNOWN_NAMES]
         if found := find_model(name, others):
             return found
         if "/" in name and is_litellm_provider(name.partition("/")[0]):
@@ -370,10 +370,7 @@ class Catalog:
     def _known_models_with_key(self) -> list[str]:
         usable = self._providers_with_key()
         known = [
-            spec.name
-            for provider in usable
-            for spec in KNOWN.values()
-            if provider_of(spec.name) == provider
+            name for provider in usable for name in KNOWN_NAMES if provider_of(name) == provider
         ]
         return list(dict.fromkeys([*known, *(provider.first_model for provider in usable)]))
 

@@ -132,7 +132,8 @@ def _prices(row: dict[str, Any]) -> Prices | None:
         read,
         written,
         _price(row, "cache_read_input_token_cost"),
-        _price(row, "cache_creation_input_token_cost"),
+        # A price of 0 means there that nothing is charged beside the input.
+        _price(row, "cache_creation_input_token_cost") or None,
     )
 
 

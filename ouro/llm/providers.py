@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 from urllib.parse import urlsplit
 
 import msgspec
@@ -292,32 +292,53 @@ def find_known_spec(name: str) -> ModelSpec | None:
         VERSION_TAIL.sub("", tail),
         VERSION_TAIL.sub("", tail).replace(".", "-"),
     ):
-        if found := KNOWN.get(candidate.lower()):
-            return replace(found, name=name)
+        if found := _BY_NAME.get(candidate.lower()):
+            return replace(found.make_spec(), name=name)
     return None
 
 
-def _parse_row(row: str) -> ModelSpec:
-    name, window, longest, prices, *abilities = row.split()
-    return ModelSpec(
-        name,
-        int(window),
-        min(int(longest), int(window) // OUTPUT_SHARE, MAX_OUTPUT),
-        Prices(*map(float, prices.split("/"))),
-        images="images" in abilities,
-        thinking="thinking" in abilities,
-        patches="patches" in abilities,
-    )
+class KnownModel(NamedTuple):
+    """A row of the list of recommended models."""
+
+    name: str
+    abilities: tuple[str, ...]
+    figures: tuple[str, ...]
+    """Window, longest answer and prices, where ouro differs from litellm's table; else empty."""
+
+    def make_spec(self) -> ModelSpec:
+        if not self.figures:
+            from ouro.llm.price_table import find_listed_spec  # 5 ms, for the model in use
+
+            listed = find_listed_spec(self.name) or ModelSpec(self.name)
+            return replace(listed, patches="patches" in self.abilities)
+        window, longest, prices = self.figures
+        return ModelSpec(
+            self.name,
+            int(window),
+            min(int(longest), int(window) // OUTPUT_SHARE, MAX_OUTPUT),
+            Prices(*map(float, prices.split("/"))),
+            images="images" in self.abilities,
+            thinking="thinking" in self.abilities,
+            patches="patches" in self.abilities,
+        )
+
+
+def _parse_row(row: str) -> KnownModel:
+    name, *words = row.split()
+    count_of_figures = 3 if words and words[0].isdecimal() else 0
+    figures, abilities = words[:count_of_figures], words[count_of_figures:]
+    return KnownModel(name, tuple(abilities), tuple(figures))
 
 
 _ROWS = Path(__file__).with_name("known_models.txt").read_text(encoding="utf-8").splitlines()
-TABLE = tuple(_parse_row(row) for row in _ROWS if not row.startswith("#"))
+KNOWN_MODELS = tuple(_parse_row(row) for row in _ROWS if not row.startswith("#"))
 """Provider -> models: the recommended model first, then newest first.
 
 If a provider charges more beyond a length, the window ends there, so that no session silently costs
 twice as much. `window:` in models.yaml overrides that.
 """
-KNOWN = {spec.name.lower(): spec for spec in TABLE}
+KNOWN_NAMES = tuple(row.name for row in KNOWN_MODELS)
+_BY_NAME = {row.name.lower(): row for row in KNOWN_MODELS}
 
 
 def find_model(word: str, groups: Iterable[Sequence[str]]) -> str | None:

@@ -4,8 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from ouro.llm import HOSTED, KNOWN, PROVIDERS, Prices
-from ouro.llm.providers import TABLE
+from ouro.llm import HOSTED, KNOWN_NAMES, PROVIDERS, Prices
+from ouro.llm.price_table import find_listed_spec
+from ouro.llm.providers import KNOWN_MODELS
+
+TABLE = [row.make_spec() for row in KNOWN_MODELS]
 
 
 @pytest.fixture(scope="module")
@@ -55,10 +58,25 @@ def test_max_output_fits_beside_a_full_window():
 
 
 def test_every_provider_and_its_flagship_is_known():
-    assert {name.partition("/")[0] for name in KNOWN} <= set(PROVIDERS)
+    assert {name.partition("/")[0] for name in KNOWN_NAMES} <= set(PROVIDERS)
     flagships = {
         f"{provider.name}/{provider.flagship}".lower()
         for provider in HOSTED
         if provider.name != "openrouter"
     }
-    assert flagships <= set(KNOWN)
+    assert flagships <= {name.lower() for name in KNOWN_NAMES}
+
+
+def test_a_row_has_figures_only_where_the_table_of_litellm_has_others():
+    same = [
+        row.name
+        for row in KNOWN_MODELS
+        if row.figures and find_listed_spec(row.name) == row.make_spec()
+    ]
+    assert same == []
+    assert len([row for row in KNOWN_MODELS if row.figures]) < 5
+
+
+def test_each_recommended_model_has_a_price_and_an_order():
+    assert all(spec.prices and spec.window > 30_000 for spec in TABLE)
+    assert len(KNOWN_NAMES) == len(set(KNOWN_NAMES))
