@@ -14,7 +14,7 @@ from ouro.display import Todo
 from ouro.errors import UsageError
 from ouro.events import Event, Permit, UserAnswer
 from ouro.extensions import CommandRegistry, Skills
-from ouro.llm import Effort, ModelChoice, ModelSource
+from ouro.llm import Effort, ModelChoice, ModelSource, ModelSpec
 from ouro.lsp import LanguageServers
 from ouro.mcp import McpServers, resource_names
 from ouro.memory.long_term import SessionMemory
@@ -68,8 +68,18 @@ class Status(msgspec.Struct, frozen=True):
     """
     is_saved: bool = True
     """Whether it is on disk, and can be resumed."""
-    can_think: bool = False
-    """Whether the model is known to think, so that an effort can be set."""
+    spec: ModelSpec | None = None
+    """The facts about the model."""
+
+    @property
+    def can_think(self) -> bool:
+        """Whether the model is known to think, so that an effort can be set."""
+        return self.spec is not None and self.spec.thinking
+
+    @property
+    def is_unpriced(self) -> bool:
+        """Whether the model is paid for, but its prices are not known."""
+        return self.spec is not None and self.spec.is_unpriced
 
 
 class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -135,7 +145,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             sum(task.is_running and task.outlives_turn for task in self.background.list()),
             self.background.shell.confinement.known_tier,
             self.session_catalog.store.is_on_disk,
-            spec.thinking,
+            spec,
         )
 
     def events(self) -> AsyncGenerator[Event, None]:

@@ -55,7 +55,7 @@ async def test_think_next_goes_through_all_levels_and_back_to_off():
 
 async def test_think_is_refused_for_a_model_that_cannot_think():
     front_end = FakeFrontEnd()
-    front_end.session._status = replace(front_end.session.status(), can_think=False)
+    front_end.session._status = replace(front_end.session.status(), spec=None)
     asked = []
 
     async def refused(name="", effort=None):

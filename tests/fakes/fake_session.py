@@ -40,7 +40,7 @@ from ouro.events import (
     UserAnswer,
 )
 from ouro.extensions import CommandRegistry, Skills
-from ouro.llm import ModelChoice
+from ouro.llm import ModelChoice, ModelSpec
 from ouro.memory.ephemeral_backend import DictMemoryStore
 from ouro.memory.index import Lookup
 from ouro.memory.long_term import LongTermMemoryManager, SessionMemory
@@ -351,7 +351,14 @@ class FakeSession:
         self.window = FakeWindow()
         self.usage = Usage(input=1200, cached=1000, output=34, cost=0.0123)
         self._status = Status(
-            "fake/one", "off", "ask", "main", 1200, 128_000, self.usage, can_think=True
+            "fake/one",
+            "off",
+            "ask",
+            "main",
+            1200,
+            128_000,
+            self.usage,
+            spec=ModelSpec("fake/one", thinking=True),
         )
         self._turns = list(turns)
         self._events: asyncio.Queue[Event | None] = asyncio.Queue()

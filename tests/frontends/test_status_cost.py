@@ -1,0 +1,37 @@
+"""The cost in the status line: never nothing for a model that is paid for."""
+
+import pytest
+
+from ouro.frontends.session_lines import status_items
+from ouro.llm import Catalog, ModelEntry, ModelsFile, Prices
+from ouro.messages import Usage
+from ouro.session import Status
+
+HOSTED, OWN = "openai/gpt-unheard-of", "openai/mine"
+FILE = ModelsFile(
+    models={
+        OWN: ModelEntry(api_base="http://127.0.0.1:9/v1"),
+        "openai/priced": ModelEntry(prices=Prices(1, 10)),
+    }
+)
+
+
+def shown_cost(name, usage):
+    spec = Catalog(FILE, {}).spec(name)
+    status = Status(name, "off", "ask", "main", 5, 100, usage, spec=spec)
+    return status_items(status)["cost"]
+
+
+@pytest.mark.parametrize(
+    ("name", "usage", "shown"),
+    [
+        (HOSTED, Usage(1000, output=5), "cost unknown"),
+        (HOSTED, Usage(1000, output=5, cost=0.5), "$0.50"),  # the provider has named it
+        (HOSTED, Usage(), ""),
+        (OWN, Usage(1000, output=5), ""),
+        ("ollama_chat/qwen3", Usage(1000, output=5), ""),
+        ("openai/priced", Usage(1000, output=5, cost=0.25), "$0.25"),
+    ],
+)
+def test_a_cost_that_is_not_known_is_named_for_hosted_models_only(name, usage, shown):
+    assert shown_cost(name, usage) == shown
