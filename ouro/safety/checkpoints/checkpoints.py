@@ -28,6 +28,7 @@ from ouro.safety.checkpoints.large_files import (
     key_now,
     remember_large,
 )
+from ouro.safety.checkpoints.nested_repositories import changed_inside, submodules
 from ouro.safety.checkpoints.repository import REFS, Repository, hash_file
 from ouro.safety.checkpoints.trees import (
     ABSENT,
@@ -333,6 +334,8 @@ class Checkpoints:
         unsure = set(message.more.get("late", ())) if is_complete else set(changes.files)
         changes.unsure.update(unsure & set(changes.files))
         self._compare_left_out(record, message, now, changes)
+        if record.began > 1:
+            self._name_nested(record, now, changes)
 
     def _name_unknown(self, record: TurnRecord, changes: ChangedFiles) -> None:
         """Name the files that changed since the first command: nothing was kept before it."""
@@ -362,6 +365,13 @@ class Checkpoints:
             with suppress(OSError):
                 if record.began and path.lstat().st_ctime_ns > record.began > 1:
                     changes.lost[name] = _NOT_KEPT
+
+    def _name_nested(self, record: TurnRecord, now: FilesNow, changes: ChangedFiles) -> None:
+        """Name the nested repositories in which commands of the turn changed files."""
+        kept = {*record.written, *changes.files}
+        for name in {*now.left_out, *submodules(self.root)}:
+            if reason := changed_inside(self.root, name, record.began, kept):
+                changes.lost[name] = reason
 
     def _large_change(self, name: str, large: LargeFile) -> TreeChange | None:
         """A large file's change with its old content; None if that is lost."""

@@ -1,6 +1,7 @@
 """Files over the limit: kept where that costs nothing, and never lost without a word."""
 
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -108,3 +109,64 @@ def test_a_folder_that_became_a_link_does_not_stop_the_undo(kept, root, tmp_path
     assert (root / "sub/x.py").read_text() == "x\n"
     assert [path.name for path in outside.iterdir()] == ["x.py"]
     assert (outside / "x.py").read_text() == "theirs\n"
+
+
+def command(kept: Checkpoints, work):
+    """A turn with a command that may change any file."""
+    kept.take(1, "before")
+    time.sleep(0.02)  # the clock of the disk is coarse
+    kept.command_began(1)
+    time.sleep(0.02)
+    work()
+    kept.command_ended(1)
+    return kept.take(1, "after")
+
+
+def make_nested(root: Path) -> Path:
+    subprocess.run(["git", "init", "-q", root / "sub"], check=True)
+    (root / "sub" / "x.py").write_text("x\n")
+    return root / "sub"
+
+
+def test_changes_in_a_nested_repository_are_named(kept, root):
+    nested = make_nested(root)
+
+    lost = command(kept, lambda: (nested / "x.py").write_text("y\n")).lost
+
+    assert list(lost) == ["sub"]
+    assert "x.py changed" in lost["sub"]
+    assert kept.turn_changes(kept.turns()[0]).lost == lost
+
+
+def test_changes_in_a_submodule_are_named(kept, root):
+    nested = make_nested(root)
+    (root / ".gitmodules").write_text('[submodule "s"]\n\tpath = sub\n\turl = ../s\n')
+    for words in (["add", "-A"], ["commit", "-qm", "one"]):
+        subprocess.run(["git", "-C", nested, *words], check=True)
+    subprocess.run(["git", "-C", root, "add", "sub"], check=True, capture_output=True)
+
+    lost = command(kept, lambda: (nested / "x.py").write_text("y\n")).lost
+
+    assert "x.py changed there" in lost["sub"]
+
+
+def test_a_repository_that_a_turn_makes_is_named(kept, root):
+    assert list(command(kept, lambda: make_nested(root)).lost) == ["sub"]
+
+
+def test_a_nested_repository_that_did_not_change_is_not_named(kept, root):
+    make_nested(root)
+
+    assert command(kept, lambda: (root / "a.py").write_text("two\n")).lost == {}
+
+
+def test_a_file_that_a_tool_changes_in_a_nested_repository_is_restored(kept, root):
+    file = make_nested(root) / "x.py"
+    kept.take(1, "before")
+    kept.keep(1, file)
+    file.write_text("y\n")
+    kept.written(1, file)
+
+    assert kept.take(1, "after").lost == {}
+    assert Undo(kept).undo(kept.turns()).paths == ("sub/x.py",)
+    assert file.read_text() == "x\n"

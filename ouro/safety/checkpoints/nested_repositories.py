@@ -1,0 +1,62 @@
+"""Git repositories inside of the workspace: a checkpoint leaves them out, so what changed in them is
+named.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Collection, Iterator
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+
+from ouro.utils.files import read_start
+from ouro.utils.late_pattern import late_pattern
+
+_MAX_LOOKED_AT = 20_000
+"""Entries of one repository that are looked at: 60 ms."""
+_MAX_NAMED = 3
+_MAX_BYTES = 1 << 16
+_PATH = late_pattern(r"^\s*path\s*=(.*)$", re.MULTILINE)
+
+
+def submodules(root: Path) -> list[str]:
+    """The folders of the submodules that `.gitmodules` names, relative to `root`."""
+    text = read_start(root / ".gitmodules", _MAX_BYTES, os.O_NOFOLLOW)
+    names = (found[1].strip().strip('"') for found in _PATH.finditer(text))
+    return [name for name in names if name and ".." not in name.split("/")]
+
+
+def changed_inside(root: Path, name: str, began: int, known: Collection[str]) -> str:
+    """Why the changes in a nested repository cannot be undone; empty if nothing changed there, or
+    it is none.
+
+    Args:
+        name: the folder of the repository, relative to `root`.
+        began: files that changed after this time (ns) count.
+        known: the files of which the content was kept, relative to `root`.
+    """
+    if not os.path.lexists(root / name / ".git"):
+        return ""
+    found = islice(_changed_files(root, name, began), len(known) + _MAX_NAMED + 1)
+    changed = [path for path in found if path not in known]
+    if not changed:
+        return ""
+    more = " and more" if len(changed) > _MAX_NAMED else ""
+    files = ", ".join(os.path.relpath(path, name) for path in changed[:_MAX_NAMED])
+    return f"it is a git repository of its own; {files}{more} changed there"
+
+
+def _changed_files(root: Path, name: str, began: int) -> Iterator[str]:
+    looked_at = 0
+    for folder, folders, files in os.walk(root / name):
+        folders[:] = sorted(inner for inner in folders if inner != ".git")
+        looked_at += len(files) + len(folders)
+        if looked_at > _MAX_LOOKED_AT:
+            return
+        for file in sorted(files):
+            path = os.path.join(folder, file)  # noqa: PTH118 - for many files
+            with suppress(OSError):
+                if file != ".git" and os.lstat(path).st_ctime_ns > began:
+                    yield os.path.relpath(path, root)
