@@ -50,7 +50,7 @@ async def unset_value(context: ActionContext, key: str, project: bool = False) -
 
 async def choose_setting(front_end: FrontEnd, given: Mapping[str, SourcedValue]) -> str:
     """Let the user choose a setting and its new value; returns the arguments of `/config set`,
-    empty if they cancel, and puts them into the prompt if the value must be typed.
+    empty if they cancel.
     """
     helps = setting_helps()
     choices = [
@@ -61,14 +61,18 @@ async def choose_setting(front_end: FrontEnd, given: Mapping[str, SourcedValue])
     if key is None:
         return ""
     values = _values_of(key)
-    default = one_line(str(_shown(default_of(key))))
-    if not values:
-        front_end.show_again(f"/config set {key} {_shown(given[key].value)}")
-        front_end.say(f"{key}: {helps.get(key, '')} Default: {default}.")
-        return ""
+    default = one_line(str(_shown(default_of(key)))) or "unset"
     title = f"{key} (default: {default}). {helps.get(key, '')}"
+    present = _shown(given[key].value)
+    if not values:
+        ask = getattr(front_end, "ask", None)
+        if ask is None:
+            front_end.say(f"{title} Change it: /config set {key} VALUE")
+            return ""
+        typed = await ask(title, draft=present)
+        return f"{key} {typed}" if typed not in ("", present) else ""
     options = [Choice(value, value) for value in values]
-    value = await front_end.choose(title, options, _shown(given[key].value))
+    value = await front_end.choose(title, options, present)
     return "" if value is None else f"{key} {value}"
 
 
@@ -119,7 +123,7 @@ def _shown(value: Any) -> str:
         return str(value).lower()
     if isinstance(value, tuple) and all(isinstance(item, str) for item in value):
         return ", ".join(value)
-    return "" if value is None else str(value) if isinstance(value, str | int | float) else "…"
+    return "" if value is None else str(value) if isinstance(value, str | int | float) else ""
 
 
 def _project_root(context: ActionContext) -> Path:

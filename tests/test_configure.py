@@ -108,12 +108,21 @@ async def test_a_choice_of_the_list_is_written_and_used_at_once(file):
     assert current == "ask"
 
 
-async def test_a_value_that_is_typed_comes_into_the_prompt(file):
+async def test_a_value_that_is_typed_begins_with_the_present_one(file):
     front_end = FakeFrontEnd()
     front_end.picks = ["tui.notify_seconds"]
     await dispatch(front_end, "/config")
-    assert front_end.drafts == [("/config set tui.notify_seconds 20", ())]
-    await dispatch(front_end, "/config set tui.notify_seconds 30")
+    assert "/config set tui.notify_seconds VALUE" in front_end.lines[-1][1]
+    drafts = []
+
+    async def ask(title, *, draft=""):
+        drafts.append((draft, title.partition(").")[0]))
+        return "30"
+
+    front_end.ask = ask
+    front_end.picks = ["tui.notify_seconds"]
+    await dispatch(front_end, "/config")
+    assert drafts == [("20", "tui.notify_seconds (default: 15")]
     assert given("tui.notify_seconds") == 30
     assert file.read_text() == CONFIG.replace("20", "30")
 

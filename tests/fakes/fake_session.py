@@ -321,7 +321,7 @@ class FakeSession:
         instructions = ProjectInstructions(cwd, lambda _path: False)
         commands, servers = CommandRegistry((), COMMAND_NAMES), SimpleNamespace(servers={})
         self.extensions = SessionExtensions(
-            commands, servers, skills, instructions, SettingsSources()
+            commands, servers, SimpleNamespace(), skills, instructions, SettingsSources()
         )
         self.background = FakeBackground()
         self.wake = SimpleNamespace(due=asyncio.Event().wait)
