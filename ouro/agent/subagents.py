@@ -52,7 +52,6 @@ MAX_REPORT = 40_000
 MAX_DIFF = 30_000
 GIT_TIMEOUT = 60.0
 """Seconds for one git command, such as a checkout of a large repository."""
-_UNSIGNED = ("-c", "user.useConfigOnly=false", "-c", "commit.gpgsign=false")
 _OUTCOMES: Mapping[str, SubagentState] = {"answered": "done", "limit": "limit"}
 _NAMES_ELSEWHERE = {"Explore": "explore", "Plan": "plan", "general-purpose": "general"}
 """The names of subagents in Claude Code."""
@@ -107,17 +106,7 @@ class Worktree(msgspec.Struct, frozen=True):
         """
         inside, outside = Git(self.folder, GIT_TIMEOUT), Git(self.repository, GIT_TIMEOUT)
         try:
-            inside.change("add", "--all")
-            if inside.ask("diff", "--cached", "--name-only"):
-                has_author = inside.ask("config", "user.email").strip()
-                author = (
-                    ()
-                    if has_author
-                    else ("-c", "user.name=ouro", "-c", "user.email=ouro@localhost")
-                )
-                inside.change(
-                    *_UNSIGNED, *author, "commit", "--quiet", "--no-verify", "-m", subject
-                )
+            inside.commit_all(subject)
             files = inside.ask("diff", "--name-only", self.base, "HEAD").splitlines()
             diff = inside.ask("diff", self.base, "HEAD")
             outside.change("worktree", "remove", "--force", str(self.folder))

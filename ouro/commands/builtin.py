@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ouro.commands.action import Action, arg, count, text
+from ouro.commands.batch_actions import BATCH_ACTIONS
 from ouro.display import Choice
 
 if TYPE_CHECKING:
@@ -1491,6 +1492,7 @@ SHELL_ACTIONS: tuple[Action, ...] = (
     ),
     *MEMORY_ACTIONS,
     *MCP_ACTIONS,
+    *BATCH_ACTIONS,
     _CONFIG,
     *_CONFIG_ACTIONS,
     _DOCTOR,

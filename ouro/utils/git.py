@@ -106,6 +106,19 @@ class Git:
             _run_git(self._folder, (*self._no_filters, *arguments), self._seconds, stdin=stdin)
         )
 
+    def commit_all(self, subject: str) -> bool:
+        """Commit all changes of the work tree, without hooks and signature; by the user if git
+        knows one. Returns whether there was something. Raises GitError.
+        """
+        self.change("add", "--all")
+        if not self.ask("diff", "--cached", "--name-only"):
+            return False
+        has_author = bool(self.ask("config", "user.email").strip())
+        author = () if has_author else ("-c", "user.name=ouro", "-c", "user.email=ouro@localhost")
+        unsigned = ("-c", "user.useConfigOnly=false", "-c", "commit.gpgsign=false")
+        self.change(*unsigned, *author, "commit", "--quiet", "--no-verify", "-m", subject)
+        return True
+
     def own_programs(self) -> list[str]:
         """The settings and hooks of the repository that may run a program even when git only reads.
 
@@ -375,3 +388,29 @@ def fetch_tree(address: str, ref: str, folder: Path, seconds: float) -> str:
         )
         git("--work-tree", str(folder), "checkout", "--quiet", "--force", "FETCH_HEAD", "--", ".")
         return git("rev-parse", "FETCH_HEAD")
+
+
+def clone(address: str, revision: str, folder: Path, branch: str, seconds: float) -> str:
+    """Clone a repository into an empty folder, without hooks and filters, and begin a branch at a
+    revision. Blocks.
+
+    Returns:
+        The commit at which the branch begins.
+
+    Raises:
+        GitError: git is missing, timed out, or failed, with its reason.
+    """
+    own = {"GIT_ALLOW_PROTOCOL": "https:ssh:file", "GIT_LFS_SKIP_SMUDGE": "1"}
+    no_filters = ("-c", "filter.lfs.process=", "-c", "filter.lfs.smudge=")
+
+    def git(*arguments: str) -> str:
+        return _output_of(_run_git(folder, (*no_filters, *arguments), seconds, own)).strip()
+
+    git("clone", "--quiet", "--no-checkout", "--template=", "--", address, ".")
+    wanted = "origin/HEAD" if revision == "HEAD" else revision
+    found = _run_git(
+        folder, ("rev-parse", "--verify", "--quiet", f"origin/{wanted}^{{commit}}"), seconds, own
+    )
+    start = found.stdout.decode().strip() or git("rev-parse", "--verify", f"{wanted}^{{commit}}")
+    git("checkout", "--quiet", "-b", branch, start)
+    return start

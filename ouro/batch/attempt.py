@@ -1,0 +1,331 @@
+"""Run one task: a tree, a headless ouro in it, its checks, a branch."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ouro.batch.state import (
+    CHECKS,
+    DONE,
+    FAULT,
+    LIMIT,
+    BatchState,
+    CheckResult,
+    TaskAnswer,
+    TaskResult,
+)
+from ouro.batch.tasks import Task
+from ouro.batch.tree import TaskTree, TreeError
+from ouro.errors import plain_error
+from ouro.safety import Confinement, child_environment
+from ouro.utils.files import write_private
+from ouro.utils.json_types import amount, count, dictionary, string
+from ouro.utils.runtime import get_home, send_signal
+from ouro.utils.text import cut_middle
+
+_ANSWER, _LOG, _TREE = "answer.json", "log.txt", "tree.json"
+NICENESS = 5
+"""Below an interactive session, which keeps its speed."""
+_FAULTS = {"failed"}
+"""Outcomes of an answer for which the world is to blame: the model did not answer."""
+_KEEP_OUTPUT = 4_000
+_GRACE = 10.0
+"""Seconds after the first signal until a process is killed."""
+_PAUSES = (2.0, 10.0)
+"""Seconds before the second and the third attempt."""
+
+
+class Stopped(Exception):
+    """The whole run was stopped: the task runs again next time."""
+
+
+class Attempt:
+    """Runs tasks of one batch, each in its thread. `stop` ends those that run.
+
+    Args:
+        program: the command that starts ouro.
+    """
+
+    def __init__(
+        self, state: BatchState, program: Sequence[str] = (sys.executable, "-m", "ouro")
+    ) -> None:
+        self._state = state
+        self._name = state.batch().name
+        self._program = tuple(program)
+        self._running: set[subprocess.Popen[bytes]] = set()
+        self._stopping = threading.Event()
+
+    @property
+    def is_stopped(self) -> bool:
+        return self._stopping.is_set()
+
+    def stop(self) -> None:
+        """Interrupt the processes of this object, and start no other one."""
+        self._stopping.set()
+        for process in tuple(self._running):
+            send_signal(process.pid, signal.SIGTERM, group=True)
+
+    def run(self, task: Task, max_cost: float | None) -> TaskResult:
+        """The result of a task: that of an earlier run, or of a new one. Blocks.
+
+        Waits for a process that an ouro which was killed left behind: its answer is used.
+
+        Raises:
+            Stopped: `stop` was called.
+            OSError: the state cannot be written.
+        """
+        began = time.monotonic()
+        with self._state.lease(task.id) as lease:
+            known = self._state.result(task.id)
+            if known is not None:
+                return known
+            result = self._tried(task, max_cost, lease)
+            result = msgspec.structs.replace(result, seconds=round(time.monotonic() - began, 2))
+            self._state.save(result)
+        return result
+
+    def _tried(self, task: Task, max_cost: float | None, lease: int) -> TaskResult:
+        """The result, after more attempts if the world was to blame."""
+        result = self._once(task, max_cost, lease)
+        for number, pause in enumerate(_PAUSES, 2):
+            if result.outcome not in (FAULT, *_FAULTS) or result.answer.turns:
+                break
+            if self._stopping.wait(pause):
+                raise Stopped
+            again = self._once(task, max_cost, lease)
+            result = msgspec.structs.replace(again, attempts=number)
+        return result
+
+    def _once(self, task: Task, max_cost: float | None, lease: int) -> TaskResult:
+        place = self._state.place(task.id)
+        left = self._left_behind(task)
+        try:
+            tree = left or TaskTree.make(task, place / "tree", f"ouro/{self._name}/{task.id}")
+            if not left:
+                (place / _ANSWER).unlink(missing_ok=True)
+                write_private(place / _TREE, msgspec.json.encode(tree, enc_hook=str))
+            with suppress(TreeError):  # the folder stays, and is named
+                try:
+                    return self._answered(task, tree, max_cost, lease)
+                except Stopped:
+                    tree.remove(keeps_branch=False)
+                    raise
+            detail = f"Its changes are in {tree.folder}: git could not commit them."
+            return TaskResult(id=task.id, repo=task.repo, outcome=FAULT, detail=detail)
+        except TreeError as error:
+            return TaskResult(id=task.id, repo=task.repo, outcome=FAULT, detail=error.message)
+        except OSError as error:  # a full disk, a file system that is gone
+            detail = plain_error(error).message
+            return TaskResult(id=task.id, repo=task.repo, outcome=FAULT, detail=detail)
+
+    def _left_behind(self, task: Task) -> TaskTree | None:
+        """The tree of a process that ended, with an answer, after its ouro was killed."""
+        place = self._state.place(task.id)
+        if not (place / "tree").is_dir() or not _read_answer(place / _ANSWER):
+            return None
+        try:
+            return msgspec.json.decode(
+                (place / _TREE).read_bytes(), type=TaskTree, dec_hook=lambda kind, text: kind(text)
+            )
+        except (OSError, msgspec.MsgspecError):
+            return None
+
+    def _answered(
+        self, task: Task, tree: TaskTree, max_cost: float | None, lease: int
+    ) -> TaskResult:
+        place = self._state.place(task.id)
+        answer, timed_out = self._ask(task, tree.folder, max_cost, lease)
+        checks = self._check(task, tree.folder) if _has_answered(answer) else ()
+        files = tree.commit(_subject(task))
+        (place / _ANSWER).unlink(missing_ok=True)
+        self._state.save_patch(task.id, tree.patch() if files else "")
+        tree.remove(keeps_branch=bool(files))
+        detail = string(answer.get("detail"))
+        if timed_out:
+            detail = f"It took more than {task.limits.seconds:.0f} seconds."
+        elif not answer:
+            detail = f"ouro ended without a result: {_last_line(place / _LOG)}"
+        return TaskResult(
+            id=task.id,
+            repo=task.repo,
+            outcome=LIMIT if timed_out else _outcome(answer, checks),
+            detail=detail,
+            answer=_read_parts(answer),
+            session_id=string(answer.get("session_id")),
+            branch=tree.branch if files else "",
+            files=tuple(files),
+            checks=checks,
+        )
+
+    def _ask(
+        self, task: Task, folder: Path, max_cost: float | None, lease: int
+    ) -> tuple[dict[str, Any], bool]:
+        """The result object of a headless ouro, empty without one; and whether it took too long."""
+        place = self._state.place(task.id)
+        if left := _read_answer(place / _ANSWER):
+            return left, False
+        words = [*self._program, *_flags(task, max_cost, place)]
+        with (place / _ANSWER).open("wb") as output, (place / _LOG).open("wb") as log:
+            process = self._start(words, folder, _variables(task), lease, output, log)
+            timed_out = self._wait(process, task.limits.seconds)
+        return _read_answer(place / _ANSWER), timed_out
+
+    def _check(self, task: Task, folder: Path) -> tuple[CheckResult, ...]:
+        """The results of its checks, up to the first that fails."""
+        confinement = Confinement(folder, get_home() / "sandbox")
+        done = []
+        with (self._state.place(task.id) / "checks.txt").open("w+b") as output:
+            for line in task.checks:
+                words = confinement.wrap(["/bin/sh", "-c", line], "workspace")
+                start = output.seek(0, os.SEEK_END)
+                process = self._start(words, folder, {}, -1, output, output)
+                timed_out = self._wait(process, task.limits.seconds)
+                output.seek(start)
+                text = output.read().decode(errors="replace")
+                code = 124 if timed_out else process.returncode
+                done.append(CheckResult(line, code, cut_middle(text.strip(), _KEEP_OUTPUT)))
+                if code:
+                    break
+        confinement.close()
+        return tuple(done)
+
+    def _start(
+        self,
+        words: Sequence[str],
+        folder: Path,
+        variables: Mapping[str, str],
+        lease: int,
+        output: Any,
+        log: Any,
+    ) -> subprocess.Popen[bytes]:
+        if self._stopping.is_set():
+            raise Stopped
+        inherited = os.environ if lease >= 0 else child_environment(os.environ)
+        process = subprocess.Popen(
+            words,
+            cwd=folder,
+            env={**inherited, **variables},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=log,
+            start_new_session=True,
+            pass_fds=(lease,) if lease >= 0 else (),
+        )
+        with suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, process.pid, NICENESS)
+        self._running.add(process)
+        if self._stopping.is_set():  # it came between
+            send_signal(process.pid, signal.SIGTERM, group=True)
+        return process
+
+    def _wait(self, process: subprocess.Popen[bytes], seconds: float) -> bool:
+        """Wait for the end of a process; returns whether it took too long. Raises Stopped."""
+        try:
+            timed_out = not _ended(process, seconds)
+            if timed_out:
+                send_signal(process.pid, signal.SIGTERM, group=True)
+            if timed_out and not _ended(process, _GRACE):
+                send_signal(process.pid, signal.SIGKILL, group=True)
+                process.wait()
+        finally:
+            self._running.discard(process)
+        if self._stopping.is_set():
+            raise Stopped
+        return timed_out
+
+
+def _flags(task: Task, max_cost: float | None, place: Path) -> list[str]:
+    flags = [
+        "--output",
+        "json",
+        "--mode",
+        task.permissions.mode,
+        "--max-turns",
+        str(task.limits.turns),
+    ]
+    flags.append("--trust" if task.trust else "--no-trust")
+    if task.memory == "none":
+        flags.append("--no-memory")
+    if task.model:
+        flags += ["--model", task.model]
+    if max_cost is not None:
+        flags += ["--max-cost", f"{max_cost:.6f}"]
+    if task.answer_schema is not None:
+        schema = place / "schema.json"
+        schema.write_text(json.dumps(task.answer_schema))
+        flags += ["--schema", str(schema)]
+    for rule in task.permissions.allow:
+        flags += ["--allow", rule]
+    for rule in task.permissions.deny:
+        flags += ["--deny", rule]
+    return [*flags, f"--print={task.prompt}"]
+
+
+def _variables(task: Task) -> dict[str, str]:
+    """What a session would remember waits for the user, who cannot undo it during the run."""
+    return {"OURO_MEMORY_WRITE": "ask"} if task.memory == "read" else {}
+
+
+def _ended(process: subprocess.Popen[bytes], seconds: float) -> bool:
+    try:
+        process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        return False
+    return True
+
+
+def _read_answer(path: Path) -> dict[str, Any]:
+    try:
+        lines = path.read_bytes().splitlines()
+        return dictionary(msgspec.json.decode(lines[-1])) if lines else {}
+    except (OSError, msgspec.MsgspecError):
+        return {}
+
+
+def _read_parts(answer: Mapping[str, Any]) -> TaskAnswer:
+    usage = dictionary(answer.get("usage"))
+    tokens = [count(usage.get(name)) or 0 for name in ("input", "output")]
+    return TaskAnswer(
+        string(answer.get("result")),
+        answer.get("data"),
+        amount(usage.get("cost")),
+        count(answer.get("turns")) or 0,
+        sum(tokens),
+    )
+
+
+def _has_answered(answer: Mapping[str, Any]) -> bool:
+    return answer.get("outcome") == "answered"
+
+
+def _outcome(answer: Mapping[str, Any], checks: Sequence[CheckResult]) -> str:
+    if not answer:
+        return FAULT
+    if not _has_answered(answer):
+        return string(answer.get("outcome"))
+    return CHECKS if any(check.exit_code for check in checks) else DONE
+
+
+def _subject(task: Task) -> str:
+    first = task.prompt.strip().splitlines()[0]
+    return first if len(first) <= 60 else f"{first[:59]}…"
+
+
+def _last_line(path: Path) -> str:
+    try:
+        lines = path.read_text("utf-8", "replace").strip().splitlines()
+    except OSError:
+        lines = []
+    return lines[-1][:300] if lines else "it printed nothing"

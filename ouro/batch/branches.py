@@ -1,0 +1,104 @@
+"""What the user does with the branches of a batch: merge, delete, push."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from ouro.batch.state import BatchState, TaskResult
+from ouro.errors import OuroError
+from ouro.utils.git import Git, GitError
+
+_SECONDS = 600.0
+
+
+class BranchError(OuroError):
+    """A branch could not be merged, deleted or pushed."""
+
+
+def accept(state: BatchState, result: TaskResult) -> TaskResult:
+    """Merge the branch of a result into what is checked out in its repository.
+
+    Raises:
+        BranchError: it is a clone, files are changed and not committed, or the merge conflicts;
+            nothing is changed then.
+    """
+    repository = _repository(state, result)
+    if repository != Path(result.repo):
+        raise BranchError(
+            f"{result.id} is of {result.repo}: its branch is in {repository}.",
+            "Open a pull request, or push it yourself.",
+            [f"batch pr {state.folder} {result.id}"],
+        )
+    git = Git(repository, _SECONDS)
+    if git.ask("status", "--porcelain", "--untracked-files=no").strip():
+        raise BranchError(f"{repository} has changes.", "Commit them first, then accept again.")
+    try:
+        git.change("merge", "--quiet", "--no-edit", result.branch)
+    except GitError as error:
+        with suppress(GitError):  # it may not have begun
+            git.change("merge", "--abort")
+        hint = f"Merge it yourself: git merge {result.branch}"
+        raise BranchError(f"{result.id}: {error}", hint) from error
+    return _marked(state, result, "accepted")
+
+
+def reject(state: BatchState, result: TaskResult) -> TaskResult:
+    """Delete the branch of a result; its patch stays in the state. Raises BranchError."""
+    repository = _repository(state, result)
+    if repository != Path(result.repo):
+        shutil.rmtree(repository, ignore_errors=True)
+        return _marked(state, result, "rejected")
+    try:
+        Git(repository, _SECONDS).change("branch", "--quiet", "-D", result.branch)
+    except GitError as error:
+        raise BranchError(f"{result.id}: {error}") from error
+    return _marked(state, result, "rejected")
+
+
+def open_pull_request(state: BatchState, result: TaskResult) -> TaskResult:
+    """Push the branch to `origin` by the user's git, and open a pull request by `gh`.
+
+    Raises:
+        BranchError: one of them is missing or failed.
+    """
+    folder = _repository(state, result)
+    if shutil.which("gh") is None:
+        raise BranchError("`gh` is not installed.", "Install GitHub's command line, and log in.")
+    _run(folder, "git", "push", "--quiet", "--set-upstream", "origin", result.branch)
+    title = state.task(result.id).prompt.strip().splitlines()[0][:70]
+    words = ("gh", "pr", "create", "--head", result.branch, "--title", title)
+    address = _run(folder, *words, "--body", result.answer.text[:60_000] or title)
+    return _marked(state, result, address.strip().splitlines()[-1] if address.strip() else "pushed")
+
+
+def _repository(state: BatchState, result: TaskResult) -> Path:
+    """The folder with the branch of a result. Raises BranchError: it has none any more."""
+    if not result.branch:
+        raise BranchError(f"{result.id} has changed nothing.")
+    if result.state in ("accepted", "rejected"):
+        raise BranchError(f"{result.id} is {result.state} already.")
+    folder = Path(result.repo)
+    if not folder.is_dir():
+        folder = state.place(result.id) / "tree"
+    if not folder.is_dir():
+        raise BranchError(f"{folder} does not exist any more.", "Run the task again.")
+    return folder
+
+
+def _run(folder: Path, *words: str) -> str:
+    done = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=False)
+    if done.returncode:
+        reason = (done.stderr or done.stdout).strip().splitlines()
+        raise BranchError(f"`{' '.join(words[:3])}`: {reason[-1] if reason else 'failed'}")
+    return done.stdout
+
+
+def _marked(state: BatchState, result: TaskResult, word: str) -> TaskResult:
+    marked = msgspec.structs.replace(result, state=word)
+    state.save(marked)
+    return marked

@@ -1,0 +1,162 @@
+"""The state of a batch: a folder, from which a run continues after it was killed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ouro.batch.tasks import Batch, Task, UnknownTask
+from ouro.errors import UsageError
+from ouro.utils.files import lock_file, write_private
+from ouro.utils.runtime import ensure_private_dir
+
+LAYOUT = 1
+_BATCH, _RESULT, _PATCH = "batch.json", "result.json", "changes.patch"
+DONE, CHECKS, FAULT, LIMIT = "done", "checks failed", "fault", "limit"
+"""Why a task ended, beside the outcomes of a headless answer."""
+
+
+class CheckResult(msgspec.Struct, frozen=True):
+    command: str
+    exit_code: int
+    output: str
+    """The end of what it printed."""
+
+
+class TaskAnswer(msgspec.Struct, frozen=True):
+    text: str = ""
+    data: Any = None
+    """The parsed answer of a task with a schema."""
+    cost: float | None = None
+    """Dollars; None: the price is unknown."""
+    turns: int = 0
+    tokens: int = 0
+
+
+class TaskResult(msgspec.Struct, frozen=True, kw_only=True):
+    """What a task left."""
+
+    id: str
+    repo: str
+    outcome: str
+    """`done`, `checks failed`, `fault` (the world: a server, git, the disk), `limit`, or that of a
+    headless answer: `failed`, `cut`, `refused`.
+    """
+    detail: str = ""
+    answer: TaskAnswer = TaskAnswer()
+    session_id: str = ""
+    branch: str = ""
+    """The branch with its changes; empty if it changed nothing."""
+    files: tuple[str, ...] = ()
+    checks: tuple[CheckResult, ...] = ()
+    seconds: float = 0
+    attempts: int = 1
+    state: str = ""
+    """What the user did with the branch: `accepted`, `rejected`, or an address of a pull request."""
+
+    @property
+    def cost(self) -> float | None:
+        return self.answer.cost
+
+    @property
+    def is_done(self) -> bool:
+        return self.outcome == DONE
+
+
+class _Saved(msgspec.Struct, frozen=True):
+    layout: int
+    batch: Batch
+
+
+class BatchState:
+    """The folder of one batch. Everything blocks: use from a thread."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder.resolve()
+
+    def begin(self, batch: Batch) -> None:
+        """Write the tasks at the first run.
+
+        Raises:
+            UsageError: the folder belongs to other tasks, or to a newer ouro.
+        """
+        ensure_private_dir(self.folder)
+        path = self.folder / _BATCH
+        if not path.exists():
+            write_private(path, msgspec.json.encode(_Saved(LAYOUT, batch)))
+        elif self.batch() != batch:
+            raise UsageError(
+                f"{self.folder} holds the results of other tasks: the file was changed since.",
+                "Name another folder with --state, or delete this one.",
+            )
+
+    def batch(self) -> Batch:
+        """The tasks.
+
+        Raises:
+            UsageError: there are none, or a newer ouro wrote them.
+        """
+        path = self.folder / _BATCH
+        try:
+            found = msgspec.json.decode(path.read_bytes())
+            if found["layout"] > LAYOUT:
+                raise UsageError(f"{self.folder} was written by a newer ouro.", "Update ouro.")
+            return msgspec.convert(found["batch"], Batch)
+        except FileNotFoundError as error:
+            hint = "Name the folder that `ouro batch run` printed."
+            raise UsageError(f"{self.folder} is not the state of a batch.", hint) from error
+        except (msgspec.MsgspecError, KeyError, TypeError) as error:
+            raise UsageError(f"{path} cannot be read: {error}.") from error
+
+    def task(self, name: str) -> Task:
+        """Raises UnknownTask."""
+        for task in self.batch().tasks:
+            if task.id == name:
+                return task
+        raise UnknownTask(f"This batch has no task `{name}`.", f"See {self.folder / _BATCH}.")
+
+    def place(self, task_id: str) -> Path:
+        """The folder of one task, created."""
+        return ensure_private_dir(self.folder / "tasks" / task_id)
+
+    @contextmanager
+    def lease(self, task_id: str) -> Iterator[int]:
+        """Hold a task: nobody else runs it. Yields a descriptor that the task's process inherits,
+        so that the lease lasts as long as this process, however ouro ended.
+        """
+        with lock_file(self.place(task_id) / "lease") as descriptor:
+            yield descriptor
+
+    def result(self, task_id: str) -> TaskResult | None:
+        try:
+            return msgspec.json.decode(
+                (self.place(task_id) / _RESULT).read_bytes(), type=TaskResult
+            )
+        except (OSError, msgspec.MsgspecError):
+            return None
+
+    def results(self) -> list[TaskResult]:
+        """Those that are there, in the order of the tasks."""
+        found = (self.result(task.id) for task in self.batch().tasks)
+        return [result for result in found if result is not None]
+
+    def save(self, result: TaskResult) -> None:
+        write_private(self.place(result.id) / _RESULT, msgspec.json.encode(result))
+
+    def forget(self, task_id: str) -> None:
+        """Let a task run again."""
+        (self.place(task_id) / _RESULT).unlink(missing_ok=True)
+
+    def patch(self, task_id: str) -> str:
+        """The changes of a task as a patch; empty if there are none."""
+        try:
+            return (self.place(task_id) / _PATCH).read_text("utf-8", "replace")
+        except OSError:
+            return ""
+
+    def save_patch(self, task_id: str, patch: str) -> None:
+        write_private(self.place(task_id) / _PATCH, patch.encode("utf-8", "surrogateescape"))

@@ -1,0 +1,201 @@
+"""The tasks of a batch, from a YAML file or from JSON lines."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from ouro.errors import ConfigError, OuroError
+from ouro.utils.yaml import parse_yaml, plain_values
+
+_NAME = re.compile(r"\w[\w.-]{0,63}")
+_LINES = (".jsonl", ".ndjson")
+
+
+class TaskLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    turns: int = 100
+    cost: float | None = None
+    """Dollars; None: its share of what is left of the budget."""
+    seconds: float = 3600
+
+
+class TaskPermissions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    mode: Literal["plan", "ask", "edit", "auto"] = "auto"
+    allow: tuple[str, ...] = ()
+    deny: tuple[str, ...] = ()
+
+
+class Task(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One prompt in one repository. The fields of a line of the file; `defaults` sets them for all."""
+
+    id: str = ""
+    """Its name in the state, in branches and reports; else the repository's name."""
+    repo: str = "."
+    """A folder, relative to the file, or the address of a repository."""
+    revision: str = "HEAD"
+    prompt: str
+    model: str = ""
+    answer_schema: dict[str, Any] | None = msgspec.field(default=None, name="schema")
+    """A JSON schema that the answer must match."""
+    checks: tuple[str, ...] = ()
+    """Shell lines that must succeed in the changed tree, confined like commands of the agent."""
+    limits: TaskLimits = TaskLimits()
+    permissions: TaskPermissions = TaskPermissions()
+    memory: Literal["none", "read"] = "none"
+    """`read`: memory is sent; what the session would write waits for the user's answer."""
+    trust: bool = False
+    """Whether the instructions and settings of the repository are obeyed."""
+
+    @property
+    def is_remote(self) -> bool:
+        return "://" in self.repo or bool(re.match(r"[\w.-]+@[\w.-]+:", self.repo))
+
+
+class Batch(msgspec.Struct, frozen=True):
+    name: str
+    """A part of the branches: `ouro/NAME/TASK`."""
+    tasks: tuple[Task, ...]
+
+
+class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    tasks: list[dict[str, Any]]
+    name: str = ""
+    defaults: dict[str, Any] = {}
+
+
+def read_batch(path: Path) -> Batch:
+    """The tasks of a file: YAML with `tasks`, `defaults` and `name`, or a task on each line.
+
+    Raises:
+        ConfigError: it cannot be read, or a task is wrong; names the task.
+    """
+    try:
+        text = path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} cannot be read: {error}.", "Name a file of tasks.") from error
+    found = _read_lines(text, path) if path.suffix in _LINES else _read_table(text, path)
+    name = found.name or path.name.partition(".")[0]
+    if not _NAME.fullmatch(name):
+        raise ConfigError(
+            f"{path}: `{name}` cannot be the name of a batch.",
+            "Use letters, digits, `-`, `_` and `.`: it becomes a part of branches.",
+        )
+    tasks = _named([_task(item, number, found, path) for number, item in _numbered(found.tasks)])
+    if not tasks:
+        raise ConfigError(f"{path} has no tasks.", "Write at least one below `tasks:`.")
+    return Batch(name, tuple(tasks))
+
+
+def for_repositories(prompt: str, repositories: Path, name: str) -> Batch:
+    """The same prompt for each line of a file with folders or addresses; `#` begins a comment.
+
+    Raises:
+        ConfigError: the file cannot be read, or is empty.
+    """
+    try:
+        lines = repositories.read_text("utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{repositories} cannot be read: {error}.") from error
+    places = [line.strip() for line in lines if line.strip() and not line.startswith("#")]
+    if not places:
+        raise ConfigError(f"{repositories} names no repository.", "Write one on each line.")
+    tasks = [Task(prompt=prompt, repo=_resolved(place, repositories)) for place in places]
+    return Batch(name, tuple(_named(tasks)))
+
+
+def _read_table(text: str, path: Path) -> _File:
+    try:
+        return msgspec.convert(plain_values(parse_yaml(text, str(path))), _File, strict=False)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"{path}: {_plainly(error)}.", "See docs/batch.md.") from error
+
+
+def _read_lines(text: str, path: Path) -> _File:
+    tasks = []
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip():
+            continue
+        try:
+            tasks.append(msgspec.json.decode(line, type=dict[str, Any]))
+        except msgspec.MsgspecError as error:
+            raise ConfigError(f"{path}:{number}: not a JSON object: {error}.") from error
+    return _File(tasks)
+
+
+def _task(item: Mapping[str, Any], number: int, file: _File, path: Path) -> Task:
+    values = {**file.defaults, **item}
+    try:
+        if isinstance(values.get("schema"), str):
+            values["schema"] = json.loads(values["schema"])
+        task = msgspec.convert(values, Task, strict=False)
+    except (msgspec.ValidationError, ValueError) as error:
+        raise ConfigError(f"{path}: {_title(item, number)}: {_plainly(error)}.") from error
+    if task.id and not _NAME.fullmatch(task.id):
+        hint = "Use letters, digits, `-`, `_` and `.`, at most 64."
+        raise ConfigError(f"{path}: {_title(item, number)}: this id cannot name a file.", hint)
+    if not task.prompt.strip():
+        raise ConfigError(f"{path}: {_title(item, number)}: its prompt is empty.")
+    return msgspec.structs.replace(task, repo=_resolved(task.repo, path))
+
+
+def _numbered(tasks: Sequence[Mapping[str, Any]]) -> list[tuple[int, Mapping[str, Any]]]:
+    return list(enumerate(tasks, 1))
+
+
+def _title(item: Mapping[str, Any], number: int) -> str:
+    name = str(item.get("id", ""))
+    return f"task {number} ({name})" if name else f"task {number}"
+
+
+def _plainly(error: Exception) -> str:
+    return (
+        str(error)
+        .replace("Object contains", "it has")
+        .replace("Object missing", "it has no")
+        .rstrip(".")
+    )
+
+
+def _resolved(repo: str, file: Path) -> str:
+    if Task(prompt="-", repo=repo).is_remote:
+        return repo
+    return str((file.parent / Path(repo).expanduser()).resolve())
+
+
+def _named(tasks: Sequence[Task]) -> list[Task]:
+    """The tasks with an id each: that of the file, or the repository's name.
+
+    Raises:
+        ConfigError: two tasks of the file have one id.
+    """
+    given = [task.id for task in tasks if task.id]
+    twice = next((name for name in given if given.count(name) > 1), "")
+    if twice:
+        raise ConfigError(f"Two tasks have the id `{twice}`.", "Give each an id of its own.")
+    taken, named = set(given), []
+    for task in tasks:
+        name = task.id or _free_name(task.repo, taken)
+        taken.add(name)
+        named.append(msgspec.structs.replace(task, id=name))
+    return named
+
+
+def _free_name(repo: str, taken: set[str]) -> str:
+    last = repo.rstrip("/").rpartition("/")[2].removesuffix(".git")
+    name = re.sub(r"[^\w.-]+", "-", last).strip("-.")[:50] or "task"
+    number, free = 1, name
+    while free in taken:
+        number += 1
+        free = f"{name}-{number}"
+    return free
+
+
+class UnknownTask(OuroError):
+    """A name that no task of the batch has."""
+
+    exit_code = 2

@@ -1,0 +1,95 @@
+"""The files that a task works on: a worktree of a local repository, or a clone."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from pathlib import Path
+
+import msgspec
+
+from ouro.batch.tasks import Task
+from ouro.errors import OuroError
+from ouro.utils.git import Git, GitError, clone
+
+_SECONDS = 600.0
+_one_at_a_time = threading.Lock()
+"""git creates and removes worktrees of a repository one at a time."""
+
+
+class TreeError(OuroError):
+    """The files of a task cannot be prepared or read."""
+
+
+class TaskTree(msgspec.Struct, frozen=True):
+    folder: Path
+    branch: str
+    base: str
+    """The commit at which it began."""
+    repository: Path | None
+    """The local repository of a worktree; None: it is a clone."""
+
+    @classmethod
+    def make(cls, task: Task, folder: Path, branch: str) -> TaskTree:
+        """Check out the task's revision on a new branch. What an earlier attempt left is removed.
+
+        Raises:
+            TreeError: there is no such repository or revision, or git fails.
+        """
+        try:
+            if task.is_remote:
+                shutil.rmtree(folder, ignore_errors=True)
+                folder.mkdir(mode=0o700, parents=True)
+                base = clone(task.repo, task.revision, folder, branch, _SECONDS)
+                return cls(folder, branch, base, None)
+            return cls._of_local(task, folder, branch)
+        except (GitError, OSError) as error:
+            raise TreeError(f"{task.repo}: {error}") from error
+
+    @classmethod
+    def _of_local(cls, task: Task, folder: Path, branch: str) -> TaskTree:
+        repository = Path(task.repo)
+        if not repository.is_dir():
+            raise TreeError(f"{repository} is not a folder.")
+        git = Git(repository, _SECONDS)
+        base = git.ask("rev-parse", "--verify", "--quiet", f"{task.revision}^{{commit}}").strip()
+        if not base:
+            raise TreeError(f"{repository} has no commit `{task.revision}`, or git refuses it.")
+        with _one_at_a_time:
+            shutil.rmtree(folder, ignore_errors=True)
+            git.change("worktree", "prune")
+            git.change("worktree", "add", "--quiet", "--force", "-B", branch, str(folder), base)
+        return cls(folder, branch, base, repository)
+
+    def commit(self, subject: str) -> list[str]:
+        """Commit what was changed to the branch; returns the names of the files.
+
+        Raises:
+            TreeError: git fails; the files stay in their folder.
+        """
+        git = Git(self.folder, _SECONDS)
+        try:
+            git.commit_all(subject)
+            return git.ask("diff", "--name-only", self.base, "HEAD").splitlines()
+        except GitError as error:
+            raise TreeError(f"{self.folder}: git could not commit: {error}") from error
+
+    def patch(self) -> str:
+        """The changes since the task began. Raises TreeError."""
+        try:
+            return Git(self.folder, _SECONDS).ask("diff", "--binary", self.base, "HEAD")
+        except GitError as error:
+            raise TreeError(str(error)) from error
+
+    def remove(self, *, keeps_branch: bool) -> None:
+        """Remove the folder of a worktree; a clone stays if its branch does, which is only there."""
+        if self.repository is None:
+            if not keeps_branch:
+                shutil.rmtree(self.folder, ignore_errors=True)
+            return
+        git = Git(self.repository, _SECONDS)
+        with _one_at_a_time:
+            shutil.rmtree(self.folder, ignore_errors=True)
+            git.change("worktree", "prune")
+            if not keeps_branch:
+                git.change("branch", "--quiet", "-D", self.branch)

@@ -1,0 +1,72 @@
+"""The declarations of `ouro batch …`; their functions are in `batch.py`."""
+
+from __future__ import annotations
+
+from ouro.commands.action import Action, arg, count
+
+_STATE = arg("state", metavar="FOLDER", help="the folder that `batch run` printed")
+_TASKS = arg("task", nargs="*", default=[], metavar="TASK", help="some of the tasks, by id")
+BATCH_ACTIONS = (
+    Action(
+        "batch run",
+        "batch.run",
+        "Run tasks, each headless in a tree of its own; a stopped run continues where it was",
+        (
+            arg("tasks", nargs="?", default="", metavar="FILE", help="tasks in YAML or JSON lines"),
+            arg("--prompt", default="", metavar="TEXT", help="one prompt, with --repos"),
+            arg("--repos", default="", metavar="FILE", help="folders or addresses, one a line"),
+            arg("--state", default="", metavar="FOLDER", help="else beside the file of tasks"),
+            arg("-j", "--workers", type=count, default=None, metavar="N", help="tasks at once"),
+            arg("--max-cost", type=float, default=None, metavar="DOLLARS", help="of the whole run"),
+            arg("--again", action="store_true", help="also what has failed before"),
+            arg("--dry-run", action="store_true", help="show the tasks, and run none"),
+            arg("-y", "--yes", action="store_true", help="do not ask about secrets in prompts"),
+        ),
+        ("batch run tasks.yaml", "batch run --prompt 'Add a licence file.' --repos repos.txt"),
+        "shell",
+    ),
+    Action(
+        "batch report",
+        "batch.report",
+        "Show the results of a batch",
+        (
+            _STATE,
+            arg("--html", default="", metavar="FILE", help="write a page with answers and diffs"),
+            arg("--force", action="store_true", help="replace that file"),
+        ),
+        ("batch report tasks.batch", "batch report tasks.batch --html report.html"),
+        "shell",
+    ),
+    Action(
+        "batch show",
+        "batch.show",
+        "Show the answer, checks and diff of one task",
+        (_STATE, arg("task", metavar="TASK")),
+        ("batch show tasks.batch shop",),
+        "shell",
+    ),
+    Action(
+        "batch accept",
+        "batch.accept",
+        "Merge the branches of tasks that are done into what is checked out",
+        (_STATE, _TASKS, arg("--all", action="store_true", help="of all tasks that are done")),
+        ("batch accept tasks.batch shop",),
+        "shell",
+    ),
+    Action(
+        "batch reject",
+        "batch.reject",
+        "Delete the branches of tasks",
+        (_STATE, _TASKS, arg("--all", action="store_true", help="of all tasks")),
+        ("batch reject tasks.batch shop",),
+        "shell",
+    ),
+    Action(
+        "batch pr",
+        "batch.open_pull_requests",
+        "Push the branches of tasks that are done, and open pull requests with `gh`",
+        (_STATE, _TASKS, arg("--all", action="store_true", help="of all tasks that are done")),
+        ("batch pr tasks.batch --all",),
+        "shell",
+    ),
+)

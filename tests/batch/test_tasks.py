@@ -1,0 +1,73 @@
+"""Files of tasks: what they may say, and how a wrong one is named."""
+
+import pytest
+
+from ouro.batch.tasks import Task, for_repositories, read_batch
+from ouro.errors import ConfigError
+
+
+def write(folder, text, name="tasks.yaml"):
+    path = folder / name
+    path.write_text(text)
+    return path
+
+
+def test_defaults_hold_for_each_task_and_its_own_fields_win(tmp_path):
+    text = """
+defaults: {limits: {turns: 5}, checks: [make test], permissions: {deny: ["shell(git push *)"]}}
+tasks:
+  - {repo: shop, prompt: one}
+  - {repo: shop, prompt: two, limits: {turns: "7"}}
+"""
+    batch = read_batch(write(tmp_path, text))
+    assert batch.name == "tasks"
+    assert [task.id for task in batch.tasks] == ["shop", "shop-2"]
+    assert [task.limits.turns for task in batch.tasks] == [5, 7]
+    assert batch.tasks[0].repo == str(tmp_path / "shop")
+    assert batch.tasks[1].permissions.deny == ("shell(git push *)",)
+
+
+def test_lines_of_json_are_tasks(tmp_path):
+    text = '{"prompt": "a", "repo": "https://git.example.com/x/bank.git"}\n\n{"prompt": "b"}\n'
+    batch = read_batch(write(tmp_path, text, "many.jsonl"))
+    assert [(task.id, task.is_remote) for task in batch.tasks] == [
+        ("bank", True),
+        (tmp_path.name[:50], False),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("tasks: []", "has no tasks"),
+        ("tasks: 3", "Expected `array`"),
+        ("tasks: [{repo: a}]", "task 1: it has no required field"),
+        ("tasks: [{prompt: ''}]", "its prompt is empty"),
+        ("tasks: [{id: a, prompt: x}, {id: b, prompt: y, limits: {turns: many}}]", "task 2 (b)"),
+        ("tasks: [{id: ../../a, prompt: x}]", "cannot name a file"),
+        ("tasks: [{id: a, prompt: x}, {id: a, prompt: y}]", "Two tasks have the id `a`"),
+        ("tasks: [{prompt: x, schema: '{'}]", "task 1"),
+        ("name: a b\ntasks: [{prompt: x}]", "cannot be the name of a batch"),
+        ("tasks: [{prompt: x}]\njobs: 3", "unknown field `jobs`"),
+        ("a: [", "not YAML"),
+    ],
+)
+def test_a_wrong_file_is_refused_with_its_place(tmp_path, text, said):
+    with pytest.raises(ConfigError) as refused:
+        read_batch(write(tmp_path, text))
+    assert said in refused.value.text()
+
+
+def test_addresses_are_not_folders():
+    remote = ("https://h.example/a", "ssh://h.example/a", "git@h.example:a/b", "file:///a")
+    local = (".", "../a", "/a:b/c", "a/b@c:d")
+    assert all(Task(prompt="x", repo=repo).is_remote for repo in remote)
+    assert not any(Task(prompt="x", repo=repo).is_remote for repo in local)
+
+
+def test_a_list_of_repositories_gives_each_the_same_prompt(tmp_path):
+    file = write(tmp_path, "# ours\nshop\n\n/srv/bank\n", "repos.txt")
+    batch = for_repositories("Add a licence.", file, "repos")
+    assert [task.repo for task in batch.tasks] == [str(tmp_path / "shop"), "/srv/bank"]
+    with pytest.raises(ConfigError):
+        for_repositories("x", write(tmp_path, "\n", "none.txt"), "none")

@@ -1,0 +1,233 @@
+"""`ouro batch`: many repositories, kills in between, budgets, and what becomes of branches."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+from fakes.waiting import PATIENCE
+
+
+def write_tasks(folder, tasks, **more):
+    path = folder / "tasks.yaml"
+    path.write_text(json.dumps({"name": "licences", "tasks": tasks, **more}))
+    return path
+
+
+def make_repository(folder):
+    folder.mkdir()
+    commands = ("init -q -b main", "add .", "commit -q -m first")
+    (folder / "api.py").write_text("print('hello')\n")
+    author = ("-c", "user.name=a", "-c", "user.email=a@b.example")
+    for command in commands:
+        subprocess.run(["git", *author, *command.split()], cwd=folder, check=True)
+    return folder
+
+
+def git(folder, *words):
+    done = subprocess.run(["git", *words], cwd=folder, capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+def touch(name, text="new"):
+    return f'call: write {{"path": "{name}", "content": "{text}\\n"}}\nsay: wrote {name}'
+
+
+@pytest.fixture
+def shops(tmp_path):
+    return [make_repository(tmp_path / name) for name in ("shop", "bank", "farm")]
+
+
+def run(ouro, *words):
+    done = ouro.headless("batch", "run", "tasks.yaml", "-j", "2", "--json", *words)
+    return done, json.loads(done.out)["results"] if done.out else []
+
+
+def test_each_repository_gets_a_branch_and_its_own_files_stay(ouro, shops):
+    tasks = [{"repo": str(shop), "prompt": touch("LICENCE")} for shop in shops]
+    write_tasks(ouro.folder, tasks, defaults={"checks": ["test -f LICENCE"]})
+    done, results = run(ouro)
+    assert done.code == 0, done.err
+    for shop, result in zip(shops, results, strict=True):
+        assert (result["id"], result["outcome"], result["files"]) == (
+            shop.name,
+            "done",
+            ["LICENCE"],
+        )
+        assert git(shop, "show", f"ouro/licences/{shop.name}:LICENCE") == "new"
+        assert git(shop, "status", "--porcelain") == ""
+        assert len(git(shop, "worktree", "list").splitlines()) == 1
+    assert {session["id"] for session in ouro.sessions_of_all()} == {
+        result["session_id"] for result in results
+    }
+
+
+def test_a_second_run_repeats_nothing_that_is_done(ouro, shops):
+    write_tasks(ouro.folder, [{"repo": str(shop), "prompt": "say: well"} for shop in shops])
+    run(ouro)
+    asked = len(ouro.server.requests)
+    done, results = run(ouro)
+    assert (done.code, len(ouro.server.requests)) == (0, asked)
+    assert [result["answer"]["text"] for result in results] == ["well"] * 3
+
+
+def test_a_failed_check_a_missing_repository_and_a_secret_are_named_and_the_rest_goes_on(
+    ouro, shops
+):
+    secret = "sk-ant-api03-" + "aB3" * 31 + "AA"
+    tasks = [
+        {
+            "id": "checked",
+            "repo": str(shops[0]),
+            "prompt": touch("a"),
+            "checks": ["echo no; exit 3"],
+        },
+        {"id": "nowhere", "repo": str(shops[0] / "none"), "prompt": "say: x"},
+        {"id": "told", "repo": str(shops[1]), "prompt": f"say: {secret}"},
+        {"id": "fine", "repo": str(shops[2]), "prompt": "say: x"},
+    ]
+    write_tasks(ouro.folder, tasks)
+    done, results = run(ouro)
+    found = {result["id"]: result for result in results}
+    assert done.code == 1
+    assert found["checked"]["outcome"] == "checks failed"
+    assert found["checked"]["checks"][0]["exit_code"] == 3
+    assert "no" in found["checked"]["checks"][0]["output"]
+    assert found["nowhere"]["outcome"] == "fault"
+    assert "none is not a folder" in found["nowhere"]["detail"]
+    assert "holds a secret" in found["told"]["detail"]
+    assert found["fine"]["outcome"] == "done"
+    assert not any(secret in str(request.body) for request in ouro.server.requests)
+
+
+def test_a_run_that_is_killed_goes_on_and_asks_no_model_twice(ouro, shops):
+    tasks = [{"repo": str(shop), "prompt": f"run: sleep 1\n{touch('a')}"} for shop in shops]
+    write_tasks(ouro.folder, tasks)
+    process = ouro.begin("batch", "run", "tasks.yaml", "-j", "2")
+    end = time.monotonic() + PATIENCE
+    while len(ouro.server.requests) < 2:
+        assert time.monotonic() < end
+        time.sleep(0.02)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    done, results = run(ouro)
+    assert done.code == 0, done.err
+    assert [result["files"] for result in results] == [["a"]] * 3
+    prompts = [request.body["messages"][-1] for request in ouro.server.requests]
+    firsts = [prompt for prompt in prompts if prompt["role"] == "user"]
+    assert len(firsts) == 3  # what had begun ended, and its answer was used
+
+
+def test_ctrl_c_ends_the_tasks_and_the_next_run_does_them(ouro, shops):
+    tasks = [{"repo": str(shop), "prompt": "run: sleep 30\nsay: x"} for shop in shops]
+    write_tasks(ouro.folder, tasks)
+    process = ouro.begin("batch", "run", "tasks.yaml", "-j", "2")
+    end = time.monotonic() + PATIENCE
+    while len(ouro.server.requests) < 2:
+        assert time.monotonic() < end
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(PATIENCE) == 130
+    report = json.loads(ouro.headless("batch", "report", "tasks.batch", "--json").out)
+    assert report["results"] == []
+    assert [git(shop, "branch", "--list", "ouro/*") for shop in shops] == [""] * 3
+
+
+def test_the_budget_of_the_whole_run_stops_new_tasks(ouro, shops):
+    models = yaml.safe_load((ouro.home / "models.yaml").read_text())
+    models["models"]["openai/test-model"]["prices"] = {"input": 1000, "output": 1000}
+    (ouro.home / "models.yaml").write_text(yaml.safe_dump(models))
+    write_tasks(ouro.folder, [{"repo": str(shop), "prompt": "say: x"} for shop in shops])
+    done = ouro.headless("batch", "run", "tasks.yaml", "-j", "1", "--max-cost", "0.2", "--json")
+    report = json.loads(done.out)
+    assert done.code == 1
+    assert 0 < len(report["results"]) < 3
+
+
+def test_wrong_tasks_are_refused_by_name_before_anything_runs(ouro, shops):
+    write_tasks(ouro.folder, [{"id": "shop", "prompt": "x", "budget": 3}])
+    done = ouro.headless("batch", "run", "tasks.yaml")
+    assert done.code == 2
+    assert "task 1 (shop): it has unknown field `budget`" in done.err
+    lines = [json.dumps({"id": "a", "prompt": "x"}), "nonsense"]
+    (ouro.folder / "tasks.jsonl").write_text("\n".join(lines))
+    done = ouro.headless("batch", "run", "tasks.jsonl")
+    assert (done.code, "tasks.jsonl:2: not a JSON object" in done.err) == (2, True)
+    assert ouro.server.requests == []
+
+
+def test_branches_are_accepted_and_rejected(ouro, shops):
+    tasks = [{"repo": str(shop), "prompt": touch("a")} for shop in shops[:2]]
+    write_tasks(ouro.folder, tasks)
+    run(ouro)
+    accepted = ouro.headless("batch", "accept", "tasks.batch", "shop")
+    rejected = ouro.headless("batch", "reject", "tasks.batch", "bank")
+    assert (accepted.code, rejected.code) == (0, 0), accepted.err + rejected.err
+    assert (shops[0] / "a").read_text() == "new\n"
+    assert git(shops[1], "branch", "--list", "ouro/*") == ""
+    assert "+new" in ouro.headless("batch", "show", "tasks.batch", "bank").out
+    again = ouro.headless("batch", "accept", "tasks.batch", "bank")
+    assert (again.code, "rejected already" in again.err) == (1, True)
+
+
+def test_a_dirty_repository_is_not_merged_into(ouro, shops):
+    write_tasks(ouro.folder, [{"repo": str(shops[0]), "prompt": touch("a")}])
+    run(ouro)
+    (shops[0] / "api.py").write_text("mine")
+    done = ouro.headless("batch", "accept", "tasks.batch", "--all")
+    assert (done.code, "has changes" in done.err) == (1, True)
+    assert not (shops[0] / "a").exists()
+
+
+def test_an_address_is_cloned_and_its_session_can_be_resumed(ouro, shops):
+    address = f"file://{shops[0]}"
+    (ouro.folder / "repos.txt").write_text(f"# all\n{address}\n")
+    words = ("batch", "run", "--prompt", touch("a"), "--repos", "repos.txt", "--json")
+    done = ouro.headless(*words)
+    (result,) = json.loads(done.out)["results"]
+    assert (done.code, result["id"], result["files"]) == (0, "shop", ["a"]), done.err
+    tree = ouro.folder / "repos.batch" / "tasks" / "shop" / "tree"
+    assert git(tree, "show", "ouro/repos/shop:a") == "new"
+    more = ouro.headless("-p", "say: again", "--resume", result["session_id"], "--no-trust")
+    assert more.out.startswith("again"), more.err
+
+
+def test_checks_are_confined_as_commands_of_the_agent_are(ouro, shops, tmp_path):
+    if os.environ.get("OURO_SANDBOX_ENABLED") == "false":
+        pytest.skip("no sandbox here")
+    outside = tmp_path / "outside"
+    write_tasks(
+        ouro.folder,
+        [{"repo": str(shops[0]), "prompt": "say: x", "checks": [f"touch {outside}; true"]}],
+    )
+    run(ouro)
+    assert not outside.exists()
+
+
+def test_the_page_of_a_report_loads_nothing_and_escapes_what_models_wrote(ouro, shops):
+    write_tasks(ouro.folder, [{"repo": str(shops[0]), "prompt": "say: <script>alert(1)</script>"}])
+    run(ouro)
+    done = ouro.headless("batch", "report", "tasks.batch", "--html", "report.html")
+    page = (ouro.folder / "report.html").read_text()
+    assert done.code == 0
+    assert "&lt;script&gt;" in page
+    assert "<script" not in page
+    assert "http" not in page
+
+
+def test_the_example_of_the_documentation_runs(ouro, shops):
+    page = (Path(__file__).parents[2] / "docs" / "batch.md").read_text()
+    example = page.partition("```yaml\n")[2].partition("```")[0]
+    place = "https://git.example.com/acme/bank.git"
+    example = example.replace(place, f"file://{shops[1]}").replace("develop", "main")
+    example = example.replace("../shop", str(shops[0]))
+    prompt = "prompt: Add the MIT licence as LICENCE."
+    assert prompt in example
+    lines = json.dumps(touch("LICENCE"))
+    (ouro.folder / "tasks.yaml").write_text(example.replace(prompt, f"prompt: {lines}"))
+    done, results = run(ouro)
+    assert [result["outcome"] for result in results] == ["done", "done"], done.err
