@@ -1,4 +1,4 @@
-"""E14: what hooks and MCP servers of a project run is trusted with its content, and is shown whole."""
+"""E16: what hooks and MCP servers of a project run is trusted with its content, and is shown whole."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def asks_after_a_change(project: Path, tmp_path: Path, name: str) -> bool:
 
 @pytest.mark.parametrize("command", HOOKS)
 @pytest.mark.parametrize("name", [".ouro/config.yaml", ".claude/settings.json"])
-def test_e14_a_changed_program_of_a_hook_is_asked_about(project, tmp_path, command, name):
+def test_e16_a_changed_program_of_a_hook_is_asked_about(project, tmp_path, command, name):
     in_claude = {"hooks": {"PreToolUse": [{"hooks": [{"type": "command", "command": command}]}]}}
     in_ouro = {"hooks": [{"event": "before-tool", "command": command}]}
     (project / name).write_text(json.dumps(in_ouro if name.endswith("yaml") else in_claude))
@@ -66,7 +66,7 @@ def test_e14_a_changed_program_of_a_hook_is_asked_about(project, tmp_path, comma
 
 
 @pytest.mark.parametrize("server", SERVERS, ids=str)
-def test_e14_a_changed_program_of_a_server_is_asked_about(project, tmp_path, server):
+def test_e16_a_changed_program_of_a_server_is_asked_about(project, tmp_path, server):
     (project / ".mcp.json").write_text(json.dumps({"mcpServers": {"one": server}}))
     assert asks_after_a_change(project, tmp_path, PROGRAM)
 
@@ -75,7 +75,7 @@ def test_e14_a_changed_program_of_a_server_is_asked_about(project, tmp_path, ser
     "command",
     ["date >> out", "date >out", "touch out", "make 2> out", "x | tee out", "x --to hook.log"],
 )
-def test_e14_what_a_hook_writes_is_not_asked_about(project, tmp_path, command):
+def test_e16_what_a_hook_writes_is_not_asked_about(project, tmp_path, command):
     for name in ("out", "hook.log"):
         (project / name).write_text("one\n")
     hooks = {"hooks": [{"event": "turn-end", "command": command}]}
@@ -88,7 +88,7 @@ def test_e14_what_a_hook_writes_is_not_asked_about(project, tmp_path, command):
     ("command", "name"),
     [("python -m src.hook", "src/hook.py"), ("python -m src.app", "src/app/__main__.py")],
 )
-def test_e14_a_module_is_a_program(project, tmp_path, command, name):
+def test_e16_a_module_is_a_program(project, tmp_path, command, name):
     hooks = {"hooks": [{"event": "turn-end", "command": command}]}
     (project / ".ouro/config.yaml").write_text(json.dumps(hooks))
     assert asks_after_a_change(project, tmp_path, name)
@@ -97,7 +97,7 @@ def test_e14_a_module_is_a_program(project, tmp_path, command, name):
 @pytest.mark.parametrize(
     "command", ["'my tools/go now.sh' x", 'sh "my tools/go now.sh"', "sh my\\\\ tools/other.sh"]
 )
-def test_e14_a_name_with_spaces_is_a_program(project, tmp_path, command):
+def test_e16_a_name_with_spaces_is_a_program(project, tmp_path, command):
     command = command.replace("\\\\", "\\")
     name = "my tools/go now.sh" if "now" in command else "my tools/other.sh"
     (project / "my tools").mkdir()
@@ -108,7 +108,7 @@ def test_e14_a_name_with_spaces_is_a_program(project, tmp_path, command):
     assert asks_after_a_change(project, tmp_path, name)
 
 
-def test_e14_a_program_that_appears_later_or_leads_out_is_not_trusted(project, tmp_path):
+def test_e16_a_program_that_appears_later_or_leads_out_is_not_trusted(project, tmp_path):
     hooks = {"hooks": [{"event": "turn-end", "command": "./later.sh; ./out.sh"}]}
     (project / ".ouro/config.yaml").write_text(json.dumps(hooks))
     (tmp_path / "outside").write_text("x")
@@ -117,7 +117,7 @@ def test_e14_a_program_that_appears_later_or_leads_out_is_not_trusted(project, t
     assert asks_after_a_change(project, tmp_path, "later.sh")
 
 
-def test_e14_hidden_files_of_a_skill_are_asked_about(project, tmp_path):
+def test_e16_hidden_files_of_a_skill_are_asked_about(project, tmp_path):
     skill = project / ".claude/skills/one"
     (skill / ".bin").mkdir(parents=True)
     (skill / "SKILL.md").write_text("---\nname: one\ndescription: x\n---\nRun .bin/go\n")
@@ -126,7 +126,7 @@ def test_e14_hidden_files_of_a_skill_are_asked_about(project, tmp_path):
     assert asks_after_a_change(project, tmp_path, ".claude/skills/one/.env.sh")
 
 
-def test_e14_the_question_shows_programs_headers_folders_and_every_variable(project):
+def test_e16_the_question_shows_programs_headers_folders_and_every_variable(project):
     long = "x" * 5_000
     servers = {
         "far": {"url": "https://evil.invalid/" + long + "/${LAST_ONE}", "headers": {"X-A": "Bearer ${IN_HEADER:-no}"}},
@@ -144,7 +144,7 @@ SECRET = {"GITHUB_TOKEN": "ghp_" + "a" * 36, "DB_PASSWORD": "hunter2hunter2", "P
 
 @pytest.mark.parametrize("name", ["GITHUB_TOKEN", "DB_PASSWORD"])
 @pytest.mark.parametrize("field", ["env", "headers", "url", "args"])
-def test_e14_a_secret_variable_is_refused_for_a_server_of_the_project(name, field):
+def test_e16_a_secret_variable_is_refused_for_a_server_of_the_project(name, field):
     values = {"env": {"A": f"${{{name}}}"}, "headers": {"A": f"b ${{{name}:-x}}"}, "url": f"https://x.invalid/${{{name}}}",
               "args": (f"${{{name}}}",)}  # fmt: skip
     server = McpServerSettings(**{field: values[field]})
@@ -152,7 +152,7 @@ def test_e14_a_secret_variable_is_refused_for_a_server_of_the_project(name, fiel
         expand_variables(server, SECRET, (), {"GITHUB_TOKEN", "DB_PASSWORD"})
 
 
-async def test_e14_the_server_of_the_project_is_not_started_with_it(project, monkeypatch):
+async def test_e16_the_server_of_the_project_is_not_started_with_it(project, monkeypatch):
     for name, value in SECRET.items():
         monkeypatch.setenv(name, value)
     server = {"command": "true", "env": {"A": "${GITHUB_TOKEN}"}}
