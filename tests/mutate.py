@@ -522,6 +522,7 @@ DEFENCES = (
     Defence("E7", "ouro/tools/web_fetch.py", "target = target.copy_with(host=await self._resolve(host, port))",
             "await self._resolve(host, port)", "../tools/test_web_fetch.py"),
     Defence("F7", "ouro/utils/addresses.py", " and not is_special", "", "../tools/test_web_fetch.py -k private_address"),
+    Defence("B1", "ouro/utils/addresses.py", "if found in _NAT64:", "if False:", "../safety/sandbox/test_proxy.py -k nat64"),
     Defence("F7", "ouro/utils/addresses.py", '"168.63.129.16/32",  #', "#", "../safety/sandbox/test_proxy.py -k local_network"),
     Defence("F7", "ouro/tools/web_fetch.py", "[address for address in addresses if _is_public(address)]", "addresses",
             "../tools/test_web_fetch.py"),

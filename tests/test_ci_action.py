@@ -227,3 +227,10 @@ def test_action_inputs_match_the_script_and_the_docs():
     assert "${{" not in step["run"]
     page = (ACTION.parents[2] / "docs/ci.md").read_text()
     assert [name for name in declared["inputs"] if f"`{name}`" not in page] == []
+
+
+def test_what_acts_on_github_is_disarmed():
+    """A prompt injection could send data with a picture, notify people or start commands."""
+    text = action.disarm("![x](http://e/x)\n/close\n  /merge @bob a@b.c <IMG src=x> src/x")
+    assert text == "!\\[x](http://e/x)\n\\/close\n  \\/merge @\u200bbob a@b.c &lt;IMG src=x> src/x"
+    assert action.mask("c2VjcmV0LXZhbHVlLTE= secret-value-1", "secret-value-1") == "***= ***"

@@ -16,15 +16,20 @@ _NOT_PUBLIC = tuple(
             "2620:4f:8000::/48",
             "2001:4:112::/48",
             "3fff::/20",  # documentation
+            "64:ff9b:1::/48",  # NAT64 of a local network
         ),
     )
 )
 """Special addresses that Python's tables call global."""
+_NAT64 = ipaddress.ip_network("64:ff9b::/96")
+"""Addresses that hold one of IPv4 in the last 32 bits, to which a gateway translates them."""
 
 
 def is_on_internet(address: str) -> bool:
     """Whether an address is public: not of this machine, of a local network, or special."""
     found = ipaddress.ip_address(address.partition("%")[0])
+    if found in _NAT64:
+        found = ipaddress.IPv4Address(int(found) & 0xFFFF_FFFF)
     inner = getattr(found, "ipv4_mapped", None) or getattr(found, "sixtofour", None) or found
     is_special = any(inner in network for network in _NOT_PUBLIC)
     return inner.is_global and not inner.is_multicast and not is_special

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import re
@@ -216,7 +217,8 @@ def report(api: GitHub, order: Order, result: Mapping[str, Any], environ: Mappin
     text = "\n\n".join(filter(None, (result["result"], problem)))
     for name, value in environ.items():  # whatever a prompt injection has made the model say
         if IS_SECRET.search(name) and len(value) >= 8:
-            text = text.replace(value, "***")
+            text = mask(text, value)
+    text = disarm(text)
     cost = result["usage"]["cost"]
     write_outputs(text if answered else "", "" if cost is None else f"{cost:.4f}", environ)
     if environ.get("OURO_CI_COMMENT", "true") == "true":
@@ -225,6 +227,25 @@ def report(api: GitHub, order: Order, result: Mapping[str, Any], environ: Mappin
             text = f"{text[:MAX_COMMENT]}\n\n[cut here: {len(text):,} characters in all]"
         post(api, order, f"{MARK}\n{text}\n\n<sub>ouro · {result['model']}{spent}</sub>")
     return 0 if answered else 1
+
+
+def mask(text: str, value: str) -> str:
+    """The text without a secret, also without its base64 form."""
+    coded = base64.b64encode(value.encode()).decode().rstrip("=")
+    safe = coded.replace("+", "-").replace("/", "_")
+    for form in (value, coded, safe):
+        text = text.replace(form, "***")
+    return text
+
+
+def disarm(text: str) -> str:
+    """The text without what acts on GitHub: pictures load, mentions notify, `/` starts commands."""
+    text = re.sub(r"!(?=\[)", r"!\\", text)
+    text = re.sub(
+        r"<(?=/?(?:img|picture|source|video|audio|iframe)\b)", "&lt;", text, flags=re.IGNORECASE
+    )
+    text = re.sub(r"(?<![\w`])@(?=[A-Za-z0-9])", "@\u200b", text)
+    return re.sub(r"^([ \t]*)/", r"\1\\/", text, flags=re.MULTILINE)
 
 
 def post(api: GitHub, order: Order, body: str) -> None:

@@ -13,6 +13,7 @@ import pytest
 from ouro.safety import Confinement
 from ouro.safety.sandbox.proxy import NetworkProxy
 from ouro.settings import SandboxSettings
+from ouro.utils.addresses import is_on_internet
 
 FETCH = (
     "import os, sys, urllib.request as u\nos.environ['no_proxy'] = os.environ['NO_PROXY'] = ''  #"
@@ -201,3 +202,11 @@ def test_read_only_commands_get_no_proxy(confinement):
 @pytest.mark.parametrize(("line", "code"), [("exit 3", 3), ("kill -9 $$", 137), ("true", 0)])
 def test_the_exit_code_is_that_of_the_command(confinement, line, code):
     assert run(confinement, "sh", "-c", line).returncode == code
+
+
+@pytest.mark.parametrize(
+    "address", ["64:ff9b::7f00:1", "64:ff9b::a9fe:a9fe", "64:ff9b::a00:1", "64:ff9b:1::808:808"]
+)
+def test_b1_an_address_of_nat64_for_a_local_one_is_not_on_the_internet(address):
+    assert not is_on_internet(address)
+    assert is_on_internet("64:ff9b::808:808")
