@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+# Nothing else is imported here: `--version` took four times as long as Python alone.
 import atexit
 import gc
 import io
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from functools import cache, partial
-from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
 
+from ouro import __version__
+
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+    from typing import Any
 
     from ouro.commands.shell import ShellContext
     from ouro.errors import OuroError
@@ -44,6 +46,7 @@ GROUPS = {
 is run.
 """
 
+VERSION_LINE = f"ouro {__version__}"
 PICK = "?"
 """`--resume` without a value; as in `session/opening.py`, which is loaded after the first frame."""
 
@@ -68,7 +71,7 @@ def run() -> int:
     for name in ("stdin", "stdout", "stderr"):
         # Closed, as by `>&-`: a file that is opened later would get this descriptor.
         if getattr(sys, name) is None:
-            setattr(sys, name, Path(os.devnull).open("r" if name == "stdin" else "w"))  # noqa: SIM115
+            setattr(sys, name, open(os.devnull, "r" if name == "stdin" else "w"))  # noqa: SIM115, PTH123
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # if the locale lacks characters, replace them
             stream.reconfigure(errors="replace")
@@ -85,6 +88,8 @@ def _end_at_once(codes: Sequence[int]) -> None:
     Without an exit code, or if the output cannot be written, Python ends the process and prints the
     reason.
     """
+    from contextlib import suppress
+
     with suppress(OSError, ValueError):
         for stream in filter(None, (sys.stdout, sys.stderr)):
             stream.flush()
@@ -94,29 +99,38 @@ def _end_at_once(codes: Sequence[int]) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
-    from ouro.errors import OuroError, plain_error
-
     try:
         code = (
             run_action(given[0], given[1:]) if given and given[0] in GROUPS else _run(_flags(given))
         )
         sys.stdout.flush()
         return code
-    except OuroError as error:
-        _report(error)
-        return error.exit_code
     except KeyboardInterrupt:
         return 130
-    except OSError as error:
-        try:
-            sys.stdout.flush()
-        except OSError:
-            # The reader has closed the pipe, or the disk is full. Python would print another error
-            # at exit.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        if not isinstance(error, BrokenPipeError):
-            _report(_deleted_folder() or plain_error(error))
-        return 1
+    except Exception as error:
+        failure = _report_failure(error)
+        if failure is None:
+            raise
+        return failure
+
+
+def _report_failure(error: Exception) -> int | None:
+    """Print the error; returns the exit code, or None if the error is a defect of ouro."""
+    from ouro.errors import OuroError, plain_error  # not for `--help`
+
+    if isinstance(error, OuroError):
+        _report(error)
+        return error.exit_code
+    if not isinstance(error, OSError):
+        return None
+    try:
+        sys.stdout.flush()
+    except OSError:
+        # The reader has closed the pipe, or the disk is full. Python would print another error.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if not isinstance(error, BrokenPipeError):
+        _report(_deleted_folder() or plain_error(error))
+    return 1
 
 
 def _deleted_folder() -> OuroError | None:
@@ -196,6 +210,10 @@ def _flags(given: Sequence[str] = ()) -> SimpleNamespace:
     flags = SimpleNamespace(**_DEFAULTS)
     if not given:
         return flags
+    if given in (["--version"], ["-V"]):  # without argparse
+        sys.stdout.write(f"{VERSION_LINE}\n")
+        sys.stdout.flush()
+        raise SystemExit(0)
     _refuse_misspelt_command(given)
     parser = _parser()
     found, unknown = parser.parse_known_args(given, flags)
@@ -211,10 +229,12 @@ def _refuse_misspelt_command(given: Sequence[str]) -> None:
     """Raise UsageError for `memroy`, `memroy list` and `"memory list"`; `"model the domain"` is a
     message.
     """
+    word, _, action = given[0].partition(" ")
+    if not word.isalpha():
+        return
     from difflib import get_close_matches
 
-    word, _, action = given[0].partition(" ")
-    near = get_close_matches(word, GROUPS, 1, MIN_LIKENESS) if word.isalpha() else []
+    near = get_close_matches(word, GROUPS, 1, MIN_LIKENESS)
     if not near:
         return
     from ouro.commands.builtin import ACTIONS
@@ -276,11 +296,14 @@ _DEFAULTS: Mapping[str, Any] = {
 }
 
 
+def _readable(text: str) -> str:
+    from ouro.utils.text import readable_bytes  # not for `--help`
+
+    return readable_bytes(text)
+
+
 def _parser(with_message: bool = True) -> argparse.ArgumentParser:
     import argparse
-
-    from ouro import __version__
-    from ouro.utils.text import readable_bytes
 
     commands = "\n".join(f"  ouro {name:<12} {text}" for name, text in GROUPS.items())
     parser = argparse.ArgumentParser(
@@ -293,7 +316,7 @@ def _parser(with_message: bool = True) -> argparse.ArgumentParser:
     )
     if with_message:
         parser.add_argument(
-            "message", nargs="?", default="", type=readable_bytes, help="a first message"
+            "message", nargs="?", default="", type=_readable, help="a first message"
         )
 
     def non_empty(text: str) -> str:
@@ -358,7 +381,7 @@ def _parser(with_message: bool = True) -> argparse.ArgumentParser:
     )
     parser.add_argument("--debug", action="store_true", help="log more to ~/.ouro/logs/ouro.log")
     parser.add_argument(
-        "-V", "--version", action="version", version=f"ouro {__version__}", help="print the version"
+        "-V", "--version", action="version", version=VERSION_LINE, help="print the version"
     )
     headless = parser.add_argument_group("headless")
     headless.add_argument(
@@ -367,7 +390,7 @@ def _parser(with_message: bool = True) -> argparse.ArgumentParser:
         dest="prompt",
         nargs="?",
         const="",
-        type=readable_bytes,
+        type=_readable,
         metavar="PROMPT",
         help="answer PROMPT (and standard input) on standard output",
     )
@@ -416,6 +439,8 @@ def _run(args: SimpleNamespace) -> int:
         raise UsageError(
             "--output and --schema need -p.", 'Usage: ouro -p "fix the failing test" --output json'
         )
+    from functools import partial
+
     from ouro.frontends.tui.first_frame import can_draw
     from ouro.settings_sources import load_settings, save_setting
 
@@ -466,7 +491,6 @@ def run_full_screen(
 
 def look_in(folder: Path) -> Look:
     """The look of the screen from the user's settings."""
-    from ouro import __version__
     from ouro.frontends.tui.look import ANSI, Look, has_few_colors
     from ouro.frontends.welcome import is_first_start
     from ouro.settings_sources import load_settings
@@ -494,6 +518,7 @@ def _opener(args: SimpleNamespace, *, interactive: bool = False) -> OpenSession:
     The modules are loaded in a thread with the first session: the prompt is on the screen by then.
     """
     import asyncio
+    from functools import cache
 
     from ouro.utils.log import start_log
 
@@ -512,6 +537,8 @@ def _opener(args: SimpleNamespace, *, interactive: bool = False) -> OpenSession:
 
 
 def _options(args: SimpleNamespace, *, interactive: bool) -> Options:
+    from pathlib import Path
+
     from ouro.session_options import Options
 
     return Options(
@@ -560,6 +587,8 @@ def _catalog(folder: Path) -> SessionCatalog:
 
 
 def _folder(args: SimpleNamespace) -> Path:
+    from pathlib import Path
+
     return Path(args.cd or ".").expanduser().resolve()
 
 

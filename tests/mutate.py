@@ -579,7 +579,7 @@ DEFENCES = (
             "test_m6_odd_repositories.py -k hanging_git"),
     Defence("M6", f"{MEMORY}/git/ledger.py", "_read(self._accepted) or _read(self._before) or",
             "_read(self._accepted) or", "test_m6_odd_repositories.py -k damaged_approval"),
-    Defence("S2", "ouro/cli.py", "            _report(_deleted_folder() or plain_error(error))\n", "            pass\n",
+    Defence("S2", "ouro/cli.py", "        _report(_deleted_folder() or plain_error(error))\n", "        pass\n",
             "test_s2_m6_full_and_read_only_disks.py -k s2"),
     Defence("S10", "ouro/session/budget.py",
             'raise LimitReached(\n            f"The limits of cost cannot be checked: {error.message}", error.hint\n'

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import re
 import sys
-from collections.abc import Callable
-from functools import cache
-from importlib import import_module
-from typing import Any
 
-_IMPORT = re.compile(r"^    from (\S+) import (\([^)]*\)|.*)$", re.MULTILINE)
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+_IMPORT = r"(?m)^    from (\S+) import (\([^)]*\)|.*)$"
 
 
 def lazy_exports(package: str) -> Callable[[str], Any]:
@@ -19,17 +19,29 @@ def lazy_exports(package: str) -> Callable[[str], Any]:
     So each export is written only once, for the type checker and for the program.
     """
 
-    @cache
-    def homes() -> dict[str, str]:
+    homes: dict[str, str] = {}
+    """The module of each name; read at first use."""
+
+    def read_homes() -> None:
+        import re  # with what is imported here, `ouro --version` takes half as long again
+
         path = sys.modules[package].__file__
         assert path is not None
         with open(path, encoding="utf-8") as file:  # noqa: PTH123 (pathlib is not loaded yet)
-            found = _IMPORT.findall(file.read())
-        return {name: module for module, names in found for name in re.findall(r"\w+", names)}
+            found = re.findall(_IMPORT, file.read())
+        for module, names in found:
+            homes.update(dict.fromkeys(re.findall(r"\w+", names), module))
 
     def get(name: str) -> Any:
-        if name not in homes():
+        if not homes:
+            read_homes()
+        if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        return getattr(import_module(homes()[name]), name)
+        home = sys.modules.get(homes[name])
+        if home is None or home.__spec__ is None or getattr(home.__spec__, "_initializing", False):
+            from importlib import import_module
+
+            home = import_module(homes[name])
+        return getattr(home, name)
 
     return get

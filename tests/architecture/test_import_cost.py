@@ -38,6 +38,20 @@ def test_start_loads_nothing_heavy(statement):
     assert loaded_by(statement).isdisjoint(HEAVY)
 
 
+@pytest.mark.parametrize(
+    ("flag", "allowed"),
+    [("--version", set()), ("--help", {"argparse", "gettext", "locale", "shutil", "re"})],
+)
+def test_a_line_about_the_program_needs_little_more_than_python(flag, allowed):
+    bare = modules_of("")
+    run = f"import ouro.cli\ntry: ouro.cli.main(['{flag}'])\nexcept SystemExit: pass"
+    loaded = loaded_by(run) - {name.partition(".")[0] for name in bare}
+    heavy = {"typing", "pathlib", "datetime", "difflib", "argparse", "re", "shutil", "msgspec"}
+    assert loaded & heavy <= allowed
+    own = {name for name in modules_of(run) if name.startswith("ouro")}
+    assert own <= {"ouro", "ouro.cli", "ouro.errors", "ouro.utils", "ouro.utils.lazy_exports"}
+
+
 def test_assembling_a_session_loads_no_screen_and_no_litellm():
     modules = loaded_by("import ouro.assemble, ouro.frontends.headless.headless")
     assert modules.isdisjoint({"litellm", "textual", "prompt_toolkit", "rich", "sqlite3", "numpy"})
