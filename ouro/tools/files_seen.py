@@ -408,7 +408,7 @@ def format_errors(lines: Sequence[str]) -> str:
     """New errors as text for the model: at most ten."""
     more = len(lines) - MAX_ERRORS
     rest = [f"… and {plural(more, 'more new error')}"] if more > 0 else []
-    return "\n".join(["New errors since this change:", *lines[:MAX_ERRORS], *rest])
+    return "\n".join(["New errors since your changes:", *lines[:MAX_ERRORS], *rest])
 
 
 def file_change(

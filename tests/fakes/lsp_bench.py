@@ -11,7 +11,6 @@ from fakes.tool_context import call
 from ouro import lsp
 from ouro.lsp.configuration import LanguageServerSpec
 from ouro.safety import Workspace
-from ouro.settings import LanguageServerSettings
 from ouro.tools.apply_patch import ApplyPatch
 from ouro.tools.edit import Edit, Write
 from ouro.tools.files_seen import FilesSeen
@@ -22,11 +21,6 @@ SERVER = Path(__file__).with_name("language_server.py")
 
 def server_command(**options) -> tuple[str, ...]:
     return (sys.executable, str(SERVER), json.dumps(options))
-
-
-def server_settings(**options) -> LanguageServerSettings:
-    command, *args = server_command(**options)
-    return LanguageServerSettings(command=command, args=tuple(args), languages={".toy": "toy"})
 
 
 class LspBench:

@@ -16,7 +16,7 @@ async def test_wrong_edit_shows_the_error_and_its_correction_none(bench):
     bench.file("a.toy", "one\ntwo\n")
     await bench.read("a.toy")
     text = await bench.edit("a.toy", "two", "two\nwrong turn")
-    assert "New errors since this change:\na.toy:3:1: turn is wrong [wrong] (toy)" in text
+    assert "New errors since your changes:\na.toy:3:1: turn is wrong [wrong] (toy)" in text
     assert "taste" not in text
     assert "error" not in await bench.edit("a.toy", "wrong turn", "right turn")
 
