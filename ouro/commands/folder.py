@@ -72,6 +72,7 @@ class Folder:
 
         Raises:
             UsageError: memory is off.
+            MemoryUnusable: a newer ouro has written it.
         """
         root, is_trusted, settings, _ = self._here
         if not settings.memory.enabled:
@@ -81,7 +82,7 @@ class Folder:
         )
         if settings.memory.repo.enabled and not is_trusted:
             self._warn_untrusted(root)
-        scopes = long_term.open_scopes(stores)
+        scopes = long_term.open_scopes(stores, demands_known=True)
         for problem in scopes.problems:
             warn(problem)
         before = [store.places() for store in stores]

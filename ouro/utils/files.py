@@ -14,9 +14,16 @@ from contextlib import ExitStack, contextmanager, suppress
 from io import BufferedReader
 from pathlib import Path
 
-from ouro.errors import UsageError
+from ouro import __version__
+from ouro.errors import OuroError, UsageError
 from ouro.utils.runtime import ensure_private_dir, get_written_journals, is_running
 
+LAYOUT = 1
+"""The layout of all stores; a version that changes one of them counts on. Without a mark it is 1."""
+MARK = ".layout"
+"""The mark of a store. What a newer ouro has written is neither read nor changed by this one."""
+_MAX_MARK_BYTES = 200
+UPDATE_HINT = "Update ouro, or set OURO_HOME to another folder. Nothing was changed."
 _RETRY_SECONDS = 0.02
 _TEMPORARY = re.compile(r"\..+\.([1-9][0-9]{0,8})\.[0-9a-f-]{8,36}(?:\.tmp)?")
 """Names of temporary files: of `replace_file`, of the secret scanner (a UUID), and of earlier
@@ -303,3 +310,31 @@ def read_start(path: Path, most: int, flags: int = 0) -> str:
             return file.read(most).decode("utf-8", "replace")
     except OSError:
         return ""
+
+
+def demand_known_layout(mark: Path, store: str, error: type[OuroError]) -> None:
+    """Raises `error` if the mark of a store is of a newer ouro, or cannot be understood.
+
+    Args:
+        store: what is stored there, for the message.
+    """
+    try:
+        words = mark.read_bytes()[:_MAX_MARK_BYTES].decode("utf-8", "replace").split()
+    except OSError:  # no mark: an earlier version made it
+        return
+    if not words or (words[0].isdecimal() and int(words[0]) <= LAYOUT):
+        return
+    raise error(*newer_ouro(store, "".join(words[1:2])))
+
+
+def newer_ouro(store: str, version: str = "") -> tuple[str, str]:
+    """The message and the hint about a store of a newer ouro."""
+    number = version if version.replace(".", "").isalnum() and version.isascii() else ""
+    named = f" ({number[:20]})" if number else ""
+    return f"{store} was written by a newer ouro{named}.", UPDATE_HINT
+
+
+def mark_layout(mark: Path) -> None:
+    """Write the mark of a store that is created or changed, if it has none."""
+    if not os.path.lexists(mark):
+        write_private(mark, f"{LAYOUT} {__version__}\n")

@@ -1,4 +1,4 @@
-"""S11, M10, M14: a search index that is missing, damaged, newer, locked or read-only; hostile and
+"""S11, M10, M14: a search index that is missing, damaged, older, locked or read-only; hostile and
 changing files.
 """
 
@@ -55,9 +55,9 @@ def look(path, root) -> set[str]:
         index.close()
 
 
-def newer(path) -> None:
+def older(path) -> None:
     with sqlite3.connect(path) as database:
-        database.execute("PRAGMA user_version = 999")
+        database.execute("PRAGMA user_version = 1")
 
 
 def without_a_table(path) -> None:
@@ -73,7 +73,7 @@ def without_a_table(path) -> None:
         lambda path: path.write_bytes(path.read_bytes()[:2_000]),
         lambda path: path.write_bytes(b"\0" * 40_000),
         lambda path: path.write_bytes(b"SQLite format 3\0" + os.urandom(40_000)),
-        newer,
+        older,
         lambda path: (path.unlink(), path.mkdir()),
         lambda path: (path.unlink(), path.symlink_to("/etc/hostname")),
         lambda path: (path.unlink(), os.mkfifo(path)),
@@ -89,7 +89,7 @@ def without_a_table(path) -> None:
         "cut",
         "NULs",
         "noise",
-        "newer",
+        "older",
         "a folder",
         "a symlink",
         "a FIFO",

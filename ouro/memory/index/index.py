@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from ouro import __version__
 from ouro.errors import SearchUnavailable, SessionError
 from ouro.memory.index.indexers import (
     MemoryFolder,
@@ -30,7 +31,7 @@ from ouro.memory.index.indexers import (
 )
 from ouro.memory.index.query import findable
 from ouro.memory.sessions.session_folders import session_files
-from ouro.utils.files import lock_file
+from ouro.utils.files import lock_file, newer_ouro
 from ouro.utils.log import log
 from ouro.utils.runtime import ensure_private_dir
 
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from ouro.memory.long_term.store import GitMemoryStore
 
 VERSION = 5
-"""The version of the tables; an index of another version is rebuilt from the files."""
+"""The version of the tables; an index of an earlier version is rebuilt from the files."""
 _FIRST_WITH_MODELS = 5
 WAIT_SECONDS = 5.0
 _NO_DAMAGE = {
@@ -413,13 +414,15 @@ def make_tables(database: sqlite3.Connection) -> None:
     for statement in _SCHEMA:
         database.execute(statement)
     database.execute("INSERT OR REPLACE INTO facts VALUES ('made', hex(randomblob(8)))")
+    database.execute("INSERT OR REPLACE INTO facts VALUES ('ouro', ?)", (__version__,))
     database.execute(f"PRAGMA user_version = {VERSION}")
 
 
 def open_index(path: Path) -> sqlite3.Connection:
-    """Open the index at `path`. A broken one, or one of another version, is set aside first.
+    """Open the index at `path`. A broken one, or one of an earlier version, is set aside first.
 
-    If it cannot be written, the index is in memory, for this process only.
+    If it cannot be written, the index is in memory, for this process only. Raises
+    SearchUnavailable if a newer ouro has made it.
     """
     try:
         ensure_private_dir(path.parent)
@@ -481,6 +484,8 @@ def _is_good(path: Path) -> bool:
     try:
         with closing(_connect(str(path))) as found:
             (version,) = found.execute("PRAGMA user_version").fetchone()
+            if version > VERSION:
+                raise SearchUnavailable(*newer_ouro(str(path), _writer_of(found)))
             found.execute("SELECT count(*) FROM sqlite_schema").fetchone()
     except sqlite3.OperationalError as error:
         if error.sqlite_errorcode & 0xFF in _NO_DAMAGE:
@@ -489,6 +494,14 @@ def _is_good(path: Path) -> bool:
     except sqlite3.DatabaseError:
         return False
     return bool(version == VERSION)
+
+
+def _writer_of(database: sqlite3.Connection) -> str:
+    """The version of ouro that has made the tables; empty if it is not there."""
+    with suppress(sqlite3.Error):
+        row = database.execute("SELECT value FROM facts WHERE name = 'ouro'").fetchone()
+        return str(row[0]) if row else ""
+    return ""
 
 
 def set_aside(path: Path) -> None:

@@ -14,6 +14,7 @@ import msgspec
 from ouro.errors import MemoryUnusable, OuroError, UsageError, reason_of
 from ouro.events import CoreChanged
 from ouro.memory.long_term.git.files import is_note_name
+from ouro.memory.long_term.git.folders import demand_known_history
 from ouro.memory.long_term.git.history import end_turn, note_turn, open_turn
 from ouro.memory.long_term.git.ledger import APPROVED
 from ouro.memory.long_term.git.values import (
@@ -142,6 +143,7 @@ class ScopeMemory:
         """Read the files; commit what was approved but not committed, for example because ouro was
         killed.
         """
+        demand_known_history(self.store.repository.git_dir, self.store.repository.own_dir)
         self.store.open()
         self._places = self.store.places()
         loaded = self.store.load_all()
@@ -652,8 +654,13 @@ class MemoryScopes(msgspec.Struct, frozen=True):
     """Warnings for the user: why a scope could not be opened."""
 
 
-def open_scopes(stores: Sequence[GitMemoryStore]) -> MemoryScopes:
-    """Open the scopes that can be read and are not switched off. Blocks; problems become warnings."""
+def open_scopes(stores: Sequence[GitMemoryStore], *, demands_known: bool = False) -> MemoryScopes:
+    """Open the scopes that can be read and are not switched off. Blocks; problems become warnings,
+    but with `demands_known` MemoryUnusable is raised if a newer ouro has written one.
+    """
+    if demands_known:
+        for store in stores:
+            demand_known_history(store.repository.git_dir, store.repository.own_dir)
     opened: list[ScopeMemory] = []
     problems: list[str] = []
     for store in stores:

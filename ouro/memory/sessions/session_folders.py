@@ -29,7 +29,7 @@ from ouro.memory.sessions.session_file import (
     sync_folder,
 )
 from ouro.memory.sessions.yaml_text import BadYamlError, load
-from ouro.utils.files import sweep_temporary
+from ouro.utils.files import MARK, demand_known_layout, mark_layout, sweep_temporary
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.runtime import ensure_private_dir, is_running
 
@@ -56,11 +56,15 @@ _REPAIR_HINT = "`ouro sessions repair` moves the damaged part to another file an
 
 
 class SessionFolders:
-    """The folders below `root`, one a session: `2026-11-21_0d9f3c52`."""
+    """The folders below `root`, one a session: `2026-11-21_0d9f3c52`.
+
+    Raises SessionError if a newer ouro has written there.
+    """
 
     def __init__(self, root: Path) -> None:
         self.root = root
         self.trash = root / TRASH
+        demand_known_layout(root / MARK, str(root), SessionError)
 
     def find(self, session_id: str, *, deleted: bool = False) -> Path:
         """The folder of the session with this full id; or the folder of this name, which names a
@@ -80,12 +84,17 @@ class SessionFolders:
                     return place / name
         raise not_found(session_id, " in the trash" if deleted else "")
 
+    def _create(self) -> None:
+        ensure_private_dir(self.root)
+        if self.root.name != SUBAGENTS:
+            mark_layout(self.root / MARK)
+
     def make(self, header: SessionHeader) -> Path:
         """Make a folder for a new session; it may exist already, for the outputs of a shell line.
 
         Raises SaveFailed if the session exists already.
         """
-        ensure_private_dir(self.root)
+        self._create()
         folder = self._free(header)
         folder.mkdir(mode=0o700, exist_ok=True)
         return folder
@@ -95,7 +104,7 @@ class SessionFolders:
         """A hidden folder to write a whole session into; at the end of the block it is renamed to
         the second folder.
         """
-        ensure_private_dir(self.root)
+        self._create()
         final = self._free(header)
         unfinished = self._unfinished(final.name)
         unfinished.mkdir(mode=0o700)

@@ -12,7 +12,7 @@ import msgspec
 from ouro.errors import SaveFailed, SpendingUnreadable
 from ouro.memory.backend import CostRecord, DailyUsage, SessionInfo, timestamp
 from ouro.messages import Usage
-from ouro.utils.files import lock_file, write_private
+from ouro.utils.files import MARK, demand_known_layout, lock_file, mark_layout, write_private
 from ouro.utils.runtime import ensure_private_dir
 
 
@@ -58,6 +58,7 @@ class SpendingFile:
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / FILE_NAME
+        self._mark = folder / f".{FILE_NAME}{MARK}"
 
     def add(self, cost: CostRecord) -> None:
         """Count a model call. Raises SaveFailed, SpendingUnreadable."""
@@ -67,6 +68,7 @@ class SpendingFile:
                 spending = Spending(self.spent())
                 spending.add(cost.at, cost.model, cost.usage)
                 rows = [msgspec.json.encode(item).decode() for item in spending.spent()]
+                mark_layout(self._mark)
                 write_private(self._path, "[\n" + ",\n".join(rows) + "\n]\n")
         except OSError as error:
             raise SaveFailed(f"Not saved in {self._path}: {error.strerror or error}.") from error
@@ -75,6 +77,7 @@ class SpendingFile:
         """The usage by day and model. Raises SpendingUnreadable and keeps the file: limits must not
         count from zero.
         """
+        demand_known_layout(self._mark, str(self._path), SpendingUnreadable)
         try:
             return msgspec.json.decode(self._path.read_bytes(), type=tuple[DailyUsage, ...])
         except FileNotFoundError:

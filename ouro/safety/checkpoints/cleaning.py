@@ -11,7 +11,13 @@ from pathlib import Path
 import msgspec
 
 from ouro.safety.checkpoints.large_files import forget_old_large
-from ouro.safety.checkpoints.repository import REFS, TIMEOUT, CheckpointError, Repository
+from ouro.safety.checkpoints.repository import (
+    REFS,
+    TIMEOUT,
+    CheckpointError,
+    Repository,
+    demand_known_checkpoints,
+)
 from ouro.safety.checkpoints.turn_journal import FOLDER as OPEN
 from ouro.safety.checkpoints.turn_journal import has_live_turn
 from ouro.utils.files import lock_file
@@ -30,7 +36,8 @@ class StoredCheckpoints(msgspec.Struct, frozen=True):
 
 
 def stored_checkpoints(base: Path) -> tuple[StoredCheckpoints, ...]:
-    """The stored checkpoints below `base`, newest first."""
+    """The stored checkpoints below `base`, newest first. Raises CheckpointError: of a newer ouro."""
+    demand_known_checkpoints(base)
     found = []
     for folder in base.iterdir() if base.is_dir() else ():
         with suppress(OSError):

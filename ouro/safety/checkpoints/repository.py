@@ -17,7 +17,16 @@ from pathlib import Path
 from typing import BinaryIO
 
 from ouro.errors import OuroError
-from ouro.utils.files import lock_file, note_written_dir, open_folder, replace_file, write_private
+from ouro.utils.files import (
+    MARK,
+    demand_known_layout,
+    lock_file,
+    mark_layout,
+    note_written_dir,
+    open_folder,
+    replace_file,
+    write_private,
+)
 from ouro.utils.git import find_root, git_dirs
 from ouro.utils.runtime import ensure_private_dir
 
@@ -77,6 +86,11 @@ class CheckpointError(OuroError):
     """A checkpoint could not be taken or read."""
 
 
+def demand_known_checkpoints(base: Path) -> None:
+    """Raises CheckpointError if a newer ouro has written checkpoints there."""
+    demand_known_layout(base / MARK, str(base), CheckpointError)
+
+
 class Cancelled(CheckpointError):
     """The session ends: what git did in the background was stopped."""
 
@@ -125,7 +139,9 @@ class Repository:
             raise CheckpointError(
                 f"{self.root} holds your home folder: start ouro in the folder of a project."
             )
+        demand_known_checkpoints(self.folder.parent)
         ensure_private_dir(self.folder)
+        mark_layout(self.folder.parent / MARK)
         with lock_file(self.folder / "lock", timeout=TIMEOUT) as self._lock:
             # A killed git left it: a running one would have our lock.
             (self.folder / "index.lock").unlink(missing_ok=True)

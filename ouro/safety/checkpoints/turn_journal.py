@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from ouro.safety.checkpoints.repository import demand_known_checkpoints
 from ouro.safety.checkpoints.trees import FileState
 from ouro.utils.files import lock_descriptor, unlock
 from ouro.utils.runtime import ensure_private_dir
@@ -81,6 +82,7 @@ class TurnJournal:
     """Appends to the journal of a turn of this process, and holds its lock."""
 
     def __init__(self, folder: Path, session: str, number: int) -> None:
+        demand_known_checkpoints(folder.parent)
         self.record = TurnRecord(session, number)
         self._path = ensure_private_dir(folder / FOLDER) / f"{session}.{number}"
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC

@@ -21,7 +21,7 @@ import msgspec
 
 from ouro.errors import MemoryUnusable
 from ouro.memory.long_term.git.files import ARCHIVE, blob_id, is_memory_name
-from ouro.memory.long_term.git.folders import COMMON, COPY, OWN, exclude, is_real_folder
+from ouro.memory.long_term.git.folders import COMMON, COPY, OWN, exclude, is_real_folder, mark
 from ouro.memory.long_term.git.ledger import LEDGER_FILES
 from ouro.memory.long_term.git.process import (
     DURABLE_PACKS,
@@ -131,6 +131,7 @@ class GitRepository:
         approved yet.
         """
         git_dir = self.git_dir
+        mark(git_dir, self.own_dir)
         if self.own_dir.exists() and os.path.lexists(git_dir / "HEAD"):
             return
         ensure_private_dir(self.state_dir)
@@ -139,6 +140,7 @@ class GitRepository:
             # Otherwise made by another process, or copied with its history.
             if not os.path.lexists(git_dir / "HEAD"):
                 self._create(git_dir)
+            mark(git_dir, self.own_dir)
 
     def _create(self, git_dir: Path) -> None:
         records = [self.own_dir / name for name in (*LEDGER_FILES, TIP, "core", "turns", "turn")]
