@@ -20,6 +20,7 @@ import shutil
 import signal
 import statistics
 import subprocess
+import sys
 import tempfile
 import termios
 import time
@@ -173,7 +174,23 @@ def growth(program: Program) -> None:
         )
 
 
+def about(program: Program) -> None:
+    """The CPU of the lines about the program; that of Python alone to compare with."""
+    commands = {
+        "--version CPU ms": [program.screen[0], "--version"],
+        "--help CPU ms": [program.screen[0], "--help"],
+        "Python alone CPU ms": [sys.executable, "-c", "pass"],
+    }
+    for name, command in commands.items():
+        before = os.times()
+        subprocess.run(command, check=True, env=program.full_environment(), capture_output=True)
+        after = os.times()
+        spent = after.children_user + after.children_system
+        program.note(name, 1000 * (spent - before.children_user - before.children_system))
+
+
 ROWS = {
+    "about": about,
     "start": start,
     "typed": typed,
     "turns": turns,
