@@ -125,8 +125,7 @@ def _report_failure(error: Exception) -> int | None:
         return None
     try:
         sys.stdout.flush()
-    except OSError:
-        # The reader has closed the pipe, or the disk is full. Python would print another error.
+    except OSError:  # a closed pipe, or a full disk: Python would print another error at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     if not isinstance(error, BrokenPipeError):
         _report(_deleted_folder() or plain_error(error))
