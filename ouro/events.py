@@ -248,7 +248,9 @@ class NotesRecalled(EventStruct, frozen=True):
 
     items: tuple[RecalledNote, ...]
     way: str
-    """`local`, `hyde`, or `touch`: notes about files that tools have used."""
+    """`local`, `hyde`, `touch`: notes about files that tools have used; `timeout`: the message went
+    without notes, because the search took too long; `late`: its notes came with a tool result.
+    """
     milliseconds: float = 0.0
 
 

@@ -294,7 +294,8 @@ def _reasons_view(found: TurnEvidence, core: Mapping[str, int], texts: Mapping[s
         )
         for item in found.recalled
     ]
-    way = f" ({found.way})" if found.way else ""
+    ways = {"timeout": " (timeout: the search took too long, the message went without notes)"}
+    way = ways.get(found.way, f" ({found.way})" if found.way else "")
     tokens = sum(item.tokens for item in loaded)
     return [
         Title(

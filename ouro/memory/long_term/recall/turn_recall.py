@@ -77,6 +77,10 @@ existed: one short, concrete sentence each, in the language of the user. No ques
 Answer with {count} lines, one sentence a line."""
 
 
+TIMED_OUT, LATE = "timeout", "late"
+"""Ways of a receipt: the message went without notes, and what was found for it afterwards."""
+
+
 class RecallCounts(msgspec.Struct, frozen=True):
     counts: Mapping[str, int] = {}
     """Note id -> the number of messages with which it was sent."""
@@ -297,6 +301,8 @@ class TurnRecall(msgspec.Struct, eq=False):
     """The receipts of this turn, by the number of the message with which the notes were sent."""
     _unsaved: NotesRecalled | None = None
     """The receipt of the notes that are sent with the next message."""
+    _late: asyncio.Task[Recalled] | None = None
+    """The search for the last message, which took longer than a turn may wait."""
     _missing: str = ""
     """The setting that `hyde` needs and that is not set."""
 
@@ -353,17 +359,43 @@ class TurnRecall(msgspec.Struct, eq=False):
         failed.
         """
         self._receipts, self._unsaved = {}, None
-        found, (commands, block) = await self.find(text, self._sent), await self._commands(text)
+        self._drop_late()
+        found, (commands, block) = await self._find_or_leave(text), await self._commands(text)
         items = (*(found.items if found else ()), *commands)
-        if items:
-            way, milliseconds = (found.way, found.milliseconds) if found else ("local", 0.0)
+        way, milliseconds = (found.way, found.milliseconds) if found else ("local", 0.0)
+        if self._late:
+            way, milliseconds = TIMED_OUT, 1_000 * self._limit
+        if items or self._late:
             self._unsaved = NotesRecalled(items, way, milliseconds)
         return "\n\n".join(filter(None, (found.text if found else "", block)))
 
     async def recall_about_files(self, paths: Sequence[str]) -> str:
         """The text to send with the results of tools that used these files: the notes about them,
-        each once.
+        each once; and what was found for the message after the time of recall was over.
         """
+        late = self._take_late()
+        about = await self._find_about_files(paths)
+        if late and self._unsaved:
+            self._unsaved = replace(self._unsaved, items=(*late.items, *self._unsaved.items))
+        elif late:
+            self._unsaved = NotesRecalled(late.items, LATE, late.milliseconds)
+        return "\n\n".join(filter(None, (late.text if late else "", about)))
+
+    def _take_late(self) -> Recalled | None:
+        """The notes that were found while the model answered; only once."""
+        task = self._late
+        if task is None or not task.done():
+            return None
+        self._late = None
+        is_failed = task.cancelled() or task.exception() is not None
+        return task.result() if not is_failed and task.result().text else None
+
+    def _drop_late(self) -> None:
+        if self._late:
+            self._late.cancel()
+        self._late = None
+
+    async def _find_about_files(self, paths: Sequence[str]) -> str:
         room = self.finder.settings.injection_token_budget - sum(
             item.tokens for item in self.loaded_items()
         )
@@ -390,7 +422,7 @@ class TurnRecall(msgspec.Struct, eq=False):
         if self.commands:
             self.commands.observe(event)
         receipt = self._unsaved
-        if receipt is None or not (isinstance(event, Prompted) or receipt.way == "touch"):
+        if receipt is None or not (isinstance(event, Prompted) or receipt.way in ("touch", LATE)):
             return []
         self._unsaved = None
         self._record(receipt)
@@ -411,6 +443,28 @@ class TurnRecall(msgspec.Struct, eq=False):
             _begin(self.finder.judge, notes, turn)
             _begin(self.finder.judge_core, turn)
 
+    async def _find_or_leave(self, text: str) -> Recalled | None:
+        """As `find`; if it takes too long, the search goes on while the model answers."""
+        way = self._way()
+        if way == "off" or not text.strip() or not self.finder.has_notes:
+            return None
+        work = self._by_hypotheses if way == "hyde" else self._local
+        task = asyncio.create_task(work(text, self._sent()))
+        done, _ = await asyncio.wait({task}, timeout=self._limit)
+        if not done:
+            log.warning("recall: timeout, the turn begins without notes (%s)", way)
+            self._late = task
+            return None
+        try:
+            return task.result()
+        except (TimeoutError, OuroError, OSError) as error:
+            log.warning("recall: the turn begins without notes (%s): %s", way, error)
+            return None
+
+    @property
+    def _limit(self) -> float:
+        return HYDE_TIMEOUT if self._way() == "hyde" else LOCAL_TIMEOUT
+
     async def find(
         self, text: str, sent: Callable[[], frozenset[str]] = frozenset
     ) -> Recalled | None:
@@ -421,7 +475,7 @@ class TurnRecall(msgspec.Struct, eq=False):
         if way == "off" or not text.strip() or not self.finder.has_notes:
             return None
         try:
-            async with asyncio.timeout(HYDE_TIMEOUT if way == "hyde" else LOCAL_TIMEOUT):
+            async with asyncio.timeout(self._limit):
                 return await (
                     self._by_hypotheses(text, sent())
                     if way == "hyde"

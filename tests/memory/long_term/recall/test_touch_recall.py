@@ -189,3 +189,24 @@ async def test_setting_disables_recording_commands(repository):
     await say(session, "try it")
     await close_and_wait(session)
     assert not get_command_ledger_dir().exists()
+
+
+async def test_recall_that_is_late_says_so_and_its_notes_come_with_a_tool_result(
+    repository, notes, monkeypatch
+):
+    steps = [call("shell", command="sleep 1"), call("shell", command="sleep 1"), "Done."]
+    session, model = await opened(repository, *steps)
+    [port] = notes("The port is fixed by the firewall.")
+    monkeypatch.setattr("ouro.memory.long_term.recall.turn_recall.LOCAL_TIMEOUT", 0.0)
+
+    said = await say(session, "Which port is fixed by the firewall?")
+
+    receipts = [event for event in said if isinstance(event, NotesRecalled)]
+    assert [(receipt.way, len(receipt.items)) for receipt in receipts] == [
+        ("timeout", 0),
+        ("late", 1),
+    ]
+    assert "fixed by the firewall.\n" not in model.requests[1].messages[-1].text
+    assert added_context(model, 2).count("The port is fixed by the firewall.") == 1
+    assert [item.id for item in session.memory.recalled.items] == [port]
+    await close_and_wait(session)
