@@ -421,6 +421,14 @@ MEMORY_ACTIONS: tuple[Action, ...] = (
         "both",
     ),
     Action(
+        "memory report",
+        "memory_report.report",
+        "Show how often each entry was sent and used, and what is unused, stale or double",
+        (),
+        ("memory report",),
+        "both",
+    ),
+    Action(
         "memory commands",
         "memory_notes.commands",
         "List the commands that passed or failed in this project",

@@ -135,13 +135,18 @@ async def why(context: ActionContext, turn: int, session: str) -> Answer | None:
             "There is no turn in this session yet.", commands=["memory why --session latest"]
         ) from error
 
-    def work(memory: MemoryAccess) -> tuple[dict[str, int], Mapping[str, str]]:
+    def work(memory: MemoryAccess) -> tuple[dict[str, str], Mapping[str, str]]:
         texts = memory.editor.notebook.texts([item.id for item in found.recalled])
-        return _core_tokens(memory.timeline, found.began_with), texts
+        return _core_texts(memory.timeline, found.began_with), texts
 
-    core, texts = await context.memory(work)
+    sent, texts = await context.memory(work)
+    from ouro.memory.tokens import estimate
+
+    core = {name: estimate(text) for name, text in sent.items()}
+    lines = {name: [*filter(str.strip, text.splitlines())] for name, text in sent.items()}
     answer = Answer(
-        {"turn": found, "core": core, "notes": texts}, _reasons_view(found, core, texts)
+        {"turn": found, "core": core, "core_lines": lines, "notes": texts},
+        _reasons_view(found, core, lines, texts),
     )
     return await _offer_to_open(context, found, answer) if turn else answer
 
@@ -262,28 +267,30 @@ def _opening(found: TurnEvidence) -> View:
     return [line("Open the session:"), Quote(f"  ouro --resume {found.session_id}")]
 
 
-def _core_tokens(timeline: Timeline, versions: Mapping[str, str]) -> dict[str, int]:
-    """The core files at the start of a session, with their tokens; a version without a commit is
-    left out.
-    """
-    from ouro.memory.tokens import estimate
-
-    found: dict[str, int] = {}
+def _core_texts(timeline: Timeline, versions: Mapping[str, str]) -> dict[str, str]:
+    """The core files at the start of a session; a version without a commit is left out."""
+    found: dict[str, str] = {}
     for store in timeline.stores:
         commit = versions.get(store.scope, "")
         if len(commit) != 40 or not store.repository.exists:
             continue
         for name in store.core:
             if text := store.text_at(commit, f"{name}.md"):
-                found[f"{store.scope}/{name}.md"] = estimate(text)
+                found[f"{store.scope}/{name}.md"] = text
     return found
 
 
-def _reasons_view(found: TurnEvidence, core: Mapping[str, int], texts: Mapping[str, str]) -> View:
+def _reasons_view(
+    found: TurnEvidence,
+    core: Mapping[str, int],
+    lines: Mapping[str, Sequence[str]],
+    texts: Mapping[str, str],
+) -> View:
     loaded = [item for item in found.recalled if item.state == "loaded"]
-    rows: list[tuple[str, ...]] = [
-        ("core", name, f"{count:,} tokens") for name, count in core.items()
-    ]
+    rows: list[tuple[str, ...]] = []
+    for name, count in core.items():
+        rows.append(("core", name, f"{count:,} tokens"))
+        rows += [("", "", text) for text in lines[name]]
     rows += [("changed", row) for row in found.told if row[:1] in "+-"]
     notes = [
         (

@@ -70,6 +70,7 @@ if TYPE_CHECKING:
         remember_text,
         save_file,
     )
+    from ouro.memory.long_term.report import UsefulnessReport, report_usefulness
     from ouro.memory.long_term.scope import MemoryScopes, ScopeMemory, open_scopes, switch
     from ouro.memory.long_term.search import (
         filter_of,
