@@ -60,8 +60,6 @@ def notice_of(event: Event) -> tuple[str, Level] | None:
             item.state == "loaded" for item in event.items
         ):
             return plural(loaded, "memory", "memories"), "info"
-        case events.NotesRecalled(way="timeout"):
-            return "Memory: the search took too long; this message went without notes.", "warning"
         case events.NoteKept():
             waits = " · /memory list" if event.operation == "propose" else ""
             undo = f" · /memory undo {event.undo[:7]}" if event.undo else ""

@@ -55,10 +55,10 @@ if TYPE_CHECKING:
     )
     from ouro.memory.long_term.recall.command_ledger import CommandRecord, ledger_of
     from ouro.memory.long_term.recall.recall import Recall, Situation
+    from ouro.memory.long_term.recall.recall_log import RecallLog
     from ouro.memory.long_term.recall.turn_recall import (
         HypothesisModel,
         NoteFinder,
-        RecallLog,
         TurnRecall,
     )
     from ouro.memory.long_term.remember import (

@@ -20,7 +20,7 @@ from ouro.memory.long_term.git.files import ARCHIVE, MAX_FILES
 from ouro.memory.long_term.notes.note import CATEGORIES, Trigger, parse_note
 from ouro.memory.long_term.notes.notebook import NoteFile
 from ouro.memory.long_term.notes.validity import age_in_days
-from ouro.memory.long_term.recall.turn_recall import RecallLog
+from ouro.memory.long_term.recall.recall_log import RecallLog
 from ouro.memory.long_term.scope import ScopeMemory
 from ouro.memory.long_term.supersession import fold_words
 from ouro.memory.long_term.team import EXPIRES, OWNER

@@ -15,7 +15,7 @@ from ouro.memory.long_term.supersession import fold_words, subject_words
 
 if TYPE_CHECKING:
     from ouro.memory.long_term.editor import MemoryEditor
-    from ouro.memory.long_term.recall.turn_recall import RecallCounts
+    from ouro.memory.long_term.recall.recall_log import RecallCounts
 
 _MIN_TURNS = 20
 """An entry that was sent in fewer turns is not called unused."""

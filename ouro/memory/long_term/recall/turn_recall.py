@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import cached_property, partial
 from itertools import chain
 from pathlib import Path
@@ -23,6 +23,7 @@ from ouro.memory.long_term.git.values import LoadedScope, Scope
 from ouro.memory.long_term.notes.notebook import Notebook, timestamp
 from ouro.memory.long_term.prompt_block import quoted, recalled_marks
 from ouro.memory.long_term.recall.command_ledger import CommandLedger, command_mark, commands_block
+from ouro.memory.long_term.recall.recall_log import RecallCounts, RecallLog
 from ouro.memory.long_term.scope import ScopeMemory
 from ouro.memory.manager import MemoryManager
 from ouro.memory.message_tree import begins_turn
@@ -30,9 +31,7 @@ from ouro.memory.side_calls import SessionChannel
 from ouro.memory.tokens import estimate
 from ouro.messages import Context, Message, system, user
 from ouro.settings import MemorySettings
-from ouro.utils.files import lock_file, write_private
 from ouro.utils.git import git_branch
-from ouro.utils.json_types import read_state
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.log import log
 from ouro.utils.path_text import path_text
@@ -61,11 +60,6 @@ _WEIGHT_OF_FILE = 0.5
 """How much a used file counts in the statistics of a note; a turn counts 1."""
 RESERVED_TOKENS = 2_000
 """Tokens of the model's window for the instructions and the answer."""
-_LOCK_TIMEOUT = 1.0
-_SPAN = 0.1
-"""The weight of a note is raised by this if it is always used, and lowered by this if it is never
-used.
-"""
 _NO_REPOSITORY = "-"
 """Stands for the project if its memory is off, so that its notes are not found."""
 _MAX_SENTENCE = 300
@@ -79,51 +73,6 @@ Answer with {count} lines, one sentence a line."""
 
 TIMED_OUT, LATE = "timeout", "late"
 """Ways of a receipt: the message went without notes, and what was found for it afterwards."""
-
-
-class RecallCounts(msgspec.Struct, frozen=True):
-    counts: Mapping[str, int] = {}
-    """Note id -> the number of messages with which it was sent."""
-    last: Mapping[str, str] = {}
-    """Note id -> the time of the last one."""
-    judged: Mapping[str, float] = {}
-    """Note id -> the number of turns that were checked for use of the note; a check of an anchored
-    file counts half.
-    """
-    used: Mapping[str, float] = {}
-    """Note id -> the number of these that used the note, or found the anchored file unchanged."""
-
-
-class RecallLog(msgspec.Struct, eq=False, dict=True):
-    """How often and when each note was sent to a model and was used. Every method blocks."""
-
-    path: Path
-
-    def usefulness(self, note_id: str) -> float:
-        """The weight of a note in ranking, around 1, by the counts when this session first asked."""
-        share = (self._latest.used.get(note_id, 0) + 1) / (self._latest.judged.get(note_id, 0) + 2)
-        return 1 + _SPAN * (2 * share - 1)
-
-    def add(self, new: RecallCounts) -> None:
-        try:
-            with lock_file(self.path.with_suffix(".lock"), _LOCK_TIMEOUT):
-                known = self.counts()
-                self._latest = RecallCounts(
-                    Counter(known.counts) + Counter(new.counts),
-                    {**known.last, **new.last},
-                    Counter(known.judged) + Counter(new.judged),
-                    Counter(known.used) + Counter(new.used),
-                )
-                write_private(self.path, msgspec.json.encode(self._latest))
-        except OSError as error:
-            log.warning("recall is not counted: %s", error)
-
-    @cached_property
-    def _latest(self) -> RecallCounts:
-        return self.counts()
-
-    def counts(self) -> RecallCounts:
-        return read_state(self.path, RecallCounts)
 
 
 def _done_in(turn: Sequence[Message]) -> str:

@@ -1,0 +1,65 @@
+"""RecallLog: how often each note and core line was sent to a model, and was used."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+
+import msgspec
+
+from ouro.utils.files import lock_file, write_private
+from ouro.utils.json_types import read_state
+from ouro.utils.log import log
+
+_LOCK_TIMEOUT = 1.0
+_SPAN = 0.1
+"""The weight of a note is raised by this if it is always used, and lowered by this if it is never
+used.
+"""
+
+
+class RecallCounts(msgspec.Struct, frozen=True):
+    counts: Mapping[str, int] = {}
+    """Note id -> the number of messages with which it was sent."""
+    last: Mapping[str, str] = {}
+    """Note id -> the time of the last one."""
+    judged: Mapping[str, float] = {}
+    """Note id -> the number of turns that were checked for use of the note; a check of an anchored
+    file counts half.
+    """
+    used: Mapping[str, float] = {}
+    """Note id -> the number of these that used the note, or found the anchored file unchanged."""
+
+
+class RecallLog(msgspec.Struct, eq=False, dict=True):
+    """How often and when each note was sent to a model and was used. Every method blocks."""
+
+    path: Path
+
+    def usefulness(self, note_id: str) -> float:
+        """The weight of a note in ranking, around 1, by the counts when this session first asked."""
+        share = (self._latest.used.get(note_id, 0) + 1) / (self._latest.judged.get(note_id, 0) + 2)
+        return 1 + _SPAN * (2 * share - 1)
+
+    def add(self, new: RecallCounts) -> None:
+        try:
+            with lock_file(self.path.with_suffix(".lock"), _LOCK_TIMEOUT):
+                known = self.counts()
+                self._latest = RecallCounts(
+                    Counter(known.counts) + Counter(new.counts),
+                    {**known.last, **new.last},
+                    Counter(known.judged) + Counter(new.judged),
+                    Counter(known.used) + Counter(new.used),
+                )
+                write_private(self.path, msgspec.json.encode(self._latest))
+        except OSError as error:
+            log.warning("recall is not counted: %s", error)
+
+    @cached_property
+    def _latest(self) -> RecallCounts:
+        return self.counts()
+
+    def counts(self) -> RecallCounts:
+        return read_state(self.path, RecallCounts)
