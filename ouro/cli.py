@@ -85,8 +85,7 @@ def _end_at_once(codes: Sequence[int]) -> None:
     """End the process after threads and exit handlers have ended: Python needs half of the exit to
     free all objects.
 
-    Without an exit code, or if the output cannot be written, Python ends the process and prints the
-    reason.
+    Without an exit code, or if output cannot be written, Python ends it and prints the reason.
     """
     from contextlib import suppress
 
