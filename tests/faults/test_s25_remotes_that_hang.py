@@ -131,9 +131,9 @@ def test_s25_password_of_the_address_is_not_shown(ouro, silent):
 def test_s25_esc_ends_it_on_the_screen(ouro, hanging_ssh, tmp_path):
     fill(ouro)
     address = hanging_ssh("upload-pack")
-    terminal = ouro.screen(size=(40, 160))
+    terminal = ouro.screen(size=(40, 400))  # no line is wrapped
     terminal.say(f"/memory sync {address}")
-    terminal.until_shows("waiting for", "Esc ends")  # the line is wrapped
+    terminal.until_shows("waiting for", "Esc ends it")
 
     terminal.press("\x1b", lambda: not processes_with(f"{tmp_path}/ssh"))
 
