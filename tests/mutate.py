@@ -327,7 +327,7 @@ DEFENCES = (
     Defence("X15", "ouro/tools/similar_names.py", "if len(similar) > 1:", "if False:",
             "test_x15_similar_names.py -k several_files"),
     Defence("X16", "ouro/safety/key_places.py", '    ".mozilla",\n', "", "test_x16_fifty_places_of_keys.py"),
-    Defence("X16", "ouro/safety/sandbox/confinement.py", "for place in existing(protected.reserved())",
+    Defence("X16", "ouro/safety/sandbox/confinement.py", "for place in existing(protected.existing_reserved())",
             "for place in existing(())", "test_x16_fifty_places_of_keys.py -k confined_program"),
     Defence("X2", "ouro/tools/shell_process.py", "sum(parent not in parents for parent in parents.values())", "0",
             "test_x2_processes_that_stay.py -k left_running_is_named"),

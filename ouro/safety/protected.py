@@ -225,6 +225,25 @@ def reserved() -> tuple[Path, ...]:
     return tuple(_areas().values())
 
 
+def existing_reserved() -> list[Path]:
+    """The reserved areas that exist, without those of the system, in the order of `reserved`. Blocks.
+
+    Called before each command: to list the folders above costs 0.1 ms, to look for each of 200
+    areas 0.6 ms.
+    """
+    found: list[tuple[int, Path]] = []
+    for folder, areas in _areas_by_folder(*_homes()).items():
+        try:
+            names = {name.casefold() for name in os.listdir(folder)}  # noqa: PTH208 - only names
+        except FileNotFoundError:
+            continue
+        except OSError:  # it may be entered, but not listed
+            names = set(areas)
+        for name in areas.keys() & names:
+            found += areas[name]
+    return [area for _, area in sorted(found) if os.path.lexists(area)]
+
+
 def reserved_below(folder: Path) -> list[Path]:
     """The reserved areas below a folder, without the folder itself."""
     start = _parts(str(folder))
@@ -247,7 +266,11 @@ def _find_area(path: Path, areas: Mapping[tuple[str, ...], Path]) -> Path | None
 
 
 def _areas() -> dict[tuple[str, ...], Path]:
-    return _reserved(os.environ.get("HOME", ""), os.environ.get("OURO_HOME", ""))
+    return _reserved(*_homes())
+
+
+def _homes() -> tuple[str, str]:
+    return os.environ.get("HOME", ""), os.environ.get("OURO_HOME", "")
 
 
 @lru_cache(maxsize=8)
@@ -256,6 +279,22 @@ def _reserved(_home: str, _own: str) -> dict[tuple[str, ...], Path]:
     home, own = _real(Path.home()), _real(get_home())
     keys, secrets = (home / name for name in KEYS_IN_HOME), (own / name for name in _OWN_SECRETS)
     return {_parts(str(area)): area for area in (*keys, *secrets, *map(Path, SYSTEM))}
+
+
+@lru_cache(maxsize=8)
+def _areas_by_folder(home: str, own: str) -> dict[str, dict[str, list[tuple[int, Path]]]]:
+    """The areas of `_reserved` with their number, by folder, then by their first name in it; without
+    those of the system.
+    """
+    listed = [_real(get_home()), _real(Path.home()) / ".config", _real(Path.home())]
+    found: dict[str, dict[str, list[tuple[int, Path]]]] = {}
+    for number, area in enumerate(_reserved(home, own).values()):
+        if str(area) in SYSTEM:
+            continue
+        folder = next((place for place in listed if place in area.parents), area.parent)
+        name = area.relative_to(folder).parts[0].casefold()
+        found.setdefault(str(folder), {}).setdefault(name, []).append((number, area))
+    return found
 
 
 def is_under(path: Path, area: Path) -> bool:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ouro.errors import ToolError
-from ouro.safety import GIT_CONFIG, GuardedMemory, Workspace
+from ouro.safety import GIT_CONFIG, GuardedMemory, Workspace, protected
 
 
 @pytest.fixture
@@ -206,3 +206,25 @@ def test_git_file_of_a_memory_can_name_a_folder_that_is_not_utf_8(tmp_path):
         GuardedMemory(folder, tmp_path / "other.git").tampered()
         == f"{folder / '.git'} is not ouro's"
     )
+
+
+def test_existing_places_of_keys_are_found_in_the_order_of_all_places(tmp_path, monkeypatch):
+    home = tmp_path / "home"
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("OURO_HOME", str(tmp_path / "own"))
+    assert protected.existing_reserved() == []
+    places = [".npmrc", ".config/gh/hosts.yml", ".config/op/config", ".ssh/id", ".m2/settings.xml"]
+    for path in (*(home / name for name in places), tmp_path / "own/sessions/x"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    (tmp_path / "elsewhere").mkdir()
+    (home / ".aws").symlink_to(tmp_path / "elsewhere")
+    everything = [place for place in protected.reserved() if str(place) not in protected.SYSTEM]
+    found = protected.existing_reserved()
+    assert found == [place for place in everything if place.exists()]
+    assert {home / ".ssh", home / ".npmrc", home / ".aws", tmp_path / "own/sessions"} <= {*found}
+    home.chmod(0o300)  # a home that nobody may list
+    try:
+        assert protected.existing_reserved() == found
+    finally:
+        home.chmod(0o700)

@@ -182,7 +182,8 @@ class Confinement:
                 policy = self._with_acting(policy, limits, sandbox.tier)
                 self._confined_calls.add(call_id)
             if sandbox.tier != "none":
-                ensure_private_dir(self._state_dir)  # it may have been deleted since
+                if not self._state_dir.is_dir():  # it has been deleted since
+                    ensure_private_dir(self._state_dir)
                 shielded = () if sandbox.tier == "landlock" else policy.protected
                 if limits != "memory" and not any(
                     _is_in(place, policy.writable) and not _is_in(place, shielded)
@@ -192,7 +193,8 @@ class Confinement:
             # So that one shell does both.
             is_script = list(argv[:2]) == ["/bin/sh", "-c"] and argv[3:4] == ["sh"]
             script, words = (argv[2], argv[4:]) if is_script else ('exec "$@" 8>&-', argv)
-            if is_script and sandbox.tier == "bubblewrap":
+            is_watched = is_script and sandbox.tier == "bubblewrap"
+            if is_watched:
                 script = script.removesuffix('exec "$@"') + WATCHED
             token = self._new_token(call_id)
             bounds = (token, *self._bounds(sandbox.tier))
@@ -217,6 +219,8 @@ class Confinement:
                 policy = msgspec.structs.replace(
                     policy, visible=(*policy.visible, self._proxy.socket, _RELAY, _PYTHON)
                 )
+            elif is_watched:
+                policy = msgspec.structs.replace(policy, reaps=True)
             return sandbox.wrap(argv, self._without_sockets(policy, sandbox.tier))
 
     def revert(self, call_id: str) -> list[RevertedFile]:
@@ -318,8 +322,8 @@ class Confinement:
         root = str(self._root)
         hidden = [
             place
-            for place in existing(protected.reserved())
-            if str(place) not in protected.SYSTEM and not f"{root}/".startswith(f"{place}/")
+            for place in existing(protected.existing_reserved())
+            if not f"{root}/".startswith(f"{place}/")
         ]
         programs = [
             folder for folder in os.environ.get("PATH", "").split(os.pathsep) if is_private(folder)
@@ -380,7 +384,7 @@ class Confinement:
             if limits == "repository" and _is_git_dir(place):
                 git_dirs.append(place)
                 closed += [place / name for name in ACTING_IN_GIT]
-            elif place.exists():
+            else:
                 closed.append(place)
         return msgspec.structs.replace(
             policy,

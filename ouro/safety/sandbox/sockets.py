@@ -46,7 +46,8 @@ def find_sockets(
     listed = set(map(os.path.realpath, filter(is_reachable, _listed())))
     folders = {os.path.dirname(path) for path in listed}  # noqa: PTH120
     beside = (_in_folder(folder) for folder in folders if not is_below(folder, own))
-    candidates = chain(listed, map(os.path.realpath, filter(is_reachable, named)))
+    there = filter(os.path.lexists, filter(is_reachable, named))
+    candidates = chain(listed, map(os.path.realpath, there))
     found = {*filter(_is_socket, candidates), *chain.from_iterable(beside)}
     return sorted(filter(is_reachable, found))
 
