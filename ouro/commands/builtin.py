@@ -1494,8 +1494,15 @@ SHELL_ACTIONS: tuple[Action, ...] = (
         (
             arg("name", nargs="?", default="", metavar="MODEL", help="else that of new sessions"),
             arg("-y", "--yes", action="store_true", help="do not ask because of the price"),
+            arg(
+                "--seconds",
+                type=int,
+                default=None,
+                metavar="N",
+                help="the limit of a request, and of the wait for a server that loads (300)",
+            ),
         ),
-        ("models test", "models test sonnet --json"),
+        ("models test", "models test sonnet --json", "models test qwen --seconds 1800"),
         "shell",
     ),
     *MEMORY_ACTIONS,

@@ -278,8 +278,15 @@ async def update(_context: ShellContext, address: str) -> Answer:
     return Answer(value, [line(f"{count:,} models; saved in {tilde(path)}.")])
 
 
-async def check(context: ShellContext, name: str, yes: bool) -> Answer | None:
-    """Test the model of a name, or the one that a new session would use."""
+async def check(
+    context: ShellContext, name: str, yes: bool, seconds: int | None = None
+) -> Answer | None:
+    """Test the model of a name, or the one that a new session would use.
+
+    With `seconds`, also a server that cannot be reached yet is waited for.
+    """
+    if seconds is not None and seconds < 1:
+        raise UsageError("--seconds must be at least 1.")
 
     def say(text: str) -> None:
         context.say(text, "warning" if context.as_json else "info")
@@ -295,7 +302,8 @@ async def check(context: ShellContext, name: str, yes: bool) -> Answer | None:
             return None
     else:
         say(asked)
-    return await _run_check(catalog, name, settings.effort, say)
+    patience = seconds or settings.llm.retry_seconds
+    return await _run_check(catalog, name, settings.effort, say, seconds, patience)
 
 
 def _check_title(name: str, cost: float | None) -> str:
@@ -304,11 +312,17 @@ def _check_title(name: str, cost: float | None) -> str:
 
 
 async def _run_check(
-    catalog: llm.Catalog, name: str, effort: llm.Effort, say: Callable[[str], None]
+    catalog: llm.Catalog,
+    name: str,
+    effort: llm.Effort,
+    say: Callable[[str], None],
+    seconds: int | None = None,
+    patience: int = 0,
 ) -> Answer:
-    model = catalog.make(name, effort)
+    seconds = seconds or llm.CHECK_SECONDS
+    model = catalog.make(name, effort, patience=seconds)
     try:
-        checked = await llm.check_model(model, say)
+        checked = await llm.check_model(model, say, seconds=seconds, patience=patience)
         spec = model.spec  # with what the server says about itself
     finally:
         await model.close()

@@ -31,7 +31,13 @@ if TYPE_CHECKING:
         constrain,
     )
     from ouro.llm.model_call import CUT_SHORT, PATIENT_ATTEMPTS, ModelCall, ReplyBuilder
-    from ouro.llm.model_check import MAX_CHECK_REQUESTS, CheckedModel, check_model, estimate_cost
+    from ouro.llm.model_check import (
+        CHECK_SECONDS,
+        MAX_CHECK_REQUESTS,
+        CheckedModel,
+        check_model,
+        estimate_cost,
+    )
     from ouro.llm.models_file import (
         HEADER,
         KEY_WAYS,

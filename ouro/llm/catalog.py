@@ -254,12 +254,16 @@ class Catalog:
         key, source = self._find_key(name)
         return wire, Endpoint(url.rstrip("/"), key, key_source=source)
 
-    def make(self, name: str, effort: Effort = "off") -> Model:
+    def make(self, name: str, effort: Effort = "off", *, patience: float = 0) -> Model:
         """Construct a model. Opens no connection, imports no litellm. Raises as `resolve` and
         `route`.
+
+        Args:
+            patience: seconds to wait for the begin of an answer, if more than usual.
         """
         name = self.resolve(name)
         (wire, endpoint), spec = self.route(name), self.spec(name)
+        endpoint = endpoint.with_patience(patience) if patience else endpoint
         if wire == "anthropic":
             from ouro.llm.anthropic import AnthropicWire
 

@@ -300,6 +300,12 @@ class Endpoint(msgspec.Struct, frozen=True):
     def timeouts(self) -> Timeouts:
         return self.limits or (LOCAL_TIMEOUTS if self.is_local else Timeouts())
 
+    def with_patience(self, seconds: float) -> Endpoint:
+        """The endpoint with at least so many seconds until an answer begins."""
+        limits = self.timeouts
+        first, content = max(limits.first, seconds), max(limits.content, seconds)
+        return replace(self, limits=replace(limits, first=first, content=content))
+
     def for_vectors(self) -> Endpoint:
         """The endpoint with a shorter timeout for embeddings: the user waits for them."""
         return replace(

@@ -10,6 +10,7 @@ from typing import Literal
 import msgspec
 
 from ouro.errors import ModelError, ModelUnavailable
+from ouro.events import Retrying
 from ouro.llm.model import Chunk, Model, ModelSpec, NoticeChunk, TextChunk, ToolSpec
 from ouro.llm.model_call import ModelCall
 from ouro.llm.wire import LOADING
@@ -17,7 +18,7 @@ from ouro.messages import Image, Message, Thinking, ToolReply, Usage, system, to
 
 MAX_CHECK_REQUESTS = 6
 ATTEMPTS = 2
-REQUEST_TIMEOUT = 300.0
+CHECK_SECONDS = 300
 """Seconds for one request: a local model on a CPU reads the first prompt for minutes."""
 LOADING_PAUSE = 2.0
 """Seconds before a server is asked again that is loading its model."""
@@ -70,13 +71,21 @@ def estimate_cost(spec: ModelSpec) -> float | None:
 
 
 async def check_model(
-    model: Model, say: Callable[[str], None] = lambda _text: None
+    model: Model,
+    say: Callable[[str], None] = lambda _text: None,
+    *,
+    seconds: int = CHECK_SECONDS,
+    patience: float = 0,
 ) -> CheckedModel:
     """Ask the model up to six times. A failure is a result, not an error.
 
     A server that is still loading the model is waited for; `say` tells the user so.
+
+    Args:
+        seconds: the limit of one request, with the wait for a model that is loaded.
+        patience: seconds to wait for a server that cannot be reached yet.
     """
-    check = ModelCheck(model, say)
+    check = ModelCheck(model, say, seconds, patience)
     await check.run()
     return CheckedModel(
         model.spec.name,
@@ -88,10 +97,17 @@ async def check_model(
 
 
 class ModelCheck:
-    def __init__(self, model: Model, say: Callable[[str], None]) -> None:
+    def __init__(
+        self, model: Model, say: Callable[[str], None], seconds: int, patience: float
+    ) -> None:
         self._model = model
         self._say = say
+        self._seconds = seconds
+        self._patience = patience
         self._waits = False
+        """Whether the user knows that the server is waited for."""
+        self._is_loading = False
+        """Whether the last answer said so."""
         self._start = [system(f"{RULE}\n\n" + "\n".join([PADDING] * REPEATS))]
         self._pieces = 0
         self._thought = False
@@ -178,17 +194,17 @@ class ModelCheck:
 
     async def _ask(self, name: str, messages: Sequence[Message]) -> Message | None:
         """The answer; None after a failure, which is recorded."""
-        self._pieces = 0
+        self._pieces, self._is_loading = 0, False
         self.requests += 1
         tools = [LOOK_UP] if self._model.spec.tools else []
         asked = [*self._start, *messages]
         try:
-            async with asyncio.timeout(REQUEST_TIMEOUT):
+            async with asyncio.timeout(self._seconds):
                 reply = await self._try(asked, tools)
                 while reply is None:
                     reply = await self._try(asked, tools)
         except TimeoutError:
-            self._add(name, False, f"no answer within {REQUEST_TIMEOUT:.0f} s")
+            self._add(name, False, self._describe_timeout())
             return None
         except ModelError as error:
             self._add(name, False, str(error).replace("\n", " "))
@@ -197,21 +213,35 @@ class ModelCheck:
         self.usage += reply.usage or Usage()
         return reply
 
+    def _describe_timeout(self) -> str:
+        what = "the server still loads the model after" if self._is_loading else "no answer within"
+        return f"{what} {self._seconds} s. Wait longer: `ouro models test --seconds 1800`"
+
     async def _try(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> Message | None:
         """The answer; None if the server is loading the model. Raises ModelError."""
-        call = ModelCall([self._model], messages, tools, attempts=ATTEMPTS)
+        patience = self._patience if self.requests == 1 else 0
+        call = ModelCall([self._model], messages, tools, attempts=ATTEMPTS, patience=patience)
         try:
-            return await call.run(self._take)
+            return await call.run(self._take, self._say_retry if patience else None)
         except ModelUnavailable as error:
             if error.answer is None or error.answer.status != LOADING:
                 raise
-            if not self._waits:
-                self._waits = True
-                self._say(f"{error.message} Waiting for it.")
+            self._is_loading = True
+            self._say_waiting(error.message)
             await asyncio.sleep(LOADING_PAUSE)
             return None
 
+    async def _say_retry(self, retrying: Retrying) -> None:
+        self._say_waiting(retrying.reason)
+
+    def _say_waiting(self, reason: str) -> None:
+        if not self._waits:
+            self._waits = True
+            limit = f"Waiting for it, for at most {self._seconds} s (`--seconds` changes that)."
+            self._say(f"{reason} {limit}")
+
     def _take(self, chunk: Chunk) -> None:
+        self._is_loading = False
         if isinstance(chunk, TextChunk):
             self._pieces += 1
         elif isinstance(chunk, NoticeChunk):

@@ -22,10 +22,12 @@ from ouro.errors import (
     RequestRefused,
 )
 from ouro.llm.model import Endpoint
-from ouro.llm.overflow import exceeds_rate, names_overflow
+from ouro.llm.overflow import exceeds_rate, is_rate_limit, names_overflow
 from ouro.utils.json_types import dictionary
 from ouro.utils.late_pattern import late_pattern
 
+BAD_REQUEST = 400
+TOO_MANY_REQUESTS = 429
 MAX_ANSWER_TEXT = 8_000
 """Characters of a provider's answer that are kept to find its reason."""
 MAX_MESSAGE = 600
@@ -37,6 +39,27 @@ RATE_TOO_SMALL = (
 
 _NO_MONEY = late_pattern(
     r"insufficient_quota|exceeded your current quota|credit balance|billing", re.IGNORECASE
+)
+_FAULT = late_pattern(
+    r"invalid[_ ](?:json|schema|payload|argument|param|function|tool|value|type|message|image)"
+    r"|schema|unsupported|not support|unknown (?:name|field|param\w*|variant|key|property)"
+    r"|unrecogni[sz]ed|extra inputs|not permitted|cannot find field|deserializ|field required"
+    r"|malformed|bad request|\b(?:tools?|messages?|contents)(?:\[\d|\.\d)|missing (?:field|param)"
+    r"|must (?:be|not be|have|follow|match) (?!on |a paid|upgrad)|reasoning_content|tool_call_id"
+    r"|不支持|参数(?:错误|无效|不合法)|无效的?参数|格式错误|パラメータ|no admite|nicht unterst",
+    re.IGNORECASE,
+)
+"""A fault in a request, which a wait does not change."""
+_INNER_STATUS = late_pattern(
+    r"(?:error|status|http|code|upstream|错误码|状态码)\W{0,6}(?:code\W{0,3})?(?:400|413|422)\b"
+    r"|\[(?:400|413|422)\]|<(?:400|413|422)>",
+    re.IGNORECASE,
+)
+_BUSY = late_pattern(
+    r"overload|capacity|\bbusy|exhaust|again|later|\bwait\b|throttl|too many (?:requests|tokens)"
+    r"|cool.?down|\brate|\bslow|temporar|\bplan\b|\btier\b|subscri|upgrade|available"
+    r"|饱和|稍后|繁忙|频繁|混雑|サーバー|перегруж|позже|später|plus tard|más tarde",
+    re.IGNORECASE,
 )
 _REFUSED = late_pattern(r"invalid_|.*image|.*_policy|data_residency")
 """Codes of errors inside of a stream that come again for the same request."""
@@ -62,21 +85,44 @@ def error_from_status(
     """The error for an HTTP answer that is not a success, with the answer; `headers` have names in
     lower case.
     """
-    error = _error_from_status(status, body, headers, endpoint)
-    error.answer = _provider_answer(status, body, endpoint)
+    is_fault = status == TOO_MANY_REQUESTS and describes_fault(_text_in(body))
+    read_as = BAD_REQUEST if is_fault else status
+    error = _error_from_status(status, body, headers, endpoint, read_as)
+    error.answer = _provider_answer(read_as, body, endpoint)
     return error
 
 
+def describes_fault(text: str) -> bool:
+    """Whether the text of a 429 is about a fault in the request, not about a rate limit.
+
+    Relays with many accounts answer 429 when each of them has failed, whatever the reason was: the
+    same request was sent eleven times within minutes. Such a text often names the status of the
+    last account.
+    """
+    is_fault = bool(_FAULT.search(text)) or names_overflow(BAD_REQUEST, text)
+    is_about_rate = is_rate_limit(text) or bool(_BUSY.search(text))
+    return is_fault and (not is_about_rate or bool(_INNER_STATUS.search(text)))
+
+
 def _provider_answer(status: int, body: str, endpoint: Endpoint) -> ProviderAnswer:
-    try:
-        data = json.loads(body)
-    except (ValueError, RecursionError):
-        data = None
+    data = _json_of(body)
     param = dictionary(dictionary(data).get("error", data)).get("param")
-    # As text, not as JSON: its quotes and letters of other languages are not escaped there.
-    text = body if data is None else " ".join(_texts_in(data))
-    shown = redact(text[:MAX_ANSWER_TEXT], endpoint.api_key)
+    shown = redact(_text_in(body), endpoint.api_key)
     return ProviderAnswer(status, shown, str(param or ""))
+
+
+def _json_of(body: str) -> Any:
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _text_in(body: str) -> str:
+    """A body as text, not as JSON: its quotes and letters of other languages are not escaped there."""
+    data = _json_of(body)
+    text = body if data is None else " ".join(_texts_in(data))
+    return text[:MAX_ANSWER_TEXT]
 
 
 def _texts_in(value: Any) -> Iterator[str]:
@@ -93,8 +139,9 @@ def _texts_in(value: Any) -> Iterator[str]:
 
 
 def _error_from_status(
-    status: int, body: str, headers: Mapping[str, str], endpoint: Endpoint
+    status: int, body: str, headers: Mapping[str, str], endpoint: Endpoint, read_as: int
 ) -> ModelError:
+    """The error for a status; `read_as` is what it means by its text."""
     words, code = _parse_error(body)
     server = endpoint.address or "The provider"
     said = _shorten(words, endpoint)
@@ -110,13 +157,13 @@ def _error_from_status(
     text = f"{code} {words}"
     if exceeds_rate(text):
         return RequestRefused(message, RATE_TOO_SMALL)
-    if names_overflow(status, text):
+    if names_overflow(read_as, text):
         return ContextTooLong(message)
     if status == 402 or (status in (400, 429) and _NO_MONEY.search(text)):
         return RequestRefused(
             message, "The account has no credit left: see the provider's billing page."
         )
-    return _other_error(status, message, headers, endpoint)
+    return _other_error(read_as, message, headers, endpoint)
 
 
 def _key_error(message: str, endpoint: Endpoint) -> AuthenticationFailed:
@@ -147,7 +194,9 @@ def error_from_stream(error: Any, endpoint: Endpoint) -> ModelError:
     """The error inside of a stream that began with status 200, with the answer."""
     made = _error_from_stream(error, endpoint)
     _, code = _parse_error(json.dumps({"error": error}))
-    status = int(code) if code.isdecimal() and len(code) == 3 else 400
+    status = int(code) if code.isdecimal() and len(code) == 3 else BAD_REQUEST
+    if status == TOO_MANY_REQUESTS and isinstance(made, RequestRefused):
+        status = BAD_REQUEST
     made.answer = _provider_answer(status, json.dumps(error), endpoint)
     return made
 
@@ -161,7 +210,8 @@ def _error_from_stream(error: Any, endpoint: Endpoint) -> ModelError:
     if names_overflow(400, f"{code} {words}"):
         return ContextTooLong(message)
     if code in ("429", "rate_limit_error", "rate_limit_exceeded"):
-        return RateLimited(message)
+        is_fault = describes_fault(f"{code} {words}")
+        return RequestRefused(message) if is_fault else RateLimited(message)
     if code in ("400", "422") or _REFUSED.match(code):
         return RequestRefused(message)
     return ModelUnavailable(message)

@@ -1,10 +1,12 @@
 """`ouro models test` against the scripted server."""
 
 import json
+import socket
+import threading
 
 import pytest
 import yaml
-from fakes.model_server import Call, Reply, Tokens, failure
+from fakes.model_server import Call, ModelServer, Reply, Tokens, failure
 
 
 def set_entry(ouro, **entry):
@@ -12,6 +14,11 @@ def set_entry(ouro, **entry):
     file = yaml.safe_load(path.read_text())
     file["models"]["openai/test-model"] |= entry
     path.write_text(yaml.safe_dump(file))
+
+
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        return taken.getsockname()[1]
 
 
 def able(request):
@@ -122,3 +129,53 @@ def test_the_actions_of_models_are_in_its_help(ouro):
     assert "test" in ouro.headless("models", "--help").out
     assert "MODEL" in ouro.headless("models", "test", "--help").out
     assert ouro.headless("models", "--json").code == 0
+
+
+def test_a_server_that_loads_for_too_long_is_reported_with_the_limit(ouro):
+    ouro.server.script(lambda request: failure(503, "Loading model"))
+    done = ouro.headless("models", "test", "--seconds", "3", "--json")
+    [check] = json.loads(done.out)["checks"]
+    assert (done.code, check["state"]) == (1, "fails")
+    assert "still loads the model after 3 s" in check["detail"]
+    assert "--seconds" in check["detail"]
+    assert "Loading model" in done.err
+    assert "at most 3 s" in done.err
+
+
+def test_a_server_that_says_nothing_is_reported_with_the_limit(ouro):
+    held = threading.Event()
+    ouro.server.script(lambda request: Reply("late", hold=held))
+    done = ouro.headless("models", "test", "--seconds", "2", "--json")
+    held.set()
+    [check] = json.loads(done.out)["checks"]
+    assert "no answer within 2 s" in check["detail"]
+    assert "--seconds" in check["detail"]
+
+
+def test_a_server_that_is_not_there_yet_is_waited_for_with_seconds(ouro):
+    port = free_port()
+    set_entry(ouro, api_base=f"http://127.0.0.1:{port}/v1")
+    process = ouro.begin("models", "test", "--seconds", "60", "--yes", "--json")
+    while "at most 60 s" not in (line := process.stderr.readline().decode()):
+        assert line
+    with ModelServer(able, port=port):
+        out, _ = process.communicate(timeout=100)
+    assert json.loads(out)["checks"][0] == {
+        "name": "answer",
+        "state": "works",
+        "detail": "“one two three four”",
+    }
+
+
+def test_a_server_that_is_not_there_is_reported_soon_without_seconds(ouro):
+    set_entry(ouro, api_base=f"http://127.0.0.1:{free_port()}/v1")
+    done = ouro.headless("models", "test", "--json")
+    assert states(done) == {"answer": "fails"}
+    assert "Waiting" not in done.err
+
+
+@pytest.mark.parametrize("value", ["0", "-5"])
+def test_seconds_must_be_positive(ouro, value):
+    done = ouro.headless("models", "test", "--seconds", value)
+    assert done.code != 0
+    assert "at least 1" in done.err

@@ -1,5 +1,6 @@
 """Errors of providers: what is masked, what is read from them, how long to wait."""
 
+import json
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 
@@ -143,3 +144,58 @@ def test_local_server_gets_a_longer_first_timeout(url, local):
 
 def test_repr_of_an_endpoint_hides_the_key():
     assert "my-own-key" not in repr(HERE)
+
+
+FAULTS_AS_429 = [
+    # tashfeenahmed/freellmapi#422: all accounts are used up, the last one said 400
+    "All models exhausted. Last error: Google API error 400: Invalid JSON payload received. Unknown"
+    " name \"const\" at 'tools[0].function_declarations[5].parameters': Cannot find field.",
+    "All models rate-limited, try again later. Last error: API error 400: Invalid schema for"
+    " function 'read'",
+    # farion1231/cc-switch#5490, as relays with many channels hand it on
+    "Provider: DeepSeek; upstream_status: HTTP 400; cause: Invalid schema for function 'automation':"
+    " schema must be a JSON Schema of 'type: \"object\"', got 'type: null'.",
+    "Invalid schema for function 'read': In context=(), 'required' is missing.",
+    "messages.3.content.0: unexpected `tool_use_id` found in `tool_result` blocks",
+    "bad response status code 400, message: Conflict in schema definitions",
+    "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead.",
+    "该模型不支持 tools 参数",
+    "tools.0.custom.input_schema: JSON schema is invalid. It must match JSON Schema draft 2020-12",
+]
+LIMITS_AS_429 = [
+    "Too many tokens, please wait before trying again.",
+    "Service tier capacity exceeded for this model.",
+    "当前分组上游负载已饱和，请稍后再试",
+    "Rate limit reached for gpt-5 in organization org-1 on tokens per min (TPM)",
+    "Resource has been exhausted (e.g. check quota).",
+    "Resource exhausted. Please try again later. Please refer to the documents on error code 429.",
+    "You must be on a paid plan to use this model.",
+    "The engine is currently overloaded, please try again later",
+    "This request would exceed your account's rate limit. Please try again later.",
+    "Provider returned error",
+    "Extra usage is required for long context requests.",
+    "No available accounts: all are cooling down",
+    "",
+]
+
+
+@pytest.mark.parametrize("text", FAULTS_AS_429)
+def test_a_429_about_a_fault_in_the_request_is_a_refusal(text):
+    body = json.dumps({"error": {"message": text, "type": "rate_limit_error"}})
+    plain = error_from_status(429, text, {"retry-after": "5"}, HERE)
+    assert (type(plain), plain.answer.status) == (RequestRefused, 400)
+    assert "answered 429" in plain.message
+    if "400" in text:
+        assert type(error_from_status(429, body, {}, HERE)) is RequestRefused
+
+
+@pytest.mark.parametrize("text", LIMITS_AS_429)
+def test_a_429_about_a_limit_is_a_rate_limit(text):
+    body = json.dumps({"error": {"message": text, "type": "invalid_request_error"}})
+    assert type(error_from_status(429, text, {}, HERE)) is RateLimited
+    assert type(error_from_status(429, body, {}, HERE)) is RateLimited
+
+
+def test_a_429_for_too_long_a_request_is_an_overflow():
+    text = "prompt is too long: 210000 tokens > 200000 maximum"
+    assert type(error_from_status(429, text, {}, HERE)) is ContextTooLong

@@ -10,7 +10,7 @@ import pytest
 from fakes.model_server import Raw, Reply, failure
 from fakes.wires import READ, Wire
 
-from ouro.errors import ContextTooLong
+from ouro.errors import ContextTooLong, RequestRefused
 from ouro.llm import ModelCall, ServerFacts, ToolSpec
 from ouro.messages import Image, Message, Text, Thinking, ToolCall, ToolReply, system, tool, user
 
@@ -308,3 +308,28 @@ async def test_sealed_thinking_of_another_key_is_left_out(model_server):
     model_server.script(refusing(400, text, lacks('"type": "reasoning"')))
     model_server.responses.problem = lambda _body: None
     assert (await wire.ask(user("hi"), thought, user("More."), effort="medium")).text == "fine"
+
+
+async def test_a_429_of_a_relay_for_a_field_is_changed_and_not_waited_for(model_server):
+    """tashfeenahmed/freellmapi#422: the pool of a relay is used up by a request that none takes."""
+    text = (
+        "All models rate-limited. Last error: Google API error 400: Invalid JSON payload received."
+        " Unknown name \"$schema\" at 'tools[0].function_declarations[0].parameters'"
+    )
+    model_server.script(refusing(429, text, lacks("$schema")))
+    model = Wire("openai", model_server).model()
+    reply = await ModelCall([model], [user("hi")], [READ, LATER], attempts=1).run()
+    await model.close()
+    assert (reply.text, len(model_server.requests)) == ("fine", 2)
+
+
+@pytest.mark.parametrize("kind", ["openai", "responses", "anthropic"])
+async def test_a_429_for_a_fault_that_no_change_helps_is_asked_once(kind, model_server):
+    text = "upstream error 400: Conflict in definitions: bad request"
+    model_server.script(lambda _request: failure(429, text))
+    wire = Wire(kind, model_server)
+    model = wire.model()
+    with pytest.raises(RequestRefused, match="answered 429"):
+        await ModelCall([model], [user("hi")], [READ], attempts=11).run()
+    await model.close()
+    assert len(model_server.requests) == 1
