@@ -1241,7 +1241,7 @@ SHELL_ACTIONS: tuple[Action, ...] = (
     ),
     Action(
         "sessions import",
-        "sessions.import_sessions",
+        "session_imports.import_sessions",
         "Import sessions of Claude Code, Codex, an older ouro or an export",
         (
             arg(

@@ -6,6 +6,7 @@ import difflib
 import re
 import sys
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -217,3 +218,11 @@ def changed_lines(before: str, after: str) -> list[str]:
         2:
     ]
     return [line for line in lines if not line.startswith("@@")]
+
+
+def date_and_time(at: str) -> str:
+    """A timestamp in local time; empty if it is not a timestamp."""
+    try:
+        return datetime.fromisoformat(at).astimezone().strftime("%Y-%m-%d %H:%M")
+    except (ValueError, OverflowError):  # the file was edited by hand
+        return ""

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
-from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -13,32 +10,21 @@ from typing import TYPE_CHECKING, Any, Literal
 from msgspec.structs import asdict
 
 from ouro.commands.action import Answer, confirm
-from ouro.commands.export import date_and_time, document, format_of
 from ouro.commands.render import (
     CodeSpan,
     CommandText,
     Quote,
     Title,
     View,
+    date_and_time,
     line,
     print_document,
     table,
 )
-from ouro.display import Choice
 from ouro.errors import SessionError, SessionInUse, UsageError
-from ouro.importers.builder import PROGRAM_NAMES, Program
-from ouro.importers.importer import (
-    Importer,
-    ImportLedger,
-    ImportResult,
-    ImportSource,
-    find_sources,
-    usual_places,
-)
 from ouro.memory.backend import SessionInfo
 from ouro.memory.sessions.session_catalog import find_session
 from ouro.memory.transcript import make_title
-from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.utils.files import write_document
 from ouro.utils.path_text import text_path
 from ouro.utils.runtime import get_home, get_sessions_dir, tilde
@@ -49,12 +35,8 @@ if TYPE_CHECKING:
     from ouro.memory.session_sync import SessionSyncReport
 
 _MAX_LISTED = 20
-_MAX_OFFERED = 40
-"""Sessions that a user without a path can choose to import, the newest."""
 _MAX_NAMED = 5
 """Sessions that one line names."""
-_MAX_RESULTS = 20
-"""Imported sessions that are listed at the end."""
 
 
 async def list_sessions(context: ShellContext, words: Sequence[str], every: bool) -> Answer:
@@ -135,10 +117,9 @@ async def export(
     if agent and to:
         raise UsageError(f"--to {agent} has a format of its own.", "Leave out --format.")
     if agent:
-        # Imported late: only this command needs it.
-        from ouro.commands.export.for_agents import (
-            session_for_agent,
-        )
+        # Imported late: only this command needs them.
+        from ouro.commands.export.for_agents import session_for_agent
+        from ouro.importers.importer import ImportLedger
 
         found = session_for_agent(await context.store.read_whole(info.id), agent)
         path = path or found.path
@@ -152,6 +133,9 @@ async def export(
             line("Continue there, in the same folder: ", CodeSpan(found.command)),
         ]
         return Answer({"file": str(path), "format": agent, "command": found.command}, view)
+    # Imported late: a list of sessions needs no format.
+    from ouro.commands.export import document, format_of
+
     chosen = to or (format_of(path) if path else "json" if context.as_json else "markdown")
     pieces = document(await context.store.read_whole(info.id), chosen)
     if path is None:
@@ -159,44 +143,6 @@ async def export(
         return None
     write_document(path, pieces, force=force)
     return Answer({"file": output, "format": chosen}, [line(f"Wrote {output}.")])
-
-
-async def import_sessions(
-    context: ShellContext, paths: Sequence[Path], program: Program | None, every: bool
-) -> Answer:
-    places = [path.expanduser().absolute() for path in paths] or usual_places(os.environ)
-    sources = find_sources(places, program)
-    if not sources:
-        usual = "No sessions of Claude Code or Codex were found: pass a path."
-        return Answer({"imported": []}, [line("No sessions were found there." if paths else usual)])
-    offered = [_source_row(source) for source in sources[:_MAX_OFFERED]]
-    if not (paths or every) and not context.can_ask:
-        more = (
-            [line(f"… and {len(sources) - _MAX_OFFERED:,} older ones")]
-            if len(sources) > _MAX_OFFERED
-            else []
-        )
-        view = [*table(offered), *more, line("Import all with --all, or some by their paths.")]
-        return Answer({"found": [_source_data(source) for source in sources]}, view)
-    chosen = sources
-    if not (paths or every):
-        choices = [Choice(str(place), "  ".join(row)) for place, row in enumerate(offered)]
-        chosen = [
-            sources[int(place)] for place in await context.choose_many("Import which?", choices)
-        ]
-    done: list[ImportResult] = []
-    try:
-        if chosen:
-            await _import_all(context, chosen, done)
-    except (KeyboardInterrupt, asyncio.CancelledError):
-        rest = line(
-            f"Interrupted: {plural(len(chosen) - len(done), 'session')} left. The same command"
-            " continues."
-        )
-        context.print_answer(Answer(_import_data(done, len(chosen)), [*_import_view(done), rest]))
-        raise
-    failed = any(result.outcome == "failed" for result in done)
-    return Answer(_import_data(done, len(chosen)), _import_view(done) if done else [], int(failed))
 
 
 async def rename(context: ShellContext, session: str, title: str) -> Answer:
@@ -426,89 +372,3 @@ def _listed(sessions: Sequence[SessionInfo]) -> View:
 def _figures(info: SessionInfo) -> str:
     size = [plural(info.messages, "message"), f"{info.size:,} bytes"]
     return " · ".join(filter(None, [date_and_time(info.updated_at), *size, dollars(info.cost)]))
-
-
-async def _import_all(
-    context: ShellContext, sources: Sequence[ImportSource], done: list[ImportResult]
-) -> None:
-    ledger = ImportLedger()
-    store = YamlFileMemoryStore(get_sessions_dir(), context.folder.mask.mask)
-    importer = Importer(store, ledger, {info.id for info in await store.list_sessions()})
-    try:
-        for number, source in enumerate(sources, 1):
-            context.progress(f"{number:,} of {len(sources):,}  {source.path.name}")
-            done.append(await importer.take(source))
-    finally:
-        ledger.save()
-        context.progress("")
-
-
-def _source_row(source: ImportSource) -> tuple[str, ...]:
-    size = f"{max(1, source.size >> 10):,} KB".rjust(11)
-    program = PROGRAM_NAMES[source.program].ljust(11)
-    return source.changed_at[:10], program, size, source.project or "-", source.first_words
-
-
-def _import_view(done: Sequence[ImportResult]) -> View:
-    changed = [result for result in done if result.outcome in ("new", "more")]
-    rows = [
-        (
-            result.session_id[:8],
-            f"{plural(result.messages, 'message')}{'' if result.outcome == 'new' else ' more'}",
-            result.title,
-            result.reason,
-        )
-        for result in changed[:_MAX_RESULTS]
-    ]
-    more = (
-        [line(f"… and {len(changed) - _MAX_RESULTS:,} more")] if len(changed) > _MAX_RESULTS else []
-    )
-    failed = [
-        line(f"! {result.reason}", level="warning") for result in done if result.outcome == "failed"
-    ]
-    return [*table(rows), *more, *failed, line(_import_summary(done))]
-
-
-def _import_summary(done: Sequence[ImportResult]) -> str:
-    outcomes = Counter[str](result.outcome for result in done)
-    names = {
-        "more": "continued",
-        "known": "already imported",
-        "empty": "without messages",
-        "failed": "failed",
-    }
-    counts = [f"{outcomes['new']:,} new"]
-    counts += [f"{outcomes[key]:,} {name}" for key, name in names.items() if outcomes[key]]
-    left_out = sum((Counter(result.left_out) for result in done), Counter[str]())
-    text = f"Sessions: {', '.join(counts)}."
-    if left_out:
-        text += (
-            " Left out:"
-            f" {', '.join(f'{what} ({count:,})' for what, count in left_out.most_common(8))}."
-        )
-    if outcomes["new"] or outcomes["more"]:
-        text += " List them: `ouro sessions list --all`."
-    return text
-
-
-def _source_data(source: ImportSource) -> dict[str, Any]:
-    names = ("size", "changed_at", "project", "first_words")
-    return {
-        "path": str(source.path),
-        "from": source.program,
-        **{name: getattr(source, name) for name in names},
-    }
-
-
-def _import_data(done: Sequence[ImportResult], wanted: int) -> dict[str, Any]:
-    names = ("outcome", "title", "messages", "reason")
-    imported = [
-        {
-            **_source_data(result.source),
-            **{name: getattr(result, name) for name in names},
-            "session": result.session_id,
-            "left_out": dict(result.left_out),
-        }
-        for result in done
-    ]
-    return {"imported": imported, "interrupted": len(done) < wanted}

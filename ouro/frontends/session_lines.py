@@ -6,7 +6,6 @@ from collections.abc import Callable, Collection, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
-from ouro.session import has_tags
 from ouro.session.opening import Part
 from ouro.utils.text import byte_size, clean, dollars, one_line, plural
 
@@ -293,7 +292,13 @@ class SessionMatches:
         """The matching sessions: by title or id, then by messages, each pinned and last used first;
         then by similarity. `#x`: only those with that tag.
         """
-        return [match for match in self._by_words() if has_tags(match.info, self._tags)]
+        found = self._by_words()
+        if not self._tags:
+            return found
+        # Imported late: the screen appears before the modules of a session are loaded.
+        from ouro.session import has_tags
+
+        return [match for match in found if has_tags(match.info, self._tags)]
 
     def _by_words(self) -> list[SessionMatch]:
         if not self._words:

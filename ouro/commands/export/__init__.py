@@ -12,6 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ouro.commands.export.formats import HtmlFormat, MarkdownFormat
+from ouro.commands.render import date_and_time
 from ouro.display import CommandOutput, Diff, Plain, Todos
 from ouro.errors import UsageError
 from ouro.memory.backend import (
@@ -251,14 +252,6 @@ class SessionDocument:
         if image.media_type in _EMBEDDABLE and 0 < len(image.data) <= self._form.max_picture:
             return self._form.picture(name, image)
         return self._form.no_picture(f"picture: {name}, {len(image.data):,} bytes")
-
-
-def date_and_time(at: str) -> str:
-    """A timestamp in local time; empty if it is not a timestamp."""
-    try:
-        return datetime.fromisoformat(at).astimezone().strftime("%Y-%m-%d %H:%M")
-    except (ValueError, OverflowError):  # the file was edited by hand
-        return ""
 
 
 def _call_title(call: ToolCall) -> str:

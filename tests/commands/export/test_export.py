@@ -10,7 +10,8 @@ from fakes.fake_session import FakeSession
 from fakes.waiting import wait
 from fakes.whole_sessions import ID, PNG, everything
 
-from ouro.commands.export import date_and_time, document
+from ouro.commands.export import document
+from ouro.commands.render import date_and_time
 from ouro.commands.slash import dispatch
 from ouro.errors import UsageError
 from ouro.importers.ouro_files import read_export

@@ -28,7 +28,6 @@ from ouro.frontends.tui.screens.browser import Browser, Page
 from ouro.frontends.tui.screens.sheet import LineSheet
 from ouro.frontends.tui.widgets.row_list import Cell, RowList
 from ouro.session.opening import OpenCatalog, OpenRequest
-from ouro.session.session_labels import read_tags
 from ouro.utils.runtime import tilde
 from ouro.utils.text import byte_size, clean, dollars, plural
 
@@ -327,6 +326,9 @@ class SessionPicker(Browser):
         async def tag(text: str | None) -> None:
             if text is None:
                 return
+            # Imported late: the screen appears before the modules of a session are loaded.
+            from ouro.session.session_labels import read_tags
+
             try:
                 added, _ = read_tags(text)
             except UsageError as error:

@@ -1,0 +1,158 @@
+"""`ouro sessions import`: choose sessions of other programs, and import them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ouro.commands.action import Answer
+from ouro.commands.render import View, line, table
+from ouro.display import Choice
+from ouro.importers.builder import PROGRAM_NAMES, Program
+from ouro.importers.importer import (
+    Importer,
+    ImportLedger,
+    ImportResult,
+    ImportSource,
+    find_sources,
+    usual_places,
+)
+from ouro.memory.yaml_backend import YamlFileMemoryStore
+from ouro.utils.runtime import get_sessions_dir
+from ouro.utils.text import plural
+
+if TYPE_CHECKING:
+    from ouro.commands.shell import ShellContext
+
+_MAX_OFFERED = 40
+"""Sessions that a user without a path can choose to import, the newest."""
+_MAX_RESULTS = 20
+"""Imported sessions that are listed at the end."""
+
+
+async def import_sessions(
+    context: ShellContext, paths: Sequence[Path], program: Program | None, every: bool
+) -> Answer:
+    places = [path.expanduser().absolute() for path in paths] or usual_places(os.environ)
+    sources = find_sources(places, program)
+    if not sources:
+        usual = "No sessions of Claude Code or Codex were found: pass a path."
+        return Answer({"imported": []}, [line("No sessions were found there." if paths else usual)])
+    offered = [_source_row(source) for source in sources[:_MAX_OFFERED]]
+    if not (paths or every) and not context.can_ask:
+        more = (
+            [line(f"… and {len(sources) - _MAX_OFFERED:,} older ones")]
+            if len(sources) > _MAX_OFFERED
+            else []
+        )
+        view = [*table(offered), *more, line("Import all with --all, or some by their paths.")]
+        return Answer({"found": [_source_data(source) for source in sources]}, view)
+    chosen = sources
+    if not (paths or every):
+        choices = [Choice(str(place), "  ".join(row)) for place, row in enumerate(offered)]
+        chosen = [
+            sources[int(place)] for place in await context.choose_many("Import which?", choices)
+        ]
+    done: list[ImportResult] = []
+    try:
+        if chosen:
+            await _import_all(context, chosen, done)
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        rest = line(
+            f"Interrupted: {plural(len(chosen) - len(done), 'session')} left. The same command"
+            " continues."
+        )
+        context.print_answer(Answer(_import_data(done, len(chosen)), [*_import_view(done), rest]))
+        raise
+    failed = any(result.outcome == "failed" for result in done)
+    return Answer(_import_data(done, len(chosen)), _import_view(done) if done else [], int(failed))
+
+
+async def _import_all(
+    context: ShellContext, sources: Sequence[ImportSource], done: list[ImportResult]
+) -> None:
+    ledger = ImportLedger()
+    store = YamlFileMemoryStore(get_sessions_dir(), context.folder.mask.mask)
+    importer = Importer(store, ledger, {info.id for info in await store.list_sessions()})
+    try:
+        for number, source in enumerate(sources, 1):
+            context.progress(f"{number:,} of {len(sources):,}  {source.path.name}")
+            done.append(await importer.take(source))
+    finally:
+        ledger.save()
+        context.progress("")
+
+
+def _source_row(source: ImportSource) -> tuple[str, ...]:
+    size = f"{max(1, source.size >> 10):,} KB".rjust(11)
+    program = PROGRAM_NAMES[source.program].ljust(11)
+    return source.changed_at[:10], program, size, source.project or "-", source.first_words
+
+
+def _import_view(done: Sequence[ImportResult]) -> View:
+    changed = [result for result in done if result.outcome in ("new", "more")]
+    rows = [
+        (
+            result.session_id[:8],
+            f"{plural(result.messages, 'message')}{'' if result.outcome == 'new' else ' more'}",
+            result.title,
+            result.reason,
+        )
+        for result in changed[:_MAX_RESULTS]
+    ]
+    more = (
+        [line(f"… and {len(changed) - _MAX_RESULTS:,} more")] if len(changed) > _MAX_RESULTS else []
+    )
+    failed = [
+        line(f"! {result.reason}", level="warning") for result in done if result.outcome == "failed"
+    ]
+    return [*table(rows), *more, *failed, line(_import_summary(done))]
+
+
+def _import_summary(done: Sequence[ImportResult]) -> str:
+    outcomes = Counter[str](result.outcome for result in done)
+    names = {
+        "more": "continued",
+        "known": "already imported",
+        "empty": "without messages",
+        "failed": "failed",
+    }
+    counts = [f"{outcomes['new']:,} new"]
+    counts += [f"{outcomes[key]:,} {name}" for key, name in names.items() if outcomes[key]]
+    left_out = sum((Counter(result.left_out) for result in done), Counter[str]())
+    text = f"Sessions: {', '.join(counts)}."
+    if left_out:
+        text += (
+            " Left out:"
+            f" {', '.join(f'{what} ({count:,})' for what, count in left_out.most_common(8))}."
+        )
+    if outcomes["new"] or outcomes["more"]:
+        text += " List them: `ouro sessions list --all`."
+    return text
+
+
+def _source_data(source: ImportSource) -> dict[str, Any]:
+    names = ("size", "changed_at", "project", "first_words")
+    return {
+        "path": str(source.path),
+        "from": source.program,
+        **{name: getattr(source, name) for name in names},
+    }
+
+
+def _import_data(done: Sequence[ImportResult], wanted: int) -> dict[str, Any]:
+    names = ("outcome", "title", "messages", "reason")
+    imported = [
+        {
+            **_source_data(result.source),
+            **{name: getattr(result, name) for name in names},
+            "session": result.session_id,
+            "left_out": dict(result.left_out),
+        }
+        for result in done
+    ]
+    return {"imported": imported, "interrupted": len(done) < wanted}
