@@ -50,6 +50,7 @@ from ouro.session.context_window import (
     update_plan_when_loaded,
 )
 from ouro.session.file_undo import FileUndo
+from ouro.session.goal import GoalCaps, GoalPursuit
 from ouro.session.named_texts import make_attachments
 from ouro.session.plan_approval import PlanApproval
 from ouro.session.plan_file import PlanFolder
@@ -59,6 +60,7 @@ from ouro.session.rewind import Rewind, Undoer
 from ouro.session.session_hooks import SessionHooks, ToolEvents
 from ouro.session.session_labels import SessionLabels
 from ouro.session.session_tasks import BackgroundWork, SessionTasks, Steering
+from ouro.session.standing_work import StandingWork
 from ouro.session.titles import Titles
 from ouro.session.wake import Wake
 from ouro.session_options import Options, SessionInputs, open_transcript
@@ -228,6 +230,8 @@ class SessionBuilder(msgspec.Struct, dict=True):
     def read_files(self) -> None:
         """Read extensions and memory, for the tools and the system prompt. Blocks."""
         _ = self.extensions.found(), self.tools, self.system_prompt
+        if self.info is not None:
+            self.standing.load()
 
     def start(self, session: Session) -> None:
         """Start what runs in the background from the beginning; returns at once."""
@@ -235,6 +239,7 @@ class SessionBuilder(msgspec.Struct, dict=True):
             self.tasks.start("mode", offer_auto(session))
         if session.resumed is not None:
             self.tasks.start("plan file", session.turn.plan.load(self.tasks.emit))
+            self.standing.restore(repeats=self.inputs.options.interactive)
         self.memory.start()
         self.extensions.servers.start()
         self.extensions.language_servers.start()
@@ -533,7 +538,7 @@ class SessionBuilder(msgspec.Struct, dict=True):
             self.compactor,
             lambda: steering.take() or subagents.take_reports(),
             found.instructions.for_paths,
-            self.budget.check,
+            self._before_call,
             memory.touched,
             attachments.complete,
             retry_seconds=self.inputs.settings.llm.retry_seconds,
@@ -556,7 +561,19 @@ class SessionBuilder(msgspec.Struct, dict=True):
 
     def _background(self, steering: Steering) -> BackgroundWork:
         work = (self._shell, self._jobs, self.subagents, self.permissions, self.tasks)
-        return BackgroundWork(*work, steering, self.transcript)
+        return BackgroundWork(*work, steering, self.transcript, self.standing)
+
+    @cached_property
+    def standing(self) -> StandingWork:
+        found = self.inputs.settings.session
+        caps = GoalCaps(found.goal_turns, found.goal_cost, found.goal_minutes)
+        goal = GoalPursuit(self.transcript, self.models, self._shell, self.permissions, caps)
+        is_saved = not self.inputs.options.ephemeral
+        return StandingWork(goal, self.transcript, self.tasks.emit, is_saved=is_saved)
+
+    async def _before_call(self, calls_made: int) -> str:
+        self.standing.goal.refuse()
+        return await self.budget.check(calls_made)
 
     def _rewind(self) -> Rewind:
         plan, transcript = self.plan, self.transcript

@@ -62,6 +62,8 @@ StatusItem = Literal[
     "cost",
     "memories",
     "jobs",
+    "goal",
+    "loops",
     "queued",
     "sandbox",
 ]
@@ -229,6 +231,12 @@ class LiveSessionSettings:
     """What happens when a background job or a subagent ends and the agent is idle: it continues, the
     user is asked, or it is informed with the next message.
     """
+    goal_turns: int = 20
+    """Turns after which `/goal` pauses."""
+    goal_cost: float | None = 5.0
+    """US dollars after which it pauses; unset: no cap."""
+    goal_minutes: int = 60
+    """Minutes after which it pauses."""
 
 
 @section

@@ -56,6 +56,17 @@ def count(text: str) -> int:
     return int(text)
 
 
+def amount(text: str) -> float:
+    """US dollars, as `type` of an argument."""
+    try:
+        found = float(text.removeprefix("$"))
+    except ValueError:
+        found = 0.0
+    if not 0 < found < 1e9:
+        raise ArgumentTypeError(f"`{text}` is not an amount of dollars")
+    return found
+
+
 def arg(*names: str, **options: Any) -> Argument:
     """An argument, with the parameters of `ArgumentParser.add_argument`."""
     return Argument(names, options)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ouro.commands.action import Action, arg, count, text
+from ouro.commands.action import Action, amount, arg, count, text
 from ouro.commands.batch_actions import BATCH_ACTIONS
 from ouro.display import Choice
 
@@ -1051,9 +1051,35 @@ COMMANDS: tuple[Action, ...] = (
     _shortcut("forget", "[--everywhere] words or id", "forget staging host"),
     Action("todos", "conversation.todos", "Show the agent's plan", aliases=("todo",)),
     Action(
+        "goal",
+        "goal.goal",
+        "Work until a condition holds or a command passes; pause, resume or end that",
+        (
+            arg("--turns", type=count, metavar="N", help="the cap of turns"),
+            arg("--cost", type=amount, metavar="USD", help="the cap of cost"),
+            arg("--minutes", type=count, metavar="N", help="the cap of time"),
+            arg("--keep", action="store_true", help="keep it when the session is closed"),
+            text("condition"),
+        ),
+        ("goal all tests pass", "goal !make test", "goal --turns 50 !pytest -q", "goal clear"),
+        shown_arguments="[condition|!command|pause|resume|clear]",
+    ),
+    Action(
+        "loop",
+        "goal.loop",
+        "Send a message again and again, each time after an interval",
+        (
+            arg("--keep", action="store_true", help="keep it when the session is closed"),
+            text("text"),
+        ),
+        ("loop 10m Check the build", "loop 1h /review"),
+        shown_arguments="[interval text]",
+    ),
+    Action(
         "tasks",
         "conversation.tasks",
-        "List background jobs and subagents, end one, or move the running command to the background",
+        "List the goal, loops, background jobs and subagents, end one, or move the running command"
+        " to the background",
         (text("what", metavar="kill id|background"),),
         ("tasks kill job_3", "tasks background"),
         aliases=("ps", "jobs"),

@@ -76,6 +76,8 @@ def status_items(status: Status) -> dict[str, str]:
         "cost": dollars(usage.cost, unknown) if spent else "",
         "memories": plural(status.memories, "memory", "memories") if status.memories else "",
         "jobs": plural(status.jobs, "job") if status.jobs else "",
+        "goal": status.standing.goal,
+        "loops": plural(status.standing.loops, "loop") if status.standing.loops else "",
         "sandbox": "no sandbox" if status.sandbox in ("none", "off") else status.sandbox,
     }
 

@@ -248,10 +248,14 @@ class AgentTurn(msgspec.Struct, frozen=True, eq=False):
         """Run a turn about what has happened in the background, without a message of the user."""
         self.wake.turn_began()
         emit(Notice(f"{', '.join(self.wake.reasons())}. The agent continues."))
+        return await self.run_without_message("", emit)
+
+    async def run_without_message(self, text: str, emit: Emit) -> TurnFinished:
+        """Run a turn that no message of the user begins; `text` is for the model."""
         if self.files is not None:
             self.files.turn_began()
         try:
-            context = [await self.environment.changes(), *self.wake.take()]
+            context = [await self.environment.changes(), *self.wake.take(), text]
             prompt = Prompt("", context="\n\n".join(filter(None, context)))
             finished = await self._run_prompt(prompt, self._observer([], emit, is_shown=False))
         except OuroError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -50,6 +51,16 @@ class SessionExtensions(msgspec.Struct, frozen=True, eq=False):
     settings: SettingsSources
 
 
+class StandingStatus(msgspec.Struct, frozen=True):
+    """What continues when a turn ends."""
+
+    jobs: int = 0
+    goal: str = ""
+    """How far it is: `goal 3/20 4/60 min`; empty without a goal."""
+    loops: int = 0
+    """Repeated messages."""
+
+
 class Status(msgspec.Struct, frozen=True):
     model: str
     effort: Effort
@@ -61,7 +72,7 @@ class Status(msgspec.Struct, frozen=True):
     usage: Usage
     memories: int = 0
     """Notes that were sent with the last message."""
-    jobs: int = 0
+    standing: StandingStatus = StandingStatus()
     sandbox: str = ""
     """The tier that confines commands, `none`, or `off`; empty before the first command has tested
     it.
@@ -70,6 +81,10 @@ class Status(msgspec.Struct, frozen=True):
     """Whether it is on disk, and can be resumed."""
     spec: ModelSpec | None = None
     """The facts about the model."""
+
+    @property
+    def jobs(self) -> int:
+        return self.standing.jobs
 
     @property
     def can_think(self) -> bool:
@@ -142,7 +157,11 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             spec.window,
             transcript.usage,
             self.memory.recalled_count,
-            sum(task.is_running and task.outlives_turn for task in self.background.list()),
+            StandingStatus(
+                sum(task.is_running and task.outlives_turn for task in self.background.work()),
+                self.background.standing.goal.status,
+                len(self.background.standing.repeated.list()),
+            ),
             self.background.shell.confinement.known_tier,
             self.session_catalog.store.is_on_disk,
             spec,
@@ -159,7 +178,8 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         turn runs.
         """
         self.wake.user_spoke()
-        return self.turn.tasks.run(lambda emit: self.turn.run(text, images, emit))
+        run = partial(self.turn.run, text, images)
+        return self.turn.tasks.run(partial(self.background.standing.goal.run_turn, run))
 
     @property
     def labels(self) -> SessionLabels:
@@ -174,10 +194,13 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         return self.turn.wake
 
     def wake_up(self) -> AsyncGenerator[Event, None]:
-        """The events of a turn without a message: the model reads what has happened in the
-        background.
+        """The events of a turn without a message: the model continues to work for the goal, or reads
+        what has happened in the background.
         """
-        return self.turn.tasks.run(self.turn.run_woken)
+        goal, run = self.background.standing.goal, self.turn.run_woken
+        if goal.is_active:
+            run = partial(self.turn.run_without_message, goal.next_context())
+        return self.turn.tasks.run(partial(goal.run_turn, run))
 
     def answer(self, question_id: str, answer: UserAnswer) -> None:
         """Answer a permission or question; an answer to a closed one is ignored."""
@@ -260,6 +283,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         lost.
         """
         await self.turn.tasks.close_turns()
+        await asyncio.to_thread(self.background.standing.save)
         await self.turn.hooks.close()
         await self.background.close()
         await self.extensions.servers.close()

@@ -1,5 +1,5 @@
-"""The work of a session: turns and questions (SessionTasks); shell lines, jobs and subagents
-(BackgroundWork).
+"""The work of a session: turns and questions (SessionTasks); shell lines, jobs, subagents, goal and
+repeated messages (BackgroundWork).
 """
 
 from __future__ import annotations
@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator
 from contextlib import aclosing
 from typing import Any
 
@@ -37,6 +37,7 @@ from ouro.events import (
 from ouro.memory.manager import MemoryManager
 from ouro.messages import SHELL_NOTE, ToolCall, user
 from ouro.safety import Permissions
+from ouro.session.standing_work import StandingWork
 from ouro.tools.shell import Shell, ShellJobs, exit_status
 from ouro.tools.tool import ToolResult
 from ouro.utils.log import log
@@ -197,7 +198,7 @@ class Steering(msgspec.Struct, eq=False):
 
 
 class BackgroundTask(msgspec.Struct, frozen=True):
-    """A background job, or a subagent; it may have ended."""
+    """A background job, a subagent (it may have ended), the goal, or a repeated message."""
 
     id: str
     title: str
@@ -219,8 +220,13 @@ class BackgroundWork(msgspec.Struct, frozen=True, eq=False):
     tasks: SessionTasks
     steering: Steering
     transcript: MemoryManager
+    standing: StandingWork
 
     def list(self) -> tuple[BackgroundTask, ...]:
+        """The goal, the repeated messages, and the other work in the background."""
+        return (*self._standing_tasks(), *self.work())
+
+    def work(self) -> tuple[BackgroundTask, ...]:
         """The subagents since the session was opened, then the background jobs."""
         tasks = []
         for agent in self.subagents.started():
@@ -235,8 +241,20 @@ class BackgroundWork(msgspec.Struct, frozen=True, eq=False):
             tasks.append(BackgroundTask(job.id, job.command, state, job.running, True, job.tail))
         return tuple(tasks)
 
+    def _standing_tasks(self) -> Iterator[BackgroundTask]:
+        pursuit = self.standing.goal
+        if goal := pursuit.goal:
+            is_active = pursuit.is_active
+            yield BackgroundTask("goal", goal.title, pursuit.state, is_active, True, goal.found)
+        for message in self.standing.repeated.list():
+            yield BackgroundTask(message.id, message.text, message.state, True, True, message.text)
+
     async def kill(self, task_id: str) -> None:
-        """End a background job or a subagent. Raises ToolError if it is not running."""
+        """End a background job, a subagent, the goal or a repeated message. Raises ToolError if it
+        is not running.
+        """
+        if self.standing.end(task_id):
+            return
         is_job = any(job.id == task_id for job in self.jobs.list())
         await (self.jobs.find(task_id).end() if is_job else self.subagents.kill(task_id))
 

@@ -90,6 +90,7 @@ class TurnQueue:
         self._commands: set[asyncio.Task[None]] = set()
         self._background: asyncio.Task[None] | None = None
         self._waking: asyncio.Task[None] | None = None
+        self._repeating: asyncio.Task[None] | None = None
 
     @property
     def running(self) -> bool:
@@ -120,11 +121,12 @@ class TurnQueue:
         it what waits.
         """
         self.session = session
-        for task in (self._background, self._waking):
+        for task in (self._background, self._waking, self._repeating):
             if task is not None:
                 task.cancel()
         self._background = asyncio.create_task(self._show_background(session))
         self._waking = asyncio.create_task(self._wake(session))
+        self._repeating = asyncio.create_task(self._repeat(session))
         if self._drafts or turn is not None:
             self._start_worker(turn)
 
@@ -288,14 +290,21 @@ class TurnQueue:
         self._unsteered.clear()
         if self.session is None:
             return
-        if self._waking is not None:
-            self._waking.cancel()
+        for watcher in (self._waking, self._repeating):
+            if watcher is not None:
+                watcher.cancel()
         await self.finish_turn(turn_timeout)
         if turn_timeout is not None:
             self.session.background.kill_lines()
         tasks = [
             task
-            for task in (self._turn, self._worker, self._waking, *self._commands)
+            for task in (
+                self._turn,
+                self._worker,
+                self._waking,
+                self._repeating,
+                *self._commands,
+            )
             if task is not None and not task.done()
         ]
         for task in tasks:
@@ -327,6 +336,19 @@ class TurnQueue:
             if session.wake.reasons() and not self._is_stopped:
                 self._start_worker(session.wake_up())
 
+    async def _repeat(self, session: Session) -> None:
+        """Send the repeated messages; what became due during a turn is sent after it, once."""
+        repeated = session.background.standing.repeated
+        while not self._is_stopped:
+            message = await repeated.due()
+            await self._quiet()
+            if repeated.take(message) and not self._is_held:
+                self.queue(Draft(message.text))
+
+    def continue_goal(self) -> None:
+        """Start the next turn for the goal, if nothing runs."""
+        self._start_worker()
+
     async def _quiet(self) -> None:
         """Wait until nothing runs, whatever came of it."""
         while self._worker is not None and not self._worker.done():
@@ -340,11 +362,19 @@ class TurnQueue:
     async def _work(self, events: AsyncGenerator[Event, None] | None) -> None:
         if events is not None:
             await self.run(events)
-        while self._drafts and not self._is_held and not self._is_stopped:
-            draft = self._drafts.popleft()
-            self._forget_unsteered(draft)
-            self._observer.queue_changed()
-            await self._deliver(draft)
+        while not self._is_held and not self._is_stopped:
+            if self._drafts:
+                await self._deliver_next()
+            elif self.session is not None and self.session.background.standing.goal.is_active:
+                await self.run(self.session.wake_up())
+            else:
+                return
+
+    async def _deliver_next(self) -> None:
+        draft = self._drafts.popleft()
+        self._forget_unsteered(draft)
+        self._observer.queue_changed()
+        await self._deliver(draft)
 
     def _forget_unsteered(self, draft: Draft | None) -> None:
         self._unsteered = [unsteered for unsteered in self._unsteered if unsteered is not draft]

@@ -269,6 +269,10 @@ class FakeBackground:
         self.lines: list[tuple[str, bool]] = []
         self.killed: list[str] = []
         self.kills = 0
+        self.standing = SimpleNamespace(
+            goal=SimpleNamespace(is_active=False),
+            repeated=SimpleNamespace(due=asyncio.Event().wait),
+        )
 
     def list(self) -> tuple:
         return self.tasks

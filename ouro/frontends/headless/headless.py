@@ -6,7 +6,7 @@ import asyncio
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from typing import Literal, TextIO
 
@@ -181,14 +181,12 @@ class HeadlessRun(TurnObserver):
         started = time.monotonic()
         try:
             result = self._result = Result(self._session.id, self._session.status().model)
-            text, images = (
-                self._schema.add_to(draft.text) if self._schema else draft.text,
-                draft.images,
-            )
+            text, images = await self._read_goal(draft.text), draft.images
+            text = self._schema.add_to(text) if self._schema and text else text
             for _ in range(1 + MAX_ASKED_AGAIN):
-                await self._queue.run(self._session.send(text, images))
+                await self._run_turns(text, images)
                 misfit = result.check(self._schema)
-                if misfit is None or self._signal is not None or self._output.pipe.gone:
+                if misfit is None or self._is_over:
                     break
                 text, images = correction_request(misfit), ()
             result.seconds = time.monotonic() - started
@@ -198,6 +196,26 @@ class HeadlessRun(TurnObserver):
             self._queue.stop()
             self._over.set()
             raise
+
+    async def _read_goal(self, text: str) -> str:
+        """The message of a prompt, of which `/goal` sets the goal; empty: resume the goal."""
+        if not text.startswith(("/goal", "/loop")):
+            return text
+        from ouro.commands.goal import goal_of_prompt
+
+        return await goal_of_prompt(self._session, text)
+
+    async def _run_turns(self, text: str, images: Sequence[Image]) -> None:
+        """Run a turn, and further ones for the goal; the next message of the input comes first."""
+        if text:
+            await self._queue.run(self._session.send(text, images))
+        goal = self._session.background.standing.goal
+        while goal.is_active and not self._queue.waiting and not self._is_over:
+            await self._queue.run(self._session.wake_up())
+
+    @property
+    def _is_over(self) -> bool:
+        return self._signal is not None or self._output.pipe.gone
 
     def _answer_without_user(self, event: events.PermissionAsked | events.QuestionAsked) -> None:
         answer: events.UserAnswer = events.Reply()

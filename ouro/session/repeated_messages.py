@@ -1,0 +1,95 @@
+"""RepeatedMessages: messages that are sent again and again, each after its interval (`/loop`)."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import msgspec
+
+from ouro.errors import ToolError
+
+MAX_DAYS = 7
+"""After this time a repeated message ends: one that was forgotten costs something each time."""
+
+
+class RepeatedMessage(msgspec.Struct, eq=False):
+    id: str
+    text: str
+    seconds: float
+    """From the end of one turn to the next, or from one sending to the next if that is later."""
+    is_kept: bool = False
+    """Whether it survives the end of ouro."""
+    runs: int = 0
+    next_at: float = 0.0
+    """By the monotonic clock."""
+    ends_at: float = msgspec.field(default_factory=lambda: time.monotonic() + MAX_DAYS * 86_400)
+
+    @property
+    def state(self) -> str:
+        wait = max(0.0, self.next_at - time.monotonic())
+        return (
+            f"every {format_interval(self.seconds)}, sent {self.runs} times,"
+            f" next in {format_interval(wait)}"
+        )
+
+
+class RepeatedMessages:
+    """The repeated messages of a session."""
+
+    def __init__(self) -> None:
+        self._messages: dict[str, RepeatedMessage] = {}
+        self._changed = asyncio.Event()
+        self._count = 0
+
+    def list(self) -> tuple[RepeatedMessage, ...]:
+        return tuple(self._messages.values())
+
+    def add(
+        self, text: str, seconds: float, *, is_kept: bool = False, first_in: float = 0.0
+    ) -> RepeatedMessage:
+        """Send a message after `first_in` seconds, and then at each interval."""
+        self._count += 1
+        message = RepeatedMessage(f"loop_{self._count}", text, seconds, is_kept)
+        message.next_at = time.monotonic() + first_in
+        self._messages[message.id] = message
+        self._changed.set()
+        return message
+
+    def end(self, message_id: str) -> None:
+        """Raises ToolError: there is none with this id."""
+        if self._messages.pop(message_id, None) is None:
+            raise ToolError(f"There is no loop `{message_id}`.")
+        self._changed.set()
+
+    async def due(self) -> RepeatedMessage:
+        """Wait until a message is to be sent."""
+        while True:
+            now = time.monotonic()
+            for message in self.list():
+                if message.ends_at <= now:
+                    self._messages.pop(message.id, None)
+            upcoming = min(self.list(), key=lambda message: message.next_at, default=None)
+            if upcoming is not None and upcoming.next_at <= now:
+                return upcoming
+            self._changed.clear()
+            wait = None if upcoming is None else upcoming.next_at - now
+            try:
+                async with asyncio.timeout(wait):
+                    await self._changed.wait()
+            except TimeoutError:
+                pass
+
+    def take(self, message: RepeatedMessage) -> bool:
+        """Count a message as sent now, and set its next time; False: the user has ended it."""
+        message.runs += 1
+        message.next_at = time.monotonic() + message.seconds
+        return message.id in self._messages
+
+
+def format_interval(seconds: float) -> str:
+    """`30 s`, `10 min`, `2 h`, `1 d`."""
+    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= size:
+            return f"{seconds / size:.1f}".removesuffix(".0") + f" {unit}"
+    return f"{seconds:.0f} s"

@@ -1,0 +1,121 @@
+"""StandingWork: the goal and the repeated messages of a session, and what of them is kept."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from ouro.events import Emit, Notice
+from ouro.memory.manager import MemoryManager
+from ouro.session.goal import Goal, GoalCaps, GoalPursuit
+from ouro.session.repeated_messages import RepeatedMessages
+from ouro.utils.files import write_private
+from ouro.utils.json_types import read_state
+from ouro.utils.log import log
+from ouro.utils.text import one_line
+
+FILE = "standing.json"
+"""In the folder of the session. `ouro sessions sync` does not send it: a command of a goal runs only
+where it was typed.
+"""
+
+
+class KeptGoal(msgspec.Struct, frozen=True):
+    condition: str
+    command: str = ""
+    caps: GoalCaps = GoalCaps()
+
+
+class KeptMessage(msgspec.Struct, frozen=True):
+    text: str
+    seconds: float
+
+
+class KeptWork(msgspec.Struct, frozen=True):
+    goal: KeptGoal | None = None
+    messages: tuple[KeptMessage, ...] = ()
+
+
+class StandingWork:
+    """The goal and the repeated messages of one session."""
+
+    def __init__(
+        self, goal: GoalPursuit, transcript: MemoryManager, emit: Emit, *, is_saved: bool
+    ) -> None:
+        self.goal = goal
+        self.repeated = RepeatedMessages()
+        self._transcript = transcript
+        self._emit = emit
+        self._is_saved = is_saved
+        self._found = KeptWork()
+        """What the session kept when it was closed last."""
+        self._unstarted: tuple[KeptMessage, ...] = ()
+        """Kept messages that are not repeated here."""
+
+    def end(self, task_id: str) -> bool:
+        """End the goal or a repeated message; False: the id is that of something else."""
+        if task_id == "goal":
+            return self.goal.clear() is not None
+        if not any(message.id == task_id for message in self.repeated.list()):
+            return False
+        self.repeated.end(task_id)
+        return True
+
+    def save(self) -> None:
+        """Write what is kept, at the end of the session. A session without messages has no folder,
+        and cannot be resumed.
+        """
+        path, kept = self._path, self._find_kept()
+        try:
+            if not self._is_saved or not path.parent.is_dir():
+                return
+            if kept == KeptWork():
+                path.unlink(missing_ok=True)
+            else:
+                write_private(path, msgspec.json.encode(kept))
+        except OSError as error:
+            log.warning("%s was not written: %s", path, error)
+
+    def load(self) -> None:
+        """Read what was kept. Blocks."""
+        if self._is_saved:
+            self._found = read_state(self._path, KeptWork)
+
+    def restore(self, *, repeats: bool) -> None:
+        """Pause the goal that was kept, and repeat the messages, unless no user can end that."""
+        kept = self._found
+        if not repeats:
+            self._unstarted = kept.messages
+            kept = KeptWork(kept.goal)
+        for message in kept.messages:
+            self.repeated.add(message.text, message.seconds, is_kept=True, first_in=message.seconds)
+            text = f"Kept: the loop “{one_line(message.text, 60)}”. `/tasks` ends it."
+            self._emit(Notice(text))
+        if kept.goal is not None:
+            self._offer(kept.goal)
+
+    def _offer(self, kept: KeptGoal) -> None:
+        goal = Goal(kept.condition, kept.command, kept.caps, is_kept=True, is_paused=True)
+        self.goal.begin(goal)
+        text = (
+            f"Kept, and paused: the goal “{one_line(goal.title, 80)}”."
+            " `/goal resume` continues it, `/goal clear` ends it."
+        )
+        self._emit(Notice(text))
+
+    def _find_kept(self) -> KeptWork:
+        goal = self.goal.goal
+        kept = None
+        if goal is not None and goal.is_kept:
+            kept = KeptGoal(goal.condition, goal.command, goal.caps)
+        messages = (
+            KeptMessage(message.text, message.seconds)
+            for message in self.repeated.list()
+            if message.is_kept
+        )
+        return KeptWork(kept, (*self._unstarted, *messages))
+
+    @property
+    def _path(self) -> Path:
+        return self._transcript.outputs.parent / FILE
