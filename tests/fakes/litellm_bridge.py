@@ -27,7 +27,8 @@ def make_app(url: str) -> Starlette:
 
     async def respond(request: Request) -> Response:
         body = await request.json()
-        body["model"] = f"hosted_vllm/{body['model']}"
+        # A provider whose Responses litellm makes of chat: for hosted_vllm it asks /responses.
+        body["model"] = f"lm_studio/{body['model']}"
         try:
             answer = await litellm.aresponses(**body, api_base=url, api_key="none")
         except Exception as error:

@@ -22,6 +22,7 @@ PIXEL = base64.b64decode(
 
 @pytest.fixture
 def bridge(model_server):
+    model_server.paths = ("/chat/completions",)
     command = [sys.executable, "-m", "fakes.litellm_bridge", model_server.openai_url]
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
