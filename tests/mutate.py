@@ -512,7 +512,7 @@ DEFENCES = (
             "test_m16_edited_while_closed.py -k killed_before"),
     Defence("M16", f"{MEMORY}/trust/approval.py", "lines.get(name, blob)", "blob",
             "test_m16_edited_while_closed.py -k question_stays"),
-    Defence("M16", f"{MEMORY}/remember.py", 'entry.kind == "note" and "unconfirmed" in entry.badges', "False",
+    Defence("M16", f"{MEMORY}/remember.py", 'entry.kind == "core" or "unconfirmed" not in entry.badges', "True",
             "test_m16_edited_while_closed.py -k note_that_waits"),
     Defence("M14", "ouro/memory/index/index.py",
             "                yield from (partial(remove_file, path=path) for path in gone)\n", "",

@@ -9,7 +9,7 @@ import re
 import stat
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from io import BufferedReader
 from pathlib import Path
@@ -332,6 +332,21 @@ def newer_ouro(store: str, version: str = "") -> tuple[str, str]:
     number = version if version.replace(".", "").isalnum() and version.isascii() else ""
     named = f" ({number[:20]})" if number else ""
     return f"{store} was written by a newer ouro{named}.", UPDATE_HINT
+
+
+def mark_layouts(stores: Mapping[Path, str], error: type[OuroError]) -> None:
+    """Write the marks into the folders of a store that is going to be changed. Raises as
+    `demand_known_layout`.
+
+    Args:
+        stores: each folder, which may not exist yet, with its name for the message.
+    """
+    for folder, store in stores.items():
+        demand_known_layout(folder / MARK, store, error)
+    for folder in stores:
+        with suppress(OSError):  # a read-only home
+            if folder.is_dir():
+                mark_layout(folder / MARK)
 
 
 def mark_layout(mark: Path) -> None:

@@ -39,6 +39,7 @@ from ouro.memory.long_term import (
 from ouro.memory.long_term.git.files import blob_id
 from ouro.memory.long_term.placement import Placement
 from ouro.memory.long_term.remember import write_text
+from ouro.utils.files import MARK
 
 RECORDED = Path(__file__).parents[1] / "fixtures" / "memory_actions.json"
 SEQUENCES, LENGTH = 200, 12
@@ -367,6 +368,7 @@ class Actions:
         folders = [*self._folders(), self._home / "history.git"]
         paths = (path for folder in folders for path in folder.rglob("*"))
         files = [path for path in paths if path.is_file() and ".git" not in path.parts]
+        files = [path for path in files if path.name != MARK]  # it names the version of ouro
         found += sorted(self._plain(self._file(path)) for path in sorted(files))
         return "\n".join(found)
 

@@ -23,15 +23,13 @@ class StatementPattern(NamedTuple):
     has_case: bool = False
     """Whether capital letters count."""
 
-    @property
-    def source(self) -> str:
-        return f"(?:{self.pattern})" if self.has_case else f"(?i:{self.pattern})"
-
 
 @cache
 def compiled(group: str) -> re.Pattern[str]:
     """One pattern for all rows of a group."""
-    return re.compile("|".join(row.source for row in TABLE if row.group == group))
+    rows = [row for row in TABLE if row.group == group]
+    sources = [f"(?{'' if row.has_case else 'i'}:{row.pattern})" for row in rows]
+    return re.compile("|".join(sources))
 
 
 def has(group: str, text: str) -> bool:

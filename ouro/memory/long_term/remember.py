@@ -28,6 +28,7 @@ from ouro.memory.long_term.git.values import FileEdit, Origin, Scope
 from ouro.memory.long_term.notes.entities import entities_in
 from ouro.memory.long_term.notes.note import Note, ids_named, new_id, note_text, parse_note, plain
 from ouro.memory.long_term.notes.notebook import Written, archive_changes
+from ouro.memory.long_term.notes.notebook import timestamp as note_time
 from ouro.memory.long_term.placement import NAMED, Placement, note_category, place
 from ouro.memory.long_term.supersession import (
     find_on_subject,
@@ -126,7 +127,10 @@ def remember_text(
         )
     editor.scope(chosen.scope)  # raises when that scope is not in use
     found = all_entries(editor, archived=True, sources=False)
-    entries = [entry for entry in found if not _is_waiting_note(entry)]
+    # Writing a note that waits for approval would approve all that is in it.
+    entries = [
+        entry for entry in found if entry.kind == "core" or "unconfirmed" not in entry.badges
+    ]
     known = find_same(chosen.text, entries)
     if known is not None and known.scope == chosen.scope:
         return _remember_again(editor, chosen, known)
@@ -138,14 +142,10 @@ def remember_text(
     related = (
         () if replaced else [entry.id for entry in near if entry.kind == "note"][:_MAX_RELATED]
     )
-    replaced = with_sources(editor, replaced)
+    if replaced:
+        replaced = with_sources(editor, replaced)
     entry, undo = write_text(editor, chosen, replaced, related)
     return RememberResult("kept", entry, chosen.why, undo, tuple(replaced))
-
-
-def _is_waiting_note(entry: MemoryEntry) -> bool:
-    """Writing a note that waits for approval would approve all that is in it."""
-    return entry.kind == "note" and "unconfirmed" in entry.badges
 
 
 def _remember_again(editor: MemoryEditor, chosen: Placement, known: MemoryEntry) -> RememberResult:
@@ -348,10 +348,14 @@ def find_same(text: str, entries: list[MemoryEntry]) -> MemoryEntry | None:
 def make_note(editor: MemoryEditor, chosen: Placement) -> Note:
     entities = entities_in(chosen.text)
     anchors = editor.anchors.of(entities) if editor.anchors and chosen.scope == "repo" else ()
-    note = Note(
+    now = note_time()
+    return Note(
         id=new_id(),
         scope=chosen.scope,
         category=chosen.category,
+        created_at=now,
+        updated_at=now,
+        confirmed_at=now,
         session_id=editor.moment.session,
         turn=editor.moment.turn,
         entities=entities,
@@ -359,7 +363,6 @@ def make_note(editor: MemoryEditor, chosen: Placement) -> Note:
         until=chosen.until,
         text=chosen.text,
     )
-    return editor.notebook.add_times(note)
 
 
 def append_lines(text: str, lines: Sequence[str]) -> str:

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from ouro.errors import MemoryUnusable
 from ouro.safety import GIT_CONFIG
-from ouro.utils.files import MARK, demand_known_layout, mark_layout, write_private
+from ouro.utils.files import MARK, demand_known_layout, write_private
 from ouro.utils.git import git_dirs, named_git_dir, read_git_file
 from ouro.utils.log import log
 
@@ -234,12 +234,3 @@ def demand_known_history(git_dir: Path, own_dir: Path) -> None:
     """Raises MemoryUnusable if a newer ouro has written a history, or the records about it."""
     demand_known_layout(git_dir / MARK, str(git_dir), MemoryUnusable)
     demand_known_layout(own_dir / MARK, str(own_dir.parent), MemoryUnusable)
-
-
-def mark(git_dir: Path, own_dir: Path) -> None:
-    """Write the marks of a history that is going to be changed. Raises as `demand_known_history`."""
-    demand_known_history(git_dir, own_dir)
-    for folder in (git_dir, own_dir):
-        with suppress(OSError):  # a read-only home
-            if folder.is_dir():
-                mark_layout(folder / MARK)

@@ -267,7 +267,10 @@ def _execute(
     process = running.proc
     assert process is not None
     try:
-        output, errors = _communicate(process, given, timeout, on_wait)
+        if on_wait is None:
+            output, errors = process.communicate(given, timeout)
+        else:
+            output, errors = _communicate(process, given, timeout, on_wait)
     except BaseException:
         # Also ssh, which would wait for a silent remote.
         send_signal(process.pid, signal.SIGKILL, group=True)
@@ -279,11 +282,9 @@ def _execute(
 
 
 def _communicate(
-    process: Popen[bytes], given: bytes, timeout: float, on_wait: OnWait | None
+    process: Popen[bytes], given: bytes, timeout: float, on_wait: OnWait
 ) -> tuple[bytes, bytes]:
     """The output of a process; raises TimeoutExpired, and what `on_wait` raises."""
-    if on_wait is None:
-        return process.communicate(given, timeout)
     began = time.monotonic()
     while True:
         try:

@@ -21,7 +21,7 @@ import msgspec
 
 from ouro.errors import MemoryUnusable
 from ouro.memory.long_term.git.files import ARCHIVE, blob_id, is_memory_name
-from ouro.memory.long_term.git.folders import COMMON, COPY, OWN, exclude, is_real_folder, mark
+from ouro.memory.long_term.git.folders import COMMON, COPY, OWN, exclude, is_real_folder
 from ouro.memory.long_term.git.ledger import LEDGER_FILES
 from ouro.memory.long_term.git.process import (
     DURABLE_PACKS,
@@ -33,7 +33,7 @@ from ouro.memory.long_term.git.process import (
     run_remote_git,
 )
 from ouro.safety import GIT_CONFIG
-from ouro.utils.files import lock_descriptor, unlock, write_private
+from ouro.utils.files import lock_descriptor, mark_layouts, unlock, write_private
 from ouro.utils.git import read_git_file
 from ouro.utils.json_types import read_state
 from ouro.utils.late_pattern import late_pattern
@@ -131,7 +131,8 @@ class GitRepository:
         approved yet.
         """
         git_dir = self.git_dir
-        mark(git_dir, self.own_dir)
+        stores = {git_dir: str(git_dir), self.own_dir: str(self.state_dir)}
+        mark_layouts(stores, MemoryUnusable)
         if self.own_dir.exists() and os.path.lexists(git_dir / "HEAD"):
             return
         ensure_private_dir(self.state_dir)
@@ -140,7 +141,7 @@ class GitRepository:
             # Otherwise made by another process, or copied with its history.
             if not os.path.lexists(git_dir / "HEAD"):
                 self._create(git_dir)
-            mark(git_dir, self.own_dir)
+            mark_layouts(stores, MemoryUnusable)
 
     def _create(self, git_dir: Path) -> None:
         records = [self.own_dir / name for name in (*LEDGER_FILES, TIP, "core", "turns", "turn")]

@@ -277,7 +277,7 @@ async def test_auto_asks_no_small_model_for_hypotheses(repository, hyde, user_fo
 
 
 @pytest.mark.parametrize("fault", ["slow", "refuses", "nonsense", "no vectors"])
-async def test_failed_hyde_request_skips_recall_silently(
+async def test_failed_hyde_request_sends_no_note_and_no_notice(
     repository, hyde, user_folder, fault, monkeypatch
 ):
     monkeypatch.setattr(
@@ -296,7 +296,9 @@ async def test_failed_hyde_request_skips_recall_silently(
 
     events = await say(session, QUESTION)
 
-    assert not [event for event in events if isinstance(event, NotesRecalled | Notice)]
+    late = [event.way for event in events if isinstance(event, NotesRecalled)]
+    assert late == (["timeout"] if fault == "slow" else [])
+    assert not [event for event in events if isinstance(event, Notice)]
     assert "fourteen" not in json.dumps(hyde.asked("talks")[-1].messages)
     await session.close()
 
