@@ -43,6 +43,7 @@ class Defence(NamedTuple):
 LOOPS = "test_x6_loops_and_names.py"
 SHELL, MEMORY, SESSIONS = "ouro/safety/shell", "ouro/memory/long_term", "ouro/memory/sessions"
 CHECKPOINTS = "ouro/safety/checkpoints"
+ACTION = ".github/actions/ouro/run.py"
 DEFENCES = (
     # sessions
     Defence("S1", f"{SESSIONS}/session_file.py", 'return records, b"" if _BLANK.match(tail) else tail',
@@ -526,6 +527,13 @@ DEFENCES = (
     Defence("E1", "ouro/mcp/definition.py", " or approved[tool.name].digest != tool.digest", "",
             "../mcp/test_servers.py -k e1"),
     Defence("E2", "ouro/mcp/servers.py", " and self.failures <= MAX_RESTARTS", "", "../mcp/test_servers.py -k e2"),
+    Defence("C1", ACTION, 'text = re.sub(r"!(?=\\[)", r"!\\\\", text)', "pass", "test_c1_github_action.py -k markdown_pictures"),
+    Defence("C1", ACTION, "{LOADING}", "img", "test_c1_github_action.py -k elements"),
+    Defence("C1", ACTION, '"@\\u200b", text)', '"@", text)', "test_c1_github_action.py -k mentions"),
+    Defence("C1", ACTION, 'r"\\1\\2\\\\/"', 'r"\\1\\2/"', "test_c1_github_action.py -k lines_that_begin"),
+    Defence("C1", ACTION, "for before in range(3):", "for before in ():", "test_c1_github_action.py -k base64"),
+    Defence("C1", ACTION, "if name in passed\n", "if name\n", "test_c1_github_action.py -k only_variables"),
+    Defence("C1", ACTION, 'r"\\1> \\2"', 'r"\\1\\2"', "test_c1_github_action.py -k commands_no_runner"),
     Defence("E12", "ouro/mcp/connection.py", 'size_problem(item.get("inputSchema"))', 'size_problem("")', "test_e12_odd_schemas.py"),
     Defence("E12", "ouro/mcp/stdio.py", "if is_too_deep(error):", "if False:", "test_e12_odd_schemas.py -k no_parser"),
     Defence("E12", "ouro/mcp/schemas.py", "if next(steps, None) is None:", "if False:", "test_e12_odd_schemas.py -k lost_or_delayed"),

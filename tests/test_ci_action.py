@@ -233,4 +233,4 @@ def test_what_acts_on_github_is_disarmed():
     """A prompt injection could send data with a picture, notify people or start commands."""
     text = action.disarm("![x](http://e/x)\n/close\n  /merge @bob a@b.c <IMG src=x> src/x")
     assert text == "!\\[x](http://e/x)\n\\/close\n  \\/merge @\u200bbob a@b.c &lt;IMG src=x> src/x"
-    assert action.mask("c2VjcmV0LXZhbHVlLTE= secret-value-1", "secret-value-1") == "***= ***"
+    assert action.mask("c2VjcmV0LXZhbHVlLTE= secret-value-1", ["secret-value-1"]) == "***= ***"

@@ -93,6 +93,8 @@ async def show_context(context: SessionContext, what: str) -> Answer | None:
         context.front_end.redraw()
         return Answer(done, [line(done)])
     context.show([Markdown(_report_text(window.report()))])
+    left_out = context.session.extensions.instructions.problems
+    context.show([line(problem, level="warning") for problem in left_out])
     if not await context.front_end.browse("context") and items:
         head = "**Largest items**: `/context drop 1 3`, `/context restore 1`, `/context pin 2`"
         rows = [f"{number:>3}. {item_line(item)}" for number, item in enumerate(items[:LISTED], 1)]

@@ -1,6 +1,7 @@
 from fakes.fake_front_end import FakeFrontEnd
 from msgspec.structs import replace
 
+from ouro.agent.project_instructions import ProjectInstructions
 from ouro.commands.slash import dispatch
 from ouro.events import Compacted
 
@@ -56,6 +57,19 @@ async def test_context_lists_drops_restores_and_pins_items_by_number():
     assert front_end.session.window.changes == [(["call:c1"], False), (["5:mem_a"], True)]
     assert front_end.session.window.pins == [(1, False)]
     assert front_end.lines[0][1].startswith("Dropped: 6,000 → 1,000 tokens.")
+
+
+async def test_context_says_with_its_size_what_is_cut_of_instructions(repository):
+    (repository / "AGENTS.md").write_text("rule\n" * 10_000)
+    front_end = FakeFrontEnd()
+    found = ProjectInstructions(repository, lambda _path: True)
+    found.of_project()
+    session = front_end.session
+    session.extensions = replace(session.extensions, instructions=found)
+    await dispatch(front_end, "/context")
+    (warning,) = [text for level, text in front_end.lines if level == "warning"]
+    assert "AGENTS.md has 49,999 characters: only the first 40,000 are sent" in warning
+    assert "the other 9,999 are left out" in warning
 
 
 async def test_context_refuses_an_invalid_number_or_action():

@@ -11,10 +11,12 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 OURO = (sys.executable, "-m", "ouro")
 REVIEW = (
@@ -32,9 +34,38 @@ MAX_COMMENT = 60_000
 API_TIMEOUT = 30
 RUN_TIMEOUT = 3000
 WRITERS = {"admin", "maintain", "write"}
-WITHHELD = re.compile(r"OURO_CI_|GITHUB_TOKEN$|GH_TOKEN$|ACTIONS_|INPUT_")
-"""Variables that ouro does not get: tokens of the runner."""
-IS_SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSWORD", re.IGNORECASE)
+PROVIDERS = Path(__file__).parents[3] / "ouro/llm/providers.json"
+OF_SYSTEM = frozenset(
+    "PATH HOME USER LOGNAME SHELL LANG LANGUAGE TZ TERM TMPDIR TEMP TMP SYSTEMROOT"
+    " XDG_CONFIG_HOME XDG_CACHE_HOME XDG_DATA_HOME XDG_STATE_HOME OURO_HOME CI GITHUB_ACTIONS"
+    " SSL_CERT_FILE SSL_CERT_DIR REQUESTS_CA_BUNDLE HTTP_PROXY HTTPS_PROXY ALL_PROXY NO_PROXY"
+    " VIRTUAL_ENV LD_LIBRARY_PATH DYLD_LIBRARY_PATH JAVA_HOME GOPATH GOROOT CARGO_HOME RUSTUP_HOME"
+    " NVM_DIR NODE_PATH RUNNER_TEMP RUNNER_OS".split()
+)
+"""Variables that a program needs; proxies are written in small letters too."""
+OF_CLOUDS = frozenset(
+    "AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY AWS_SESSION_TOKEN AWS_REGION AWS_DEFAULT_REGION"
+    " AWS_PROFILE AWS_ROLE_ARN AWS_WEB_IDENTITY_TOKEN_FILE AWS_BEARER_TOKEN_BEDROCK"
+    " GOOGLE_APPLICATION_CREDENTIALS GOOGLE_CLOUD_PROJECT GOOGLE_CLOUD_LOCATION VERTEXAI_PROJECT"
+    " VERTEXAI_LOCATION VERTEX_PROJECT VERTEX_LOCATION AZURE_API_KEY AZURE_API_BASE"
+    " AZURE_API_VERSION AZURE_AD_TOKEN AZURE_OPENAI_API_KEY AZURE_OPENAI_ENDPOINT HF_TOKEN"
+    " WATSONX_APIKEY WATSONX_URL WATSONX_PROJECT_ID WATSONX_TOKEN DATABRICKS_TOKEN"
+    " DATABRICKS_HOST REPLICATE_API_TOKEN PERPLEXITYAI_API_KEY CO_API_KEY ARK_API_KEY"
+    " CLOUDFLARE_API_KEY CLOUDFLARE_ACCOUNT_ID GIGACHAT_CREDENTIALS".split()
+)
+"""Variables of models that litellm reaches, besides `PROVIDER_API_KEY` and `PROVIDER_API_BASE`."""
+IS_SECRET = re.compile(
+    r"KEY|TOKEN|SECRET|PASSW|PASSPHRASE|CREDENTIAL|AUTH(?!OR)|COOKIE|DSN|_PAT\b|JWT|WEBHOOK",
+    re.IGNORECASE,
+)
+LOADING = (
+    "img|image|picture|source|video|audio|track|iframe|frame|svg|object|embed|input|link|style|base"
+)
+"""HTML elements that load something."""
+BREAKS = "\r\v\f\x1c-\x1e\x85\u2028\u2029"
+"""Characters that some programs read as the end of a line."""
+MIN_SECRET = 8
+"""Characters; a shorter one would mask words of the text."""
 
 
 class ActionError(Exception):
@@ -181,7 +212,7 @@ def run_ouro(order: Order, material: str, environ: Mapping[str, str]) -> dict[st
         for rule in environ.get("OURO_CI_ALLOW", "").splitlines()
         if rule.strip()
     ]
-    own = {name: value for name, value in environ.items() if not WITHHELD.match(name)}
+    own = variables_for_ouro(environ)
     folder = environ.get("GITHUB_WORKSPACE", ".")
     try:
         done = subprocess.run(
@@ -196,7 +227,9 @@ def run_ouro(order: Order, material: str, environ: Mapping[str, str]) -> dict[st
         )
     except subprocess.TimeoutExpired as error:
         raise ActionError(f"ouro was stopped after {RUN_TIMEOUT} seconds.") from error
-    sys.stderr.write(done.stderr)
+    # The runner obeys lines that begin so.
+    log = mask(done.stderr, secrets_of(environ))
+    sys.stderr.write(re.sub(r"^(\s*)(::|##\[)", r"\1> \2", log, flags=re.MULTILINE))
     try:
         result: dict[str, Any] = json.loads(done.stdout)
     except ValueError as error:
@@ -204,6 +237,36 @@ def run_ouro(order: Order, material: str, environ: Mapping[str, str]) -> dict[st
             f"ouro ended with exit code {done.returncode}: {done.stderr.strip()[-1000:]}"
         ) from error
     return result
+
+
+def variables_for_ouro(environ: Mapping[str, str]) -> dict[str, str]:
+    """The variables of the system and of models. A step has others: tokens of the runner, keys of a
+    deployment. A text that misleads the model could send what it reads there.
+    """
+    named = set(re.findall(r"\w+", environ.get("OURO_CI_VARIABLES", "")))
+    named -= {name for name in named if name.startswith("OURO_CI_")}
+    passed = OF_SYSTEM | OF_CLOUDS | variables_of_models(environ) | named
+    return {
+        name: value
+        for name, value in environ.items()
+        if name in passed
+        or name.upper() in OF_SYSTEM
+        or (name.startswith(("LC_", "OURO_")) and not name.startswith("OURO_CI_"))
+    }
+
+
+def variables_of_models(environ: Mapping[str, str]) -> set[str]:
+    """The names of keys and addresses: of all providers that ouro knows, and in its models.yaml."""
+    found = set(re.findall(r'"([A-Z][A-Z0-9]*_[A-Z0-9_]+)"', PROVIDERS.read_text(encoding="utf-8")))
+    names = PROVIDERS.with_name("litellm_providers.txt").read_text(encoding="utf-8").split()
+    for name in names:
+        prefix = re.sub(r"\W", "_", name).upper()
+        found |= {f"{prefix}_API_KEY", f"{prefix}_API_BASE"}
+    home = environ.get("OURO_HOME") or f"{environ.get('HOME', '')}/.ouro"
+    with suppress(OSError, UnicodeDecodeError):
+        own = Path(home, "models.yaml").read_text(encoding="utf-8")
+        found |= set(re.findall(r"api_key_env:\W*(\w+)", own))
+    return found
 
 
 def report(api: GitHub, order: Order, result: Mapping[str, Any], environ: Mapping[str, str]) -> int:
@@ -215,10 +278,8 @@ def report(api: GitHub, order: Order, result: Mapping[str, Any], environ: Mappin
         else f"ouro did not finish its answer: {result['detail'] or result['outcome']}"
     )
     text = "\n\n".join(filter(None, (result["result"], problem)))
-    for name, value in environ.items():  # whatever a prompt injection has made the model say
-        if IS_SECRET.search(name) and len(value) >= 8:
-            text = mask(text, value)
-    text = disarm(text)
+    # Whatever a prompt injection has made the model say.
+    text = disarm(mask(text, secrets_of(environ)))
     cost = result["usage"]["cost"]
     write_outputs(text if answered else "", "" if cost is None else f"{cost:.4f}", environ)
     if environ.get("OURO_CI_COMMENT", "true") == "true":
@@ -229,23 +290,51 @@ def report(api: GitHub, order: Order, result: Mapping[str, Any], environ: Mappin
     return 0 if answered else 1
 
 
-def mask(text: str, value: str) -> str:
-    """The text without a secret, also without its base64 form."""
-    coded = base64.b64encode(value.encode()).decode().rstrip("=")
-    safe = coded.replace("+", "-").replace("/", "_")
-    for form in (value, coded, safe):
-        text = text.replace(form, "***")
+def secrets_of(environ: Mapping[str, str]) -> list[str]:
+    """The values of variables that look like keys, the longest first: one may contain another. Of a
+    value with many lines, such as a certificate, each line is one.
+    """
+    values = [value for name, value in environ.items() if IS_SECRET.search(name)]
+    found = {line.strip() for value in values for line in (value, *value.splitlines())}
+    return sorted((value for value in found if len(value) >= MIN_SECRET), key=len, reverse=True)
+
+
+def mask(text: str, values: Iterable[str]) -> str:
+    """The text without secrets, also without their base64, hexadecimal and URL forms, and if it is
+    broken into lines.
+    """
+    for value in values:
+        for form in forms_of(value):
+            text = re.sub(r"\s*".join(map(re.escape, form)), "***", text)
     return text
+
+
+def forms_of(value: str) -> list[str]:
+    """How a secret can be written, the longest first.
+
+    In the base64 of longer data its first and last characters mix with their neighbours, and its
+    place in the data decides which of three forms it has. What does not depend on the neighbours is
+    masked.
+    """
+    data = value.encode(errors="surrogateescape")
+    whole = base64.b64encode(data).decode().rstrip("=")
+    forms = {value, quote(value, safe="", errors="replace"), data.hex(), data.hex().upper(), whole}
+    for before in range(3):
+        coded = base64.b64encode(bytes(before) + data).decode()
+        start, end = -(-8 * before // 6), 8 * (before + len(data)) // 6
+        forms.add(coded[start:end])
+    forms |= {form.replace("+", "-").replace("/", "_") for form in forms - {value}}
+    return sorted((form for form in forms if len(form) >= MIN_SECRET), key=len, reverse=True)
 
 
 def disarm(text: str) -> str:
     """The text without what acts on GitHub: pictures load, mentions notify, `/` starts commands."""
     text = re.sub(r"!(?=\[)", r"!\\", text)
-    text = re.sub(
-        r"<(?=/?(?:img|picture|source|video|audio|iframe)\b)", "&lt;", text, flags=re.IGNORECASE
-    )
-    text = re.sub(r"(?<![\w`])@(?=[A-Za-z0-9])", "@\u200b", text)
-    return re.sub(r"^([ \t]*)/", r"\1\\/", text, flags=re.MULTILINE)
+    text = re.sub(rf"<(?=/?(?:{LOADING})\b)", "&lt;", text, flags=re.IGNORECASE)
+    # Also in code: a span that is not closed is none. GitHub reads mentions after entities.
+    text = re.sub(r"&(?:#0*64|#x0*40|commat);?", "@", text, flags=re.IGNORECASE)
+    text = re.sub(r"(?<![A-Za-z0-9])@(?=[A-Za-z0-9])", "@\u200b", text)
+    return re.sub(rf"(^|[{BREAKS}])([ \t>*+-]*)/", r"\1\2\\/", text, flags=re.MULTILINE)
 
 
 def post(api: GitHub, order: Order, body: str) -> None:
