@@ -55,6 +55,8 @@ def _repr(self: Any) -> str:
 StatusItem = Literal[
     "model",
     "mode",
+    "goal",
+    "loops",
     "saved",
     "branch",
     "context",
@@ -62,8 +64,6 @@ StatusItem = Literal[
     "cost",
     "memories",
     "jobs",
-    "goal",
-    "loops",
     "queued",
     "sandbox",
 ]

@@ -8,6 +8,7 @@ import time
 import msgspec
 
 from ouro.errors import ToolError
+from ouro.utils.text import plural
 
 MAX_DAYS = 7
 """After this time a repeated message ends: one that was forgotten costs something each time."""
@@ -29,7 +30,7 @@ class RepeatedMessage(msgspec.Struct, eq=False):
     def state(self) -> str:
         wait = max(0.0, self.next_at - time.monotonic())
         return (
-            f"every {format_interval(self.seconds)}, sent {self.runs} times,"
+            f"every {format_interval(self.seconds)}, sent {plural(self.runs, 'time')},"
             f" next in {format_interval(wait)}"
         )
 

@@ -244,17 +244,6 @@ async def test_tasks_lists_and_ends_the_goal_during_a_turn(tmp_path):
     await here.turns.close()
 
 
-@pytest.mark.parametrize(
-    "line", ["/goal !rm -rf ~", "/goal !git push --force", "/goal !curl x | sh"]
-)
-async def test_a_check_that_may_not_be_undone_is_refused(tmp_path, line):
-    here = await open_screen(tmp_path, ["Done."])
-    await here.type(line)
-    assert here.said("may not be undone")
-    assert (here.session.background.standing.goal.goal, here.outcomes) == (None, [])
-    await here.turns.close()
-
-
 async def test_only_a_goal_with_keep_is_there_paused_after_a_resume(tmp_path):
     for flag, is_there in (("", False), ("--keep ", True)):
         here = await open_screen(tmp_path, [call("shell", command="true"), "a", "b", "c"])

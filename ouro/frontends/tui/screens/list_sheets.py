@@ -98,16 +98,14 @@ class ListSheet(Sheet[R]):
 
 
 class TasksSheet(ListSheet[None]):
-    """Background jobs and subagents, with the end of the marked one's output. `k` ends it."""
+    """The goal, loops, background jobs and subagents, with the end of the marked one's output. `k` ends it."""
 
     def __init__(
         self, tasks: Callable[[], Sequence[BackgroundTask]], kill: Callable[[str], Awaitable[None]]
     ) -> None:
         actions = {"k": "kill", **dict.fromkeys(("q", "enter", "ctrl+b"), "close")}
         keys, nothing = "↑↓ · k ends it · Esc closes", "No background jobs and no subagents."
-        super().__init__(
-            "Background jobs and subagents", actions, keys=keys, id="tasks", nothing=nothing
-        )
+        super().__init__("Tasks", actions, keys=keys, id="tasks", nothing=nothing)
         self._tasks = tasks
         self._kill = kill
 
