@@ -334,6 +334,8 @@ DEFENCES = (
     Defence("X16", "ouro/safety/key_places.py", '    ".mozilla",\n', "", "test_x16_fifty_places_of_keys.py"),
     Defence("X16", "ouro/safety/sandbox/confinement.py", "for place in existing(protected.existing_reserved())",
             "for place in existing(())", "test_x16_fifty_places_of_keys.py -k confined_program"),
+    Defence("X2", "ouro/safety/sandbox/tiers.py", "keeps_tag=True", "keeps_tag=False",
+            "test_x2_processes_that_stay.py -k landlock"),
     Defence("X2", "ouro/tools/shell_process.py", "sum(parent not in parents for parent in parents.values())", "0",
             "test_x2_processes_that_stay.py -k left_running_is_named"),
     Defence("X2", "ouro/safety/sandbox/tiers.py", '?" 1 "*)', "*)",

@@ -10,6 +10,8 @@ from fakes.shells import living
 from fakes.waiting import PATIENCE, until
 
 from ouro.safety import Confinement
+from ouro.safety.sandbox.landlock import abi
+from ouro.safety.sandbox.tiers import ChosenSandbox, Landlock
 
 
 @pytest.mark.parametrize(
@@ -174,3 +176,40 @@ async def test_x2_descriptors_of_the_sandbox_are_closed_in_commands(bench, tmp_p
         "ls /proc/self/fd | tr '\\n' ' '", lambda _: None, limits="workspace", call_id="call"
     )
     assert result.text.startswith("0 1 2 3")
+
+
+LEAVING = (
+    "{sleep} & echo done",
+    "({sleep} &); echo done",
+    "nohup {sleep} >/dev/null 2>&1 & echo done",
+    "setsid {sleep} & sleep 0.02; echo done",
+    "setsid -f {sleep}; sleep 0.02; echo done",
+    "setsid -f sh -c 'trap \"\" TERM HUP INT; {sleep}; {sleep}'; sleep 0.02; echo done",
+    "env -i setsid {sleep} </dev/null >/dev/null 2>&1 & sleep 0.02; echo done",
+    "bash -c 'set -m; {sleep} & disown; setsid {sleep} & disown'; sleep 0.02; echo done",
+    "python3 -c 'import os,time;os.fork() or (os.setsid(), os.fork() or time.sleep({seconds}))'; echo done",
+    "(ulimit -S -m 1000; setsid {sleep} &) ; sleep 0.02; echo done",
+    "prlimit --rss=500000 setsid -f {sleep}; sleep 0.02; echo done",
+    "mkfifo p; (cat p; {sleep}) & exec 3>p; echo done",
+    "coproc {sleep}; echo done",
+    "{sleep} | {sleep} & sleep 0.02; echo done",
+    "(while :; do setsid {sleep} & sleep 0.01; done) & sleep 0.1; echo done",
+    "timeout --foreground 90 {sleep} & sleep 0.02; echo done",
+)  # fmt: skip
+RUNS = int(os.environ.get("LANDLOCK_RUNS", len(LEAVING)))
+
+
+@pytest.mark.skipif(not abi(), reason="this kernel has no Landlock")
+async def test_x2_landlock_leaves_no_process_of_any_command(bench, tmp_path, monkeypatch):
+    """Landlock has no namespace that ends with its command."""
+    chosen = ChosenSandbox(Landlock(tmp_path))
+    monkeypatch.setattr("ouro.safety.sandbox.confinement._choose", lambda _: chosen)
+    bench.shell.confinement = Confinement(bench.root, tmp_path / "state")
+    seconds = f"8{os.getpid():07}"  # only processes of this test
+    for number in range(RUNS):
+        line = LEAVING[number % len(LEAVING)].format(sleep=f"sleep {seconds}", seconds=seconds)
+        result = await bench.shell.run_line(
+            f"cd $(mktemp -d); {line}", lambda _: None, limits="workspace", call_id="call"
+        )
+        assert "done\n[exit code 0" in result.text, (line, result.text)
+        await until(lambda: not living(seconds))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import re
+import shlex
 import shutil
 import sys
 import tempfile
@@ -198,6 +199,11 @@ class Confinement:
                 script = script.removesuffix('exec "$@"') + WATCHED
             token = self._new_token(call_id)
             bounds = (token, *self._bounds(sandbox.tier))
+            if is_script and sandbox.tier == "landlock":
+                # The limits first: its filter refuses to set the one that marks the processes.
+                inner = "exec " + shlex.join(sandbox.wrap([], policy))
+                script = script.removesuffix('exec "$@"') + f'{inner} "$@"'
+                return ["/bin/sh", "-c", _BOUNDED + script, "sh", *bounds, *words]
             argv = ["/bin/sh", "-c", _BOUNDED + script, "sh", *bounds, *words]
             if (
                 self.settings.hosts

@@ -64,6 +64,8 @@ _DENIED = {
     "mount_setattr": (442, 442),
 }
 _SOCKET, _CONNECT, _IOCTL, _CLONE, _CLONE3 = (41, 198), (42, 203), (16, 29), (56, 220), (435, 435)
+_SET_LIMIT, _PROCESS_LIMIT = (160, 164), (302, 261)
+_RESIDENT_LIMIT = 5
 _X32 = 0x4000_0000
 _NEW_USER = 0x1000_0000
 _TYPES_INTO_TERMINAL = (0x5412, 0x541C)
@@ -71,25 +73,31 @@ _TYPES_INTO_TERMINAL = (0x5412, 0x541C)
 _LOAD, _JUMP_EQUAL, _JUMP_AT_LEAST, _JUMP_BITS, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 _ALLOW, _KILL, _ERROR = 0x7FFF_0000, 0x8000_0000, 0x0005_0000
 _EPERM, _ENOSYS, _EAFNOSUPPORT = 1, 38, 97
-_NUMBER, _ARCHITECTURE, _FIRST, _SECOND = 0, 4, 16, 24
+_NUMBER, _ARCHITECTURE, _FIRST, _SECOND, _THIRD, _THIRD_UPPER = 0, 4, 16, 24, 32, 36
 """Offsets in `struct seccomp_data`; for an argument that of its lower half, as both processors are
 little-endian.
 """
 
 
-def seccomp_filter(*, internet: bool, connects: bool, machine: str = "") -> bytes:
+def seccomp_filter(
+    *, internet: bool, connects: bool, keeps_tag: bool = False, machine: str = ""
+) -> bytes:
     """The filter as an array of `struct sock_filter`; empty on a processor without a table.
 
     Args:
         internet: internet sockets are allowed: the network is shared, or it is an empty one.
         connects: `connect` is allowed.
+        keeps_tag: the limit of resident memory cannot be set: the kernel ignores it, and ouro knows
+            the processes of a command by it (X2).
     """
     machine = machine or platform.machine()
-    return _program(internet, connects, machine) if machine in _ARCHITECTURES else b""
+    if machine not in _ARCHITECTURES:
+        return b""
+    return _program(internet, connects, keeps_tag, machine)
 
 
 @cache
-def _program(internet: bool, connects: bool, machine: str) -> bytes:
+def _program(internet: bool, connects: bool, keeps_tag: bool, machine: str) -> bytes:
     column = list(_ARCHITECTURES).index(machine)
     families = [socket.AF_UNIX, *((socket.AF_INET, socket.AF_INET6) if internet else ())]
     denied = sorted(numbers[column] for numbers in _DENIED.values())
@@ -105,6 +113,7 @@ def _program(internet: bool, connects: bool, machine: str) -> bytes:
         *(line for number in denied for line in _when(_JUMP_EQUAL, number, _ERROR | _EPERM)),
         # glibc then uses clone, whose flags a filter can read.
         *_when(_JUMP_EQUAL, _CLONE3[column], _ERROR | _ENOSYS),
+        *(_keep_tag(column) if keeps_tag else ()),
         *_for_call(
             _CLONE[column],
             [*_load(_FIRST), *_when(_JUMP_BITS, _NEW_USER, _ERROR | _EPERM), _ret(_ALLOW)],
@@ -134,17 +143,43 @@ def _program(internet: bool, connects: bool, machine: str) -> bytes:
     return b"".join(program)
 
 
-def filter_file(folder: Path, *, internet: bool, connects: bool) -> Path:
+def _keep_tag(column: int) -> list[bytes]:
+    """Lines that refuse to set the limit of resident memory, and allow to read it."""
+    is_other = _line(_JUMP_EQUAL, _RESIDENT_LIMIT, 1, 0)
+    refuse = _ret(_ERROR | _EPERM)
+    is_null = _line(_JUMP_EQUAL, 0, 1, 0)
+    return [
+        *_for_call(
+            _SET_LIMIT[column],
+            [*_load(_FIRST), *_when(_JUMP_EQUAL, _RESIDENT_LIMIT, _ERROR | _EPERM), _ret(_ALLOW)],
+        ),
+        *_for_call(
+            _PROCESS_LIMIT[column],
+            [
+                *_load(_SECOND),
+                is_other,
+                _ret(_ALLOW),
+                *_load(_THIRD),
+                is_null,
+                refuse,
+                *_load(_THIRD_UPPER),
+                is_null,
+                refuse,
+                _ret(_ALLOW),
+            ],
+        ),
+    ]
+
+
+def filter_file(folder: Path, *, internet: bool, connects: bool, keeps_tag: bool = False) -> Path:
     """The file in `folder` that holds the filter; it is written if it is missing or differs.
 
     Raises:
         OSError: the file cannot be written.
     """
-    path = (
-        folder
-        / f"seccomp-{'internet' if internet else 'local'}-{'connects' if connects else 'alone'}"
-    )
-    data = seccomp_filter(internet=internet, connects=connects)
+    words = ["seccomp", "internet" if internet else "local", "connects" if connects else "alone"]
+    path = folder / "-".join([*words, "tagged"] if keeps_tag else words)
+    data = seccomp_filter(internet=internet, connects=connects, keeps_tag=keeps_tag)
     if not path.exists() or path.read_bytes() != data:
         write_private(path, data)
     return path

@@ -229,7 +229,12 @@ class Landlock(Sandbox):
             # There is no network namespace here: an internet socket would use the network of the
             # machine.
             "filter": str(
-                filter_file(self._filter_dir, internet=policy.network, connects=policy.connects)
+                filter_file(
+                    self._filter_dir,
+                    internet=policy.network,
+                    connects=policy.connects,
+                    keeps_tag=True,  # no namespace ends the processes that leave their command
+                )
             ),
         }
         return [sys.executable, "-I", "-S", landlock.__file__, json.dumps(plan), *argv]
