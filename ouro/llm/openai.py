@@ -183,6 +183,7 @@ class OpenAIChunks(ChunkReader):
     def __init__(self, spec: ModelSpec) -> None:
         super().__init__(spec)
         self._last_index = -1
+        self._indexes: set[int] = set()
 
     def read(self, event: dict[str, Any]) -> Iterator[Chunk]:
         for choice in dictionaries(event.get("choices")):
@@ -216,14 +217,22 @@ class OpenAIChunks(ChunkReader):
     def _call(self, call: dict[str, Any]) -> CallChunk:
         function = dictionary(call.get("function"))
         call_id, name = text_or_json(call.get("id")), string(function.get("name"))
-        index = count(call.get("index"))
-        if index is None:
-            index = self._last_index + bool(call_id or name or self._last_index < 0)
-        self._last_index = index
+        index = self._index(call, begins=bool(call_id or name))
         google = dictionary(dictionary(call.get("extra_content")).get("google"))
         if signature := string(google.get("thought_signature")):
             call_id = f"{call_id}{SEAL}{signature}"
         return CallChunk(index, call_id, name, text_or_json(function.get("arguments")))
+
+    def _index(self, call: dict[str, Any], *, begins: bool) -> int:
+        """The index of a piece; one without id and name continues a call, whatever its index is."""
+        index = count(call.get("index"))
+        if index is None:
+            index = self._last_index + (begins or self._last_index < 0)
+        elif not begins and index not in self._indexes and self._indexes:
+            index = self._last_index
+        self._last_index = index
+        self._indexes.add(index)
+        return index
 
 
 def _texts(content: object) -> Sequence[object]:

@@ -18,6 +18,10 @@ from ouro.utils.late_pattern import late_pattern
 
 MAX_JOINED = 20
 """Calls that are read in one slot."""
+MAX_QUOTES = 3
+"""How often JSON is read out of a text in a text."""
+ABSENT = frozenset(("", "null", "none", "nil", "undefined"))
+"""Texts that mean no value, where no text is meant."""
 TOOL_NAMES: Mapping[str, str] = {
     "bash": "shell",
     "runcommand": "shell",
@@ -98,6 +102,8 @@ WRAPPERS = frozenset(("arguments", "parameters", "params", "input", "args", "kwa
 _PREFIX = late_pattern(r"\A(?:functions|default_api|tools?|multi_tool_use|ouro|api)[.:/_]+")
 _TAIL = late_pattern(r"<\|.*|[^\w.-].*\Z|(?:_tool|Tool)\Z")
 _NUMBER = late_pattern(r"-?\d{1,15}(?:\.\d+)?")
+_REST = late_pattern(r"[\s}\]]{0,20}(?:</?[\w|:]{1,40}>?\s*){0,5}`{0,3}\s*")
+"""What models write behind whole arguments: a bracket too many, the tag of a chat template."""
 _FENCE = late_pattern(r"\A\s*```\w*\n(.*)\n```\s*\Z", re.DOTALL)
 
 
@@ -191,32 +197,40 @@ def _objects_in(text: str) -> list[Any]:
     """The JSON values that a text consists of, one after another; empty objects before another one
     are left out. Nothing if anything else is there.
     """
-    if fenced := _FENCE.match(text):
-        text = fenced[1]
+    text = _without_fence(text)
     decoder, at, found = json.JSONDecoder(strict=False), 0, list[Any]()
     text = text.strip()
     while at < len(text) and len(found) <= MAX_JOINED:
         try:
             value, at = decoder.raw_decode(text, at)
         except (ValueError, RecursionError):
-            return []
+            if not found or not _REST.fullmatch(text[at:]):
+                return []
+            break
         if value not in found:  # the whole input, and then the same in pieces
             found.append(_unquoted(value))
         at = next(
             (place for place in range(at, len(text)) if text[place] not in " \n\r\t,;"), len(text)
         )
-    whole = [value for value in found if value != {}] or found[:1]
+    whole = [value for value in found if value not in ({}, None)] or found[:1]
     return whole if len(whole) <= MAX_JOINED else []
 
 
 def _unquoted(value: Any) -> Any:
     """The JSON in a text, or the value itself."""
-    if not isinstance(value, str):
-        return value
-    try:
-        return json.loads(value, strict=False)
-    except (ValueError, RecursionError):
-        return value
+    for _ in range(MAX_QUOTES):
+        if not isinstance(value, str):
+            break
+        try:
+            value = json.loads(_without_fence(value), strict=False)
+        except (ValueError, RecursionError):
+            break
+    return value
+
+
+def _without_fence(text: str) -> str:
+    fenced = _FENCE.match(text)
+    return fenced[1] if fenced else text
 
 
 def read_arguments(value: Any, schema: Mapping[str, Any]) -> dict[str, Any]:
@@ -226,6 +240,8 @@ def read_arguments(value: Any, schema: Mapping[str, Any]) -> dict[str, Any]:
         value = _unwrapped(value, fields)
     if not isinstance(value, dict):
         value = _under_only_field(value, fields, schema)
+    if isinstance(value, list) and len(value) == 1:
+        value = value[0]
     value = arguments_object(value)
     return _read_object(value, schema) if value is not None else {}
 
@@ -259,10 +275,28 @@ def _read_object(value: Mapping[str, Any], schema: Mapping[str, Any]) -> dict[st
         field = dictionary(fields.get(key))
         if key not in fields and key in REMARKS:
             continue
-        if item is None and "null" not in kinds_of(field) and key not in schema.get("required", ()):
+        if key not in schema.get("required", ()) and _is_absent(item, kinds_of(field)):
             continue
-        read[key] = read_value(item, field) if key in fields else item
+        read[key] = read_value(_inner(key, item, field), field) if key in fields else item
     return read
+
+
+def _is_absent(value: Any, kinds: Sequence[str]) -> bool:
+    """Whether a model has written that an optional field has no value."""
+    if value is None:
+        return "null" not in kinds
+    is_text_meant = not kinds or "string" in kinds
+    return isinstance(value, str) and not is_text_meant and value.strip().lower() in ABSENT
+
+
+def _inner(key: str, value: Any, field: Mapping[str, Any]) -> Any:
+    """The list of `{"edits": {"edits": […]}}`, where the name of the field was written twice."""
+    kinds = kinds_of(field)
+    if "array" not in kinds or "string" in kinds or "object" in kinds:
+        return value
+    inner, items = _unquoted(value), dictionary(dictionary(field.get("items")).get("properties"))
+    is_twice = isinstance(inner, dict) and list(inner) == [key] and key not in items
+    return inner[key] if is_twice else value
 
 
 def _with_known_names(value: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,5 +1,7 @@
 """Calls as models really write them, read where they have one reading."""
 
+import json
+
 import pytest
 
 from ouro.messages import Message, Text, ToolCall
@@ -150,3 +152,56 @@ def test_an_ordinary_answer_is_the_same_object(tools):
 
 def test_an_error_shows_a_right_call(tools):
     assert example_call(tools["edit"]) == ('{"path":"…","edits":[{"old_text":"…","new_text":"…"}]}')
+
+
+MULTILINE = {"old_text": "def f():\n\treturn 1", "new_text": "def f():\n\treturn 2"}
+RAW = json.dumps([MULTILINE]).replace("\\n", "\n").replace("\\t", "\t")
+REPORTED = {
+    "earendil-works/pi#8962: a list of texts": ("edit", [json.dumps(EDIT)], [EDIT]),
+    "earendil-works/pi#3370: a text": ("edit", json.dumps([EDIT]), [EDIT]),
+    "earendil-works/pi#7904: a text with one object": ("edit", json.dumps(EDIT), [EDIT]),
+    "earendil-works/pi#8521: lines that are not escaped": ("edit", RAW, [MULTILINE]),
+    "openclaw/openclaw#100811: the field again": ("edit", json.dumps({"edits": [EDIT]}), [EDIT]),
+    "the field again, as an object": ("edit", {"edits": [EDIT]}, [EDIT]),
+    "a text in a text": ("edit", json.dumps(json.dumps([EDIT])), [EDIT]),
+    "a list in a list": ("edit", [[EDIT]], [EDIT]),
+    "in a fence": ("edit", f"```json\n{json.dumps([EDIT])}\n```", [EDIT]),
+}
+OPTIONAL = {
+    "mastra-ai/mastra#17655": {"offset": None, "limit": None},
+    "null as text": {"offset": "null", "limit": "null"},
+    "None as text": {"offset": "None"},
+    "undefined as text": {"limit": "undefined"},
+    "an empty text": {"offset": "", "limit": " "},
+    "superzent#27, a null of an unknown field": {"mode": None},
+}
+JOINED = {
+    "a brace too many": '{"path": "a"}}',
+    "a closing tag": '{"path": "a"}</tool_call>',
+    "a list of one": '[{"path": "a"}]',
+    "a null before it": 'null{"path": "a"}',
+}
+
+
+@pytest.mark.parametrize("name", REPORTED)
+def test_edits_that_were_reported_are_read(tools, name):
+    tool, edits, meant = REPORTED[name]
+    assert read(tools, tool, {"path": "a", "edits": edits}) == [
+        (tool, {"path": "a", "edits": meant})
+    ]
+
+
+@pytest.mark.parametrize("name", OPTIONAL)
+def test_an_optional_field_without_a_value_is_left_out(tools, name):
+    assert read(tools, "read", {"path": "a", **OPTIONAL[name]}) == [("read", {"path": "a"})]
+
+
+@pytest.mark.parametrize("name", JOINED)
+def test_what_stands_around_the_arguments_is_left_out(tools, name):
+    assert read(tools, "read", JOINED[name]) == [("read", {"path": "a"})]
+
+
+def test_a_text_field_keeps_the_word_null(tools):
+    given = {"path": "null", "content": "undefined"}
+    assert read(tools, "write", given) == [("write", given)]
+    assert read(tools, "grep", {"pattern": "None"}) == [("grep", {"pattern": "None"})]
