@@ -654,6 +654,14 @@ MEMORY_ACTIONS: tuple[Action, ...] = (
         "both",
     ),
     Action(
+        "memory init",
+        "memory_init.init",
+        "Answer three questions, and have the agent read the repository",
+        (),
+        ("memory init",),
+        between_turns=True,
+    ),
+    Action(
         "memory import",
         "memory_transfer.import_",
         "Import CLAUDE.md, AGENTS.md, GEMINI.md, .cursorrules, memory folders of other agents, or"
