@@ -46,9 +46,9 @@ CHECKPOINTS = "ouro/safety/checkpoints"
 ACTION = ".github/actions/ouro/run.py"
 DEFENCES = (
     # the check of a goal
-    Defence("X17", "ouro/session/goal.py", "limits=limits, call_id", 'limits="off", call_id', "test_x17_checks_of_goals.py"),
-    Defence("X17", "ouro/commands/goal.py", "find_danger, command)", "str, '')", "test_x17_checks_of_goals.py"),
-    Defence("X17", "ouro/session/standing_work.py", "is_kept=True, is_paused=True)", "is_kept=True)", "test_x17_checks_of_goals.py"),
+    Defence("X18", "ouro/session/goal.py", "limits=limits, call_id", 'limits="off", call_id', "test_x18_checks_of_goals.py"),
+    Defence("X18", "ouro/commands/goal.py", "session.permissions.find_danger, command)", "str, '')", "test_x18_checks_of_goals.py"),
+    Defence("X18", "ouro/session/standing_work.py", "is_kept=True, is_paused=True)", "is_kept=True)", "test_x18_checks_of_goals.py"),
     # sessions
     Defence("S1", f"{SESSIONS}/session_file.py", 'return records, b"" if _BLANK.match(tail) else tail',
             'return [*records, *_raw_records(tail, offset + position, len(tail))], b""', "test_s1_s2_s3_cut_saves.py"),

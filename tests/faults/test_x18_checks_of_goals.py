@@ -1,4 +1,4 @@
-"""X17: the check of a goal runs after each turn, without a question: it is confined, a command that
+"""X18: the check of a goal runs after each turn, without a question: it is confined, a command that
 may not be undone is refused, and after a resume it runs only if the user says so.
 """
 
@@ -20,7 +20,7 @@ def pursuit(screen):
     return screen.session.background.standing.goal
 
 
-async def test_x17_a_check_that_the_agent_has_written_changes_nothing_that_git_obeys(tmp_path):
+async def test_x18_a_check_that_the_agent_has_written_changes_nothing_that_git_obeys(tmp_path):
     subprocess.run(["git", "init", "-q", tmp_path], check=True)
     (tmp_path / "check.sh").write_text("echo 'touch stolen' > .git/hooks/post-commit\n")
     here = await open_screen(tmp_path, ["Done.", "Done.", "Done."], **{"sandbox.enabled": True})
@@ -42,7 +42,7 @@ async def test_x17_a_check_that_the_agent_has_written_changes_nothing_that_git_o
         "it works\n!rm -rf $HOME",
     ],
 )
-async def test_x17_a_check_that_may_not_be_undone_is_refused(tmp_path, line):
+async def test_x18_a_check_that_may_not_be_undone_is_refused(tmp_path, line):
     here = await open_screen(tmp_path, ["Done."])
     await here.type(f"/goal {line}")
     assert here.said("may not be undone")
@@ -50,7 +50,7 @@ async def test_x17_a_check_that_may_not_be_undone_is_refused(tmp_path, line):
     await here.turns.close()
 
 
-async def test_x17_a_kept_check_runs_after_a_resume_only_if_the_user_says_so(tmp_path):
+async def test_x18_a_kept_check_runs_after_a_resume_only_if_the_user_says_so(tmp_path):
     replies = [call("shell", command="true"), "Done."]
     here = await open_screen(tmp_path, replies)
     await here.type("/goal --keep --turns 1 !echo ran >> runs; false")
