@@ -32,6 +32,16 @@ CASES = [
     ("Look for the tag </think>.", "", "Look for the tag </think>."),
     ("模型用</think>结束思考。", "", "模型用</think>结束思考。"),
     ("Write <think>a</think> first.", "", "Write <think>a</think> first."),
+    # QwenLM/qwen-code#8818: far more than 128 characters before the closing tag
+    ("<think>" + "I look. " * 60 + "</think>\n\n4", "I look. " * 60, "4"),
+    # QwenLM/qwen-code#10791: a balanced block alone in the content
+    ("<thinking>\nThe user asks.\n</thinking>\n\nDone.", "The user asks.\n", "Done."),
+    # iOfficeAI/AionUi#962, QwenLM/qwen-code#6007: MiniMax and GLM leave the opening tag out
+    ("The user wants 4.\n</think>\n4", "The user wants 4.\n", "4"),
+    # zai-org/feedback#36: a tag with spaces around it
+    ("  <think> plan </think>  4", "plan ", "4"),
+    ("<think>\n\n</think>\n\n4", "", "4"),
+    ("<think>plan</think>\n<answer>4</answer>", "plan", "<answer>4</answer>"),
     ("<thinkpad> is a name", "", "<thinkpad> is a name"),
 ]
 
