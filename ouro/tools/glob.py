@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import fnmatch
 import heapq
+import os
 import re
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -45,7 +46,10 @@ def name_pattern(pattern: str) -> Callable[[str], bool]:
     # macOS writes é as two characters.
     normal = str if pattern.isascii() else partial(unicodedata.normalize, "NFC")
     forms = [_folders(form) for form in expand_braces(normal(pattern))]
-    return lambda path: any(_matches(form, normal(path).split("/")) for form in forms)
+    matchers = [_form_matcher(form) for form in forms]
+    if len(matchers) == 1 and normal is str:
+        return matchers[0]
+    return lambda path: _matches_any(matchers, normal(path))
 
 
 def plain_name(pattern: str) -> str:
@@ -86,6 +90,23 @@ def _folders(pattern: str) -> list[re.Pattern[str] | None]:
         None if part == "**" else re.compile(rf"{fnmatch.translate(part)}|{re.escape(part)}\Z")
         for part in parts
     ]
+
+
+def _matches_any(matchers: Sequence[Callable[[str], bool]], path: str) -> bool:
+    return any(matches(path) for matches in matchers)
+
+
+def _form_matcher(steps: list[re.Pattern[str] | None]) -> Callable[[str], bool]:
+    """A matcher of paths, which looks at the name first: few of many thousand files have it."""
+    last = steps[-1]
+    if last is None:
+        return lambda path: _matches(steps, path.split("/"))
+    has_name = last.match
+    if len(steps) == 2 and steps[0] is None:
+        return lambda path: has_name(path[path.rfind("/") + 1 :]) is not None
+    return lambda path: (
+        has_name(path[path.rfind("/") + 1 :]) is not None and _matches(steps, path.split("/"))
+    )
 
 
 def _matches(steps: list[re.Pattern[str] | None], parts: list[str]) -> bool:
@@ -153,13 +174,10 @@ class Glob(Tool[GlobArgs]):
         closed = tuple(
             f"{area.relative_to(folder)}/" for area in self._workspace.closed_below(folder)
         )
-        dated = [
-            (changed, name)
-            for name in names
-            if fits(name)
-            and not f"{name}/".startswith(closed)
-            and (changed := _changed(folder / name))
-        ]
+        found: Iterable[str] = filter(fits, names)
+        if closed:
+            found = (name for name in found if not f"{name}/".startswith(closed))
+        dated = _dated(folder, found)
         if not dated:
             more = "" if args.ignored else " Files that .gitignore excludes were not searched."
             if args.pattern.startswith(("/", "~", "..")):
@@ -179,9 +197,14 @@ class Glob(Tool[GlobArgs]):
         return ToolResult(text, Display(plural(len(dated), "file"), Plain(text)))
 
 
-def _changed(path: Path) -> float:
-    """Its modification time; 0 if it does not exist, though git still lists it."""
-    try:
-        return path.lstat().st_mtime
-    except OSError:
-        return 0
+def _dated(folder: Path, names: Iterable[str]) -> list[tuple[float, str]]:
+    """The modification time of each file, and its name; git lists also files that do not exist."""
+    dated = []
+    start = f"{folder}/"
+    for name in names:
+        try:
+            changed = os.lstat(start + name).st_mtime
+        except OSError:
+            continue
+        dated.append((changed, name))
+    return dated

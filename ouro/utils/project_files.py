@@ -34,9 +34,11 @@ def list_project_files(root: Path) -> list[str]:
     ignored.
     """
     try:
-        names = set(Git(root, _GIT_SECONDS).paths("--cached", "--others", "--exclude-standard"))
+        listed = Git(root, _GIT_SECONDS).paths("--cached", "--others", "--exclude-standard")
     except GitError:  # no repository, a repository of another user, or no git
         return sorted(walk(root, skip=_GENERATED))
+    # In the order of git, which is almost sorted; a file in conflict is listed several times.
+    names = dict.fromkeys(listed)
     # git lists a nested repository as one entry; list its files in its place.
     submodules = (root / ".gitmodules").exists()
     inner = [
@@ -45,9 +47,9 @@ def list_project_files(root: Path) -> list[str]:
         if name.endswith("/") or (submodules and (root / name / ".git").exists())
     ]
     for name in inner:
-        names.discard(name)
+        del names[name]
         folder = name.rstrip("/")
-        names.update(f"{folder}/{path}" for path in list_project_files(root / folder))
+        names.update((f"{folder}/{path}", None) for path in list_project_files(root / folder))
     return sorted(names)
 
 

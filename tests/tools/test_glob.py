@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from fakes.tool_context import call
 
 from ouro.errors import ToolError
 from ouro.safety import Workspace
-from ouro.tools.glob import Glob, expand_braces, name_pattern
+from ouro.tools.glob import Glob, GlobArgs, expand_braces, name_pattern
 
 
 @pytest.fixture
@@ -117,3 +118,33 @@ def test_patterns_match_as_in_a_shell(pattern, fits, does_not):
 def test_too_many_braces_are_refused(pattern):
     with pytest.raises(ToolError, match="too many"):
         expand_braces(pattern)
+
+
+def test_a_file_of_another_name_costs_few_calls(tmp_path):
+    subprocess.run(["git", "init", "-q", tmp_path], check=True)
+    few = _calls_of_glob(tmp_path, range(200))
+    many = _calls_of_glob(tmp_path, range(200, 1_200))
+    assert (many - few) / 1_000 < 9
+
+
+def _calls_of_glob(root: Path, numbers: range) -> int:
+    """Add files; the number of functions that a search for one other file calls."""
+    for number in numbers:
+        place = root / f"d{number // 50}" / f"f{number}.ts"
+        place.parent.mkdir(exist_ok=True)
+        place.write_text("")
+    (root / "wanted.py").write_text("")
+    calls = 0
+
+    def count(_frame, event, _argument) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    tool = Glob(Workspace(root))
+    sys.setprofile(count)
+    try:
+        found = tool._find(GlobArgs("**/want*.py"))
+    finally:
+        sys.setprofile(None)
+    assert found.text == "wanted.py"
+    return calls
