@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -254,19 +254,25 @@ async def receipt(context: SessionContext) -> Answer:
     return Answer(found, [*view, *_recalled_view(context.session.memory.recalled)])
 
 
-def entry_row(entry: MemoryEntry) -> tuple[str, ...]:
+def _entry_rows(entries: Iterable[MemoryEntry]) -> list[tuple[str, ...]]:
+    """The rows of a table. The export is looked up once, not for each of 10,000 entries."""
+    describe = long_term.describe_source
+    return [_entry_row(entry, describe(entry)) for entry in entries]
+
+
+def _entry_row(entry: MemoryEntry, source: str) -> tuple[str, ...]:
     place = entry.id if entry.kind == "core" else f"{entry.scope}/{entry.id[:12]}"
     category = entry.category if entry.kind == "note" else ""
     return (
         CodeSpan(place),
         one_line(entry.text, 200),
-        " · ".join(filter(None, (category, long_term.describe_source(entry)))),
+        " · ".join(filter(None, (category, source))),
     )
 
 
 def _entries_view(found: Sequence[MemoryEntry], limit: int) -> View:
     """Entries, one in each row; those over `limit` are only counted, by place."""
-    rows = table(map(entry_row, found[:limit])) or [line("No notes or core lines.")]
+    rows = table(_entry_rows(found[:limit])) or [line("No notes or core lines.")]
     if len(found) <= limit:
         return rows
     counts = Counter(f"{entry.scope}/{entry.category}" for entry in found)
@@ -302,7 +308,7 @@ def _details_view(found: long_term.EntryDetails) -> View:
         )
     view.append(Quote(entry.text, "markdown"))
     if len(found.chain) > 1:
-        view += [Title("Versions"), *table(map(entry_row, found.chain), is_numbered=True)]
+        view += [Title("Versions"), *table(_entry_rows(found.chain), is_numbered=True)]
     if found.record is not None:
         links = [(link.relationship, CodeSpan(link.note_id)) for link in found.links]
         view += [Title("Fields"), *table([*links, *_record_fields(found.record)])]
@@ -494,7 +500,7 @@ async def _choose_entries(
     """The entries of --pick, otherwise the user's choice."""
     if pick:
         return [found[place] for place in places_in(pick, len(found))]
-    context.show([Title("To forget"), *table(map(entry_row, found), is_numbered=True)])
+    context.show([Title("To forget"), *table(_entry_rows(found), is_numbered=True)])
     if not context.can_ask:
         context.show([line("Choose with --pick 1,3, or --yes for all.")])
         return []

@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+from itertools import zip_longest
 from typing import Any
 
 import msgspec
@@ -17,6 +18,7 @@ from ouro.utils.json_types import dump_json
 from ouro.utils.text import clean
 
 _TICKS = re.compile(r"`+")
+_NOT_ASCII = re.compile(r"[^\x00-\x7f]+")
 
 
 class CodeSpan(str):
@@ -140,16 +142,13 @@ def print_document(pieces: Iterable[str]) -> None:
 def columns(rows: Sequence[Sequence[str]], prefix: str = "ouro ") -> list[str]:
     """Cells in columns; the last cell of a row is not padded."""
     shown = [[_text_span(cell, prefix) for cell in row] for row in rows]
-    count = max(map(len, shown), default=1)
-    widths = [
-        max((_width(row[place]) for row in shown if len(row) > place + 1), default=0)
-        for place in range(count - 1)
-    ]
+    measured = [[_width(cell) for cell in row[:-1]] for row in shown]
+    widths = [max(column) for column in zip_longest(*measured, fillvalue=0)]
     lines = []
-    for row in shown:
+    for row, own in zip(shown, measured, strict=True):
         padded = [
-            cell + " " * (width - _width(cell))
-            for cell, width in zip(row[:-1], widths, strict=False)
+            cell + " " * (width - cell_width)
+            for cell, cell_width, width in zip(row[:-1], own, widths, strict=False)
         ]
         lines.append("  ".join([*padded, row[-1]]).rstrip())
     return lines
@@ -160,7 +159,8 @@ def _width(text: str) -> int:
         return len(text)
     from rich.cells import cell_len  # imported late: 12 ms
 
-    return cell_len(text)
+    wide = "".join(_NOT_ASCII.findall(text))  # each other character has one cell
+    return len(text) - len(wide) + cell_len(wide)
 
 
 def _markdown_row(row: Sequence[str]) -> str:
