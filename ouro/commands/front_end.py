@@ -16,7 +16,7 @@ from ouro.utils.text import one_line
 
 KeySections = Sequence[tuple[str, Sequence[tuple[str, str]]]]
 """Keys and their effects, in groups with a title, for help."""
-Page = Literal["notes", "core", "timeline", "archive", "receipt", "proposals", "context"]
+Page = Literal["newest", "core", "notes", "timeline", "archive", "receipt", "proposals", "context"]
 
 
 class RewindChoice(msgspec.Struct, frozen=True):
@@ -101,8 +101,8 @@ class FrontEnd(Protocol):
         """
 
     async def browse(self, page: Page) -> bool:  # noqa: ARG002 (for screens)
-        """Open a tab of the memory browser (`notes` …), or `context`: the list of what is sent, to
-        drop and restore.
+        """Open a tab of the memory browser (`newest`: the one with the newest entry), or `context`:
+        the list of what is sent, to drop and restore.
 
         Returns whether there is a screen for it.
         """

@@ -345,7 +345,12 @@ def _conflict_lines(hunks: Sequence[DiffHunk]) -> View:
 
 
 def writer(commit: Commit) -> str:
-    return _WRITERS.get(commit.origin, commit.origin)
+    return writer_named(commit.origin)
+
+
+def writer_named(origin: str) -> str:
+    """Who wrote, in words, from the author in a commit."""
+    return _WRITERS.get(origin, origin)
 
 
 def _origin(commit: Commit) -> tuple[str, str]:

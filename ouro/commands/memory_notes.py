@@ -48,7 +48,7 @@ _IN_SESSION = (
 
 async def browse(context: SessionContext) -> Answer | None:
     await context.manager.settled()
-    return None if await context.front_end.browse("notes") else await files(context)
+    return None if await context.front_end.browse("newest") else await files(context)
 
 
 async def files(context: ActionContext) -> Answer:

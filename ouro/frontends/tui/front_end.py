@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from ouro.display import Choice
 from ouro.errors import OuroError, UsageError
@@ -28,9 +28,8 @@ from ouro.session.turn_queue import Draft
 from ouro.utils.log import log
 
 if TYPE_CHECKING:
-    from ouro.commands.front_end import KeySections, RewindChoice
+    from ouro.commands.front_end import KeySections, Page, RewindChoice
     from ouro.frontends.tui.app import OuroApp
-    from ouro.frontends.tui.screens.memory_pages import Tab
     from ouro.messages import Image
     from ouro.session import Resumed, RewindScope, Session, SessionCatalog
 
@@ -165,7 +164,7 @@ class ScreenFrontEnd:
         self._show_typed()
         await self._turns.run(events)
 
-    async def browse(self, page: Tab | Literal["context"]) -> bool:
+    async def browse(self, page: Page) -> bool:
         if page == "context":
             from ouro.frontends.tui.screens.list_sheets import ContextSheet  # rarely used
 
@@ -175,7 +174,9 @@ class ScreenFrontEnd:
         from ouro.commands.slash import SessionContext
         from ouro.frontends.tui.screens.memory_browser import MemoryBrowser  # rarely used
 
-        browser = MemoryBrowser(SessionContext(self), self.keymap, page)
+        browser = MemoryBrowser(
+            SessionContext(self), self.keymap, None if page == "newest" else page
+        )
         self._conversation.browser = browser
         try:
             request = await show_sheet(self._app, browser)

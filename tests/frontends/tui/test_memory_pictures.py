@@ -130,7 +130,7 @@ def picture(snap_compare, app):
 
 @pytest.mark.parametrize("size", [(120, 30), (80, 24)])
 def test_list(picture, size):
-    assert picture("f4", shows="[on feature/cache]", size=size)
+    assert picture("f4", "right", shows="[on feature/cache]", size=size)
 
 
 def test_list_on_a_small_screen(picture):
@@ -139,16 +139,16 @@ def test_list_on_a_small_screen(picture):
 
 @pytest.mark.parametrize("theme", ["light", "high-contrast"])
 def test_list_in_other_themes(picture, theme):
-    assert picture("f4", shows="[on feature/cache]", theme=theme)
+    assert picture("f4", "right", shows="[on feature/cache]", theme=theme)
 
 
 @pytest.mark.parametrize("size", [(120, 30), (80, 24)])
 def test_note(picture, size):
-    assert picture("f4", "slash", *"pytest", "enter", shows="Changed 1 time", size=size)
+    assert picture("f4", "right", "slash", *"pytest", "enter", shows="Changed 1 time", size=size)
 
 
 def test_note_on_a_small_screen(picture):
-    assert picture("f4", "slash", *"pytest", "enter", shows="confidence", size=(40, 10))
+    assert picture("f4", "right", "slash", *"pytest", "enter", shows="confidence", size=(40, 10))
 
 
 @pytest.mark.parametrize("size", [(80, 24), (40, 10)])
@@ -158,7 +158,7 @@ def test_timeline(picture, size):
 
 
 def test_added_note_in_the_timeline(picture):
-    assert picture("f4", "slash", *"pytest", "tab", "right", "right", shows="1 · mem_00000002")
+    assert picture("f4", "right", "slash", *"pytest", "tab", "right", shows="1 · mem_00000002")
 
 
 def test_receipt(picture):
@@ -166,4 +166,4 @@ def test_receipt(picture):
 
 
 def test_empty_memory(picture):
-    assert picture("f4", notes=(), shows="No notes yet")
+    assert picture("f4", notes=(), shows="The core is empty")

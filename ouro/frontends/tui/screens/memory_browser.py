@@ -34,11 +34,11 @@ MIN_ABOUT = 9
 MAX_COMMITS = 500
 SCOPES = ("all", "user", "repo")
 EMPTY_TABS: Mapping[Tab, str] = {
+    "core": "The core is empty. Type `#text` in the prompt to remember something.",
     "notes": (
         "No notes yet. ouro writes them as you work. Type `#text` in the prompt to remember"
         " something now."
     ),
-    "core": "The core is empty. Type `#text` in the prompt to remember something.",
     "timeline": "No commits yet.",
     "archive": "The archive is empty.",
     "receipt": "No memory was sent to the model.",
@@ -94,11 +94,13 @@ class MemoryBrowser(Browser):
         (BESIDE_FROM, "-beside"),
     ]
 
-    def __init__(self, context: SessionContext, keymap: Keymap, tab: Tab = "notes") -> None:
+    def __init__(self, context: SessionContext, keymap: Keymap, tab: Tab | None = None) -> None:
+        """Without a tab it opens on the one with the newest entry."""
         super().__init__("memory-browser", keymap, "memory", MemoryList("browser-list"))
         self._session_context = context
         self._session = context.session
-        self._tab: Tab = tab
+        self._tab: Tab = tab or "core"
+        self._chooses_tab = tab is None
         self._scope = "all"
         self._category = ""
         self._rows: dict[Tab, list[MemoryRow]] = {}
@@ -130,6 +132,8 @@ class MemoryBrowser(Browser):
             asyncio.to_thread(manager.proposals),
             asyncio.to_thread(checks_of, self._session),
         )
+        if self._chooses_tab:
+            self._tab, self._chooses_tab = pages.newest_tab(listed), False
         self._rows = {
             **await asyncio.to_thread(pages.note_rows, listed),
             "timeline": pages.log_rows(entries),
@@ -212,7 +216,7 @@ class MemoryBrowser(Browser):
         self._go_to(TABS[TABS.index(self._tab) - 1])
 
     def _go_to(self, tab: Tab) -> None:
-        self._tab, self._category = tab, ""
+        self._tab, self._category, self._chooses_tab = tab, "", False
         self.remove_class("-looking")
         if self._page_view.has_focus:
             self._list.focus()

@@ -6,9 +6,10 @@ import asyncio
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal
 
-from ouro.commands.memory_history import writer
+from ouro.commands.memory_history import writer, writer_named
 from ouro.commands.memory_notes import core_total, note_fields, recall_total
 from ouro.commands.render import changed_lines
 from ouro.frontends.tui.screens.browser import Page, PageLink
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
         TurnEvidence,
     )
 
-Tab = Literal["notes", "core", "timeline", "archive", "receipt", "proposals"]
+Tab = Literal["core", "notes", "timeline", "archive", "receipt", "proposals"]
 MAX_PAGE_LINES = 400
 SIGNS = {"loaded": "✓", "cut": "✂", "skipped": "✗"}
 _MARK = re.compile(r"^([-+] )?[-*+] ")
@@ -66,15 +67,33 @@ class MemoryRow:
 
 
 def note_rows(listed: Iterable[MemoryEntry]) -> dict[Tab, list[MemoryRow]]:
-    """The rows of three tabs: current notes, lines of the core, archived notes."""
+    """The rows of three tabs: lines of the core, current notes, archived notes."""
     fits: Mapping[Tab, Callable[[MemoryEntry], bool]] = {
+        "core": lambda entry: entry.kind == "core",
         "notes": lambda entry: (
             entry.kind == "note" and not {"archived", "replaced"}.intersection(entry.badges)
         ),
-        "core": lambda entry: entry.kind == "core",
         "archive": lambda entry: "archived" in entry.badges,
     }
     return {tab: [_note_row(entry, tab) for entry in listed if fits[tab](entry)] for tab in fits}
+
+
+def newest_tab(listed: Iterable[MemoryEntry]) -> Tab:
+    """The tab of the entry in use that was changed last: the core or the notes; without entries the
+    core.
+    """
+    in_use = [entry for entry in listed if entry.is_in_use]
+    newest = max(in_use, key=_time_of, default=None)
+    return "notes" if newest and newest.kind == "note" else "core"
+
+
+def _time_of(entry: MemoryEntry) -> datetime:
+    """When it was changed; a line that is not committed yet was changed now."""
+    try:
+        return datetime.fromisoformat(entry.at).astimezone(UTC)
+    except ValueError:  # a note that was edited by hand may have any text there
+        is_new = entry.kind == "core" and not entry.at
+        return datetime.now(UTC) if is_new else datetime.min.replace(tzinfo=UTC)
 
 
 def _note_row(entry: MemoryEntry, tab: Tab) -> MemoryRow:
@@ -88,9 +107,9 @@ def _note_row(entry: MemoryEntry, tab: Tab) -> MemoryRow:
     )
     text, item = (_item(entry.text), entry) if is_core else (_line(entry.text), None)
     searched = f"{entry.id} {entry.file}"
-    return MemoryRow(
-        link, entry.scope, text, entry.category, flag, entry.category, searched, item=item
-    )
+    source = writer_named(entry.source) if is_core else ""
+    about = " · ".join(filter(None, (entry.category, source)))
+    return MemoryRow(link, entry.scope, text, entry.category, flag, about, searched, item=item)
 
 
 def log_rows(entries: Iterable[TimelineEntry]) -> list[MemoryRow]:

@@ -95,12 +95,13 @@ def app(home, memory):
     return app
 
 
-async def browsing(pilot, *, searches=True):
+async def browsing(pilot, tab="notes", *, searches=True):
     await opened(pilot)
     await pilot.press("f4")
     await until(
         pilot, lambda: isinstance(pilot.app.screen, MemoryBrowser) and pilot.app.screen.is_loaded
     )
+    pilot.app.screen._go_to(tab)
     if searches:
         await pilot.press("slash")
     return pilot.app.screen
@@ -165,12 +166,27 @@ async def test_evidence_shows_the_message_and_opens_its_session_read_only(app):
         )
 
 
+async def test_the_tab_with_the_newest_entry_is_open_first(app, memory):
+    async with app.run_test(size=(100, 30)) as pilot:
+        for name, tab in (("", "core"), ("mem_00000009.md", "notes")):
+            if name:
+                new = note(9, "The staging host is plover.", updated_at="2999-01-01T00:00:00Z")
+                memory.scopes["user"].store.save_and_commit({name: note_text(new)}, "Add: one")
+                memory.scopes["user"].refresh(agent_was_idle=True)
+            await opened(pilot)
+            await pilot.press("f4")
+            await until(pilot, lambda: getattr(pilot.app.screen, "is_loaded", False))
+            assert pilot.app.screen._tab == tab
+            await pilot.press("f4")
+            await until(pilot, lambda: not isinstance(pilot.app.screen, MemoryBrowser))
+
+
 async def test_arrows_move_between_tabs_until_something_is_typed(app, memory):
     async with app.run_test(size=(100, 30)) as pilot:
         browser = await browsing(pilot)
-        await pilot.press("right")
-        assert browser._tab == "core"
         await pilot.press("left")
+        assert browser._tab == "core"
+        await pilot.press("right")
         assert browser._tab == "notes"
         await pilot.press("p", "left", "right")
         assert browser._tab == "notes"
@@ -179,7 +195,7 @@ async def test_arrows_move_between_tabs_until_something_is_typed(app, memory):
 async def test_the_timeline_undoes_one_change_of_a_commit(app, memory):
     async with app.run_test(size=(100, 30)) as pilot:
         browser = await browsing(pilot)
-        await pilot.press("tab", "right", "right")
+        await pilot.press("tab", "right")
         assert texts(browser) == ["Change two lines", "Add: five notes", "Edit facts.md"]
         await shows(pilot, "2 · facts.md · line 3")
         await pilot.press("enter", "down", "u")
@@ -203,11 +219,11 @@ async def test_archive_restore_and_undo_take_one_key(app, memory):
         await until(pilot, lambda: texts(browser) == ["Answer in German."])
         await pilot.press("a")
         await until(pilot, lambda: not texts(browser))
-        await pilot.press("right", "right", "right")
+        await pilot.press("right", "right")
         assert texts(browser) == ["Answer in German."]
         await pilot.press("r")
         await shows(pilot, "mem_00000003 is restored")
-        await pilot.press("left", "left", "left", "c")
+        await pilot.press("left", "left", "c")
         await shows(pilot, " is confirmed")
 
 
@@ -219,7 +235,7 @@ async def test_changes_while_open_are_shown_and_leave_one_line(app, memory):
     by_hand = CoreChanged("user", "person", "preferences.md: + Use tabs.", Display("+1 -0", diff))
     async with app.run_test(size=(100, 30)) as pilot:
         browser = await browsing(pilot)
-        await pilot.press("tab", "right", "end")
+        await pilot.press("tab", "left", "end")
         assert texts(browser) == ["1.", "Two.", "3."]
         store = memory.scopes["user"].store
         store.save_and_commit(
@@ -285,7 +301,7 @@ async def test_pending_change_is_accepted_with_one_key(app, memory):
     async with app.run_test(size=(100, 30)) as pilot:
         browser = await browsing(pilot)
         assert "proposals 1" in screen_text(pilot.app)
-        await pilot.press("tab", "left")
+        await pilot.press("tab", "left", "left")
         await shows(pilot, "source: read README.md")
         await pilot.press("y")
         await shows(pilot, "Done.")
@@ -296,7 +312,7 @@ async def test_pending_change_is_accepted_with_one_key(app, memory):
 async def test_core_line_shows_its_author(app):
     async with app.run_test(size=(100, 30)) as pilot:
         browser = await browsing(pilot)
-        await pilot.press("tab", "right")
+        await pilot.press("tab", "left")
         assert texts(browser) == ["1.", "Two.", "3."]
         await shows(pilot, "by the agent")
         await pilot.press("enter", "enter")
@@ -338,7 +354,7 @@ async def test_t_cycles_categories_and_the_next_tab_shows_all(app):
         browser = await browsing(pilot)
         await pilot.press("tab", "t")
         await shows(pilot, "all · patterns · 3 of 4")
-        await pilot.press("right", "right", "t")
+        await pilot.press("right", "t")
         await shows(pilot, "all · capture · 1 of 3")
         assert texts(browser) == ["Add: five notes"]
         await pilot.press("t", "t", "t")
@@ -375,7 +391,7 @@ async def test_archived_note_is_reported_once_and_undo_restores_it(app, memory):
         await browsing(pilot)
         await pilot.press(*"german", "tab", "a")
         await until(pilot, lambda: (memory.folder / "archive" / "mem_00000003.md").exists())
-        await pilot.press("right", "right")
+        await pilot.press("right")
         await shows(pilot, "1 · archive/mem_00000003 · moved")
         assert "2 · " not in screen_text(pilot.app)
         await pilot.press("enter", "u")
