@@ -565,8 +565,10 @@ class SessionBuilder(msgspec.Struct, dict=True):
 
     @cached_property
     def standing(self) -> StandingWork:
-        found = self.inputs.settings.session
-        caps = GoalCaps(found.goal_turns, found.goal_cost, found.goal_minutes)
+        settings = self.inputs.settings
+        caps = GoalCaps(
+            settings.session.goal_turns, settings.session.goal_cost, settings.session.goal_minutes
+        )
         goal = GoalPursuit(self.transcript, self.models, self._shell, self.permissions, caps)
         is_saved = not self.inputs.options.ephemeral
         return StandingWork(goal, self.transcript, self.tasks.emit, is_saved=is_saved)
