@@ -117,7 +117,8 @@ async def unsaved_session() -> AsyncIterator[Session]:
 
 
 async def config_list(context: ActionContext) -> Answer | None:
-    return await config(context, as_list=True)
+    """All settings, with their values and sources."""
+    return await _config(context, as_list=True)
 
 
 async def config_get(context: ActionContext, key: str) -> Answer:
@@ -140,8 +141,12 @@ async def _set_chosen(context: ActionContext, chosen: str) -> Answer:
     return await set_value(context, key, value)
 
 
-async def config(context: ActionContext, *, as_list: bool = False) -> Answer | None:
-    """Let the user of a session choose a setting to change; else, or with `as_list`, show all."""
+async def config(context: ActionContext) -> Answer | None:
+    """Let the user of a session choose a setting to change; on the command line, show all."""
+    return await _config(context, as_list=False)
+
+
+async def _config(context: ActionContext, *, as_list: bool) -> Answer | None:
     root, is_trusted, notices = _trust_of(context.cwd)
     session = context.session
     sources = (

@@ -161,7 +161,7 @@ SESSION_COMMANDS: tuple[Action, ...] = (
     Action(
         "tag",
         "conversation.tag",
-        "Tag this session, to find it by `#x` in lists; `-x` removes a tag, `pin` puts it first",
+        "Tag this session, to find it in lists, or pin it: it stays the first",
         (text("words", metavar="tags|pin|unpin"),),
         ("tag parser", "tag -parser", "tag pin"),
     ),

@@ -75,7 +75,7 @@ async def test_config_and_doctor_show_the_settings_of_the_session_folder(tmp_pat
     (home / ".ouro" / "config.yaml").write_text("tui:\n  theme: dark\n")
     front_end = FakeFrontEnd()
     front_end.session.cwd = tmp_path
-    await dispatch(front_end, "/config")
+    await dispatch(front_end, "/config list")
     await dispatch(front_end, "/doctor")
     config, doctor = front_end.shown
     assert "~/.ouro/config.yaml:2" in config

@@ -286,7 +286,7 @@ def note_followed(database: sqlite3.Connection, folder: MemoryFolder) -> None:
 
 
 def _fact_of(folder: MemoryFolder) -> str:
-    return f"followed {folder.path}"
+    return f"followed {path_text(folder.path)}"
 
 
 def _state_of(database: sqlite3.Connection, folder: MemoryFolder) -> str:

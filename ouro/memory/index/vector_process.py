@@ -13,6 +13,7 @@ import msgspec
 
 from ouro.errors import ModelError, SearchUnavailable
 from ouro.memory.index.index import Index, Sources
+from ouro.utils.path_text import path_text, text_path
 
 LOWEST = 19
 """The priority of the process."""
@@ -85,8 +86,8 @@ def _is_locked(path: Path) -> bool:
 
 
 def _encode(sources: Sources) -> str:
-    return msgspec.json.encode(sources, enc_hook=str).decode()
+    return msgspec.json.encode(sources, enc_hook=path_text).decode()
 
 
 def _decode(text: str) -> Sources:
-    return msgspec.json.decode(text, type=Sources, dec_hook=lambda kind, value: kind(value))
+    return msgspec.json.decode(text, type=Sources, dec_hook=lambda _path, text: text_path(text))
