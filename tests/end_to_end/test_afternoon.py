@@ -147,8 +147,7 @@ def test_slash_commands_work_and_the_chosen_model_is_used(ouro):
     terminal.until(lambda: any(map(terminal.shows, helped)))
     terminal.say("/model")
     terminal.until_shows("Which model?", "openai/other-model")
-    terminal.send("other\r")
-    terminal.until_shows(" other-model")
+    terminal.press("2", lambda: terminal.shows(" other-model"))
     terminal.say("say: two")
     terminal.until_shows("  two")
     assert ouro.server.requests[-1].body["model"] == "other-model"
