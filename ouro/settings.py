@@ -433,8 +433,8 @@ class Settings:
     memory: MemorySettings = field(default_factory=MemorySettings)
     skills: SkillSettings = field(default_factory=SkillSettings)
     mcp: McpSettings = field(default_factory=McpSettings)
-    lsp: LspSettings = field(default_factory=LspSettings)
     web: WebSettings = field(default_factory=WebSettings)
+    lsp: LspSettings = field(default_factory=LspSettings)
 
 
 class SettingsSources(NamedTuple):
