@@ -115,6 +115,7 @@ async def test_memory_browser_opens_the_source_turn(app, sessions):
         await opened(pilot)
         await pilot.press("f4")
         await until(pilot, lambda: isinstance(pilot.app.screen, MemoryBrowser))
+        await until(pilot, lambda: pilot.app.screen.is_loaded)
         await pilot.press("tab", "right")
         await until(pilot, lambda: f"session {OLD[:8]}, turn 30" in screen_text(pilot.app))
         await pilot.press("enter", "enter")
