@@ -149,6 +149,7 @@ DEFENCES = (
             "../extensions/test_hooks.py -k e5"),
     Defence("E5", "ouro/extensions/hook_process.py", "into += data[: max(0, MAX_OUTPUT - len(into))]", "into += data",
             "../extensions/test_hooks.py -k e5"),
+    Defence("E11", "ouro/extensions/hooks.py", "    if garbled:\n", "    if False:\n", "test_e11_unreadable_hooks.py"),
     Defence("E11", "ouro/extensions/hooks.py", "    if not hook.is_guard:\n", "    if True:\n",
             "test_e11_unreadable_hooks.py"),
     Defence("E11", "ouro/extensions/hooks.py", 'start = out.find("{", at)', 'start = 0 if at == 0 and out[:1] == "{" else -1',

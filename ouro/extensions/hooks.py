@@ -71,7 +71,7 @@ MAX_RUNS = 200
 _MAX_OBJECTS = 1_000
 """Maximum objects that are looked for in one output."""
 _BEGINS_ANSWER = late_pattern(r"\{\s*[\"']?(?:" + "|".join(sorted(_ANSWER_KEYS)) + r")\b")
-_NAMES_DECISION = late_pattern(r"(?:permission)?decision\W*[:=].*", re.IGNORECASE)
+_NAMES_DECISION = late_pattern(r"(?im)decision\W*[:=].*|(?:^|permission)\W*(?:deny|block)\b.*")
 DEFAULT_SECONDS = 60
 _STRENGTH: tuple[Verdict, ...] = ("", "allow", "ask", "deny")
 _VERDICTS: Mapping[str, Verdict] = {

@@ -60,6 +60,11 @@ async def test_e11_refusal_counts_with_other_output_around_it(tmp_path, output):
         'echo \'ready\n{"hookSpecificOutput": {"permissionDec\'',
         "echo \"{'decision': 'block'}\"",
         "echo 'decision: block'",
+        "echo deny",
+        "echo '\"deny\"'",
+        "printf 'Shell ready\\r\\nBLOCK\\r\\n'",
+        'echo \'{"permission": "deny"}\'',
+        "echo 'permission=deny (no force push)'",
         'echo \'{"decision": "perhaps"}\'',
         'echo \'{"result": {"decision": "deny"}}\'',
         "printf '{\"a\":'; printf '[%.0s' {1..2000}",
@@ -79,7 +84,18 @@ async def test_e11_failing_hook_permits_if_its_setting_says_so(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "output", ["", "formatted 3 files", "{x} is fine", '{"level": "info"}', "{}", "function() {"]
+    "output",
+    [
+        "",
+        "formatted 3 files",
+        "{x} is fine",
+        '{"level": "info"}',
+        "{}",
+        "function() {",
+        "permission: 0644",
+        "action: format",
+        "no blocked files",
+    ],
 )
 async def test_e11_output_without_a_decision_refuses_nothing(tmp_path, output):
     (tmp_path / "output").write_text(f"log: {output}" if output else "")
