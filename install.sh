@@ -30,9 +30,9 @@ pip --no-deps --no-build-isolation $editable .
 # The rules of the secret scanner: without this, the first message of a new user waits until they are compiled.
 .venv/bin/python -c "from ouro.safety.secrets import compile_for_installation as c; c()" ||
   echo "The rules of the secret scanner could not be compiled now: the first session does it." >&2
-# The server of litellm, a third of it, is a program of its own: ouro imports nothing of it but its types.
-PACKAGES=$(.venv/bin/python -c "import sysconfig; print(sysconfig.get_paths()['purelib'])")
-rm -rf "$PACKAGES/litellm/proxy/_experimental" "$PACKAGES/litellm/proxy/swagger"
+# The pages of litellm's server, which ouro never starts.
+packages=$(.venv/bin/python -c "import sysconfig; print(sysconfig.get_paths()['purelib'])")
+rm -rf "$packages/litellm/proxy/_experimental/out" "$packages/litellm/proxy/swagger"
 env -u PYTHONDONTWRITEBYTECODE .venv/bin/python scripts/compile_used.py
 [ -n "$editable" ] || .venv/bin/python -m pip uninstall -q -y setuptools pip 2>/dev/null
 echo "Installed. Start: .venv/bin/ouro"

@@ -50,6 +50,8 @@ _SEARCHED = 8 << 20
 _SPOKEN = re.compile(rb"^role: *(?:user|assistant)\b", re.MULTILINE)
 _AROUND = 60
 _LISTED = 8
+_FIRST_RECORD = 4096
+"""Bytes of the first record of a session, at most."""
 _LONG_PREFIX = 8
 """An id prefix of so many characters cannot be an ordinary word."""
 _CHANGES = re.compile(r'<(memory-[0-9a-f]{16}) changed="[^"\n]*">\n(.*?)\n</\1>', re.DOTALL)
@@ -360,7 +362,11 @@ def find_session(
     query = query.strip()
     here = [session for session in sessions if is_here(session.project)]
     if query == "latest":
-        return _only(here[:1], "No session of this folder yet.", hint)
+        return _only(
+            [session for session in here if _has_begun(session)][:1],
+            "No session of this folder yet.",
+            hint,
+        )
     if query.startswith("#"):
         tagged, _ = _narrow_by_tags(here, query)
         tagged = tagged or _narrow_by_tags(sessions, query)[0]
@@ -378,6 +384,13 @@ def find_session(
         found = [session for session in sessions if session.id in ids]
         found = [session for session in found if is_here(session.project)] or found
     return _only(found, f"No session matches `{cut(query, 60)}`.", hint)
+
+
+def _has_begun(session: SessionInfo) -> bool:
+    """Whether there may be something to resume: not of a session that was killed while its first
+    record was written. It stays in the list, and `sessions repair` looks at it.
+    """
+    return bool(session.project or session.messages) or session.size > _FIRST_RECORD
 
 
 def has_tags(info: SessionInfo, words: Iterable[str]) -> bool:

@@ -8,7 +8,7 @@ from ouro.memory.backend import MessageRecord, SessionHeader, SummaryRecord, Tit
 from ouro.memory.ephemeral_backend import DictMemoryStore
 from ouro.memory.index import Index, Sources
 from ouro.memory.sessions import session_index
-from ouro.memory.sessions.session_catalog import SessionCatalog, SessionExcerpt
+from ouro.memory.sessions.session_catalog import SessionCatalog, SessionExcerpt, find_session
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import Message, ToolReply, assistant, user
 
@@ -206,3 +206,17 @@ def test_unsaved_sessions_are_found_too():
     catalog = SessionCatalog(store, PROJECT)
     info = wait(catalog.find("import"))
     assert wait(catalog.preview(info)) == SessionExcerpt("", "hello", (("assistant", "done"),))
+
+
+def test_a_session_that_was_killed_before_its_first_record_is_not_the_latest(root):
+    store = YamlFileMemoryStore(root)
+    add(store, 1, "mend the import", user("hello"))
+    killed = root / "2026-11-28_abcdef12"
+    killed.mkdir(mode=0o700)
+    (killed / "session.yaml").write_text("id: abc")
+    sessions = session_index.list_infos(root)
+    assert len(sessions) == 2
+    assert find_session(sessions, "latest", lambda _: True).title == "mend the import"
+    (unreadable,) = [session for session in sessions if not session.messages]
+    with pytest.raises(SessionNotFound):
+        find_session([unreadable], "latest", lambda _: True)
