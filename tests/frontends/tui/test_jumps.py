@@ -116,7 +116,7 @@ async def test_memory_browser_opens_the_source_turn(app, sessions):
         await pilot.press("f4")
         await until(pilot, lambda: isinstance(pilot.app.screen, MemoryBrowser))
         await until(pilot, lambda: pilot.app.screen.is_loaded)
-        await pilot.press("tab", "right")
+        await pilot.press("tab", "right", "right")
         await until(pilot, lambda: f"session {OLD[:8]}, turn 30" in screen_text(pilot.app))
         await pilot.press("enter", "enter")
         await until(pilot, lambda: "Enter opens it" in screen_text(pilot.app))
