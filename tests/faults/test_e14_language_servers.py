@@ -135,6 +135,23 @@ def test_e14_server_of_a_project_that_is_not_trusted_is_not_started(ouro):
     assert log.exists(), done
 
 
+def test_e14_server_of_the_user_reads_no_project_that_is_not_trusted(ouro):
+    """A language server runs what a project configures: build scripts, plugins."""
+    log = ouro.home / "log"
+    entry = server_in(ouro.home, log=str(log))
+    (ouro.home / "config.yaml").write_text(yaml.safe_dump({"lsp": {"servers": {"toy": entry}}}))
+    (ouro.folder / "AGENTS.md").write_text("Say please.\n")
+    (ouro.folder / "a.toy").write_text("one\n")
+    ouro.server.script([Call("read", {"path": "a.toy"}), "Done."])
+    ouro.more |= {"OURO_LSP_ENABLED": "true", "OURO_SANDBOX_ENABLED": "false"}
+    done = ouro.headless("--no-trust", "-p", "read it")
+    assert done.out == "Done.\n", done
+    assert not log.exists()
+    ouro.server.script([Call("lsp", {"action": "symbols", "path": "a.toy"}), "Done."])
+    ouro.headless("--trust", "-p", "which symbols?")
+    assert log.exists()
+
+
 def test_e14_servers_run_in_the_sandbox(ouro):
     """The server may write in the workspace, but not beside it."""
     beside, inside = ouro.home / "beside", ouro.folder / "inside"
