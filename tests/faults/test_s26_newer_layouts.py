@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import time
 from pathlib import Path
 
 import pytest
@@ -98,10 +99,19 @@ def test_s26_no_session_is_written_among_newer_ones(used):
     assert bytes_below(used.home / "sessions") == before
 
 
+def settled(folder: Path) -> dict[str, bytes]:
+    """What is in a folder when nothing changes any more: a turn is finished after its answer."""
+    before: dict[str, bytes] = {}
+    while before != (now := bytes_below(folder)) or not now:
+        before = now
+        time.sleep(0.5)
+    return before
+
+
 def test_s26_newer_checkpoints_are_not_touched(used):
     (used.home / "checkpoints").mkdir(exist_ok=True)
     newer(used.home, "checkpoints")
-    before = bytes_below(used.home / "checkpoints")
+    before = settled(used.home / "checkpoints")
 
     done = used.headless("-p", 'call: write {"path": "b.txt", "content": "x"}', "--mode", "auto")
 

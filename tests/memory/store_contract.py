@@ -14,6 +14,7 @@ from ouro.memory.backend import (
     DailyUsage,
     DropRecord,
     ForkRecord,
+    LabelRecord,
     LoadedSession,
     MemoryStore,
     MessageRecord,
@@ -161,6 +162,7 @@ EVERY_CHANGE: tuple[ChangeRecord, ...] = (
     CostRecord("title", AT, "small/model", Usage(100, 0, 0, 9)),
     CapturedRecord(3, AT),
     SummaryRecord("Mended\nthe import.", AT, 4),
+    LabelRecord(("parser", "late"), AT, pinned=True, branch="main", files=3),
 )
 
 
