@@ -42,6 +42,7 @@ _UNANSWERED = (
     Choice("again", "correct the address"),
     Choice("keep", "use it anyway", "you name the model"),
 )
+_AFTER_TEST = (Choice("continue", "continue"),)
 _TEST_CHOICES = (
     Choice("start", "start now", "`ouro models test` does it later"),
     Choice("test", "test it", "what works, and what does not"),
@@ -380,7 +381,8 @@ async def set_up_and_test(asker: Asker) -> str:
     if await asker.choose(f"Test {title}", _TEST_CHOICES) == "test":
         asker.say("Testing …")
         tested = await _run_check(catalog, name, "medium", asker.say)
-        asker.say(as_text(tested.view))
+        # A question: on a screen that is set up, a text would be gone with the set-up.
+        await asker.choose(as_text(tested.view), _AFTER_TEST)
     return name
 
 

@@ -122,7 +122,7 @@ def test_the_first_start_on_the_full_screen_offers_the_test(ouro):
     terminal.press("1", lambda: terminal.shows("up to 6 small requests"))
     terminal.press("2", lambda: terminal.shows("Testing"))
     terminal.until_shows("streaming", "parallel calls", "Window:")
-    terminal.until_shows("❯")
+    terminal.press("\r", lambda: terminal.shows("❯ Ask for anything"))
 
 
 def test_the_actions_of_models_are_in_its_help(ouro):
