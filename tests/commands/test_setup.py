@@ -156,14 +156,16 @@ async def test_local_servers_that_do_not_run_are_named_and_can_be_given_an_addre
     assert person.asked[0].endswith("[http://127.0.0.1:1/v1]")
 
 
-@pytest.mark.parametrize(("answer", "asked"), [("start", 0), (None, 0), ("test", 1)])
-async def test_the_test_is_offered_at_the_end_and_done_only_if_wanted(model_server, answer, asked):
+@pytest.mark.parametrize("answers", [["start"], [None], ["test", "continue"]])
+async def test_the_test_is_offered_at_the_end_and_done_only_if_wanted(model_server, answers):
     model_server.script(lambda _request: "I have no tools.")
-    person = Person("other", model_server.openai_url, "openai/test-model", answer)
+    person = Person("other", model_server.openai_url, "openai/test-model", *answers)
     assert await set_up_and_test(person) == "openai/test-model"
-    assert "up to 6 small requests, its price is not known" in person.offered[-1][0]
-    assert bool(model_server.requests) is bool(asked)
-    assert ("FAILS" in person.said[-1]) is bool(asked)
+    shown = [title for title, _ in person.offered[-len(answers) :]]
+    assert "up to 6 small requests, its price is not known" in shown[0]
+    is_wanted = answers[0] == "test"
+    assert bool(model_server.requests) is is_wanted
+    assert ("FAILS" in shown[-1]) is is_wanted
 
 
 async def test_who_cancels_the_set_up_is_not_asked_for_a_test():
