@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping
+from contextlib import suppress
 from typing import Any, Literal
 
 import msgspec
@@ -25,6 +27,8 @@ LARGER: Mapping[ServerKind, str] = {
     "sglang": "Start it with a larger --context-length.",
 }
 """How the user makes the window larger."""
+PROPERTIES_TIMEOUT = 2.0
+"""Seconds that llama.cpp has to say its properties."""
 _OWNERS: Mapping[str, ServerKind] = {
     "library": "ollama",
     "organization_owner": "lm_studio",
@@ -147,7 +151,11 @@ async def _ask_lm_studio(fetch: Fetch, model: str) -> ServedModel:
 
 
 async def _ask_llama_cpp(fetch: Fetch, row: ModelRow) -> ServedModel:
-    props = dictionary(await fetch("/props", None))
+    props: dict[str, Any] = {}
+    # While it computes an answer it does not say its properties; the list of models it does.
+    with suppress(TimeoutError):
+        async with asyncio.timeout(PROPERTIES_TIMEOUT):
+            props = dictionary(await fetch("/props", None))
     settings = dictionary(props.get("default_generation_settings"))
     window = count(settings.get("n_ctx")) or count(dictionary(row.get("meta")).get("n_ctx"))
     template = string(props.get("chat_template"))

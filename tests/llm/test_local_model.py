@@ -17,6 +17,7 @@ from ouro.llm import (
     TextChunk,
     constrain,
 )
+from ouro.llm.served_model import ask_server
 from ouro.messages import Image, Message, ToolReply, tool, user
 
 CHAT = [
@@ -231,6 +232,18 @@ async def test_a_named_server_says_window_and_abilities(answers, window, abiliti
         reply, notices = await ask(model)
     assert (reply.text, notices) == ("Hello.", [])
     assert (model.spec.window, (model.spec.images, model.spec.thinking)) == (window, abilities)
+
+
+async def test_a_llama_cpp_that_computes_says_its_window_in_the_list_of_models(monkeypatch):
+    monkeypatch.setattr("ouro.llm.served_model.PROPERTIES_TIMEOUT", 0.05)
+
+    async def fetch(path, _body):
+        if path == "/props":
+            await asyncio.Event().wait()
+        return listed("llamacpp", meta={"n_ctx": 16_384})[path]
+
+    served = await ask_server(fetch, "openai", "qwen3")
+    assert (served.server, served.window) == ("llama_cpp", 16_384)
 
 
 async def test_a_request_that_does_not_fit_is_announced_once():
