@@ -27,7 +27,7 @@ from ouro.batch.state import (
     TaskResult,
 )
 from ouro.batch.tasks import Task
-from ouro.batch.tree import TaskTree, TreeError
+from ouro.batch.tree import NoSuchTree, TaskTree, TreeError
 from ouro.errors import plain_error
 from ouro.safety import Confinement, child_environment
 from ouro.utils.files import write_private
@@ -91,7 +91,10 @@ class Attempt:
             known = self._state.result(task.id)
             if known is not None:
                 return known
-            result = self._tried(task, max_cost, lease)
+            try:
+                result = self._tried(task, max_cost, lease)
+            except NoSuchTree as error:
+                result = TaskResult(id=task.id, repo=task.repo, outcome=FAULT, detail=error.message)
             result = msgspec.structs.replace(result, seconds=round(time.monotonic() - began, 2))
             self._state.save(result)
         return result
@@ -124,6 +127,8 @@ class Attempt:
                     raise
             detail = f"Its changes are in {tree.folder}: git could not commit them."
             return TaskResult(id=task.id, repo=task.repo, outcome=FAULT, detail=detail)
+        except NoSuchTree:
+            raise
         except TreeError as error:
             return TaskResult(id=task.id, repo=task.repo, outcome=FAULT, detail=error.message)
         except OSError as error:  # a full disk, a file system that is gone

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from html import escape
 
 from ouro.batch.state import BatchState, TaskResult
+from ouro.utils.text import plural
 
 _STYLE = """\
 body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 70rem; padding: 0 1rem;
@@ -25,7 +26,7 @@ def summary_rows(results: Iterable[TaskResult]) -> list[tuple[str, ...]]:
         (
             result.id,
             result.state or result.outcome,
-            f"{len(result.files)} files",
+            plural(len(result.files), "file"),
             dollars(result.cost),
             f"{result.seconds:.0f} s",
             reason(result),
@@ -80,7 +81,8 @@ def _section(result: TaskResult, patch: str) -> Iterator[str]:
         yield f"<pre>{escape(check.output)}</pre></details>\n"
     if patch:
         lines = "\n".join(_diff_line(line) for line in patch.splitlines())
-        yield f"<details open><summary>{len(result.files)} files</summary><pre>{lines}</pre>"
+        files = plural(len(result.files), "file")
+        yield f"<details open><summary>{files}</summary><pre>{lines}</pre>"
         yield "</details>\n"
 
 

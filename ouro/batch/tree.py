@@ -21,6 +21,10 @@ class TreeError(OuroError):
     """The files of a task cannot be prepared or read."""
 
 
+class NoSuchTree(TreeError):
+    """There is no such repository or revision: to try again would not help."""
+
+
 class TaskTree(msgspec.Struct, frozen=True):
     folder: Path
     branch: str
@@ -50,11 +54,11 @@ class TaskTree(msgspec.Struct, frozen=True):
     def _of_local(cls, task: Task, folder: Path, branch: str) -> TaskTree:
         repository = Path(task.repo)
         if not repository.is_dir():
-            raise TreeError(f"{repository} is not a folder.")
+            raise NoSuchTree(f"{repository} is not a folder.")
         git = Git(repository, _SECONDS)
         base = git.ask("rev-parse", "--verify", "--quiet", f"{task.revision}^{{commit}}").strip()
         if not base:
-            raise TreeError(f"{repository} has no commit `{task.revision}`, or git refuses it.")
+            raise NoSuchTree(f"{repository} has no commit `{task.revision}`, or git refuses it.")
         with _one_at_a_time:
             shutil.rmtree(folder, ignore_errors=True)
             git.change("worktree", "prune")
