@@ -255,6 +255,10 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
         if reached.is_left:
             self.show(events.Notice(LEFT_BRANCH, "warning"))
 
+    @on(TranscriptView.QueueClicked)
+    def _queue_clicked(self) -> None:
+        self.turns.say(Draft("/queue"))
+
     @on(TranscriptView.TopReached)
     def _top_reached(self) -> None:
         self.run_worker(self.show_earlier())

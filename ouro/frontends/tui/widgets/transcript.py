@@ -30,6 +30,8 @@ MIN_FRAME = 1 / 25
 """Seconds between two frames while text is streamed."""
 REST_FACTOR = 6
 """After a frame, the next one waits at least this many times its duration."""
+MAX_KEPT_IN_SIGHT = 3
+"""Queued messages that stay in sight while the user reads above."""
 _TICK = 0.25
 """Seconds between two updates of clocks in blocks."""
 
@@ -39,6 +41,9 @@ class TranscriptView(LineScroll):
 
     class TopReached(Message):
         """The user scrolled to the first line."""
+
+    class QueueClicked(Message):
+        """The user clicked on a queued message that stays in sight."""
 
     def __init__(
         self,
@@ -285,8 +290,11 @@ class TranscriptView(LineScroll):
     def on_click(self, event: events.Click) -> None:
         if self.text_selection is not None or event.button != 1:
             return
-        if self._hint() and event.y == self.size.height - 1:
+        below = self.size.height - 1 - event.y
+        if self._hint() and below == 0:
             self.follow()
+        elif below < bool(self._hint()) + len(self._queued_in_sight()):
+            self.post_message(self.QueueClicked())
         elif (found := self._blocks.block_at(event.y + self.scroll_offset.y)) is not None and found[
             0
         ].foldable:
@@ -303,10 +311,8 @@ class TranscriptView(LineScroll):
     def render_line(self, y: int) -> Strip:
         width, base = self.size.width, self._palette.text
         number = y + self.scroll_offset.y
-        if y == self.size.height - 1 and (hint := self._hint()):
-            return Strip([Segment(hint, self._palette.user_bar)]).crop_extend(
-                0, width, self._palette.user_bar
-            )
+        if y >= self.size.height - MAX_KEPT_IN_SIGHT - 1 and (kept := self._kept_in_sight(y)):
+            return kept
         line = self._blocks.line(number)
         if line is not None and self._searched and self._searched in line.text.lower():
             for match in re.finditer(re.escape(self._searched), line.text.lower()):
@@ -332,6 +338,31 @@ class TranscriptView(LineScroll):
             strip = Strip(line.segments).crop_extend(0, width, base).apply_offsets(0, number)
             self._strips.set((line, width, number), strip)
         return strip
+
+    def _kept_in_sight(self, y: int) -> Strip | None:
+        """A line that is drawn over the last lines while the user reads above: queued messages,
+        then the number of new lines; None: that line of the transcript is seen.
+        """
+        palette, hint, queued = self._palette, self._hint(), self._queued_in_sight()
+        place = y - (self.size.height - len(queued) - bool(hint))
+        if place < 0:
+            return None
+        if place < len(queued):
+            return Strip(queued[place].segments).crop_extend(0, self.size.width, palette.text)
+        shown = Strip([Segment(hint, palette.user_bar)]) if hint else None
+        return shown.crop_extend(0, self.size.width, palette.user_bar) if shown else None
+
+    def _queued_in_sight(self) -> Sequence[StyledLine]:
+        """The queued messages, if their own place below the last line is out of sight."""
+        if self.following or not self._footer or self.screen.has_class("-reading"):
+            return ()
+        room = max(1, min(MAX_KEPT_IN_SIGHT, self.size.height // 3))
+        _blank, *lines = self._footer
+        if len(lines) <= room:
+            return lines
+        left = len(lines) - room + 1
+        more = crop(f"{MARGIN}… {plural(left, 'more queued message')}", self.size.width)
+        return [*lines[: room - 1], StyledLine([Segment(more, self._palette.muted)])]
 
     def _move(self) -> None:
         """Draw the blocks again that show the time that has passed."""

@@ -1,7 +1,7 @@
 """The list of queued messages, operated by keys."""
 
 from fakes.fake_session import FakeSession, Wait, says
-from fakes.screens import opened, screen_of, type_text, until
+from fakes.screens import opened, screen_of, screen_text, type_text, until
 
 from ouro.frontends.tui.screens.queue_sheet import QueueSheet
 from ouro.frontends.tui.screens.text_sheet import TextSheet
@@ -34,3 +34,18 @@ async def test_queued_messages_are_moved_edited_and_removed():
         assert turns.waiting == ("three more", "two")
         await pilot.press("escape")
         await until(pilot, lambda: not isinstance(pilot.app.screen, QueueSheet))
+
+
+async def test_a_click_on_a_queued_message_above_which_one_reads_opens_the_list():
+    session = FakeSession([[*says("\n\n".join(map(str, range(60)))), Wait()]])
+    async with screen_of(session).run_test(size=(80, 24)) as pilot:
+        await opened(pilot)
+        conversation = pilot.app.conversation
+        await type_text(pilot, "go")
+        await pilot.press("enter")
+        await until(pilot, lambda: conversation.turns.running)
+        await type_text(pilot, "later")
+        await pilot.press("tab", "pageup")
+        await until(pilot, lambda: "⋯ next turn: later" in screen_text(pilot.app))
+        await pilot.click("#transcript", offset=(5, conversation.transcript.size.height - 1))
+        await until(pilot, lambda: isinstance(pilot.app.screen, QueueSheet))

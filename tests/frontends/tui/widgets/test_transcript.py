@@ -56,6 +56,28 @@ async def test_scrolled_view_stays_and_counts_new_lines():
         assert not app.transcript.following
 
 
+async def test_queued_messages_stay_in_sight_while_the_user_reads_above():
+    app = TranscriptApp(TextDelta(numbered_lines(20)))
+    async with app.run_test(size=SIZE) as pilot:
+        app.transcript.set_queued(["the first"], ["the second", "a third", "a fourth"])
+        app.transcript.action_page_up()
+        await pilot.pause()
+        assert [line.strip() for line in app.lines()[-3:]] == [
+            "→ steers: the first",
+            "⋯ next turn: the second",
+            "… 2 more queued messages",
+        ]
+        app.transcript.set_queued([], ["the second"])
+        await until(pilot, lambda: app.lines()[-1] == "  ⋯ next turn: the second")
+        app.transcript.follow()
+        await pilot.pause()
+        assert [line.strip() for line in app.lines()[-3:]] == [
+            "line 19",
+            "",
+            "⋯ next turn: the second",
+        ]
+
+
 async def test_prepended_blocks_do_not_move_the_view():
     reached = []
 
