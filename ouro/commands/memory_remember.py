@@ -35,7 +35,7 @@ async def remember(context: ActionContext, text: str, scope: Scope | None) -> An
     replaces = ""
     if context.can_ask and text != "-":
         try:
-            scope, replaces = await _decide(context, words, scope)
+            scope, replaces, words = await _decide(context, words, scope)
         except _UndecidedError:
             return await _keep_for_later(context, words, scope)
     done = await context.memory(
@@ -67,20 +67,38 @@ def _offer_check(context: ActionContext, entry: MemoryEntry) -> View:
 
 async def _decide(
     context: ActionContext, words: str, scope: Scope | None
-) -> tuple[Scope | None, str]:
-    """The scope of a statement (None: the rules know it), and the id of the entry that it replaces
-    (empty: none). Raises _UndecidedError.
+) -> tuple[Scope | None, str, str]:
+    """The scope of a statement (None: the rules know it), the id of the entry that it replaces
+    (empty: none), and its words. Raises _UndecidedError.
     """
     near_ids = await _near_in_meaning(context, words)
     statement = await context.memory(
         lambda memory: long_term.open_statement(memory.editor, words, near_ids), reports=False
     )
     if statement is None:
-        return scope, ""
+        return scope, "", words
     effect = await context.session.memory.effect_of(statement) if context.session else None
     if not (scope or statement.is_scope_sure):
         scope = effect.scope if effect and not effect.entry else await _ask_scope(context, words)
-    return scope, await _find_replaced(context, statement, effect)
+    replaces = await _find_replaced(context, statement, effect)
+    if replaces and effect and effect.rewritten and effect.entry:
+        words = await _choose_words(context, words, effect.rewritten, effect.entry)
+    return scope, replaces, words
+
+
+async def _choose_words(
+    context: ActionContext, words: str, rewritten: str, old: MemoryEntry
+) -> str:
+    """What replaces an entry: the sentence as it was typed, or with the rest of that entry."""
+    choices = (
+        Choice("typed", one_line(words, 200), "your words"),
+        Choice("rewritten", one_line(rewritten, 200), "with the rest of the old text"),
+    )
+    asked = f"It replaces: {one_line(old.text, 200)}\nWhich text takes its place?"
+    chosen = await context.choose(asked, choices)
+    if chosen is None:
+        raise _UndecidedError
+    return rewritten if chosen == "rewritten" else words
 
 
 async def _near_in_meaning(context: ActionContext, words: str) -> tuple[str, ...]:

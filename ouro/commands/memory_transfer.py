@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import shlex
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -108,11 +109,7 @@ async def import_(
         is_sure = await confirm(
             context, "Import it?", f"Import {plural(count, 'entry', 'entries')}", assume_yes=yes
         )
-    done = (
-        await context.memory(lambda memory: long_term.apply_import(memory.editor, found))
-        if is_sure
-        else None
-    )
+    done = await _apply(context, found) if is_sure else None
     value = {
         "counts": found.counts,
         "doubles": found.doubles,
@@ -132,6 +129,13 @@ async def import_(
         for proposal in done.proposals
     ]
     return Answer(value, [] if context.session else ids)
+
+
+async def _apply(context: ActionContext, found: long_term.Import) -> long_term.Imported:
+    """Import it; in a session, what is relevant to earlier entries is asked about."""
+    receiving = context.session.memory.receiving() if context.session else nullcontext()
+    async with receiving:
+        return await context.memory(lambda memory: long_term.apply_import(memory.editor, found))
 
 
 async def promote(context: ActionContext, entry: str, owner: str, days: int) -> Answer:
@@ -191,4 +195,11 @@ def _plan_view(found: long_term.Import, shown: int) -> View:
     wait = "is in a repository that you do not trust: all of it waits for your approval."
     untrusted = [line(f"{tilde(path)} {wait}", level="warning") for path in found.untrusted[:1]]
     listed = [Title("Entries"), *entries] if entries else []
-    return [Title("To import"), *table(rows), *listed, *table(refused), *untrusted]
+    doubts = _subjects_view(found)
+    return [Title("To import"), *table(rows), *listed, *doubts, *table(refused), *untrusted]
+
+
+def _subjects_view(found: long_term.Import) -> View:
+    """The new texts that are on the subject of a remembered one, each with it."""
+    pairs = table((one_line(text), one_line(known)) for text, known in found.on_subject)
+    return [Title("On a subject that is remembered already: both stay"), *pairs] if pairs else []

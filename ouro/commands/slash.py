@@ -214,7 +214,8 @@ class SessionContext:
         """Does nothing: the session keeps its index up to date."""
 
     async def sync_memory(self, scope: Scope, remote: str) -> None:
-        await self.front_end.run(long_term.sync_in_session(self.manager, scope, remote))
+        async with self.session.memory.receiving():
+            await self.front_end.run(long_term.sync_in_session(self.manager, scope, remote))
 
     @property
     def catalog(self) -> SessionCatalog:

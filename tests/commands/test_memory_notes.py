@@ -1,5 +1,8 @@
 """/remember, /forget, #text and the actions of /memory, on a real long-term memory."""
 
+import json
+from types import SimpleNamespace
+
 import pytest
 from fakes.fake_front_end import FakeFrontEnd
 from fakes.knowledge import Conversation
@@ -9,6 +12,8 @@ from ouro.commands.slash import dispatch
 from ouro.memory.backend import TitleRecord
 from ouro.memory.index import Index
 from ouro.memory.long_term import make_lookup
+from ouro.memory.long_term.capture.question import MeaningQuestion
+from ouro.memory.long_term.notes.note import CATEGORIES
 from ouro.memory.sessions.session_catalog import SessionCatalog
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import user
@@ -135,6 +140,52 @@ async def test_export_and_import_with_a_preview(memory_session, repository, tmp_
     assert repository.stat().st_mode & 0o777 == 0o755
     await dispatch(front_end, "/memory export all.md")
     assert front_end.lines[-1][0] == "error"
+
+
+async def test_import_names_what_is_remembered_on_the_same_subject(memory_session, tmp_path):
+    front_end, conversation = memory_session
+    front_end.session.memory.capture = SimpleNamespace(question=None, channel=conversation)
+    await dispatch(front_end, "/remember repo The deploy host is heron")
+    (tmp_path / "notes.md").write_text("- The deploy host is crane\n")
+    front_end.picks = ["yes"]
+    await dispatch(front_end, f"/memory import --scope repo {tmp_path / 'notes.md'}")
+    assert "- The deploy host is crane · The deploy host is heron" in front_end.shown[-1]
+    await conversation.settle()
+    (asked,) = conversation.asked
+    assert "The deploy host is heron" in asked.question.details
+
+
+@pytest.mark.parametrize(
+    ("pick", "kept"),
+    [
+        ("typed", "The port of the API moved to 9090"),
+        ("rewritten", "The API listens on 9090 and speaks gRPC"),
+    ],
+)
+async def test_half_of_a_replaced_sentence_is_lost_only_if_the_user_says_so(
+    memory_session, pick, kept
+):
+    front_end, conversation = memory_session
+    await dispatch(front_end, "/remember repo The API listens on 8080 and speaks gRPC")
+    found = {"op": "supersede", "target": 1, "text": "The API listens on 9090 and speaks gRPC"}
+
+    async def ask(_messages, _schema=None):
+        return json.dumps({"operations": [found]})
+
+    question = MeaningQuestion(ask, "memory-0123", CATEGORIES)
+    front_end.session.memory.capture = SimpleNamespace(question=question, channel=conversation)
+    front_end.picks = [pick]
+    await dispatch(front_end, "/remember repo The port of the API moved to 9090")
+    assert kept in front_end.lines[-2][1]
+    assert front_end.lines[-1][1] == "Replaces: The API listens on 8080 and speaks gRPC"
+
+
+async def test_no_model_is_asked_by_remember_when_capture_is_off(memory_session):
+    front_end, _ = memory_session  # its session has no capture, and its models raise
+    await dispatch(front_end, "/remember repo The deploy host is heron")
+    front_end.picks = ["replaces"]
+    await dispatch(front_end, "/remember repo The deploy host is crane")
+    assert front_end.lines[-1][1] == "Replaces: The deploy host is heron"
 
 
 async def test_import_from_an_untrusted_repository_becomes_a_pending_change(

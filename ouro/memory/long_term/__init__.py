@@ -103,6 +103,7 @@ if TYPE_CHECKING:
     from ouro.memory.long_term.timeline import MemoryDiff, Timeline, TimelineEntry
     from ouro.memory.long_term.transfer import (
         Import,
+        Imported,
         ProposedText,
         apply_import,
         as_json,

@@ -5,8 +5,8 @@ wrote there.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ouro.memory.index import Lookup
     from ouro.memory.long_term.capture.observer import CaptureObserver
     from ouro.memory.long_term.editor import MemoryEditor
+    from ouro.memory.long_term.git.values import Scope
     from ouro.memory.long_term.maintenance.background import MemoryMaintenance
     from ouro.memory.long_term.manager import LongTermMemoryManager
     from ouro.memory.long_term.recall.turn_recall import TurnRecall
@@ -83,6 +84,31 @@ class SessionMemory:
         from ouro.memory.long_term.statement_effect import ask_effect
 
         return await ask_effect(self.capture.question, statement, self.manager.scopes)
+
+    @asynccontextmanager
+    async def receiving(self) -> AsyncGenerator[None]:
+        """Compare what a sync or an import adds meanwhile with the rest of memory, in the
+        background.
+        """
+        before = await self._texts()
+        yield
+        service = self.capture or self.maintenance
+        received = sorted(await self._texts() - before)
+        if self.manager and service and received:
+            from ouro.memory.long_term.statement_effect import compare_received
+
+            question = self.capture.question if self.capture else None
+            work = compare_received(self.manager, service.channel, question, received)
+            service.channel.start("compare received memory", work)
+
+    async def _texts(self) -> set[tuple[Scope, str]]:
+        """The scope and text of each entry in use."""
+        from ouro.memory.long_term.entries import all_entries
+
+        entries = await self.with_editor(
+            lambda editor: all_entries(editor, sources=False), quiet=True
+        )
+        return {(entry.scope, entry.text) for entry in entries if entry.is_in_use}
 
     def start(self) -> None:
         for service in (self.manager, self._recall, self.capture, self.maintenance):

@@ -16,7 +16,7 @@ from ouro.memory.index import word_starts
 from ouro.memory.long_term.entries import MemoryEntry, all_entries
 from ouro.memory.long_term.placement import note_category, place
 from ouro.memory.long_term.remember import clean_text, find_doubtful, find_same, forget_entries
-from ouro.memory.long_term.supersession import find_replaced
+from ouro.memory.long_term.supersession import find_on_subject, find_replaced, subject_words
 from ouro.utils.log import log
 from ouro.utils.text import escaped
 
@@ -36,6 +36,7 @@ ASK_TIMEOUT = 10.0
 MAX_LINES = 6
 """The lines of one turn, or of one sync, about which a model is asked."""
 REPLACE, KEEP_BOTH = "the new one replaces it", "keep both"
+KEEP_OLD = "the one that was here stays"
 
 
 class StatementEffect(msgspec.Struct, frozen=True):
@@ -44,6 +45,10 @@ class StatementEffect(msgspec.Struct, frozen=True):
     """The entry that it replaces, narrows, contradicts or repeats."""
     scope: Scope | None = None
     """The scope that a model chose."""
+    rewritten: str = ""
+    """The statement with what else the replaced entry says and still holds; empty if the statement
+    says all of it.
+    """
 
 
 class OpenStatement(msgspec.Struct, frozen=True):
@@ -105,7 +110,15 @@ async def ask_effect(
     if found is None:
         return None
     entry = next((entry for entry in statement.near if entry.id == found.target), None)
-    return StatementEffect(found.verb, entry, found.scope)
+    is_needed = entry and found.verb == "supersede"
+    rewritten = _with_rest(statement.text, found.text, entry.text) if entry and is_needed else ""
+    return StatementEffect(found.verb, entry, found.scope, rewritten)
+
+
+def _with_rest(said: str, rewritten: str, old: str) -> str:
+    """The rewritten statement if it keeps words of the old entry that the user did not say."""
+    kept = subject_words(rewritten) & subject_words(old)
+    return rewritten if kept - subject_words(said) else ""
 
 
 async def compare_added(
@@ -128,6 +141,71 @@ async def compare_added(
         if is_replaced:
             remove = partial(forget_entries, entries=[effect.entry], origin="agent")
             await manager.with_editor(remove)
+
+
+async def compare_received(
+    manager: LongTermMemoryManager,
+    channel: SessionChannel,
+    question: MeaningQuestion | None,
+    received: Sequence[tuple[Scope, str]],
+) -> None:
+    """Ask the user about entries of a sync or an import on the subjects of what was here.
+
+    Neither side is the newer one for sure, so nothing is removed without an answer. `question` is
+    None if no model may be asked: then the entries on the same subject are asked about.
+    """
+    texts = frozenset(text for _, text in received)
+    for scope, text in received[:MAX_LINES]:
+        find = partial(_find_related, scope=scope, text=text, without=texts)
+        found = await manager.with_editor(find, quiet=True)
+        if isinstance(found, OpenStatement):
+            found = await _ask_contradicted(question, found, scope)
+        if found is not None and (gone := await _ask_which_stays(channel, text, found)):
+            remove = partial(_forget_text, scope=scope, text=gone)
+            await manager.with_editor(remove)
+
+
+async def _ask_contradicted(
+    question: MeaningQuestion | None, statement: OpenStatement, scope: Scope
+) -> MemoryEntry | None:
+    """The entry that a received statement replaces or contradicts."""
+    effect = await ask_effect(question, statement, (scope,)) if question else None
+    if effect is None:
+        return statement.doubtful
+    return effect.entry if effect.verb in ("supersede", "contradict") else None
+
+
+def _find_related(
+    editor: MemoryEditor, scope: Scope, text: str, without: Collection[str]
+) -> MemoryEntry | OpenStatement | None:
+    """The entry that a received text replaces by rules, or what a model is to be asked. Blocks."""
+    every = all_entries(editor, sources=False)
+    entries = [entry for entry in every if entry.scope == scope and entry.text not in without]
+    if find_same(text, entries):
+        return None
+    if replaced := find_replaced(text, entries):
+        return replaced[0]
+    near = find_on_subject(text, entries)
+    doubtful = near[0] if near else None
+    nearest = tuple(_nearest(text, entries, ()))
+    return OpenStatement(text, nearest, doubtful, is_scope_sure=True) if nearest else None
+
+
+def _forget_text(editor: MemoryEditor, scope: Scope, text: str) -> None:
+    every = all_entries(editor, sources=False)
+    forget_entries(editor, [item for item in every if (item.scope, item.text) == (scope, text)])
+
+
+async def _ask_which_stays(channel: SessionChannel, text: str, old: MemoryEntry) -> str:
+    """The text that the user does not want any more; empty: both stay."""
+    asked = Question(
+        "What was received is on the subject of what was here. Which one holds?",
+        (KEEP_BOTH, REPLACE, KEEP_OLD),
+        details=escaped(f"- here: {old.text}\n- received: {text}"),
+    )
+    answer = await channel.ask(f"memory-received:{old.id}", asked)
+    chosen = answer.answers[0] if isinstance(answer, Reply) and answer.answers else KEEP_BOTH
+    return {REPLACE: old.text, KEEP_OLD: text}.get(chosen, "")
 
 
 async def _is_replaced_for_user(channel: SessionChannel, text: str, old: MemoryEntry) -> bool:

@@ -45,7 +45,7 @@ from ouro.memory.long_term.remember import (
     find_same,
     make_note,
 )
-from ouro.memory.long_term.supersession import fold_words
+from ouro.memory.long_term.supersession import find_on_subject, fold_words
 from ouro.memory.long_term.trust.approval import change_of
 from ouro.memory.tokens import estimate
 from ouro.safety import TrustStore, acting_files
@@ -78,6 +78,8 @@ _AGENT_MEMORY: Mapping[str, Sequence[tuple[Scope, str]]] = {
 }
 """The other files and folders that an agent reads automatically."""
 _WANTED = "another program wants it to be remembered"
+_MAX_COMPARED = 200
+"""The entries of an import that are compared with memory before the question."""
 _MAX_NAMES = 150
 """Entities in the graph: those that at least two notes name, the most named first."""
 _GOLDEN = math.pi * (3 - math.sqrt(5))
@@ -107,6 +109,8 @@ class Import(msgspec.Struct, frozen=True):
     untrusted: tuple[Path, ...] = ()
     """Files of repositories that the user does not trust: then the whole import waits for approval.
     """
+    on_subject: tuple[tuple[str, str], ...] = ()
+    """New texts, each with a remembered one on the same subject."""
 
     @property
     def texts(self) -> tuple[tuple[str, str], ...]:
@@ -339,7 +343,16 @@ def plan_import(
             room[found.scope] -= estimate(text)
             lines.setdefault(found.scope, {}).setdefault(found.category, []).append(text)
     untrusted = tuple(path for path in material.files if not trusts(path))
-    return Import(lines, tuple(notes), doubles, tuple(refused), material.files, untrusted)
+    planned = Import(lines, tuple(notes), doubles, tuple(refused), material.files, untrusted)
+    return replace(planned, on_subject=tuple(_on_subject(planned, existing)))
+
+
+def _on_subject(found: Import, existing: Sequence[MemoryEntry]) -> Iterator[tuple[str, str]]:
+    in_use = [entry for entry in existing if entry.is_in_use]
+    for where, text in found.texts[:_MAX_COMPARED]:
+        own = [entry for entry in in_use if entry.scope == where.partition("/")[0]]
+        if near := find_on_subject(text, own):
+            yield text, near[0].text
 
 
 def apply_import(editor: MemoryEditor, found: Import) -> Imported:

@@ -10,7 +10,13 @@ from ouro.events import CoreChanged
 from ouro.memory.long_term import all_entries, ask_effect, open_statement, remember_text
 from ouro.memory.long_term.capture.question import SCHEMA, MeaningQuestion
 from ouro.memory.long_term.notes.note import CATEGORIES
-from ouro.memory.long_term.statement_effect import compare_added
+from ouro.memory.long_term.statement_effect import (
+    KEEP_BOTH,
+    KEEP_OLD,
+    REPLACE,
+    compare_added,
+    compare_received,
+)
 
 
 class Answers:
@@ -97,3 +103,59 @@ async def test_statement_of_a_day_is_a_note_with_its_end(editor):
     done = remember_text(editor, "Never deploy before the year 2999 ends: until 2999-12-31", "repo")
     assert done.entry.kind == "note"
     assert "until: " in editor.text("repo", done.entry.file)
+
+
+async def texts_of(manager):
+    return await manager.with_editor(lambda editor: {entry.text for entry in all_entries(editor)})
+
+
+@pytest.mark.parametrize(
+    ("answer", "left"),
+    [
+        (KEEP_BOTH, {"The deploy host is heron", "Deploys go to crane"}),
+        (REPLACE, {"Deploys go to crane"}),
+        (KEEP_OLD, {"The deploy host is heron"}),
+        (None, {"The deploy host is heron", "Deploys go to crane"}),
+    ],
+)
+async def test_user_decides_about_what_a_sync_brings_on_the_same_subject(
+    home, repository, answer, left
+):
+    conversation = Conversation(home / ".ouro", repository, answer=answer).connect()
+    manager = conversation.manager
+    for text in ("The deploy host is heron", "Deploys go to crane"):
+        await manager.with_editor(lambda editor, text=text: remember_text(editor, text, "repo"))
+    replaced = question({"op": "supersede", "target": 1, "text": "x"})
+    work = compare_received(manager, conversation, replaced, [("repo", "Deploys go to crane")])
+    conversation.start("compare", work)
+    await conversation.settle()
+    assert await texts_of(manager) == left
+
+
+async def test_received_entries_are_compared_by_words_without_a_model(home, repository):
+    conversation = Conversation(home / ".ouro", repository, answer=REPLACE).connect()
+    manager = conversation.manager
+    for text in ("La API escucha en el puerto 8080", "La API escucha en el puerto 9090"):
+        await manager.with_editor(lambda editor, text=text: remember_text(editor, text, "repo"))
+    received = [("repo", "La API escucha en el puerto 9090")]
+    await compare_received(manager, conversation, None, received)
+    assert await texts_of(manager) == {"La API escucha en el puerto 9090"}
+
+
+async def test_received_entry_of_another_scope_removes_nothing(home, repository):
+    conversation = Conversation(home / ".ouro", repository, answer=REPLACE).connect()
+    manager = conversation.manager
+    for scope, text in (("user", "I answer in German"), ("repo", "I answer in French")):
+        await manager.with_editor(lambda editor, s=scope, t=text: remember_text(editor, t, s))
+    await compare_received(manager, conversation, None, [("repo", "I answer in French")])
+    assert await texts_of(manager) == {"I answer in German", "I answer in French"}
+
+
+async def test_rewritten_statement_is_offered_only_if_the_old_one_says_more(editor):
+    remember_text(editor, "The API listens on 8080 and speaks gRPC", "repo")
+    statement = open_statement(editor, "The port of the API moved to 9090")
+    longer = {"op": "supersede", "target": 1, "text": "The API listens on 9090 and speaks gRPC"}
+    effect = await ask_effect(question(longer), statement, ("repo",))
+    assert effect.rewritten == "The API listens on 9090 and speaks gRPC"
+    same = {"op": "supersede", "target": 1, "text": "The port of the API is 9090"}
+    assert (await ask_effect(question(same), statement, ("repo",))).rewritten == ""
