@@ -49,6 +49,13 @@ DEFENCES = (
     Defence("X18", "ouro/session/goal.py", "limits=limits, call_id", 'limits="off", call_id', "test_x18_checks_of_goals.py"),
     Defence("X18", "ouro/commands/goal.py", "session.permissions.find_danger, command)", "str, '')", "test_x18_checks_of_goals.py"),
     Defence("X18", "ouro/session/standing_work.py", "is_kept=True, is_paused=True)", "is_kept=True)", "test_x18_checks_of_goals.py"),
+    # memory of other agents
+    Defence("M17", "ouro/commands/memory_offer.py", "offers.was_made, root)", "bool)", "test_m17_offered_imports.py"),
+    Defence("M17", f"{MEMORY}/agent_memory.py", "if path.resolve() in in_use:", "if False:", "test_m17_offered_imports.py"),
+    Defence("M17", f"{MEMORY}/import_files.py", "return trust.was_trusted(root) and trust", "return True or trust",
+            "test_m17_offered_imports.py"),
+    Defence("M17", "ouro/frontends/tui/screens/conversation.py", "self.start.is_open and self.start.has_room", "True",
+            "test_m17_offered_imports.py"),
     # sessions
     Defence("S1", f"{SESSIONS}/session_file.py", 'return records, b"" if _BLANK.match(tail) else tail',
             'return [*records, *_raw_records(tail, offset + position, len(tail))], b""', "test_s1_s2_s3_cut_saves.py"),

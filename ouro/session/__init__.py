@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from ouro.extensions import Check
     from ouro.memory.backend import RewindScope, SessionInfo
     from ouro.memory.long_term import (
+        AgentMemory,
         BlamedLine,
         Commit,
         EntryDetails,

@@ -80,6 +80,11 @@ def get_trust_path() -> Path:
     return get_home() / "trusted.yaml"
 
 
+def get_import_offers_path() -> Path:
+    """The projects in which an import of other agents' memory was offered."""
+    return get_home() / "import_offers.json"
+
+
 def get_permissions_path() -> Path:
     """The permission rules that the user added with "always", by project."""
     return get_home() / "permissions.yaml"

@@ -312,6 +312,16 @@ class KeyActions:
         session = self._front_end.session
         self._app.push_screen(TasksSheet(session.background.list, session.background.kill))
 
+    def import_memory(self) -> None:
+        """Import what the start panel offers."""
+        from ouro.commands.memory_offer import import_lines  # used once a folder
+
+        offer = self._conversation.start.take_offer()
+        if offer is None:
+            raise UsageError("Nothing is offered for import. /memory import PATH reads a file.")
+        for line in import_lines(self._front_end.session, offer.paths):
+            self._turns.say(Draft(line))
+
     async def receipt(self) -> None:
         if self._front_end.session.memory.manager is None:
             raise UsageError("Long-term memory is off for this session.")

@@ -85,6 +85,12 @@ ACTIONS: tuple[KeyAction, ...] = (
     KeyAction("jobs", ("ctrl+b",), "move the running command to the background, else: jobs", "app"),
     KeyAction("receipt", ("ctrl+y",), "memory receipt: what memory put into the prompt", "app"),
     KeyAction("memory", ("f4",), "memory browser", "app"),
+    KeyAction(
+        "import_memory",
+        ("f6",),
+        "first start in a folder: import what other agents know there",
+        "app",
+    ),
     KeyAction("model", ("alt+p",), "choose a model", "app"),
     KeyAction("think", ("alt+t",), "think: off → minimal → low → … → max", "app"),
     KeyAction("redraw", ("ctrl+l",), "draw the screen again", "app"),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from ouro.utils.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
+    from ouro.memory.long_term.agent_memory import AgentMemory, ImportOffers, find_agent_memory
     from ouro.memory.long_term.capture.capture import Capture
     from ouro.memory.long_term.capture.observer import CaptureObserver
     from ouro.memory.long_term.capture.question import MeaningQuestion

@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import time
 
 import pytest
 from fakes.fake_session import FakeSession, Wait, says
@@ -541,3 +542,36 @@ async def test_alt_t_goes_to_the_next_effort_and_the_status_line_shows_it():
         await pilot.press("alt+t")
         await until(pilot, lambda: session.status().effort != before)
         await until(pilot, lambda: f"({session.status().effort})" in screen_text(pilot.app))
+
+
+async def pick_where(pilot, keys):
+    """The answer to a question with these keys, and what the prompt has then."""
+    choices = (Choice("repo", "this project", "only here"), Choice("user", "everywhere", "all"))
+    chosen = asyncio.create_task(pilot.app.front_end.choose("Where does this hold?", choices))
+    await until(pilot, lambda: "1 this project" in screen_text(pilot.app))
+    picker = pilot.app.screen
+    await until(pilot, lambda: picker._reads_from < time.monotonic())
+    await pilot.press(*keys)
+    if not chosen.done():
+        await pilot.press("escape")
+    return await chosen, pilot.app.conversation.prompt.text
+
+
+@pytest.mark.parametrize(
+    ("keys", "answer"),
+    [
+        (["2"], ("user", "")),
+        (["e", "enter"], ("user", "")),
+        ([*"EVERY", "enter"], ("user", "")),
+        (["e", "backspace", "t", "enter"], ("repo", "")),
+        (["escape"], (None, "")),
+        ([*"ja bitte"], (None, "ja bitte")),
+        ([*"everything"], (None, "everything")),
+    ],
+    ids=lambda value: "".join(value) if isinstance(value, list) else "",
+)
+async def test_question_takes_the_letters_of_its_answers_and_the_prompt_all_others(keys, answer):
+    async with screen_of(FakeSession()).run_test(size=(80, 24)) as pilot:
+        await opened(pilot)
+        keys = ["space" if key == " " else key for key in keys]
+        assert await pick_where(pilot, keys) == answer

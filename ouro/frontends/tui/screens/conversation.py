@@ -126,7 +126,7 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
         self.writer = TranscriptWriter(self.transcript)
         self.todos = TodoPanel()
         self.resume = ResumePanel()
-        self.start = StartPanel()
+        self.start = StartPanel(keymap.shown("import_memory"))
         self._files = ProjectFiles(
             lambda: self.session.project_files() if self.session else [], self._suggest
         )
@@ -223,6 +223,18 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
         has_begun = bool(self.turns.busy or self.turns.waiting or session.rewind.points())
         if session is self.session and not has_begun and not self._has_sent:
             self.start.show(session, sessions)
+            await self._offer_import(session)
+
+    async def _offer_import(self, session: Session) -> None:
+        """Offer what other agents know here, once a folder, and only where the offer is seen."""
+        from ouro.commands.memory_offer import find_offer, note_offer  # used after the first frame
+
+        offer = await find_offer(session)
+        if offer is None or session is not self.session:
+            return
+        if self.start.is_open and self.start.has_room:
+            self.start.offer(offer)
+            await note_offer(session)
 
     def show_again(self) -> None:
         if self.session is not None:

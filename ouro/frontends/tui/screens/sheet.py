@@ -148,7 +148,9 @@ STRAY_GRACE = 0.5
 
 
 class Picker(Sheet[str | None]):
-    """A list to choose from: arrows mark, typing filters or a digit chooses, Enter chooses."""
+    """A list to choose from: arrows and letters mark, a digit or Enter chooses; typing filters a
+    long list.
+    """
 
     def __init__(
         self,
@@ -170,6 +172,10 @@ class Picker(Sheet[str | None]):
         self._grace = grace
         self._preview = preview
         self._accepts_from = 0.0
+        self._reads_from = 0.0
+        """From when on letters can mark a choice; earlier ones were typed before the picker came."""
+        self._typed: list[events.Key] = []
+        """The letters that have marked a choice."""
         self._shows_prompt = False
         self.is_short = search is None and len(choices) <= MAX_WITHOUT_SEARCH
         if self.is_short:
@@ -197,6 +203,7 @@ class Picker(Sheet[str | None]):
         if not self.is_short:
             self._search.focus()
         self._accepts_from = time.monotonic() + self._grace
+        self._reads_from = time.monotonic() + STRAY_GRACE
 
     @on(Input.Changed)
     def _narrow(self, event: Input.Changed) -> None:
@@ -263,16 +270,37 @@ class Picker(Sheet[str | None]):
         return True
 
     def _press(self, event: events.Key) -> None:
-        """A character in a short list: a digit chooses; other text is a message, and goes to the
-        prompt.
+        """A character in a short list: a digit chooses, the letters of a choice mark it; other text
+        is a message, and goes to the prompt.
         """
         number = int(event.character) if event.character and event.character.isdecimal() else 0
-        if 0 < number <= len(self._choices) and time.monotonic() >= self._accepts_from:
+        accepts = time.monotonic() >= self._accepts_from
+        if accepts and 0 < number <= len(self._choices):
             self.dismiss(self._choices[number - 1].value)
-        else:
-            self._accepts_from = max(self._accepts_from, time.monotonic() + STRAY_GRACE)
-            self.app.screen_stack[-2].post_message(
-                QuestionPanel.Stray(events.Key(event.key, event.character))
-            )
-            self._shows_prompt = True
-            self._make_room()
+        elif not (accepts and self._mark_typed(event)):
+            self._pass_to_prompt([*self._typed, event])
+
+    def _mark_typed(self, event: events.Key) -> bool:
+        """Mark the choice whose label begins with the typed letters; False if there is none."""
+        if event.key == "backspace" and self._typed:
+            self._typed.pop()
+            return True
+        if time.monotonic() < self._reads_from or not event.character:
+            return False
+        typed = "".join(key.character or "" for key in (*self._typed, event)).casefold()
+        labels = [choice.label.partition(" ")[2].casefold() for choice in self._choices]
+        place = next((n for n, label in enumerate(labels) if label.startswith(typed)), None)
+        if place is None:
+            return False
+        self._typed.append(event)
+        self._list.place = place
+        return True
+
+    def _pass_to_prompt(self, keys: Sequence[events.Key]) -> None:
+        self._typed = []
+        self._accepts_from = max(self._accepts_from, time.monotonic() + STRAY_GRACE)
+        for key in keys:
+            stray = QuestionPanel.Stray(events.Key(key.key, key.character))
+            self.app.screen_stack[-2].post_message(stray)
+        self._shows_prompt = True
+        self._make_room()

@@ -15,10 +15,10 @@ from textual.widget import Widget
 
 from ouro.frontends.session_lines import format_age, now, title_of
 from ouro.utils.runtime import tilde
-from ouro.utils.text import clean, one_line, plural
+from ouro.utils.text import clean, join_names, one_line, plural
 
 if TYPE_CHECKING:
-    from ouro.session import Session, SessionInfo
+    from ouro.session import AgentMemory, Session, SessionInfo
 
 LISTED = 3
 """Sessions that are listed."""
@@ -49,9 +49,12 @@ class StartPanel(Widget):
     class Chosen(Message):
         session_id: str
 
-    def __init__(self) -> None:
+    def __init__(self, import_key: str = "") -> None:
+        """`import_key`: imports what other agents know, if that is offered."""
         super().__init__(id="start")
         self.clock = now
+        self._import_key = import_key
+        self._offer: AgentMemory | None = None
         self._facts: Sequence[tuple[str, str]] = ()
         self._sessions: Sequence[SessionInfo] = ()
         self._tip = ""
@@ -79,6 +82,21 @@ class StartPanel(Widget):
         self._place = -1
         self.display = True
         self.refresh(layout=True)
+
+    def offer(self, found: AgentMemory) -> None:
+        """Offer an import; it holds until it is taken, also when the panel is closed."""
+        self._offer = found
+        self.refresh(layout=True)
+
+    def take_offer(self) -> AgentMemory | None:
+        """The offer, once."""
+        taken, self._offer = self._offer, None
+        self.refresh(layout=True)
+        return taken
+
+    @property
+    def has_room(self) -> bool:
+        return self.app.size.height >= MIN_HEIGHT
 
     def close(self) -> None:
         self._facts, self._place = (), -1
@@ -122,9 +140,10 @@ class StartPanel(Widget):
         return len(self._rows(width))
 
     def _rows(self, width: int) -> list[Content]:
-        if not self.is_open or self.app.size.height < MIN_HEIGHT:
+        if not self.is_open or not self.has_room:
             return []
-        facts = [*self._facts, ("tip", self._tip)]
+        offered = [("import", _offered(self._offer, self._import_key))] if self._offer else []
+        facts = [*self._facts, *offered, ("tip", self._tip)]
         rows = [
             Content.assemble((f"{name:<{_NAME_WIDTH}}", "$muted"), words) for name, words in facts
         ]
@@ -157,6 +176,13 @@ def facts_of(session: Session) -> list[tuple[str, str]]:
         ("model", f"{clean(status.model)} · {status.mode}"),
         ("memory", _memory(session)),
     ]
+
+
+def _offered(offer: AgentMemory, key: str) -> str:
+    agents = join_names(offer.agents)
+    return (
+        f"{key} reads {plural(offer.entries, 'entry', 'entries')} of {agents}, once and with undo"
+    )
 
 
 def _memory(session: Session) -> str:

@@ -1,0 +1,58 @@
+"""The first start in a folder: what other agents know there can be imported with one key."""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ouro.errors import OuroError
+from ouro.memory import long_term
+from ouro.utils.git import find_root
+from ouro.utils.log import log
+from ouro.utils.runtime import get_import_offers_path
+
+if TYPE_CHECKING:
+    from ouro.memory.long_term import AgentMemory
+    from ouro.session import Session
+
+
+async def find_offer(session: Session) -> AgentMemory | None:
+    """What other agents know about the folder of a session, unless that was offered before, or
+    memory is off. Nothing is imported.
+    """
+    if session.memory.manager is None or session.memory.is_held:
+        return None
+    root, offers = find_root(session.cwd), long_term.ImportOffers(get_import_offers_path())
+    sent = [file.path for file in session.extensions.instructions.report() if file.state == "sent"]
+    try:
+        if await asyncio.to_thread(offers.was_made, root):
+            return None
+        found = await session.memory.with_editor(
+            lambda editor: long_term.find_agent_memory(editor, root, sent), quiet=True
+        )
+    except (OuroError, OSError) as error:
+        log.warning("the memory of other agents: %s", error)
+        return None
+    return found if found.entries else None
+
+
+async def note_offer(session: Session) -> None:
+    """Record that the offer was shown: it is made once a folder."""
+    offers = long_term.ImportOffers(get_import_offers_path())
+    await asyncio.to_thread(offers.note, find_root(session.cwd))
+
+
+def import_lines(session: Session, paths: Sequence[Path]) -> list[str]:
+    """The slash commands that import these files; the key is the consent.
+
+    The files of the project are imported by themselves: if they wait for approval, the user's own
+    do not wait with them.
+    """
+    root = find_root(session.cwd).resolve()
+    of_project = [path for path in paths if root in path.resolve().parents]
+    own = [path for path in paths if path not in of_project]
+    groups = (group for group in (own, of_project) if group)
+    return [f"/memory import --yes {shlex.join(map(str, group))}" for group in groups]

@@ -1,0 +1,118 @@
+"""What other agents know about a project: where it is, and whether an import was offered."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ouro.errors import OuroError
+from ouro.memory.long_term.git.values import Scope
+from ouro.memory.long_term.import_files import claude_project_name, is_trusted_text, read_sources
+from ouro.utils.files import lock_file, write_private
+from ouro.utils.json_types import read_state
+from ouro.utils.log import log
+from ouro.utils.path_text import path_text
+from ouro.utils.runtime import ensure_private_dir
+
+if TYPE_CHECKING:
+    from ouro.memory.long_term.editor import MemoryEditor
+
+_SOURCES: Sequence[tuple[str, Scope, str]] = (
+    ("Claude Code", "user", ".claude/CLAUDE.md"),
+    ("Claude Code", "user", ".claude/projects/{project}/memory"),
+    ("Claude Code", "repo", "CLAUDE.md"),
+    ("Claude Code", "repo", "CLAUDE.local.md"),
+    ("Claude Code", "repo", ".claude/CLAUDE.md"),
+    ("Claude Code", "repo", ".claude/rules"),
+    ("Codex", "user", ".codex/AGENTS.md"),
+    ("Codex", "user", ".codex/memories"),
+    ("Gemini", "user", ".gemini/GEMINI.md"),
+    ("Gemini", "repo", "GEMINI.md"),
+    ("Cursor", "repo", ".cursorrules"),
+    ("Cursor", "repo", ".cursor/rules"),
+    ("AGENTS.md", "repo", "AGENTS.md"),
+)
+"""The name of the agent, and a file or folder: of the home, or of the project."""
+_RULES = (".md", ".mdc")
+_MAX_RULES = 200
+_LOCK_TIMEOUT = 1.0
+
+
+class AgentMemory(msgspec.Struct, frozen=True):
+    """What other agents know, and memory does not."""
+
+    agents: tuple[str, ...]
+    paths: tuple[Path, ...]
+    """What an import reads."""
+    entries: int
+    """The number of entries that it would add."""
+    in_prompt: tuple[str, ...] = ()
+    """The files that each session reads as instructions: they are not imported."""
+
+
+def find_agent_memory(
+    editor: MemoryEditor, root: Path, instructions: Collection[Path]
+) -> AgentMemory:
+    """What other agents know about a project. Writes nothing, and blocks.
+
+    Args:
+        instructions: the files that are in each prompt already.
+    """
+    in_use = {path.resolve() for path in instructions}
+    project = claude_project_name(root)
+    found: dict[Path, str] = {}
+    in_prompt: list[str] = []
+    for agent, scope, name in _SOURCES:
+        base = Path.home() if scope == "user" else root
+        for path in _files_of(base / name.format(project=project), scope):
+            if path.resolve() in in_use:
+                in_prompt.append(name)
+            else:
+                found[path] = agent
+    counts = {path: _count_new(editor, path) for path in found}
+    useful = tuple(path for path, count in counts.items() if count)
+    agents = tuple(dict.fromkeys(found[path] for path in useful))
+    return AgentMemory(agents, useful, sum(counts.values()), tuple(dict.fromkeys(in_prompt)))
+
+
+def _count_new(editor: MemoryEditor, path: Path) -> int:
+    from ouro.memory.long_term.transfer import plan_import
+
+    try:
+        plan = plan_import(editor, read_sources([path]), None, is_trusted_text)
+    except (OuroError, OSError) as error:  # a folder without texts, or one that is too large
+        log.info("not offered for import: %s: %s", path, error)
+        return 0
+    return sum(plan.counts.values())
+
+
+def _files_of(path: Path, scope: Scope) -> list[Path]:
+    """A file or folder that exists; of a folder of rules in a project its files."""
+    if scope == "repo" and path.is_dir():
+        return sorted(file for file in path.iterdir() if file.suffix in _RULES)[:_MAX_RULES]
+    return [path] if path.exists() else []
+
+
+class ImportOffers(msgspec.Struct, frozen=True):
+    """The projects in which an import was offered, in a file. Its methods block."""
+
+    path: Path
+
+    def was_made(self, root: Path) -> bool:
+        return path_text(root.resolve()) in self._roots()
+
+    def note(self, root: Path) -> None:
+        """Record the offer, so that it is made once."""
+        try:
+            ensure_private_dir(self.path.parent)
+            with lock_file(self.path.with_suffix(".lock"), _LOCK_TIMEOUT):
+                roots = dict.fromkeys([*self._roots(), path_text(root.resolve())])
+                write_private(self.path, msgspec.json.encode(list(roots)))
+        except OSError as error:
+            log.warning("the offer of an import is not recorded: %s", error)
+
+    def _roots(self) -> list[str]:
+        return read_state(self.path, list[str])
