@@ -81,7 +81,7 @@ BARE_NAMES = {
 """A class names its subject: `DiffHunk`, `MemoryEntry`."""
 
 ALLOWED: dict[tuple[str, str], str] = {
-    ("ouro/memory/long_term/git/ledger.py", "vouched"): "the name of a file on disk",
+    ("ouro/memory/long_term/git/values.py", "vouched"): "the name of a file on disk",
     ("docs/commands.md", "take_back"): "a key name in settings",
     ("ouro/frontends/tui/keymap.py", "take back"): "a key's name in users' settings",
     ("ouro/commands/export/__init__.py", "taken back"): "a key of exported JSON",

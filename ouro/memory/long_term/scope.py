@@ -13,11 +13,12 @@ import msgspec
 
 from ouro.errors import MemoryUnusable, OuroError, UsageError, reason_of
 from ouro.events import CoreChanged
+from ouro.memory.long_term.git.approved_files import FileContent, content_of
 from ouro.memory.long_term.git.files import is_note_name
 from ouro.memory.long_term.git.folders import demand_known_history
 from ouro.memory.long_term.git.history import end_turn, note_turn, open_turn
-from ouro.memory.long_term.git.ledger import APPROVED
 from ouro.memory.long_term.git.values import (
+    APPROVED,
     FileEdit,
     LoadedScope,
     Origin,
@@ -26,7 +27,7 @@ from ouro.memory.long_term.git.values import (
     TurnRef,
     UndoResult,
 )
-from ouro.memory.long_term.store import FileContent, GitMemoryStore, content_of
+from ouro.memory.long_term.store import GitMemoryStore
 from ouro.memory.long_term.trust.approval import (
     MAX_SHOWN,
     MAX_SOURCES,

@@ -4,35 +4,29 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
 from ouro.errors import MemoryUnusable, SecretInMemory, UsageError
 from ouro.memory.long_term.git import history
+from ouro.memory.long_term.git.approved_files import ApprovedFiles, contents_of, encode_texts
 from ouro.memory.long_term.git.files import (
-    UNREADABLE,
     FileRefused,
-    MemoryFiles,
-    blob_id,
-    decode_text,
     is_note_name,
     visible_text,
 )
 from ouro.memory.long_term.git.folders import (
-    claim,
     find_state_dir,
     is_history_misplaced,
     move_history,
     repo_folder,
 )
 from ouro.memory.long_term.git.history import plan_undo
-from ouro.memory.long_term.git.ledger import GONE, ApprovalLedger
-from ouro.memory.long_term.git.repository import GitRepository
 from ouro.memory.long_term.git.values import (
     CORE,
     ORIGIN,
     UNDOES,
-    FileEdit,
     LoadedScope,
     Scope,
     SkippedFile,
@@ -41,19 +35,17 @@ from ouro.memory.long_term.git.values import (
 from ouro.safety import GuardedMemory
 from ouro.settings import MemorySettings
 from ouro.utils.log import log
-from ouro.utils.runtime import ensure_private_dir, get_history_dir, get_memory_dir
+from ouro.utils.runtime import get_history_dir, get_memory_dir
 from ouro.utils.text import clean
 
 _MAX_CORE_CHARACTERS = 400_000
 """Maximum characters of all core files of a scope."""
 
-FileContent = tuple[str, str]
-"""The name of a file, and the blob of a content (or GONE)."""
 FindsSecret = Callable[[str], str]
 """Returns which kind of secret is in a text; empty if there is none."""
 
 
-class GitMemoryStore:
+class GitMemoryStore(ApprovedFiles):
     """The memory of one scope. Everything blocks: use from a thread. MemoryUnusable: the history
     cannot be read.
 
@@ -75,33 +67,20 @@ class GitMemoryStore:
         remote: str = "",
         core_files: Sequence[str] = (),
     ) -> None:
+        super().__init__(folder, state_dir, is_shared=is_shared)
         self.core = tuple(
             dict.fromkeys((*CORE, *(name.removesuffix(".md") for name in core_files)))
         )
         """The categories of the core, in the order in which they are shown."""
-        self.folder = folder
         self.scope: Scope = scope
-        self.repository = GitRepository(state_dir, folder, is_shared=is_shared)
-        self.is_shared = is_shared
         self.remote = remote
-        self.obstacle = ""
-        """Why there is no history, or why the last commit failed; files are written nevertheless.
-        Empty: no problem.
-        """
-        self.plain_git = ""
-        """Why plain git in the folder is unsafe or shows another history; empty if it is safe."""
         self.refused: tuple[SkippedFile, ...] = ()
         """Files that the last `commit_changes` skipped, and why."""
-        self._files = MemoryFiles(folder, state_dir.with_suffix(".blobs"))
         self.find = self._files.find  # as `read`; None if there is no file that may be read
         self.held, self.texts = self._files.held, self._files.texts
         self.log = partial(history.log, self.repository)
         # A file in a commit; None if it did not exist.
         self.text_at = partial(history.text_at, self.repository)
-        self._ledger = ApprovalLedger(self.repository.own_dir)
-        self._verified: Mapping[str, str] | None = None
-        self._claimed: tuple[int, Path] | None = None
-        """The folder, by its inode, and the git directory that `claim` has labelled."""
         self.secret_in = finds_secret
 
     def open(self) -> None:
@@ -112,9 +91,9 @@ class GitMemoryStore:
         """
         folders, repo = (self.folder, self.repository.state_dir), self.repository
         try:
-            # An earlier version accepted it.
-            if repo.own_dir.exists() and self._ledger.is_digest_missing:
-                self._ledger.accept(self.accepted, repo.tree(self.accepted))
+            accepted, digest = self._acceptance()
+            if repo.own_dir.exists() and accepted and not digest:  # an earlier version accepted it
+                self._record_accepted(accepted, repo.tree(accepted))
             if repo.own_dir.exists() and is_history_misplaced(*folders, is_shared=self.is_shared):
                 with repo.alone():
                     move_history(*folders, is_shared=self.is_shared)
@@ -122,23 +101,6 @@ class GitMemoryStore:
             log.warning("memory: the history stays in %s: %s", repo.git_dir, error)
         if os.path.lexists(repo.git_dir) and not self.is_shared:
             self.plain_git = GuardedMemory(*folders).tampered()
-
-    def ensure_repo(self) -> None:
-        """Create folder and repository if they are missing.
-
-        Raises MemoryUnusable if the folder is a link or belongs to another user, OSError if it
-        cannot be written.
-        """
-        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._files.check()
-        if not self.is_shared:
-            ensure_private_dir(self.folder)
-        self.repository.create()
-        repo = self.repository
-        place = (self.folder.stat().st_ino, repo.git_dir)
-        if place != self._claimed:
-            found = claim(self.folder, repo.state_dir, repo.git_dir, is_shared=self.is_shared)
-            self.plain_git, self._claimed = found or self.plain_git, place
 
     def load_all(self) -> LoadedScope:
         """Load the core and the names of the notes, with skipped files. Starts no process, writes
@@ -180,16 +142,6 @@ class GitMemoryStore:
             return visible_text(self._files.read(name))[0]
         except FileNotFoundError:
             return None
-
-    def get_current_head(self) -> str:
-        """The head commit; empty before the first one, or if the history cannot be read
-        (`obstacle`).
-        """
-        try:
-            return self.repository.head().commit
-        except MemoryUnusable as error:
-            self.obstacle = str(error)
-            return ""
 
     def has_changed_since_load(self, loaded: LoadedScope) -> bool:
         """Whether a file or the history changed since. Starts no process."""
@@ -236,7 +188,10 @@ class GitMemoryStore:
                 raise UsageError(
                     f"{other} has changed meanwhile; nothing was written.", "Try again."
                 )
-            encoded = self._put(changes, approved=not seen or self._are_approved(seen))
+            is_approved = not seen
+            with suppress(MemoryUnusable):
+                is_approved = is_approved or not self.find_unapproved(seen)
+            encoded = self._put(changes, approved=is_approved)
             return self._commit(encoded, subject, trailers or {})
 
     def merge_history(
@@ -253,8 +208,8 @@ class GitMemoryStore:
             MemoryUnusable, FileRefused, OSError: it could not be merged; the next try continues from what was written.
         """
         is_ahead = self.repository.leads_to(self.repository.head().commit, commit)
-        encoded = _encode(changes)
-        self._ledger.approve(_contents_of(encoded))
+        encoded = encode_texts(changes)
+        self.approve(contents_of(encoded))
         # Files first: what is committed and not in the files counts as removed.
         self._put({name: text for name, text in changes.items() if name not in waiting})
         if is_ahead:
@@ -312,9 +267,9 @@ class GitMemoryStore:
         """
         self.ensure_repo()
         with self.repository.alone():
-            changes = {**_encode(texts), **self._files.contents(whole)}
+            changes = {**encode_texts(texts), **self._files.contents(whole)}
             if approves:
-                self._ledger.approve(_contents_of(changes))
+                self.approve(contents_of(changes))
             return self._commit(changes, subject, trailers)
 
     def write_shared(self, files: Mapping[str, str | None]) -> None:
@@ -327,17 +282,6 @@ class GitMemoryStore:
             for name, text in files.items():
                 self._put({name: text}, approved=text == trusted[name])
 
-    def trusted_texts(self, edits: Mapping[str, Sequence[FileEdit]]) -> dict[str, str | None]:
-        """The approved text of each file before its edits: the text before the first edit if it is
-        approved, else the accepted text.
-        """
-        approved, accepted = self._ledger.approved(), self._texts_at(self.accepted, edits)
-        begun = {name: found[0].before for name, found in edits.items() if found}
-        return {
-            **accepted,
-            **{name: text for name, text in begun.items() if content_of(name, text) in approved},
-        }
-
     def demand_no_secret(self, texts: Iterable[str | None]) -> None:
         """Raises SecretInMemory if one of the texts holds a secret."""
         if kind := next(filter(None, (self.secret_in(text) for text in texts if text)), ""):
@@ -345,71 +289,6 @@ class GitMemoryStore:
                 f"This holds a secret ({clean(kind)}) and is not remembered.",
                 "Leave the secret out.",
             )
-
-    def committed_texts(
-        self, names: Collection[str]
-    ) -> tuple[dict[str, str | None], dict[str, str | None]]:
-        """The text of each file in the last commit, and in the accepted commit; works if the
-        history is unreadable.
-        """
-        accepted = self._texts_at(self.accepted, names)
-        try:
-            return self._texts_at(self.repository.head().commit, names), accepted
-        except MemoryUnusable:
-            return accepted, accepted
-
-    def filter_unapproved(self, contents: Iterable[FileContent]) -> set[FileContent]:
-        """The contents that are neither in the accepted commit nor approved since."""
-        tree, approved = self._tree(self.accepted), self._ledger.approved()
-        return {one for one in contents if tree.get(one[0], GONE) != one[1] and one not in approved}
-
-    def edits_since(self, commit: str, names: Iterable[str] | None = None) -> tuple[FileEdit, ...]:
-        """The differences of the files, or of some, from a commit (empty: from an empty folder)."""
-        chosen = [*(self.changed_since(commit) if names is None else names)]
-        before, now = self._texts_at(commit, chosen), self._files.texts(chosen)
-        return tuple(FileEdit(name, before[name], now[name]) for name in chosen)
-
-    def edits_to(self, contents: Mapping[str, str], commit: str) -> tuple[FileEdit, ...] | None:
-        """The differences of files with these contents (name -> blob or GONE) from a commit.
-
-        None if a file has another content by now.
-        """
-        before, now = self._texts_at(commit, contents), self._files.contents(contents)
-        if _contents_of(now) != contents:
-            return None
-        texts = {name: None if data is None else decode_text(data) for name, data in now.items()}
-        return tuple(FileEdit(name, before[name], texts[name]) for name in contents)
-
-    @property
-    def accepted(self) -> str:
-        """The last commit whose files are all approved, by ouro or the user; empty if there is
-        none.
-
-        If `.git` is gone, the next write begins a new history, in which nothing is approved.
-        """
-        return self._ledger.accepted()[0] if os.path.lexists(self.repository.git_dir) else ""
-
-    def drop_lost_approval(self) -> None:
-        """Drop all approval if the accepted commit is not in this history: the folder is another
-        one, or a backup.
-        """
-        accepted, head, run = self.accepted, self.get_current_head(), self.repository.run
-        has_head = bool(head) and run("cat-file", "-e", head).returncode == 0
-        if accepted and has_head and run("cat-file", "-e", accepted).returncode == 1:
-            log.warning(
-                "memory: %s has another history than before; nothing is approved", self.folder
-            )
-            self._ledger.forget()
-
-    def accept(self, commit: str) -> None:
-        """Approve all files of a commit."""
-        self.ensure_repo()
-        self._ledger.accept(commit, self.repository.tree(commit))
-
-    def approve(self, contents: Mapping[str, str]) -> None:
-        """Approve contents of files, by name and blob (or GONE), as `find_unapproved` returns them."""
-        self.ensure_repo()
-        self._ledger.approve(contents)
 
     def revert(
         self, commit: str, hunk: int = 0, trailers: Mapping[str, str] | None = None, base: str = ""
@@ -426,23 +305,20 @@ class GitMemoryStore:
             named = {ORIGIN: "undo", **(trailers or {}), **undone}
             made = ""
             if changes:
-                encoded = self._put(changes, approved=self._are_approved(changes))
+                is_approved = False
+                with suppress(MemoryUnusable):
+                    is_approved = not self.find_unapproved(changes)
+                encoded = self._put(changes, approved=is_approved)
                 made = self._commit(encoded, f"Undo: {found.subject}", named)
         return UndoResult(made, plan.edits, plan.conflicts, plan.commits)
-
-    def _are_approved(self, names: Iterable[str]) -> bool:
-        try:
-            return not self.find_unapproved(names)
-        except MemoryUnusable:
-            return False
 
     def _put(
         self, changes: Mapping[str, str | None], *, approved: bool = True
     ) -> dict[str, bytes | None]:
-        encoded = _encode(changes)
+        encoded = encode_texts(changes)
         # approved before they are written: after a kill ouro still recognizes them as its own (M13)
         if approved:
-            self._ledger.approve(_contents_of(encoded))
+            self.approve(contents_of(encoded))
         # A moved file is written before the old one is removed: a kill in between loses nothing.
         for name, data in sorted(encoded.items(), key=lambda change: change[1] is None):
             self._files.write(name, data)
@@ -456,94 +332,14 @@ class GitMemoryStore:
         merged: str = "",
     ) -> str:
         try:
-            commit = self.repository.commit(
-                changes, history.message(subject, trailers), merged=merged
-            )
+            text = history.message(subject, trailers)
+            commit = self.repository.commit(changes, text, merged=merged)
             self.obstacle = ""
             self._settle(commit)
         except MemoryUnusable as error:
             self.obstacle = str(error)
             return ""
         return commit
-
-    def _settle(self, commit: str) -> None:
-        """Accept the commit if all of its differences from the accepted commit are approved."""
-        if commit == (accepted := self.accepted):
-            return
-        tree, before, approved = (
-            self.repository.tree(commit),
-            self._tree(accepted),
-            self._ledger.approved(),
-        )
-        changed = {(name, tree.get(name, GONE)) for name, _ in tree.items() ^ before.items()}
-        if changed <= approved:
-            now = self._files.blobs({name for name, _ in approved})
-            still = {
-                (name, blob)
-                for name, blob in approved
-                if now.get(name, GONE) == blob != tree.get(name, GONE)
-            }
-            self._ledger.settle(commit, tree, still)
-            self._verified = tree
-
-    def find_unapproved(self, names: Iterable[str] | None = None) -> dict[str, str]:
-        """`changed_since` the accepted commit, without approved contents."""
-        approved = self._ledger.approved()
-        changed = self.changed_since(self.accepted, names)
-        return {name: blob for name, blob in changed.items() if (name, blob) not in approved}
-
-    def changed_since(self, commit: str, names: Iterable[str] | None = None) -> dict[str, str]:
-        """The files (all, or of `names`) that differ from a commit, each with its present blob (or
-        GONE).
-        """
-        tree, chosen = self._tree(commit), None if names is None else [*names]
-        before = tree if chosen is None else {name: tree[name] for name in chosen if name in tree}
-        now = self._files.blobs(chosen)
-        # An unreadable file counts neither as changed nor as gone: the history keeps its last
-        # content.
-        changed = sorted(
-            name for name in {*before, *now} if now.get(name) not in (UNREADABLE, before.get(name))
-        )
-        return {name: now.get(name, GONE) for name in changed}
-
-    def _texts_at(self, commit: str, names: Iterable[str]) -> dict[str, str | None]:
-        """The text of each file in a commit; None if the commit does not have it."""
-        tree, chosen = self._tree(commit), [*names]
-        blobs = self.repository.blobs([tree[name] for name in chosen if name in tree])
-        return {
-            name: blobs[tree[name]].decode(errors="replace") if name in tree else None
-            for name in chosen
-        }
-
-    def _tree(self, commit: str) -> Mapping[str, str]:
-        """The files of a commit, name -> blob; none if the accepted commit was changed after it was
-        accepted (M7).
-        """
-        files = self.repository.tree(commit)
-        if not commit or files is self._verified or commit != self.accepted:
-            return files
-        if not self._ledger.has_files(files):
-            log.warning(
-                "memory: the accepted commit %s of %s was forged; nothing is approved",
-                commit,
-                self.folder,
-            )
-            return {}
-        self._verified = files
-        return files
-
-
-def _encode(texts: Mapping[str, str | None]) -> dict[str, bytes | None]:
-    return {name: None if text is None else text.encode() for name, text in texts.items()}
-
-
-def _contents_of(files: Mapping[str, bytes | None]) -> dict[str, str]:
-    """Files as the ledger has them: name -> blob, or GONE."""
-    return {name: GONE if data is None else blob_id(data) for name, data in files.items()}
-
-
-def content_of(name: str, text: str | None) -> FileContent:
-    return name, _contents_of(_encode({name: text}))[name]
 
 
 def user_store(

@@ -39,9 +39,8 @@ from ouro.memory.long_term.git.files import (
     is_memory_name,
     is_note_name,
 )
-from ouro.memory.long_term.git.ledger import LEDGER_FILES
 from ouro.memory.long_term.git.repository import GitRepository
-from ouro.memory.long_term.git.values import ORIGIN, Scope
+from ouro.memory.long_term.git.values import LEDGER_FILES, ORIGIN, Scope
 from ouro.memory.long_term.notes.note import Note, note_text, parse_note
 from ouro.memory.long_term.remember import EDITED
 from ouro.memory.long_term.store import GitMemoryStore

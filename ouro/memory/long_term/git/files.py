@@ -39,6 +39,7 @@ two seconds.
 _USUAL_NAME = late_pattern(r"(?:archive/)?[a-z0-9][a-z0-9_-]{0,99}\.md")
 _NOTE_NAME = late_pattern(r"(?:archive/)?mem_[0-9a-f]{8,32}\.md")
 _NAME = late_pattern(r"(?:archive/)?[^/\x00-\x1f\x7f.][^/\x00-\x1f\x7f]*\.md")
+_NO_NAME = "not a name of a memory file"
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -98,11 +99,6 @@ class MemoryFiles:
         """Without it, a thread that lists while another thread holds a listing would miss changes.
         """
 
-    def check(self) -> None:
-        """Raises MemoryUnusable or FileNotFoundError if the folder cannot be used."""
-        with self._opened(""):
-            pass
-
     @contextmanager
     def held(self) -> Iterator[None]:
         """Inside this context the folder is listed only once, so that all answers are about the
@@ -133,35 +129,29 @@ class MemoryFiles:
         changed.
         """
         with self._lock:
-            if not self._is_held:
-                self._list()
-            return self._listing
-
-    def _list(self) -> None:
-        found: dict[str, str] = {}
-        refused: dict[str, str] = {}
-        try:
-            with self._opened("") as root:
+            if self._is_held:
+                return self._listing
+            found: dict[str, str] = {}
+            refused: dict[str, str] = {}
+            with suppress(FileNotFoundError), self.opened() as root:
                 _scan(root, "", found, refused)
-                with suppress(FileNotFoundError, MemoryUnusable), self._opened(ARCHIVE) as archive:
-                    _scan(archive, f"{ARCHIVE}/", found, refused)
-        except FileNotFoundError:
-            found = {}
-        if found != self._listing.fingerprints:
-            odd = [name for name in found if not _USUAL_NAME.fullmatch(name)]
-            unnamed = {
-                name: "not a name of a memory file" for name in odd if not is_memory_name(name)
-            }
-            by_name = {name: found[name] for name in sorted(found)}
-            twins = _twins(by_name, odd) if odd else {}
-            self._listing = FolderListing(by_name, {**twins, **refused, **unnamed})
+                archive = f"{ARCHIVE}/"
+                with suppress(FileNotFoundError, MemoryUnusable), self.opened(archive) as folder:
+                    _scan(folder, archive, found, refused)
+            if found != self._listing.fingerprints:
+                odd = [name for name in found if not _USUAL_NAME.fullmatch(name)]
+                unnamed = {name: _NO_NAME for name in odd if not is_memory_name(name)}
+                by_name = {name: found[name] for name in sorted(found)}
+                twins = _twins(by_name, odd) if odd else {}
+                self._listing = FolderListing(by_name, {**twins, **refused, **unnamed})
+            return self._listing
 
     def read(self, name: str) -> str:
         """The text of a file; raises FileRefused if it is not a plain file of the user, is too
         long, or is not text.
         """
-        with self._place(name) as (folder, base):
-            return decode_text(_read(folder, base))
+        with self.opened(name) as folder:
+            return decode_text(_read(folder, name.rpartition("/")[2]))
 
     def contents(self, names: Iterable[str]) -> dict[str, bytes | None]:
         """Name -> bytes of many files; None for a file that does not exist or may not be read."""
@@ -185,7 +175,7 @@ class MemoryFiles:
             above, _, base = name.rpartition("/")
             folders.setdefault(above, []).append(base)
         for above, bases in folders.items():
-            with suppress(FileNotFoundError), self._opened(above) as folder:
+            with suppress(FileNotFoundError), self.opened(f"{above}/") as folder:
                 for base in bases:
                     data = None
                     try:
@@ -207,7 +197,7 @@ class MemoryFiles:
         not text.
         """
         if names is not None:
-            return self._read_blobs(names)
+            return {name: _blob_of(data) for name, data in self._contents(names)}
         with self._lock:
             prints, refused = self.look().fingerprints, self._listing.refused
             seen = self._seen or (
@@ -218,21 +208,11 @@ class MemoryFiles:
             new = [name for name, _ in prints.items() - seen.prints.items()]
             blobs = {name: blob for name, blob in seen.blobs.items() if name in prints}
             blobs |= dict.fromkeys(new, UNREADABLE)
-            blobs |= self._read_blobs(name for name in new if name not in refused)
+            blobs |= self.blobs({*new} - refused.keys())
             self._seen = _SeenFiles(prints, blobs)
             if len(new) >= _MANY:
                 self._save_seen(self._seen)
             return blobs
-
-    def _read_blobs(self, names: Iterable[str]) -> dict[str, str]:
-        found: dict[str, str] = {}
-        for name, data in self._contents(names):
-            found[name] = UNREADABLE
-            with suppress(FileRefused):
-                if data is not None:
-                    decode_text(data)
-                    found[name] = blob_id(data)
-        return found
 
     def _save_seen(self, seen: _SeenFiles) -> None:
         """Record what was read, except files so new that another change may get the same
@@ -254,7 +234,8 @@ class MemoryFiles:
         Raises FileRefused if it is not a name of a memory file, or the name of something that is
         not a plain file.
         """
-        with self._place(name, create=data is not None) as (folder, base):
+        base = name.rpartition("/")[2]
+        with self.opened(name, create=data is not None) as folder:
             with suppress(FileNotFoundError):
                 if reason := _refusal(os.stat(base, dir_fd=folder, follow_symlinks=False)):
                     raise FileRefused(reason)
@@ -267,15 +248,14 @@ class MemoryFiles:
         self._is_held = False  # the listing is out of date
 
     @contextmanager
-    def _place(self, name: str, *, create: bool = False) -> Iterator[tuple[int, str]]:
-        if not is_memory_name(name):
-            raise FileRefused("not a name of a memory file")
-        above, _, base = name.rpartition("/")
-        with self._opened(above, create=create) as folder:
-            yield folder, base
+    def opened(self, name: str = "", *, create: bool = False) -> Iterator[int]:
+        """The descriptor of the folder in which a file is; without a name the memory folder.
 
-    @contextmanager
-    def _opened(self, below: str, *, create: bool = False) -> Iterator[int]:
+        Raises FileNotFoundError if there is no such folder, and it is not to `create`.
+        """
+        below, _, base = name.rpartition("/")
+        if base and not is_memory_name(name):
+            raise FileRefused(_NO_NAME)
         if create:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if self.folder.is_symlink():
@@ -399,6 +379,15 @@ def _too_long(size: int) -> str:
 
 def blob_id(data: bytes) -> str:
     return hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()
+
+
+def _blob_of(data: bytes | None) -> str:
+    """The blob of what was read; UNREADABLE if it may not be read or is not text."""
+    with suppress(FileRefused):
+        if data is not None:
+            decode_text(data)
+            return blob_id(data)
+    return UNREADABLE
 
 
 def decode_text(data: bytes) -> str:

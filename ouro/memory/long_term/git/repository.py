@@ -22,7 +22,6 @@ import msgspec
 from ouro.errors import MemoryUnusable
 from ouro.memory.long_term.git.files import ARCHIVE, blob_id, is_memory_name
 from ouro.memory.long_term.git.folders import COMMON, COPY, OWN, exclude, is_real_folder
-from ouro.memory.long_term.git.ledger import LEDGER_FILES
 from ouro.memory.long_term.git.process import (
     DURABLE_PACKS,
     FAST_COMMIT,
@@ -32,6 +31,7 @@ from ouro.memory.long_term.git.process import (
     run_git,
     run_remote_git,
 )
+from ouro.memory.long_term.git.values import LEDGER_FILES
 from ouro.safety import GIT_CONFIG
 from ouro.utils.files import lock_descriptor, mark_layouts, unlock, write_private
 from ouro.utils.git import read_git_file
@@ -197,13 +197,14 @@ class GitRepository:
         """
         if not commit:
             return {}
+        if len(self._trees) > _MAX_CACHED_TREES:
+            self._trees.clear()
         if not _SOME_ID.fullmatch(commit):
             raise self._damaged(f"{commit[:40]!r} is no commit", "ouro memory log lists them")
         if commit not in self._trees:
             named = self.list_files(commit, "--", "./", f"{ARCHIVE}/")
-            self._remember(
-                commit, {name: blob for name, blob in named.items() if is_memory_name(name)}
-            )
+            files = {name: blob for name, blob in named.items() if is_memory_name(name)}
+            self._trees[commit] = files
         return self._trees[commit]
 
     def list_files(self, *arguments: str) -> dict[str, str]:
@@ -211,11 +212,6 @@ class GitRepository:
         lines = self.git("ls-tree", "-z", "--full-tree", *arguments).split(b"\0")
         entries = [line.partition(b"\t") for line in lines if line.startswith(b"100")]
         return {os.fsdecode(name): about.split()[2].decode() for about, _, name in entries}
-
-    def _remember(self, commit: str, tree: Mapping[str, str]) -> None:
-        if len(self._trees) > _MAX_CACHED_TREES:
-            self._trees.clear()
-        self._trees[commit] = tree
 
     def objects(self, ids: Sequence[str]) -> Iterator[tuple[str, bytes]]:
         """Kind and content of each object, by one process; raises MemoryUnusable if one cannot be
@@ -295,9 +291,8 @@ class GitRepository:
                 continue
             self.write_hint(TIP, commit)
             _update_index(self, head.commit, commit, new)
-            self._remember(
-                commit, {name: blob for name, blob in {**tree, **blobs}.items() if blob is not None}
-            )
+            now = {**tree, **blobs}
+            self._trees[commit] = {name: blob for name, blob in now.items() if blob is not None}
             try:
                 # Once in some hundred commits; with 10,000 notes ten times as often, as each has a
                 # tree of 670 KB.

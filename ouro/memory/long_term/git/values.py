@@ -21,6 +21,11 @@ UNDOES, REWIND = "Ouro-Undoes", "Ouro-Rewind"
 """Trailers with the commits that a commit undoes, and with the message that a rewind went back to.
 """
 
+GONE = "-"
+"""Stands for the content of a file that was removed."""
+APPROVED, ACCEPTED, BEFORE = LEDGER_FILES = ("vouched", "accepted", "accepted.before")
+"""Records of what was approved: contents, the accepted commit, and the one accepted before it."""
+
 
 class SkippedFile(msgspec.Struct, frozen=True):
     name: str

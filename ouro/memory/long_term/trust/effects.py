@@ -11,9 +11,16 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 import msgspec
 
 from ouro.errors import UsageError
-from ouro.memory.long_term.git.ledger import GONE
-from ouro.memory.long_term.git.values import ORIGIN, FileEdit, Origin, TurnRef, UndoResult
-from ouro.memory.long_term.store import GitMemoryStore, content_of
+from ouro.memory.long_term.git.approved_files import content_of
+from ouro.memory.long_term.git.values import (
+    GONE,
+    ORIGIN,
+    FileEdit,
+    Origin,
+    TurnRef,
+    UndoResult,
+)
+from ouro.memory.long_term.store import GitMemoryStore
 from ouro.memory.long_term.trust.approval import (
     Edits,
     Proposal,

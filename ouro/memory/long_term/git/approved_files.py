@@ -1,0 +1,294 @@
+"""ApprovedFiles: the files of one memory, against what was approved of them.
+
+What was approved is recorded in the state folder, outside of the memory folder: a program can forge
+a commit with any author and trailer, or plant a git directory, but it cannot change these records
+by writing into the memory folder.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
+from contextlib import suppress
+from pathlib import Path
+
+from ouro.errors import MemoryUnusable
+from ouro.memory.long_term.git.files import (
+    UNREADABLE,
+    MemoryFiles,
+    blob_id,
+    decode_text,
+)
+from ouro.memory.long_term.git.folders import claim
+from ouro.memory.long_term.git.repository import GitRepository
+from ouro.memory.long_term.git.values import ACCEPTED, APPROVED, BEFORE, GONE, FileEdit
+from ouro.utils.files import append_private, write_private
+from ouro.utils.git import read_git_file
+from ouro.utils.log import log
+from ouro.utils.runtime import ensure_private_dir
+
+FileContent = tuple[str, str]
+"""The name of a file, and the blob of a content (or GONE)."""
+_RECORD = re.compile(r"([0-9a-f]{40})(?:\n([0-9a-f]{64}))?\n?")
+
+
+class ApprovedFiles:
+    """The accepted commit, all of whose files are approved, the contents approved after it, and the
+    differences of the files from both. Everything blocks: use from a thread.
+
+    Args:
+        folder, state_dir, is_shared: as for `GitMemoryStore`.
+    """
+
+    def __init__(self, folder: Path, state_dir: Path, *, is_shared: bool) -> None:
+        self.folder = folder
+        self.is_shared = is_shared
+        self.repository = GitRepository(state_dir, folder, is_shared=is_shared)
+        self.obstacle = ""
+        """Why there is no history, or why the last commit failed; files are written nevertheless.
+        Empty: no problem.
+        """
+        self.plain_git = ""
+        """Why plain git in the folder is unsafe or shows another history; empty if it is safe."""
+        self._files = MemoryFiles(folder, state_dir.with_suffix(".blobs"))
+        self._verified: Mapping[str, str] | None = None
+        self._claimed: tuple[int, Path] | None = None
+        """The folder, by its inode, and the git directory that `claim` has labelled."""
+
+    def ensure_repo(self) -> None:
+        """Create folder and repository if they are missing.
+
+        Raises MemoryUnusable if the folder is a link or belongs to another user, OSError if it
+        cannot be written.
+        """
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with self._files.opened():
+            pass
+        if not self.is_shared:
+            ensure_private_dir(self.folder)
+        self.repository.create()
+        repo = self.repository
+        place = (self.folder.stat().st_ino, repo.git_dir)
+        if place != self._claimed:
+            found = claim(self.folder, repo.state_dir, repo.git_dir, is_shared=self.is_shared)
+            self.plain_git, self._claimed = found or self.plain_git, place
+
+    def get_current_head(self) -> str:
+        """The head commit; empty before the first one, or if the history cannot be read
+        (`obstacle`).
+        """
+        try:
+            return self.repository.head().commit
+        except MemoryUnusable as error:
+            self.obstacle = str(error)
+            return ""
+
+    # -- the accepted commit
+
+    @property
+    def accepted(self) -> str:
+        """The last commit whose files are all approved, by ouro or the user; empty if there is
+        none.
+
+        If `.git` is gone, the next write begins a new history, in which nothing is approved.
+        """
+        return self._acceptance()[0]
+
+    def _acceptance(self) -> tuple[str, str]:
+        """The accepted commit and the digest of its files; an earlier version recorded no digest."""
+        if os.path.lexists(self.repository.git_dir):
+            # The one before is used if a crash left the last record empty or with NULs.
+            for name in (ACCEPTED, BEFORE):
+                if found := _RECORD.fullmatch(read_git_file(self.repository.own_dir / name)):
+                    return found[1], found[2] or ""
+        return "", ""
+
+    def accept(self, commit: str) -> None:
+        """Approve all files of a commit."""
+        self.ensure_repo()
+        self._record_accepted(commit, self.repository.tree(commit))
+
+    def _record_accepted(self, commit: str, files: Mapping[str, str]) -> None:
+        """The record is on disk when this returns."""
+        record = self.repository.own_dir / ACCEPTED
+        if _RECORD.fullmatch(read_git_file(record)):
+            record.replace(self.repository.own_dir / BEFORE)
+        write_private(record, f"{commit}\n{_digest(files)}\n")
+
+    def drop_lost_approval(self) -> None:
+        """Drop all approval if the accepted commit is not in this history: the folder is another
+        one, or a backup. Contents that were approved by blob stay approved.
+        """
+        accepted, head, run = self.accepted, self.get_current_head(), self.repository.run
+        has_head = bool(head) and run("cat-file", "-e", head).returncode == 0
+        if accepted and has_head and run("cat-file", "-e", accepted).returncode == 1:
+            log.warning(
+                "memory: %s has another history than before; nothing is approved", self.folder
+            )
+            for name in (ACCEPTED, BEFORE):
+                (self.repository.own_dir / name).unlink(missing_ok=True)
+
+    # -- contents that were approved since
+
+    def approve(self, contents: Mapping[str, str]) -> None:
+        """Approve contents of files, by name and blob (or GONE), as `find_unapproved` returns them.
+        The record is on disk when this returns.
+        """
+        self.ensure_repo()
+        if contents:
+            lines = "".join(f"{blob} {name}\n" for name, blob in contents.items())
+            append_private(self.repository.own_dir / APPROVED, lines)
+
+    def _approved(self) -> Set[FileContent]:
+        """Everything that was approved since the last commit was accepted."""
+        text = read_git_file(self.repository.own_dir / APPROVED)
+        lines = (line.partition(" ") for line in text.splitlines())
+        return frozenset((name, blob) for blob, _, name in lines)
+
+    def _settle(self, commit: str) -> None:
+        """Accept the commit if all of its differences from the accepted commit are approved.
+
+        Then earlier approvals are dropped, except of contents that are in the files and not in the
+        commit: else a file could be reset to an earlier content without notice.
+        """
+        if commit == (accepted := self.accepted):
+            return
+        tree, before, approved = (
+            self.repository.tree(commit),
+            self._tree(accepted),
+            self._approved(),
+        )
+        changed = {(name, tree.get(name, GONE)) for name, _ in tree.items() ^ before.items()}
+        if not changed <= approved:
+            return
+        now = self._files.blobs({name for name, _ in approved})
+        still = {
+            (name, blob)
+            for name, blob in approved
+            if now.get(name, GONE) == blob != tree.get(name, GONE)
+        }
+        self._record_accepted(commit, tree)
+        record = self.repository.own_dir / APPROVED
+        if still:
+            write_private(record, "".join(f"{blob} {name}\n" for name, blob in sorted(still)))
+        else:
+            with suppress(FileNotFoundError):
+                os.truncate(record, 0)
+        self._verified = tree
+
+    def filter_unapproved(self, contents: Iterable[FileContent]) -> set[FileContent]:
+        """The contents that are neither in the accepted commit nor approved since."""
+        tree, approved = self._tree(self.accepted), self._approved()
+        return {one for one in contents if tree.get(one[0], GONE) != one[1] and one not in approved}
+
+    def find_unapproved(self, names: Iterable[str] | None = None) -> dict[str, str]:
+        """`changed_since` the accepted commit, without approved contents."""
+        approved = self._approved()
+        changed = self.changed_since(self.accepted, names)
+        return {name: blob for name, blob in changed.items() if (name, blob) not in approved}
+
+    def trusted_texts(self, edits: Mapping[str, Sequence[FileEdit]]) -> dict[str, str | None]:
+        """The approved text of each file before its edits: the text before the first edit if it is
+        approved, else the accepted text.
+        """
+        approved, accepted = self._approved(), self._texts_at(self.accepted, edits)
+        begun = {name: found[0].before for name, found in edits.items() if found}
+        return {
+            **accepted,
+            **{name: text for name, text in begun.items() if content_of(name, text) in approved},
+        }
+
+    # -- differences of the files from a commit
+
+    def changed_since(self, commit: str, names: Iterable[str] | None = None) -> dict[str, str]:
+        """The files (all, or of `names`) that differ from a commit, each with its present blob (or
+        GONE).
+        """
+        tree, chosen = self._tree(commit), None if names is None else [*names]
+        before = tree if chosen is None else {name: tree[name] for name in chosen if name in tree}
+        now = self._files.blobs(chosen)
+        # An unreadable file counts neither as changed nor as gone: the history keeps its last
+        # content.
+        changed = sorted(
+            name for name in {*before, *now} if now.get(name) not in (UNREADABLE, before.get(name))
+        )
+        return {name: now.get(name, GONE) for name in changed}
+
+    def edits_since(self, commit: str, names: Iterable[str] | None = None) -> tuple[FileEdit, ...]:
+        """The differences of the files, or of some, from a commit (empty: from an empty folder)."""
+        chosen = [*(self.changed_since(commit) if names is None else names)]
+        before, now = self._texts_at(commit, chosen), self._files.texts(chosen)
+        return tuple(FileEdit(name, before[name], now[name]) for name in chosen)
+
+    def edits_to(self, contents: Mapping[str, str], commit: str) -> tuple[FileEdit, ...] | None:
+        """The differences of files with these contents (name -> blob or GONE) from a commit.
+
+        None if a file has another content by now.
+        """
+        before, now = self._texts_at(commit, contents), self._files.contents(contents)
+        if contents_of(now) != contents:
+            return None
+        texts = {name: None if data is None else decode_text(data) for name, data in now.items()}
+        return tuple(FileEdit(name, before[name], texts[name]) for name in contents)
+
+    def committed_texts(
+        self, names: Collection[str]
+    ) -> tuple[dict[str, str | None], dict[str, str | None]]:
+        """The text of each file in the last commit, and in the accepted commit; works if the
+        history is unreadable.
+        """
+        accepted = self._texts_at(self.accepted, names)
+        try:
+            return self._texts_at(self.repository.head().commit, names), accepted
+        except MemoryUnusable:
+            return accepted, accepted
+
+    def _texts_at(self, commit: str, names: Iterable[str]) -> dict[str, str | None]:
+        """The text of each file in a commit; None if the commit does not have it."""
+        tree, chosen = self._tree(commit), [*names]
+        blobs = self.repository.blobs([tree[name] for name in chosen if name in tree])
+        return {
+            name: blobs[tree[name]].decode(errors="replace") if name in tree else None
+            for name in chosen
+        }
+
+    def _tree(self, commit: str) -> Mapping[str, str]:
+        """The files of a commit, name -> blob; none if the accepted commit was changed after it was
+        accepted (M7): git does not check the objects that it reads, so that a tree with the same id
+        may have been forged since.
+        """
+        files = self.repository.tree(commit)
+        if not commit or files is self._verified:
+            return files
+        accepted, digest = self._acceptance()
+        if commit != accepted:
+            return files
+        if digest and digest != _digest(files):
+            log.warning(
+                "memory: the accepted commit %s of %s was forged; nothing is approved",
+                commit,
+                self.folder,
+            )
+            return {}
+        self._verified = files
+        return files
+
+
+def encode_texts(texts: Mapping[str, str | None]) -> dict[str, bytes | None]:
+    return {name: None if text is None else text.encode() for name, text in texts.items()}
+
+
+def contents_of(files: Mapping[str, bytes | None]) -> dict[str, str]:
+    """Files as they are approved: name -> blob, or GONE."""
+    return {name: GONE if data is None else blob_id(data) for name, data in files.items()}
+
+
+def content_of(name: str, text: str | None) -> FileContent:
+    return name, GONE if text is None else blob_id(text.encode())
+
+
+def _digest(files: Mapping[str, str]) -> str:
+    lines = "".join(f"{blob} {name}\0" for name, blob in sorted(files.items()))
+    return hashlib.sha256(lines.encode("utf-8", "surrogateescape")).hexdigest()
