@@ -13,19 +13,10 @@ from functools import cache, cached_property
 from pathlib import Path
 
 from ouro.utils.files import open_regular, read_start
+from ouro.utils.git_process import GitProfile, run_git
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.path_text import text_path
 
-_FLAGS = (
-    "--no-optional-locks",
-    "--no-pager",
-    "-c",
-    "core.fsmonitor=false",
-    "-c",
-    "core.hooksPath=/dev/null",
-    "-c",
-    "log.showSignature=false",
-)
 # A submodule has its own settings, which may name programs: git does not enter it.
 _OF_SUBCOMMAND = {
     "status": ("--ignore-submodules=dirty",),
@@ -37,13 +28,6 @@ _OF_SUBCOMMAND = {
         "--no-textconv",
     ),
 }
-_ENVIRONMENT = {
-    "GIT_TERMINAL_PROMPT": "0",
-    # Programs that the repository names would fetch a missing object.
-    "GIT_ALLOW_PROTOCOL": "none",
-    "GIT_NO_LAZY_FETCH": "1",
-}
-_KEPT = {"GIT_CONFIG_NOSYSTEM", "GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CEILING_DIRECTORIES"}
 _NOT_ITS_OWN = {"system", "global", "command"}
 _FILTER = late_pattern(r"filter\..*\.(clean|smudge|process)", re.DOTALL)
 _HARMLESS = late_pattern(
@@ -208,22 +192,10 @@ def _run_git(
     seconds: float,
     own: Mapping[str, str] | None = None,
     stdin: bytes = b"",
+    profile: GitProfile = GitProfile.USER,
 ) -> subprocess.CompletedProcess[bytes]:
-    kept = {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith("GIT_") or name in _KEPT
-    }
     try:
-        return subprocess.run(
-            ["git", *_FLAGS, *arguments],
-            cwd=folder,
-            env={**kept, **_ENVIRONMENT, **(own or {})},
-            input=stdin,
-            capture_output=True,
-            timeout=seconds,
-            check=False,
-        )
+        return run_git(profile, arguments, folder, timeout=seconds, own=own, data=stdin)
     except (OSError, subprocess.SubprocessError, ValueError) as error:
         raise GitError(str(error)) from error
 
@@ -370,11 +342,9 @@ def fetch_tree(address: str, ref: str, folder: Path, seconds: float) -> str:
         GitError: git is missing, timed out, or failed, with its reason.
     """
     with tempfile.TemporaryDirectory() as store:
-        own = {"GIT_ALLOW_PROTOCOL": "https:ssh:file", "GIT_LFS_SKIP_SMUDGE": "1", "GIT_DIR": store}
 
         def git(*arguments: str) -> str:
-            no_filters = ("-c", "filter.lfs.process=", "-c", "filter.lfs.smudge=")
-            return _output_of(_run_git(folder, (*no_filters, *arguments), seconds, own)).strip()
+            return _fetch(folder, arguments, seconds, {"GIT_DIR": store})
 
         git("init", "--quiet", "--template=")
         git(
@@ -401,17 +371,20 @@ def clone(address: str, revision: str, folder: Path, branch: str, seconds: float
     Raises:
         GitError: git is missing, timed out, or failed, with its reason.
     """
-    own = {"GIT_ALLOW_PROTOCOL": "https:ssh:file", "GIT_LFS_SKIP_SMUDGE": "1"}
-    no_filters = ("-c", "filter.lfs.process=", "-c", "filter.lfs.smudge=")
 
     def git(*arguments: str) -> str:
-        return _output_of(_run_git(folder, (*no_filters, *arguments), seconds, own)).strip()
+        return _fetch(folder, arguments, seconds)
 
     git("clone", "--quiet", "--no-checkout", "--template=", "--", address, ".")
     wanted = "origin/HEAD" if revision == "HEAD" else revision
-    found = _run_git(
-        folder, ("rev-parse", "--verify", "--quiet", f"origin/{wanted}^{{commit}}"), seconds, own
-    )
+    words = ("rev-parse", "--verify", "--quiet", f"origin/{wanted}^{{commit}}")
+    found = _run_git(folder, words, seconds, profile=GitProfile.FETCH)
     start = found.stdout.decode().strip() or git("rev-parse", "--verify", f"{wanted}^{{commit}}")
     git("checkout", "--quiet", "-b", branch, start)
     return start
+
+
+def _fetch(
+    folder: Path, arguments: tuple[str, ...], seconds: float, own: Mapping[str, str] | None = None
+) -> str:
+    return _output_of(_run_git(folder, arguments, seconds, own, profile=GitProfile.FETCH)).strip()

@@ -28,6 +28,15 @@ def test_only_the_screen_program_calls_gc_freeze():
     assert freezing == {"frontends/tui/run.py"}
 
 
+def test_git_is_started_in_one_place():
+    """Who starts git elsewhere starts it without the table of what repositories must not do."""
+    starting = {source.name for source in sources() if '["git", ' in source.text}
+
+    # Long-term memory asks for git's version before it imports GitPython, which starts the command
+    # line of the table.
+    assert starting == {"utils/git_process.py", "memory/long_term/git/process.py"}
+
+
 def test_no_module_hides_a_lazy_export_of_its_package():
     """Once such a module is imported, the package's attribute is the module, and the export is
     never looked up.

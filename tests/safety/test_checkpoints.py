@@ -343,9 +343,11 @@ def test_old_and_excess_checkpoints_are_deleted(kept, root, tmp_path):
 
 def test_a_checkpoint_without_a_change_starts_git_once(kept, root, monkeypatch):
     started = []
-    start = repository.start_git
+    start = repository.start_checkpoint_git
     monkeypatch.setattr(
-        repository, "start_git", lambda *given: started.append(given[2][1]) or start(*given)
+        repository,
+        "start_checkpoint_git",
+        lambda *given: started.append(given[2][1]) or start(*given),
     )
     kept.take(1, "before")
     started.clear()

@@ -28,6 +28,7 @@ from ouro.utils.files import (
     write_private,
 )
 from ouro.utils.git import find_root, git_dirs
+from ouro.utils.git_process import GitProfile, finish_git, start_git
 from ouro.utils.runtime import ensure_private_dir
 
 TIMEOUT = 600.0
@@ -38,44 +39,6 @@ _FILES = {
     # Files are saved byte for byte, even if attributes in the workspace would convert them.
     "info/attributes": "* -text -filter -ident -working-tree-encoding !merge !diff\n",
     "HEAD": "ref: refs/heads/main\n",  # written last: when it exists, the repository is complete
-}
-_CONFIG = (
-    "core.hooksPath=/dev/null",
-    "core.fsmonitor=false",
-    "core.attributesFile=/dev/null",
-    "core.excludesFile=/dev/null",
-    "core.autocrlf=false",
-    "core.fileMode=true",
-    "core.symlinks=true",
-    "core.quotePath=false",
-    "core.safecrlf=false",
-    "core.splitIndex=false",
-    "core.untrackedCache=true",
-    "core.compression=1",
-    "core.logAllRefUpdates=false",
-    "core.fsync=none",
-    "gc.auto=0",
-    "maintenance.auto=false",
-    "user.name=ouro",
-    "user.email=ouro@localhost",
-    "commit.gpgSign=false",
-)
-_ENVIRONMENT = {
-    "GIT_CONFIG_NOSYSTEM": "1",
-    "GIT_CONFIG_GLOBAL": "/dev/null",
-    "GIT_ATTR_NOSYSTEM": "1",
-    "LC_ALL": "C",
-    "GIT_TERMINAL_PROMPT": "0",
-    "GIT_NO_LAZY_FETCH": "1",
-    "GIT_NO_REPLACE_OBJECTS": "1",
-    "GIT_ALLOW_PROTOCOL": "none",
-    "GIT_LITERAL_PATHSPECS": "1",
-    # zlib allocates and frees 256 KB for each file. If the process keeps this memory, a first
-    # checkpoint of 50,000 files takes 4.1 s of CPU instead of 5.6 (8.6 with git's default
-    # compression).
-    "MALLOC_MMAP_THRESHOLD_": "1000000000",
-    "MALLOC_TRIM_THRESHOLD_": "1000000000",
-    "MALLOC_TOP_PAD_": "10000000",
 }
 _CHUNK = 1 << 20
 _MANY = 100
@@ -212,27 +175,26 @@ class Repository:
     ) -> bytes:
         if self.is_cancelled:
             raise Cancelled("The session ends.")
-        process = start_git(self.folder, self.root, words, environment, keep)
+        process = start_checkpoint_git(self.folder, self.root, words, environment, keep)
         if is_background:
             with suppress(OSError):
                 os.setpriority(os.PRIO_PROCESS, process.pid, LOWEST)
         self._running.add(process)
         try:
-            output, _ = process.communicate(data, timeout=TIMEOUT)
+            ended = finish_git(GitProfile.CHECKPOINTS, process, data, TIMEOUT)
         except subprocess.TimeoutExpired as error:
             raise CheckpointError(
                 f"git {words[1]} took more than {TIMEOUT:.0f} seconds in {self.root}."
             ) from error
         finally:
-            end(process)
             self._running.discard(process)
         if self.is_cancelled:
             raise Cancelled("The session ends.")
-        if process.returncode:
+        if ended.returncode:
             raise CheckpointError(
-                f"git {words[1]} failed in {self.folder} (exit code {process.returncode})."
+                f"git {words[1]} failed in {self.folder} (exit code {ended.returncode})."
             )
-        return output
+        return ended.stdout
 
     def read_blob(self, name: str) -> bytes:
         return os.fsencode(self.git("cat-file", "blob", name, strip=False))
@@ -311,7 +273,7 @@ class Repository:
             replace_file(folder, path.name, f"{commit}\n".encode())
 
 
-def start_git(
+def start_checkpoint_git(
     folder: Path,
     root: Path,
     words: Sequence[str],
@@ -323,37 +285,13 @@ def start_git(
     Raises:
         CheckpointError: git is missing.
     """
-    options: list[str] = []
-    for setting in _CONFIG:
-        options += ("-c", setting)
-    outside = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    places = (f"--git-dir={folder}",)
     try:
-        return subprocess.Popen(
-            ["git", f"--git-dir={folder}", *options, *words],
-            cwd=root,
-            env=outside | _ENVIRONMENT | dict(own or {}),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            umask=0o077,
-            start_new_session=True,
-            pass_fds=keep,
-        )
+        return start_git(GitProfile.CHECKPOINTS, words, root, places=places, own=own, keep=keep)
     except OSError as error:
         raise CheckpointError(
             "git is not installed, so files cannot be kept for undo.", "Install git."
         ) from error
-
-
-def end(process: subprocess.Popen[bytes]) -> None:
-    """End a process that has not ended, and close its pipes."""
-    if process.poll() is None:
-        process.kill()
-        process.wait()
-    for pipe in (process.stdin, process.stdout):
-        if pipe is not None:
-            with suppress(OSError):
-                pipe.close()
 
 
 def hash_file(file: BinaryIO) -> str:

@@ -20,7 +20,7 @@ import msgspec
 
 from ouro.errors import UsageError
 from ouro.safety.checkpoints.checkpoints import Checkpoints, TurnFiles, file_state
-from ouro.safety.checkpoints.repository import REFS, CheckpointError, start_git
+from ouro.safety.checkpoints.repository import REFS, CheckpointError, start_checkpoint_git
 from ouro.safety.checkpoints.trees import (
     ABSENT,
     FileState,
@@ -30,6 +30,7 @@ from ouro.safety.checkpoints.trees import (
     small_trees,
 )
 from ouro.utils.files import append_private, open_folder, write_private
+from ouro.utils.git_process import GitProfile, finish_git
 from ouro.utils.text_files import save
 
 BESIDE = ".ouro-undo"
@@ -261,13 +262,12 @@ class Undo:
                 names.append(f"{folder}/{name}")
                 Path(names[-1]).write_bytes(data)
             words = [f"--work-tree={self._root}", "merge-file", "-p", "-q", *names]
-            with start_git(self._folder, self._root, words) as process:
-                try:
-                    output, _ = process.communicate(timeout=_SECONDS)
-                except subprocess.TimeoutExpired:
-                    process.kill()
-                    return None
-        return output if process.returncode == 0 else None
+            process = start_checkpoint_git(self._folder, self._root, words)
+            try:
+                ended = finish_git(GitProfile.CHECKPOINTS, process, b"", _SECONDS)
+            except subprocess.TimeoutExpired:
+                return None
+        return ended.stdout if ended.returncode == 0 else None
 
     def _remove(self, file: Path) -> None:
         _unlink(file)

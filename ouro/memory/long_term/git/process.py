@@ -5,17 +5,14 @@ another program.
 from __future__ import annotations
 
 import os
-import signal
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from subprocess import (
     DEVNULL,
     PIPE,
-    CompletedProcess,
-    Popen,
     SubprocessError,
     TimeoutExpired,
     run,
@@ -23,101 +20,23 @@ from subprocess import (
 from types import SimpleNamespace
 
 from ouro.errors import MemoryUnusable
+from ouro.utils.git_process import (
+    Ended,
+    GitProfile,
+    OnWait,
+    command_line,
+    environment,
+    finish_git,
+)
 from ouro.utils.late_pattern import late_pattern
-from ouro.utils.runtime import send_signal
 from ouro.utils.text import clean
 
-Ended = CompletedProcess[bytes]
-OnWait = Callable[[float], None]
-"""Called several times a second with the seconds that a command runs; an exception from it ends the
-command, with all its processes.
-"""
-# A commit is on disk when the command returns. The temporary pack of fast-import need not be.
-# `none` comes last: in front of others git 2.39 does not know it, warns, and flushes the pack, too.
-_DURABLE_COMMIT = ("-c", "core.fsync=loose-object,reference,none")
 DURABLE_PACKS = ("-c", "core.fsync=committed,loose-object,reference")
 """Options in front of a subcommand that makes permanent packs."""
 FAST_COMMIT = ("-c", "core.compression=0")
 """Options in front of `fast-import` of one commit: to compress the tree of 10,000 notes twice takes
 55 ms, to write it uncompressed 20 ms. Its objects are compressed when they are packed.
 """
-_FLAGS = (
-    "--no-pager",
-    "--literal-pathspecs",
-    "-c",
-    "core.fsmonitor=false",
-    "-c",
-    "core.hooksPath=/dev/null",
-    "-c",
-    "core.attributesFile=/dev/null",
-    "-c",
-    "core.excludesFile=/dev/null",
-    "-c",
-    "core.autocrlf=false",
-    *_DURABLE_COMMIT,
-    "-c",
-    "gc.auto=0",
-    "-c",
-    "maintenance.auto=false",
-    "-c",
-    "core.logAllRefUpdates=false",
-    "-c",
-    "log.showSignature=false",
-    "-c",
-    "log.mailmap=false",
-    "-c",
-    "mailmap.file=/dev/null",
-    "-c",
-    "diff.external=",
-    "-c",
-    "i18n.logOutputEncoding=UTF-8",
-    "-c",
-    "core.commitGraph=false",
-    "-c",
-    "core.splitIndex=false",
-    "-c",
-    "core.untrackedCache=false",
-)
-_REMOTE_FLAGS = (
-    "--no-pager",
-    "-c",
-    "core.hooksPath=/dev/null",
-    "-c",
-    "gc.auto=0",
-    "-c",
-    "maintenance.auto=false",
-    "-c",
-    "fetch.recurseSubmodules=false",
-    "-c",
-    "core.logAllRefUpdates=false",
-)
-_ALWAYS = {
-    "GIT_TERMINAL_PROMPT": "0",
-    "GIT_NO_LAZY_FETCH": "1",
-    "GIT_NO_REPLACE_OBJECTS": "1",
-    "LC_ALL": "C",
-}
-_LOCAL = {
-    **_ALWAYS,
-    "GIT_CONFIG_NOSYSTEM": "1",
-    "GIT_CONFIG_GLOBAL": "/dev/null",
-    "GIT_ATTR_NOSYSTEM": "1",
-    "GIT_ALLOW_PROTOCOL": "none",
-    "GIT_OPTIONAL_LOCKS": "0",
-    "GIT_GRAFT_FILE": "/dev/null",
-    "GIT_AUTHOR_NAME": "ouro",
-    "GIT_AUTHOR_EMAIL": "ouro@localhost",
-    "GIT_COMMITTER_NAME": "ouro",
-    "GIT_COMMITTER_EMAIL": "ouro@localhost",
-}
-_USER_VARIABLES = {
-    "GIT_SSH",
-    "GIT_SSH_COMMAND",
-    "GIT_ASKPASS",
-    "GIT_CONFIG_NOSYSTEM",
-    "GIT_CONFIG_GLOBAL",
-    "GIT_PROXY_COMMAND",
-}
 _MISSING = ("git is not installed.", "Install git. Changes made until then are committed later.")
 _LAST_SECOND = 4_000_000_000.0
 _TIMEOUT = 15.0
@@ -127,8 +46,6 @@ _SLOW = {"cat-file", "fast-export", "fast-import", "fsck", "prune", "repack"}
 _PAUSE = 60.0
 """Seconds after a timeout during which git is not started: each try would cost another timeout."""
 _REMOTE_TIMEOUT = 120.0
-_WAIT_STEP = 0.2
-"""Seconds between two calls of `OnWait`."""
 _MAX_REASONS = 2
 """Lines of git's output that are shown."""
 _NOT_A_REASON = late_pattern(
@@ -148,7 +65,7 @@ _HANGS = (
 _HANGS_HINT = "Check `git version` and the disk. Changes made until then are committed later."
 
 
-def run_git(
+def run_memory_git(
     git_dir: Path,
     common_dir: Path,
     arguments: Sequence[str],
@@ -164,10 +81,12 @@ def run_git(
         index: another index than the repository's own.
         keep: descriptors that git inherits.
     """
-    environment = {**_LOCAL, "GIT_COMMON_DIR": str(common_dir)} | (
-        {"GIT_INDEX_FILE": str(index)} if index else {}
-    )
-    command = ["git", f"--git-dir={git_dir}", f"--work-tree={git_dir}", *_FLAGS, *arguments]
+    own = {"GIT_COMMON_DIR": str(common_dir)}
+    if index:
+        own["GIT_INDEX_FILE"] = str(index)
+    places = (f"--git-dir={git_dir}", f"--work-tree={git_dir}")
+    command = command_line(GitProfile.MEMORY, arguments, places)
+    variables = environment(GitProfile.MEMORY, own)
     if time.monotonic() < _pause.until:
         raise MemoryUnusable(_HANGS, _HANGS_HINT)
     try:
@@ -183,7 +102,7 @@ def run_git(
                     check=False,
                 )
         timeout = _SLOW_TIMEOUT if _SLOW & {*arguments} else _TIMEOUT
-        return _execute(command, git_dir, environment, given, timeout, keep)
+        return _execute(GitProfile.MEMORY, command, git_dir, variables, given, timeout, keep)
     except TimeoutExpired as error:
         _pause.until = time.monotonic() + _PAUSE
         raise MemoryUnusable(_HANGS, _HANGS_HINT) from error
@@ -197,16 +116,15 @@ def run_remote_git(
     timeout: float = 0,
     on_wait: OnWait | None = None,
 ) -> Ended:
-    """As `run_git`, for a command that contacts a remote.
+    """As `run_memory_git`, for a command that contacts a remote.
 
     It uses the user's own settings and agents (keys, credentials, proxies), but neither hooks nor
     transports that run a program named in a URL, and it does not ask for a password. If one file
     has more than `max_bytes` it fails with "File too large"; 0 is no limit. `timeout` is in
     seconds; 0: the usual one.
     """
-    own = {name: value for name, value in os.environ.items() if name in _USER_VARIABLES}
-    allowed = {"GIT_ALLOW_PROTOCOL": "file:git:http:https:ssh", "GIT_COMMON_DIR": str(common_dir)}
-    command = ["git", f"--git-dir={git_dir}", *_REMOTE_FLAGS, *arguments]
+    command = command_line(GitProfile.REMOTE, arguments, (f"--git-dir={git_dir}",))
+    variables = environment(GitProfile.REMOTE, {"GIT_COMMON_DIR": str(common_dir)})
     timeout = timeout or _REMOTE_TIMEOUT
     if max_bytes:
         # A shell sets it: between fork and exec Python is not safe with threads. Without the trap
@@ -219,14 +137,16 @@ def run_remote_git(
             *command,
         ]
     try:
-        variables = {**own, **_ALWAYS, **allowed}
-        return _execute(command, git_dir, variables, b"", timeout, on_wait=on_wait)
+        return _execute(
+            GitProfile.REMOTE, command, git_dir, variables, b"", timeout, on_wait=on_wait
+        )
     except TimeoutExpired as error:
         text = f"git did not answer in {timeout:.0f} seconds."
         raise MemoryUnusable(text, "Check the remote and the network, then try again.") from error
 
 
 def _execute(
+    profile: GitProfile,
     command: list[str],
     folder: Path,
     variables: dict[str, str],
@@ -247,7 +167,7 @@ def _execute(
         raise MemoryUnusable(*_MISSING) from error
     # GitPython extends the environment of ouro. `env` removes variables that another git has set
     # there.
-    foreign = [name for name in os.environ if name.startswith("GIT_") and name not in variables]
+    foreign = [name for name in os.environ if name not in variables]
     if foreign:
         command = ["env", *(word for name in foreign for word in ("-u", name)), *command]
     try:
@@ -266,34 +186,10 @@ def _execute(
         raise MemoryUnusable(f"git could not be run: {error}") from error
     process = running.proc
     assert process is not None
-    try:
-        if on_wait is None:
-            output, errors = process.communicate(given, timeout)
-        else:
-            output, errors = _communicate(process, given, timeout, on_wait)
-    except BaseException:
-        # Also ssh, which would wait for a silent remote.
-        send_signal(process.pid, signal.SIGKILL, group=True)
-        process.wait()
-        raise
-    if process.returncode == 127 and command[0] == "env":
+    ended = finish_git(profile, process, given, timeout, on_wait)
+    if ended.returncode == 127 and command[0] == "env":
         raise MemoryUnusable(*_MISSING)
-    return CompletedProcess(command, process.returncode, output, errors)
-
-
-def _communicate(
-    process: Popen[bytes], given: bytes, timeout: float, on_wait: OnWait
-) -> tuple[bytes, bytes]:
-    """The output of a process; raises TimeoutExpired, and what `on_wait` raises."""
-    began = time.monotonic()
-    while True:
-        try:
-            return process.communicate(given, _WAIT_STEP)
-        except TimeoutExpired:
-            seconds = time.monotonic() - began
-            if seconds >= timeout:
-                raise
-            on_wait(seconds)
+    return ended
 
 
 def import_stream(

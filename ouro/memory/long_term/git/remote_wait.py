@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 
-from ouro.memory.long_term.git.process import OnWait, without_password
+from ouro.memory.long_term.git.process import without_password
 from ouro.memory.long_term.git.repository import GitRepository
+from ouro.utils.git_process import OnWait
 
 Progress = Callable[[str], None]
 """Shows what a synchronization does; it is also called several times a second with an empty text

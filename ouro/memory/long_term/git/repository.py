@@ -25,16 +25,16 @@ from ouro.memory.long_term.git.folders import COMMON, COPY, OWN, exclude, is_rea
 from ouro.memory.long_term.git.process import (
     DURABLE_PACKS,
     FAST_COMMIT,
-    OnWait,
     import_stream,
     last_line,
-    run_git,
+    run_memory_git,
     run_remote_git,
 )
 from ouro.memory.long_term.git.values import LEDGER_FILES
 from ouro.safety import GIT_CONFIG
 from ouro.utils.files import lock_descriptor, mark_layouts, unlock, write_private
 from ouro.utils.git import read_git_file
+from ouro.utils.git_process import OnWait
 from ouro.utils.json_types import read_state
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.log import log
@@ -341,7 +341,7 @@ class GitRepository:
         locks = [
             descriptor for (_, holder), descriptor in list(self._held.items()) if holder == thread
         ]
-        return run_git(git_dir, self._common_dir(git_dir), arguments, given, index, locks)
+        return run_memory_git(git_dir, self._common_dir(git_dir), arguments, given, index, locks)
 
     def run_remote(
         self,
