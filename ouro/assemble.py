@@ -31,7 +31,7 @@ from ouro.assemble_memory import (
 from ouro.assemble_subagents import build_subagents
 from ouro.errors import NoModelError, UsageError
 from ouro.extensions import demand_rules
-from ouro.llm import Catalog, Effort, Model, ModelChoice, ModelSource, Warmable
+from ouro.llm import Catalog, ModelSource, Warmable
 from ouro.memory import index as memory_index
 from ouro.memory import long_term
 from ouro.memory.backend import MemoryStore, RewindScope, SessionInfo
@@ -63,7 +63,7 @@ from ouro.session.session_tasks import BackgroundWork, SessionTasks, Steering
 from ouro.session.standing_work import StandingWork
 from ouro.session.titles import Titles
 from ouro.session.wake import Wake
-from ouro.session_options import Options, SessionInputs, open_transcript
+from ouro.session_options import Options, SessionInputs, build_models, open_transcript
 from ouro.settings import MODES_BY_WIDTH
 from ouro.settings_sources import build_settings, explain_settings, settings_by_place, stricter_mode
 from ouro.tools.builtin import builtin_tools
@@ -134,7 +134,7 @@ async def open_session(
     session_catalog = SessionCatalog(store, path_text(options.cwd), *places)
     resumed = await session_catalog.find(request.resume) if request.resume else None
     has_memory, trusted = (
-        options.memory and not options.ephemeral,
+        options.uses_memory,
         options.cwd if inputs.trusted else None,
     )
     opening = partial(open_memory, inputs.settings.memory, trusted, mask.kind_in_memory)
@@ -169,7 +169,8 @@ async def open_session(
 def _read_inputs(options: Options, request: OpenRequest) -> SessionInputs:
     limit_arenas()
     trust = safety.TrustStore(get_trust_path())
-    trusted = is_trusted(trust, options.cwd, "yes" if options.trust else request.trust)
+    answer = "no" if options.safe else "yes" if options.trust else request.trust
+    trusted = is_trusted(trust, options.cwd, answer) and not options.safe
     root = find_root(options.cwd)
     places = settings_by_place(root if trusted else None, options.settings)
     demand_rules(places, [tool.name for tool in options.tools])
@@ -200,10 +201,17 @@ class SessionBuilder(msgspec.Struct, dict=True):
         self.root = find_root(cwd)
         self.plan = TodoPlan()
         self.news = asyncio.Event()  # something in the background may wake the agent
-        self.environment = Environment(cwd, lambda: self.permissions.mode)
+        self.environment = Environment(cwd, lambda: self.permissions.mode, self._more_environment)
         self.budget = Budget(
             self.transcript, self.session_catalog, limits, lambda: self.models.current()[0].spec
         )
+
+    def _more_environment(self) -> dict[str, str]:
+        folders = (*self.inputs.options.add_dirs, *self.permissions.workspace.added)
+        return {
+            "Further folders of the workspace": ", ".join(map(path_text, folders)),
+            "Output style": self.extensions.styles.for_model(),
+        }
 
     def build(self) -> Session:
         self.plan.items = find_plan(self.transcript)
@@ -259,26 +267,7 @@ class SessionBuilder(msgspec.Struct, dict=True):
 
     @cached_property
     def models(self) -> ModelSource:
-        inputs, mask = self.inputs, self.mask
-        name = inputs.model_name(self.transcript.model)
-        if ready := inputs.options.ready_model:
-            return ModelSource(name, "off", lambda _name, _effort: [ready], _no_choices)
-        catalog = inputs.catalog
-
-        def make(name: str, effort: Effort) -> Sequence[Model]:
-            models = [catalog.make(model, effort) for model in (name, *catalog.fallbacks(name))]
-            mask.learn(catalog.key_values())  # a key from a key command is known only now
-            return models
-
-        effort, roles = inputs.settings.effort, inputs.roles
-        return ModelSource(
-            name,
-            effort,
-            make,
-            lambda: asyncio.to_thread(catalog.choices),
-            roles,
-            self.budget.refuse,
-        )
+        return build_models(self.inputs, self.transcript.model, self.mask, self.budget.refuse)
 
     @cached_property
     def workspace(self) -> safety.Workspace:
@@ -358,7 +347,7 @@ class SessionBuilder(msgspec.Struct, dict=True):
     @cached_property
     def _shell(self) -> Shell:
         options = self.inputs.options
-        return self.shell_in(options.cwd, self._jobs, self.confinement, options.terminals)
+        return self.shell_in(options.cwd, self._jobs, self.confinement, options.editor.terminals)
 
     def shell_in(
         self,
@@ -401,7 +390,7 @@ class SessionBuilder(msgspec.Struct, dict=True):
         return self.files_seen_in(self.workspace)
 
     def files_seen_in(self, workspace: safety.Workspace) -> FilesSeen:
-        editor, checks = self.inputs.options.editor, self.extensions.language_servers
+        editor, checks = self.inputs.options.editor.buffers, self.extensions.language_servers
         finds_secret, recording = self.mask.kind_in_memory, self.memory.recording
         return FilesSeen(workspace, finds_secret, recording, editor, checks=checks)
 
@@ -502,7 +491,7 @@ class SessionBuilder(msgspec.Struct, dict=True):
 
     def _plan_approval(self) -> PlanApproval:
         options = self.inputs.options
-        keeps_drafts = options.interactive or options.editor is not None
+        keeps_drafts = options.interactive or options.editor.buffers is not None
         folder = PlanFolder(self.root or options.cwd, keeps_drafts=keeps_drafts)
         return PlanApproval(
             self.plan,
@@ -594,7 +583,3 @@ class SessionBuilder(msgspec.Struct, dict=True):
         return Rewind(
             transcript, lambda: self.tasks.running, on_change, undoers, self.memory.settled
         )
-
-
-async def _no_choices() -> tuple[ModelChoice, ...]:
-    return ()

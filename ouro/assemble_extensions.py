@@ -15,7 +15,7 @@ import msgspec
 
 from ouro import extensions, lsp, mcp
 from ouro.agent.project_instructions import ProjectInstructions
-from ouro.agent.system_prompt import system_prompt
+from ouro.agent.system_prompt import MORE_INSTRUCTIONS, system_prompt
 from ouro.commands.action import Action
 from ouro.commands.builtin import COMMAND_NAMES, COMMANDS
 from ouro.display import Question
@@ -37,7 +37,7 @@ from ouro.session.session import SessionExtensions
 from ouro.session.session_tasks import SessionTasks
 from ouro.session_options import SessionInputs
 from ouro.settings import Settings, SettingsSources
-from ouro.settings_sources import project_hooks, project_servers, save_setting
+from ouro.settings_sources import project_hooks, project_servers, save_setting, write_setting
 from ouro.tools.files_seen import FilesSeen
 from ouro.tools.skill import SkillArgs, SkillTool
 from ouro.tools.subagent import AgentSpec, RunSubagent, SubagentArgs
@@ -58,6 +58,10 @@ SEARCH_VARIABLES = (
 MAX_NOTICES = 2
 """More problems than this become one notice, because the user sees them at every start."""
 MAX_SHOWN = 2_000
+SAFE = (
+    "Safe mode: no extensions, hooks, MCP servers, instructions, project settings and memory. The"
+    " permission rules hold."
+)
 _numbers = itertools.count(1)
 
 
@@ -165,12 +169,14 @@ class ExtensionBuilder(msgspec.Struct, dict=True):
     @cached_property
     def servers(self) -> mcp.McpServers:
         """The MCP servers. Blocks: reads the files that name them."""
+        if self.inputs.options.safe:
+            return mcp.McpServers(mcp.Registry({}), self._mcp_host())
         options, own = self.inputs.options, self.inputs.settings.mcp.servers
         plugins = extensions.plugin_tables("mcpServers", self.problems)
         try:
             root = self.root if self.inputs.trusted else None
             registry = mcp.find_servers(
-                {**options.mcp_servers, **own},
+                {**options.editor.mcp_servers, **own},
                 root,
                 plugins,
                 project_servers(root) if root else None,
@@ -179,7 +185,11 @@ class ExtensionBuilder(msgspec.Struct, dict=True):
             registry = mcp.Registry({})
             self.problems.append(f"No MCP servers: {one_line(str(error), 300)}")
         self.problems += registry.notices
-        host = mcp.Host(
+        return mcp.McpServers(registry, self._mcp_host())
+
+    def _mcp_host(self) -> mcp.Host:
+        options = self.inputs.options
+        return mcp.Host(
             options.cwd,
             self.environment,
             self.inputs.catalog.key_values(),
@@ -188,7 +198,6 @@ class ExtensionBuilder(msgspec.Struct, dict=True):
             options.interactive,
             lambda argv: self.confinement().wrap(argv, "workspace"),
         )
-        return mcp.McpServers(registry, host)
 
     @cached_property
     def language_servers(self) -> lsp.LanguageServers:
@@ -258,10 +267,16 @@ class ExtensionBuilder(msgspec.Struct, dict=True):
 
     @cached_property
     def hooks(self) -> extensions.Hooks:
-        """The hooks of the user and, if it is trusted, of the project, which are confined. Blocks."""
+        """The hooks of the user and, if it is trusted, of the project, which are confined. Blocks.
+
+        In safe mode there is none: no hook, and no check.
+        """
         inputs, confinement = self.inputs, self.confinement()
-        found, problems = find_hooks(
-            inputs.settings, self.root, self._trusts, trusted=inputs.trusted
+        is_safe = inputs.options.safe
+        found, problems = (
+            ((), ())
+            if is_safe
+            else find_hooks(inputs.settings, self.root, self._trusts, trusted=inputs.trusted)
         )
         self.problems += problems
         found += tuple(hook for file in self._agent_files for hook in file.hooks)
@@ -281,7 +296,8 @@ class ExtensionBuilder(msgspec.Struct, dict=True):
             confine,
         )
         try:
-            hooks.change_checks(lambda _checks: None)
+            if not is_safe:
+                hooks.change_checks(lambda _checks: None)
         except ConfigError as error:
             self.problems.append(error.message)
         return hooks
@@ -298,12 +314,26 @@ class ExtensionBuilder(msgspec.Struct, dict=True):
         return self._files("agents")
 
     @cached_property
+    def styles(self) -> extensions.OutputStyles:
+        """The output styles. Blocks: reads files, as `commands` does."""
+        save = partial(write_setting, "style")
+        styles = extensions.OutputStyles(
+            self._files("output-styles"), self.inputs.settings.style, save
+        )
+        if styles.problem:
+            self.problems.append(styles.problem)
+        return styles
+
+    @cached_property
     def system_prompt(self) -> str:
         """The system prompt without long-term memory. Blocks."""
         found = self.instructions
-        prompt = system_prompt(found.of_project(), found.of_user())
+        users = () if self.inputs.options.safe else found.of_user()
+        prompt = system_prompt(found.of_project(), users)
         self.problems += found.problems
-        return "\n\n".join(filter(None, (prompt, self.skills.prompt())))
+        more = self.inputs.options.more_instructions
+        added = f"{MORE_INSTRUCTIONS}\n\n{more}" if more else ""
+        return "\n\n".join(filter(None, (prompt, self.skills.prompt(), added)))
 
     def found(self) -> SessionExtensions:
         settings = SettingsSources(
@@ -316,6 +346,7 @@ class ExtensionBuilder(msgspec.Struct, dict=True):
             self.skills,
             self.instructions,
             settings,
+            self.styles,
         )
 
     async def _connect(self, server: str) -> None:
@@ -324,6 +355,8 @@ class ExtensionBuilder(msgspec.Struct, dict=True):
 
     def notices(self) -> list[str]:
         """The notices about extension files at the start of a session."""
+        if self.inputs.options.safe:
+            return [SAFE]
         many = f"{len(self.problems)} problems in extension files: `ouro doctor` lists them."
         notices = self.problems if len(self.problems) <= MAX_NOTICES else [many]
         if self.inputs.trusted:
@@ -375,6 +408,8 @@ class ExtensionBuilder(msgspec.Struct, dict=True):
         return self.inputs.trusted and self.inputs.trust.is_trusted(self.root, [path])
 
     def _files(self, kind: extensions.FileKind) -> list[extensions.ExtensionFile]:
+        if self.inputs.options.safe:
+            return []
         files, problems = extensions.find_files(kind, self.root, self.inputs.trusted)
         self.problems += problems
         return files

@@ -77,6 +77,8 @@ def _make_child(
     if has_own_folder:
         confinement = session.confinement_in(cwd, lambda: list(permissions.unreadable_files()))
     workspace = session.workspace_in(cwd, confinement)
+    for folder in session.workspace.added:
+        workspace.add(folder)
     jobs = ShellJobs(session.transcript.outputs, session.mask.mask)
     no_memory = [f"write({folder.path}/**)" for folder in workspace.memory]
     permissions = session.permissions.narrow(spec.mode, workspace, no_memory)

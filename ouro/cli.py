@@ -8,15 +8,15 @@ import gc
 import io
 import os
 import sys
-from types import SimpleNamespace
 
 from ouro import __version__
+from ouro.command_line import GROUPS, PICK, read_flags, whole_parser
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
+    from types import SimpleNamespace
     from typing import Any
 
     from ouro.commands.shell import ShellContext
@@ -24,43 +24,6 @@ if TYPE_CHECKING:
     from ouro.frontends.tui.look import Look
     from ouro.session import OpenCatalog, OpenRequest, OpenSession, Session, SessionCatalog
     from ouro.session_options import Options
-
-GROUPS = {
-    "sessions": "list, show, export, import, rename, delete and repair sessions",
-    "plugin": "add, list, update and remove plugins",
-    "hooks": "list the hooks of this folder, and try one",
-    "permissions": "list, save and revoke permission rules",
-    "checkpoints": "list and delete the files kept for undo",
-    "usage": "show tokens and cost by model: today, this month, all",
-    "models": "list usable models, and why others are not usable; set one up",
-    "memory": "list, search, change, import, export and check long-term memory",
-    "mcp": "list, test, add, import and log in to MCP servers",
-    "config": "show and change settings, with their values and sources",
-    "doctor": "check the installation",
-    "completion": "print a script that completes this command line in bash, zsh or fish",
-    "acp": "work in an editor, as Zed, JetBrains and Neovim do",
-    "batch": "run tasks in many repositories, and decide about their changes",
-    "demo": "watch ouro repair a small program, without a model or a key",
-}
-"""The words after `ouro`. Their actions are in `ouro/commands/builtin.py`, which is loaded when one
-is run.
-"""
-
-VERSION_LINE = f"ouro {__version__}"
-PICK = "?"
-"""`--resume` without a value; as in `session/opening.py`, which is loaded after the first frame."""
-
-EXAMPLES = """\
-examples:
-  ouro                              a full-screen session in this folder
-  ouro "fix the failing test"       the same, with a first message
-  ouro -p "what does api.py do?"    answer on standard output, then end
-  git diff | ouro -p "review this"  with standard input as material
-  ouro --resume latest              continue the last session
-  ouro demo                         see it work without a model or a key
-
-exit codes: 0 done, 1 could not finish, 2 wrong usage, 3 no model or key, 4 a limit was reached,
-            5 permission refused, 130 interrupted"""
 
 
 def run() -> int:
@@ -100,7 +63,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
         code = (
-            run_action(given[0], given[1:]) if given and given[0] in GROUPS else _run(_flags(given))
+            run_action(given[0], given[1:])
+            if given and given[0] in GROUPS
+            else _run(read_flags(given))
         )
         sys.stdout.flush()
         return code
@@ -183,235 +148,41 @@ def acp(_context: ShellContext, **flags: Any) -> int:
     from ouro.frontends.acp.server import run_acp
     from ouro.utils.log import start_log
 
-    args = _flags()
+    args = read_flags()
     vars(args).update(flags)
     start_log(args.debug)
     options = _options(args, interactive=True)
     return asyncio.run(run_acp(options, opener, _open_catalog, sys.stdin.fileno(), stdout))
 
 
-def whole_parser() -> argparse.ArgumentParser:
-    """The command line with all actions, for shell completion."""
-    from ouro.commands.shell import add_arguments
-
-    parser = _parser(with_message=False)
-    groups = parser.add_subparsers(prog="ouro")
-    for name, text in GROUPS.items():
-        add_arguments(groups.add_parser(name, help=text), name)
-    return parser
-
-
-def _flags(given: Sequence[str] = ()) -> SimpleNamespace:
-    """Parse the flags. Without any flag argparse is not imported: with it the first frame takes a
-    sixth longer.
-    """
-    flags = SimpleNamespace(**_DEFAULTS)
-    if not given:
-        return flags
-    if given in (["--version"], ["-V"]):  # without argparse
-        sys.stdout.write(f"{VERSION_LINE}\n")
-        sys.stdout.flush()
-        raise SystemExit(0)
-    _refuse_misspelt_command(given)
-    parser = _parser()
-    found, unknown = parser.parse_known_args(given, flags)
-    if unknown:
-        words = (word.partition("=")[0] for word in unknown)
-        here = ", ".join(f"{word} is {_ELSEWHERE[word]}" for word in words if word in _ELSEWHERE)
-        hint = f". Here {here}." if here else ""
-        parser.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
-    return found
-
-
-def _refuse_misspelt_command(given: Sequence[str]) -> None:
-    """Raise UsageError for `memroy`, `memroy list` and `"memory list"`; `"model the domain"` is a
-    message.
-    """
-    word, _, action = given[0].partition(" ")
-    if not word.isalpha():
-        return
-    from difflib import get_close_matches
-
-    near = get_close_matches(word, GROUPS, 1, MIN_LIKENESS)
-    if not near:
-        return
-    from ouro.commands.builtin import ACTIONS
-    from ouro.errors import UsageError
-
-    meant = given[0].replace(word, near[0], 1)
-    if not action or any(meant in known.names for known in ACTIONS):
-        hint = f'To send it as a message: ouro -- "{" ".join(given).partition(" -")[0]}"'
-        raise UsageError(f"There is no command `{given[0]}`. Did you mean `ouro {meant}`?", hint)
-
-
-MIN_LIKENESS = 0.8
-"""Of a misspelt command to a command: `memroy` has .83, `configure` .80, `continue` to `config`
-.57.
-"""
-_ELSEWHERE = {
-    "--output-format": "--output",
-    "--input-format": "--input",
-    "--json-schema": "--schema",
-    "--permission-mode": "--mode",
-    "--approval-mode": "--mode",
-    "--dangerously-skip-permissions": "--mode auto",
-    "--yolo": "--mode auto",
-    "--full-auto": "--mode edit",
-    "--allowedTools": "--allow",
-    "--allowed-tools": "--allow",
-    "--disallowedTools": "--deny",
-    "--max-budget-usd": "--max-cost",
-    "--fork-session": "--fork",
-    "--verbose": "--debug",
-}
-"""Flags of other programs."""
-_DEFAULTS: Mapping[str, Any] = {
-    "message": "",
-    "model": "",
-    "resume": "",
-    "latest": False,
-    "fork": False,
-    "part": "full",
-    "mode": None,
-    "allow": [],
-    "deny": [],
-    "cd": "",
-    "add_dir": [],
-    "plain": False,
-    "trust": False,
-    "no_trust": False,
-    "no_sandbox": False,
-    "ephemeral": False,
-    "no_memory": False,
-    "debug": False,
-    "prompt": None,
-    "output": "text",
-    "input": "text",
-    "schema": "",
-    "retry": None,
-    "max_turns": None,
-    "max_cost": None,
-}
-
-
-def _readable(text: str) -> str:
-    from ouro.utils.text import readable_bytes  # not for `--help`
-
-    return readable_bytes(text)
-
-
-def _parser(with_message: bool = True) -> argparse.ArgumentParser:
-    import argparse
-
-    commands = "\n".join(f"  ouro {name:<12} {text}" for name, text in GROUPS.items())
-    parser = argparse.ArgumentParser(
-        prog="ouro",
-        usage="ouro [options] [message]\n       ouro COMMAND ...",
-        description="A terminal coding agent that remembers.",
-        epilog=f"commands:\n{commands}\n\n{EXAMPLES}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        add_help=True,
-    )
-    if with_message:
-        parser.add_argument(
-            "message", nargs="?", default="", type=_readable, help="a first message"
-        )
-
-    def non_empty(text: str) -> str:
-        if not text.strip():  # for example from a variable that is not set
-            raise argparse.ArgumentTypeError("the value is empty")
-        return text
-
-    parser.add_argument(
-        "-m", "--model", type=non_empty, help="the model to use, by name or a part of it"
-    )
-    which = parser.add_mutually_exclusive_group()
-    which.add_argument(
-        "-r",
-        "--resume",
-        nargs="?",
-        const=PICK,
-        metavar="SESSION",
-        type=lambda name: name or PICK,
-        help="an id, its start, words of its title, or `latest`; nothing: pick one",
-    )
-    which.add_argument(
-        "-c", "--continue", dest="latest", action="store_true", help="the same as --resume latest"
-    )
-    parser.add_argument(
-        "--fork", action="store_true", help="with --resume or --continue: in a copy of the session"
-    )
-    parser.add_argument(
-        "--part",
-        choices=("full", "tail", "summary", "then"),
-        help=(
-            "with --resume: what the model is sent of it, all, a tail, or a summary; "
-            "`then`: all, with memory as it was"
-        ),
-    )
-    parser.add_argument(
-        "--mode", choices=("ask", "edit", "plan", "auto"), help="what is asked before it is done"
-    )
-    parser.add_argument(
-        "--allow", action="append", metavar="RULE", help="such as 'shell(pytest *)'"
-    )
-    parser.add_argument("--deny", action="append", metavar="RULE", help="such as 'write(.env)'")
-    parser.add_argument("--cd", type=non_empty, metavar="FOLDER", help="work in this folder")
-    parser.add_argument(
-        "--add-dir", type=non_empty, action="append", metavar="FOLDER", help="a further folder"
-    )
-    parser.add_argument(
-        "--plain", action="store_true", help="a line prompt in the terminal's own scrollback"
-    )
-    trust = parser.add_mutually_exclusive_group()
-    trust.add_argument(
-        "--trust", action="store_true", help="trust this folder's instructions and settings"
-    )
-    trust.add_argument(
-        "--no-trust",
-        action="store_true",
-        help="work without obeying them, and without the question",
-    )
-    parser.add_argument("--no-sandbox", action="store_true", help="run commands unconfined")
-    parser.add_argument("--ephemeral", action="store_true", help="do not save the session")
-    parser.add_argument(
-        "--no-memory", action="store_true", help="neither read nor write long-term memory"
-    )
-    parser.add_argument("--debug", action="store_true", help="log more to ~/.ouro/logs/ouro.log")
-    parser.add_argument(
-        "-V", "--version", action="version", version=VERSION_LINE, help="print the version"
-    )
-    headless = parser.add_argument_group("headless")
-    headless.add_argument(
-        "-p",
-        "--print",
-        dest="prompt",
-        nargs="?",
-        const="",
-        type=_readable,
-        metavar="PROMPT",
-        help="answer PROMPT (and standard input) on standard output",
-    )
-    headless.add_argument("--output", choices=("text", "json", "stream-json"))
-    headless.add_argument("--input", choices=("text", "stream-json"))
-    headless.add_argument(
-        "--schema",
-        type=non_empty,
-        metavar="FILE",
-        help="the answer must fit this JSON schema, of a file or as text",
-    )
-    headless.add_argument(
-        "--retry",
-        type=int,
-        metavar="SECONDS",
-        help="wait so long for a model server that cannot be reached",
-    )
-    headless.add_argument("--max-turns", type=int, metavar="N", help="model calls")
-    headless.add_argument("--max-cost", type=float, metavar="DOLLARS")
-    return parser
-
-
 def _run(args: SimpleNamespace) -> int:
+    _refuse_contradictions(args)
+    if not args.worktree:
+        return _start(args)
+    from ouro.own_worktree import enter_worktree, leave_worktree
+
+    own = enter_worktree(_folder(args), args.worktree)
+    args.cd = str(own.cwd)
+    try:
+        code = _start(args)
+    except BaseException:
+        print(leave_worktree(own, None), file=sys.stderr)  # noqa: T201
+        raise
+    is_asked = args.prompt is None and sys.stdin.isatty() and sys.stdout.isatty()
+    said = leave_worktree(own, _ask_on_terminal if is_asked else None)
+    print(said, file=sys.stdout if is_asked else sys.stderr)
+    return code
+
+
+def _ask_on_terminal(question: str) -> str:
+    try:
+        return input(question)
+    except (EOFError, KeyboardInterrupt):
+        return ""
+
+
+def _refuse_contradictions(args: SimpleNamespace) -> None:
+    """Raises UsageError: flags that do not go together."""
     from ouro.errors import UsageError
 
     if not (args.resume or args.latest) and (args.fork or args.part != "full"):
@@ -422,6 +193,11 @@ def _run(args: SimpleNamespace) -> int:
             "--ephemeral begins a session of its own.",
             "Resume one without it, or leave out --resume.",
         )
+
+
+def _start(args: SimpleNamespace) -> int:
+    from ouro.errors import UsageError
+
     if args.prompt is not None or args.input == "stream-json":
         import asyncio
 
@@ -555,6 +331,8 @@ def _options(args: SimpleNamespace, *, interactive: bool) -> Options:
         add_dirs=tuple(Path(folder).expanduser().absolute() for folder in args.add_dir),
         ephemeral=args.ephemeral,
         memory=not args.no_memory,
+        more_instructions=args.append_system_prompt,
+        safe=args.safe,
         interactive=interactive,
         trust=args.trust,
     )

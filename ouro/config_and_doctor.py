@@ -58,7 +58,6 @@ if TYPE_CHECKING:
 
 _MARKS = {"good": "ok  ", "note": "note", "bad": "BAD "}
 NOT_READ = (
-    ".claude/output-styles",
     ".claude/workflows",
     ".cursorrules",
     ".cursor/mcp.json",

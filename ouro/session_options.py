@@ -4,27 +4,40 @@ the folder.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from ouro.errors import NoModelError
-from ouro.llm import Catalog, Model, Role
+from ouro.llm import Catalog, Effort, FavoriteModels, Model, ModelChoice, ModelSource, Role
 from ouro.memory.backend import MemoryStore, SessionInfo
 from ouro.memory.manager import MemoryManager
-from ouro.safety import TrustStore
+from ouro.safety import SecretMask, TrustStore
 from ouro.session import OpenRequest
 from ouro.session.session_tasks import SessionTasks
 from ouro.settings import McpServerSettings, Settings
-from ouro.settings_sources import SettingsByPlace, explain_settings
+from ouro.settings_sources import SettingsByPlace, explain_settings, save_setting
 from ouro.tools.files_seen import EditorBuffers
 from ouro.tools.tool import AnyTool
 from ouro.utils.path_text import path_text, text_path
 
 if TYPE_CHECKING:
     from ouro.tools.shell_process import Terminals
+
+
+class EditorServices(msgspec.Struct, frozen=True):
+    """What an editor offers for the sessions in it."""
+
+    buffers: EditorBuffers | None = None
+    """Its unsaved files."""
+    terminals: Terminals | None = None
+    """Its terminals, for the commands of the agent."""
+    mcp_servers: Mapping[str, McpServerSettings] = {}
+    """Its MCP servers, by name; servers in the settings win."""
 
 
 class Options(msgspec.Struct, frozen=True):
@@ -46,12 +59,15 @@ class Options(msgspec.Struct, frozen=True):
     """A model to use instead of those of the catalog: the recorded one of `ouro demo`."""
     tools: tuple[AnyTool, ...] = ()
     """Further tools, of the program that opens the sessions."""
-    editor: EditorBuffers | None = None
-    """The unsaved files of an editor."""
-    terminals: Terminals | None = None
-    """The terminals of an editor, for the commands of the agent."""
-    mcp_servers: Mapping[str, McpServerSettings] = {}
-    """MCP servers from an editor, by name; servers in the settings win."""
+    editor: EditorServices = EditorServices()
+    more_instructions: str = ""
+    """Appended to the system prompt."""
+    safe: bool = False
+    """Use no extension, no instructions and settings of the project, and no memory."""
+
+    @property
+    def uses_memory(self) -> bool:
+        return self.memory and not self.ephemeral and not self.safe
 
 
 class SessionInputs(msgspec.Struct):
@@ -127,3 +143,39 @@ async def open_transcript(
         on_notice=tasks.warn,
         keeps_memory=request.part == "then",
     )
+
+
+def build_models(
+    inputs: SessionInputs, used_before: str, mask: SecretMask, afford: Callable[[], None]
+) -> ModelSource:
+    """The models, beginning with the one that the command line, the session or the settings name.
+
+    Args:
+        used_before: the model of a resumed session; empty: a new one.
+        mask: learns the keys of models.
+        afford: raises LimitReached if the budget allows no background call.
+    """
+    name = inputs.model_name(used_before)
+    if ready := inputs.options.ready_model:
+        return ModelSource(name, "off", lambda _name, _effort: [ready], _no_choices)
+    catalog, settings = inputs.catalog, inputs.settings
+
+    def make(name: str, effort: Effort) -> Sequence[Model]:
+        models = [catalog.make(model, effort) for model in (name, *catalog.fallbacks(name))]
+        mask.learn(catalog.key_values())  # a key from a key command is known only now
+        return models
+
+    save = partial(save_setting, "models.favorites")
+    return ModelSource(
+        name,
+        settings.effort,
+        make,
+        lambda: asyncio.to_thread(catalog.choices),
+        inputs.roles,
+        afford,
+        FavoriteModels(settings.models.favorites, save),
+    )
+
+
+async def _no_choices() -> tuple[ModelChoice, ...]:
+    return ()

@@ -91,6 +91,8 @@ class ModelSettings:
     plan: str = ""
     """The model that answers in plan mode; empty: `plan` of models.yaml, else that of the session.
     """
+    favorites: tuple[str, ...] = ()
+    """The models that F2 and `/model next` go through."""
 
 
 @section
@@ -414,6 +416,10 @@ class Settings:
     """The model of a new session; empty: `default` of models.yaml, or what is found."""
     effort: Literal["off", "minimal", "low", "medium", "high", "xhigh", "max"] = "medium"
     """The effort of a model that can think."""
+    style: str = ""
+    """The output style of a new session, such as `concise`; empty: none."""
+    updates: Literal["off", "notify"] = "off"
+    """Whether ouro asks the package index of pip once a day for a newer version, and says so."""
     models: ModelSettings = field(default_factory=ModelSettings)
     permissions: PermissionSettings = field(default_factory=PermissionSettings)
     limits: LimitSettings = field(default_factory=LimitSettings)

@@ -14,7 +14,7 @@ import yaml
 from fakes.model_server import Reply, failure
 from fakes.ouro_program import OuroProgram
 
-from ouro.cli import _flags
+from ouro.command_line import read_flags
 
 ACTION = Path(__file__).parents[1] / ".github/actions/ouro"
 SPEC = importlib.util.spec_from_file_location("ouro_action", ACTION / "run.py")
@@ -166,7 +166,7 @@ def test_a_comment_is_answered_and_not_read_as_a_flag(run, api, quick):
     assert api.sent == [
         ("POST", "/issues/3/comments", "<!-- ouro -->\nFine.\n\n<sub>ouro · m, $0.25</sub>")
     ]
-    args = _flags(line)
+    args = read_flags(line)
     assert (args.prompt, args.trust, args.no_trust) == ("--trust", False, True)
 
 

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from ouro.cli import PICK, _flags, main
+from ouro.cli import main
+from ouro.command_line import PICK, read_flags
 
 PROGRAM = """
 import atexit, sys
@@ -124,8 +125,8 @@ def test_misspelt_command_is_no_message(line, message, near, capsys):
     ],
 )  # fmt: skip
 def test_first_message_that_looks_like_a_command_stays_a_message(message):
-    assert _flags([message]).message == _flags(["--", message]).message == message
-    assert _flags(["--", "sesions"]).message == "sesions"
+    assert read_flags([message]).message == read_flags(["--", message]).message == message
+    assert read_flags(["--", "sesions"]).message == "sesions"
 
 
 def test_action_alias_is_listed_once(capsys):
@@ -137,10 +138,10 @@ def test_action_alias_is_listed_once(capsys):
 
 
 def test_flags_parsed_without_argparse_equal_those_with_argparse():
-    assert vars(_flags(["--plain"])) == {**vars(_flags()), "plain": True}
-    assert _flags(["--allow", "a", "--allow", "b"]).allow == ["a", "b"]
-    assert _flags().allow == _flags(["hi"]).allow == []
-    assert _flags(["--resume", ""]).resume == _flags(["--resume"]).resume == PICK, (
+    assert vars(read_flags(["--plain"])) == {**vars(read_flags()), "plain": True}
+    assert read_flags(["--allow", "a", "--allow", "b"]).allow == ["a", "b"]
+    assert read_flags().allow == read_flags(["hi"]).allow == []
+    assert read_flags(["--resume", ""]).resume == read_flags(["--resume"]).resume == PICK, (
         "not a new session"
     )
 

@@ -40,11 +40,21 @@ MODE_NOTES = {
 
 
 class Environment:
-    """Where, when and in which permission mode the agent works; changes are sent to the model."""
+    """Where, when and in which permission mode the agent works; changes are sent to the model.
 
-    def __init__(self, cwd: Path, mode: Callable[[], str]) -> None:
+    Args:
+        more: returns further entries by name; one that was sent and is empty now is sent as `none`.
+    """
+
+    def __init__(
+        self,
+        cwd: Path,
+        mode: Callable[[], str],
+        more: Callable[[], Mapping[str, str]] = dict,
+    ) -> None:
         self.cwd = cwd
         self._mode = mode
+        self._more = more
         self._sent: Mapping[str, str] = {}
 
     async def changes(self) -> str:
@@ -113,6 +123,7 @@ class Environment:
             "Date": f"{date.today():%Y-%m-%d}",  # noqa: DTZ011
             "Git branch": git_branch(self.cwd),
             "Permission mode": MODE_NOTES[self._mode()],
+            **{name: value for name, value in self._more().items() if value or name in sent},
         }
         lines = []
         for name, value in now.items():
@@ -120,7 +131,7 @@ class Environment:
                 lines.append(
                     await _git_state(self.cwd, value)
                     if name == "Git branch"
-                    else f"{name}: {value}"
+                    else f"{name}: {value or 'none'}"
                 )
         # A branch name is untrusted text.
         text = clean("\n".join(lines)).replace("</environment", "< /environment")

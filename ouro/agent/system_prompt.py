@@ -20,6 +20,11 @@ USER = """\
 
 The user wrote these for all projects. Where the project's instructions differ, those win."""
 
+MORE_INSTRUCTIONS = """\
+# Further instructions
+
+The user gave these when this session was started. They win over all of the above."""
+
 MEMORY = "<long_term_memory_management>"
 """The beginning of long-term memory in the system prompt."""
 
@@ -45,7 +50,12 @@ def prompt_message(prompt: str, memory: str = "") -> Message:
 
 def prompt_parts(prompt: str) -> list[tuple[str, str]]:
     """The sections of a system prompt: name and text."""
-    marks = ((USER, "your instructions"), (PROJECT, "project instructions"), (MEMORY, "memory"))
+    marks = (
+        (USER, "your instructions"),
+        (PROJECT, "project instructions"),
+        (MORE_INSTRUCTIONS, "further instructions"),
+        (MEMORY, "memory"),
+    )
     starts = [
         (0, "system prompt"),
         *sorted((prompt.find(mark), name) for mark, name in marks if mark in prompt),

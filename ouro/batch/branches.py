@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -38,10 +37,8 @@ def accept(state: BatchState, result: TaskResult) -> TaskResult:
     if git.ask("status", "--porcelain", "--untracked-files=no").strip():
         raise BranchError(f"{repository} has changes.", "Commit them first, then accept again.")
     try:
-        git.change("merge", "--quiet", "--no-edit", result.branch)
+        git.merge(result.branch)
     except GitError as error:
-        with suppress(GitError):  # it may not have begun
-            git.change("merge", "--abort")
         hint = f"Merge it yourself: git merge {result.branch}"
         raise BranchError(f"{result.id}: {error}", hint) from error
     return _marked(state, result, "accepted")

@@ -110,8 +110,8 @@ SESSION_COMMANDS: tuple[Action, ...] = (
         "model",
         "models.model",
         "Use another model",
-        (text("name"),),
-        ("model sonnet",),
+        (text("name", metavar="name|next|previous|favorite"),),
+        ("model sonnet", "model favorite", "model next"),
         aliases=("models",),
     ),
     Action(
@@ -121,6 +121,21 @@ SESSION_COMMANDS: tuple[Action, ...] = (
         (text("effort", metavar="LEVEL|next"),),
         ("think high", "think next"),
         aliases=("effort",),
+    ),
+    Action(
+        "style",
+        "style.style",
+        "Choose how the agent answers; --save: also in new sessions",
+        (text("name"),),
+        ("style concise", "style default --save"),
+        aliases=("output-style",),
+    ),
+    Action(
+        "add-dir",
+        "style.add_dir",
+        "Add a folder to the workspace of this session",
+        (text("folder"),),
+        ("add-dir ../shared",),
     ),
     Action(
         "plan",

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _SECTIONS = {
     "Session": "resume clear fork rewind undo redo rename compact context pin copy export exit",
     "Work": (
-        "model think plan permissions init review diff todos tasks btw mcp skills skill agents"
+        "model think style plan permissions add-dir init review diff todos tasks btw mcp skills skill agents"
         " hooks check"
     ),
     "Memory": "memory remember forget",

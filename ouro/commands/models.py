@@ -25,10 +25,13 @@ from ouro.utils.text import plural
 if TYPE_CHECKING:
     from ouro.commands.shell import ShellContext
     from ouro.commands.slash import SessionContext
+    from ouro.session import Session
 
 EFFORTS: tuple[llm.Effort, ...] = get_args(llm.Effort)
 _CHECK_SIGNS = {"works": "ok", "fails": "FAILS", "off": "off"}
 OTHER = "other"
+_STEPS = {"next": 1, "previous": -1}
+"""`/model next`: how far to go in the list of favorites."""
 WITHOUT_KEY = "without-key"
 SILENT = "silent:"
 """Before the title of a local server that does not answer."""
@@ -52,6 +55,12 @@ _WINDOW_HINT = "If that is wrong, write `window:` into models.yaml."
 
 async def model(context: SessionContext, name: str) -> Answer | None:
     session = context.session
+    if name in _STEPS:
+        name = await use_favorite(session, _STEPS[name])
+        context.front_end.redraw()
+        return Answer(name, [line(f"Model: {name}")])
+    if name == "favorite":
+        return await change_favorite(context)
     if not name:
         name = await _choose_model(context, await session.models())
     if not name:
@@ -60,6 +69,35 @@ async def model(context: SessionContext, name: str) -> Answer | None:
     context.front_end.redraw()
     model = session.status().model
     return Answer(model, [line(f"Model: {model}")])
+
+
+async def change_favorite(context: SessionContext) -> Answer:
+    """Make the model in use a favorite, or no longer one."""
+    session = context.session
+    favorites = session.model_source.favorites
+    await asyncio.to_thread(favorites.toggle, session.status().model)
+    listed = ", ".join(favorites.names) or "none"
+    return Answer(list(favorites.names), [line(f"Favorite models: {listed}.")])
+
+
+async def use_favorite(session: Session, step: int) -> str:
+    """Use the favorite model after or before the one in use; returns its name. One that cannot be
+    used is passed over.
+
+    Raises:
+        UsageError: there are none, or none can be used.
+    """
+    favorites, problem = session.model_source.favorites, ""
+    if not favorites.names:
+        raise UsageError("There are no favorite models.", "`/model favorite` adds the one in use.")
+    for name in favorites.after(session.status().model, step):
+        try:
+            await session.set_model(name)
+        except NoModelError as error:
+            problem = problem or error.message
+            continue
+        return session.status().model
+    raise UsageError(f"No favorite model can be used: {problem}")
 
 
 async def _choose_model(context: SessionContext, found: Sequence[llm.ModelChoice]) -> str:

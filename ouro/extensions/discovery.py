@@ -22,7 +22,7 @@ from ouro.utils.runtime import get_home, tilde
 from ouro.utils.text import clean
 from ouro.utils.yaml import split_front_matter
 
-FileKind: TypeAlias = Literal["commands", "skills", "agents"]
+FileKind: TypeAlias = Literal["commands", "skills", "agents", "output-styles"]
 Source: TypeAlias = Literal["built in", "user", "project", "plugin"]
 MAX_BYTES = 200_000
 """Maximum bytes of an extension file; a larger one is not used."""

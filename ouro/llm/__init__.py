@@ -9,6 +9,7 @@ from ouro.utils.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
     from ouro.llm.catalog import Catalog, ModelSource, Role
+    from ouro.llm.favorites import FavoriteModels
     from ouro.llm.model import (
         CallChunk,
         Chunk,

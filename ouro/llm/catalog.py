@@ -13,6 +13,7 @@ from typing import Literal
 from msgspec.structs import replace
 
 from ouro.errors import NoModelError
+from ouro.llm.favorites import FavoriteModels
 from ouro.llm.model import Effort, EmbeddingModel, Endpoint, Model, ModelChoice, ModelSpec, Prices
 from ouro.llm.models_file import ModelEntry, ModelsFile, make_private, read_models_file
 from ouro.llm.providers import (
@@ -493,6 +494,7 @@ class ModelSource:
         make: makes a model and its fallbacks.
         roles: the full name of the model for each role; a missing role falls back.
         afford: raises LimitReached if the budget allows no background call.
+        favorites: the models that the user goes through with one key.
     """
 
     def __init__(
@@ -503,7 +505,9 @@ class ModelSource:
         choices: Callable[[], Awaitable[tuple[ModelChoice, ...]]],
         roles: Mapping[Role, str] | None = None,
         afford: Callable[[], None] = lambda: None,
+        favorites: FavoriteModels | None = None,
     ) -> None:
+        self.favorites = favorites or FavoriteModels()
         self._make = make
         self.choices = choices
         self.effort = effort

@@ -129,15 +129,16 @@ CONFIG_FILE = Path(".ouro") / "config.yaml"
 CLAUDE_SETTINGS = (Path(".claude") / "settings.json", Path(".claude") / "settings.local.json")
 MCP_FILE = Path(".mcp.json")
 
-ExtensionKind: TypeAlias = Literal["commands", "skills", "agents", "rules"]
+ExtensionKind: TypeAlias = Literal["commands", "skills", "agents", "output-styles", "rules"]
 EXTENSION_FOLDERS: Mapping[ExtensionKind, tuple[str, ...]] = {
     "commands": (".ouro/commands", ".claude/commands", ".codex/prompts"),
     "skills": (".ouro/skills", ".agents/skills", ".claude/skills", ".codex/skills"),
     "agents": (".ouro/agents", ".claude/agents"),
+    "output-styles": (".ouro/output-styles", ".claude/output-styles"),
     "rules": (".ouro/rules", ".claude/rules", ".cursor/rules"),
 }
 """The folders of a project for extension files of a kind, in order of priority."""
-FILE_KINDS: tuple[ExtensionKind, ...] = ("commands", "skills", "agents")
+FILE_KINDS: tuple[ExtensionKind, ...] = ("commands", "skills", "agents", "output-styles")
 """The kinds whose files are called by a name."""
 MAX_FILES = 2_000
 """Maximum files in one folder of extensions; the rest is neither asked about nor used."""

@@ -184,6 +184,15 @@ class Workspace:
         )
         others = (*extra, *(folder.path for folder in self.memory))
         self.roots = (self.root, *(Path(os.path.realpath(folder)) for folder in others))
+        self.added: tuple[Path, ...] = ()
+        """Folders that the user has added in the session."""
+
+    def add(self, folder: Path) -> None:
+        """Make a folder part of the workspace; places of keys below it stay closed."""
+        real = Path(os.path.realpath(folder))
+        if real not in self.roots:
+            self.roots = (*self.roots, real)
+            self.added = (*self.added, real)
 
     def resolve(self, text: str) -> Path:
         """The real path that `text` names: `~`, relative to the root, links followed."""

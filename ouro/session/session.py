@@ -14,7 +14,7 @@ from ouro.agent.project_instructions import ProjectInstructions
 from ouro.display import Todo
 from ouro.errors import UsageError
 from ouro.events import Event, Permit, UserAnswer
-from ouro.extensions import CommandRegistry, Skills
+from ouro.extensions import CommandRegistry, OutputStyles, Skills
 from ouro.llm import Effort, ModelChoice, ModelSource, ModelSpec
 from ouro.lsp import LanguageServers
 from ouro.mcp import McpServers, resource_names
@@ -49,6 +49,7 @@ class SessionExtensions(msgspec.Struct, frozen=True, eq=False):
     skills: Skills
     instructions: ProjectInstructions
     settings: SettingsSources
+    styles: OutputStyles
 
 
 class StandingStatus(msgspec.Struct, frozen=True):

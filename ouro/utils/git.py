@@ -9,6 +9,7 @@ import re
 import subprocess
 import tempfile
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import cache, cached_property
 from pathlib import Path
 
@@ -103,6 +104,17 @@ class Git:
         unsigned = ("-c", "user.useConfigOnly=false", "-c", "commit.gpgsign=false")
         self.change(*unsigned, *author, "commit", "--quiet", "--no-verify", "-m", subject)
         return True
+
+    def merge(self, branch: str) -> None:
+        """Merge a branch into what is checked out. Raises GitError: it conflicts, or git fails;
+        nothing is changed then.
+        """
+        try:
+            self.change("merge", "--quiet", "--no-edit", branch)
+        except GitError:
+            with suppress(GitError):  # it may not have begun
+                self.change("merge", "--abort")
+            raise
 
     def own_programs(self) -> list[str]:
         """The settings and hooks of the repository that may run a program even when git only reads.

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ouro.cli import whole_parser
+from ouro.command_line import whole_parser
 from ouro.commands.builtin import COMMANDS, actions_of, find_command
 from ouro.frontends.tui.keymap import ACTIONS, Keymap, format_key
 

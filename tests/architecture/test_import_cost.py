@@ -30,7 +30,7 @@ def loaded_by(statement: str) -> set[str]:
     "statement",
     [
         "import ouro.cli",
-        "import ouro.cli; ouro.cli._flags(['--mode', 'plan'])",
+        "import ouro.cli; ouro.cli.read_flags(['--mode', 'plan'])",
         "import ouro.frontends.tui.first_frame",
     ],
 )
@@ -49,7 +49,14 @@ def test_a_line_about_the_program_needs_little_more_than_python(flag, allowed):
     heavy = {"typing", "pathlib", "datetime", "difflib", "argparse", "re", "shutil", "msgspec"}
     assert loaded & heavy <= allowed
     own = {name for name in modules_of(run) if name.startswith("ouro")}
-    assert own <= {"ouro", "ouro.cli", "ouro.errors", "ouro.utils", "ouro.utils.lazy_exports"}
+    assert own <= {
+        "ouro",
+        "ouro.cli",
+        "ouro.command_line",
+        "ouro.errors",
+        "ouro.utils",
+        "ouro.utils.lazy_exports",
+    }
 
 
 def test_assembling_a_session_loads_no_screen_and_no_litellm():
@@ -87,7 +94,7 @@ def test_first_frame_needs_neither_asyncio_nor_msgspec():
 
 def test_prompt_appears_before_session_modules_are_loaded():
     modules = modules_of(
-        "import ouro.cli; args = ouro.cli._flags(); ouro.cli._opener(args);"
+        "import ouro.cli; args = ouro.cli.read_flags(); ouro.cli._opener(args);"
         " ouro.cli._request(args)\nimport ouro.frontends.tui.run, ouro.frontends.tui.app,"
         " ouro.frontends.tui.driver"
     )
@@ -121,7 +128,7 @@ def test_start_defines_few_frozen_dataclasses():
 
 
 FIRST_PICTURE = (
-    "import pathlib, ouro.cli; ouro.cli._flags(); ouro.cli.look_in(pathlib.Path())\n"
+    "import pathlib, ouro.cli; ouro.cli.read_flags(); ouro.cli.look_in(pathlib.Path())\n"
     "import ouro.frontends.tui.first_frame"
 )
 

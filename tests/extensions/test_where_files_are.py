@@ -38,10 +38,11 @@ FILES = {
     "subagents": places("subagents", "heron.md"),
     "instructions": TABLE["instructions"],
     "instructions for all projects": TABLE["instructions for all projects"],
+    "output styles": places("output styles", "heron.md"),
     "rules for some files": places("rules for some files", "heron.md"),
     "all of these": [
         f"{base}/{kind}/{'heron/SKILL' if kind == 'skills' else 'heron'}.md"
-        for base in ("~/.ouro", ".ouro") for kind in ("commands", "skills", "agents", "rules")
+        for base in ("~/.ouro", ".ouro") for kind in ("commands", "skills", "agents", "output-styles", "rules")
     ],
 }  # fmt: skip
 
@@ -63,6 +64,8 @@ async def run_session(repository) -> tuple[str, str, str]:
     """
     model = ScriptedModel([call("read", path="api.py"), "Done."])
     session = await opener(Options(repository, ready_model=model))(OpenRequest(trust="yes"))
+    if "heron" in session.extensions.styles.all:
+        session.extensions.styles.use("heron")
     async for _event in session.send("Look at api.py."):
         pass
     commands = [command.name for command in session.extensions.commands.commands()]
@@ -85,7 +88,7 @@ async def test_file_at_a_documented_place_is_used(repository, home, name):
     )
     (repository / "api.py").write_text("x = 1\n")
     commands, system, sent = await run_session(repository)
-    if "/rules/" in name:
+    if "/rules/" in name or "output-styles" in name:
         assert "The text of heron." in sent
     elif "commands" in name or "prompts" in name:
         assert commands == "heron"

@@ -39,7 +39,7 @@ from ouro.events import (
     UsageUpdated,
     UserAnswer,
 )
-from ouro.extensions import CommandRegistry, Skills
+from ouro.extensions import CommandRegistry, OutputStyles, Skills
 from ouro.llm import ModelChoice, ModelSpec
 from ouro.memory.ephemeral_backend import DictMemoryStore
 from ouro.memory.index import Lookup
@@ -325,7 +325,13 @@ class FakeSession:
         instructions = ProjectInstructions(cwd, lambda _path: False)
         commands, servers = CommandRegistry((), COMMAND_NAMES), SimpleNamespace(servers={})
         self.extensions = SessionExtensions(
-            commands, servers, SimpleNamespace(), skills, instructions, SettingsSources()
+            commands,
+            servers,
+            SimpleNamespace(),
+            skills,
+            instructions,
+            SettingsSources(),
+            OutputStyles(()),
         )
         self.background = FakeBackground()
         self.wake = SimpleNamespace(due=asyncio.Event().wait)

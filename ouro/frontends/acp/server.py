@@ -33,7 +33,7 @@ from ouro.frontends.acp.transport import StdioTransport
 from ouro.frontends.acp.updates import EventUpdates, notice, usage_of
 from ouro.frontends.headless.input import handle_signals
 from ouro.session import OpenRequest, OpenSession, SessionCatalog, trust_question
-from ouro.session_options import Options
+from ouro.session_options import EditorServices, Options
 from ouro.settings import McpServerSettings
 from ouro.utils.log import log
 
@@ -294,9 +294,11 @@ class EditorAgent:
             self._options,
             cwd=Path(cwd),
             add_dirs=(*self._options.add_dirs, *folders),
-            editor=client,
-            terminals=client if has_own else None,
-            mcp_servers=_mcp_servers(more.get("mcp_servers") or ()),
+            editor=EditorServices(
+                client,
+                client if has_own else None,
+                _mcp_servers(more.get("mcp_servers") or ()),
+            ),
         )
         use = functools.partial(
             self._use, await asyncio.to_thread(self._make_opener, options), client

@@ -269,6 +269,17 @@ class KeyActions:
         await session.set_model(effort=next_effort(session.status().effort))
         self._front_end.redraw()
 
+    async def next_model(self, step: int = 1) -> None:
+        """The next favorite model; without any, UsageError is shown."""
+        from ouro.commands.models import use_favorite  # too heavy to import before the first frame
+
+        name = await use_favorite(self._front_end.session, step)
+        self._front_end.redraw()
+        self._conversation.status.show_message(f"Model: {name}", seconds=2.0)
+
+    async def previous_model(self) -> None:
+        await self.next_model(-1)
+
     def outputs(self) -> None:
         """Unfold tool outputs; twice within a second: read the whole transcript."""
         now = self._app.pressed_at  # not the time of handling: a busy screen handles keys late

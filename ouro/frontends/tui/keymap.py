@@ -92,6 +92,8 @@ ACTIONS: tuple[KeyAction, ...] = (
         "app",
     ),
     KeyAction("model", ("alt+p",), "choose a model", "app"),
+    KeyAction("next_model", ("f2",), "the next favorite model (`/model favorite`)", "app"),
+    KeyAction("previous_model", ("shift+f2",), "the previous one", "app"),
     KeyAction("think", ("alt+t",), "think: off → minimal → low → … → max", "app"),
     KeyAction("redraw", ("ctrl+l",), "draw the screen again", "app"),
     KeyAction("suspend", ("ctrl+z",), "suspend", "app", "suspend_process"),

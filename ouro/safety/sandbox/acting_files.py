@@ -101,6 +101,10 @@ class ActingFiles:
         self._copies: dict[str, _FileCopy] = {}
         self._copied: list[str] = []
 
+    def add_root(self, folder: Path) -> None:
+        """Watch a further folder that commands may change."""
+        self._roots = (*self._roots, str(folder))
+
     def accept(
         self, *, copies: bool, is_alone: bool = True, is_first: bool = True
     ) -> tuple[Path, ...]:

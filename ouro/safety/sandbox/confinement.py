@@ -128,6 +128,12 @@ class Confinement:
         self._tokens: dict[str, str] = {}
         """What identifies the last command of a call in the file of processes left running."""
 
+    def add_writable(self, folder: Path) -> None:
+        """Let commands change a further folder of the workspace."""
+        if folder not in self._also_writable:
+            self._also_writable = (*self._also_writable, folder)
+            self._acting.add_root(folder)
+
     def chosen(self) -> ChosenSandbox:
         """The sandbox of this machine; the first call tests it, which takes 20 to 50 ms."""
         if not self.settings.enabled:

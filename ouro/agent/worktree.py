@@ -1,0 +1,117 @@
+"""Worktree: a git worktree with a branch of its own, for a subagent or a session."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import msgspec
+
+from ouro.errors import ToolError
+from ouro.utils.git import Git, GitError, find_root
+from ouro.utils.text import plural
+
+MAX_DIFF = 30_000
+GIT_TIMEOUT = 60.0
+
+
+class WorktreeChanges(msgspec.Struct, frozen=True):
+    """How a worktree differs from the commit at which it began."""
+
+    files: tuple[str, ...]
+    commits: int
+    uncommitted: int
+    """Files with changes that no commit has."""
+
+
+class Worktree(msgspec.Struct, frozen=True):
+    """Everything blocks: use from a thread."""
+
+    folder: Path
+    branch: str
+    base: str
+    """The commit at which it began."""
+    repository: Path
+
+    @classmethod
+    def open(cls, cwd: Path, folder: Path, branch: str) -> Worktree:
+        """Check out the branch in `folder`; one that does not exist begins at HEAD. A folder that
+        is this worktree already stays as it is.
+
+        Raises:
+            ToolError: `cwd` is not in a git repository with a commit, or git fails.
+        """
+        repository, git = find_root(cwd), Git(cwd, GIT_TIMEOUT)
+        try:
+            head = git.ask("rev-parse", "--verify", "--quiet", "HEAD").strip()
+            if not head:
+                raise ToolError(
+                    f"A worktree needs a git repository with a commit: {cwd} is in none."
+                )
+            has_branch = git.ask("rev-parse", "--verify", "--quiet", f"refs/heads/{branch}")
+            base = git.ask("merge-base", "HEAD", branch).strip() if has_branch else ""
+            if not (has_branch and _has_checked_out(folder, branch)):
+                folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                git.change("worktree", "prune")
+                what = (str(folder), branch) if has_branch else ("-b", branch, str(folder), head)
+                force = ("--force",) if has_branch else ()
+                git.change("worktree", "add", "--quiet", *force, *what)
+        except GitError as error:
+            raise ToolError(f"git cannot create a worktree: {error}") from error
+        return cls(folder, branch, base or head, repository)
+
+    def changes(self) -> WorktreeChanges:
+        """Raises GitError: git fails."""
+        inside = Git(self.folder, GIT_TIMEOUT)
+        status = [line[3:] for line in inside.read("status", "--porcelain").splitlines()]
+        committed = inside.read("diff", "--name-only", self.base, "HEAD").splitlines()
+        count = inside.read("rev-list", "--count", f"{self.base}..HEAD").strip()
+        files = tuple(dict.fromkeys((*committed, *status)))
+        return WorktreeChanges(files, int(count or 0), len(status))
+
+    def commit(self, subject: str) -> None:
+        """Commit what was changed to the branch. Raises GitError."""
+        Git(self.folder, GIT_TIMEOUT).commit_all(subject)
+
+    def remove(self, *, with_branch: bool) -> None:
+        """Remove the folder, and its branch if `with_branch`. Raises GitError."""
+        outside = Git(self.repository, GIT_TIMEOUT)
+        outside.change("worktree", "remove", "--force", str(self.folder))
+        shutil.rmtree(self.folder, ignore_errors=True)
+        if with_branch:
+            outside.change("branch", "--quiet", "-D", self.branch)
+
+    def close(self, subject: str) -> str:
+        """Commit what was changed to the branch, and remove the folder; no branch stays if nothing
+        was.
+
+        Returns the changes for the model; empty if there are none.
+
+        Raises:
+            ToolError: git fails; the folder stays.
+        """
+        inside = Git(self.folder, GIT_TIMEOUT)
+        try:
+            self.commit(subject)
+            files = inside.ask("diff", "--name-only", self.base, "HEAD").splitlines()
+            diff = inside.ask("diff", self.base, "HEAD")
+            self.remove(with_branch=not files)
+        except GitError as error:
+            raise ToolError(
+                f"Its changes are in {self.folder}: git could not commit them: {error}"
+            ) from error
+        cut = (
+            "" if len(diff) <= MAX_DIFF else f"\n… cut: `git diff ...{self.branch}` shows all of it"
+        )
+        work = (
+            f"Its work is committed to the branch `{self.branch}` ({plural(len(files), 'file')}),"
+            " and not merged."
+        )
+        return f"{work}\n```diff\n{diff[:MAX_DIFF]}{cut}\n```" if files else ""
+
+
+def _has_checked_out(folder: Path, branch: str) -> bool:
+    """Whether the folder is a worktree with this branch."""
+    if not (folder / ".git").is_file():
+        return False
+    return Git(folder, GIT_TIMEOUT).ask("branch", "--show-current").strip() == branch

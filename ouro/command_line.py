@@ -1,0 +1,308 @@
+"""The command line: its words and flags."""
+
+from __future__ import annotations
+
+# Nothing else is imported here: it is loaded before the first frame, and for `--version`.
+import sys
+from types import SimpleNamespace
+
+from ouro import __version__
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Mapping, Sequence
+    from typing import Any
+
+GROUPS = {
+    "sessions": "list, show, export, import, rename, delete and repair sessions",
+    "plugin": "add, list, update and remove plugins",
+    "hooks": "list the hooks of this folder, and try one",
+    "permissions": "list, save and revoke permission rules",
+    "checkpoints": "list and delete the files kept for undo",
+    "usage": "show tokens and cost by model: today, this month, all",
+    "models": "list usable models, and why others are not usable; set one up",
+    "memory": "list, search, change, import, export and check long-term memory",
+    "mcp": "list, test, add, import and log in to MCP servers",
+    "config": "show and change settings, with their values and sources",
+    "doctor": "check the installation",
+    "completion": "print a script that completes this command line in bash, zsh or fish",
+    "acp": "work in an editor, as Zed, JetBrains and Neovim do",
+    "batch": "run tasks in many repositories, and decide about their changes",
+    "demo": "watch ouro repair a small program, without a model or a key",
+}
+"""The words after `ouro`. Their actions are in `ouro/commands/builtin.py`, which is loaded when one
+is run.
+"""
+
+VERSION_LINE = f"ouro {__version__}"
+PICK = "?"
+"""`--resume` without a value; as in `session/opening.py`, which is loaded after the first frame."""
+
+EXAMPLES = """\
+examples:
+  ouro                              a full-screen session in this folder
+  ouro "fix the failing test"       the same, with a first message
+  ouro -p "what does api.py do?"    answer on standard output, then end
+  git diff | ouro -p "review this"  with standard input as material
+  ouro --resume latest              continue the last session
+  ouro demo                         see it work without a model or a key
+
+exit codes: 0 done, 1 could not finish, 2 wrong usage, 3 no model or key, 4 a limit was reached,
+            5 permission refused, 130 interrupted"""
+
+
+def read_flags(given: Sequence[str] = ()) -> SimpleNamespace:
+    """Parse the flags. Without any flag argparse is not imported: with it the first frame takes a
+    sixth longer.
+    """
+    flags = SimpleNamespace(**_DEFAULTS)
+    if not given:
+        return flags
+    if given in (["--version"], ["-V"]):  # without argparse
+        sys.stdout.write(f"{VERSION_LINE}\n")
+        sys.stdout.flush()
+        raise SystemExit(0)
+    _refuse_misspelt_command(given)
+    parser = _parser()
+    found, unknown = parser.parse_known_args(given, flags)
+    if unknown:
+        words = (word.partition("=")[0] for word in unknown)
+        here = ", ".join(f"{word} is {_ELSEWHERE[word]}" for word in words if word in _ELSEWHERE)
+        hint = f". Here {here}." if here else ""
+        parser.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
+    return found
+
+
+def _refuse_misspelt_command(given: Sequence[str]) -> None:
+    """Raise UsageError for `memroy`, `memroy list` and `"memory list"`; `"model the domain"` is a
+    message.
+    """
+    word, _, action = given[0].partition(" ")
+    if not word.isalpha():
+        return
+    from difflib import get_close_matches
+
+    near = get_close_matches(word, GROUPS, 1, MIN_LIKENESS)
+    if not near:
+        return
+    from ouro.commands.builtin import ACTIONS
+    from ouro.errors import UsageError
+
+    meant = given[0].replace(word, near[0], 1)
+    if not action or any(meant in known.names for known in ACTIONS):
+        hint = f'To send it as a message: ouro -- "{" ".join(given).partition(" -")[0]}"'
+        raise UsageError(f"There is no command `{given[0]}`. Did you mean `ouro {meant}`?", hint)
+
+
+MIN_LIKENESS = 0.8
+"""Of a misspelt command to a command: `memroy` has .83, `configure` .80, `continue` to `config`
+.57.
+"""
+_ELSEWHERE = {
+    "--output-format": "--output",
+    "--input-format": "--input",
+    "--json-schema": "--schema",
+    "--permission-mode": "--mode",
+    "--approval-mode": "--mode",
+    "--dangerously-skip-permissions": "--mode auto",
+    "--yolo": "--mode auto",
+    "--full-auto": "--mode edit",
+    "--allowedTools": "--allow",
+    "--allowed-tools": "--allow",
+    "--disallowedTools": "--deny",
+    "--max-budget-usd": "--max-cost",
+    "--fork-session": "--fork",
+    "--verbose": "--debug",
+}
+"""Flags of other programs."""
+_DEFAULTS: Mapping[str, Any] = {
+    "message": "",
+    "model": "",
+    "resume": "",
+    "latest": False,
+    "fork": False,
+    "part": "full",
+    "mode": None,
+    "allow": [],
+    "deny": [],
+    "cd": "",
+    "add_dir": [],
+    "worktree": "",
+    "append_system_prompt": "",
+    "safe": False,
+    "plain": False,
+    "trust": False,
+    "no_trust": False,
+    "no_sandbox": False,
+    "ephemeral": False,
+    "no_memory": False,
+    "debug": False,
+    "prompt": None,
+    "output": "text",
+    "input": "text",
+    "schema": "",
+    "retry": None,
+    "max_turns": None,
+    "max_cost": None,
+}
+
+
+def _readable(text: str) -> str:
+    from ouro.utils.text import readable_bytes  # not for `--help`
+
+    return readable_bytes(text)
+
+
+def _non_empty(text: str) -> str:
+    if not text.strip():  # for example from a variable that is not set
+        import argparse
+
+        raise argparse.ArgumentTypeError("the value is empty")
+    return text
+
+
+def _parser(with_message: bool = True) -> argparse.ArgumentParser:
+    import argparse
+
+    commands = "\n".join(f"  ouro {name:<12} {text}" for name, text in GROUPS.items())
+    parser = argparse.ArgumentParser(
+        prog="ouro",
+        usage="ouro [options] [message]\n       ouro COMMAND ...",
+        description="A terminal coding agent that remembers.",
+        epilog=f"commands:\n{commands}\n\n{EXAMPLES}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        add_help=True,
+    )
+    if with_message:
+        parser.add_argument(
+            "message", nargs="?", default="", type=_readable, help="a first message"
+        )
+
+    _add_session_flags(parser)
+    _add_safety_flags(parser)
+    parser.add_argument("--debug", action="store_true", help="log more to ~/.ouro/logs/ouro.log")
+    parser.add_argument(
+        "-V", "--version", action="version", version=VERSION_LINE, help="print the version"
+    )
+    _add_headless_flags(parser)
+    return parser
+
+
+def _add_session_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "-m", "--model", type=_non_empty, help="the model to use, by name or a part of it"
+    )
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument(
+        "-r",
+        "--resume",
+        nargs="?",
+        const=PICK,
+        metavar="SESSION",
+        type=lambda name: name or PICK,
+        help="an id, its start, words of its title, or `latest`; nothing: pick one",
+    )
+    which.add_argument(
+        "-c", "--continue", dest="latest", action="store_true", help="the same as --resume latest"
+    )
+    parser.add_argument(
+        "--fork", action="store_true", help="with --resume or --continue: in a copy of the session"
+    )
+    parser.add_argument(
+        "--part",
+        choices=("full", "tail", "summary", "then"),
+        help=(
+            "with --resume: what the model is sent of it, all, a tail, or a summary; "
+            "`then`: all, with memory as it was"
+        ),
+    )
+    parser.add_argument(
+        "--mode", choices=("ask", "edit", "plan", "auto"), help="what is asked before it is done"
+    )
+    parser.add_argument(
+        "--allow", action="append", metavar="RULE", help="such as 'shell(pytest *)'"
+    )
+    parser.add_argument("--deny", action="append", metavar="RULE", help="such as 'write(.env)'")
+    parser.add_argument("--cd", type=_non_empty, metavar="FOLDER", help="work in this folder")
+    parser.add_argument(
+        "--add-dir", type=_non_empty, action="append", metavar="FOLDER", help="a further folder"
+    )
+    parser.add_argument(
+        "--worktree",
+        type=_non_empty,
+        metavar="NAME",
+        help="work in a git worktree, on the branch ouro/NAME",
+    )
+    parser.add_argument(
+        "--append-system-prompt",
+        type=_non_empty,
+        metavar="TEXT",
+        help="more instructions for the model",
+    )
+    parser.add_argument(
+        "--plain", action="store_true", help="a line prompt in the terminal's own scrollback"
+    )
+
+
+def _add_safety_flags(parser: argparse.ArgumentParser) -> None:
+    trust = parser.add_mutually_exclusive_group()
+    trust.add_argument(
+        "--trust", action="store_true", help="trust this folder's instructions and settings"
+    )
+    trust.add_argument(
+        "--no-trust",
+        action="store_true",
+        help="work without obeying them, and without the question",
+    )
+    parser.add_argument(
+        "--safe",
+        action="store_true",
+        help="without extensions, instructions, project settings and memory, to find what is wrong",
+    )
+    parser.add_argument("--no-sandbox", action="store_true", help="run commands unconfined")
+    parser.add_argument("--ephemeral", action="store_true", help="do not save the session")
+    parser.add_argument(
+        "--no-memory", action="store_true", help="neither read nor write long-term memory"
+    )
+
+
+def _add_headless_flags(parser: argparse.ArgumentParser) -> None:
+    headless = parser.add_argument_group("headless")
+    headless.add_argument(
+        "-p",
+        "--print",
+        dest="prompt",
+        nargs="?",
+        const="",
+        type=_readable,
+        metavar="PROMPT",
+        help="answer PROMPT (and standard input) on standard output",
+    )
+    headless.add_argument("--output", choices=("text", "json", "stream-json"))
+    headless.add_argument("--input", choices=("text", "stream-json"))
+    headless.add_argument(
+        "--schema",
+        type=_non_empty,
+        metavar="FILE",
+        help="the answer must fit this JSON schema, of a file or as text",
+    )
+    headless.add_argument(
+        "--retry",
+        type=int,
+        metavar="SECONDS",
+        help="wait so long for a model server that cannot be reached",
+    )
+    headless.add_argument("--max-turns", type=int, metavar="N", help="model calls")
+    headless.add_argument("--max-cost", type=float, metavar="DOLLARS")
+
+
+def whole_parser() -> argparse.ArgumentParser:
+    """The command line with all actions, for shell completion."""
+    from ouro.commands.shell import add_arguments
+
+    parser = _parser(with_message=False)
+    groups = parser.add_subparsers(prog="ouro")
+    for name, text in GROUPS.items():
+        add_arguments(groups.add_parser(name, help=text), name)
+    return parser

@@ -1,0 +1,136 @@
+"""`ouro --worktree NAME`: a session in a git worktree with a branch of its own, and what becomes of
+it at the end.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import msgspec
+
+from ouro.agent.worktree import Worktree, WorktreeChanges
+from ouro.errors import ConfigError, ToolError, UsageError
+from ouro.safety import TrustStore, acting_files
+from ouro.utils.git import Git, GitError, find_root
+from ouro.utils.runtime import get_trust_path, get_worktrees_dir, tilde
+from ouro.utils.text import plural
+
+_GIT_TIMEOUT = 60.0
+_NAME = re.compile(r"\w[\w-]{0,60}(?:\.[\w-]{1,60})?")
+_QUESTION = "[m] merge it into {target}   [k] keep it   [r] remove it: "
+Ask = Callable[[str], str]
+"""Asks a question on the terminal; returns what was typed, empty if nothing was."""
+
+
+class OwnWorktree(msgspec.Struct, frozen=True):
+    name: str
+    tree: Worktree
+    cwd: Path
+    """The folder to work in: in the worktree, where the user was in the repository."""
+
+
+def enter_worktree(cwd: Path, name: str) -> OwnWorktree:
+    """The worktree of that name, made if there is none; trusted as far as the same files are
+    trusted in `cwd`.
+
+    Raises:
+        UsageError: the name is not one, there is no commit to begin at, or git fails.
+    """
+    if not _NAME.fullmatch(name) or name.endswith(".lock"):
+        raise UsageError(
+            f"`{name}` is not a name for a worktree.", "Use letters, digits, `-` and `_`."
+        )
+    # Of the repository, also if this is a worktree of it.
+    root = find_root(cwd)
+    digest = hashlib.sha256(str(root).encode(errors="surrogateescape")).hexdigest()[:8]
+    folder = get_worktrees_dir() / f"{root.name}-{digest}" / name
+    try:
+        tree = Worktree.open(cwd, folder, f"ouro/{name}")
+    except ToolError as error:
+        raise UsageError(str(error)) from error
+    inner = folder / cwd.resolve().relative_to(root.resolve())
+    own = OwnWorktree(name, tree, inner if inner.is_dir() else folder)
+    _share_trust(cwd, root, own)
+    return own
+
+
+def _share_trust(cwd: Path, root: Path, own: OwnWorktree) -> None:
+    """Trust the files of the worktree that the user has trusted with the same content."""
+    store = TrustStore(get_trust_path())
+    there = acting_files(own.tree.folder, own.cwd)
+    here = _by_name(root, acting_files(root, cwd))
+    if not there or store.untrusted(root, tuple(here.values())):
+        return
+    folder = own.tree.folder.resolve()
+    if all(_is_same(path, here.get(str(path.relative_to(folder)))) for path in there):
+        store.trust(own.tree.folder, there)
+
+
+def _by_name(root: Path, files: tuple[Path, ...]) -> Mapping[str, Path]:
+    base = root.resolve()
+    return {str(path.relative_to(base)): path for path in files}
+
+
+def _is_same(path: Path, other: Path | None) -> bool:
+    return other is not None and path.read_bytes() == other.read_bytes()
+
+
+def leave_worktree(own: OwnWorktree, ask: Ask | None) -> str:
+    """Ask what becomes of the worktree, and do it; returns what was done, for the terminal.
+
+    Without changes it is removed. Without `ask` it stays.
+    """
+    try:
+        changes = own.tree.changes()
+        if not changes.files:
+            own.tree.remove(with_branch=not changes.commits)
+            return f"The worktree {own.name} had no changes: it is removed."
+        return _settle(own, changes, ask)
+    except (GitError, ConfigError, OSError) as error:
+        return f"The worktree {own.name} stays in {tilde(own.tree.folder)}: {error}"
+
+
+def _settle(own: OwnWorktree, changes: WorktreeChanges, ask: Ask | None) -> str:
+    repository = Git(own.tree.repository, _GIT_TIMEOUT)
+    target = repository.ask("branch", "--show-current").strip()
+    kept = (
+        f"It stays in {tilde(own.tree.folder)}; `ouro --worktree {own.name}` continues there, and"
+        f" `git merge {own.tree.branch}` merges what is committed."
+    )
+    said = _described(own, changes)
+    if ask is None:
+        return f"{said} {kept}"
+    answer = ask(f"\n{said}\n{_QUESTION.format(target=target or 'HEAD')}").strip().lower()[:1]
+    if answer == "m":
+        return _merge(own, repository, target)
+    if answer == "r":
+        files = plural(len(changes.files), "changed file")
+        if ask(f"Delete {files} and the branch? [y/N]: ").strip().lower() in ("y", "yes"):
+            own.tree.remove(with_branch=True)
+            return f"The worktree {own.name} and its branch are removed."
+    return kept
+
+
+def _described(own: OwnWorktree, changes: WorktreeChanges) -> str:
+    commits = plural(changes.commits, "commit")
+    uncommitted = f", {plural(changes.uncommitted, 'file')} not committed"
+    return (
+        f"Worktree {own.name} (branch {own.tree.branch}): {plural(len(changes.files), 'file')}"
+        f" changed, {commits}{uncommitted if changes.uncommitted else ''}."
+    )
+
+
+def _merge(own: OwnWorktree, repository: Git, target: str) -> str:
+    """Commit, merge into what is checked out, remove. Raises GitError: nothing is lost then."""
+    if repository.ask("status", "--porcelain", "--untracked-files=no").strip():
+        raise GitError(
+            f"{tilde(own.tree.repository)} has changes that are not committed. Commit them, then"
+            f" `git merge {own.tree.branch}`."
+        )
+    own.tree.commit(f"ouro: {own.name}")
+    repository.merge(own.tree.branch)
+    own.tree.remove(with_branch=True)
+    return f"Merged into {target or 'HEAD'}; the worktree {own.name} is removed."
