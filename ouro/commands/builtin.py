@@ -91,9 +91,17 @@ _USAGE = Action(
     "usage",
     "usage.usage",
     "Show tokens and cost by model: this session, today, this month, all",
-    (),
-    ("usage", "usage --json"),
+    (
+        arg(
+            "--by",
+            choices=("day", "project", "model", "purpose"),
+            default="",
+            help="of all sessions, with bars",
+        ),
+    ),
+    ("usage", "usage --by day", "usage --by purpose --json"),
     "both",
+    "[--by day|project|model|purpose]",
     aliases=("cost", "stats"),
 )
 

@@ -353,7 +353,13 @@ async def repair(context: ShellContext, session: str) -> Answer:
 
 def _data(info: SessionInfo) -> dict[str, Any]:
     spent = [
-        {"day": use.day, "model": use.model, "calls": use.calls, **asdict(use.usage)}
+        {
+            "day": use.day,
+            "model": use.model,
+            "purpose": use.purpose,
+            "calls": use.calls,
+            **asdict(use.usage),
+        }
         for use in info.spent
     ]
     return {**asdict(info), "cost": info.cost, "spent": spent}

@@ -1,15 +1,16 @@
-"""Usage: tokens and cost by model for this session, today, this month and all time."""
+"""Usage: tokens and cost by model for periods, or by day, project, model or purpose."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 from msgspec.structs import asdict
 
 from ouro.commands.action import ActionContext, Answer
 from ouro.commands.render import Quote
-from ouro.memory.sessions.usage import ModelUse, UsagePeriod, sum_periods, today
+from ouro.memory.backend import DailyUsage
+from ouro.memory.sessions.usage import ModelUse, UsagePeriod, sum_by, sum_periods, today
 from ouro.messages import Usage
 from ouro.session.budget import SpendingReport, spending_limits
 from ouro.utils.text import clean, dollars, plural
@@ -18,9 +19,72 @@ _NAMES = {"session": "This session", "today": "Today", "month": "This month", "a
 _BUDGETS = {"session": "in this session", "today": "today", "month": "this month"}
 _HEADS = ("read", "cached", "written", "calls", "cost")
 _UNKNOWN = "unknown"
+_OUTSIDE = "(outside of sessions)"
+_TURNS = "turns"
+MAX_DAYS = 30
+"""Days that are listed, the newest first."""
+MAX_NAME = 32
+MAX_BAR = 16
+"""Columns of the longest bar."""
 
 
-async def usage(context: ActionContext) -> Answer:
+By = Literal["", "day", "project", "model", "purpose"]
+
+
+async def usage(context: ActionContext, by: By = "") -> Answer:
+    """Tokens and cost: of periods, or by day, project, model or purpose with bars."""
+    return await (_usage_by(context, by) if by else _usage_of_periods(context))
+
+
+async def _usage_by(context: ActionContext, by: By) -> Answer:
+    """The usage of all sessions, with the most expensive first, and days in their order."""
+    store = context.session.session_catalog.store if context.session is not None else context.store
+    sessions = [*await store.list_sessions(), *await store.list_deleted()]
+    rows = [(info.project, item) for info in sessions for item in info.spent]
+    rows += [(_OUTSIDE, item) for item in await store.load_costs()]
+    named = ((_row_name(by, project, item), item) for project, item in rows)
+    found = sum_by(named)
+    if by == "day":
+        found = tuple(sorted(found, key=lambda use: use.model, reverse=True)[:MAX_DAYS])
+    data = [{by: use.model, "calls": use.calls, **asdict(use.usage)} for use in found]
+    shown = "\n".join(_bars(by, found)) if found else "No usage yet."
+    return Answer({"by": by, "rows": data}, [Quote(shown)])
+
+
+def _row_name(by: By, project: str, item: DailyUsage) -> str:
+    if by == "project":
+        return project or _UNKNOWN
+    if by == "purpose":
+        return item.purpose or _TURNS
+    return item.day if by == "day" else item.model
+
+
+def _bars(by: By, found: Sequence[ModelUse]) -> list[str]:
+    """A table with a bar for each row: its share of the cost, or of the tokens if a price is not
+    known.
+    """
+    is_priced = all(use.usage.cost is not None for use in found)
+    weights = [(use.usage.cost or 0) if is_priced else use.usage.input for use in found]
+    most = max(weights) or 1
+    cells = [_row(use) for use in found]
+    heads = (by.capitalize(), *_HEADS)
+    widths = [max(len(row[column]) for row in (heads, *cells)) for column in range(len(heads))]
+    widths[0] = min(widths[0], MAX_NAME)
+    lines = [_table_line(heads, widths)]
+    for row, weight in zip(cells, weights, strict=True):
+        bar = "█" * max(1, round(MAX_BAR * weight / most)) if weight else ""
+        lines.append(f"{_table_line(row, widths)}  {bar}".rstrip())
+    measure = "cost" if is_priced else "tokens read: not every price is known"
+    return [*lines, "", f"Bars: {measure}"]
+
+
+def _table_line(row: Sequence[str], widths: Sequence[int]) -> str:
+    name = row[0] if len(row[0]) <= widths[0] else f"  …{row[0][3 - widths[0] :]}"
+    numbers = (cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))
+    return "  ".join([name.ljust(widths[0]), *numbers])
+
+
+async def _usage_of_periods(context: ActionContext) -> Answer:
     if context.session is not None:
         report = await context.session.budget.report()
         agents = tuple((await context.session.background.subagents.saved()).values())

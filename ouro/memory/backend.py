@@ -245,13 +245,15 @@ Progress = Callable[[int, int], None]
 
 
 class DailyUsage(msgspec.Struct, frozen=True, array_like=True):
-    """The usage of one model in a session on one day."""
+    """The usage of one model for one purpose in a session on one day."""
 
     day: str
     """The day in local time: `2026-11-21`."""
     model: str
     usage: Usage
     calls: int = 0
+    purpose: str = ""
+    """As in CostRecord; empty: the turns, or not recorded by an earlier version."""
 
 
 class SessionInfo(msgspec.Struct, frozen=True):

@@ -139,7 +139,7 @@ class DictMemoryStore(MemoryStore):
         shutil.rmtree(_outputs_of(session_id), ignore_errors=True)
 
     async def save_cost(self, record: CostRecord) -> None:
-        self._costs.add(record.at, record.model, record.usage)
+        self._costs.add(record.at, record.model, record.usage, record.purpose)
 
     async def load_costs(self) -> tuple[DailyUsage, ...]:
         return self._costs.spent()

@@ -364,8 +364,9 @@ class StoreContract:
 
         day = day_of(AT)
         assert info.spent == (
-            DailyUsage(day, "free/model", Usage(7), 1),
-            DailyUsage(day, "small/model", usage + usage, 2),
+            DailyUsage(day, "free/model", Usage(7), 1, "title"),
+            DailyUsage(day, "small/model", usage, 1, "compaction"),
+            DailyUsage(day, "small/model", usage, 1, "title"),
             DailyUsage(day_of(later.at), "a/b", usage, 1),
         )
         assert (info.cost, info.fork_of, info.messages) == (0.75, OTHER.id, 2)
@@ -391,8 +392,8 @@ class StoreContract:
             )
         day = day_of(HEADER.created_at)
         assert wait(store.load_costs()) == (
-            DailyUsage(day, "a/one", Usage(7), 1),
-            DailyUsage(day, "b/two", Usage(14, cost=0.5), 2),
+            DailyUsage(day, "a/one", Usage(7), 1, "vectors"),
+            DailyUsage(day, "b/two", Usage(14, cost=0.5), 2, "vectors"),
         )
         assert wait(store.list_sessions()) == []
 

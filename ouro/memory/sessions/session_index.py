@@ -140,11 +140,10 @@ class SessionTally:
             case ForkRecord(session):
                 self._fields["fork_of"] = one_line(session, 64)
                 self._spending = Spending()  # the source session has paid for the copied part
-            case (
-                CompactionRecord(at=at, model=model, usage=Usage() as usage)
-                | CostRecord(at=at, model=model, usage=usage)
-            ):
-                self._spending.add(at, model or self._fields["model"], usage)
+            case CompactionRecord(at=at, model=model, usage=Usage() as usage):
+                self._spending.add(at, model or self._fields["model"], usage, "compaction")
+            case CostRecord(purpose, at, model, usage):
+                self._spending.add(at, model or self._fields["model"], usage, purpose)
             case _:
                 pass
 

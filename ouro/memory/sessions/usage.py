@@ -17,20 +17,21 @@ from ouro.utils.runtime import ensure_private_dir
 
 
 class Spending:
-    """Adds up model calls by day and model."""
+    """Adds up model calls by day, model and purpose."""
 
     def __init__(self, before: Iterable[DailyUsage] = ()) -> None:
-        self._spent = {(item.day, item.model): item for item in before}
+        self._spent = {(item.day, item.model, item.purpose): item for item in before}
 
     def spent(self) -> tuple[DailyUsage, ...]:
         return tuple(self._spent[key] for key in sorted(self._spent))
 
-    def add(self, at: str, model: str, usage: Usage) -> None:
+    def add(self, at: str, model: str, usage: Usage, purpose: str = "") -> None:
         """Add a model call made at that time."""
-        key = (day_of(at), model)
+        key = (day_of(at), model, purpose)
         before = self._spent.get(key)
         total = before.usage + usage if before else usage
-        self._spent[key] = DailyUsage(*key, total, (before.calls if before else 0) + 1)
+        calls = (before.calls if before else 0) + 1
+        self._spent[key] = DailyUsage(*key[:2], total, calls, purpose)
 
 
 def day_of(at: str) -> str:
@@ -66,7 +67,7 @@ class SpendingFile:
             ensure_private_dir(self._path.parent)
             with lock_file(Path(f"{self._path}.lock")):
                 spending = Spending(self.spent())
-                spending.add(cost.at, cost.model, cost.usage)
+                spending.add(cost.at, cost.model, cost.usage, cost.purpose)
                 rows = [msgspec.json.encode(item).decode() for item in spending.spent()]
                 mark_layout(self._mark)
                 write_private(self._path, "[\n" + ",\n".join(rows) + "\n]\n")
@@ -133,6 +134,11 @@ def sum_periods(
         UsagePeriod("all", _by_model(spent)),
     )
     return (UsagePeriod("session", _by_model(here)), *found) if session_id else found
+
+
+def sum_by(rows: Iterable[tuple[str, DailyUsage]]) -> tuple[ModelUse, ...]:
+    """The usage by the first of each pair; the most expensive first."""
+    return _by_model(msgspec.structs.replace(item, model=name) for name, item in rows)
 
 
 def _by_model(spent: Iterable[DailyUsage]) -> tuple[ModelUse, ...]:

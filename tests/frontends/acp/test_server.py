@@ -98,7 +98,7 @@ async def test_a_prompt_with_tools_plan_and_permission(ouro):
         for command in editor.of("available_commands_update")[0].available_commands
     }
     assert {"compact", "memory", "undo", "model"} <= set(names)
-    assert names["model"].input.root.hint == "[name]"
+    assert names["model"].input.root.hint == "[name|next|previous|favorite]"
     assert "exit" not in names
 
 
