@@ -26,6 +26,7 @@ GROUPS = {
     "mcp": "list, test, add, import and log in to MCP servers",
     "config": "show and change settings, with their values and sources",
     "doctor": "check the installation",
+    "help": "print a page of the documentation, or what a setting means",
     "completion": "print a script that completes this command line in bash, zsh or fish",
     "acp": "work in an editor, as Zed, JetBrains and Neovim do",
     "batch": "run tasks in many repositories, and decide about their changes",

@@ -71,7 +71,7 @@ NOT_READ = (
     "CLAUDE.local.md",
 )
 """Files of other agents that have no equivalent here, or have another format."""
-_SAME = "docs/extensions.md says where ouro has the same."
+_SAME = "`ouro help extensions` says where ouro has the same."
 _NO_VECTORS = (
     "The README installs one; or name one by `memory.embedding_model` or `embed` of models.yaml."
 )
@@ -166,9 +166,7 @@ async def _config(context: ActionContext, *, as_list: bool) -> Answer | None:
     rows = columns(
         [(path, setting.source, _text(_public(setting.value))) for path, setting in given.items()]
     )
-    where = (
-        f"`config set KEY VALUE` changes them in {tilde(get_config_path())}; see docs/settings.md."
-    )
+    where = f"`config set KEY VALUE` changes them in {tilde(get_config_path())}; `ouro help settings` explains them."
     return Answer(
         {
             path: {**setting._asdict(), "value": _public(setting.value)}

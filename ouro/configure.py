@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Mapping
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 
 from ouro import settings
 from ouro.commands.action import ActionContext, Answer
+from ouro.commands.pages import setting_helps
 from ouro.commands.render import line
 from ouro.display import Choice
 from ouro.errors import UsageError
@@ -74,32 +73,6 @@ async def choose_setting(front_end: FrontEnd, given: Mapping[str, SourcedValue])
     options = [Choice(value, value) for value in values]
     value = await front_end.choose(title, options, present)
     return "" if value is None else f"{key} {value}"
-
-
-@cache
-def setting_helps() -> Mapping[str, str]:
-    """The dotted name of each setting and what it means, as the source says it."""
-    tree = ast.parse(Path(settings.__file__).read_text(encoding="utf-8"))
-    sections = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
-    return dict(_helps_in(sections, "Settings", ""))
-
-
-def _helps_in(
-    sections: Mapping[str, ast.ClassDef], name: str, prefix: str
-) -> list[tuple[str, str]]:
-    found = list[tuple[str, str]]()
-    body = sections[name].body
-    for place, node in enumerate(body):
-        if not isinstance(node, ast.AnnAssign):
-            continue
-        key, kind = f"{prefix}{ast.unparse(node.target)}", ast.unparse(node.annotation)
-        if kind in sections:
-            found += _helps_in(sections, kind, f"{key}.")
-            continue
-        following = body[place + 1] if place + 1 < len(body) else None
-        is_text = isinstance(following, ast.Expr) and isinstance(following.value, ast.Constant)
-        found.append((key, one_line(str(following.value.value), 300) if is_text else ""))  # type: ignore[union-attr]
-    return found
 
 
 def default_of(key: str) -> Any:

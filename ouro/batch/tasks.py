@@ -112,7 +112,9 @@ def _read_table(text: str, path: Path) -> _File:
     try:
         return msgspec.convert(plain_values(parse_yaml(text, str(path))), _File, strict=False)
     except msgspec.ValidationError as error:
-        raise ConfigError(f"{path}: {_plainly(error)}.", "See docs/batch.md.") from error
+        raise ConfigError(
+            f"{path}: {_plainly(error)}.", "`ouro help batch` has the format."
+        ) from error
 
 
 def _read_lines(text: str, path: Path) -> _File:

@@ -109,9 +109,9 @@ SESSION_COMMANDS: tuple[Action, ...] = (
     Action(
         "help",
         "info.show_help",
-        "Show the commands and keys",
-        (text("command"),),
-        ("help memory",),
+        "Show the commands and keys, a command, a page of the documentation, or a setting",
+        (text("topic", metavar="command or page"),),
+        ("help memory", "help docs/settings.md", "help tui.theme"),
         aliases=("h",),
     ),
     Action(
@@ -1601,6 +1601,14 @@ SHELL_ACTIONS: tuple[Action, ...] = (
         ("acp", "acp --mode plan"),
         "shell",
         has_json=False,
+    ),
+    Action(
+        "help",
+        "pages.help_topic",
+        "Print a page of the documentation, what a setting means, or what a command does",
+        (text("topic"),),
+        ("help", "help settings", "help tui.theme"),
+        "shell",
     ),
     Action(
         "completion",

@@ -45,8 +45,10 @@ class FrontEnd(Protocol):
         """
         raise UsageError("Here the colours are those of your terminal.")
 
-    def show(self, markdown: str) -> None:
-        """Show Markdown in the transcript; it is not part of the session."""
+    def show(self, markdown: str, page: str = "") -> None:
+        """Show Markdown in the transcript; it is not part of the session. A screen shows a `page` of
+        the documentation on its own.
+        """
 
     def say(self, text: str, level: Level = "info") -> None:
         """Show one line."""

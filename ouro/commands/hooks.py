@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ouro.commands.slash import SessionContext
     from ouro.session import Session
 
-NONE = "No hooks. Write them into config.yaml: docs/hooks.md has recipes."
+NONE = "No hooks. Write them into config.yaml: `ouro help hooks` has recipes."
 SHOWN_RUNS = 20
 _SAMPLES: dict[str, dict[str, Any]] = {
     "session-start": {"source": "startup"},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import platform
 from collections.abc import Iterable
@@ -11,6 +12,7 @@ from ouro import __version__
 from ouro.commands.action import Answer
 from ouro.commands.builtin import COMMANDS, actions_of, custom_commands, find_command
 from ouro.commands.front_end import KeySections
+from ouro.commands.pages import page_files, page_text, setting_text
 from ouro.commands.render import Markdown, block, code, escape, facts
 from ouro.errors import UsageError
 from ouro.utils.runtime import get_home, get_log_path
@@ -64,9 +66,19 @@ def _table(title: str, rows: Iterable[tuple[str, str]]) -> str:
     )
 
 
-async def show_help(context: SessionContext, command: str) -> Answer:
-    session, word = context.session, command.removeprefix("/")
-    text = _command_text(session, word) if command else help_text(session, context.front_end.keys)
+async def show_help(context: SessionContext, topic: str) -> Answer | None:
+    """The commands and keys; or a command, a page or a setting."""
+    session, word = context.session, topic.removeprefix("/")
+    if not topic:
+        text = help_text(session, context.front_end.keys)
+        return Answer(text, [Markdown(text)])
+    is_command = find_command(word) is not None
+    page = "" if is_command else await asyncio.to_thread(page_text, topic)
+    if page:
+        context.front_end.show(page, topic)
+        return None
+    text = "" if is_command else await asyncio.to_thread(setting_text, topic)
+    text = text or _command_text(session, word)
     return Answer(text, [Markdown(text)])
 
 
@@ -80,10 +92,12 @@ def _command_text(session: Session, word: str) -> str:
         )
         rows = {f"/{action.name}": escape(action.help) for action in actions_of(command).values()}
         actions = f"\n\n{_table('Actions', rows.items())}" if rows else ""
-        return f"{code(command.usage)} {command.help}.{aliases}{example}{actions}"
+        has_page = command.name in page_files()
+        page = f"\n\n{code(f'/help docs/{command.name}.md')}: the page." if has_page else ""
+        return f"{code(command.usage)} {command.help}.{aliases}{example}{actions}{page}"
     custom = next((custom for custom in custom_commands(session) if word == custom.name), None)
     if custom is None:
-        raise UsageError(f"There is no command /{word}. /help lists them all.")
+        raise UsageError(f"There is no command, page or setting {word}. /help lists them all.")
     return f"{code(custom.usage)} {escape(custom.help)}\n\nFrom {code(custom.place)}"
 
 

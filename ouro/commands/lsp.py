@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 NONE = (
     "There are no language servers: none that ouro knows is installed, the project is not trusted,"
-    " or `lsp.enabled` is off. See docs/lsp.md."
+    " or `lsp.enabled` is off. `ouro help lsp` says more."
 )
 
 

@@ -21,7 +21,7 @@ from ouro.utils.text import one_line, plural
 if TYPE_CHECKING:
     from ouro.commands.shell import ShellContext
 
-ADD_ONE = "Add one: `ouro mcp add NAME -- COMMAND`; see docs/mcp.md."
+ADD_ONE = "Add one: `ouro mcp add NAME -- COMMAND`; `ouro help mcp` says more."
 _MAX_DESCRIPTION = 100
 _LIST_SECONDS = 15.0
 """The maximum wait of `ouro mcp list` for its servers, which start side by side."""

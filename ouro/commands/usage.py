@@ -40,10 +40,11 @@ async def _usage_by(context: ActionContext, by: By) -> Answer:
     """The usage of all sessions, with the most expensive first, and days in their order."""
     store = context.session.session_catalog.store if context.session is not None else context.store
     sessions = [*await store.list_sessions(), *await store.list_deleted()]
-    rows = [(info.project, item) for info in sessions for item in info.spent]
-    rows += [(_OUTSIDE, item) for item in await store.load_costs()]
-    named = ((_row_name(by, project, item), item) for project, item in rows)
-    found = sum_by(named)
+    rows = list[tuple[str, DailyUsage]]()
+    for info in sessions:
+        rows += [(_row_name(by, info.project, item), item) for item in info.spent]
+    rows += [(_row_name(by, _OUTSIDE, item), item) for item in await store.load_costs()]
+    found = sum_by(rows)
     if by == "day":
         found = tuple(sorted(found, key=lambda use: use.model, reverse=True)[:MAX_DAYS])
     data = [{by: use.model, "calls": use.calls, **asdict(use.usage)} for use in found]
@@ -64,11 +65,11 @@ def _bars(by: By, found: Sequence[ModelUse]) -> list[str]:
     known.
     """
     is_priced = all(use.usage.cost is not None for use in found)
-    weights = [(use.usage.cost or 0) if is_priced else use.usage.input for use in found]
+    weights = [_weight(use, is_priced=is_priced) for use in found]
     most = max(weights) or 1
     cells = [_row(use) for use in found]
     heads = (by.capitalize(), *_HEADS)
-    widths = [max(len(row[column]) for row in (heads, *cells)) for column in range(len(heads))]
+    widths = [max(map(len, column)) for column in zip(heads, *cells, strict=True)]
     widths[0] = min(widths[0], MAX_NAME)
     lines = [_table_line(heads, widths)]
     for row, weight in zip(cells, weights, strict=True):
@@ -76,6 +77,10 @@ def _bars(by: By, found: Sequence[ModelUse]) -> list[str]:
         lines.append(f"{_table_line(row, widths)}  {bar}".rstrip())
     measure = "cost" if is_priced else "tokens read: not every price is known"
     return [*lines, "", f"Bars: {measure}"]
+
+
+def _weight(use: ModelUse, *, is_priced: bool) -> float:
+    return (use.usage.cost or 0.0) if is_priced else use.usage.input
 
 
 def _table_line(row: Sequence[str], widths: Sequence[int]) -> str:

@@ -28,7 +28,7 @@ async def test_help_for_a_command_shows_its_aliases():
     front_end = FakeFrontEnd()
     await dispatch(front_end, "/help /usage")
     assert front_end.shown == [
-        "`/usage` Show tokens and cost by model: this session, today, this month, all. Also:"
+        "`/usage [--by day|project|model|purpose]` Show tokens and cost by model: this session, today, this month, all. Also:"
         " `/cost`, `/stats`\n\nFor example: `/usage`"
     ]
 

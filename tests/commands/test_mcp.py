@@ -32,7 +32,7 @@ def shell(capsys, tmp_path, monkeypatch):
 def test_a_server_is_added_tested_listed_and_removed(shell):
     given = json.dumps({"tools": ["echo", "fail"]})
     assert "Add one" in shell("list")[1]
-    hint = "Add one: `ouro mcp add NAME -- COMMAND`; see docs/mcp.md."
+    hint = "Add one: `ouro mcp add NAME -- COMMAND`; `ouro help mcp` says more."
     assert shell("show", "demo")[2] == f"ouro: There is no MCP server `demo`.\n{hint}\n"
     assert "Usage: ouro mcp add NAME -- COMMAND" in shell("add", "demo")[2]
     code, out, _ = shell("add", "demo", "--env", "TOKEN=secret", "--", sys.executable, FAKE, given)

@@ -31,7 +31,7 @@ class FakeFrontEnd:
     async def use_theme(self, name):
         self.theme = name
 
-    def show(self, markdown):
+    def show(self, markdown, page=""):
         self.shown.append(markdown)
 
     def say(self, text, level="info"):

@@ -56,7 +56,7 @@ class EditorFrontEnd(FrontEnd):
     def session(self) -> Session:
         return self._editor.session
 
-    def show(self, markdown: str) -> None:
+    def show(self, markdown: str, page: str = "") -> None:  # noqa: ARG002 (for screens)
         self._editor.send([update_agent_message_text(f"{markdown}\n\n")])
 
     def say(self, text: str, level: Level = "info") -> None:  # noqa: ARG002 (the text says it)

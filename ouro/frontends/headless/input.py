@@ -65,7 +65,7 @@ def parse_input(line: bytes) -> Input:
         return _DECODER.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise UsageError(
-            f"A line of the input is not understood: {error}. See docs/headless.md."
+            f"A line of the input is not understood: {error}. `ouro help headless` has the format."
         ) from error
 
 

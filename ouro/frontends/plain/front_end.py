@@ -369,7 +369,7 @@ class ReplFrontEnd(FrontEnd):
         assert self._turns.session is not None, "no session is open yet"
         return self._turns.session
 
-    def show(self, markdown: str) -> None:
+    def show(self, markdown: str, page: str = "") -> None:  # noqa: ARG002 (for screens)
         self._printer.markdown(markdown)
 
     def say(self, text: str, level: Level = "info") -> None:

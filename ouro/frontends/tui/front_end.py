@@ -21,7 +21,7 @@ from ouro.frontends.tui.look import THEMES
 from ouro.frontends.tui.run import SessionStart
 from ouro.frontends.tui.screens.conversation import ConversationScreen
 from ouro.frontends.tui.screens.session_picker import SessionPicker
-from ouro.frontends.tui.screens.sheet import LineSheet, Picker, show_sheet
+from ouro.frontends.tui.screens.sheet import HelpSheet, LineSheet, Picker, show_sheet
 from ouro.frontends.tui.widgets.question_panel import QuestionPanel
 from ouro.session.opening import OpenCatalog, OpenRequest, open_interactively
 from ouro.session.turn_queue import Draft
@@ -103,7 +103,10 @@ class ScreenFrontEnd:
         if name in THEMES:  # `auto` is evaluated only at the start
             self._app.theme = name
 
-    def show(self, markdown: str) -> None:
+    def show(self, markdown: str, page: str = "") -> None:
+        if page:
+            self._app.push_screen(HelpSheet(self.keymap, markdown, page))
+            return
         answer = _block_of(markdown)
         self._conversation.transcript.add(answer, start=self._show_typed() or answer)
 

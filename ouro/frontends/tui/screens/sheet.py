@@ -96,20 +96,21 @@ def make_frame(title: str, *body: Widget, keys: str, id: str | None = None) -> V
     )
 
 
+_HELP = "Help · /help NAME shows details and an example"
+
+
 class HelpSheet(Sheet[None]):
     """Markdown to read; the key that opened the sheet closes it, too."""
 
     BINDINGS = [Binding("q,enter", "close", show=False)]  # noqa: RUF012 (as above)
 
-    def __init__(self, keymap: Keymap, text: str) -> None:
+    def __init__(self, keymap: Keymap, text: str, title: str = _HELP) -> None:
         self._text = TranscriptView(classes="sheet--scroll")
         self._text.following = False  # read from its beginning
         self._text.add(AnswerBlock(text))
         pages = [keymap.shown(name) for name in ("page_up", "page_down")]
         keys = f"{' '.join(['↑↓', *filter(None, pages)])} · Esc closes"
-        super().__init__(
-            make_frame("Help · /help NAME shows details and an example", self._text, keys=keys)
-        )
+        super().__init__(make_frame(title, self._text, keys=keys))
         for key, name in keymap.of("app").items():
             if name in SCROLLS:
                 self._bindings.bind(key, f"scroll_text('{SCROLLS[name]}')", show=False)
