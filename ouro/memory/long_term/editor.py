@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ouro.memory.index import Index
+    from ouro.memory.long_term.trust.approval import Proposal
 
 NOWHERE = TurnRef("", 0)
 """For changes outside of any session."""
@@ -118,6 +119,24 @@ class MemoryEditor:
         self._seen |= {(scope, name): text or "" for name, text in changes.items()}
         self.events += events
         return events[0] if events else None
+
+    def accept(self, proposal_id: str) -> None:
+        """Accept a pending change, by its id or the start of it. Raises UsageError: there is none."""
+        scope, found = self._pending(proposal_id)
+        self.events += scope.accept(found, self.moment)
+
+    def reject(self, proposal_id: str) -> Proposal:
+        """Drop a pending change, and return it; the git history keeps it. Raises as `accept`."""
+        scope, found = self._pending(proposal_id)
+        scope.reject(found, self.moment)
+        return found
+
+    def _pending(self, proposal_id: str) -> tuple[ScopeMemory, Proposal]:
+        for scope in self.scopes if proposal_id else ():
+            for proposal in scope.proposals():
+                if proposal.id.startswith(proposal_id):
+                    return scope, proposal
+        raise UsageError(f"No pending change has the id `{proposal_id}`.", commands=["memory list"])
 
     def undo(self, commit: str, hunk: int = 0, *, rewind: int = 0) -> UndoResult:
         """Undo a commit and everything else that its turn wrote, in every scope; or one hunk.

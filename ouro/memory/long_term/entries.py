@@ -124,7 +124,7 @@ def core_entries(editor: MemoryEditor, *, sources: bool = True) -> list[MemoryEn
     for scope in editor.scopes:
         for category in scope.store.core:
             name, text = f"{category}.md", scope.loaded.core.get(category, "")
-            is_untrusted = name in scope.untrusted
+            is_untrusted = name in scope.foreign
             trusted = {*scope.texts.get(category, "").splitlines()} if is_untrusted else set()
             commits: dict[str, Commit] = {}
             # Looked up by the text of the line, because the files may be newer than the history.
@@ -321,7 +321,7 @@ def _entries_of(
         if edge.relationship == "contradicts"
     ]
     contradicting, contradicted = {one for one, _ in disputes}, {other for _, other in disputes}
-    untrusted = {(scope.scope, name) for scope in editor.scopes for name in scope.untrusted}
+    untrusted = {(scope.scope, name) for scope in editor.scopes for name in scope.foreign}
     found = []
     for file in files:
         note = file.note

@@ -257,23 +257,17 @@ class LongTermMemoryManager:
     async def accept(self, proposal: str) -> None:
         """Accept a pending change. Raises UsageError if there is none with that id."""
 
-        def work() -> tuple[None, list[CoreChanged]]:
-            scope, found = self._pending(proposal)
-            return None, scope.accept(found, self._now)
-
-        await self._run(work)
+        await self.with_editor(lambda editor: editor.accept(proposal), refreshes=False)
 
     async def reject(self, proposal: str) -> None:
         """Drop a pending change; the git history keeps it. Raises as `accept`."""
 
-        def work() -> tuple[None, list[CoreChanged]]:
-            scope, found = self._pending(proposal)
-            scope.reject(found, self._now)
+        def reject(editor: MemoryEditor) -> None:
+            found = editor.reject(proposal)
             note = f"The user does not want this in memory: {subject_of(found.edits)}"
             self._notes_for_model.append(memory_note(note))
-            return None, []
 
-        await self._run(work)
+        await self.with_editor(reject, refreshes=False)
 
     async def undo(self, commit: str, hunk: int = 0, *, rewind: int = 0) -> UndoResult:
         """As `MemoryEditor.undo`: later changes stay."""
@@ -281,7 +275,7 @@ class LongTermMemoryManager:
 
     async def alone(self, act: Callable[[], _Done]) -> _Done:
         """Run a function that writes notes in a thread, under the lock; a cancel does not stop it."""
-        return await self._run(lambda: (act(), ()))
+        return await self.with_editor(lambda _editor: act(), refreshes=False)
 
     async def with_editor(
         self,
@@ -289,19 +283,26 @@ class LongTermMemoryManager:
         index: Callable[[], Index] | None = None,
         *,
         quiet: bool = False,
+        refreshes: bool = True,
     ) -> _Done:
-        """Run an action of the user in a thread, under the lock, and show what it changed, unless
-        `quiet`.
+        """Run an action in a thread, under the lock, and show what it changed, unless `quiet`; a
+        cancel does not stop it.
 
         Args:
             index: of `MemoryEditor`.
+            refreshes: first read what others wrote since the last action.
         """
 
-        def work() -> tuple[_Done, Sequence[CoreChanged]]:
-            editor = MemoryEditor(self._scopes, index, self._now, find_root(self.cwd))
-            return act(editor), editor.events
+        async def work() -> _Done:
+            async with self._lock:
+                found = await asyncio.to_thread(self._refresh) if refreshes else []
+                editor = MemoryEditor(self._scopes, index, self._now, find_root(self.cwd))
+                done = await asyncio.to_thread(act, editor)
+            self.report(found)
+            self.report(editor.events, quiet=quiet)
+            return done
 
-        return await self._run(work, quiet=quiet, refreshes=True)
+        return await asyncio.shield(work())
 
     async def consolidate(self, scope: Scope) -> str:
         """Merge and compress the core of a scope with a model; returns the result in one line.
@@ -315,9 +316,11 @@ class LongTermMemoryManager:
         if outcome.texts:
             changes = {f"{name}.md": text for name, text in outcome.texts.items()}
             subject = f"Consolidate: {outcome.said}"
-            await self._run(
-                lambda: (None, found.write(changes, subject, self._now, "consolidation", seen))
-            )
+
+            def write(editor: MemoryEditor) -> None:
+                editor.events += found.write(changes, subject, self._now, "consolidation", seen)
+
+            await self.with_editor(write, refreshes=False)
         if outcome.has_answer:
             found.store.repository.create()
             found.store.repository.write_record(_CONSOLIDATED, f"{tried} {digest(found.texts)}")
@@ -445,40 +448,12 @@ class LongTermMemoryManager:
             forget_entries(editor, find_replaced(line, others), "agent")
         return editor.events
 
-    def _pending(self, proposal_id: str) -> tuple[ScopeMemory, Proposal]:
-        for scope in self._scopes if proposal_id else ():
-            for proposal in scope.proposals():
-                if proposal.id.startswith(proposal_id):
-                    return scope, proposal
-        raise UsageError(f"No pending change has the id `{proposal_id}`.", commands=["memory list"])
-
-    async def _run(
-        self,
-        act: Callable[[], tuple[_Done, Sequence[CoreChanged]]],
-        *,
-        quiet: bool = False,
-        refreshes: bool = False,
-    ) -> _Done:
-        """Run an action in a thread, under the lock, and show what it changed; a cancel does not
-        stop it.
-        """
-
-        async def work() -> _Done:
-            async with self._lock:
-                found = await asyncio.to_thread(self._refresh) if refreshes else []
-                done, events = await asyncio.to_thread(act)
-            self.report(found)
-            self.report(events, quiet=quiet)
-            return done
-
-        return await asyncio.shield(work())
-
     async def _run_or_warn(self, what: str, act: Callable[[], list[CoreChanged]]) -> None:
-        """As `_run`; an error is shown as a warning."""
+        """Run what returns events as an action; an error is shown as a warning."""
 
         async def work() -> None:
             try:
-                await self._run(lambda: (None, act()))
+                await self.with_editor(lambda editor: editor.events.extend(act()), refreshes=False)
             except (OuroError, OSError) as error:
                 log.warning("memory: cannot %s: %s", what, error)
                 self._warn(f"Memory: {reason_of(error)}")

@@ -4,43 +4,35 @@ of a session.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
-from itertools import islice
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
 from typing import cast
 
 import msgspec
 
-from ouro.errors import MemoryUnusable, OuroError, UsageError, reason_of
+from ouro.errors import OuroError, UsageError, reason_of
 from ouro.events import CoreChanged
-from ouro.memory.long_term.git.approved_files import FileContent, content_of
 from ouro.memory.long_term.git.files import is_note_name
 from ouro.memory.long_term.git.folders import demand_known_history
 from ouro.memory.long_term.git.history import end_turn, note_turn, open_turn
 from ouro.memory.long_term.git.values import (
     APPROVED,
     FileEdit,
-    LoadedScope,
     Origin,
-    Scope,
     SkippedFile,
     TurnRef,
     UndoResult,
 )
 from ouro.memory.long_term.store import GitMemoryStore
 from ouro.memory.long_term.trust.approval import (
-    MAX_SHOWN,
     MAX_SOURCES,
     Edits,
     MemoryChange,
     Proposal,
-    Proposals,
     change_of,
     decide,
-    digest,
     find_written,
     is_trusted_after_tool,
-    outside_id,
 )
 from ouro.memory.long_term.trust.effects import (
     ChangeEffects,
@@ -49,96 +41,28 @@ from ouro.memory.long_term.trust.effects import (
     set_aside_unapproved,
 )
 from ouro.memory.long_term.trust.provenance import Provenance
-from ouro.memory.long_term.trust.running_turns import PATIENCE, ToolWrites
+from ouro.memory.long_term.trust.running_turns import PATIENCE
+from ouro.memory.long_term.trust.scope_state import ScopeState
 from ouro.memory.long_term.trust.states import TURN_EVENTS, ChangeEvent
-from ouro.memory.tokens import estimate
 
-FOREIGN_REASON = "it was written outside of ouro"
-_MAX_READS = 5
 _NO_TURN = TurnRef("", 0)
 _OFF = "off"
 """The record of a memory that is switched off."""
 
 
-class ScopeSnapshot(msgspec.Struct, frozen=True):
-    """A scope as its files were last read."""
-
-    loaded: LoadedScope = LoadedScope("", {})
-    texts: Mapping[str, str] = {}
-    """The trusted core: category -> text."""
-    accepted: str = ""
-    """The commit whose files were all approved."""
-    foreign: Mapping[str, str] = {}
-    """The files in the state FOREIGN: name -> blob."""
-    foreign_id: str = ""
-    """Of the changes in these files; empty without one."""
-    undecided: frozenset[str] = frozenset()
-    """Files that running turns wrote: these turns will decide about them at their end."""
-
-
-class ScopeMemory:
+class ScopeMemory(ScopeState):
     """One scope. Everything blocks: use from a thread, one call at a time.
 
-    docs/architecture.md draws the states of a change, and what moves it from one to another. Each
-    method that changes something works on the files and the history in `_changing`, which reads
-    them again at its end.
+    docs/architecture.md shows the states of a change, and what moves it from one to another.
     """
 
     def __init__(self, store: GitMemoryStore) -> None:
-        self.store = store
-        self.scope: Scope = store.scope
+        super().__init__(store)
         self.refused: tuple[SkippedFile, ...] = ()
         """Changes of the last turn that were removed because they held a secret."""
-        self.undo_bases: dict[str, str] = {}
-        """For a commit that ends a group of commits: the commit before the group."""
-        self._writes = ToolWrites(store.repository)
-        self._proposals = Proposals(store.repository)
         self._effects = ChangeEffects(store, self._proposals)
-        self._now = ScopeSnapshot()
-        self._foreign_sources: Sequence[str] = ()
-        """The sources in the turn in which the foreign changes were found."""
-        self._unapproved_seen: set[FileContent] = set()
-        """Contents that are not approved, but that this session may have read."""
-        self._places: Mapping[str, str] = {}
-        """Fingerprints that change with most writes, as they were after the last tool call."""
         self._approved_in_turn: dict[str, str | None] = {}
         """Texts that were approved after a tool call of the current turn: name -> text."""
-
-    @property
-    def loaded(self) -> LoadedScope:
-        return self._now.loaded
-
-    @property
-    def texts(self) -> Mapping[str, str]:
-        """The trusted core: category -> text."""
-        return self._now.texts
-
-    @property
-    def version(self) -> str:
-        """The version of the trusted texts: a commit, or their digest if no commit has exactly
-        these texts.
-        """
-        return (
-            self.store.accepted
-            if self.store.accepted and not self._now.foreign
-            else digest(self.texts)
-        )
-
-    @property
-    def is_clean(self) -> bool:
-        """Whether all contents of the files are approved, and were approved all the time since this
-        session began.
-        """
-        return not self._unapproved_seen
-
-    @property
-    def untrusted(self) -> tuple[str, ...]:
-        """The files with a change that is not trusted."""
-        return tuple(self._now.foreign)
-
-    @property
-    def tokens(self) -> int:
-        return sum(map(estimate, self.texts.values()))
 
     def open(self) -> None:
         """Read the files; commit what was approved but not committed, for example because ouro was
@@ -148,7 +72,7 @@ class ScopeMemory:
         self.store.open()
         self._places = self.store.places()
         loaded = self.store.load_all()
-        self._now = ScopeSnapshot(loaded)
+        self.loaded = loaded
         if not loaded.files and not loaded.head:
             return
         is_known = (
@@ -158,7 +82,7 @@ class ScopeMemory:
             # The record of it was damaged; these texts were all approved.
             self.store.accept(loaded.head)
         if self.store.accepted == loaded.head and is_known:
-            self._now = ScopeSnapshot(loaded, loaded.core, loaded.head)
+            self.texts, self._read_at = loaded.core, loaded.head
             return
         with self._changing():
             with suppress(OSError):
@@ -170,50 +94,7 @@ class ScopeMemory:
                 "agent",
             )
 
-    def text_of(self, version: str) -> Mapping[str, str] | None:
-        """The texts of a version; None if they no longer exist."""
-        if version in (self.version, digest(self.texts)):
-            return self.texts
-        if version == digest({}):
-            return {}
-        try:
-            tree = {name: self.store.text_at(version, f"{name}.md") for name in self.store.core}
-        except MemoryUnusable:
-            return None
-        return {name: text for name, text in tree.items() if text and text.strip()}
-
-    def proposals(self) -> tuple[Proposal, ...]:
-        """Pending changes; reads the files that are not trusted."""
-        found_id, edits = self._read_foreign()
-        found = Proposal(
-            found_id, self.scope, "outside", edits, FOREIGN_REASON, tuple(self._foreign_sources)
-        )
-        return (*self._proposals.list(), *([found] if edits else []))
-
-    def proposal_ids(self) -> tuple[str, ...]:
-        """The ids of `proposals`; reads no file."""
-        outside = [self._now.foreign_id] if self._now.foreign else []
-        return (*(proposal.id for proposal in self._proposals.list()), *outside)
-
-    def foreign_events(self) -> list[CoreChanged]:
-        """The events that show changes in untrusted files; of many files only the first are read."""
-        found_id, edits = self._read_foreign(MAX_SHOWN)
-        files = len(self._now.foreign)
-        return (
-            [change_of(self.scope, edits, "outside", proposal=found_id, files=files)]
-            if edits
-            else []
-        )
-
     # -- what happens in a session
-
-    def observe(self, session: str) -> None:
-        """Record what turns of other sessions have written into the files by now: `session` may
-        have read it.
-        """
-        self._unapproved_seen |= {
-            content_of(edit.name, edit.after) for edit in self._writes.of_others(session)
-        }
 
     def recording(
         self, session: str, name: str, before: bytes | None, after: bytes | None
@@ -279,10 +160,10 @@ class ScopeMemory:
         if not self._writes.of(at.session) and not self.store.has_changed_since_load(self.loaded):
             return []
         self.store.ensure_repo()
-        foreign_before = self._now.foreign_id
+        foreign_before = self._foreign_id
         with self._changing() as base:
             note_turn(self.store.repository, self.loaded.head, at.trailers("agent"))
-            if not self._now.foreign.keys().isdisjoint(self._writes.of(at.session)):
+            if not self.foreign.keys().isdisjoint(self._writes.of(at.session)):
                 with suppress(OuroError):  # then what the turn wrote there waits, too
                     set_aside_unapproved(self.store)
             kept, pending = self._decide(provenance, at, approved, asks=asks)
@@ -295,7 +176,7 @@ class ScopeMemory:
             *pending,
             *self._events(rest, "outside", base),
         ]
-        if self._now.foreign_id == foreign_before:
+        if self._foreign_id == foreign_before:
             return events
         self._foreign_sources = (
             () if provenance.knows_all_writing else provenance.sources[-MAX_SOURCES:]
@@ -308,19 +189,18 @@ class ScopeMemory:
 
         If no agent was running, the changes are the user's.
         """
-        last = self._now
+        texts_before, foreign_before = self.texts, self._foreign_id
         # Answered in another window.
-        answered_elsewhere = last.foreign and self.store.accepted != last.accepted
-        if not (answered_elsewhere or last.undecided) and not self.store.has_changed_since_load(
-            last.loaded
-        ):
+        answered_elsewhere = self.foreign and self.store.accepted != self._read_at
+        has_news = answered_elsewhere or self._undecided
+        if not (has_news or self.store.has_changed_since_load(self.loaded)):
             return []
         with self._changing() as base:
             self._trust_outside(agent_was_idle=agent_was_idle)
-        if self._now.foreign and self._now.foreign_id != last.foreign_id:
+        if self.foreign and self._foreign_id != foreign_before:
             return self.foreign_events()
         edits = [
-            FileEdit(f"{name}.md", last.texts.get(name), self.texts.get(name))
+            FileEdit(f"{name}.md", texts_before.get(name), self.texts.get(name))
             for name in self.store.core
         ]
         return self._events([edit for edit in edits if edit.before != edit.after], "outside", base)
@@ -349,7 +229,7 @@ class ScopeMemory:
         with self._changing() as base:
             if proposal.origin == "outside":
                 self._demand_unchanged(proposal)
-                group.contents = self._now.foreign
+                group.contents = self.foreign
                 self.store.demand_no_secret(
                     text for edit in group.edits for text in (edit.name, edit.after)
                 )
@@ -371,7 +251,7 @@ class ScopeMemory:
             return
         with self._changing():
             self._demand_unchanged(proposal)
-            group.contents = self._now.foreign
+            group.contents = self.foreign
             self._effects.move(proposal.state, "rejected", group)
 
     def undo(self, commit: str, at: TurnRef, hunk: int = 0) -> tuple[UndoResult, list[CoreChanged]]:
@@ -409,7 +289,7 @@ class ScopeMemory:
             done = [edit for edit in edits if edit.before != edit.after]
             if not done:
                 return []
-            if not self._now.foreign.keys().isdisjoint(changes):
+            if not self.foreign.keys().isdisjoint(changes):
                 begun = seen or {}
                 edits = [
                     FileEdit(edit.name, begun.get(edit.name, edit.before), edit.after)
@@ -421,30 +301,6 @@ class ScopeMemory:
                     {edit.name: edit.after for edit in done}, subject, at.trailers(origin), seen
                 )
         return self._events(done, origin, base)
-
-    def reload(self, edits: Sequence[FileEdit], origin: str, base: str) -> list[CoreChanged]:
-        """Read trusted edits that were written to the store since the accepted commit `base`.
-        Returns the events.
-        """
-        with self._changing():
-            pass
-        return self._events(edits, origin, base)
-
-    @contextmanager
-    def alone(self, timeout: float | None = None) -> Iterator[None]:
-        """Inside this context no other ouro writes here. A read-only memory is read without the
-        lock.
-
-        Raises BlockingIOError after `timeout` seconds.
-        """
-        with ExitStack() as stack:
-            try:
-                stack.enter_context(self.store.repository.alone(timeout=timeout))
-            except BlockingIOError:
-                raise
-            except OSError:
-                pass
-            yield
 
     def _write_beside(
         self, edits: Sequence[FileEdit], subject: str, at: TurnRef, origin: str
@@ -464,46 +320,6 @@ class ScopeMemory:
         return self._events(done, origin, base)
 
     # -- the steps of these methods
-
-    @contextmanager
-    def _changing(self) -> Iterator[str]:
-        """Change this memory while no other ouro does; yields the accepted commit. Afterwards
-        everything is read again.
-
-        An exception inside is raised again, and nothing is read then.
-        """
-        with self.alone():
-            yield self.store.accepted
-            self._read()
-
-    def _read(self) -> None:
-        # Done before the folder is listed, so that no later change is missed.
-        self._places = self.store.places()
-        store = self.store
-        with store.held():
-            loaded, outside = store.load_all(), store.find_unapproved()
-            self._now = self._snapshot_of(loaded, outside)
-            if seen := self._unapproved_seen | {*self._now.foreign.items()}:
-                self._unapproved_seen = store.filter_unapproved(seen)
-            if not outside and loaded.head:
-                if self._now.accepted != loaded.head and not store.changed_since(loaded.head):
-                    store.accept(loaded.head)
-                with suppress(OSError):  # reading works with a read-only home
-                    store.repository.write_record("core", loaded.fingerprint)
-
-    def _snapshot_of(self, loaded: LoadedScope, outside: Mapping[str, str]) -> ScopeSnapshot:
-        """What was loaded, with the accepted texts of the files that `outside` names."""
-        store, accepted = self.store, self.store.accepted
-        undecided = self._writes.names_of_others()
-        foreign = {name: blob for name, blob in outside.items() if name not in undecided}
-        core = [f"{name}.md" for name in store.core if f"{name}.md" in outside]
-        changed = store.edits_since(accepted, core) if core else ()
-        trusted = {edit.name: edit.before or "" for edit in changed}
-        texts = {name: trusted.get(f"{name}.md", loaded.core.get(name, "")) for name in store.core}
-        texts = {name: text for name, text in texts.items() if text.strip()}
-        waiting = [edit for edit in changed if edit.name in foreign]
-        found_id = outside_id(self.scope, foreign, waiting) if foreign else ""
-        return ScopeSnapshot(loaded, texts, accepted, foreign, found_id, undecided)
 
     def _decide(
         self,
@@ -564,7 +380,7 @@ class ScopeMemory:
         own = {
             name: edits
             for name, edits in written.items()
-            if name not in self._now.foreign or not is_note_name(name)
+            if name not in self.foreign or not is_note_name(name)
         }
         return own, self._writes.names_of_others(at.session)
 
@@ -573,7 +389,7 @@ class ScopeMemory:
         the user.
         """
         return self.store.edits_since(
-            self.store.accepted, [name for name in changed if name not in self._now.foreign]
+            self.store.accepted, [name for name in changed if name not in self.foreign]
         )
 
     def _trust_outside(self, *, agent_was_idle: bool) -> Sequence[FileEdit]:
@@ -583,7 +399,7 @@ class ScopeMemory:
         Beside a change that is pending already nothing is trusted without a question: both may be
         from the same source.
         """
-        if not agent_was_idle or self._now.foreign:
+        if not agent_was_idle or self.foreign:
             return []
         undecided = self._writes.names_of_others()
         new = {
@@ -606,44 +422,6 @@ class ScopeMemory:
         contents = {name: blob for name, blob in changed.items() if name not in left}
         group = ChangeGroup((), at, origin, subject=subject, contents=contents)
         self._effects.move("written", "found, approved before ouro was killed", group)
-
-    def _read_foreign(self, most: int | None = None) -> tuple[str, tuple[FileEdit, ...]]:
-        """The id of the foreign changes, and the changes (at most `most`) as the user sees them.
-
-        The texts are those of the snapshot, so that an id stands for one text: if a file has
-        changed since, everything is read again. Returns no changes if files change all the time. It
-        takes the lock, because a session asks in one thread while it works in another.
-        """
-        if not self._now.foreign:
-            return "", ()
-        with self.alone():
-            for _ in range(_MAX_READS):
-                edits = self.store.edits_to(
-                    dict(islice(self._now.foreign.items(), most)), self._now.accepted
-                )
-                if edits is not None:
-                    return self.proposal_ids()[-1] if edits else "", edits
-                self.reload((), "outside", "")
-        return "", ()
-
-    def _demand_unchanged(self, proposal: Proposal) -> None:
-        """Raises UsageError if the foreign changes are not those that the user has seen."""
-        self._read()
-        if not proposal.edits or proposal.edits != self._read_foreign()[1]:
-            raise UsageError(
-                "The files have changed since this change was shown.", commands=["memory list"]
-            )
-
-    def _events(self, edits: Sequence[FileEdit], origin: str, base: str) -> list[CoreChanged]:
-        """The event of trusted edits that were made since the accepted commit `base`, with undo;
-        none without edits.
-        """
-        if not edits:
-            return []
-        head = self.loaded.head if self.loaded.head != base else ""
-        if head and base:
-            self.undo_bases[head] = base
-        return [change_of(self.scope, edits, origin, undo=head)]
 
 
 class MemoryScopes(msgspec.Struct, frozen=True):

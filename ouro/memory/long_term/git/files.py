@@ -208,7 +208,8 @@ class MemoryFiles:
             new = [name for name, _ in prints.items() - seen.prints.items()]
             blobs = {name: blob for name, blob in seen.blobs.items() if name in prints}
             blobs |= dict.fromkeys(new, UNREADABLE)
-            blobs |= self.blobs({*new} - refused.keys())
+            readable = self._contents({*new} - refused.keys())
+            blobs |= {name: _blob_of(data) for name, data in readable}
             self._seen = _SeenFiles(prints, blobs)
             if len(new) >= _MANY:
                 self._save_seen(self._seen)

@@ -10,7 +10,7 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from subprocess import CompletedProcess
@@ -78,12 +78,6 @@ class Head(msgspec.Struct, frozen=True):
     """Empty before the first commit."""
     ref: str
     """The branch; empty if HEAD is not on a branch."""
-
-
-class _CommitFailed(Exception):
-    """Another process moved or locked the branch, or git failed. The arguments: what happened, and
-    what to do.
-    """
 
 
 class GitRepository:
@@ -184,7 +178,7 @@ class GitRepository:
             raise self._damaged(
                 "HEAD is empty or unreadable", f"write `ref: refs/heads/{BRANCH}` into it"
             )
-        commit = self._resolve(found[1])
+        commit = self._resolve(git_dir, found[1])
         if not commit and tip:
             raise self._damaged(
                 f"{found[1]} is gone", f"git --git-dir {self.git_dir} update-ref {found[1]} {tip}"
@@ -280,16 +274,17 @@ class GitRepository:
             if not new and not merged:
                 return head.commit
             parents = [parent for parent in (head.commit, merged) if parent]
-            try:
-                commit = self._import(
-                    head.ref, parents, new, message, time.time() if at is None else at
-                )
-            except _CommitFailed as outrun:
-                why = outrun.args or why
+            self._drop_empty_objects(new.values())
+            moment = time.time() if at is None else at
+            stream = import_stream(head.ref, parents, new, message, moment)
+            done = self.fast_import(stream, "--done", "--date-format=raw")
+            if done.returncode:
+                why = _why_not_committed(done.stderr) or why
                 self.drop_stale_locks()
                 time.sleep(min(0.02 * 2**attempt, 0.25))
                 continue
-            self.write_hint(TIP, commit)
+            commit = done.stdout.decode().split()[0]
+            self.write_record(TIP, commit, durable=False)
             _update_index(self, head.commit, commit, new)
             now = {**tree, **blobs}
             self._trees[commit] = {name: blob for name, blob in now.items() if blob is not None}
@@ -319,7 +314,7 @@ class GitRepository:
         """Move the branch forward to a commit that contains its last one."""
         head = self._head_to_commit_on()
         self.git("update-ref", head.ref, commit, head.commit or "0" * 40)
-        self.write_hint(TIP, commit)
+        self.write_record(TIP, commit, durable=False)
         rebuild_index(self, commit)
 
     def git(self, *arguments: str, given: bytes = b"", index: Path | None = None) -> bytes:
@@ -338,6 +333,7 @@ class GitRepository:
         is killed.
         """
         git_dir, thread = self.git_dir, get_ident()
+        self._demand_safe(git_dir)
         locks = [
             descriptor for (_, holder), descriptor in list(self._held.items()) if holder == thread
         ]
@@ -352,6 +348,7 @@ class GitRepository:
     ) -> CompletedProcess[bytes]:
         """As `run`, with a remote: see `run_remote_git`."""
         git_dir = self.git_dir
+        self._demand_safe(git_dir)
         common_dir = self._common_dir(git_dir)
         return run_remote_git(git_dir, common_dir, arguments, max_bytes, timeout, on_wait)
 
@@ -387,8 +384,13 @@ class GitRepository:
         """What ouro has recorded about this memory under a name; empty if there is no such record."""
         return read_git_file(self.own_dir / name).strip()
 
-    def write_record(self, name: str, text: str) -> None:
-        write_private(self.own_dir / name, f"{text}\n")
+    def write_record(self, name: str, text: str, *, durable: bool = True) -> None:
+        """A record that is not `durable` may be lost in a crash, and errors are ignored."""
+        if durable:
+            write_private(self.own_dir / name, f"{text}\n")
+            return
+        with suppress(OSError):
+            (self.own_dir / name).write_text(f"{text}\n")
 
     def load_state(self, name: str, kind: type[_State]) -> _State:
         """What `save_state` has recorded under a name; an empty state if there is none, or it
@@ -410,11 +412,6 @@ class GitRepository:
         self.git(*DURABLE_PACKS, "repack", "-d", "-q", "--geometric=2", "--no-write-bitmap-index")
         return True
 
-    def write_hint(self, name: str, commit: str) -> None:
-        """As `write_record`, but a crash may lose it."""
-        with suppress(OSError):
-            (self.own_dir / name).write_text(f"{commit}\n")
-
     def _head_to_commit_on(self) -> Head:
         head = self.head()
         if not head.ref:
@@ -426,8 +423,8 @@ class GitRepository:
                 raise self._damaged(f"{what} is not finished", "finish it, or end it with --abort")
         return head
 
-    def _resolve(self, ref: str) -> str:
-        loose = self.git_dir / ref
+    def _resolve(self, git_dir: Path, ref: str) -> str:
+        loose = git_dir / ref
         if loose.is_file():
             commit = read_git_file(loose).strip()
             if not _ID.fullmatch(commit):
@@ -436,40 +433,20 @@ class GitRepository:
                     f"{ref} is empty or unreadable", f"write the last commit into {loose}: {last}"
                 )
             return commit
-        packed = read_git_file(self.git_dir / "packed-refs")
+        packed = read_git_file(git_dir / "packed-refs")
         found = re.search(rf"^([0-9a-f]{{40}}) {re.escape(ref)}$", packed, re.MULTILINE)
         return found[1] if found else ""
 
-    def _import(
-        self,
-        ref: str,
-        parents: Sequence[str],
-        changes: Mapping[str, bytes | None],
-        message: str,
-        at: float,
-    ) -> str:
+    def _drop_empty_objects(self, contents: Iterable[bytes | None]) -> None:
+        """A power failure may leave an empty object, which git would not replace."""
         objects = self.git_dir / "objects"
-        for data in changes.values():
+        for data in contents:
             if data is not None:
                 blob = blob_id(data)
-                # A power failure may leave an empty object, which git would not replace.
                 with suppress(OSError):
                     path = f"{objects}/{blob[:2]}/{blob[2:]}"
                     if os.stat(path).st_size == 0:  # noqa: PTH116 (10,000 of them)
                         os.unlink(path)  # noqa: PTH108
-        done = self.fast_import(
-            import_stream(ref, parents, changes, message, at), "--done", "--date-format=raw"
-        )
-        if done.returncode == 0:
-            return done.stdout.decode().split()[0]
-        words = done.stderr.decode(errors="replace")
-        if (
-            "not updating" in words.lower()
-            or "cannot lock ref" in words
-            or "Unable to create" in words
-        ):
-            raise _CommitFailed
-        raise _CommitFailed(f"the last commit cannot be built on ({last_line(done.stderr)})")
 
     def fast_import(
         self, stream: bytes, *flags: str, durable: bool = False
@@ -513,6 +490,11 @@ class GitRepository:
         """Check that nothing in the git directory makes git read or write elsewhere, and that ouro
         knows its format.
         """
+        if not os.path.lexists(git_dir):
+            raise MemoryUnusable(
+                f"The history of memory in {git_dir} is missing.",
+                "The next write begins a new one.",
+            )
         if not is_real_folder(git_dir):
             raise self._damaged(f"{git_dir} is no folder", "put the folder back that was there")
         for name in ("objects", "refs", "refs/heads"):
@@ -531,12 +513,6 @@ class GitRepository:
         """The folder from which git reads configuration, hooks and attributes: ouro's own, never
         the one in `.git`.
         """
-        if not os.path.lexists(git_dir):
-            raise MemoryUnusable(
-                f"The history of memory in {git_dir} is missing.",
-                "The next write begins a new one.",
-            )
-        self._demand_safe(git_dir)
         common = self.state_dir / COMMON
         if self._common_of != git_dir:
             if read_git_file(common / "config") != _COMMON_CONFIG:
@@ -556,6 +532,15 @@ class GitRepository:
         return MemoryUnusable(text, hint or f"git --git-dir {self.git_dir} fsck")
 
 
+def _why_not_committed(errors: bytes) -> tuple[str, ...]:
+    """What git says; empty if another process moved or locked the branch."""
+    words = errors.decode(errors="replace")
+    is_moved = "not updating" in words.lower()
+    if is_moved or "cannot lock ref" in words or "Unable to create" in words:
+        return ()
+    return (f"the last commit cannot be built on ({last_line(errors)})",)
+
+
 # -- the index that plain git uses: it must contain ouro's commits, else the next plain commit
 # reverts them
 
@@ -567,16 +552,14 @@ def _update_index(
         f"0 {'0' * 40}\t{name}" if data is None else f"100644 {blob_id(data)}\t{name}"
         for name, data in changes.items()
     ]
-    try:
-        if repo.read_record(_INDEXED) != parent or not (repo.git_dir / "index").exists():
-            raise MemoryUnusable("the index is of another commit")
-        repo.git(
-            "update-index", "-z", "--add", "--index-info", given="\0".join([*lines, ""]).encode()
-        )
-        repo.write_hint(_INDEXED, commit)
-    except MemoryUnusable as error:
-        log.info("memory: %s", error)
-        rebuild_index(repo, commit)
+    is_of_parent = repo.read_record(_INDEXED) == parent and (repo.git_dir / "index").exists()
+    with suppress(MemoryUnusable):
+        given = "\0".join([*lines, ""]).encode()
+        command = ("update-index", "-z", "--add", "--index-info")
+        if is_of_parent and repo.run(*command, given=given).returncode == 0:
+            repo.write_record(_INDEXED, commit, durable=False)
+            return
+    rebuild_index(repo, commit)
 
 
 def rebuild_index(repo: GitRepository, commit: str) -> bool:
@@ -587,7 +570,7 @@ def rebuild_index(repo: GitRepository, commit: str) -> bool:
             raise MemoryUnusable("index.lock is there")
         repo.git("read-tree", commit, index=made)
         shutil.move(made, repo.git_dir / "index")  # the folder may be on another disk
-        repo.write_hint(_INDEXED, commit)
+        repo.write_record(_INDEXED, commit, durable=False)
     except (MemoryUnusable, OSError) as error:
         log.info("memory: the index stays behind: %s", error)
         made.unlink(missing_ok=True)

@@ -121,7 +121,7 @@ def rewrite(
     repo.git("update-ref", "--no-deref", "--stdin", given="".join(updates).encode())
     if "HEAD" in moved:
         repo.git("update-ref", "--no-deref", "HEAD", moved["HEAD"])
-    repo.write_hint(TIP, repo.head().commit)
+    repo.write_record(TIP, repo.head().commit, durable=False)
     drop_unreachable(repo)
 
 

@@ -1,0 +1,230 @@
+"""ScopeState: what is trusted, pending and foreign in one scope of memory, as its files were last
+read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from itertools import islice
+
+from ouro.errors import MemoryUnusable, UsageError
+from ouro.events import CoreChanged
+from ouro.memory.long_term.git.approved_files import FileContent, content_of
+from ouro.memory.long_term.git.values import FileEdit, LoadedScope, Scope
+from ouro.memory.long_term.store import GitMemoryStore
+from ouro.memory.long_term.trust.approval import (
+    MAX_SHOWN,
+    Proposal,
+    Proposals,
+    change_of,
+    digest,
+    outside_id,
+)
+from ouro.memory.long_term.trust.running_turns import ToolWrites
+from ouro.memory.tokens import estimate
+
+FOREIGN_REASON = "it was written outside of ouro"
+_MAX_READS = 5
+
+
+class ScopeState:
+    """Everything blocks: use from a thread, one call at a time.
+
+    What changes something works on the files and the history in `_changing`, which reads them again
+    at its end.
+    """
+
+    def __init__(self, store: GitMemoryStore) -> None:
+        self.store = store
+        self.scope: Scope = store.scope
+        self.loaded = LoadedScope("", {})
+        self.texts: Mapping[str, str] = {}
+        """The trusted core: category -> text."""
+        self.foreign: Mapping[str, str] = {}
+        """The files in the state `foreign`: name -> blob."""
+        self.undo_bases: dict[str, str] = {}
+        """For a commit that ends a group of commits: the commit before the group."""
+        self._foreign_id = ""
+        """Of the changes in these files; empty without one."""
+        self._foreign_sources: Sequence[str] = ()
+        """The sources in the turn in which the foreign changes were found."""
+        self._undecided: frozenset[str] = frozenset()
+        """Files that running turns wrote: these turns will decide about them at their end."""
+        self._read_at = ""
+        """The accepted commit when the files were read."""
+        self._places: Mapping[str, str] = {}
+        """Fingerprints that change with most writes, as they were after the last tool call."""
+        self._unapproved_seen: set[FileContent] = set()
+        """Contents that are not approved, but that this session may have read."""
+        self._writes = ToolWrites(store.repository)
+        self._proposals = Proposals(store.repository)
+
+    @property
+    def version(self) -> str:
+        """The version of the trusted texts: a commit, or their digest if no commit has exactly
+        these texts.
+        """
+        return (
+            self.store.accepted if self.store.accepted and not self.foreign else digest(self.texts)
+        )
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether all contents of the files are approved, and were approved all the time since this
+        session began.
+        """
+        return not self._unapproved_seen
+
+    @property
+    def untrusted(self) -> tuple[str, ...]:
+        """The files with a change that is not trusted."""
+        return tuple(self.foreign)
+
+    @property
+    def tokens(self) -> int:
+        return sum(map(estimate, self.texts.values()))
+
+    def text_of(self, version: str) -> Mapping[str, str] | None:
+        """The texts of a version; None if they no longer exist."""
+        if version in (self.version, digest(self.texts)):
+            return self.texts
+        if version == digest({}):
+            return {}
+        try:
+            tree = {name: self.store.text_at(version, f"{name}.md") for name in self.store.core}
+        except MemoryUnusable:
+            return None
+        return {name: text for name, text in tree.items() if text and text.strip()}
+
+    def proposals(self) -> tuple[Proposal, ...]:
+        """Pending changes; reads the files that are not trusted."""
+        found_id, edits = self._read_foreign()
+        found = Proposal(
+            found_id, self.scope, "outside", edits, FOREIGN_REASON, tuple(self._foreign_sources)
+        )
+        return (*self._proposals.list(), *([found] if edits else []))
+
+    def proposal_ids(self) -> tuple[str, ...]:
+        """The ids of `proposals`; reads no file."""
+        outside = [self._foreign_id] if self.foreign else []
+        return (*(proposal.id for proposal in self._proposals.list()), *outside)
+
+    def foreign_events(self) -> list[CoreChanged]:
+        """The events that show changes in untrusted files; of many files only the first are read."""
+        found_id, edits = self._read_foreign(MAX_SHOWN)
+        files = len(self.foreign)
+        return (
+            [change_of(self.scope, edits, "outside", proposal=found_id, files=files)]
+            if edits
+            else []
+        )
+
+    def observe(self, session: str) -> None:
+        """Record what turns of other sessions have written into the files by now: `session` may
+        have read it.
+        """
+        self._unapproved_seen |= {
+            content_of(edit.name, edit.after) for edit in self._writes.of_others(session)
+        }
+
+    @contextmanager
+    def alone(self, timeout: float | None = None) -> Iterator[None]:
+        """Inside this context no other ouro writes here. A read-only memory is read without the
+        lock.
+
+        Raises BlockingIOError after `timeout` seconds.
+        """
+        with ExitStack() as stack:
+            try:
+                stack.enter_context(self.store.repository.alone(timeout=timeout))
+            except BlockingIOError:
+                raise
+            except OSError:
+                pass
+            yield
+
+    def reload(self, edits: Sequence[FileEdit], origin: str, base: str) -> list[CoreChanged]:
+        """Read trusted edits that were written to the store since the accepted commit `base`.
+        Returns the events.
+        """
+        with self._changing():
+            pass
+        return self._events(edits, origin, base)
+
+    @contextmanager
+    def _changing(self) -> Iterator[str]:
+        """Change this memory while no other ouro does; yields the accepted commit. Afterwards
+        everything is read again.
+
+        An exception inside is raised again, and nothing is read then.
+        """
+        with self.alone():
+            yield self.store.accepted
+            self._read()
+
+    def _read(self) -> None:
+        # Done before the folder is listed, so that no later change is missed.
+        self._places = self.store.places()
+        store = self.store
+        with store.held():
+            loaded, unapproved = store.load_all(), store.find_unapproved()
+            self._sort_out(loaded, unapproved)
+            if seen := self._unapproved_seen | {*self.foreign.items()}:
+                self._unapproved_seen = store.filter_unapproved(seen)
+            if not unapproved and loaded.head:
+                if self._read_at != loaded.head and not store.changed_since(loaded.head):
+                    store.accept(loaded.head)
+                with suppress(OSError):  # reading works with a read-only home
+                    store.repository.write_record("core", loaded.fingerprint)
+
+    def _sort_out(self, loaded: LoadedScope, unapproved: Mapping[str, str]) -> None:
+        """What of the loaded files is trusted, foreign or not decided yet."""
+        store, accepted = self.store, self.store.accepted
+        undecided = self._writes.names_of_others()
+        foreign = {name: blob for name, blob in unapproved.items() if name not in undecided}
+        core = [f"{name}.md" for name in store.core if f"{name}.md" in unapproved]
+        changed = store.edits_since(accepted, core) if core else ()
+        trusted = {edit.name.removesuffix(".md"): edit.before or "" for edit in changed}
+        texts = {name: trusted.get(name, loaded.core.get(name, "")) for name in store.core}
+        waiting = [edit for edit in changed if edit.name in foreign]
+        self.loaded, self._read_at, self._undecided = loaded, accepted, undecided
+        self.texts = {name: text for name, text in texts.items() if text.strip()}
+        self._foreign_id = outside_id(self.scope, foreign, waiting) if foreign else ""
+        self.foreign = foreign
+
+    def _read_foreign(self, most: int | None = None) -> tuple[str, tuple[FileEdit, ...]]:
+        """The id of the foreign changes, and the changes (at most `most`) as the user sees them.
+
+        The texts are those of the snapshot, so that an id stands for one text: if a file has
+        changed since, everything is read again. Returns no changes if files change all the time. It
+        takes the lock, because a session asks in one thread while it works in another.
+        """
+        if not self.foreign:
+            return "", ()
+        with self.alone():
+            for _ in range(_MAX_READS):
+                edits = self.store.edits_to(dict(islice(self.foreign.items(), most)), self._read_at)
+                if edits is not None:
+                    return self.proposal_ids()[-1] if edits else "", edits
+                self.reload((), "outside", "")
+        return "", ()
+
+    def _demand_unchanged(self, proposal: Proposal) -> None:
+        """Raises UsageError if the foreign changes are not those that the user has seen."""
+        self._read()
+        if not proposal.edits or proposal.edits != self._read_foreign()[1]:
+            raise UsageError(
+                "The files have changed since this change was shown.", commands=["memory list"]
+            )
+
+    def _events(self, edits: Sequence[FileEdit], origin: str, base: str) -> list[CoreChanged]:
+        """The event of trusted edits that were made since the accepted commit `base`, with undo;
+        none without edits.
+        """
+        if not edits:
+            return []
+        head = self.loaded.head if self.loaded.head != base else ""
+        if head and base:
+            self.undo_bases[head] = base
+        return [change_of(self.scope, edits, origin, undo=head)]
