@@ -259,6 +259,8 @@ async def _ask_about_unsure(front_end: FrontEnd, lines: Sequence[str]) -> None:
     if choice == "restore":
         for text in await front_end.session.rewind.restore_unsure():
             front_end.say(text)
+    else:
+        await front_end.session.rewind.keep_unsure()
 
 
 async def _show_rewound(front_end: FrontEnd, rewound: Rewound, conversation: bool) -> None:

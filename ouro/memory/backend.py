@@ -30,6 +30,10 @@ class Undoable(msgspec.Struct, frozen=True):
     """A description in a few words: `2 changes`."""
     undo: Callable[[], Awaitable[Sequence[str]]]
     """Returns messages for the user, one a line."""
+    prepare: Callable[[], Awaitable[None]] | None = None
+    """Writes down that it is undone next, so that a process that is killed leaves no half."""
+    cancel: Callable[[], None] | None = None
+    """Reverts `prepare`."""
 
 
 class SessionHeader(msgspec.Struct, frozen=True):

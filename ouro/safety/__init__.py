@@ -9,7 +9,7 @@ from ouro.utils.lazy_exports import lazy_exports
 if TYPE_CHECKING:
     from ouro.safety.checkpoints.checkpoints import Checkpoints, TurnFiles
     from ouro.safety.checkpoints.cleaning import clean_checkpoints, stored_checkpoints
-    from ouro.safety.checkpoints.finish import finish_later, needs_recovery
+    from ouro.safety.checkpoints.finish import finish_later, has_question, needs_recovery
     from ouro.safety.checkpoints.undo import CUT_OFF, Restored, Undo
     from ouro.safety.environment import child_environment, secret_values
     from ouro.safety.named_programs import scripted_values

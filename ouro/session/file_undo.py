@@ -16,6 +16,7 @@ from ouro.events import Notice
 from ouro.memory.backend import Undoable
 from ouro.memory.manager import MemoryManager
 from ouro.safety import (
+    CUT_OFF,
     Checkpoints,
     Effect,
     Restored,
@@ -23,6 +24,7 @@ from ouro.safety import (
     Undo,
     clean_checkpoints,
     finish_later,
+    has_question,
     needs_recovery,
 )
 from ouro.session.session_tasks import SessionTasks
@@ -50,8 +52,8 @@ class FileUndo(msgspec.Struct, eq=False):
     resolve: Callable[[str], Path]
     """The real path that the target of a tool names."""
     unsure: Mapping[str, Sequence[TurnFiles]] = msgspec.field(default_factory=dict)
-    """Files that the last undo left as they are, because others may have changed them, each with
-    the turns to undo.
+    """Files that an undo left as they are, because others may have changed them, each with the
+    turns to undo. They stay until the user has said what happens to them.
     """
     _number: int = 0
     """The message of the current turn."""
@@ -146,7 +148,8 @@ class FileUndo(msgspec.Struct, eq=False):
 
     async def recover(self) -> None:
         """Keep what turns of killed processes changed, and finish an undo that was cut off."""
-        if await asyncio.to_thread(needs_recovery, self.checkpoints):
+        is_asked = not self.unsure and has_question(self.checkpoints)
+        if is_asked or await asyncio.to_thread(needs_recovery, self.checkpoints):
             self._last = asyncio.create_task(self._recover(self._last), name="checkpoint")
             await self.settled()
 
@@ -159,10 +162,12 @@ class FileUndo(msgspec.Struct, eq=False):
         except (OSError, OuroError) as error:
             self._fail(error)
             return False
+        await self._read_question()
         if restored is not None:
-            self._note_unsure(restored, await asyncio.to_thread(self.checkpoints.turns))
             lines = " ".join(_describe(restored, "Restored"))
             self.tasks.emit(Notice(f"An undo that was cut off is finished now. {lines}".strip()))
+        if self.unsure:
+            self.tasks.emit(Notice(_describe_unsure(sorted(self.unsure))))
         return True
 
     def _start(self, moment: Literal["before", "after"]) -> asyncio.Task[bool]:
@@ -188,16 +193,19 @@ class FileUndo(msgspec.Struct, eq=False):
         for changes in found:
             changed.update(changes.files)
             lost.update(changes.lost)
-        undo = Undo(self.checkpoints)
+        undo, is_redo = Undo(self.checkpoints), verb != UNDONE
 
         async def carry_out() -> Sequence[str]:
-            change = undo.undo if verb == UNDONE else undo.redo
-            restored = await asyncio.to_thread(change, turns)
-            self._note_unsure(restored, turns)
+            restored = await asyncio.to_thread(undo.redo if is_redo else undo.undo, turns)
+            await self._read_question()
             return [*_describe(restored, verb), *_describe_lost(lost)]
 
+        async def prepare() -> None:
+            await asyncio.to_thread(undo.prepare, turns, is_redo=is_redo)
+
         names = changed | set(lost)
-        return Undoable(plural(len(names), "file"), carry_out) if names else None
+        what = plural(len(names), "file")
+        return Undoable(what, carry_out, prepare, undo.cancel) if names else None
 
     async def diff(self, number: int) -> str:
         """What changed since before message `number`, also by others; empty if nothing. Raises
@@ -216,7 +224,7 @@ class FileUndo(msgspec.Struct, eq=False):
             return _describe(await asyncio.to_thread(undo.undo_hunk, turns, path, hunk), UNDONE)
         turns = await self._turns(lambda turn: turn.number >= number and not turn.undone)
         restored = await asyncio.to_thread(undo.undo, turns, path)
-        self._note_unsure(restored, turns)
+        await self._read_question()
         found = [await asyncio.to_thread(self.checkpoints.turn_changes, turn) for turn in turns]
         reasons = [changes.lost[path] for changes in found if path in changes.lost]
         lost = {path: reasons[-1]} if reasons else {}
@@ -228,17 +236,31 @@ class FileUndo(msgspec.Struct, eq=False):
             )
         return lines
 
-    async def restore_unsure(self) -> Sequence[str]:
-        """Restore the files that the last undo left because others may have changed them."""
-        wanted, self.unsure = self.unsure, {}
+    async def restore_unsure(self, path: str = "") -> Sequence[str]:
+        """Restore the files that an undo left because others may have changed them; of these, only
+        `path` if it is given.
+        """
+        wanted = {name: turns for name, turns in self.unsure.items() if path in ("", name)}
         undo, lines = Undo(self.checkpoints), list[str]()
-        for path, turns in wanted.items():
-            restored = await asyncio.to_thread(undo.undo, turns, path, [path])
+        for name, turns in wanted.items():
+            restored = await asyncio.to_thread(undo.undo, turns, name, [name])
+            await asyncio.to_thread(undo.answered, [name])
             lines += _describe(restored, UNDONE)
+        await self._read_question()
         return lines
 
-    def _note_unsure(self, restored: Restored, turns: Sequence[TurnFiles]) -> None:
-        self.unsure = dict.fromkeys(restored.unsure, turns)
+    async def keep_unsure(self) -> None:
+        """Leave these files as they are."""
+        await asyncio.to_thread(Undo(self.checkpoints).answered, list(self.unsure))
+        self.unsure = {}
+
+    async def _read_question(self) -> None:
+        asked = await asyncio.to_thread(Undo(self.checkpoints).unanswered)
+        turns = await asyncio.to_thread(self.checkpoints.turns) if asked else ()
+        self.unsure = {}
+        for path, numbers in asked.items():
+            if wanted := [turn for turn in turns if turn.number in numbers]:
+                self.unsure[path] = wanted
 
     async def _turns_since(self, number: int) -> list[TurnFiles]:
         turns = await self._turns(
@@ -309,6 +331,11 @@ def _describe(restored: Restored, verb: str) -> list[str]:
     if restored.merged:
         lines.append(f"Your own changes stay in {join_names(restored.merged, _NAMED)}.")
     return [*lines, *(f"{path} is left as it is: {why}." for path, why in restored.left.items())]
+
+
+def _describe_unsure(paths: Sequence[str]) -> str:
+    names = join_names(paths, _NAMED)
+    return f"An undo did not restore {names}: {CUT_OFF}. `/undo {paths[0]}` restores it."
 
 
 def _describe_lost(lost: dict[str, str]) -> list[str]:

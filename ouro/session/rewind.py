@@ -222,7 +222,11 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
         the user.
         """
         self._check()
-        return await self._files().undo_part(await self.number_back(back), path, hunk)
+        files = self._files()
+        await files.recover()
+        if path in files.unsure and not hunk:
+            return await files.restore_unsure(path)
+        return await files.undo_part(await self.number_back(back), path, hunk)
 
     def unsure_files(self) -> Sequence[str]:
         """Files that the last undo left as they are, because others may have changed them."""
@@ -233,6 +237,10 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
         """Restore these files, too; returns lines for the user."""
         self._check()
         return await self._files().restore_unsure()
+
+    async def keep_unsure(self) -> None:
+        """Leave these files as they are."""
+        await self._files().keep_unsure()
 
     def _files(self) -> FileUndo:
         files = self.undoers.get("files")
@@ -345,9 +353,17 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
         return self.memory.transcript.number_before(entry.number)
 
     async def _go(self, number: int, undoable: Mapping[RewindScope, Undoable]) -> None:
-        await self.memory.record(
-            RewindRecord(number, self.memory.now(), ("conversation", *undoable))
-        )
+        scopes: tuple[RewindScope, ...] = ("conversation", *undoable)
+        for found in undoable.values():
+            if found.prepare is not None:
+                await found.prepare()
+        try:
+            await self.memory.record(RewindRecord(number, self.memory.now(), scopes))
+        except BaseException:
+            for found in undoable.values():
+                if found.cancel is not None:
+                    found.cancel()
+            raise
         self.on_change()
 
     async def _find(

@@ -1,5 +1,6 @@
 """E13: what a killed turn changed can be undone, and an undo that was killed is finished."""
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -48,7 +49,7 @@ def killed(root: Path, code: str) -> None:
     )
     assert done.returncode == -signal.SIGKILL
     for journal in (root.parent / "kept").glob("*/open/s1.?"):
-        died, end = journal.with_name(f"{journal.name}.died"), time.monotonic() + 2
+        died, end = journal.with_name(f"{journal.name}.died"), time.monotonic() + 30
         while "began" in journal.read_text() and not died.exists() and time.monotonic() < end:
             time.sleep(0.01)  # the watcher notes the moment
     time.sleep(0.02)
@@ -143,6 +144,35 @@ kept.written(1, root / "b.py")
     assert (root / "b.py").read_text() == "b\n"
 
 
+def test_e13_a_file_that_a_command_changed_beside_a_tool_is_restored(root):
+    killed(
+        root,
+        """
+kept.take(1, "before")
+kept.keep(1, root / "b.py")
+kept.command_began(1)
+kept.written(1, root / "b.py")
+(root / "b.py").unlink()
+""",
+    )
+    kept = opened(root)
+    kept.recover()
+    assert Undo(kept).undo(kept.turns()).paths == ("b.py",)
+    assert (root / "b.py").read_text() == "b\n"
+
+
+def test_e13_a_file_whose_past_is_not_known_is_not_deleted(root):
+    """The command began before the checkpoint was complete, and moved a file."""
+    killed(root, 'kept.command_began(1, is_early=True)\n(root / "b.py").rename(root / "c.py")')
+    kept = opened(root)
+    kept.recover()
+    (turn,) = kept.turns()
+    assert "may have been there before the turn" in kept.turn_changes(turn).lost["c.py"]
+    unsure = Undo(kept).undo([turn]).unsure
+    Undo(kept).undo([turn], sure=unsure)
+    assert (root / "c.py").read_text() == "b\n"
+
+
 def test_e13_a_session_of_another_process_is_left_alone(root):
     kept = opened(root)
     kept.keep(1, root / "a.py")
@@ -180,6 +210,98 @@ def test_e13_an_undo_that_was_killed_is_finished(root, stop):
     assert not (root / "c.py").exists()
     assert all(turn.undone for turn in kept.turns())
     assert Undo(kept).finish() is None
+
+
+def test_e13_the_question_about_a_file_survives_a_kill(root):
+    killed(root, COMMAND)
+    (root / "a.py").write_text("mine\n")
+    killed(root, "kept.recover()\nUndo(kept).undo(kept.turns())")
+    kept = opened(root)
+    undo = Undo(kept)
+    assert (undo.finish(), undo.unanswered()) == (None, {"a.py": (1,)})
+    undo.undo(kept.turns(), sure=undo.unanswered())
+    assert (root / "a.py").read_text() == "one\n"
+    undo.answered(["a.py"])
+    assert undo.unanswered() == {}
+    assert not list((root.parent / "kept").glob("*/undoing/*"))
+
+
+_UNDO_IN_SESSION = """
+import asyncio, os, signal, sys
+from pathlib import Path
+from ouro.assemble import Options, open_session
+from ouro.llm import ScriptedModel
+from ouro.session import OpenRequest
+async def main():
+    options = Options(Path(sys.argv[1]), {}, ready_model=ScriptedModel([]))
+    session = await open_session(options, OpenRequest("latest"))
+    record = session.rewind.memory.record
+    async def record_and_die(entry):
+        STEPS
+    type(session.rewind.memory).record = lambda _memory, entry: record_and_die(entry)
+    await session.rewind.undo()
+asyncio.run(main())
+"""
+DIE = "os.kill(os.getpid(), signal.SIGKILL)"
+
+
+def a_turn_that_wrote(root: Path) -> None:
+    """A whole `ouro -p` that changes one file and makes another one."""
+    calls = [
+        Call("shell", {"command": "echo more >> a.py; echo new > made.txt"}, id="call_1"),
+    ]
+    replies = iter([Reply("", calls=calls), Reply("Done.")])
+    server = ModelServer(lambda _request: next(replies))
+    server.start()
+    try:
+        model = {"api_base": server.openai_url, "api_key": "sk-test", "window": 100_000}
+        models = Path(os.environ["HOME"], ".ouro", "models.yaml")
+        models.parent.mkdir(exist_ok=True)
+        models.write_text(f"default: openai/m\nmodels:\n  openai/m: {model}\n")
+        models.chmod(0o600)
+        words = [sys.executable, "-m", "ouro", "-p", "do it", "--mode", "auto", "--trust"]
+        subprocess.run(words, cwd=root, check=True, capture_output=True)
+    finally:
+        server.stop()
+
+
+async def told_at_the_next_start(root: Path) -> str:
+    options = Options(root, {}, ready_model=ScriptedModel([]))
+    session = await open_session(options, OpenRequest("latest"))
+    heard = []
+
+    async def listen():
+        async for event in session.events():
+            heard.append(getattr(event, "text", ""))
+
+    listening = asyncio.create_task(listen())
+    await session.rewind.can_redo()
+    await session.close()
+    await listening
+    return "\n".join(heard)
+
+
+@pytest.mark.parametrize("steps", [DIE, f"await record(entry); {DIE}"], ids=["before", "after"])
+async def test_e13_an_undo_that_was_killed_as_the_messages_went_is_finished(home, root, steps):
+    a_turn_that_wrote(root)
+    code = _UNDO_IN_SESSION.replace("STEPS", steps)
+    done = subprocess.run([sys.executable, "-c", code, root], cwd=root, check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert "An undo that was cut off is finished now." in await told_at_the_next_start(root)
+    assert (root / "a.py").read_text() == "one\n"
+    assert not (root / "made.txt").exists()
+
+
+async def test_e13_an_undo_whose_record_cannot_be_saved_changes_no_file(home, root):
+    a_turn_that_wrote(root)
+    code = _UNDO_IN_SESSION.replace("STEPS", "raise OSError('full')")
+    done = subprocess.run(
+        [sys.executable, "-c", code, root], cwd=root, check=False, capture_output=True, text=True
+    )
+    assert done.stderr.endswith("OSError: full\n")
+    assert "cut off" not in await told_at_the_next_start(root)
+    assert (root / "a.py").read_text() == "one\nmore\n"
+    assert (root / "made.txt").exists()
 
 
 async def test_e13_the_next_start_restores_a_killed_session(home, repository, tmp_path):

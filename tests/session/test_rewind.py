@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from types import SimpleNamespace
 
 import pytest
 
@@ -13,7 +12,7 @@ from ouro.display import Todo
 from ouro.errors import ToolError, UsageError
 from ouro.events import Prompted, Replied, ToolFinished
 from ouro.llm import ScriptedModel, ScriptedReply, call
-from ouro.memory.backend import RewindRecord
+from ouro.memory.backend import RewindRecord, Undoable
 from ouro.messages import Context, Image, Usage
 from ouro.session import OpenRequest
 from ouro.session.rewind import Rewind
@@ -385,9 +384,7 @@ class Files:
     async def find(self, number):
         if self.failing == "find":
             raise ToolError("git is gone")
-        return (
-            SimpleNamespace(what=self.what, undo=partial(self.undo, number)) if self.what else None
-        )
+        return Undoable(self.what, partial(self.undo, number)) if self.what else None
 
     async def find_undone(self, numbers):
         return None

@@ -18,6 +18,10 @@ from pathlib import Path
 import yaml
 from fakes.model_server import Call, ModelServer, Reply, Request
 
+from ouro.safety import Checkpoints
+
+Files = dict[str, tuple[int, bytes]]
+"""The bits of execution and the content of each file of a project."""
 _KINDS = {"write": 60, "rename": 25}
 _LONGEST = 120.0
 _UNDO = """
@@ -29,6 +33,7 @@ from ouro.session import OpenRequest
 async def main():
     options = Options(Path(sys.argv[1]), {}, ready_model=ScriptedModel([]))
     session = await open_session(options, OpenRequest("latest"))
+    await session.rewind.can_redo()  # what was cut off is finished
     number = session.rewind.points()[0].number if session.rewind.points() else 0
     if number and await session.rewind.can_rewind(number):
         print(*(await session.rewind.rewind(number, ("files",))).notices, sep="\\n")
@@ -104,8 +109,7 @@ class UndoRounds:
         after = _snapshot(self._project)
         if done.returncode and "No session of this folder yet" not in done.stderr:
             yield f"the last undo: exit code {done.returncode}: {done.stderr[-1000:]}"
-        names = sorted(name for name in before.keys() | after.keys()
-                       if before.get(name) != after.get(name))  # fmt: skip
+        names = self._not_restored(before, after)
         if names:
             yield f"not restored: {names}: {done.stdout}{done.stderr[-500:]}"
         left = [path.name for path in (self._home / "checkpoints").glob("*/[ou][pn]*ing/*")]
@@ -114,6 +118,29 @@ class UndoRounds:
         if "asked" in done.stdout.splitlines():
             self.counts["asked about a file"] += 1
         self.counts["restored"] += 1
+
+    def _not_restored(self, before: Files, after: Files) -> list[str]:
+        """The files that differ and that ouro did not name, or whose content is gone."""
+        lost = self._named_as_lost()
+        self.counts["named as not restored"] += bool(lost)
+        kept_contents = {after[name][1] for name in lost & after.keys()}
+        names = []
+        for name in sorted(before.keys() | after.keys()):
+            is_moved = name not in after and before[name][1] in kept_contents
+            if before.get(name) != after.get(name) and name not in lost and not is_moved:
+                names.append(name)
+        return names
+
+    def _named_as_lost(self) -> set[str]:
+        """The files of the killed turn whose earlier state ouro says that it does not know."""
+        lost = set[str]()
+        for file in (self._home / "sessions").glob("2*/session.yaml"):
+            header = yaml.safe_load(file.read_text().split("\n---\n")[0])
+            session = header["session"]["id"]
+            kept = Checkpoints(self._project, self._home / "checkpoints", session)
+            for turn in kept.turns():
+                lost |= kept.turn_changes(turn).lost.keys()
+        return lost
 
     def _run(self, words: list[str]) -> int:
         """Run a process that is killed at a random moment; returns its exit code."""
@@ -143,7 +170,7 @@ class UndoRounds:
             "OURO_SESSIONS_TITLES": "false",
         }
 
-    def _prepare(self) -> dict[str, tuple[int, bytes]]:
+    def _prepare(self) -> Files:
         for place in (self._home, self._project):
             shutil.rmtree(place, ignore_errors=True)
             place.mkdir(mode=0o700)
@@ -161,8 +188,8 @@ class UndoRounds:
         return _snapshot(self._project)
 
 
-def _snapshot(root: Path) -> dict[str, tuple[int, bytes]]:
-    found = {}
+def _snapshot(root: Path) -> Files:
+    found: Files = {}
     for path in root.rglob("*"):
         is_kept = ".git" not in path.parts and (path.is_file() or path.is_symlink())
         if is_kept:

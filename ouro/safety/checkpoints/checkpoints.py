@@ -52,6 +52,7 @@ Moment = Literal["before", "after"]
 MAX_FILE_BYTES = 5_000_000
 _DAY = 86_400
 _IN_MEMORY = 64_000_000
+_NOT_KNOWN = "it may have been there before the turn: commands did not wait for the checkpoint"
 _NOT_KEPT = "it changed before it was kept: commands did not wait for the checkpoint"
 
 
@@ -97,6 +98,8 @@ class Checkpoints:
         """What the last checkpoint left out: nested repositories, large and unreadable files."""
         self._taken: tuple[object, str, Path] = (None, "", self.folder)
         """What the last checkpoint holds, its commit and its ref."""
+        self.is_undoing = False
+        """An undo is written down, and this process carries it out."""
 
     def take(self, number: int, moment: Moment) -> ChangedFiles:
         """Keep the files before the turn that begins with message `number`, or what it changed.
@@ -331,11 +334,20 @@ class Checkpoints:
         for change in changes_between(self.repository, start, now.tree):
             if change.path not in message.left_out | now.left_out:
                 changes.files[change.path] = change
+        if not is_complete:
+            self._leave_unknown(changes)
         unsure = set(message.more.get("late", ())) if is_complete else set(changes.files)
         changes.unsure.update(unsure & set(changes.files))
         self._compare_left_out(record, message, now, changes)
         if record.began > 1:
             self._name_nested(record, now, changes)
+
+    def _leave_unknown(self, changes: ChangedFiles) -> None:
+        """Name what looks new beside an incomplete checkpoint: it may have been there before."""
+        new = [change.path for change in changes.files.values() if change.old == ABSENT]
+        for name in new:
+            del changes.files[name]
+            changes.lost[name] = _NOT_KNOWN
 
     def _name_unknown(self, record: TurnRecord, changes: ChangedFiles) -> None:
         """Name the files that changed since the first command: nothing was kept before it."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from ouro.safety.checkpoints.checkpoints import Checkpoints
 from ouro.safety.checkpoints.repository import LOWEST, CheckpointError
 from ouro.safety.checkpoints.turn_journal import cut_turns
-from ouro.safety.checkpoints.undo import UNDOING
+from ouro.safety.checkpoints.undo import ASKED, UNDOING
 
 # The search path is that of this process: a module of the workspace is never imported.
 _CODE = """
@@ -40,7 +40,13 @@ def finish_later(checkpoints: Checkpoints) -> None:
 def needs_recovery(checkpoints: Checkpoints) -> bool:
     """Whether a turn or an undo in this workspace was cut off; starts no process."""
     found = next(cut_turns(checkpoints.folder), None)
-    return found is not None or (checkpoints.folder / UNDOING / checkpoints.session).exists()
+    place = checkpoints.folder / UNDOING / checkpoints.session
+    return found is not None or (place.exists() and not checkpoints.is_undoing)
+
+
+def has_question(checkpoints: Checkpoints) -> bool:
+    """Whether an undo left files about which the user has not said what happens to them."""
+    return (checkpoints.folder / UNDOING / f"{checkpoints.session}{ASKED}").exists()
 
 
 def main(root: str, base: str, max_file_bytes: str) -> None:

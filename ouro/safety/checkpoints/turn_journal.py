@@ -44,7 +44,7 @@ class TurnRecord(msgspec.Struct):
     kept: dict[str, FileState] = msgspec.field(default_factory=dict)
     """The files that tools were going to change before the first command, as they were."""
     written: dict[str, FileState] = msgspec.field(default_factory=dict)
-    """Files as a tool left them, if no command was started later."""
+    """Files as a tool left them, if no command ran then or was started later."""
     late: set[str] = msgspec.field(default_factory=set)
     """Files that may have changed before the checkpoint of the turn had them."""
     commands: int = 0
@@ -65,7 +65,8 @@ class TurnRecord(msgspec.Struct):
                 self.kept.setdefault(kept[0], (kept[1], kept[2]))
             self.pending[kept[0]] = self.last
         elif written := line.get("written"):
-            self.written[written[0]] = (written[1], written[2])
+            if self.running <= 0:  # a command may change it again, in the same moment
+                self.written[written[0]] = (written[1], written[2])
             self.pending.pop(written[0], None)
         elif late := line.get("late"):
             self.late.update(late)

@@ -42,6 +42,8 @@ CUT_OFF = "it changed after the turn was cut off"
 _LINES = re.compile(r"[^\n]*\n|[^\n]+")
 _SECONDS = 120.0
 UNDOING = "undoing"
+ASKED = ".asked"
+"""Suffix of the file with the question that the user has not answered yet."""
 
 
 class Restored(msgspec.Struct, frozen=True):
@@ -65,8 +67,12 @@ class RestorePlan(msgspec.Struct):
     undone: bool
     """False: a redo."""
     sure: tuple[str, ...] = ()
-    """Files that the user agreed to restore."""
+    """If there are any, only these files are restored: the user agreed."""
     session: str = ""
+
+    def includes(self, path: str) -> bool:
+        """Whether a file is restored."""
+        return self.path in ("", path) and (not self.sure or path in self.sure)
 
 
 class Undo:
@@ -85,23 +91,45 @@ class Undo:
 
         Args:
             path: only this file, relative to the workspace.
-            sure: files that are restored though others may have changed them.
+            sure: only these files, though others may have changed them.
         """
+        return self._carry_out(self._plan(turns, path, sure), turns)
+
+    def prepare(self, turns: Sequence[TurnFiles], *, is_redo: bool = False) -> None:
+        """Write down that `turns` are undone next: if this process is killed before it has done
+        so, the next one does it.
+        """
+        plan = self._redo_plan(turns) if is_redo else self._plan(turns)
+        with self._repository.locked():
+            self._checkpoints.is_undoing = True
+            self._write_plan(plan)
+
+    def cancel(self) -> None:
+        """Revert `prepare`."""
+        self._checkpoints.is_undoing = False
+        self._place().unlink(missing_ok=True)
+
+    def _plan(
+        self, turns: Sequence[TurnFiles], path: str = "", sure: Collection[str] = ()
+    ) -> RestorePlan:
         numbers = tuple(sorted((turn.number for turn in turns), reverse=True))
-        plan = RestorePlan(numbers, path, True, tuple(sure), self._checkpoints.session)
-        return self._carry_out(plan, turns)
+        return RestorePlan(numbers, path, True, tuple(sure), self._checkpoints.session)
+
+    def _redo_plan(self, turns: Sequence[TurnFiles]) -> RestorePlan:
+        numbers = tuple(sorted(turn.number for turn in turns))
+        return RestorePlan(numbers, "", False, (), self._checkpoints.session)
+
+    def _write_plan(self, plan: RestorePlan) -> None:
+        write_private(self._place(), json.dumps(msgspec.to_builtins(plan)) + "\n")
 
     def redo(self, turns: Sequence[TurnFiles]) -> Restored:
         """Redo what `undo` has undone."""
-        numbers = tuple(sorted(turn.number for turn in turns))
-        return self._carry_out(
-            RestorePlan(numbers, "", False, (), self._checkpoints.session), turns
-        )
+        return self._carry_out(self._redo_plan(turns), turns)
 
     def finish(self) -> Restored | None:
         """Finish an undo of this session that was cut off; None if there is none."""
         place = self._place()
-        if not place.exists():
+        if self._checkpoints.is_undoing or not place.exists():
             return None
         with self._repository.locked():
             lines = _whole_lines(place)
@@ -111,6 +139,8 @@ class Undo:
             plan = msgspec.convert(lines[0], RestorePlan)
             turns = [turn for turn in self._checkpoints.turns() if turn.number in plan.numbers]
             done = {(number, path): outcome for number, path, outcome in lines[1:]}
+            if not done:
+                self._keep_now(turns)
             outcomes = self._apply(plan, turns, done)
         return self._restored(outcomes)
 
@@ -121,7 +151,7 @@ class Undo:
         """Undo or redo the changes of each turn, in the order of the plan."""
         with self._repository.locked():
             self._keep_now(turns)
-            write_private(self._place(), json.dumps(msgspec.to_builtins(plan)) + "\n")
+            self._write_plan(plan)
             outcomes = self._apply(plan, turns, {})
         return self._restored(outcomes)
 
@@ -134,27 +164,57 @@ class Undo:
         """Carry out what is not `done` of a plan; writes down each file that is."""
         outcomes: dict[str, str] = {}
         by_number = {turn.number: turn for turn in turns}
-        for number in plan.numbers:
-            if number not in by_number:
-                continue
-            for change, is_unsure in self._steps(plan, by_number[number]):
-                outcome = done.get((number, change.path))
+        wanted = [by_number[number] for number in plan.numbers if number in by_number]
+        for turn in wanted:
+            for change, is_unsure in self._steps(plan, turn):
+                outcome = done.get((turn.number, change.path))
                 if outcome is None:
                     outcome = self._try(change, is_unsure=is_unsure)
-                    line = json.dumps([number, change.path, outcome])
+                    line = json.dumps([turn.number, change.path, outcome])
                     append_private(self._place(), f"{line}\n")
                 # The worst outcome of all turns is the one that counts.
                 if outcome not in ("", _MERGED) or not outcomes.get(change.path):
                     outcomes[change.path] = outcome
-        if not plan.path:
-            self._mark(plan, [by_number[number] for number in plan.numbers if number in by_number])
+        if not (plan.path or plan.sure):
+            self._mark(plan, wanted)
+        self._note_question(plan, outcomes)
         self._place().unlink(missing_ok=True)
+        self._checkpoints.is_undoing = False
         return outcomes
+
+    def unanswered(self) -> dict[str, tuple[int, ...]]:
+        """The files about which the user was asked, or should have been -> the turns to undo."""
+        try:
+            asked = json.loads(self._question_file().read_bytes())
+        except (OSError, ValueError):
+            return {}
+        return {path: tuple(numbers) for path, numbers in asked.items()}
+
+    def answered(self, paths: Collection[str]) -> None:
+        """The user has said what happens to these files."""
+        left = {path: turns for path, turns in self.unanswered().items() if path not in paths}
+        if left:
+            write_private(self._question_file(), json.dumps(left))
+        else:
+            self._question_file().unlink(missing_ok=True)
+
+    def _question_file(self) -> Path:
+        return self._place().with_name(self._checkpoints.session + ASKED)
+
+    def _note_question(self, plan: RestorePlan, outcomes: Mapping[str, str]) -> None:
+        """Keep the question about unsure files until it is answered; a redo ends it."""
+        if not plan.undone:
+            self.answered(outcomes.keys())
+            return
+        unsure = [path for path, outcome in outcomes.items() if outcome == CUT_OFF]
+        if unsure:
+            asked = self.unanswered() | dict.fromkeys(unsure, plan.numbers)
+            write_private(self._question_file(), json.dumps(asked))
 
     def _steps(self, plan: RestorePlan, turn: TurnFiles) -> list[tuple[TreeChange, bool]]:
         """The changes to make for one turn, each with whether the user has to agree first."""
         found = self._checkpoints.turn_changes(turn)
-        changes = [change for change in found.files.values() if plan.path in ("", change.path)]
+        changes = [change for change in found.files.values() if plan.includes(change.path)]
         if plan.undone:
             changes = [change.reversed() for change in changes]
         # Removed files come first: a file may replace a folder.
