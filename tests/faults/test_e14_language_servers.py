@@ -125,9 +125,9 @@ def test_e14_server_of_a_project_that_is_not_trusted_is_not_started(ouro):
     config = ouro.folder / ".ouro" / "config.yaml"
     config.write_text(yaml.safe_dump({"lsp": {"servers": servers}}))
     (ouro.folder / "a.toy").write_text("one\n")
-    ouro.server.script([Call("read", {"path": "a.toy"}), "Done."])
+    ouro.server.script([Call("lsp", {"action": "symbols", "path": "a.toy"}), "Done."])
     ouro.more["OURO_LSP_ENABLED"] = "true"
-    done = ouro.headless("--no-trust", "-p", "read it")
+    done = ouro.headless("--no-trust", "-p", "which symbols?")
     assert done.out == "Done.\n", done
     assert not log.exists()
     ouro.server.script([Call("lsp", {"action": "symbols", "path": "a.toy"}), "Done."])
@@ -142,9 +142,9 @@ def test_e14_server_of_the_user_reads_no_project_that_is_not_trusted(ouro):
     (ouro.home / "config.yaml").write_text(yaml.safe_dump({"lsp": {"servers": {"toy": entry}}}))
     (ouro.folder / "AGENTS.md").write_text("Say please.\n")
     (ouro.folder / "a.toy").write_text("one\n")
-    ouro.server.script([Call("read", {"path": "a.toy"}), "Done."])
+    ouro.server.script([Call("lsp", {"action": "symbols", "path": "a.toy"}), "Done."])
     ouro.more |= {"OURO_LSP_ENABLED": "true", "OURO_SANDBOX_ENABLED": "false"}
-    done = ouro.headless("--no-trust", "-p", "read it")
+    done = ouro.headless("--no-trust", "-p", "which symbols?")
     assert done.out == "Done.\n", done
     assert not log.exists()
     ouro.server.script([Call("lsp", {"action": "symbols", "path": "a.toy"}), "Done."])
