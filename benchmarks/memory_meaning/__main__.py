@@ -24,6 +24,7 @@ from ouro.memory.long_term.capture.operations import Operation, OperationLimits
 from ouro.memory.long_term.capture.session_parts import Spoken
 from ouro.memory.long_term.capture.small_model import find_operations
 from ouro.memory.long_term.notes.note import Note
+from ouro.utils.relative_dates import local_day
 
 OTHERS = ("Black formats the code", "Kaffee steht in der Küche")
 
@@ -37,9 +38,12 @@ class Asker:
         """The label of every sentence; empty: the model labels."""
 
     async def __call__(self, messages: Any, schema: Any = None) -> str:
-        is_label = messages[-1].text.startswith("The sentence: ")
-        if self._model is None or (is_label and self._kind):
-            return json.dumps({"kind": self._kind or "fact", "same": False})
+        asked = messages[-1].text
+        is_label = asked.startswith(("The sentence: ", "Message: "))
+        if is_label and self._kind:
+            return json.dumps({"kind": self._kind, "label": "own"})
+        if self._model is None:
+            return json.dumps({"kind": "fact", "same": False})
         chunks = [chunk async for chunk in self._model.with_schema(schema).stream(messages)]
         return "".join(getattr(chunk, "text", "") for chunk in chunks)
 
@@ -61,14 +65,21 @@ async def count_pairs(ask: Asker, name: str, half: str) -> str:
 
 
 async def count_messages(ask: Asker, name: str, half: str) -> str:
-    """How many messages are kept in the right scope, or leak."""
-    messages, count = cases.of(name, half), 0
+    """How many messages are kept in the right scope, or leak: in silence, and after a question.
+
+    What holds for today only is kept until the evening: no leak.
+    """
+    messages, counts = cases.of(name, half), {"stated": 0, "doubtful": 0}
+    today = local_day().isoformat()
     for message in messages:
         found = await operations(ask, message.said)
-        kept = [item for item in found if re.search(message.wanted, item.text)]
-        scopes = {item.scope for item in kept}
-        count += bool(kept) and (not message.scope or message.scope in scopes)
-    return f"{count} of {len(messages)}"
+        lasting = [item for item in found if item.until != today]
+        kept = [item for item in lasting if re.search(message.wanted, item.text)]
+        if any(not message.scope or message.scope == item.scope for item in kept):
+            is_asked = all(item.certainty == "doubtful" for item in kept)
+            counts["doubtful" if is_asked else "stated"] += 1
+    asked = f", and {counts['doubtful']} asked about" if counts["doubtful"] else ""
+    return f"{counts['stated']} of {len(messages)}{asked}"
 
 
 def count_placed(half: str) -> str:

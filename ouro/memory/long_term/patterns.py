@@ -348,6 +348,30 @@ TABLE = (
     StatementPattern("unasserted", "English",
         r"^\W*(?:give me|show me|for) (?:an? )?example\b|\bfor example\b.*:|\bin quotes\b",
         "Give me an example of a rule", "Examples are in docs", "An example is not a rule."),
+    StatementPattern("unasserted", "English",
+        r"\b(?:for|in|during) (?:only |just )?(?:this|that|the current|today['’]s) (?:one |single )?"
+        r"(?:session|conversation|chat|run|test|commit|question|time)\b|\b(?:this|that) (?:time"
+        r"|session|commit) only\b",
+        "Skip the slow tests for this session", "A session ends after an hour",
+        "What holds for one session or one time is not kept."),
+    StatementPattern("unasserted", "German",
+        r"\b(?:für|in) (?:nur )?diese[nmrs]?\b(?: einen| eine)? ?(?:Sitzung|Session|Gespräch|Lauf"
+        r"|Test|Commit|Frage|Mal)\b|\b(?:diesmal|dieses Mal|ausnahmsweise|vorerst)\b",
+        "Für diese Sitzung bitte kurz", "Eine Sitzung endet nach einer Stunde", "As in English."),
+    StatementPattern("unasserted", "French",
+        r"\b(?:pour|dans|pendant) (?:cette|ce|cet) (?:seule? )?(?:session|conversation|fois|commit"
+        r"|test|essai|question)\b|\bcette fois\b",
+        "Pour cette session, saute les tests", "Une session dure une heure", "As in English."),
+    StatementPattern("unasserted", "Spanish",
+        r"\b(?:por|para|en|durante) est[ea] (?:sola? )?(?:sesión|conversación|vez|commit|prueba"
+        r"|pregunta)\b|\b(?:esta vez|por ahora)\b",
+        "Por esta vez usa SQLite", "Una sesión dura una hora", "As in English."),
+    StatementPattern("unasserted", "Chinese",
+        r"(?:这|本)(?:一)?(?:次|回)|(?:这个|本次)会话",
+        "这次就不用写测试了", "会话一小时后过期", "As in English."),
+    StatementPattern("unasserted", "Japanese",
+        r"今回(?:は|だけ|のみ)|この(?:セッション|会話|コミット)(?:だけ|では|のみ)|とりあえず",
+        "今回は英語で答えて", "セッションは一時間で切れる", "As in English."),
     StatementPattern("writes", "English",
         r"^\W*(?:please )?(?:draft|write|rewrite|rephrase|translate|compose|summari[sz]e"
         r"|proofread)\b.{0,80}?(?::|\b(?:says?|saying|that)\b)",

@@ -239,14 +239,15 @@ class Capture(msgspec.Struct, eq=False):
         if line and operation.verb == "contradict":
             note = book.add_times(note)
             captured.contradictions.append(self.notes.propose_instead(line, note, excerpt.sources))
-        elif excerpt.sources or self.asks:
+        elif excerpt.sources or self.asks or operation.certainty == "doubtful":
             note = book.add_times(note)
-            self.notes.propose(note, excerpt.sources)
+            self.notes.propose(note, excerpt.sources, operation.certainty)
             captured.proposed.append(note)
         else:
             until = excerpt.spoken[-1].at
             corrected = line if line and operation.verb == "supersede" else None
-            written = self._write(note, verb, message, corrected, is_sure=operation.is_sure)
+            is_sure = operation.certainty == "compared"
+            written = self._write(note, verb, message, corrected, is_sure=is_sure)
             captured.written.append(written)
             if corrected and written.change == "add":
                 captured.doubts.append((corrected, written.note))

@@ -75,8 +75,10 @@ class Operation(msgspec.Struct, frozen=True):
     related: tuple[str, ...] = ()
     until: str = ""
     """The last day on which it holds; empty: it lasts."""
-    is_sure: bool = False
-    """Whether the subjects of both were compared: the texts need no common word."""
+    certainty: Literal["stated", "compared", "doubtful"] = "stated"
+    """`compared`: the subjects of both are the same, and the texts need no common word. `doubtful`:
+    the user may not have meant it, and decides.
+    """
 
 
 class RefusedOperation(msgspec.Struct, frozen=True):

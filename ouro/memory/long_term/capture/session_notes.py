@@ -39,6 +39,7 @@ from ouro.utils.text import cut
 FROM_OUTSIDE = "was concluded after material from outside was read"
 _QUERIES = 6
 """The number of the user's latest messages that are used to search for the nearest notes."""
+_DOUBTFUL = "you may only have quoted, drafted or considered it"
 _REASON_WIDTH = 200
 _MIN_SIMILARITY = 0.85
 _NEIGHBOURS = 12
@@ -123,12 +124,13 @@ class SessionNotes:
             return ()
         return [hit.id for hit in hits if hit.score >= _MIN_SIMILARITY]
 
-    def propose(self, note: Note, sources: Sequence[str]) -> None:
+    def propose(self, note: Note, sources: Sequence[str], certainty: str = "stated") -> None:
         """Write a note as a pending proposal; `sources` came into the session before. Raises
         SecretInMemory.
         """
         edit, shown = FileEdit(note.file_name, None, note_text(note)), cut(note.text, _REASON_WIDTH)
-        reason = f"“{shown}” {FROM_OUTSIDE}" if sources else f"{ASKS}: “{shown}”"
+        why = _DOUBTFUL if certainty == "doubtful" else ASKS
+        reason = f"“{shown}” {FROM_OUTSIDE}" if sources else f"{why}: “{shown}”"
         self._propose(note, edit, reason, sources)
 
     def propose_instead(self, line: Note, note: Note, sources: Sequence[str]) -> Contradiction:

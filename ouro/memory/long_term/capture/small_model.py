@@ -11,13 +11,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from datetime import date
-from itertools import zip_longest
-from typing import Literal
+from itertools import pairwise, zip_longest
+from typing import Literal, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
 
 from ouro.memory.index import parse_query
+from ouro.memory.long_term.capture.assertion import ask_own, is_in_doubt
 from ouro.memory.long_term.capture.meaning import (
     ask_scope,
     find_replaced_by_model,
@@ -83,6 +84,15 @@ yes.
 """
 
 
+class _Candidate(NamedTuple):
+    """A sentence that may be kept."""
+
+    message: Spoken
+    sentence: str
+    is_in_doubt: bool
+    """Whether signs of writing show that the user may not state it."""
+
+
 class _SentenceLabel(msgspec.Struct):
     kind: Literal["task", "problem", "status", "code", "preference", "rule", "fact"]
 
@@ -91,22 +101,44 @@ async def find_operations(
     ask: AskModel, spoken: Sequence[Spoken], limits: OperationLimits
 ) -> tuple[Operation, ...]:
     """The operations that a small model finds in the messages of the user. Raises ModelError."""
-    sentences = [
-        (sentence, message.day)
-        for message in spoken
-        if message.is_own
-        for sentence in statements_in(message.text, message.done)
-    ]
+    own = (message for message in spoken if message.is_own)
+    candidates = [item for message in own for item in _candidates(message)]
     found: dict[str, Operation] = {}
-    for sentence, day in sentences[-_MAX_ASKED:]:
-        text = strip_introduction(sentence)
-        replaced = find_replaced(text, limits.shown, sentence)
-        if replaced or is_lasting(sentence) or await _is_kept(ask, text):
-            operation = await _operation(ask, text, replaced, limits, day)
-            found.setdefault(fold_words(text), operation)
+    for candidate in candidates[-_MAX_ASKED:]:
+        text = strip_introduction(candidate.sentence)
+        replaced = find_replaced(text, limits.shown, candidate.sentence)
+        certainty = await _certainty(ask, candidate, is_sure=bool(replaced))
+        if certainty is None:
+            continue
+        operation = await _operation(ask, text, replaced, limits, candidate.message.day)
+        if certainty == "doubtful":
+            operation = replace(operation, certainty=certainty)
+        found.setdefault(fold_words(text), operation)
         if len(found) == MAX_OPERATIONS:
             break
     return tuple(found.values())
+
+
+def _candidates(message: Spoken) -> Iterator[_Candidate]:
+    sentences = split_sentences(message.text)
+    after = dict(pairwise(sentences))
+    for sentence in statements_in(message.text, message.done):
+        yield _Candidate(message, sentence, is_in_doubt(sentence, after.get(sentence, "")))
+
+
+async def _certainty(
+    ask: AskModel, candidate: _Candidate, *, is_sure: bool
+) -> Literal["stated", "doubtful"] | None:
+    """Whether the user stated a sentence; None if it is not to be kept."""
+    is_sure = is_sure or is_lasting(candidate.sentence)
+    if not (is_sure or await _is_kept(ask, strip_introduction(candidate.sentence))):
+        return None
+    if not candidate.is_in_doubt:
+        return "stated"
+    is_own = await ask_own(ask, candidate.message.text, candidate.sentence)
+    if is_own is None:
+        return "doubtful"
+    return "stated" if is_own else None
 
 
 async def read_statement(ask: AskModel, text: str, limits: OperationLimits) -> Operation:
@@ -186,7 +218,7 @@ def _supersede(text: str, old: Note) -> Operation:
         old.category,
         source="user",
         entities=entities_in(text),
-        is_sure=True,
+        certainty="compared",
     )
 
 
@@ -196,11 +228,15 @@ def statements_in(text: str, done: str = "") -> Iterator[str]:
     """
     if has("writes", text):
         return  # what the agent is asked to write is no statement of the user
-    sentences = list(filter(None, map(str.strip, _SENTENCE.split(text))))
+    sentences = split_sentences(text)
     for sentence, after in zip_longest(sentences, sentences[1:], fillvalue=""):
         is_retracted = has("retracts", sentence) or has("retracts", after)
         if not is_retracted and _is_statement(sentence, done, is_alone=len(sentences) == 1):
             yield sentence
+
+
+def split_sentences(text: str) -> list[str]:
+    return list(filter(None, map(str.strip, _SENTENCE.split(text))))
 
 
 def _is_statement(sentence: str, done: str, *, is_alone: bool) -> bool:

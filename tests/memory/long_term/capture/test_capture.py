@@ -66,6 +66,7 @@ class Bench:
             for scope in ("user", "repo")
         }
         self.notebook = Notebook(self.stores)
+        self.certainties: list[str] = []
         self.proposed: list[tuple[Note, tuple[str, ...]]] = []
         self.root = folder
         self.anchors = Anchors(folder)
@@ -89,8 +90,9 @@ class Bench:
     def keep_in_core(self, _note, _said, _message, _corrected, *, is_sure) -> None:
         return None
 
-    def propose(self, note, sources) -> None:
+    def propose(self, note, sources, certainty) -> None:
         self.proposed.append((note, tuple(sources)))
+        self.certainties.append(certainty)
 
     def notes(self) -> list[Note]:
         return [kept.note for kept in self.notebook.all()]
@@ -373,3 +375,15 @@ def test_request_is_bounded_and_escapes_notes():
 
     assert len(text) < MAX_CHARACTERS + MAX_MESSAGE + 2_000
     assert text.count("\n</memory-0123>") == 2
+
+
+async def test_doubtful_statement_waits_for_the_user(bench):
+    async def ask(messages, _schema=None):
+        is_kind = messages[-1].text.startswith("The sentence: ")
+        return json.dumps({"kind": "rule"} if is_kind else {"label": "I cannot say"})
+
+    question = MeaningQuestion(ask, "memory-0123", CATEGORIES, is_small=lambda: True)
+    said = Spoken(1, "user", "Setz das in den Brief: wir liefern immer vor dem Mittag.", turn=1)
+    captured = await Capture(bench, question).run([said], TURN, "cadence")
+    assert (bench.notes(), bench.certainties) == ([], ["doubtful"])
+    assert [note.text for note in captured.proposed] == [said.text]
