@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Sequence
 from datetime import date
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -42,57 +43,118 @@ class Placement(msgspec.Struct, frozen=True):
     """The last day on which it holds; such a text is a note. Empty: it lasts."""
 
 
+class _Signs(NamedTuple):
+    """What the rules read in a statement."""
+
+    text: str
+    given: Scope | None
+    """The scope that was given, or named in front of the statement."""
+    entities: tuple[str, ...]
+    until: str
+    is_own: bool
+    """It says `I` or `my`."""
+    is_order: bool
+    is_here: bool
+    """It says `this project`."""
+    is_answer: bool
+    """It is about how the user is answered."""
+
+    @property
+    def anchor(self) -> str:
+        """The first file that it names."""
+        named = (entity for entity in self.entities if entity.startswith("file:"))
+        return next(named, "").partition(":")[2]
+
+    @property
+    def is_long(self) -> bool:
+        return len(self.text) > MAX_LINE or "\n" in self.text
+
+    @property
+    def is_about_file(self) -> bool:
+        """It names a file, and is neither about the user nor about the whole project."""
+        return bool(self.anchor) and not self.is_own and not self.is_here
+
+
+class _Rule(NamedTuple):
+    name: str
+    holds: Callable[[_Signs], bool]
+    result: str
+
+
+_ABOUT: Sequence[_Rule] = (
+    _Rule("this project", lambda signs: signs.is_here, "repo"),
+    _Rule("the user", lambda signs: signs.is_own or signs.is_answer, "user"),
+    _Rule("a statement", lambda signs: not signs.is_order, "repo"),
+    _Rule("names code", lambda signs: bool(signs.entities), "repo"),
+    _Rule("our work", lambda signs: has("ours", signs.text), "repo"),
+    _Rule("an order", lambda _signs: True, ""),
+)
+"""What a statement is about: its scope; empty: doubt, the user's until someone knows better."""
+_KINDS: Sequence[_Rule] = (
+    _Rule("long", lambda signs: signs.is_long, "it is longer than a line"),
+    _Rule("ends", lambda signs: bool(signs.until), "it holds until {until}"),
+    _Rule("a file", lambda signs: signs.is_about_file, "it names {anchor}"),
+    _Rule("a line", lambda _signs: True, ""),
+)
+"""Why a statement is a note; empty: it is a line of the core."""
+
+
 def place(
     text: str, scopes: Collection[Scope], scope: Scope | None = None, day: date | None = None
 ) -> Placement:
-    """Choose the place of `text` among `scopes`, by rules and without a model. The first rule that
-    matches decides:
+    """Choose the place of `text` among `scopes`, by rules and without a model.
 
-    1. `user …` or `repo …` at the start sets the scope, unless `scope` is given.
-    2. Text longer than a core line, or with several lines, becomes a note. So does text that names a file, which
-       the note is anchored to, unless it is about the user (`I`, `my`) or the whole project (`in this crate`).
-    3. Other text becomes a core line: in decisions.md if it states a decision, in preferences.md if it is what the
-       user wants, else in facts.md. A rule of the project (`use tabs here`) is a fact.
-    If no scope is given, the text decides: `repo` if it says `this project`; else `user` if it says `I` or `my`, or is
-    about how the user is answered; else `repo`, except for an order that names neither code nor `we`: it becomes
-    `user`, with `is_sure` false. Without a repository, it is `user` unless a scope was given.
-
-    If it was stated on `day`, its relative dates become dates, and what ends on a day becomes a note.
+    `user …` or `repo …` at the start sets the scope, unless `scope` is given. `_ABOUT` and `_KINDS`
+    decide the rest; in each, the first rule that holds. If it was stated on `day`, its relative
+    dates become dates, and what ends on a day becomes a note.
     """
-    is_scope_given = scope is not None or bool(NAMED.match(text))
     if scope is None and (named := NAMED.match(text)):
         scope, text = ("user" if named[1].lower() == "user" else "repo"), text[named.end() :]
     said = text.strip()
-    is_change = any(has(group, said) for group in CHANGES)
-    end = find_end(said, day, is_change=is_change) if day else None
-    until = end.isoformat() if end else ""
-    text = strip_introduction(said)
-    text = write_dates(text, day) if day else text
-    entities = entities_in(text)
-    is_long = len(text) > MAX_LINE or "\n" in text
-    is_own = has("own", text)
-    anchored = next((entity for entity in entities if entity.startswith("file:")), "")
-    is_order, is_here = has("order", text), has("here", text)
-    is_note = is_long or bool(until) or bool(anchored and not is_own and not is_here)
-    is_answer = has("answers", text) or (is_order and has("answer_word", text))
-    is_about_user = not is_here and bool(is_own or is_answer)
-    is_about_repo = not is_about_user and bool(
-        is_here or not is_order or entities or has("ours", text)
-    )
-    category = "decisions" if has("decided", text) else "facts"
-    is_users = is_own or scope == "user" or not is_about_repo
-    if category == "facts" and is_users and (is_order or has("wanted", text)):
-        category = "preferences"
-    is_sure = is_scope_given or is_about_user or is_about_repo or len(scopes) < 2
-    chosen: Scope = scope or ("repo" if is_about_repo else "user")
-    why = f"it reads as one of the {category}"
-    if is_note:
-        why = "it is longer than a line" if is_long else f"it names {anchored.partition(':')[2]}"
+    signs = _read_signs(said, scope, day)
+    about = _first(_ABOUT, signs)
+    chosen, category = scope or about or "user", _category(signs, about)
+    why = _first(_KINDS, signs).format(until=signs.until, anchor=signs.anchor)
+    is_note, why = bool(why), why or f"it reads as one of the {category}"
     if chosen not in scopes and scope is None:
         chosen, why = "user", f"{why}; no project memory is in use here"
-    category = note_category(text, category, chosen) if is_note else category
-    why = f"it holds until {until}" if until else why
-    return Placement(text, chosen, category, is_note, why, said, is_sure, until)
+    if is_note:
+        category = note_category(signs.text, category, chosen)
+    why = f"it holds until {signs.until}" if signs.until else why
+    is_sure = bool(scope or about) or len(scopes) < 2
+    return Placement(signs.text, chosen, category, is_note, why, said, is_sure, signs.until)
+
+
+def _read_signs(said: str, scope: Scope | None, day: date | None) -> _Signs:
+    is_change = any(has(group, said) for group in CHANGES)
+    end = find_end(said, day, is_change=is_change) if day else None
+    text = strip_introduction(said)
+    text = write_dates(text, day) if day else text
+    is_order = has("order", text)
+    return _Signs(
+        text=text,
+        given=scope,
+        entities=entities_in(text),
+        until=end.isoformat() if end else "",
+        is_own=has("own", text),
+        is_order=is_order,
+        is_here=has("here", text),
+        is_answer=has("answers", text) or (is_order and has("answer_word", text)),
+    )
+
+
+def _first(rules: Sequence[_Rule], signs: _Signs) -> Any:
+    """The result of the first rule that holds; the last one always does."""
+    return next(rule.result for rule in rules if rule.holds(signs))
+
+
+def _category(signs: _Signs, about: str) -> str:
+    """A decision, what the user wants, or a fact: also how the project does something."""
+    if has("decided", signs.text):
+        return "decisions"
+    is_users = signs.is_own or signs.given == "user" or about != "repo"
+    is_wish = signs.is_order or has("wanted", signs.text)
+    return "preferences" if is_users and is_wish else "facts"
 
 
 def note_category(text: str, category: str, scope: Scope) -> str:
