@@ -32,7 +32,7 @@ _ASK = """\
 A user writes a message to a coding assistant. One sentence of it is quoted. Label this sentence:
 "own": the user states it himself as true, or wants it so
 "text": words to write, translate or use in a text, or an example
-"other": what somebody else, a page, a file or a log says
+"other": what another person, a page, a file or a log says
 "supposed": only imagined, asked or considered
 "once": only for now: today, this time, this session, this commit
 "undone": the user takes it back"""
