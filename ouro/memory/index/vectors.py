@@ -24,8 +24,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ouro.errors import SearchUnavailable
-from ouro.memory.index.embeddings import Embedder, LateNumpy
+from ouro.memory.index.embeddings import Embedder
 from ouro.memory.index.index import Index
+from ouro.memory.index.late_numpy import LateNumpy
 from ouro.utils.log import log
 
 if TYPE_CHECKING:
@@ -275,12 +276,14 @@ class Vectors:
                 (last + step, place, hashed, model)
                 for step, (place, hashed, _) in enumerate(rows, 1)
             ]
-            database.executemany(
+            updated = database.executemany(
                 f"UPDATE {table} SET stamp = ? WHERE id = ? AND hash = ? AND"
                 f" {_HAS_VECTOR.format(table)}",
                 stamps,
             )
-        return len(rows)
+        # Not the number of rows: if the file was removed after it was read, the vectors went into
+        # a new one, and a caller that asks until none is missing would never end.
+        return updated.rowcount
 
     def warm(self) -> None:
         """Load the signs of all vectors, so that the first search does not wait for them."""

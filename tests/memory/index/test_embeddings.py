@@ -28,6 +28,7 @@ from ouro.memory.index import (
     local_embedder,
 )
 from ouro.memory.index.embeddings import LocalEmbedder, RemoteEmbedder
+from ouro.memory.index.indexers import IndexedSession, add_words, save_session
 from ouro.memory.index.lookup import CLOSE_NOTES
 from ouro.memory.index.vector_process import (
     _decode,
@@ -52,7 +53,7 @@ needs_weights = pytest.mark.skipif(
 @needs_weights
 def test_idle_local_model_is_unloaded_and_reloaded(monkeypatch):
     monkeypatch.setattr(embeddings, "RELEASE_AFTER", 0.05)
-    embedder = embeddings.LocalEmbedder(local_embedder()._folder)
+    embedder = embeddings.LocalEmbedder(local_embedder()._weights)
     before = embedder.embed(["the cat sat"])
     model, timer = weakref.ref(embedder._model), embedder._timer
     timer.join()
@@ -457,3 +458,24 @@ def test_without_a_vector_in_the_index_a_search_imports_no_numpy(home):
         " vectors.fill(); assert 'numpy' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code, str(home / "index.db")], check=True)
+
+
+@pytest.mark.timeout(60)
+def test_vectors_of_an_index_that_was_removed_are_not_made_again_and_again(tmp_path):
+    path = tmp_path / "index.db"
+    made = Index(path)
+    with made.writing() as database:
+        session = IndexedSession(0, "one", "one", "")
+        save_session(database, session)
+        add_words(database, session, 1, "user", "2026-11-28", "the parser is slow")
+        save_session(database, session)
+    made.close()
+    index, embedder = Index(path), Counting()
+    vectors = Vectors(index, embedder)
+    with index.reading():
+        pass  # it has opened the file
+    for file in tmp_path.glob("index.db*"):
+        file.unlink()
+    vectors.fill_all()
+    assert len(embedder.asked) == 1
+    index.close()
