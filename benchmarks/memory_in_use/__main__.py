@@ -5,6 +5,8 @@ python -m benchmarks.memory_in_use --model openai/qwen-coder-1.5b --models-file 
                                    [--story queue]           only this one
                                    [--latency 1.5]           of the scripted classifier, as a hosted model has it
                                    [--results FILE]          stories whose results are in the file are not run again
+python -m benchmarks.memory_in_use --set tasks --model NAME --models-file models.yaml
+                           tasks that use tools, judged by the files afterwards; prints the table of docs/benchmarks.md
 """
 
 from __future__ import annotations
@@ -13,7 +15,6 @@ import argparse
 import asyncio
 import json
 import os
-import shutil
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
@@ -21,12 +22,13 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
+from benchmarks.memory_in_use.effects import TASK_SETS, empty, run_tasks, table
 from benchmarks.memory_in_use.run import Outcome, run_story, scripted
 from benchmarks.memory_in_use.stories import SETS
 from ouro.llm import Catalog, Model, read_models_file
 from ouro.memory.long_term.recall import turn_recall
 
-_FOLDER = Path(tempfile.gettempdir()) / "ouro-memory-in-use"
+_FOLDER = Path(tempfile.gettempdir()) / f"ouro-memory-in-use-{os.getpid()}"
 """The same for all stories: a local server reads the prompt, which names it, from its cache."""
 
 
@@ -38,7 +40,10 @@ def main() -> None:
     parser.add_argument("--model", default="", help="as in models.yaml; without it, a scripted one")
     parser.add_argument("--models-file", type=Path)
     parser.add_argument(
-        "--set", choices=SETS, default="visible", help="visible, or a set on which nothing is tuned"
+        "--set",
+        choices=[*SETS, *TASK_SETS],
+        default="visible",
+        help="visible, or a set on which nothing is tuned; or tasks",
     )
     parser.add_argument(
         "--latency", type=float, default=0.0, help="seconds until the scripted one answers"
@@ -57,6 +62,11 @@ def main() -> None:
 
     # No time limits: a model runs on the same cores, and this measures quality, not speed.
     turn_recall.LOCAL_TIMEOUT = turn_recall.INDEX_TIMEOUT = turn_recall.VECTOR_TIMEOUT = 30.0
+    if args.set in TASK_SETS:
+        tasks = [task for task in TASK_SETS[args.set] if args.story in ("", task.name)]
+        played = asyncio.run(run_tasks(tasks, make, _FOLDER, args.results))
+        print(table(played, args.model or "a scripted classifier"))
+        return
     lines = args.results.read_text().splitlines() if args.results and args.results.exists() else []
     known = {fields.pop("story"): Outcome(**fields) for fields in map(json.loads, lines)}
     stories = [story for story in SETS[args.set] if args.story in ("", story.name)]
@@ -65,8 +75,7 @@ def main() -> None:
     for story in stories:
         found = known.get(story.name)
         if found is None:
-            shutil.rmtree(_FOLDER, ignore_errors=True)
-            _FOLDER.mkdir()
+            empty(_FOLDER)
             os.environ["HOME"] = str(_FOLDER)
             found = asyncio.run(run_story(story, make, _FOLDER))
             if args.results:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import json
+import math
 import re
 import subprocess
 import time
@@ -18,7 +19,15 @@ from typing import Any
 from benchmarks.memory_in_use.stories import Story
 from ouro.agent.system_prompt import system_prompt
 from ouro.assemble import Options, opener
-from ouro.events import Event, NotesRecalled, QuestionAsked, Replied, UsageUpdated
+from ouro.events import (
+    Event,
+    NotesRecalled,
+    PermissionAsked,
+    Permit,
+    QuestionAsked,
+    Replied,
+    UsageUpdated,
+)
 from ouro.llm import Chunk, EndChunk, Model, ModelSpec, ScriptedModel, ScriptedReply, TextChunk
 from ouro.llm.told import NOW
 from ouro.memory.long_term import MemoryEntry, all_entries
@@ -184,8 +193,22 @@ class PlayedTurn:
     """The entries that are in use after the turn."""
 
 
-async def play_turn(repository: Path, model: Model, text: str, answer: str = "") -> PlayedTurn:
-    """One turn of a new session, up to the end of capture."""
+async def play_turn(
+    repository: Path,
+    model: Model,
+    text: str,
+    answer: str = "",
+    *,
+    does_permit: bool = False,
+    seconds: float = math.inf,
+) -> PlayedTurn:
+    """One turn of a new session, up to the end of capture.
+
+    Args:
+        answer: of the model, which is then not called for the turn.
+        does_permit: whether each permission is given, as by a user who watches.
+        seconds: after so many the turn is interrupted.
+    """
     recording = Recording(model, answer)
     options = Options(
         repository,
@@ -196,10 +219,13 @@ async def play_turn(repository: Path, model: Model, text: str, answer: str = "")
     )
     session: Session = await opener(options)(OpenRequest())
     events: list[Event] = []
+    limit = time.monotonic() + seconds
     async for event in session.send(text):
         events.append(event)
-        if isinstance(event, QuestionAsked):  # no user is present to answer
-            session.interrupt()
+        if isinstance(event, PermissionAsked) and does_permit:
+            session.answer(event.question_id, Permit("yes"))
+        elif isinstance(event, QuestionAsked) or time.monotonic() > limit:
+            session.interrupt()  # no user is present to answer
     ended = time.monotonic()
     while any(task.get_name() == "capture" for task in asyncio.all_tasks()):
         await asyncio.sleep(0.01)

@@ -1,0 +1,1 @@
+"""Embedding models for the search: quality, languages, CPU, memory."""
