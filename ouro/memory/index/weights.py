@@ -99,10 +99,11 @@ def _read_floats(path: Path) -> ModelWeights:
     config = json.loads(path.with_name("config.json").read_text())
     tensors = _safetensors(path)
 
-    def dense(name: str) -> Dense:
-        return tensors[f"{name}.weight"].T, tensors[f"{name}.bias"]
-
-    count = int(config["num_hidden_layers"])
+    layers: list[EncoderLayer] = []
+    for number in range(int(config["num_hidden_layers"])):
+        names = [f"encoder.layer.{number}.{name}" for name in _DENSE_NAMES]
+        dense = [(tensors[f"{name}.weight"].T, tensors[f"{name}.bias"]) for name in names]
+        layers.append(_layer(tensors, number, dense))
     return ModelWeights(
         path.with_name("vocab.txt"),
         int(config["num_attention_heads"]),
@@ -110,12 +111,7 @@ def _read_floats(path: Path) -> ModelWeights:
         tensors["embeddings.word_embeddings.weight"],
         _places(tensors, tensors["embeddings.position_embeddings.weight"]),
         _norm(tensors, "embeddings.LayerNorm"),
-        [
-            _layer(
-                tensors, number, [dense(f"encoder.layer.{number}.{name}") for name in _DENSE_NAMES]
-            )
-            for number in range(count)
-        ],
+        layers,
     )
 
 
@@ -125,12 +121,9 @@ def _read_bytes(path: Path) -> ModelWeights:
     Only embeddings and biases have names; the matrices are in the order in which they run.
     """
     tensors = _onnx_tensors(path)
-    unnamed = [
-        name.removesuffix("_q")
-        for name in tensors
-        if name.endswith("_q") and not name.startswith("embeddings.")
-    ]
-    matrices = (tensors[f"{name}_q"] * tensors[f"{name}_scale"] for name in unnamed)
+    unnamed = (name for name in tensors if not name.startswith("embeddings."))
+    names = [name.removesuffix("_q") for name in unnamed if name.endswith("_q")]
+    matrices = (tensors[f"{name}_q"] * tensors[f"{name}_scale"] for name in names)
     layers: list[EncoderLayer] = []
     for number in range(sum(name.endswith(".intermediate.dense.bias") for name in tensors)):
         biases = (tensors[f"encoder.layer.{number}.{name}.bias"] for name in _DENSE_NAMES)
