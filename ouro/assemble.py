@@ -30,6 +30,7 @@ from ouro.assemble_memory import (
 )
 from ouro.assemble_subagents import build_subagents
 from ouro.errors import NoModelError, UsageError
+from ouro.events import Notice
 from ouro.extensions import demand_rules
 from ouro.llm import Catalog, ModelSource, Warmable
 from ouro.memory import index as memory_index
@@ -256,6 +257,10 @@ class SessionBuilder(msgspec.Struct, dict=True):
                 "plan", update_plan_when_loaded(self.plan, self.transcript, self.tasks.emit)
             )
         self.tasks.start("warm", self._warm())
+        if self.inputs.settings.updates == "notify" and self.inputs.options.interactive:
+            from ouro.session.update_notice import notify_update  # off by default
+
+            self.tasks.start("updates", notify_update(lambda text: self.tasks.emit(Notice(text))))
 
     async def _warm(self) -> None:
         if isinstance(model := self.models.current()[0], Warmable):

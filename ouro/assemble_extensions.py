@@ -325,6 +325,13 @@ class ExtensionBuilder(msgspec.Struct, dict=True):
         return styles
 
     @cached_property
+    def _status_script(self) -> extensions.StatusScript | None:
+        command = self.inputs.settings.tui.status_command
+        if not command or self.inputs.options.safe:
+            return None
+        return extensions.StatusScript(command, self.inputs.options.cwd, self.environment)
+
+    @cached_property
     def system_prompt(self) -> str:
         """The system prompt without long-term memory. Blocks."""
         found = self.instructions
@@ -347,6 +354,7 @@ class ExtensionBuilder(msgspec.Struct, dict=True):
             self.instructions,
             settings,
             self.styles,
+            self._status_script,
         )
 
     async def _connect(self, server: str) -> None:

@@ -140,12 +140,18 @@ async def _set_chosen(context: ActionContext, chosen: str) -> Answer:
     return await set_value(context, key, value)
 
 
-async def config(context: ActionContext) -> Answer | None:
-    """Let the user of a session choose a setting to change; on the command line, show all."""
-    return await _config(context, as_list=False)
+async def config(context: ActionContext, key: str = "") -> Answer | None:
+    """Let the user of a session choose a setting to change; on the command line, show all.
+
+    Args:
+        key: the setting to change, or on the command line to show.
+    """
+    if key and getattr(context, "front_end", None) is None:
+        return await config_get(context, key)
+    return await _config(context, as_list=False, key=key)
 
 
-async def _config(context: ActionContext, *, as_list: bool) -> Answer | None:
+async def _config(context: ActionContext, *, as_list: bool, key: str = "") -> Answer | None:
     root, is_trusted, notices = _trust_of(context.cwd)
     session = context.session
     sources = (
@@ -160,7 +166,7 @@ async def _config(context: ActionContext, *, as_list: bool) -> Answer | None:
     if (front_end := getattr(context, "front_end", None)) is not None and not as_list:
         from ouro.configure import choose_setting
 
-        chosen = await choose_setting(front_end, given)
+        chosen = await choose_setting(front_end, given, key)
         return await _set_chosen(context, chosen) if chosen else None
     notices += [f"{name} is set, but there is no such setting." for name in unknown_variables()]
     rows = columns(
@@ -215,8 +221,27 @@ def _trust_of(folder: Path) -> tuple[Path, bool, list[str]]:
     return root, not files or store.is_trusted(root, files), [store.notice] if store.notice else []
 
 
-async def doctor(context: ActionContext) -> Answer:
-    """Exit code 1 if something must be repaired."""
+async def doctor(context: ActionContext, bundle: str | None = None) -> Answer:
+    """Exit code 1 if something must be repaired; with `bundle`, write a report to that file."""
+    checked = await _check_all(context)
+    if bundle is None:
+        return checked
+    from ouro.commands.doctor_bundle import write_bundle
+
+    return await asyncio.to_thread(
+        write_bundle, context.cwd, bundle, checked.value, _changed(context.cwd)
+    )
+
+
+def _changed(folder: Path) -> dict[str, tuple[str, str]]:
+    """The settings that are not the default, with their value and source."""
+    root, is_trusted, _ = _trust_of(folder)
+    given = explain_settings(settings_by_place(root if is_trusted else None))
+    changed = {key: setting for key, setting in given.items() if setting.source != "default"}
+    return {key: (_text(_public(item.value)), item.source) for key, item in changed.items()}
+
+
+async def _check_all(context: ActionContext) -> Answer:
     rows: list[str] = []
     value: list[dict[str, str]] = []
     # Before other checks make them private.

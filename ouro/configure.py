@@ -47,17 +47,25 @@ async def unset_value(context: ActionContext, key: str, project: bool = False) -
     return Answer({"key": key}, [line(f"{key} is no longer set in {file}. {_when(key)}")])
 
 
-async def choose_setting(front_end: FrontEnd, given: Mapping[str, SourcedValue]) -> str:
+async def choose_setting(
+    front_end: FrontEnd, given: Mapping[str, SourcedValue], key: str = ""
+) -> str:
     """Let the user choose a setting and its new value; returns the arguments of `/config set`,
     empty if they cancel.
+
+    Args:
+        key: the setting, if it is chosen already. Raises ConfigError: there is none.
     """
     helps = setting_helps()
     choices = [
         Choice(key, f"{key}: {_shown(setting.value)}", f"{setting.source}. {helps.get(key, '')}")
         for key, setting in given.items()
     ]
-    key = await front_end.choose("Settings · typing searches, Enter changes", choices)
-    if key is None:
+    if key:
+        type_of(key)
+    else:
+        key = await front_end.choose("Settings · typing searches, Enter changes", choices) or ""
+    if not key:
         return ""
     values = _values_of(key)
     default = one_line(str(_shown(default_of(key)))) or "unset"

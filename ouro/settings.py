@@ -221,6 +221,8 @@ class TuiSettings:
     """Name of an action -> its keys, if they differ from the default."""
     status: tuple[StatusItem, ...] = STATUS_ITEMS
     """The items of the status line, in this order."""
+    status_command: str = ""
+    """A command that writes the status line, from the state of the session as JSON."""
     notify_seconds: int = 15
     """A bell when a turn longer than this ends or a question waits; 0: never."""
 

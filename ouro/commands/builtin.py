@@ -36,8 +36,13 @@ _CONFIG = Action(
     "config",
     "ouro.config_and_doctor.config",
     "Show and change settings, with their values and sources",
-    (),
-    ("config", "config set tui.theme light", "config --json | jq '.\"permissions.mode\".source'"),
+    (text("key"),),
+    (
+        "config",
+        "config tui.theme",
+        "config set tui.theme light",
+        "config --json | jq '.\"permissions.mode\".source'",
+    ),
     "both",
     aliases=("settings",),
 )
@@ -83,9 +88,19 @@ _DOCTOR = Action(
     "doctor",
     "ouro.config_and_doctor.doctor",
     "Check the installation",
-    (),
-    ("doctor", "doctor --json | jq '.[] | select(.state != \"good\")'"),
+    (
+        arg(
+            "--bundle",
+            nargs="?",
+            const="",
+            default=None,
+            metavar="FILE",
+            help="write a report without keys and names, to attach to an issue",
+        ),
+    ),
+    ("doctor", "doctor --bundle", "doctor --json | jq '.[] | select(.state != \"good\")'"),
     "both",
+    "[--bundle [FILE]]",
 )
 _USAGE = Action(
     "usage",

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
         remove,
     )
     from ouro.extensions.skills import Skills
+    from ouro.extensions.status_script import StatusScript
     from ouro.extensions.styles import NO_STYLE, OutputStyles
     from ouro.extensions.tool_names import (
         MODES,

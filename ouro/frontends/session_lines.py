@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ouro import __version__
 from ouro.session.opening import Part
+from ouro.utils.git import find_root
 from ouro.utils.text import byte_size, clean, dollars, one_line, plural
 
 if TYPE_CHECKING:
     from ouro.session import (
         RepositoryChanges,
         ResumeCard,
+        Session,
         SessionExcerpt,
         SessionHit,
         SessionInfo,
@@ -80,6 +83,39 @@ def status_items(status: Status) -> dict[str, str]:
         "loops": plural(status.standing.loops, "loop") if status.standing.loops else "",
         "sandbox": "no sandbox" if status.sandbox in ("none", "off") else status.sandbox,
     }
+
+
+def script_state(session: Session) -> dict[str, Any]:
+    """The state of a session for `tui.status_command`; the fields are those of Claude Code."""
+    status, usage = session.status(), session.status().usage
+    used = round(100 * status.context / status.window, 1) if status.window else None
+    name = status.model.rpartition("/")[2]
+    return {
+        "hook_event_name": "Status",
+        "session_id": session.id,
+        "session_name": session.title,
+        "transcript_path": str(session.transcript.outputs.parent / "session.yaml"),
+        "cwd": str(session.cwd),
+        "model": {"id": status.model, "display_name": name},
+        "workspace": {"current_dir": str(session.cwd), "project_dir": str(find_root(session.cwd))},
+        "version": __version__,
+        "output_style": {"name": session.extensions.styles.name},
+        "cost": {"total_cost_usd": usage.cost},
+        "context_window": {
+            "total_input_tokens": usage.input,
+            "total_output_tokens": usage.output,
+            "context_window_size": status.window,
+            "used_percentage": used,
+            "remaining_percentage": None if used is None else round(100 - used, 1),
+        },
+        "permission_mode": status.mode,
+        "effort": status.effort,
+        "git_branch": status.branch,
+    }
+
+
+BESIDE_SCRIPT = ("mode", "goal", "loops", "saved", "jobs", "queued")
+"""What the status line shows beside the line of the user's command."""
 
 
 def title_of(info: SessionInfo) -> str:

@@ -14,7 +14,7 @@ from ouro.agent.project_instructions import ProjectInstructions
 from ouro.display import Todo
 from ouro.errors import UsageError
 from ouro.events import Event, Permit, UserAnswer
-from ouro.extensions import CommandRegistry, OutputStyles, Skills
+from ouro.extensions import CommandRegistry, OutputStyles, Skills, StatusScript
 from ouro.llm import Effort, ModelChoice, ModelSource, ModelSpec
 from ouro.lsp import LanguageServers
 from ouro.mcp import McpServers, resource_names
@@ -50,6 +50,8 @@ class SessionExtensions(msgspec.Struct, frozen=True, eq=False):
     instructions: ProjectInstructions
     settings: SettingsSources
     styles: OutputStyles
+    status_script: StatusScript | None = None
+    """Writes the status line, if the user has set one."""
 
 
 class StandingStatus(msgspec.Struct, frozen=True):
@@ -286,6 +288,8 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         await self.turn.tasks.close_turns()
         await asyncio.to_thread(self.background.standing.save)
         await self.turn.hooks.close()
+        if self.extensions.status_script is not None:
+            await self.extensions.status_script.close()
         await self.background.close()
         await self.extensions.servers.close()
         await self.extensions.language_servers.close()

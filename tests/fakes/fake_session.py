@@ -341,7 +341,9 @@ class FakeSession:
         self.plan = FakePlan()
         self.scrollback = FakeScrollback()
         self.rewind = FakeRewind()
-        self.transcript = SimpleNamespace(whole=lambda: self.rewind.whole())
+        self.transcript = SimpleNamespace(
+            whole=lambda: self.rewind.whole(), outputs=Path("/sessions/one/outputs")
+        )
         self.budget = FakeBudget()
         self.sent: list[str] = []
         self.sent_images: list[Image] = []

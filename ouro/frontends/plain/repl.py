@@ -26,7 +26,15 @@ from ouro.frontends.plain.front_end import (
     parse_part,
 )
 from ouro.frontends.plain.printer import Printer
-from ouro.frontends.session_lines import card_choices, card_line, card_lines, now, status_items
+from ouro.frontends.session_lines import (
+    BESIDE_SCRIPT,
+    card_choices,
+    card_line,
+    card_lines,
+    now,
+    script_state,
+    status_items,
+)
 from ouro.session import (
     Draft,
     OpenCatalog,
@@ -228,8 +236,15 @@ class Repl(TurnObserver):
             )
             busy = f"● {doing} {self.turns.seconds:.0f} s, Ctrl+C interrupts │ "
         waiting = f"{len(self.turns.waiting)} queued │ " if self.turns.waiting else ""
-        items = status_items(self._front_end.session.status())
-        shown = filter(None, map(items.get, self._settings.status))
+        session = self._front_end.session
+        items, wanted = status_items(session.status()), list(self._settings.status)
+        line = ""
+        if (script := session.extensions.status_script) is not None:
+            script.update(script_state(session))
+            line = script.line
+        if line:
+            wanted = [item for item in wanted if item in BESIDE_SCRIPT]
+        shown = filter(None, [*map(items.get, wanted), line])
         return f" {busy}{waiting}{' · '.join(shown)}"
 
     def is_asking(self) -> bool:

@@ -195,7 +195,6 @@ class KeyActions:
         self._turns = app.turns
         self._front_end = app.front_end
         self._unfolded_at = self._stopped_at = float("-inf")
-        self.palette = partial(app.conversation.prompt.fill, "/")
         self.redraw = partial(app.refresh, repaint=True, layout=True)
         self.card_previous = partial(self._mark_card, -1)
         self.card_next = partial(self._mark_card, 1)
@@ -268,6 +267,17 @@ class KeyActions:
         session = self._front_end.session
         await session.set_model(effort=next_effort(session.status().effort))
         self._front_end.redraw()
+
+    async def palette(self) -> None:
+        """Choose among commands, keys, sessions, models, settings, pages and files."""
+        from ouro.frontends.tui.palette import palette_choices, run_choice  # rarely used
+
+        front_end = self._front_end
+        choices = await palette_choices(front_end.session, front_end.keymap)
+        title = "Commands, keys, settings, pages, models, sessions, files"
+        picked = await show_sheet(self._app, Picker(title, choices, search=""))
+        if picked is not None:
+            await run_choice(self._app, picked)
 
     async def next_model(self, step: int = 1) -> None:
         """The next favorite model; without any, UsageError is shown."""

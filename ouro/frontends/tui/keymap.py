@@ -64,7 +64,7 @@ ACTIONS: tuple[KeyAction, ...] = (
     KeyAction("paste_image", ("ctrl+v", "alt+v"), "paste an image", "prompt"),
     KeyAction("clear", ("ctrl+c",), "clear the input, else interrupt; again to quit", "prompt"),
     KeyAction("leave", ("ctrl+d",), "quit on empty input", "prompt"),
-    KeyAction("palette", ("ctrl+p",), "commands, on empty input", "prompt"),
+    KeyAction("palette", ("ctrl+p",), "everything in one list, on empty input", "prompt"),
     KeyAction("help", ("?", "f1"), "commands and keys (`?` on empty input)", "prompt"),
     KeyAction(
         "rewind", ("escape escape",), "rewind to an earlier message, on empty input", "prompt"

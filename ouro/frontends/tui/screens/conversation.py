@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -18,7 +19,7 @@ from ouro.events import Event
 from ouro.frontends.drafts import DraftFile, take_draft
 from ouro.frontends.file_index import ProjectFiles
 from ouro.frontends.history import PromptHistory
-from ouro.frontends.session_lines import LEFT_BRANCH
+from ouro.frontends.session_lines import LEFT_BRANCH, script_state
 from ouro.frontends.tui.blocks.lines import tidy
 from ouro.frontends.tui.blocks.messages import AnswerBlock, UserMessage
 from ouro.frontends.tui.keymap import Keymap
@@ -248,10 +249,17 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
         if self.session is not None:
             self.status.status = self.session.status()
             self.status.refresh()
+            self._update_script(self.session)
             self.box.show_mode(self.status.status.mode)
             self.header.session_title = self.session.title
             self._show_window_title(self.session.title)
             self.queue_changed()
+
+    def _update_script(self, session: Session) -> None:
+        """Show the line of the user's command, and let it run with the new state."""
+        script = session.extensions.status_script
+        if script is not None:
+            script.update(script_state(session), partial(setattr, self.status, "script"))
 
     async def go_to(self, message: int) -> None:
         """Scroll to the message of this number, anywhere in the session."""

@@ -17,7 +17,14 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from ouro.display import Todo
-from ouro.frontends.session_lines import card_choices, card_lines, now, status_items, title_of
+from ouro.frontends.session_lines import (
+    BESIDE_SCRIPT,
+    card_choices,
+    card_lines,
+    now,
+    status_items,
+    title_of,
+)
 from ouro.frontends.tui.look import HEADER_FROM_HEIGHT, OPENING, Look
 from ouro.session.opening import Part
 from ouro.utils.text import clean
@@ -100,6 +107,8 @@ class StatusLine(Widget):
 
     status: reactive[Status | None] = reactive(None)
     message: reactive[str] = reactive("")
+    script: reactive[str] = reactive("")
+    """The line of the user's command; empty: the items."""
     queued: reactive[int] = reactive(0)
     """Messages that wait for the agent."""
 
@@ -123,8 +132,15 @@ class StatusLine(Widget):
             line = Content(OPENING)
         else:
             queued = f"{self.queued} queued" if self.queued else ""
-            line = self._fit({**status_items(self.status), "queued": queued}, width)
+            texts = {**status_items(self.status), "queued": queued}
+            line = self._with_script(texts) if self.script else self._fit(texts, width)
         return line.truncate(width, ellipsis=True)
+
+    def _with_script(self, texts: dict[str, str]) -> Content:
+        """The line of the user's command, and what it cannot know or must not hide."""
+        items = [item for item in self._items if item in BESIDE_SCRIPT and texts[item]]
+        beside = [Content.styled(texts[item], _style(item, texts[item])) for item in items]
+        return Content(_BETWEEN).join([*beside, Content(clean(self.script))])
 
     def _fit(self, texts: dict[str, str], width: int) -> Content:
         items = [item for item in self._items if texts[item]]

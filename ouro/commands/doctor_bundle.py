@@ -1,0 +1,155 @@
+"""`ouro doctor --bundle`: what a report of a bug needs, in one file, without keys and names."""
+
+from __future__ import annotations
+
+import getpass
+import importlib.metadata
+import os
+import platform
+import re
+import socket
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+
+from ouro import __version__
+from ouro.commands.action import Answer
+from ouro.commands.render import line
+from ouro.errors import UsageError
+from ouro.llm import Catalog
+from ouro.safety import SecretMask, secret_values
+from ouro.utils.files import write_private
+from ouro.utils.git import find_root
+from ouro.utils.runtime import get_home, get_log_path, tilde
+from ouro.utils.text import clean
+
+LOG_LINES = 200
+MAX_LOG_BYTES = 200_000
+_TERMINAL = ("TERM", "TERM_PROGRAM", "TERM_PROGRAM_VERSION", "COLORTERM", "LANG", "LC_ALL", "SHELL")
+_PRESENT = ("TMUX", "STY", "SSH_CONNECTION", "WSL_DISTRO_NAME", "NO_COLOR", "CI")
+"""Variables of which only the presence counts."""
+_MAIL = re.compile(r"[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,4}")
+_ADDRESS = re.compile(r"\b([a-z][a-z0-9+.-]{1,12}://|git@)[^\s'\"`)>\]]{1,400}")
+_NO_VALUE = (
+    "hooks",
+    "mcp.servers",
+    "lsp.servers",
+    "sessions.remote",
+    "memory.remote",
+    "web.search_url",
+)
+"""Settings whose values may name private programs and servers."""
+
+
+def write_bundle(
+    cwd: Path,
+    name: str,
+    findings: Sequence[Mapping[str, str]],
+    settings: Mapping[str, tuple[str, str]],
+) -> Answer:
+    """Write the report; blocks.
+
+    Args:
+        findings: what `ouro doctor` has found.
+        settings: those that are not the default: value and source.
+
+    Raises:
+        UsageError: the file exists, or cannot be written.
+    """
+    file = Path(cwd, Path(name).expanduser()) if name else cwd / f"ouro-doctor-{_stamp()}.md"
+    if file.exists():
+        raise UsageError(f"{tilde(file)} exists already.", "Name another file.")
+    text = mask_report("\n\n".join(_sections(findings, settings)) + "\n", cwd)
+    try:
+        write_private(file, text)
+    except OSError as error:
+        raise UsageError(f"{tilde(file)} cannot be written: {error.strerror}.") from error
+    said = f"Wrote {tilde(file)}. Read it before you attach it to a report: nothing was sent."
+    return Answer({"file": str(file), "bytes": len(text.encode())}, [line(said)])
+
+
+def _stamp() -> str:
+    return f"{datetime.now():%Y%m%d-%H%M%S}"  # noqa: DTZ005
+
+
+def _sections(
+    findings: Sequence[Mapping[str, str]], settings: Mapping[str, tuple[str, str]]
+) -> Iterable[str]:
+    yield f"# ouro doctor\n\nouro {__version__}, Python {platform.python_version()}, {platform.platform()}"
+    checks = [f"{item['state']:<5} {item['subject']}: {item['what']}" for item in findings]
+    yield _block("Checks", checks)
+    yield _block("Terminal", _terminal())
+    yield _block("Settings that are not the default", _settings(settings))
+    yield _block("Packages", _packages())
+    yield _block(f"The last {LOG_LINES} lines of the log", _log())
+
+
+def _block(title: str, lines: Iterable[str]) -> str:
+    body = clean("\n".join(lines)).replace("```", "'''") or "(none)"
+    return f"## {title}\n\n```\n{body}\n```"
+
+
+def _terminal() -> list[str]:
+    values = [f"{name}={os.environ[name]}" for name in _TERMINAL if name in os.environ]
+    return [*values, *(f"{name} is set" for name in _PRESENT if os.environ.get(name))]
+
+
+def _settings(settings: Mapping[str, tuple[str, str]]) -> list[str]:
+    return [
+        f"{key}: {'(set)' if key in _NO_VALUE else value}   # {source}"
+        for key, (value, source) in settings.items()
+    ]
+
+
+def _packages() -> list[str]:
+    try:
+        needed = importlib.metadata.requires("ouro") or []
+    except importlib.metadata.PackageNotFoundError:
+        return []
+    names = [re.split(r"[ <>=!~;\[(]", entry, maxsplit=1)[0] for entry in needed]
+    return [f"{name} {_version(name)}" for name in dict.fromkeys(names)]
+
+
+def _version(name: str) -> str:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return "is not installed"
+
+
+def _log() -> list[str]:
+    path = get_log_path()
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - MAX_LOG_BYTES))
+            text = file.read(MAX_LOG_BYTES).decode(errors="replace")
+    except OSError as error:
+        return [f"{tilde(path)}: {error.strerror}"]
+    return text.splitlines()[-LOG_LINES:]
+
+
+def mask_report(text: str, cwd: Path) -> str:
+    """The text without keys, mail and network addresses, and the names of user, machine and
+    folders.
+    """
+    keys = [*secret_values(os.environ), *Catalog.from_files().key_values()]
+    text = SecretMask(keys).mask(text)
+    text = _MAIL.sub("(mail)", text)
+    text = _ADDRESS.sub(lambda match: f"{match[1]}(address)", text)
+    root = find_root(cwd)
+    places = {str(get_home()): "OURO_HOME", str(cwd): "FOLDER", str(root): "PROJECT"}
+    places |= {str(Path.home()): "~"}
+    for place, mark in sorted(places.items(), key=lambda item: -len(item[0])):
+        if place != "/":
+            text = text.replace(place, mark)
+    for name, mark in ((_user(), "USER"), (socket.gethostname(), "HOST"), (root.name, "PROJECT")):
+        if len(name) > 2:
+            text = re.sub(rf"(?<!\w){re.escape(name)}(?!\w)", mark, text)
+    return text
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):  # no such user, as in a container
+        return ""

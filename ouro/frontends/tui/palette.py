@@ -1,0 +1,138 @@
+"""The palette (Ctrl+P): commands, keys, sessions, models, settings, pages and files in one list."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from ouro.commands.builtin import matching_commands
+from ouro.commands.pages import page_files, page_text, setting_helps
+from ouro.display import Choice
+from ouro.errors import OuroError
+from ouro.frontends.file_index import mention
+from ouro.frontends.session_lines import format_age, labels_of, now, title_of
+from ouro.frontends.tui.keymap import ACTIONS, Keymap
+from ouro.session import OpenRequest
+from ouro.session.turn_queue import Draft
+from ouro.utils.log import log
+
+if TYPE_CHECKING:
+    from ouro.frontends.tui.app import OuroApp
+    from ouro.session import Session, SessionInfo
+
+MAX_FILES = 20_000
+"""Files that are listed: outer ones first."""
+MAX_SESSIONS = 200
+MODELS_TIMEOUT = 0.4
+"""Seconds for the list of models: servers on this machine are asked."""
+_PROMPT_KEYS = {"search_history", "editor", "paste_image", "help", "rewind"}
+"""Actions of the prompt that the palette can carry out."""
+
+
+async def palette_choices(session: Session, keymap: Keymap) -> list[Choice]:
+    """Everything that the palette offers; each value begins with its kind: `model:sonnet`."""
+    listing = asyncio.gather(
+        _sessions(session), _models(session), asyncio.to_thread(_files, session)
+    )
+    fixed = await asyncio.to_thread(_fixed, session, keymap)
+    sessions, models, files = await listing
+    return [*fixed, *models, *sessions, *files]
+
+
+def _fixed(session: Session, keymap: Keymap) -> list[Choice]:
+    """Commands, keys, settings and pages. Blocks."""
+    found = [
+        Choice(f"command:{choice.value}", choice.label, choice.detail)
+        for choice in matching_commands(session, "")
+    ]
+    found += _keys(keymap)
+    found += [
+        Choice(f"setting:{key}", key, f"setting · {text}".rstrip(" ·"))
+        for key, text in setting_helps().items()
+    ]
+    found += [Choice(f"page:{name}", name, "page of the documentation") for name in page_files()]
+    return found
+
+
+def _keys(keymap: Keymap) -> Iterator[Choice]:
+    for action in ACTIONS:
+        is_offered = action.place == "app" and not action.run
+        if not (is_offered or action.name in _PROMPT_KEYS) or not keymap.keys(action.name):
+            continue
+        yield Choice(f"key:{action.name}", action.help, f"key · {keymap.shown(action.name)}")
+
+
+async def _sessions(session: Session) -> list[Choice]:
+    try:
+        found = await session.session_catalog.sessions()
+    except (OuroError, OSError) as error:
+        log.warning("the palette lists no sessions: %s", error)
+        return []
+    here = (info for info in found if session.session_catalog.is_here(info.project))
+    others = [info for info in here if info.id != session.id]
+    return [_session_choice(info) for info in others[:MAX_SESSIONS]]
+
+
+def _session_choice(info: SessionInfo) -> Choice:
+    about = (f"session · {format_age(info.updated_at, now())}", labels_of(info))
+    return Choice(f"session:{info.id}", title_of(info), " · ".join(filter(None, about)))
+
+
+async def _models(session: Session) -> list[Choice]:
+    try:
+        async with asyncio.timeout(MODELS_TIMEOUT):
+            found = await session.models()
+    except (OuroError, OSError, TimeoutError) as error:
+        log.warning("the palette lists no models: %s", error)
+        return []
+    usable = (choice.name for choice in found if choice.usable)
+    return [Choice(f"model:{name}", name, "model") for name in usable]
+
+
+def _files(session: Session) -> list[Choice]:
+    try:
+        names = session.project_files()[:MAX_FILES]
+    except OSError as error:
+        log.warning("the palette lists no files: %s", error)
+        return []
+    return [Choice(f"file:{name}", name, "file") for name in names]
+
+
+async def run_choice(app: OuroApp, choice: str) -> None:
+    """Do what was chosen: run, open, use or insert it."""
+    kind, _, name = choice.partition(":")
+    prompt, front_end = app.conversation.prompt, app.front_end
+    match kind:
+        case "command" if _needs_argument(front_end.session, name):
+            prompt.fill(name)
+        case "command":
+            app.turns.say(Draft(name.strip()))
+        case "key":
+            await app.action_press(name)
+        case "model":
+            app.turns.say(Draft(f"/model {name}"))
+        case "session":
+            await front_end.open(OpenRequest(name))
+        case "setting":
+            app.turns.say(Draft(f"/config {name}"))
+        case "page":
+            front_end.show(await asyncio.to_thread(page_text, name), name)
+        case _:
+            prompt.put(f"{mention(name)} ")
+
+
+def _needs_argument(session: Session, command: str) -> bool:
+    """Whether nothing happens without an argument: `/btw <question>`, and custom commands with one."""
+    shown = _shown_as(matching_commands(session, command.strip().removeprefix("/")), command)
+    return "<" in shown or (shown.endswith("]") and not _is_own(shown))
+
+
+def _shown_as(choices: Sequence[Choice], command: str) -> str:
+    return next((choice.label for choice in choices if choice.value == command), "")
+
+
+def _is_own(shown: str) -> bool:
+    from ouro.commands.builtin import find_command
+
+    return find_command(shown.split()[0].removeprefix("/")) is not None

@@ -1,0 +1,119 @@
+"""The notice that a newer version of ouro is in the package index of the user's pip."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.metadata
+import os
+import re
+import sys
+from asyncio.subprocess import DEVNULL, PIPE
+from collections.abc import Callable, Mapping
+from datetime import date
+from pathlib import Path
+
+import msgspec
+
+from ouro import __version__
+from ouro.utils.files import write_private
+from ouro.utils.log import log
+from ouro.utils.runtime import get_home
+
+SECONDS = 30.0
+_MAX_OUTPUT = 4_000
+_NEWEST = re.compile(r"\Aouro \((\d[\w.!+-]{0,40})\)")
+_CI = ("CI", "GITHUB_ACTIONS", "GITLAB_CI", "BUILDKITE", "JENKINS_URL", "TF_BUILD")
+
+
+class LastCheck(msgspec.Struct, frozen=True):
+    day: str = ""
+    version: str = ""
+    """The newest version that the index has named; empty if it has not answered."""
+
+
+async def notify_update(show: Callable[[str], None]) -> None:
+    """Show a notice if there is a newer version; ask the index at most once a day, and never in CI
+    or for a version that does not come from an index.
+    """
+    if is_in_ci(os.environ) or not await asyncio.to_thread(is_from_index):
+        return
+    file, today = get_home() / "update.json", f"{date.today():%Y-%m-%d}"  # noqa: DTZ011
+    last = await asyncio.to_thread(_read, file)
+    if last.day != today:
+        # Written first: also a failed request is the one of the day.
+        await asyncio.to_thread(_write, file, LastCheck(today, last.version))
+        last = LastCheck(today, await _ask_pip() or last.version)
+        await asyncio.to_thread(_write, file, last)
+    if is_newer(last.version, __version__):
+        show(
+            f"ouro {last.version} is available; this is {__version__}. Update it as you installed"
+            " it. `updates: off` ends this notice."
+        )
+
+
+def is_in_ci(environment: Mapping[str, str]) -> bool:
+    return any(environment.get(name, "").lower() not in ("", "0", "false") for name in _CI)
+
+
+def is_from_index() -> bool:
+    """Whether pip has installed this ouro from an index, not from a folder or a repository. Blocks."""
+    try:
+        return importlib.metadata.distribution("ouro").read_text("direct_url.json") is None
+    except (importlib.metadata.PackageNotFoundError, OSError):
+        return False
+
+
+def is_newer(version: str, than: str) -> bool:
+    """Whether the numbers of a version are higher: `0.10.0` than `0.9.1`."""
+    return bool(version) and _numbers(version) > _numbers(than)
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    release = re.match(r"[\d.]*", version)
+    found = [int(number) for number in (release[0] if release else "").split(".") if number]
+    while found and not found[-1]:
+        found.pop()
+    return tuple(found)
+
+
+async def _ask_pip() -> str:
+    """The newest version, by the index that the settings of pip name; empty if it does not answer."""
+    words = ("-m", "pip", "index", "versions", "ouro", "--no-input", "--disable-pip-version-check")
+    try:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, *words, stdin=DEVNULL, stdout=PIPE, stderr=DEVNULL
+        )
+    except OSError as error:
+        log.warning("no newer version is looked for: %s", error)
+        return ""
+    assert process.stdout is not None
+    try:
+        async with asyncio.timeout(SECONDS):
+            out = await process.stdout.read(_MAX_OUTPUT)
+    except TimeoutError:
+        out = b""
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+    return newest_in(out.decode(errors="replace"))
+
+
+def newest_in(output: str) -> str:
+    """The version in the first line of `pip index versions ouro`."""
+    found = _NEWEST.match(output)
+    return found[1] if found else ""
+
+
+def _read(file: Path) -> LastCheck:
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=LastCheck)
+    except (OSError, msgspec.MsgspecError):
+        return LastCheck()
+
+
+def _write(file: Path, last: LastCheck) -> None:
+    try:
+        write_private(file, msgspec.json.encode(last).decode())
+    except OSError as error:
+        log.warning("%s cannot be written: %s", file, error)
