@@ -102,7 +102,7 @@ class MemoryEditor:
             LongTermMemoryError, OSError: it could not be written.
         """
         found = self.scope(scope)
-        if untrusted := sorted(filter(is_note_name, {*changes} & {*found.untrusted})):
+        if untrusted := sorted(filter(is_note_name, changes.keys() & found.foreign.keys())):
             waiting = next(
                 (proposal.id for proposal in found.proposals() if proposal.origin == "outside"), ""
             )

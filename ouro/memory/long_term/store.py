@@ -12,7 +12,9 @@ from ouro.errors import MemoryUnusable, SecretInMemory, UsageError
 from ouro.memory.long_term.git import history
 from ouro.memory.long_term.git.approved_files import ApprovedFiles, contents_of, encode_texts
 from ouro.memory.long_term.git.files import (
+    ARCHIVE,
     FileRefused,
+    fingerprint,
     is_note_name,
     visible_text,
 )
@@ -156,10 +158,11 @@ class GitMemoryStore(ApprovedFiles):
 
         Cheap with any number of notes, but a note that is written in place is not noticed.
         """
-        return {
-            **self._files.places(f"{name}.md" for name in self.core),
-            "HEAD": self.get_current_head(),
-        }
+        found = {"HEAD": self.get_current_head()}
+        for name in ("", ARCHIVE, *(f"{name}.md" for name in self.core)):
+            with suppress(OSError):
+                found[name] = fingerprint((self.folder / name).lstat())
+        return found
 
     def save_and_commit(
         self,
@@ -183,7 +186,7 @@ class GitMemoryStore(ApprovedFiles):
         self.ensure_repo()
         with self.repository.alone():
             if other := next(
-                (name for name, text in (seen or {}).items() if (self.find(name) or "") != text), ""
+                (name for name, text in (seen or {}).items() if (self.read(name) or "") != text), ""
             ):
                 raise UsageError(
                     f"{other} has changed meanwhile; nothing was written.", "Try again."

@@ -83,6 +83,23 @@ def test_texts_differing_in_a_sign_are_different_statements(editor, one, other):
     ]
 
 
+@pytest.mark.parametrize("hidden", ["\u200b", "\u202e", "\u00ad", "\ufeff", "\U000e0041"])
+def test_a_file_with_accepted_invisible_characters_can_be_written(editor, ouro, hidden):
+    remember_text(editor, "Always answer in German")
+    path = ouro / "memory" / "preferences.md"
+    path.write_text(f"{path.read_text()}- Ich mag{hidden} Pflaumen\n", encoding="utf-8")
+    again = editor_of(ouro)
+    [pending] = again.scope("user").proposals()
+    again.scope("user").accept(pending, again.moment)
+
+    assert remember_text(again, "Prefiero ciruelas maduras", "user").state == "kept"
+
+    assert "- Ich mag Pflaumen" in path.read_text(encoding="utf-8").splitlines()
+    again = editor_of(ouro)
+    assert again.scope("user").proposals() == ()
+    assert remember_text(again, "Always use tabs", "user").state == "kept"
+
+
 def test_archived_note_is_restored(editor):
     note = remember_text(editor, "Look at api.py first")
     editor.notebook.archive([note.entry.id], "person")

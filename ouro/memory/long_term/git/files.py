@@ -112,18 +112,6 @@ class MemoryFiles:
             finally:
                 self._is_held = was_held
 
-    def places(self, names: Iterable[str]) -> dict[str, str]:
-        """Fingerprints of both folders and of some files. They change if a file is added, removed
-        or replaced.
-
-        A file that is not in `names` and is written in place changes none of them.
-        """
-        found: dict[str, str] = {}
-        for name in ("", ARCHIVE, *names):
-            with suppress(OSError):
-                found[name] = fingerprint((self.folder / name).lstat())
-        return found
-
     def look(self) -> FolderListing:
         """List the files without opening them. Returns the same object as before if nothing has
         changed.

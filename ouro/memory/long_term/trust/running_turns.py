@@ -75,6 +75,9 @@ class ToolWrite(msgspec.Struct, frozen=True):
     edit: FileEdit
 
 
+_ToolWrites = tuple[ToolWrite, ...]
+
+
 class ToolWrites:
     """The writes of sessions whose turns have not ended. They separate the changes of a turn from
     those of others.
@@ -99,7 +102,7 @@ class ToolWrites:
                     error.errno, "another ouro is changing this memory; try again"
                 ) from error
             held.enter_context(self._repository.alone("writes-lock"))
-            before = self._stored()
+            before = self._repository.load_state(_WRITES, _ToolWrites)
             last = next((write for write in reversed(before) if write.edit.name == edit.name), None)
             new = ToolWrite(session, edit)
             # One record for a text that grows.
@@ -116,7 +119,7 @@ class ToolWrites:
     def of(self, session: str) -> Mapping[str, tuple[FileEdit, ...]]:
         """The writes of a session: name of the file -> edits in their order."""
         found: dict[str, tuple[FileEdit, ...]] = {}
-        for write in self._stored():
+        for write in self._repository.load_state(_WRITES, _ToolWrites):
             if write.session == session:
                 found[write.edit.name] = (*found.get(write.edit.name, ()), write.edit)
         return found
@@ -125,7 +128,11 @@ class ToolWrites:
         """The writes of turns of other sessions that still run: those turns will decide about these
         files.
         """
-        others = [write for write in self._stored() if write.session != session]
+        others = [
+            write
+            for write in self._repository.load_state(_WRITES, _ToolWrites)
+            if write.session != session
+        ]
         running = {
             name
             for name in {write.session for write in others}
@@ -138,11 +145,8 @@ class ToolWrites:
 
     def end(self, session: str = "") -> None:
         """Drop the records of a session, and of sessions that run no turn."""
-        stored = self._stored()
+        stored = self._repository.load_state(_WRITES, _ToolWrites)
         others = (write for write in stored if write.session != session)
         left = [write for write in others if is_turn_running(self._turns, write.session)]
         if len(left) != len(stored):
             self._repository.save_state(_WRITES, left)
-
-    def _stored(self) -> tuple[ToolWrite, ...]:
-        return self._repository.load_state(_WRITES, tuple[ToolWrite, ...])
