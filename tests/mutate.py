@@ -654,7 +654,7 @@ DEFENCES = (
             "key: fact for key, fact in self._all().get(server, {}).items()", "test_l17_learned_facts.py -k in_the_file"),
     Defence("L17", "ouro/llm/refusals.py", "optional = refused.body.keys() - ESSENTIAL", "optional = refused.body.keys()",
             "test_l17_learned_facts.py -k what_a_request_needs"),
-    Defence("L17", "ouro/llm/http_client.py", 'verify=endpoint.base_url.startswith("https:")', "verify=False",
+    Defence("L17", "ouro/llm/http_client.py", 'return endpoint.base_url.startswith("https:")', "return False",
             "test_l17_learned_facts.py -k certificate"),
     Defence("L17", "ouro/llm/openai.py", 'if message.model not in ("", self._spec.name):', "if False:",
             "test_l17_learned_facts.py -k of_one_server"),

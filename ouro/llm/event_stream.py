@@ -17,6 +17,8 @@ from ouro.llm.provider_errors import error_from_stream, redact
 if TYPE_CHECKING:
     import httpx
 
+    from ouro.llm.http1 import HttpAnswer
+
 MAX_PIECE = 1 << 16
 """Bytes that are decompressed at once."""
 MAX_LINE = 16_000_000
@@ -114,7 +116,7 @@ def parse_event(event: ServerEvent, endpoint: Endpoint) -> dict[str, Any]:
 
 
 def make_decoder(
-    response: httpx.Response, endpoint: Endpoint
+    response: HttpAnswer | httpx.Response, endpoint: Endpoint
 ) -> Callable[[bytes], Iterator[bytes]]:
     """Make a decoder of an answer's bytes, piece by piece: httpx would decode 60 KB of gzip to 60
     MB at once.

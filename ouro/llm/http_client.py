@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import ssl
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal
 
@@ -16,61 +17,128 @@ from ouro.errors import (
     ServerUnreachable,
     StreamCut,
 )
+from ouro.llm.http1 import FailureKind, HttpClient, HttpFailure, is_plain
 from ouro.llm.model import Endpoint
 from ouro.llm.provider_errors import causes_of, describe_connection_error
+
+Failure = Literal[FailureKind, "address", "proxy", "request"]
+"""What failed, in the words of both clients."""
+_HEADERS = {"User-Agent": f"ouro/{__version__}", "Accept-Encoding": "identity"}
+_PROXIES = ("http_proxy", "https_proxy", "all_proxy")
 
 
 @contextmanager
 def translate_http_errors(endpoint: Endpoint) -> Iterator[None]:
-    """Raise the errors of httpx as ModelErrors, without keys."""
-    httpx, timeouts = load_httpx(), endpoint.timeouts
-    host = endpoint.address or endpoint.base_url
+    """Raise the errors of HTTP as ModelErrors, without keys."""
     try:
         yield
-    except httpx.ConnectTimeout as error:
-        raise ModelUnavailable(
-            f"{host} cannot be reached: no connection within {timeouts.connect:g} s."
-        ) from error
-    except httpx.TimeoutException as error:
-        raise ModelUnavailable(f"{host} did not answer within {timeouts.first:g} s.") from error
-    except httpx.ConnectError as error:
-        from urllib.request import getproxies  # httpx has imported it already
+    except Exception as error:
+        if failure := failure_of(error):
+            raise _model_error(failure, error, endpoint) from error
+        raise
 
-        proxy = " Is the proxy of HTTPS_PROXY right?" if getproxies() else ""
-        hint = "Is the server running?" if endpoint.is_local else f"Are you online?{proxy}"
-        kind: type[ModelError] = ServerUnreachable
-        if any(
-            isinstance(cause, ssl.SSLError) and not isinstance(cause, ssl.SSLEOFError)
-            for cause in causes_of(error)
-        ):
-            kind, hint = (
-                RequestRefused,
-                "Use http:// for a server without TLS; see SSL_CERT_FILE.",
+
+def failure_of(error: Exception) -> Failure | None:
+    """What failed, if it is an error of `http1` or of httpx, or a request that cannot be made."""
+    if isinstance(error, HttpFailure):
+        return error.kind
+    if isinstance(error, TimeoutError):
+        return "timeout"
+    for kind, failure in _failures_of_httpx():
+        if isinstance(error, kind):
+            return failure
+    return "request" if isinstance(error, ValueError) else None
+
+
+def _failures_of_httpx() -> Sequence[tuple[type[Exception], Failure]]:
+    """The first that fits counts; none if httpx is not loaded."""
+    if (httpx := sys.modules.get("httpx")) is None:
+        return ()
+    return (
+        (httpx.ConnectTimeout, "connect timeout"),
+        (httpx.TimeoutException, "timeout"),
+        (httpx.ConnectError, "connect"),
+        (httpx.NetworkError, "lost"),
+        (httpx.RemoteProtocolError, "lost"),
+        (httpx.InvalidURL, "address"),
+        (httpx.UnsupportedProtocol, "address"),
+        (httpx.ProxyError, "proxy"),
+        (httpx.HTTPError, "request"),
+    )
+
+
+def _model_error(failure: Failure, error: Exception, endpoint: Endpoint) -> ModelError:
+    host, timeouts = endpoint.address or endpoint.base_url, endpoint.timeouts
+    match failure:
+        case "connect timeout":
+            return ModelUnavailable(
+                f"{host} cannot be reached: no connection within {timeouts.connect:g} s."
             )
-        raise kind(
-            f"{host} cannot be reached: {describe_connection_error(error)}.", hint
-        ) from error
-    except (httpx.NetworkError, httpx.RemoteProtocolError) as error:
-        raise StreamCut(
-            f"The connection to {host} was lost: {describe_connection_error(error)}."
-        ) from error
-    except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
-        message = f"{endpoint.base_url!r} is not an address of a server."
-        raise RequestRefused(
-            message, "Correct `api_base` in models.yaml: http://HOST:PORT/v1."
-        ) from error
-    except httpx.ProxyError as error:
-        raise ModelUnavailable(
-            f"The proxy in front of {host} does not answer.", "See HTTPS_PROXY."
-        ) from error
-    except (httpx.HTTPError, ValueError) as error:
-        message = (
-            f"The request to {host} cannot be made: the key has a character that HTTP does not"
-            " allow."
+        case "timeout":
+            return ModelUnavailable(f"{host} did not answer within {timeouts.first:g} s.")
+        case "connect":
+            return _unreachable(error, host, endpoint)
+        case "lost":
+            return StreamCut(
+                f"The connection to {host} was lost: {describe_connection_error(error)}."
+            )
+        case "address":
+            return RequestRefused(
+                f"{endpoint.base_url!r} is not an address of a server.",
+                "Correct `api_base` in models.yaml: http://HOST:PORT/v1.",
+            )
+        case "proxy":
+            return ModelUnavailable(
+                f"The proxy in front of {host} does not answer.", "See HTTPS_PROXY."
+            )
+        case _:
+            return RequestRefused(
+                f"The request to {host} cannot be made: the key has a character that HTTP does"
+                " not allow.",
+                f"Correct it: it is from {endpoint.key_source or 'the settings'}.",
+            )
+
+
+def _unreachable(error: Exception, host: str, endpoint: Endpoint) -> ModelError:
+    message = f"{host} cannot be reached: {describe_connection_error(error)}."
+    if any(_is_tls_error(cause) for cause in causes_of(error)):
+        return RequestRefused(message, "Use http:// for a server without TLS; see SSL_CERT_FILE.")
+    if endpoint.is_local:
+        return ServerUnreachable(message, "Is the server running?")
+    proxy = " Is the proxy of HTTPS_PROXY right?" if has_proxy() else ""
+    return ServerUnreachable(message, f"Are you online?{proxy}")
+
+
+def _is_tls_error(cause: BaseException) -> bool:
+    return isinstance(cause, ssl.SSLError) and not isinstance(cause, ssl.SSLEOFError)
+
+
+def has_proxy() -> bool:
+    """Whether the environment, or on a Mac the system, names a proxy."""
+    if sys.platform == "darwin":
+        from urllib.request import getproxies  # imported late: it imports email and http
+
+        return bool(getproxies())
+    return any(value for name, value in os.environ.items() if name.lower() in _PROXIES)
+
+
+def new_streaming_client(endpoint: Endpoint) -> Any:
+    """A client for answers that are streamed: `http1`, or httpx where that has no answer.
+
+    Raises RequestRefused as `new_client`.
+    """
+    is_direct = endpoint.is_local or not has_proxy()
+    if not (is_direct and is_plain(endpoint.base_url)):
+        return new_client("AsyncClient", endpoint)
+    timeouts = endpoint.timeouts
+    with _refuse_unusable():
+        return HttpClient(
+            _HEADERS,
+            timeouts.connect,
+            timeouts.first,
+            verify=_needs_certificates(endpoint),
+            trust_env=not endpoint.is_local,
         )
-        raise RequestRefused(
-            message, f"Correct it: it is from {endpoint.key_source or 'the settings'}."
-        ) from error
 
 
 def new_client(kind: Literal["AsyncClient", "Client"], endpoint: Endpoint) -> Any:
@@ -78,16 +146,26 @@ def new_client(kind: Literal["AsyncClient", "Client"], endpoint: Endpoint) -> An
     cannot be used.
     """
     httpx = load_httpx()
-    try:
+    with _refuse_unusable():
         return getattr(httpx, kind)(
             timeout=httpx.Timeout(endpoint.timeouts.first, connect=endpoint.timeouts.connect),
-            headers={"User-Agent": f"ouro/{__version__}", "Accept-Encoding": "identity"},
+            headers=_HEADERS,
             follow_redirects=False,
-            # Loading the certificates takes as long as everything else, and plain http needs none.
-            verify=endpoint.base_url.startswith("https:"),
+            verify=_needs_certificates(endpoint),
             # Local servers are not reached through the proxy of the environment.
             trust_env=not endpoint.is_local,
         )
+
+
+def _needs_certificates(endpoint: Endpoint) -> bool:
+    """Loading them takes as long as everything else, and plain http needs none."""
+    return endpoint.base_url.startswith("https:")
+
+
+@contextmanager
+def _refuse_unusable() -> Iterator[None]:
+    try:
+        yield
     except (ValueError, ImportError) as error:
         reason = "ouro does not support SOCKS" if isinstance(error, ImportError) else error
         hint = "See HTTPS_PROXY, HTTP_PROXY and ALL_PROXY."

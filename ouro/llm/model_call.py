@@ -5,7 +5,6 @@ ReplyBuilder.
 from __future__ import annotations
 
 import asyncio
-import random
 import re
 import uuid
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -305,6 +304,8 @@ def _wait_seconds(failure: TransientModelError, number: int) -> float:
     if failure.retry_after is not None:
         return failure.retry_after
     longest: float = min(MAX_WAIT, FIRST_WAIT * 2 ** (number - 1))
+    import random  # imported late: five modules that a call without a retry does not need
+
     return longest * random.uniform(0.5, 1)  # noqa: S311 (no secret depends on it)
 
 

@@ -9,7 +9,6 @@ import socket
 import ssl
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from typing import Any
 
 from ouro.errors import (
@@ -269,6 +268,8 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
         return None if seconds is None else max(0.0, float(seconds))
     except ValueError:
         pass
+    from email.utils import parsedate_to_datetime  # imported late: 15 modules, for a rare date
+
     try:
         moment = parsedate_to_datetime(seconds or "")
     except ValueError:

@@ -21,7 +21,7 @@ from ouro.errors import (
 )
 from ouro.llm.adaptive_model import AdaptiveModel, PreparedRequest
 from ouro.llm.event_stream import EventDecoder, ServerEvent, is_end, make_decoder, parse_event
-from ouro.llm.http_client import new_client, translate_http_errors
+from ouro.llm.http_client import failure_of, new_streaming_client, translate_http_errors
 from ouro.llm.model import (
     CallChunk,
     Chunk,
@@ -44,6 +44,8 @@ from ouro.utils.json_types import amount, count
 
 if TYPE_CHECKING:
     import httpx
+
+    from ouro.llm.http1 import HttpAnswer, HttpClient
 
 NO_END = "The server closed the answer without saying that it is complete."
 LOADING = 503
@@ -209,7 +211,7 @@ class Wire(AdaptiveModel):
         facts: ServerFacts | None = None,
     ) -> None:
         super().__init__(spec, endpoint, effort=effort, facts=facts)
-        self._clients: list[httpx.AsyncClient] = []
+        self._clients: list[HttpClient | httpx.AsyncClient] = []
         """No client or one, which keeps its connections between requests; a list that copies of a
         model share.
         """
@@ -219,9 +221,7 @@ class Wire(AdaptiveModel):
         """Make the client before the first request, in a thread: it takes 0.1 s."""
         async with self._making:  # a first request that arrives meanwhile waits for this client
             if not self._clients:
-                self._clients.append(
-                    await asyncio.to_thread(new_client, "AsyncClient", self._endpoint)
-                )
+                self._clients.append(await asyncio.to_thread(new_streaming_client, self._endpoint))
 
     async def close(self) -> None:
         while self._clients:
@@ -254,8 +254,12 @@ class Wire(AdaptiveModel):
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         method, content = ("GET", None) if body is None else ("POST", encode_json(body))
         url = self._endpoint.root + path
+        first = self._endpoint.timeouts.first
         with translate_http_errors(self._endpoint):
-            async with client.stream(method, url, content=content, headers=headers) as response:
+            async with (
+                asyncio.timeout(first),
+                client.stream(method, url, content=content, headers=headers) as response,
+            ):
                 if response.status_code == LOADING:
                     raise ModelUnavailable(f"{self._endpoint.address} is not ready.")
                 async for piece in response.aiter_raw():
@@ -337,7 +341,9 @@ class Wire(AdaptiveModel):
                 for event in decoder.end():
                     yield event
 
-    async def _read_pieces(self, response: httpx.Response) -> AsyncGenerator[bytes, None]:
+    async def _read_pieces(
+        self, response: HttpAnswer | httpx.Response
+    ) -> AsyncGenerator[bytes, None]:
         """The bytes of the answer; silence between two of them is an error."""
         limit = self._endpoint.timeouts.first
         pieces, decoded = response.aiter_raw(), make_decoder(response, self._endpoint)
@@ -355,7 +361,7 @@ class Wire(AdaptiveModel):
             for piece in decoded(data):
                 yield piece
 
-    async def _check_kind(self, response: httpx.Response) -> None:
+    async def _check_kind(self, response: HttpAnswer | httpx.Response) -> None:
         """Raise an error for a web page or a JSON object instead of a stream, with any status."""
         kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind in STREAM_TYPES or not kind:
@@ -368,15 +374,16 @@ class Wire(AdaptiveModel):
         error = RequestRefused if body.strip() else ModelUnavailable
         raise error(f"{self._endpoint.address} answered with {kind} instead of a stream.", hint)
 
-    async def _read_head(self, response: httpx.Response) -> str:
-        import httpx
-
+    async def _read_head(self, response: HttpAnswer | httpx.Response) -> str:
         body = b""
-        # The status is enough if the body is incomplete.
-        with suppress(StreamCut, httpx.HTTPError):
+        try:
             async with aclosing(self._read_pieces(response)) as pieces:
                 async for data in pieces:
                     body += data
                     if len(body) > MAX_ERROR_BODY:
                         break
+        except Exception as error:
+            # The status is enough if the body is incomplete.
+            if not isinstance(error, StreamCut) and failure_of(error) is None:
+                raise
         return body[:MAX_ERROR_BODY].decode("utf-8", "replace")

@@ -1,0 +1,299 @@
+"""HTTP/1.1 to a model server: streamed answers over connections that are kept.
+
+httpx and its parts are 120 modules, a fifth of a headless run. They still serve what is not here:
+proxies, passwords in addresses, and synchronous requests (`http_client.new_client`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import ssl
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager, suppress
+from typing import Literal
+from urllib.parse import urlsplit
+
+import msgspec
+
+from ouro.utils.late_pattern import late_pattern
+
+FailureKind = Literal["connect timeout", "timeout", "connect", "lost"]
+MAX_HEAD = 1 << 18
+"""Maximum bytes of a line, and of all headers."""
+READ_SIZE = 1 << 16
+SECOND_ADDRESS = 0.25
+"""Seconds until the next address of a host is tried beside the first one (RFC 8305)."""
+_PLAIN = late_pattern(
+    r"https?://(?:[A-Za-z0-9._-]{1,253}|\[[0-9a-fA-F:.]{2,45}\])(?::[0-9]{1,5})?"
+    r"(?:[/?][A-Za-z0-9._~:/?=&@!$'()*+,;%-]{0,4000})?"
+)
+_STATUS = late_pattern(rb"HTTP/1\.([01]) ([0-9]{3})(?: [^\r\n]*)?\r?\n")
+_SIZE = late_pattern(rb"[ \t]*([0-9a-fA-F]{1,15})[ \t]*(?:;[^\r\n]*)?\r?\n")
+_HEADER = late_pattern(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([^\r\n]*?)[ \t]*\r?\n")
+_ERRNO = late_pattern(r"\[Errno (\d{1,5})\]")
+_NOT_IN_HEADERS = late_pattern(r"[\r\n\0]")
+_WITHOUT_BODY = (204, 304)
+
+
+def is_plain(address: str) -> bool:
+    """Whether an address is one that this module can request: no password, nothing to quote."""
+    return _PLAIN.fullmatch(address) is not None
+
+
+class HttpFailure(Exception):
+    """A request that failed, or an answer that ended early; the cause is the system's error."""
+
+    def __init__(self, kind: FailureKind, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+class HttpHead(msgspec.Struct, frozen=True):
+    """The first lines of an answer."""
+
+    status: int
+    headers: Mapping[str, str]
+    """Names in small letters; several values of a name are joined by commas."""
+    may_stay_open: bool
+
+
+class HttpConnection(msgspec.Struct, frozen=True):
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+
+    def is_usable(self) -> bool:
+        """Whether the server has neither closed a kept connection nor sent anything on it."""
+        transport = self.writer.transport
+        has_data = bool(getattr(self.reader, "_buffer", b""))
+        return not (transport.is_closing() or self.reader.at_eof() or has_data)
+
+    def abort(self) -> None:
+        self.writer.transport.abort()
+
+
+class HttpAnswer:
+    """An answer whose body is read by `aiter_raw`."""
+
+    def __init__(self, head: HttpHead, reader: asyncio.StreamReader) -> None:
+        self.status_code = head.status
+        self.headers = head.headers
+        self.is_success = head.status // 100 == 2
+        self.is_read = False
+        """Whether the whole body was read, so that the connection can be used again."""
+        self._reader = reader
+        self._has_end = True
+        self._body = self._read_body()
+
+    def aiter_raw(self) -> AsyncGenerator[bytes, None]:
+        """The bytes of the body as they arrive. Raises HttpFailure if they end early."""
+        return self._body
+
+    async def _read_body(self) -> AsyncGenerator[bytes, None]:
+        try:
+            async with aclosing(self._pieces()) as pieces:
+                async for piece in pieces:
+                    yield piece
+        except (OSError, EOFError, asyncio.LimitOverrunError) as error:
+            raise HttpFailure("lost", "the answer is incomplete") from error
+        self.is_read = self._has_end
+
+    def _pieces(self) -> AsyncGenerator[bytes, None]:
+        if self.status_code in _WITHOUT_BODY:
+            return self._read_exactly(0)
+        if encoding := self.headers.get("transfer-encoding", "").lower():
+            if encoding != "chunked":
+                raise HttpFailure("lost", "an unknown transfer encoding")
+            return self._read_chunks()
+        length = self.headers.get("content-length")
+        if length is None:
+            return self._read_to_end()
+        return self._read_exactly(_length(length))
+
+    async def _read_exactly(self, size: int) -> AsyncGenerator[bytes, None]:
+        while size:
+            data = await self._reader.read(min(size, READ_SIZE))
+            if not data:
+                raise HttpFailure("lost", "the server closed the connection")
+            size -= len(data)
+            yield data
+
+    async def _read_to_end(self) -> AsyncGenerator[bytes, None]:
+        self._has_end = False
+        while data := await self._reader.read(READ_SIZE):
+            yield data
+
+    async def _read_chunks(self) -> AsyncGenerator[bytes, None]:
+        while True:
+            size = _SIZE.fullmatch(await self._reader.readuntil(b"\n"))
+            if size is None:
+                raise HttpFailure("lost", "an invalid chunk")
+            if int(size[1], 16) == 0:
+                break
+            async for data in self._read_exactly(int(size[1], 16)):
+                yield data
+            await self._reader.readuntil(b"\n")
+        await _read_headers(self._reader)
+
+
+class HttpClient:
+    """Requests to one server; connections are kept for the next ones.
+
+    Blocks while it is made: certificates are read. Raises OSError if they cannot be.
+
+    Args:
+        verify: certificates are needed, for https.
+        trust_env: SSL_CERT_FILE and SSL_CERT_DIR name them.
+    """
+
+    def __init__(
+        self, headers: Mapping[str, str], connect: float, first: float, *,
+        verify: bool, trust_env: bool,
+    ) -> None:  # fmt: skip
+        self._headers = headers
+        self._connect_limit = connect
+        self._first_limit = first
+        self._tls = _tls_context(trust_env=trust_env) if verify else None
+        self._idle: list[HttpConnection] = []
+        self.is_closed = False
+
+    @asynccontextmanager
+    async def stream(
+        self, method: str, url: str, *, content: bytes | None, headers: Mapping[str, str]
+    ) -> AsyncIterator[HttpAnswer]:
+        """Send a request; its answer has begun. Raises HttpFailure."""
+        connection = await self._connection(url)
+        is_reusable = False
+        try:
+            request = _encode(method, url, content, {**self._headers, **headers})
+            head = await self._exchange(connection, request)
+            answer = HttpAnswer(head, connection.reader)
+            async with aclosing(answer.aiter_raw()):
+                yield answer
+            is_reusable = answer.is_read and head.may_stay_open
+        finally:
+            if is_reusable and not self.is_closed:
+                self._idle.append(connection)
+            else:
+                connection.abort()
+
+    async def aclose(self) -> None:
+        self.is_closed = True
+        while self._idle:
+            self._idle.pop().writer.close()
+
+    async def _connection(self, url: str) -> HttpConnection:
+        if self._idle:  # a server may have closed one: two rounds of the loop show it
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+        while self._idle:
+            kept = self._idle.pop()
+            if kept.is_usable():
+                return kept
+            kept.abort()
+        return await self._connect(url)
+
+    async def _connect(self, url: str) -> HttpConnection:
+        parts = urlsplit(url)
+        tls = self._tls if parts.scheme == "https" else None
+        port = parts.port or (443 if tls else 80)
+        try:
+            async with asyncio.timeout(self._connect_limit):
+                reader, writer = await asyncio.open_connection(
+                    parts.hostname, port, limit=MAX_HEAD, ssl=tls,
+                    happy_eyeballs_delay=SECOND_ADDRESS,
+                )  # fmt: skip
+        except TimeoutError as error:
+            raise HttpFailure("connect timeout", "no connection") from error
+        except OSError as error:
+            raise HttpFailure("connect", "no connection") from _with_number(error)
+        return HttpConnection(reader, writer)
+
+    async def _exchange(self, connection: HttpConnection, request: Sequence[bytes]) -> HttpHead:
+        try:
+            async with asyncio.timeout(self._first_limit):
+                connection.writer.writelines(request)
+                # A server may refuse before it has read everything: its answer is read.
+                with suppress(ConnectionError):
+                    await connection.writer.drain()
+                return await _read_head(connection.reader)
+        except TimeoutError as error:
+            raise HttpFailure("timeout", "no answer") from error
+        except (OSError, EOFError, asyncio.LimitOverrunError) as error:
+            raise HttpFailure("lost", "the server closed the connection") from error
+
+
+def _tls_context(*, trust_env: bool) -> ssl.SSLContext:
+    """As httpx makes it: the certificates of certifi, unless the environment names others."""
+    file = os.environ.get("SSL_CERT_FILE") if trust_env else None
+    folder = os.environ.get("SSL_CERT_DIR") if trust_env else None
+    if file:
+        context = ssl.create_default_context(cafile=file)
+    elif folder:
+        context = ssl.create_default_context(capath=folder)
+    else:
+        import certifi  # imported late: most local servers speak plain http
+
+        context = ssl.create_default_context(cafile=certifi.where())
+    context.set_alpn_protocols(["http/1.1"])
+    return context
+
+
+def _with_number(error: OSError) -> OSError:
+    """asyncio joins the errors of several addresses in a text; the number names the reason."""
+    if error.errno is not None or not (number := _ERRNO.search(str(error))):
+        return error
+    return OSError(int(number[1]), os.strerror(int(number[1])))
+
+
+def _encode(
+    method: str, url: str, content: bytes | None, headers: Mapping[str, str]
+) -> Sequence[bytes]:
+    """The bytes of a request. Raises ValueError: a header has a character that HTTP does not allow."""
+    parts = urlsplit(url)
+    target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    sent = {"Host": parts.netloc, "Accept": "*/*", **headers}
+    if content is not None:
+        sent["Content-Length"] = str(len(content))
+    for name, value in sent.items():
+        if _NOT_IN_HEADERS.search(value):
+            raise ValueError(f"{name} has a line break")
+    lines = [f"{method} {target} HTTP/1.1", *(f"{name}: {value}" for name, value in sent.items())]
+    return "\r\n".join([*lines, "", ""]).encode("ascii"), content or b""
+
+
+async def _read_head(reader: asyncio.StreamReader) -> HttpHead:
+    while True:
+        line = _STATUS.fullmatch(await reader.readuntil(b"\n"))
+        if line is None:
+            raise HttpFailure("lost", "the answer is not HTTP")
+        headers, status = await _read_headers(reader), int(line[2])
+        if status // 100 != 1:  # 100 Continue, 103 Early Hints: the answer comes after them
+            break
+    wish = headers.get("connection", "").lower()
+    stays = "close" not in wish if line[1] == b"1" else "keep-alive" in wish
+    return HttpHead(status, headers, stays)
+
+
+async def _read_headers(reader: asyncio.StreamReader) -> dict[str, str]:
+    """The headers, or the trailers, up to the empty line."""
+    headers: dict[str, str] = {}
+    size = 0
+    while (line := await reader.readuntil(b"\n")) not in (b"\r\n", b"\n"):
+        size += len(line)
+        found = _HEADER.fullmatch(line)
+        if found is None or size > MAX_HEAD:
+            raise HttpFailure("lost", "invalid headers")
+        name, value = found[1].decode().lower(), found[2].decode("latin-1")
+        headers[name] = f"{headers[name]}, {value}" if name in headers else value
+    return headers
+
+
+def _length(text: str) -> int:
+    """The value of Content-Length, which some proxies repeat. Raises HttpFailure."""
+    values = {value.strip() for value in text.split(",")}
+    [first, *others] = values
+    if others or not re.fullmatch(r"[0-9]{1,18}", first, re.ASCII):
+        raise HttpFailure("lost", "an invalid length")
+    return int(first)
