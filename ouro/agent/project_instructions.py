@@ -21,7 +21,6 @@ from ouro.safety import (
     instructions_in,
     with_imports,
 )
-from ouro.tools.glob import expand_braces
 from ouro.utils.files import read_start
 from ouro.utils.git import find_root
 from ouro.utils.runtime import get_home, tilde
@@ -251,7 +250,10 @@ def _read_rule(path: Path, *, is_users: bool) -> _Rule:
 
 @cache
 def _spec(patterns: tuple[str, ...]) -> GitIgnoreSpec:
-    from pathspec import GitIgnoreSpec  # needed only if there are rules for some files
+    # Needed only if there are rules for some files.
+    from pathspec import GitIgnoreSpec
+
+    from ouro.tools.glob import expand_braces
 
     lines: list[str] = []
     for pattern in patterns:

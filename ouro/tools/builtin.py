@@ -1,22 +1,22 @@
-"""The built-in tools, in one list."""
+"""The built-in tools, in one list. Those that an answer without calls does not need are imported
+by their first call.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from ouro.tools.apply_patch import ApplyPatch
-from ouro.tools.ask_user import AskUser
-from ouro.tools.edit import Edit, Write
+from ouro.safety import Effect
 from ouro.tools.files_seen import FilesSeen
-from ouro.tools.glob import Glob
-from ouro.tools.grep import Grep
-from ouro.tools.memory_search import MemorySearch, SearchMemory
-from ouro.tools.read import Read
+from ouro.tools.late_tool import LateTool, SchemaCache
 from ouro.tools.shell import Shell, ShellJobs, ShellKill, ShellOutput
 from ouro.tools.todo import TodoPlan, TodoWrite
 from ouro.tools.tool import AnyTool
-from ouro.tools.web_fetch import WebFetch
+
+if TYPE_CHECKING:
+    from ouro.tools.memory_search import SearchMemory
 
 
 def builtin_tools(
@@ -28,22 +28,85 @@ def builtin_tools(
     keeps_back: Callable[[Path], bool] = lambda _path: False,
 ) -> tuple[AnyTool, ...]:
     """Every built-in tool; memory_search only with a `search`. Searches skip files that rules keep
-    back.
+    back. Blocks: it reads and writes the cache of schemas.
 
     The order is fixed, so that the provider's cache stays valid.
     """
-    return (
-        Read(seen),
-        Write(seen),
-        Edit(seen),
-        ApplyPatch(seen),
-        Glob(seen.workspace),
-        Grep(seen.workspace, keeps_back),
-        WebFetch(),
+    schemas = SchemaCache()
+
+    def late(name: str, effect: Effect, load: Callable[[], AnyTool]) -> LateTool:
+        return LateTool(name, effect, load, schemas)
+
+    tools: tuple[AnyTool, ...] = (
+        late("read", Effect.READ, lambda: _read(seen)),
+        late("write", Effect.WRITE, lambda: _write(seen)),
+        late("edit", Effect.WRITE, lambda: _edit(seen)),
+        late("apply_patch", Effect.WRITE, lambda: _apply_patch(seen)),
+        late("glob", Effect.READ, lambda: _glob(seen)),
+        late("grep", Effect.READ, lambda: _grep(seen, keeps_back)),
+        late("web_fetch", Effect.NET, _web_fetch),
         shell,
         ShellOutput(jobs),
         ShellKill(jobs),
         TodoWrite(plan),
-        AskUser(),
-        *([MemorySearch(search)] if search else ()),
+        late("ask_user", Effect.NONE, _ask_user),
+        *([late("memory_search", Effect.READ, lambda: _memory_search(search))] if search else ()),
     )
+    for tool in tools:
+        tool.spec()
+    schemas.save()
+    return tools
+
+
+def _read(seen: FilesSeen) -> AnyTool:
+    from ouro.tools.read import Read
+
+    return Read(seen)
+
+
+def _write(seen: FilesSeen) -> AnyTool:
+    from ouro.tools.edit import Write
+
+    return Write(seen)
+
+
+def _edit(seen: FilesSeen) -> AnyTool:
+    from ouro.tools.edit import Edit
+
+    return Edit(seen)
+
+
+def _apply_patch(seen: FilesSeen) -> AnyTool:
+    from ouro.tools.apply_patch import ApplyPatch
+
+    return ApplyPatch(seen)
+
+
+def _glob(seen: FilesSeen) -> AnyTool:
+    from ouro.tools.glob import Glob
+
+    return Glob(seen.workspace)
+
+
+def _grep(seen: FilesSeen, keeps_back: Callable[[Path], bool]) -> AnyTool:
+    from ouro.tools.grep import Grep
+
+    return Grep(seen.workspace, keeps_back)
+
+
+def _web_fetch() -> AnyTool:
+    from ouro.tools.web_fetch import WebFetch
+
+    return WebFetch()
+
+
+def _ask_user() -> AnyTool:
+    from ouro.tools.ask_user import AskUser
+
+    return AskUser()
+
+
+def _memory_search(search: SearchMemory) -> AnyTool:
+    from ouro.tools.memory_search import MemorySearch
+
+    return MemorySearch(search)

@@ -22,7 +22,6 @@ from ouro.display import Diff, Display, FileChange
 from ouro.errors import ToolError
 from ouro.safety import Access, Effect, FilePlace, Workspace
 from ouro.tools.shell_process import is_any_running
-from ouro.tools.similar_names import find_existing
 from ouro.tools.tool import A, AnyTool, Tool, ToolContext, ToolResult
 from ouro.utils.text import line_changes, plural
 from ouro.utils.text_files import (
@@ -362,6 +361,8 @@ class FileTool(Tool[A]):
         """The arguments with the path of the file that is meant, if its name only looks like it."""
         if not (path := getattr(args, "path", "")):
             return self, args
+        from ouro.tools.similar_names import find_existing  # imported late: for the first file
+
         found = find_existing(self._workspace, path, self._is_meant)
         return self, args if found == path else replace(args, path=found)
 

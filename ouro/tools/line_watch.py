@@ -8,7 +8,6 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from ouro.errors import ToolError
-from ouro.tools.grep import find_ripgrep
 from ouro.tools.truncate import readable
 
 _MAX_UNREAD = 8 * 1024 * 1024
@@ -78,6 +77,8 @@ async def watch_lines(pattern: str, on_match: Callable[[], None]) -> LineWatch:
     Raises:
         ToolError: it is not a regular expression, or there is no ripgrep.
     """
+    from ouro.tools.grep import find_ripgrep  # imported late: few jobs are watched
+
     if (program := find_ripgrep()) is None:
         raise ToolError("ripgrep is missing, so `watch` cannot be used. Start the job without it.")
     argv = (

@@ -9,7 +9,6 @@ import contextlib
 import fcntl
 import itertools
 import os
-import resource
 import shutil
 import signal
 import sys
@@ -263,6 +262,8 @@ async def limit_command(line: str, cwd: Path, wrap: Wrap) -> tuple[Sequence[str]
     tag = next(tag for tag in tags if tag not in taken)
     bounds = ("unlimited", "unlimited")
     if _HAS_PROC:
+        import resource  # imported late: an answer without a command needs none
+
         # A limit of the number of processes, so that a fork bomb fails before it stops the machine.
         wall, own = (
             count_processes() + _MORE_PROCESSES,

@@ -15,7 +15,6 @@ import zlib
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import urljoin, urlsplit
-from urllib.request import getproxies, proxy_bypass
 
 import msgspec
 
@@ -136,6 +135,8 @@ class WebFetch(Tool[WebFetchArgs]):
 
     async def _request(self, url: str) -> tuple[str, bytes, str]:
         """The content type and the data of an address; or the address to which it redirects."""
+        from urllib.request import getproxies, proxy_bypass  # imported late: it imports email
+
         import httpx
 
         host, port = _parse_address(url)

@@ -9,7 +9,6 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlencode, urlsplit
-from urllib.request import getproxies, proxy_bypass
 
 import msgspec
 
@@ -194,6 +193,8 @@ class WebSearch(Tool[WebSearchArgs]):
 
     async def _ask(self, query: str) -> JsonObject:
         """The answer of the backend. Raises ToolError; no message holds the key."""
+        from urllib.request import getproxies, proxy_bypass  # imported late: it imports email
+
         import httpx
 
         request = self._backend.request(self._url, self._key, query)
