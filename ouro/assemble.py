@@ -489,7 +489,7 @@ class SessionBuilder(msgspec.Struct, dict=True):
         if not settings.enabled or self.inputs.options.ephemeral:
             return None
         limit, cwd = settings.max_file_mb * 1_000_000, self.inputs.options.cwd
-        found = safety.Checkpoints(cwd, get_checkpoints_dir(), session, limit)
+        found = safety.LateCheckpoints(cwd, get_checkpoints_dir(), session, limit)
         limits = settings.keep_days, settings.max_mb * 1_000_000
         resolve = self.permissions.workspace.resolve
         return FileUndo(found, self.transcript, self.tasks, *limits, resolve)

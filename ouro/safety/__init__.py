@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from ouro.safety.checkpoints.checkpoints import Checkpoints, TurnFiles
     from ouro.safety.checkpoints.cleaning import clean_checkpoints, stored_checkpoints
     from ouro.safety.checkpoints.finish import finish_later, has_question, needs_recovery
+    from ouro.safety.checkpoints.folder import LateCheckpoints
     from ouro.safety.checkpoints.undo import CUT_OFF, Restored, Undo
     from ouro.safety.environment import child_environment, secret_values
     from ouro.safety.named_programs import scripted_values

@@ -7,28 +7,21 @@ import time
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
+from ouro import safety
 from ouro.errors import OuroError, UsageError, plain_error
 from ouro.events import Notice
 from ouro.memory.backend import Undoable
 from ouro.memory.manager import MemoryManager
-from ouro.safety import (
-    CUT_OFF,
-    Checkpoints,
-    Effect,
-    Restored,
-    TurnFiles,
-    Undo,
-    clean_checkpoints,
-    finish_later,
-    has_question,
-    needs_recovery,
-)
+from ouro.safety import Effect
 from ouro.session.session_tasks import SessionTasks
 from ouro.utils.text import join_names, plural
+
+if TYPE_CHECKING:
+    from ouro.safety import Checkpoints, LateCheckpoints, Restored, TurnFiles
 
 WAIT = 1.0
 """Seconds that the first command of a turn waits for the checkpoint before it."""
@@ -40,11 +33,11 @@ _COMMANDS = (Effect.RUN, Effect.MCP)
 
 
 class FileUndo(msgspec.Struct, eq=False):
-    """Takes checkpoints in the background. A turn without a tool call has none; neither the answer
-    nor the exit waits for one.
+    """Takes checkpoints in the background. A turn without a tool call has none and loads none of
+    their modules; neither the answer nor the exit waits for one.
     """
 
-    checkpoints: Checkpoints
+    late: LateCheckpoints
     transcript: MemoryManager
     tasks: SessionTasks
     keep_days: int
@@ -62,6 +55,11 @@ class FileUndo(msgspec.Struct, eq=False):
     _last: asyncio.Task[bool] | None = None
     _is_off: bool = False
     _told_user: set[str] = msgspec.field(default_factory=set)
+
+    @property
+    def checkpoints(self) -> Checkpoints:
+        """Opened when first needed. Blocks then: modules are imported."""
+        return self.late.open()
 
     def turn_began(self) -> None:
         self._begin(self.transcript.next_number)
@@ -130,7 +128,8 @@ class FileUndo(msgspec.Struct, eq=False):
         self._end(self._number)
 
     def _end(self, number: int) -> None:
-        if self.checkpoints.may_have_changed(number) and not self._is_off:
+        opened = self.late.opened
+        if opened is not None and opened.may_have_changed(number) and not self._is_off:
             self._start("after")
 
     async def settled(self) -> None:
@@ -144,21 +143,26 @@ class FileUndo(msgspec.Struct, eq=False):
         self.checkpoints.repository.cancel()
         await self.settled()
         if self.checkpoints.release():
-            await asyncio.to_thread(finish_later, self.checkpoints)
+            await asyncio.to_thread(safety.finish_later, self.checkpoints)
 
     async def recover(self) -> None:
         """Keep what turns of killed processes changed, and finish an undo that was cut off."""
-        is_asked = not self.unsure and has_question(self.checkpoints)
-        if is_asked or await asyncio.to_thread(needs_recovery, self.checkpoints):
+        if await asyncio.to_thread(self._needs_recovery):
             self._last = asyncio.create_task(self._recover(self._last), name="checkpoint")
             await self.settled()
+
+    def _needs_recovery(self) -> bool:
+        if not self.late.folder.exists():
+            return False
+        is_asked = not self.unsure and safety.has_question(self.checkpoints)
+        return is_asked or safety.needs_recovery(self.checkpoints)
 
     async def _recover(self, earlier: asyncio.Task[bool] | None) -> bool:
         if earlier is not None and not await earlier:
             return False
         try:
             await asyncio.to_thread(self.checkpoints.recover)
-            restored = await asyncio.to_thread(Undo(self.checkpoints).finish)
+            restored = await asyncio.to_thread(safety.Undo(self.checkpoints).finish)
         except (OSError, OuroError) as error:
             self._fail(error)
             return False
@@ -193,7 +197,7 @@ class FileUndo(msgspec.Struct, eq=False):
         for changes in found:
             changed.update(changes.files)
             lost.update(changes.lost)
-        undo, is_redo = Undo(self.checkpoints), verb != UNDONE
+        undo, is_redo = safety.Undo(self.checkpoints), verb != UNDONE
 
         async def carry_out() -> Sequence[str]:
             restored = await asyncio.to_thread(undo.redo if is_redo else undo.undo, turns)
@@ -212,13 +216,13 @@ class FileUndo(msgspec.Struct, eq=False):
         UsageError.
         """
         turns = await self._turns_since(number)
-        return await asyncio.to_thread(Undo(self.checkpoints).diff, turns)
+        return await asyncio.to_thread(safety.Undo(self.checkpoints).diff, turns)
 
     async def undo_part(self, number: int, path: str, hunk: str) -> Sequence[str]:
         """Undo what the turns since message `number` did to a file, or one hunk of `diff`. Raises
         UsageError.
         """
-        undo = Undo(self.checkpoints)
+        undo = safety.Undo(self.checkpoints)
         if hunk:
             turns = await self._turns_since(number)
             return _describe(await asyncio.to_thread(undo.undo_hunk, turns, path, hunk), UNDONE)
@@ -241,7 +245,7 @@ class FileUndo(msgspec.Struct, eq=False):
         `path` if it is given.
         """
         wanted = {name: turns for name, turns in self.unsure.items() if path in ("", name)}
-        undo, lines = Undo(self.checkpoints), list[str]()
+        undo, lines = safety.Undo(self.checkpoints), list[str]()
         for name, turns in wanted.items():
             restored = await asyncio.to_thread(undo.undo, turns, name, [name])
             await asyncio.to_thread(undo.answered, [name])
@@ -251,11 +255,11 @@ class FileUndo(msgspec.Struct, eq=False):
 
     async def keep_unsure(self) -> None:
         """Leave these files as they are."""
-        await asyncio.to_thread(Undo(self.checkpoints).answered, list(self.unsure))
+        await asyncio.to_thread(safety.Undo(self.checkpoints).answered, list(self.unsure))
         self.unsure = {}
 
     async def _read_question(self) -> None:
-        asked = await asyncio.to_thread(Undo(self.checkpoints).unanswered)
+        asked = await asyncio.to_thread(safety.Undo(self.checkpoints).unanswered)
         turns = await asyncio.to_thread(self.checkpoints.turns) if asked else ()
         self.unsure = {}
         for path, numbers in asked.items():
@@ -287,7 +291,7 @@ class FileUndo(msgspec.Struct, eq=False):
         if earlier is not None and not await earlier:
             return False
         try:
-            changes = await asyncio.to_thread(self.checkpoints.take, number, moment)
+            changes = await asyncio.to_thread(lambda: self.checkpoints.take(number, moment))
             if moment == "after":
                 await asyncio.to_thread(self._clean)
         except (OSError, OuroError) as error:
@@ -300,24 +304,24 @@ class FileUndo(msgspec.Struct, eq=False):
         return True
 
     def _fail(self, error: OSError | OuroError) -> None:
-        if self.checkpoints.repository.is_cancelled:
+        if self.late.opened is not None and self.late.opened.repository.is_cancelled:
             return
         self._is_off = True
         self._warn(f"Changes of files cannot be undone in this session: {plain_error(error)}")
 
     def _clean(self) -> None:
         """Delete old checkpoints, once a day."""
-        base = self.checkpoints.folder.parent
+        base = self.late.folder.parent
         stamp = base / "cleaned"
         if not stamp.exists() or time.time() - stamp.stat().st_mtime > _CLEAN_EVERY:
             stamp.touch(mode=0o600)
             # An error concerns another workspace, which this session does not need.
             with suppress(OSError, OuroError):
-                clean_checkpoints(
+                safety.clean_checkpoints(
                     base,
                     days=self.keep_days,
                     max_bytes=self.max_bytes,
-                    keep=self.checkpoints.folder,
+                    keep=self.late.folder,
                 )
 
     def _warn(self, text: str) -> None:
@@ -335,7 +339,7 @@ def _describe(restored: Restored, verb: str) -> list[str]:
 
 def _describe_unsure(paths: Sequence[str]) -> str:
     names = join_names(paths, _NAMED)
-    return f"An undo did not restore {names}: {CUT_OFF}. `/undo {paths[0]}` restores it."
+    return f"An undo did not restore {names}: {safety.CUT_OFF}. `/undo {paths[0]}` restores it."
 
 
 def _describe_lost(lost: dict[str, str]) -> list[str]:

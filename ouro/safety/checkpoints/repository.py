@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from ouro.errors import OuroError
+from ouro.safety.checkpoints.folder import checkpoint_folder
 from ouro.utils.files import (
     MARK,
     demand_known_layout,
@@ -69,8 +70,7 @@ class Repository:
 
     def __init__(self, root: Path, base: Path) -> None:
         self.root = Path(os.path.realpath(root))
-        digest = hashlib.sha256(os.fsencode(self.root)).hexdigest()[:12]
-        self.folder = base / f"{self.root.name[:40]}-{digest}"
+        self.folder = checkpoint_folder(root, base)
         self._lock = -1
         """The descriptor of the lock while it is held."""
         self._running: set[subprocess.Popen[bytes]] = set()

