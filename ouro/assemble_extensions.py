@@ -6,18 +6,16 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
 from ouro import extensions, lsp, mcp
 from ouro.agent.project_instructions import ProjectInstructions
 from ouro.agent.system_prompt import MORE_INSTRUCTIONS, system_prompt
-from ouro.commands.action import Action
-from ouro.commands.builtin import COMMAND_NAMES, COMMANDS
 from ouro.display import Question
 from ouro.errors import ConfigError, OuroError, TrustNeeded
 from ouro.events import Notice, Reply
@@ -45,6 +43,9 @@ from ouro.tools.tool import AnyTool, ToolContext, ToolResult
 from ouro.utils.git import find_root
 from ouro.utils.text import clean, cut, escaped, one_line, plural
 from ouro.utils.worker import JsonObject
+
+if TYPE_CHECKING:
+    from ouro.commands.action import Action
 
 SEARCH_VARIABLES = (
     "BRAVE_API_KEY",
@@ -157,12 +158,8 @@ class ExtensionBuilder(msgspec.Struct, dict=True):
         """Reads the files of the user and, if it is trusted, of the project. Blocks."""
         found = [extensions.command_of(file) for file in self._files("commands")]
         sources = [lambda: found, self.skills.commands, lambda: prompt_commands(self.servers)]
-        own = [
-            _own_command(action, self.inputs.options.cwd)
-            for action in COMMANDS
-            if action.place == "prompt"
-        ]
-        registry = extensions.CommandRegistry(sources, COMMAND_NAMES, self._connect, own)
+        own = partial(_own_commands, self.inputs.options.cwd)
+        registry = extensions.CommandRegistry(sources, _reserved_names, self._connect, own)
         self.problems += registry.problems()
         return registry
 
@@ -421,6 +418,18 @@ class ExtensionBuilder(msgspec.Struct, dict=True):
         files, problems = extensions.find_files(kind, self.root, self.inputs.trusted)
         self.problems += problems
         return files
+
+
+def _reserved_names() -> Collection[str]:
+    from ouro.commands.builtin import COMMAND_NAMES  # imported late: an answer needs no commands
+
+    return COMMAND_NAMES
+
+
+def _own_commands(cwd: Path) -> list[extensions.CustomCommand]:
+    from ouro.commands.builtin import COMMANDS
+
+    return [_own_command(action, cwd) for action in COMMANDS if action.place == "prompt"]
 
 
 def _own_command(action: Action, cwd: Path) -> extensions.CustomCommand:

@@ -80,11 +80,14 @@ class MemoryBuilder(msgspec.Struct, frozen=True):
             ),
             self.inputs.options.cwd,
             self.channel,
-            long_term.LongTermMemoryConsolidator(
-                self._ask("compact", "consolidation"), self.finds_secret, self._is_compactor_small
-            ),
+            self._core_consolidator,
             marks,
             settings.write,
+        )
+
+    def _core_consolidator(self) -> long_term.LongTermMemoryConsolidator:
+        return long_term.LongTermMemoryConsolidator(
+            self._ask("compact", "consolidation"), self.finds_secret, self._is_compactor_small
         )
 
     def _recall(self) -> long_term.TurnRecall | None:

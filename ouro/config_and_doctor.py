@@ -464,7 +464,7 @@ def _extensions(folder: Path) -> Iterator[Finding]:
             problems += load_agents(files)[1]
         if kind == "commands":
             problems += CommandRegistry(
-                [partial(list, map(command_of, files))], COMMAND_NAMES
+                [partial(list, map(command_of, files))], lambda: COMMAND_NAMES
             ).problems()
     servers = find_servers(
         settings.mcp.servers, root if is_trusted else None, plugin_tables("mcpServers", problems)

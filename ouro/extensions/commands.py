@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 import shlex
 from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
@@ -83,22 +83,27 @@ class CommandRegistry:
 
     Args:
         sources: each returns commands, and is called repeatedly: those of a server change. The first of a name counts.
-        reserved: names of the built-in commands, which no other command can have.
+        reserved: returns the names of the built-in commands, which no other command can have; called
+            when there is another command, because it imports all of them.
         connect: awaits the source with whose name commands begin, as `github` of `/github:review`. Raises OuroError.
-        own: the built-in commands that send a prompt; they are not in `commands`.
+        own: returns the built-in commands that send a prompt; they are not in `commands`.
     """
 
     def __init__(
         self,
         sources: Sequence[Callable[[], Sequence[CustomCommand]]],
-        reserved: Collection[str],
+        reserved: Callable[[], Collection[str]],
         connect: Callable[[str], Awaitable[None]] | None = None,
-        own: Sequence[CustomCommand] = (),
+        own: Callable[[], Sequence[CustomCommand]] = tuple,
     ) -> None:
         self._sources = sources
         self._own = own
         self._connect = connect
-        self._reserved = dict.fromkeys(name.casefold() for name in reserved)
+        self._get_reserved = reserved
+
+    @cached_property
+    def _reserved(self) -> dict[str, None]:
+        return dict.fromkeys(name.casefold() for name in self._get_reserved())
 
     def commands(self) -> list[CustomCommand]:
         """All of them, sorted by name."""
@@ -111,7 +116,7 @@ class CommandRegistry:
     def find(self, name: str) -> CustomCommand | None:
         """The command with this name; a command that is off only if no other has the name."""
         candidates = [
-            *self._own,
+            *self._own(),
             *self.commands(),
             *(command for command in self._all() if command.is_off),
         ]
@@ -147,7 +152,9 @@ class CommandRegistry:
             [*self._reserved, *(command.name for command in self.commands())],
         )
         starting = [name for name in names if name.startswith(word)]
-        near = starting[:3] or difflib.get_close_matches(word, names, n=3, cutoff=0.5)
+        from difflib import get_close_matches  # imported late: few names are misspelt
+
+        near = starting[:3] or get_close_matches(word, names, n=3, cutoff=0.5)
         hint = (
             f"Did you mean {' or '.join(f'/{name}' for name in near)}?"
             if near

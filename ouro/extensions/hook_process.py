@@ -7,7 +7,6 @@ import signal
 from asyncio.subprocess import PIPE
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from tempfile import TemporaryFile
 from urllib.parse import urlsplit
 
 import msgspec
@@ -40,6 +39,8 @@ async def run_command(
     argv: Sequence[str], data: bytes, cwd: Path, environment: Mapping[str, str], seconds: float
 ) -> HookAnswer:
     """Run a command; when this returns, all processes of its group have ended."""
+    from tempfile import TemporaryFile  # imported late: it imports random
+
     try:
         with TemporaryFile() as given:  # it need not read its input
             given.write(data)

@@ -8,7 +8,6 @@ import json
 import os
 import re
 import shutil
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +16,6 @@ from typing import Any
 import msgspec
 
 from ouro.errors import ConfigError, UsageError
-from ouro.extensions.trust_summary import programs_in
 from ouro.safety import FILE_KINDS, files_below
 from ouro.utils.files import open_regular, read_start, write_private
 from ouro.utils.git import GitError, fetch_tree
@@ -154,6 +152,8 @@ def fetched(source: str, ref: str = "", path: str = "") -> Iterator[tuple[str, P
         ConfigError: its manifest is not valid.
     """
     ensure_private_dir(plugins_dir())
+    import tempfile  # imported late: it imports random
+
     with tempfile.TemporaryDirectory(prefix=".new-", dir=plugins_dir()) as temporary:
         whole, commit = Path(temporary) / "source", ""
         local = Path(source).expanduser()
@@ -224,6 +224,8 @@ def describe_plugin(folder: Path) -> Iterator[str]:
     Raises:
         ConfigError: its hooks or servers are not valid JSON.
     """
+    from ouro.extensions.trust_summary import programs_in
+
     for kind in FILE_KINDS:
         paths = files_below(folder / kind, kind)
         for path in (path for path in paths if path.suffix == ".md"):

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from difflib import get_close_matches
 
 from ouro.errors import UsageError
 from ouro.safety import Mode, parse_rule
@@ -110,6 +109,8 @@ def demand_tools(rules: Iterable[str], more: Iterable[str] = (), where: str = ""
         head = parse_rule(rule, where).head
         if "*" in head or head in known:
             continue
+        from difflib import get_close_matches  # imported late: few names are misspelt
+
         names = [f"`{own_rule(rule)}`"] if own_names(head) else get_close_matches(head, known, 3)
         hint = (
             f"Did you mean {' or '.join(names)}?"

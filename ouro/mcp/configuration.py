@@ -8,7 +8,6 @@ import hashlib
 import json
 import os
 import re
-import tomllib
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -286,6 +285,8 @@ def _read_claude(path: Path, root: Path) -> Iterator[Any]:
 
 def _read_codex(path: Path, _root: Path) -> Iterator[Any]:
     try:
+        import tomllib  # imported late: few plugins and editors write TOML
+
         table = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return

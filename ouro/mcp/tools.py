@@ -9,7 +9,6 @@ has the tools whose definitions were approved earlier and fit the budget, and `t
 from __future__ import annotations
 
 import asyncio
-import difflib
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -21,7 +20,6 @@ import msgspec
 
 from ouro.display import Display, Plain, Question
 from ouro.errors import OuroError, ToolError
-from ouro.images import make_image
 from ouro.llm import ToolSpec
 from ouro.mcp.definition import ToolDefinition, describe_change
 from ouro.mcp.servers import McpResult, McpServer, McpServers
@@ -123,6 +121,8 @@ class Outputs(msgspec.Struct, frozen=True):
             capture.close()
             await asyncio.to_thread(capture.settle, SPOOL_SECONDS)
             text = capture.text()
+        from ouro.images import make_image  # imported late: few results have pictures
+
         images: list[Image] = []
         for image in result.images:
             with suppress(ToolError):
@@ -189,7 +189,9 @@ def _find_definition(server: McpServer, tool: str) -> ToolDefinition:
         raise ToolError(f"The user has switched {server.name}.{tool} off.")
     found = next((known for known in server.tools if known.name == tool), None)
     if found is None:
-        near = difflib.get_close_matches(tool, [known.name for known in server.tools], n=3)
+        from difflib import get_close_matches  # imported late: few names are misspelt
+
+        near = get_close_matches(tool, [known.name for known in server.tools], n=3)
         hint = f" Did you mean {' or '.join(near)}?" if near else " Find tools with tool_search."
         raise ToolError(f"The MCP server {server.name} has no tool `{tool}`.{hint}")
     return found

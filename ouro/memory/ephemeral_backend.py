@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -187,4 +186,6 @@ def _info(session: _StoredSession) -> SessionInfo:
 
 def _outputs_of(session_id: str) -> Path:
     # Other users can create folders there too, but they cannot predict a random name.
+    import tempfile  # imported late: it imports random
+
     return Path(tempfile.gettempdir()) / f"ouro-{session_id}"

@@ -16,10 +16,8 @@ from ouro.errors import OuroError
 from ouro.events import Emit, Notice
 from ouro.safety import Allow, Ask, Deny, Effect, Permissions
 from ouro.tools.files_seen import FilesSeen
-from ouro.tools.read import Read, ReadArgs
 from ouro.utils.git import Git, GitError
 from ouro.utils.late_pattern import late_pattern
-from ouro.utils.project_files import list_project_files
 from ouro.utils.text import byte_size, clean, plural
 from ouro.utils.text_files import NotTextError, decode
 
@@ -94,7 +92,7 @@ class Attachments:
     ) -> None:
         self._workspace = permissions.workspace
         self._permissions = permissions
-        self._reader = Read(seen)
+        self._seen = seen
         self._others = others
         self._instructions_for = instructions_for
         self.resources = resources
@@ -219,13 +217,17 @@ class Attachments:
             if self._path(mention).is_dir():
                 return self._list_folder(mention)
             count = mention.last - mention.first + 1 if mention.first else None
-            result = self._reader.read_now(ReadArgs(mention.name, mention.first or 1, count))
+            from ouro.tools.read import Read, ReadArgs  # imported late, as below
+
+            result = Read(self._seen).read_now(ReadArgs(mention.name, mention.first or 1, count))
         except (OSError, OuroError) as error:
             return Attachment(mention.shown, problem=_short(error)), ""
         cut = ", cut" if "\n[Lines " in result.text[-200:] and not mention.first else ""
         return Attachment(mention.shown, f"{result.display.summary}{cut}"), result.text
 
     def _list_folder(self, mention: Mention) -> tuple[Attachment, str]:
+        from ouro.utils.project_files import list_project_files
+
         names = list_project_files(self._path(mention))
         hidden = [name for name in names if self._is_denied(mention, name)]
         names = [name for name in names if name not in set(hidden)]

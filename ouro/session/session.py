@@ -37,7 +37,6 @@ from ouro.session.turn_queue import Draft
 from ouro.session.wake import Wake
 from ouro.settings import SettingsSources
 from ouro.utils.git import git_branch
-from ouro.utils.project_files import list_project_files
 
 
 class SessionExtensions(msgspec.Struct, frozen=True, eq=False):
@@ -273,6 +272,8 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         """What `@` completes: folders and files, outer ones first, and resources of MCP servers
         (`server:uri`).
         """
+        from ouro.utils.project_files import list_project_files  # for the screen
+
         names = set(list_project_files(self.cwd))
         for folder in [name.rpartition("/")[0] for name in names]:
             while folder and f"{folder}/" not in names:

@@ -7,7 +7,6 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import cache, cached_property
@@ -353,6 +352,8 @@ def fetch_tree(address: str, ref: str, folder: Path, seconds: float) -> str:
     Raises:
         GitError: git is missing, timed out, or failed, with its reason.
     """
+    import tempfile  # imported late: it imports random
+
     with tempfile.TemporaryDirectory() as store:
 
         def git(*arguments: str) -> str:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import logging
-import logging.handlers
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from io import TextIOWrapper
 from pathlib import Path
 
 from ouro.utils.runtime import ensure_private_dir, get_log_path
 
 log = logging.getLogger("ouro")
+_MAX_LOG = 1_000_000
+"""Bytes of a log file before the next one is begun."""
+_OLD_LOGS = 4
 _own_handlers: list[logging.Handler] = []
 
 
@@ -24,9 +27,7 @@ def start_log(debug: bool = False) -> None:
     """
     # A failing log (full disk) must not print to the screen; messages for the user are events.
     logging.raiseExceptions = False
-    handler = _PrivateFile(
-        get_log_path(), maxBytes=1_000_000, backupCount=4, delay=True, encoding="utf-8"
-    )
+    handler = _PrivateFile(get_log_path(), delay=True, encoding="utf-8")
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     root = logging.getLogger()
     root.handlers[:] = _own_handlers[:] = [handler]
@@ -49,8 +50,31 @@ def mask_log(mask: Callable[[str], str]) -> None:
         place.filters = [masked]
 
 
-class _PrivateFile(logging.handlers.RotatingFileHandler):
-    """A log file that is created, with its folder, when there is something to log."""
+class _PrivateFile(logging.FileHandler):
+    """A log file that is created, with its folder, when there is something to log. Full files are
+    renamed to `.1` to `.4`.
+
+    `logging.handlers` would do it, and import pickle and three other modules in each start.
+    """
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            self._rotate_if_full()
+        except OSError:
+            self.handleError(record)
+        super().emit(record)
+
+    def _rotate_if_full(self) -> None:
+        if self.stream is None:
+            self.stream = self._open()
+        if os.fstat(self.stream.fileno()).st_size < _MAX_LOG:
+            return
+        self.stream.close()
+        names = [self.baseFilename, *(f"{self.baseFilename}.{n}" for n in range(1, _OLD_LOGS + 1))]
+        for older, newer in reversed([*zip(names[1:], names, strict=False)]):
+            with suppress(FileNotFoundError):
+                os.replace(newer, older)  # noqa: PTH105
+        self.stream = self._open()
 
     def _open(self) -> TextIOWrapper:
         ensure_private_dir(Path(self.baseFilename).parent)

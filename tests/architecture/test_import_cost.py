@@ -138,7 +138,7 @@ FIRST_PICTURE = (
     [
         ("import ouro.cli", 80),
         (FIRST_PICTURE, 130),
-        ("import ouro.assemble, ouro.frontends.headless.headless", 450),
+        ("import ouro.assemble, ouro.frontends.headless.headless", 360),
         ("import ouro.cli; ouro.cli.main(['sessions', 'list'])", 280),
         ("import ouro.cli; ouro.cli.main(['config'])", 275),
     ],
@@ -146,6 +146,58 @@ FIRST_PICTURE = (
 def test_number_of_modules_loaded_at_start_is_limited(statement, most):
     """Counts, not times: they are the same on each machine. A module takes 0.3 ms on average."""
     assert len(modules_of(statement)) <= most + 2 * (sys.version_info >= (3, 13))
+
+
+ANSWER = """
+import os, sys
+leave = os._exit
+def report(code):
+    print(*sorted(sys.modules), file=open(os.environ["MODULES_OF_ANSWER"], "w"), flush=True)
+    leave(code)
+os._exit = report
+sys.argv = ["ouro", *sys.argv[1:]]
+from ouro.cli import run
+sys.exit(run())
+"""
+
+
+def modules_of_answer(ouro, tmp_path, *flags):
+    """All modules that the second headless answer of a home has loaded when it exits."""
+    listed = tmp_path / "modules"
+    environment = {**ouro.environment, "MODULES_OF_ANSWER": str(listed)}
+    command = [sys.executable, "-c", ANSWER, *flags, "-p", "say hello"]
+    for _ in range(2):  # the first one makes caches
+        listed.unlink(missing_ok=True)
+        subprocess.run(
+            command, check=True, env=environment, cwd=ouro.folder, capture_output=True,
+            stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+    return set(listed.read_text().split())
+
+
+def test_a_headless_answer_loads_few_modules(ouro, tmp_path):
+    """It had 612 modules, of which no answer needs these: an HTTP client with proxies and cookies,
+    the tools that were not called, checkpoints, the search index and the list of commands.
+    """
+    modules = modules_of_answer(ouro, tmp_path)
+    assert {name.partition(".")[0] for name in modules}.isdisjoint(
+        {"httpx", "httpcore", "anyio", "h11", "email", "http", "tomllib", "difflib"}
+    )
+    assert modules.isdisjoint(
+        {
+            "ouro.commands.builtin",
+            "ouro.memory.index.index",
+            "ouro.memory.long_term.consolidator",
+            "ouro.safety.checkpoints.checkpoints",
+            "ouro.safety.sandbox.landlock",
+            "ouro.tools.edit",
+            "ouro.tools.grep",
+            "ouro.tools.read",
+            "ouro.tools.web_fetch",
+            "logging.handlers",
+        }
+    )
+    assert len(modules) <= 445 + 5 * (sys.version_info >= (3, 13))
 
 
 def test_a_section_of_the_settings_is_defined_without_generated_code():

@@ -155,7 +155,7 @@ async def test_a_custom_command_is_sent_listed_and_explained():
 
     pdf = CustomCommand("pdf", "Reads PDF", "", "~/.ouro/skills/pdf/SKILL.md", refuse, is_off=True)
     session.extensions = replace(
-        session.extensions, commands=CommandRegistry([lambda: [ship, pdf]], COMMAND_NAMES)
+        session.extensions, commands=CommandRegistry([lambda: [ship, pdf]], lambda: COMMAND_NAMES)
     )
     assert not await dispatch(front_end, "/git:ship v2")
     assert front_end.lines == []

@@ -44,7 +44,9 @@ def command(name, place):
 
 def test_server_commands_are_dynamic_and_cannot_replace_others():
     servers = []
-    registry = CommandRegistry([lambda: [command("Ship", "a.md")], lambda: servers], ["compact"])
+    registry = CommandRegistry(
+        [lambda: [command("Ship", "a.md")], lambda: servers], lambda: ["compact"]
+    )
     assert [found.name for found in registry.commands()] == ["Ship"]
     servers += [
         command("github:review", "MCP server github"),

@@ -86,7 +86,7 @@ def test_many_skills_stay_within_the_budget(make, home):
 async def test_disabled_skill_is_not_offered_and_the_switch_is_saved(make, home, saved):
     skill(home / ".ouro/skills", "pdf")
     skills = make()
-    registry = CommandRegistry([skills.commands], ())
+    registry = CommandRegistry([skills.commands], tuple)
     skills.switch("pdf", on=False)
     assert (saved, registry.commands(), skills.prompt()) == ([("pdf",)], [], "")
     with pytest.raises(ToolError, match="switched the skill pdf off"):
@@ -106,7 +106,7 @@ async def test_skills_can_be_limited_to_the_user_or_the_model(make, home):
     skill(home / ".ouro/skills", "mine", front="disable-model-invocation: true\n")
     skill(home / ".ouro/skills", "its", front="user-invocable: false\n")
     skills = make()
-    registry = CommandRegistry([skills.commands], ())
+    registry = CommandRegistry([skills.commands], tuple)
     assert [command.name for command in registry.commands()] == ["mine"]
     with pytest.raises(
         UsageError, match="Only the model uses the skill its: user-invocable is false in"

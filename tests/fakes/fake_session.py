@@ -323,7 +323,7 @@ class FakeSession:
         self.todos: tuple[Todo, ...] = ()
         skills = Skills((), (), 0, lambda _path: True, lambda _off: None)
         instructions = ProjectInstructions(cwd, lambda _path: False)
-        commands, servers = CommandRegistry((), COMMAND_NAMES), SimpleNamespace(servers={})
+        commands, servers = CommandRegistry((), lambda: COMMAND_NAMES), SimpleNamespace(servers={})
         self.extensions = SessionExtensions(
             commands,
             servers,

@@ -78,7 +78,7 @@ class Conversation:
             MemoryPrompt(scopes.opened, session, self.began_with, threshold, price),
             project or home,
             self,
-            self.consolidator,
+            lambda: self.consolidator,
             self.marks,
             write,
         )

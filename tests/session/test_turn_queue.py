@@ -131,7 +131,7 @@ async def test_a_custom_command_typed_during_a_turn_is_the_next_turn():
     session = FakeSession([[wait], says("2")])
     ship = CustomCommand("git:ship", "", "", "ship.md", None)
     extensions = session.extensions
-    session.extensions = replace(extensions, commands=CommandRegistry([lambda: [ship]], ()))
+    session.extensions = replace(extensions, commands=CommandRegistry([lambda: [ship]], tuple))
     queue, _ = queue_for(session)
     queue.say(Draft("go"))
     await until(lambda: session.running)

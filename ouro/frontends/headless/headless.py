@@ -29,7 +29,6 @@ from ouro.frontends.headless.input import (
 )
 from ouro.frontends.headless.output import Output, OutputFormat, Pipe, Refusal, Result
 from ouro.frontends.session_lines import card_line, now
-from ouro.images import make_image
 from ouro.messages import Image
 from ouro.session import Draft, OpenRequest, OpenSession, Session, TurnObserver, TurnQueue
 
@@ -249,6 +248,8 @@ class HeadlessRun(TurnObserver):
             case UserInput() if not (given.text.strip() or given.images):
                 raise UsageError("A message of the input is empty.")
             case UserInput():
+                from ouro.images import make_image  # imported late: few inputs have pictures
+
                 images: list[Image] = []
                 for image in given.images:
                     read, _ = await asyncio.to_thread(

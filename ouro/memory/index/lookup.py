@@ -6,7 +6,7 @@ import asyncio
 import math
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -63,14 +63,20 @@ class Lookup:
     first turn.
 
     `embedder` returns the model for vectors, None for words alone; called once, in a thread.
+    `folders` are those of memory, by default those of the sources, which import the index.
     """
 
     def __init__(
-        self, path: Path, sources: Callable[[], Sources], embedder: Callable[[], Embedder | None]
+        self,
+        path: Path,
+        sources: Callable[[], Sources],
+        embedder: Callable[[], Embedder | None],
+        folders: Sequence[Path] | None = None,
     ) -> None:
         self._path = path
         self._sources = sources
         self._embedder = embedder
+        self._folders = folders
         self._search: Search | None = None
         self._making = threading.Lock()
         self._stopped = threading.Event()
@@ -198,8 +204,11 @@ class Lookup:
         """Whether files of memory were written since the session began: each is renamed into its
         folder.
         """
-        for folder in self._sources().memories:
-            for place in (folder.path, folder.path / "archive"):
+        folders = self._folders
+        if folders is None:
+            folders = [memory.path for memory in self._sources().memories]
+        for folder in folders:
+            for place in (folder, folder / "archive"):
                 with suppress(OSError):
                     if place.stat().st_mtime >= self._made_at - _MTIME_MARGIN:
                         return True

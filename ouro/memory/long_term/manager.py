@@ -14,7 +14,6 @@ from msgspec.structs import replace
 
 from ouro.errors import OuroError, UsageError, reason_of
 from ouro.events import CoreChanged, Notice, Reply
-from ouro.memory.long_term.consolidator import LongTermMemoryConsolidator
 from ouro.memory.long_term.editor import MemoryEditor
 from ouro.memory.long_term.entries import all_entries
 from ouro.memory.long_term.git.history import commit_at
@@ -43,6 +42,7 @@ from ouro.utils.log import log
 
 if TYPE_CHECKING:
     from ouro.memory.index import Index
+    from ouro.memory.long_term.consolidator import LongTermMemoryConsolidator
 
 _Done = TypeVar("_Done")
 _CONSOLIDATED = "consolidated"
@@ -67,7 +67,7 @@ class LongTermMemoryManager:
         prompt: MemoryPrompt,
         cwd: Path,
         channel: SessionChannel,
-        consolidator: LongTermMemoryConsolidator,
+        make_consolidator: Callable[[], LongTermMemoryConsolidator],
         marks: TurnMarks,
         write: Literal["tell", "ask", "silent"] = "tell",
     ) -> None:
@@ -76,7 +76,7 @@ class LongTermMemoryManager:
         self._prompt = prompt
         self.cwd = cwd
         self._channel = channel
-        self._consolidator = consolidator
+        self._make_consolidator = make_consolidator
         self._marks = marks
         self._write = write
         self._warnings = dict.fromkeys(scopes.problems)  # each is shown once
@@ -312,7 +312,7 @@ class LongTermMemoryManager:
         found = MemoryEditor(self._scopes).scope(scope)
         seen = {f"{name}.md": text for name, text in found.texts.items()}
         tried = digest(found.texts)
-        outcome = await self._consolidator.consolidate(dict(found.texts))
+        outcome = await self._make_consolidator().consolidate(dict(found.texts))
         if outcome.texts:
             changes = {f"{name}.md": text for name, text in outcome.texts.items()}
             subject = f"Consolidate: {outcome.said}"

@@ -16,11 +16,9 @@ from msgspec.structs import replace
 from ouro.errors import UsageError
 from ouro.memory.backend import SessionInfo
 from ouro.memory.index import Embedder, Lookup
-from ouro.memory.long_term.notes.validity import Anchors
 from ouro.memory.long_term.scope import ScopeMemory
 from ouro.memory.sessions.session_catalog import find_session
 from ouro.safety import TrustStore, acting_files
-from ouro.tools.memory_search import DAY, CitedText, SearchMemory
 from ouro.utils.git import find_root, same_project
 from ouro.utils.path_text import path_text, text_path
 from ouro.utils.runtime import get_index_path, get_sessions_dir, get_trust_path, tilde
@@ -29,6 +27,7 @@ from ouro.utils.text import clean, plural
 if TYPE_CHECKING:
     from ouro.memory.index import Graph, Index, MemoryHit, SearchFilter, Sources
     from ouro.memory.long_term.store import GitMemoryStore
+    from ouro.tools.memory_search import CitedText, SearchMemory
 
 MIN_COSINE = 0.35
 """Of 573 hits without a word of the query in sessions about other subjects (LoCoMo), nine in ten
@@ -48,7 +47,7 @@ def make_lookup(
 
         return replace(Sources.of_notes(stores), sessions=get_sessions_dir())
 
-    return Lookup(get_index_path(), sources, embedder)
+    return Lookup(get_index_path(), sources, embedder, [store.folder for store in stores])
 
 
 def search_for(
@@ -57,13 +56,12 @@ def search_for(
     """The search function of the tool. It finds notes of the user and of this repository, and only
     approved ones.
     """
-    from ouro.memory.index import project_of
-
-    own = tuple(project_of(scope.store.folder) for scope in scopes if scope.scope == "repo")
 
     async def search(query: str, most: int, since: str) -> Sequence[CitedText]:
-        from ouro.memory.index import SearchFilter
+        from ouro.memory.index import SearchFilter, project_of
+        from ouro.tools.memory_search import CitedText
 
+        own = tuple(project_of(scope.store.folder) for scope in scopes if scope.scope == "repo")
         untrusted = untrusted_files(scopes)
         hits = await lookup.find(
             query, most + len(untrusted), SearchFilter(since=since, notes_of=own)
@@ -100,6 +98,7 @@ def filter_of(
         cwd: names of projects and sessions are relative to it.
     """
     from ouro.memory.index import Graph, SearchFilter
+    from ouro.tools.memory_search import DAY
 
     since, scope, category, project, session = (given.get(name, "") for name in FILTERS)
     if since and not DAY.fullmatch(since):
@@ -192,6 +191,7 @@ def with_badges(
     changes. Raises SearchUnavailable.
     """
     from ouro.memory.index import Graph
+    from ouro.memory.long_term.notes.validity import Anchors
 
     graph, anchors = (
         Graph(index),

@@ -219,9 +219,14 @@ class SessionMemory:
             await self.manager.settled()
 
     async def update_index(self) -> None:
-        """Index the session and what the last turn wrote into memory, once that is settled."""
-        if self.lookup is not None:
-            self.lookup.note_turn()
+        """Index the session and what the last turn wrote into memory, once that is settled.
+
+        Without a user the next search or session indexes it: it would delay the exit.
+        """
+        if self.lookup is None:
+            return
+        self.lookup.note_turn()
+        if self.maintenance is not None and self.maintenance.is_automatic:
             await self.settled()
             await self.lookup.keep_up()
 

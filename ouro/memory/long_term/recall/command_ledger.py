@@ -172,10 +172,12 @@ class CommandLedger(msgspec.Struct, eq=False):
         """At most `MAX_SENT` commands that a message is about and this session did not run; passed
         ones come first.
         """
+        records = self.records()
+        if not records:  # most projects: nothing is imported
+            return {}
         asked = _stems(_TYPE_CHECK.sub("typecheck", text.lower())) | (
             {"test"} if _TASK.search(text.lower()) else set()
         )
-        records = self.records() if asked else {}
         fit = [
             name
             for name in reversed(records)

@@ -18,7 +18,6 @@ from ouro.errors import ModelError, OuroError
 from ouro.events import Event, NotesRecalled, Notice, Prompted, RecalledNote
 from ouro.memory.backend import MessageRecord, RecalledItem, RecalledRecord
 from ouro.memory.index import Lookup
-from ouro.memory.long_term.capture.session_parts import Spoken, newest_lines, words_in
 from ouro.memory.long_term.git.values import LoadedScope, Scope
 from ouro.memory.long_term.notes.notebook import Notebook, timestamp
 from ouro.memory.long_term.prompt_block import quoted, recalled_marks
@@ -37,6 +36,7 @@ from ouro.utils.log import log
 from ouro.utils.path_text import path_text
 
 if TYPE_CHECKING:
+    from ouro.memory.long_term.capture.session_parts import Spoken
     from ouro.memory.long_term.recall.recall import Recall, Recalled, Situation
 
 _T = TypeVar("_T")
@@ -187,12 +187,13 @@ class NoteFinder(msgspec.Struct, eq=False, dict=True):
     def judge_core(self, turn: Sequence[Message]) -> None:
         """Count which core lines the answers of a turn used: they are in each request."""
         from ouro.memory.long_term.line_records import core_records
+
+        records = [*chain.from_iterable(core_records(scope).values() for scope in self.scopes)]
+        if not records:
+            return
         from ouro.memory.long_term.recall.recall import is_used
 
         prompt, done = turn[0].text, _done_in(turn)
-        if not any(scope.texts for scope in self.scopes):
-            return
-        records = [*chain.from_iterable(core_records(scope).values() for scope in self.scopes)]
         used = {record.id for record in records if is_used(record.text, prompt, done)}
         judged = dict.fromkeys((record.id for record in records), 1.0)
         self.recall_log.add(RecallCounts(judged=judged, used=dict.fromkeys(used, 1.0)))
@@ -499,6 +500,8 @@ class TurnRecall(msgspec.Struct, eq=False):
         assert model is not None
         await asyncio.wait({_begin(self.finder.follow)}, timeout=INDEX_TIMEOUT)
         since = transcript.compaction.covers[1] if transcript.compaction else 0
+        from ouro.memory.long_term.capture.session_parts import words_in
+
         spoken = words_in(entry for entry in transcript.entries if entry.number > since)
         answer = await model.ask(
             hypotheses_request(spoken, text, count, self.finder.mark, model.window())
@@ -557,6 +560,8 @@ def hypotheses_request(
     """The request for `count` sentences, with the newest messages that fit into `window` tokens."""
     room = max(0, window - RESERVED_TOKENS)
     now = text[: 3 * room]  # at least three characters a token
+    from ouro.memory.long_term.capture.session_parts import newest_lines
+
     before = "\n".join(newest_lines(spoken, room - estimate(now), size=estimate)) or "nothing yet"
     asked = f"Before:\n<{mark}>\n{quoted(before)}\n</{mark}>\n\nNow:\n<{mark}>\n{quoted(now)}\n</{mark}>"
     return [system(_INSTRUCTIONS.format(count=count)), user(asked)]
