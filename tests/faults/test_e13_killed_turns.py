@@ -173,6 +173,16 @@ def test_e13_a_file_whose_past_is_not_known_is_not_deleted(root):
     assert (root / "c.py").read_text() == "b\n"
 
 
+def test_e13_a_repository_that_was_killed_while_it_was_made_is_made_whole(root):
+    whole = opened(root)
+    whole.repository.create()
+    (whole.folder / "HEAD").unlink()
+    kept = opened(root)
+    assert (kept.turns(), kept.recover()) == ((), [])
+    kept.take(1, "before")
+    assert [turn.number for turn in kept.turns()] == [1]
+
+
 def test_e13_a_session_of_another_process_is_left_alone(root):
     kept = opened(root)
     kept.keep(1, root / "a.py")

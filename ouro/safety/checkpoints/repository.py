@@ -86,7 +86,7 @@ class Repository:
 
     @property
     def exists(self) -> bool:
-        return (self.folder / "objects").is_dir()
+        return (self.folder / "HEAD").exists()  # written last
 
     def cancel(self) -> None:
         """Stop the git processes of this object, and let no other one start."""
