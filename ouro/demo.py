@@ -1,4 +1,6 @@
-"""`ouro demo`: the real program at work on a small repair, with a recorded model."""
+"""`ouro demo`: the real program at work on a small repair, with a recorded model; then, in a new
+session, what it remembered.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from itertools import chain, count, repeat
@@ -29,12 +31,17 @@ from ouro.utils.log import start_log
 
 if TYPE_CHECKING:
     from ouro.commands.shell import ShellContext
+    from ouro.frontends.tui.look import Look
 
 _GIT_SECONDS = 20
 PACE = 0.035
 """Seconds between two words, as fast as a user reads."""
 SPEC = ModelSpec("recorded (demo)", window=128_000, prices=Prices(0, 0), thinking=True)
 TASK = "The tests of this project fail. Find out why, and fix it."
+WISH = "In this shop a price is always a whole number of cents"
+FIRST_MESSAGE = f"{TASK}\n\nRemember this, too: {WISH}."
+SECOND_MESSAGE = "Add a coffee for 4.50 to a basket. What does the line look like?"
+MEMORY_FILE = ".ouro/memory/facts.md"
 
 FILES = {
     "README.md": "# shop\n\nWhat a basket costs. Tests: `python3 -m unittest`\n",
@@ -103,16 +110,31 @@ NEXT_STEPS = """\
 """
 END = f"""\
 The fault was in `shop/basket.py`: `total()` added up the price of each line and forgot how many pieces it has. It now
-multiplies by `count`, and all three tests pass.
+multiplies by `count`, and all three tests pass. What you said about prices is in `{MEMORY_FILE}`."""
+AND_NOW = (
+    "Type `/diff` to see the change, `F4` to see the memory. `/exit` closes this session, and opens"
+    " a new one: the second act."
+)
+REMEMBERED = f"""\
+You told me in another session, and it is in my prompt now:
+
+> {WISH}
+
+So it is a whole number of cents:
+
+```python
+basket.add("coffee", 450)
+```
 
 ---
 
-That was the real program: its loop, tools, permission question, session and screen. Only the model was recorded.
+That was the real program: its loop, tools, permission question, sessions, memory and screen. Only the model was
+recorded: it was given the prompt of a new session, and the line was in it.
 
 {NEXT_STEPS}"""
-AND_NOW = (
-    "Type `/diff` to see the change, `/exit` to leave. The folder of this demo is removed then."
-)
+FORGOT = f"I was told nothing about prices in this project.\n\n{NEXT_STEPS}"
+LEAVE = "`/exit` leaves. The folder of this demo is removed then."
+BETWEEN = "The session is closed. A new one is opened in the same folder.\n"
 REFUSED = f"""\
 You said no, so nothing was changed: the tests still fail, and `git status` is clean. That is all there is to it; with
 a real model you could now say what you would rather have.
@@ -132,6 +154,7 @@ FAULT = (
     " **one**: `total()` leaves out `count`. I fix that line; ouro asks you before it changes the"
     " file."
 )
+KEEP = call("write", path=MEMORY_FILE, content=f"- {WISH}.\n")
 FIX = call("edit", path="shop/basket.py", edits=[{"old_text": WRONG, "new_text": RIGHT}])
 NOTHING_MORE = f"I am a recording, and know only this one repair.\n\n{NEXT_STEPS}"
 
@@ -145,22 +168,40 @@ def demo(context: ShellContext, plain: bool, headless: bool) -> int:
         start_log()
         if headless or context.as_json or not (sys.stdin.isatty() and sys.stdout.isatty()):
             return _headless(project, as_json=context.as_json)
-        if plain or not can_draw():
-            from ouro.frontends.plain.repl import run_repl
-
+        is_plain = plain or not can_draw()
+        if is_plain:
             sys.stdout.write(
                 "A demo with a recorded model: nothing leaves this machine. Answer the question"
                 " with y.\n"
             )
-            code = asyncio.run(run_repl(_opener(project), OpenRequest(), TASK))
-        else:
-            code = run_full_screen(
-                replace(look, cwd=project), lambda: _opener(project), OpenRequest, TASK
-            )
+        code = _play(project, FIRST_MESSAGE, look, is_plain=is_plain)
+        if code == 0 and _remembers(project):
+            sys.stdout.write(BETWEEN)
+            code = _play(project, SECOND_MESSAGE, look, is_plain=is_plain)
     sys.stdout.write(
-        "The demo's folder is removed. `ouro models --setup` adds a model; `ouro` begins.\n"
+        "The demo's folder is removed, and its sessions with it. `ouro models --setup` adds a model; `ouro` begins.\n"
     )
     return code
+
+
+def _play(project: Path, message: str, look: Look, *, is_plain: bool) -> int:
+    """One session, from a message until the user leaves; returns the exit code."""
+    if is_plain:
+        from ouro.frontends.plain.repl import run_repl
+
+        return asyncio.run(run_repl(_opener(project, message), OpenRequest(), message))
+    return run_full_screen(
+        replace(look, cwd=project, shows_start=False),
+        lambda: _opener(project, message),
+        OpenRequest,
+        message,
+    )
+
+
+def _remembers(project: Path) -> bool:
+    """Whether the first act was played to its end."""
+    file = project / MEMORY_FILE
+    return file.exists() and WISH in file.read_text(encoding="utf-8")
 
 
 @contextmanager
@@ -190,29 +231,40 @@ def _scratch() -> Iterator[Path]:
         shutil.rmtree(top, ignore_errors=True)
 
 
-def _opener(project: Path, *, watched: bool = True) -> Opener:
+def _opener(project: Path, message: str, *, watched: bool = True) -> Opener:
     python = "python3" if shutil.which("python3") else shlex.quote(sys.executable)
     test_command = f"{python} -m unittest"
-    model = recorded_model(test_command, PACE if watched else 0, watched=watched)
+    pace = PACE if watched else 0
+    model = (
+        remembering_model(pace, watched=watched)
+        if message == SECOND_MESSAGE
+        else recorded_model(test_command, pace, watched=watched)
+    )
     settings = {"permissions.mode": "ask", "permissions.allow": (f"shell({test_command})",)}
-    return opener(Options(project, settings, ephemeral=True, ready_model=model))
+    return opener(Options(project, settings, ready_model=model))
 
 
 def _headless(project: Path, *, as_json: bool) -> int:
+    sys.stderr.write("ouro: a demo with a recorded model: nothing leaves this machine.\n")
+    code = _play_headless(project, FIRST_MESSAGE, as_json=as_json)
+    if code == 0 and not as_json and _remembers(project):
+        sys.stderr.write(f"ouro: {BETWEEN}")
+        code = _play_headless(project, SECOND_MESSAGE, as_json=False)
+    return code
+
+
+def _play_headless(project: Path, message: str, *, as_json: bool) -> int:
     from ouro.frontends.headless.headless import HeadlessOptions, Streams, run_headless
 
     def agree(asked: PermissionAsked) -> Permit:
         sys.stderr.write(f"? {asked.title} — the demo answers: yes\n")
         return Permit("yes")
 
-    sys.stderr.write(
-        f"ouro: a demo with a recorded model: nothing leaves this machine.\n› {TASK}\n"
-    )
-    options = HeadlessOptions(TASK, output="json" if as_json else "text", decide=agree)
+    sys.stderr.write(f"› {' '.join(message.split())}\n")
+    options = HeadlessOptions(message, output="json" if as_json else "text", decide=agree)
     streams = Streams(None, sys.stdout, sys.stderr)
-    return asyncio.run(
-        run_headless(_opener(project, watched=False), OpenRequest(), options, streams)
-    )
+    opens = _opener(project, message, watched=False)
+    return asyncio.run(run_headless(opens, OpenRequest(), options, streams))
 
 
 def make_project(folder: Path) -> None:
@@ -260,10 +312,12 @@ def recorded_model(test_command: str, pace: float, *, watched: bool) -> Scripted
             reply(REFUSED) if results and results[-1].failed else reply("The tests again:", tests)
         )
 
-    def at_the_end(messages: Sequence[Message]) -> ScriptedReply:
-        if any(message.text == REFUSED for message in messages):
-            return reply(NOTHING_MORE)
-        return reply(f"{END}\n{AND_NOW}" if watched else END.strip())
+    def unless_refused(answer: ScriptedReply) -> Callable[[Sequence[Message]], ScriptedReply]:
+        def at_this_point(messages: Sequence[Message]) -> ScriptedReply:
+            is_refused = any(message.text == REFUSED for message in messages)
+            return reply(NOTHING_MORE) if is_refused else answer
+
+        return at_this_point
 
     script = (
         reply(
@@ -274,6 +328,21 @@ def recorded_model(test_command: str, pace: float, *, watched: bool) -> Scripted
         reply("Now I run the tests, to see which of them fail.", tests),
         reply(FAULT, FIX, thinking="450 + 1200 = 1650, and 450 + 2 * 1200 = 2850: no count."),
         after_the_fix,
-        at_the_end,
+        unless_refused(reply("All pass. I write down what you said about prices.", KEEP)),
+        unless_refused(reply(f"{END}\n\n{AND_NOW}" if watched else END)),
     )
     return ScriptedModel(chain(script, repeat(lambda _: reply(NOTHING_MORE))), spec=SPEC, pace=pace)
+
+
+def remembering_model(pace: float, *, watched: bool) -> ScriptedModel:
+    """The model of the second act: it repeats what the prompt of its session says about prices."""
+
+    def answer(messages: Sequence[Message]) -> ScriptedReply:
+        prompt = "\n".join(message.text for message in messages if message.role == "system")
+        text = REMEMBERED if WISH in prompt else FORGOT
+        size = len(prompt) // 4
+        usage = Usage(input=size, cached=0, output=len(text.split()), cost=0.0)
+        return ScriptedReply(f"{text}\n{LEAVE}" if watched else text.strip(), usage=usage)
+
+    rest = repeat(lambda _: ScriptedReply(NOTHING_MORE))
+    return ScriptedModel(chain([answer], rest), spec=SPEC, pace=pace)

@@ -9,7 +9,18 @@ import pytest
 from fakes.warm_python import WARM
 
 from ouro.cli import main
-from ouro.demo import FILES, RIGHT, WRONG, make_project, recorded_model
+from ouro.demo import (
+    FILES,
+    FIRST_MESSAGE,
+    RIGHT,
+    SECOND_MESSAGE,
+    WISH,
+    WRONG,
+    make_project,
+    recorded_model,
+    remembering_model,
+)
+from ouro.messages import system, user
 
 AT_ONCE = f"""{WARM}
 import sys
@@ -53,7 +64,7 @@ def test_headless_demo_repairs_the_program_and_cleans_up(scratch, home):
     told[2:5] = sorted(told[2:5])  # they run in parallel
     assert told == [
         "ouro: a demo with a recorded model: nothing leaves this machine.",
-        "› The tests of this project fail. Find out why, and fix it.",
+        f"› {' '.join(FIRST_MESSAGE.split())}",
         "✓ glob **/*.py",
         "✓ read shop/basket.py",
         "✓ read tests/test_basket.py",
@@ -61,8 +72,14 @@ def test_headless_demo_repairs_the_program_and_cleans_up(scratch, home):
         "? edit shop/basket.py — the demo answers: yes",
         "✓ edit shop/basket.py",
         "✓ shell python3 -m unittest",
+        "✓ write .ouro/memory/facts.md",
+        told[10],
+        "ouro: The session is closed. A new one is opened in the same folder.",
+        f"› {SECOND_MESSAGE}",
     ]
+    assert WISH in told[10]
     assert "all three tests pass" in done.stdout
+    assert 'basket.add("coffee", 450)' in done.stdout
     assert "ANTHROPIC_API_KEY" in done.stdout
     assert "models --setup" in done.stdout
     assert list(scratch.iterdir()) == []
@@ -72,7 +89,7 @@ def test_headless_demo_repairs_the_program_and_cleans_up(scratch, home):
 def test_the_result_is_available_as_json():
     done = demo("--json")
     result = json.loads(done.stdout)
-    assert (result["outcome"], result["turns"], result["refused"]) == ("answered", 5, [])
+    assert (result["outcome"], result["turns"], result["refused"]) == ("answered", 6, [])
 
 
 def test_a_demo_without_git_works_too(scratch, tmp_path):
@@ -84,6 +101,14 @@ def test_a_demo_without_git_works_too(scratch, tmp_path):
     done = demo("--headless", TMPDIR=str(scratch), PATH=str(only))
     assert done.returncode == 0, done.stderr
     assert "all three tests pass" in done.stdout
+    assert 'basket.add("coffee", 450)' in done.stdout
+
+
+async def test_the_second_act_repeats_only_what_the_prompt_of_the_session_says():
+    for prompt, expected in ((f"memory: {WISH}", "coffee"), ("memory: nothing", "told nothing")):
+        model = remembering_model(0, watched=False)
+        chunks = [chunk async for chunk in model.stream([system(prompt), user(SECOND_MESSAGE)])]
+        assert expected in "".join(getattr(chunk, "text", "") for chunk in chunks)
 
 
 def test_a_demo_in_a_git_hook_does_not_change_that_repository(tmp_path, repository, monkeypatch):
@@ -160,6 +185,18 @@ class TestInATerminal:
 
         yield child, wait_for
         child.close(force=True)
+
+    @pytest.mark.slow
+    def test_a_new_session_remembers(self, terminal):
+        child, wait_for = terminal
+        wait_for("y/s/a/n/d? ")
+        child.send("y\r")
+        wait_for("the second act")
+        child.send("/exit\r")
+        wait_for("in another session")
+        wait_for("folder of this demo is removed then")
+        child.send("/exit\r")
+        wait_for("folder is removed")
 
     @pytest.mark.slow
     def test_answering_no_changes_nothing(self, terminal, scratch):

@@ -1637,7 +1637,7 @@ SHELL_ACTIONS: tuple[Action, ...] = (
     Action(
         "demo",
         "ouro.demo.demo",
-        "Watch ouro repair a small program, without a model or a key",
+        "Watch ouro repair a small program and remember, without a model or a key",
         (
             arg("--plain", action="store_true", help="in the plain prompt"),
             arg(
