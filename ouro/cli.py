@@ -228,15 +228,27 @@ def _start(args: SimpleNamespace) -> int:
         from ouro.frontends.plain.repl import run_repl
 
         settings = load_settings().tui
-        return asyncio.run(
+        code = asyncio.run(
             run_repl(open_session(), _request(args), args.message, open_catalog, settings)
         )
+        return _sync_at_end(args, code)
 
     save_theme = partial(save_setting, "tui.theme")
     request = partial(_request, args)
-    return run_full_screen(
+    code = run_full_screen(
         look_in(_folder(args)), open_session, request, args.message, save_theme, open_catalog
     )
+    return _sync_at_end(args, code)
+
+
+def _sync_at_end(args: SimpleNamespace, code: int) -> int:
+    """`ouro sync` after a session at a terminal, if the user has set that; returns `code`."""
+    from ouro.settings_sources import load_settings
+
+    is_saved = not (code or args.ephemeral)
+    if is_saved and load_settings().memory.sync in ("end", "both"):
+        run_action("sync", ["--later"])
+    return code
 
 
 def run_full_screen(
@@ -265,24 +277,10 @@ def run_full_screen(
 
 def look_in(folder: Path) -> Look:
     """The look of the screen from the user's settings."""
-    from ouro.frontends.tui.look import ANSI, Look, has_few_colors
-    from ouro.frontends.welcome import is_first_start
+    from ouro.frontends.tui.look import look_of
     from ouro.settings_sources import load_settings
 
-    tui = load_settings().tui
-    theme = ANSI if has_few_colors() else tui.theme
-    greets = is_first_start()
-    return Look(
-        theme,
-        __version__,
-        folder,
-        tui.keys,
-        tui.status,
-        tui.notify_seconds,
-        greets,
-        shows_start=True,
-        editing=tui.editing,
-    )
+    return look_of(load_settings(), __version__, folder)
 
 
 def _opener(args: SimpleNamespace, *, interactive: bool = False) -> OpenSession:

@@ -30,6 +30,7 @@ GROUPS = {
     "completion": "print a script that completes this command line in bash, zsh or fish",
     "acp": "work in an editor, as Zed, JetBrains and Neovim do",
     "batch": "run tasks in many repositories, and decide about their changes",
+    "sync": "fetch and send memory, sessions and settings over your git remote",
     "demo": "watch ouro repair a small program and remember, without a model or a key",
 }
 """The words after `ouro`. Their actions are in `ouro/commands/builtin.py`, which is loaded when one

@@ -329,6 +329,8 @@ class MemorySettings:
     """Further core files, besides decisions.md, preferences.md and facts.md, such as `style.md`."""
     remote: str = ""
     """A git remote that the user's memory is synchronized with."""
+    sync: Literal["off", "start", "end", "both"] = "off"
+    """Whether `ouro sync` also runs when ouro starts or ends at a terminal."""
     repo: RepoMemorySettings = field(default_factory=RepoMemorySettings)
 
 

@@ -85,6 +85,35 @@ OPEN_TO_PROJECTS = ONLY_LOWER | {
     "lsp.servers",
     "hooks",
 }
+SHARED_SETTINGS = frozenset(
+    {
+        "compaction.at",
+        "compaction.auto",
+        "compaction.keep",
+        "compaction.reserve",
+        "compaction.review",
+        "effort",
+        "memory.cadence_turns",
+        "memory.categories",
+        "memory.consolidation_threshold",
+        "memory.core",
+        "memory.half_life_days",
+        "memory.history_versions",
+        "memory.injection_token_budget",
+        "memory.retrieval_top_k",
+        "sessions.carry_over",
+        "sessions.summaries",
+        "sessions.titles",
+        "shell.timeout_seconds",
+        "skills.prompt_tokens",
+        "tui.editing",
+        "tui.keys",
+        "tui.notify_seconds",
+        "tui.status",
+        "tui.theme",
+    }
+)
+"""What `ouro sync` sends and takes: no address, key, program, permission or limit of cost."""
 LONG_TERM_VARIABLES = {
     "LONG_TERM_MEMORY_ENABLED": "memory.enabled",
     "LONG_TERM_MEMORY_CONSOLIDATION_THRESHOLD": "memory.consolidation_threshold",
@@ -224,6 +253,28 @@ def write_setting(path: str, text: str, project: Path | None = None) -> tuple[An
         given.pop(path, None)
     _rewrite(file, path, yaml_text, given)
     return value, name
+
+
+def shared_settings() -> dict[str, str]:
+    """The settings of the user's file that `ouro sync` sends, as text that `write_setting` takes.
+
+    Raises:
+        ConfigError: the file has a value that is not valid.
+    """
+    from ouro.utils.json_types import dump_json  # the first frame needs no msgspec
+
+    given = _from_file(get_config_path())
+    return {
+        name: found.value if isinstance(found.value, str) else dump_json(found.value)
+        for name, found in given.items()
+        if name in SHARED_SETTINGS and found.value is not None
+    }
+
+
+def check_setting(path: str, text: str) -> None:
+    """Raise ConfigError if `write_setting` would refuse this value."""
+    kind = type_of(path)
+    _check_value(path, convert(_node(text, kind, path), kind, path, path), path)
 
 
 def _as_yaml(node: Node, text: str) -> str:

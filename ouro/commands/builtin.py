@@ -1091,8 +1091,36 @@ def _shortcut(name: str, usage: str, *examples: str) -> Action:
     return Action(name, action.target, action.help, action.arguments, examples, "session", usage)
 
 
+_SYNC = Action(
+    "sync",
+    "ouro.synchronize.sync",
+    "Fetch and send memory, sessions and settings over your git remote",
+    (
+        arg(
+            "remote",
+            nargs="?",
+            default="",
+            metavar="URL",
+            help="saved for the next time; else `memory.remote`",
+        ),
+        arg("--later", action="store_true", help="do not ask about received settings now"),
+    ),
+    ("sync", "sync git@example.org:me/ouro.git"),
+    "both",
+)
+
 COMMANDS: tuple[Action, ...] = (
     *SESSION_COMMANDS,
+    _SYNC,
+    Action(
+        "handoff",
+        "handoff.handoff",
+        "Let Claude Code or Codex continue this session; shows the command line",
+        (arg("agent", choices=("claude", "codex")),),
+        ("handoff codex", "handoff claude"),
+        shown_arguments="claude|codex",
+        between_turns=True,
+    ),
     _shortcut("remember", "[user|repo] text", "remember repo Run the tests with pytest -q"),
     _shortcut("forget", "[--everywhere] words or id", "forget staging host"),
     Action("todos", "conversation.todos", "Show the agent's plan", aliases=("todo",)),
@@ -1634,6 +1662,7 @@ SHELL_ACTIONS: tuple[Action, ...] = (
         "shell",
         has_json=False,
     ),
+    _SYNC,
     Action(
         "demo",
         "ouro.demo.demo",

@@ -263,26 +263,22 @@ async def sync(context: ShellContext, remote: str, encrypt: bool, plain: bool) -
     """Synchronize all sessions with a git remote: only when the user asks for it, never in the
     background.
     """
-    # Imported late: only this command needs it.
-    from ouro.memory.session_remote import (
-        SessionRemote,
-        last_remote,
-    )
-    from ouro.memory.session_sync import SessionSync
+    # Imported late: only this command needs them.
+    from ouro.memory.session_remote import last_remote
+    from ouro.memory.session_sync import sync_sessions
 
     if encrypt and plain:
         raise UsageError("--encrypt and --plain exclude each other.")
-    home, encrypts = get_home(), context.folder.settings.sessions.encrypt
-    address = remote or _known_remote(context, last_remote(home / "sessions.git"))
+    encrypts = context.folder.settings.sessions.encrypt
+    address = remote or _known_remote(context, last_remote(get_home() / "sessions.git"))
     projects = dict.fromkeys(
         [context.cwd, *(text_path(info.project) for info in await context.store.list_sessions())]
     )
     folders = [folder for folder in projects if folder.is_dir()]
-    key = home / "sessions.key"
     with context.synchronizing():  # not in a thread: Ctrl+C ends it at any moment
-        there = SessionRemote(home / "sessions.git", key, address, context.sync_progress)
-        done = SessionSync(get_sessions_dir(), there, folders)
-        report = done.run(encrypt=encrypt or encrypts, plain=plain)
+        report = sync_sessions(
+            address, folders, context.sync_progress, encrypt=encrypt or encrypts, plain=plain
+        )
     return Answer(report, [line(text) for text in _describe_sync(report)])
 
 

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from ouro.errors import SessionError, SessionInUse
 from ouro.memory.backend import FORMAT, ForkRecord, SessionHeader, timestamp
-from ouro.memory.long_term.git.remote_wait import sync_alone
+from ouro.memory.long_term.git.remote_wait import Progress, sync_alone
 from ouro.memory.record_fields import BadRecordError
 from ouro.memory.serialization import OUTPUTS, header_data, header_from
 from ouro.memory.session_compare import RemoteRecords, SyncStep, choose_step
@@ -46,6 +46,7 @@ from ouro.utils.git import Git, GitError, find_root
 from ouro.utils.json_types import dictionary
 from ouro.utils.log import log
 from ouro.utils.path_text import path_text, text_path
+from ouro.utils.runtime import get_home, get_sessions_dir
 from ouro.utils.text import byte_size, plural
 
 CHUNK = 4 << 20
@@ -488,3 +489,19 @@ def _find_address(root: Path) -> str:
         return ""
     plain = re.sub(r"^(?:[a-z+]+://)?(?:[^@/]*@)?", "", address)
     return re.sub(r"\.git/?$", "", plain.replace(":", "/", 1)).rstrip("/").lower()
+
+
+def sync_sessions(
+    address: str,
+    projects: Sequence[Path],
+    progress: Progress,
+    *,
+    encrypt: bool,
+    plain: bool = False,
+) -> SessionSyncReport:
+    """Synchronize the sessions of this home with a remote; the arguments are those of
+    `SessionSync.run`.
+    """
+    home = get_home()
+    remote = SessionRemote(home / "sessions.git", home / "sessions.key", address, progress)
+    return SessionSync(get_sessions_dir(), remote, projects).run(encrypt=encrypt, plain=plain)

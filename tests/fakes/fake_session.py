@@ -85,6 +85,9 @@ class FakeCatalog:
     async def sessions(self, progress=None) -> list[SessionInfo]:
         return list(self.known)
 
+    async def list_sessions(self) -> list[SessionInfo]:
+        return list(self.known)
+
     async def preview(self, info: SessionInfo) -> SessionExcerpt:
         return self.previews.get(info.id, SessionExcerpt())
 

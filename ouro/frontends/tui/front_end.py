@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Seque
 from typing import TYPE_CHECKING
 
 from ouro.display import Choice
-from ouro.errors import OuroError, UsageError
+from ouro.errors import OuroError, UsageError, plain_error
 from ouro.events import Event, Level, Notice
 from ouro.frontends.session_lines import card_line, now
 from ouro.frontends.tui import editor_and_pager
@@ -63,6 +63,7 @@ class ScreenFrontEnd:
         self._start = start
         self._open_catalog = open_catalog
         self._save_theme = save_theme
+        self._syncing: asyncio.Task[None] | None = None
         self._resume_card: asyncio.Task[None] | None = None
         self.typed = ""
         """The running command, until it has shown something."""
@@ -217,6 +218,24 @@ class ScreenFrontEnd:
     async def go_to(self, message: int) -> None:
         await self._conversation.go_to(message)
 
+    async def _sync_at_start(self, session: Session) -> None:
+        """Synchronize in the background; one line shows the result."""
+        # Too heavy before the first frame.
+        from ouro.commands.builtin import find_command
+        from ouro.commands.render import as_text
+        from ouro.commands.slash import SessionContext
+
+        command = find_command("sync")
+        if command is None or session.memory.manager is None:
+            return
+        try:
+            answer = await command.function(SessionContext(self), remote="", later=True, quiet=True)
+        except (OuroError, OSError) as error:
+            self.say(f"Not synchronized: {plain_error(error)}", "warning")
+            return
+        if self._turns.session is session:
+            self.say(as_text(answer.view))
+
     # Opening sessions
 
     async def open(self, request: OpenRequest) -> None:
@@ -237,6 +256,8 @@ class ScreenFrontEnd:
             await self._use(session, request.message)
             if before is not None:
                 await before.close()
+            elif self._conversation.syncs:
+                self._syncing = asyncio.create_task(self._sync_at_start(session))
         elif before is None:
             self.leave()
 

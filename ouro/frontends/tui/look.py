@@ -15,6 +15,8 @@ from ouro.utils.runtime import tilde
 if TYPE_CHECKING:
     from textual.theme import Theme
 
+    from ouro.settings import Settings
+
 OPENING = "opening the session …"
 """The status line before there is a session."""
 AGAIN_QUITS = "Ctrl+C again quits"
@@ -85,6 +87,8 @@ class Look:
     """Whether to greet the user, because it is the first start."""
     shows_start: bool = False
     """Whether a new session begins with its folder, model, memory, and the last sessions."""
+    syncs: bool = False
+    """Whether `ouro sync` runs in the background of the start."""
     editing: str = "emacs"
     """`tui.editing`: `emacs` or `vim`."""
 
@@ -119,6 +123,25 @@ def has_few_colors() -> bool:
     """
     has_many = has_true_color() or os.environ.get("TERM", "").endswith(("256color", "kitty"))
     return "NO_COLOR" in os.environ or not has_many
+
+
+def look_of(settings: Settings, version: str, folder: Path) -> Look:
+    """The look of the screen in a folder."""
+    from ouro.frontends.welcome import is_first_start
+
+    tui = settings.tui
+    return Look(
+        ANSI if has_few_colors() else tui.theme,
+        version,
+        folder,
+        tui.keys,
+        tui.status,
+        tui.notify_seconds,
+        is_first_start(),
+        shows_start=True,
+        syncs=settings.memory.sync in ("start", "both"),
+        editing=tui.editing,
+    )
 
 
 def placeholder(width: int) -> str:

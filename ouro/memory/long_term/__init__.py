@@ -97,6 +97,7 @@ if TYPE_CHECKING:
         SyncReport,
         remote_of,
         sync_in_session,
+        sync_scope,
         sync_summary,
         synchronize,
     )

@@ -136,19 +136,9 @@ async def sync_in_session(
         if what:
             loop.call_soon_threadsafe(steps.put_nowait, what)
 
-    def work(editor: MemoryEditor) -> SyncReport:
-        found = editor.scope(scope)
-        store = found.store
-        before, base = store.get_current_head(), store.accepted
-        report = synchronize(store, remote_of(store, remote), progress)
-        old = {name: store.text_at(before, name) if before else None for name in report.received}
-        new, _ = store.committed_texts(report.received)
-        editor.events += found.reload(
-            [FileEdit(name, old[name], new[name]) for name in old], "sync", base
-        )
-        return report
-
-    task = asyncio.ensure_future(manager.with_editor(work))
+    task = asyncio.ensure_future(
+        manager.with_editor(lambda editor: sync_scope(editor, scope, remote, progress))
+    )
     task.add_done_callback(lambda _task: steps.put_nowait(None))
     try:
         while (what := await steps.get()) is not None:
@@ -162,6 +152,20 @@ async def sync_in_session(
         task.add_done_callback(lambda done: done.cancelled() or done.exception())
     for line in sync_summary(report):
         yield Notice(line, "warning" if line in report.conflicts else "info")
+
+
+def sync_scope(editor: MemoryEditor, scope: Scope, remote: str, progress: Progress) -> SyncReport:
+    """Synchronize a scope of a live session: what was received is shown, with undo. Blocks."""
+    found = editor.scope(scope)
+    store = found.store
+    before, base = store.get_current_head(), store.accepted
+    report = synchronize(store, remote_of(store, remote), progress)
+    old = {name: store.text_at(before, name) if before else None for name in report.received}
+    new, _ = store.committed_texts(report.received)
+    editor.events += found.reload(
+        [FileEdit(name, old[name], new[name]) for name in old], "sync", base
+    )
+    return report
 
 
 def _notice_of(step: str) -> Notice:

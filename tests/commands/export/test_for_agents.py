@@ -1,8 +1,11 @@
 """Sessions in the formats of Claude Code and Codex, read back by the importers of these formats."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
+from fakes.fake_front_end import FakeFrontEnd
+from fakes.slash import slash
 
 from ouro.commands.export.for_agents import session_for_agent
 from ouro.importers.claude_code import read_claude_code
@@ -146,3 +149,29 @@ def test_an_answer_that_was_cut_has_no_calls_and_an_open_call_a_result(tmp_path,
     assert [
         block.get("id") or block.get("tool_use_id") for block in blocks if "text" not in block
     ] == ["b", "b"]
+
+
+@pytest.mark.parametrize("agent", ["claude", "codex"])
+async def test_handoff_writes_the_session_and_shows_the_command_line(tmp_path, monkeypatch, agent):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("CLAUDE_CONFIG_DIR", raising=False)
+    monkeypatch.delenv("CODEX_HOME", raising=False)
+    records = tuple(
+        MessageRecord(number, AT.format(number), message)
+        for number, message in enumerate(MESSAGES, 1)
+    )
+    header = SessionHeader("0d9f3c52-0000-4000-8000-000000000000", str(tmp_path), "m", AT.format(0))
+    front_end = FakeFrontEnd()
+
+    async def whole():
+        return WholeSession(header, lambda: iter(records))
+
+    front_end.session.transcript = SimpleNamespace(whole=whole, messages=lambda: MESSAGES)
+    for _ in range(2):  # the second time it is there already, and is not overwritten
+        await slash(front_end, "handoff", agent)
+    [path] = tmp_path.glob(f".{agent}/**/*.jsonl")
+    assert READERS[agent](path)
+    said = "\n".join(text for _, text in front_end.lines)
+    assert "6 messages of this session" in said
+    assert ("claude --resume" if agent == "claude" else "codex resume") in said
+    assert f"/memory export --to {agent}" in said

@@ -109,6 +109,8 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
         self._editing = look.editing
         self._welcomes = look.welcomes
         self._shows_start = look.shows_start
+        self.syncs = look.syncs
+        """Whether to synchronize in the background of the start."""
         self._is_loading_earlier = False
         self._has_sent = False
         self._draft: DraftFile | None = None

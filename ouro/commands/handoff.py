@@ -1,0 +1,74 @@
+"""`/handoff`: another agent continues the session; the receipt says what it gets."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from typing import TYPE_CHECKING
+
+from ouro.commands.action import Answer
+from ouro.commands.render import CodeSpan, CommandText, View, line
+from ouro.utils.files import write_document
+from ouro.utils.runtime import tilde
+from ouro.utils.text import byte_size, plural
+
+if TYPE_CHECKING:
+    from ouro.commands.export.for_agents import Agent, AgentSession
+    from ouro.commands.slash import SessionContext
+    from ouro.memory.backend import WholeSession
+
+_PROGRAMS = {"claude": "Claude Code", "codex": "Codex"}
+_NOT_CARRIED = "Not handed over: memory, permissions, running jobs, and the files of `/undo`."
+
+
+async def handoff(context: SessionContext, agent: Agent) -> Answer:
+    session = context.session
+    whole = await session.transcript.whole()
+    found = await asyncio.to_thread(_write, whole, agent)
+    messages = sum(len(message.parts) > 0 for message in session.transcript.messages())
+    size = byte_size(sum(len(text.encode()) for text in found.lines))
+    name = _PROGRAMS[agent]
+    view: View = [
+        line(
+            f"{name} has {plural(messages, 'message')} of this session ({size}):"
+            f" {tilde(found.path)}"
+        ),
+        line("Continue there, in the same folder: ", CodeSpan(found.command)),
+        line(
+            _NOT_CARRIED, " Its core as instructions: ", CommandText(f"memory export --to {agent}")
+        ),
+        *_running_hint(context),
+    ]
+    if shutil.which(agent) is None:
+        view.append(line(f"`{agent}` is not installed here.", level="warning"))
+    receipt = {
+        "agent": agent,
+        "file": str(found.path),
+        "messages": messages,
+        "command": found.command,
+    }
+    return Answer(receipt, view)
+
+
+def _write(whole: WholeSession, agent: Agent) -> AgentSession:
+    # Imported late: only this command needs them.
+    from ouro.commands.export.for_agents import session_for_agent
+    from ouro.importers.importer import ImportLedger
+
+    found = session_for_agent(whole, agent)
+    if found.path.exists():
+        return found  # this state of the session was handed over before; it may be in use there
+    found.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    write_document(found.path, found.lines, force=False)
+    ledger = ImportLedger()  # while it has no new messages there, it is not imported again
+    ledger.note(found.path.absolute(), whole.header.id)
+    ledger.save()
+    return found
+
+
+def _running_hint(context: SessionContext) -> View:
+    running = [task for task in context.session.background.list() if task.is_running]
+    if not running:
+        return []
+    what = plural(len(running), "background job")
+    return [line(f"{what} of this session: /tasks shows them.", level="warning")]

@@ -1,0 +1,172 @@
+"""SettingsRemote: the git branch over which settings travel between the machines of a user."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from ouro.errors import MemoryUnusable, SessionError, UsageError
+from ouro.memory.long_term.git.process import (
+    import_stream,
+    last_line,
+    remote_failure,
+    without_password,
+)
+from ouro.memory.long_term.git.remote_wait import Progress, sync_alone, wait_for_remote
+from ouro.memory.long_term.git.repository import GitRepository
+
+BRANCH = "refs/heads/ouro-settings"
+_FILE, _STATE, _LAST_REMOTE = "settings.json", "settings", "remote"
+_TRIES = 5
+_MAX_FILE = 64_000
+"""Maximum bytes of the file: settings are short, and the remote may be anyone's."""
+_MAX_FETCH = 4 << 20
+_OUTRUN = ("fetch first", "non-fast-forward", "cannot lock ref")
+"""Texts in git's output if another machine has pushed meanwhile."""
+
+
+class SettingsState(msgspec.Struct):
+    """What both sides had after the last exchange, by the name of the setting."""
+
+    base: dict[str, str] = {}
+    kept: dict[str, str | None] = {}
+    """Own values that the user kept against a received one: they are not sent."""
+
+
+class SettingsExchange(msgspec.Struct, frozen=True):
+    received: Mapping[str, str]
+    """New values at the remote. None of them is in use before the user agrees."""
+    sent: tuple[str, ...]
+    """The names of the settings that were sent."""
+
+
+class SettingsRemote:
+    """A copy of the branch in `folder`, and its remote. It blocks."""
+
+    def __init__(self, folder: Path, address: str, progress: Progress = lambda _what: None) -> None:
+        if not address or address.startswith("-"):
+            raise UsageError(
+                f"`{address}` is not a remote.", "Name your own git repository: a URL or a folder."
+            )
+        self._repository = GitRepository(folder)
+        self._repository.create()
+        self._address = address
+        self._progress = progress
+
+    def exchange(self, own: Mapping[str, str]) -> SettingsExchange:
+        """Send what changed here, and return what changed there.
+
+        Raises:
+            MemoryUnusable: the remote cannot be reached, or its file cannot be read.
+            SessionError: other machines keep pushing.
+        """
+        with sync_alone(self._repository, self._progress):
+            for _ in range(_TRIES):
+                tip, theirs = self._fetch()
+                state = self._repository.load_state(_STATE, SettingsState)
+                received, sent = compare(own, theirs, state)
+                if sent and not self._push(tip, _merged(own, theirs, sent)):
+                    continue
+                after = _merged(own, theirs, sent)
+                state.base = {
+                    name: value for name, value in after.items() if name not in received
+                } | {name: value for name, value in state.base.items() if name in received}
+                self._repository.save_state(_STATE, state)
+                self._repository.write_record(_LAST_REMOTE, self._address)
+                return SettingsExchange(received, tuple(sorted(sent)))
+        raise SessionError("Other machines kept pushing: the settings are not sent.", "Try again.")
+
+    def answer(self, name: str, received: str, kept: str | None, *, used: bool) -> None:
+        """Record the user's answer about a received setting: it is not asked again, and an own
+        value that was kept is not sent against it.
+        """
+        state = self._repository.load_state(_STATE, SettingsState)
+        state.base[name] = received
+        state.kept.pop(name, None)
+        if not used:
+            state.kept[name] = kept
+        self._repository.save_state(_STATE, state)
+
+    def _fetch(self) -> tuple[str, dict[str, str]]:
+        """The commit of the branch (empty: none), and its settings."""
+        asked = self._remote("ls-remote", "--", self._address, BRANCH)
+        if not asked.strip():
+            return "", {}
+        tip = asked.split()[0].decode()
+        flags = ("--quiet", "--no-tags", "--no-write-fetch-head", "--depth=1")
+        command = ("-c", "fetch.fsckObjects=true", "fetch", *flags, "--", self._address, BRANCH)
+        self._remote(*command, max_bytes=_MAX_FETCH)
+        blob = self._repository.list_files("-r", tip).get(_FILE, "")
+        if not blob:
+            return tip, {}
+        if self._repository.sizes([blob])[0] > _MAX_FILE:
+            raise MemoryUnusable(f"{_FILE} of the remote has over {_MAX_FILE:,} bytes.")
+        data = self._repository.blobs([blob])[blob]
+        try:
+            return tip, msgspec.json.decode(data, type=dict[str, str])
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise MemoryUnusable(f"{_FILE} of the remote cannot be read: {error}.") from error
+
+    def _push(self, tip: str, settings: Mapping[str, str]) -> bool:
+        """Commit and push; returns False if another machine has pushed meanwhile."""
+        data = msgspec.json.format(msgspec.json.encode(dict(sorted(settings.items()))), indent=2)
+        ref = "refs/heads/sending"
+        parents = [tip] if tip else []
+        stream = import_stream(ref, parents, {_FILE: data}, "Settings", time.time())
+        done = self._repository.fast_import(stream, "--done", "--force")
+        if done.returncode:
+            raise MemoryUnusable(f"Settings are not sent: {last_line(done.stderr)}")
+        commit = done.stdout.decode().split()[0]
+        self._repository.run("update-ref", "-d", ref)
+        target = ("--quiet", "--no-verify", "--", self._address, f"{commit}:{BRANCH}")
+        on_wait = wait_for_remote(self._address, self._progress)
+        pushed = self._repository.run_remote("push", *target, on_wait=on_wait)
+        words = pushed.stderr.decode(errors="replace")
+        if pushed.returncode and any(word in words for word in _OUTRUN):
+            return False
+        if pushed.returncode:
+            raise self._unreachable(pushed.stderr)
+        return True
+
+    def _remote(self, *arguments: str, max_bytes: int = 0) -> bytes:
+        on_wait = wait_for_remote(self._address, self._progress)
+        done = self._repository.run_remote(*arguments, max_bytes=max_bytes, on_wait=on_wait)
+        if done.returncode:
+            raise self._unreachable(done.stderr)
+        return done.stdout
+
+    def _unreachable(self, output: bytes) -> MemoryUnusable:
+        reason, hint = remote_failure(self._address, output)
+        where = without_password(self._address)
+        return MemoryUnusable(f"Settings cannot be synchronized with {where}: {reason}.", hint)
+
+
+def compare(
+    own: Mapping[str, str], theirs: Mapping[str, str], state: SettingsState
+) -> tuple[dict[str, str], set[str]]:
+    """The values that changed at the remote, and the names of those that changed only here."""
+    received: dict[str, str] = {}
+    sent: set[str] = set()
+    for name in {*own, *theirs, *state.base}:
+        here, there, before = own.get(name), theirs.get(name), state.base.get(name)
+        if here == there:
+            continue
+        if there is not None and there != before:
+            received[name] = there
+        elif there == before and not (name in state.kept and state.kept[name] == here):
+            sent.add(name)
+    return received, sent
+
+
+def _merged(own: Mapping[str, str], theirs: Mapping[str, str], sent: set[str]) -> dict[str, str]:
+    """The settings of the remote with those that are sent."""
+    kept = {name: value for name, value in theirs.items() if name not in sent}
+    return kept | {name: own[name] for name in sent if name in own}
+
+
+def last_settings_remote(folder: Path) -> str:
+    """The remote that settings were last synchronized with; empty if there is none."""
+    return GitRepository(folder).read_record(_LAST_REMOTE)

@@ -1,0 +1,264 @@
+"""`ouro sync`: memory, sessions and settings over one git remote of the user."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ouro.commands.action import ActionContext, Answer, confirm
+from ouro.commands.render import CommandText, View, line
+from ouro.errors import ConfigError, OuroError, UsageError
+from ouro.events import Event, Notice
+from ouro.memory import long_term
+from ouro.settings_sources import (
+    SHARED_SETTINGS,
+    check_setting,
+    load_settings,
+    shared_settings,
+    write_setting,
+)
+from ouro.utils.log import log
+from ouro.utils.path_text import text_path
+from ouro.utils.runtime import get_home
+from ouro.utils.text import clean, one_line
+
+if TYPE_CHECKING:
+    from ouro.memory.backend import MemoryStore
+    from ouro.memory.long_term import MemoryEditor, SyncReport
+    from ouro.memory.session_sync import SessionSyncReport
+    from ouro.memory.settings_remote import SettingsExchange, SettingsRemote
+    from ouro.session import Session
+
+Progress = Callable[[str], None]
+"""Shows what is done; an exception from it ends the synchronization."""
+_INTERRUPTED = "The synchronization was interrupted. Nothing is lost: sync again to continue."
+
+
+class SyncedAll(msgspec.Struct):
+    """What was sent and received; a part that failed is None, with its reason."""
+
+    remote: str
+    memory: SyncReport | None = None
+    sessions: SessionSyncReport | None = None
+    settings: SettingsExchange | None = None
+    failures: dict[str, str] = {}
+
+    @property
+    def summary(self) -> str:
+        """One line for the user."""
+        counts = []
+        if self.memory is not None:
+            counts.append(("memory", len(self.memory.received), self.memory.sent))
+        if self.sessions is not None:
+            counts.append(("sessions", len(self.sessions.received), len(self.sessions.sent)))
+        if self.settings is not None:
+            counts.append(("settings", len(self.settings.received), len(self.settings.sent)))
+        texts = [f"{name} {came} received, {went} sent" for name, came, went in counts]
+        texts += [f"{name} failed: {why}" for name, why in self.failures.items()]
+        return f"Synchronized: {' · '.join(texts)}"
+
+
+async def sync(
+    context: ActionContext, remote: str, later: bool = False, quiet: bool = False
+) -> Answer | None:
+    """Synchronize all; the received settings are shown, and used only if the user agrees.
+
+    Args:
+        later: do not ask about them now.
+        quiet: in a session, show no steps and occupy no turn: only the last line is returned.
+    """
+    if context.session is None:
+        return await _in_shell(context, remote, asks=not later)
+    done: list[SyncedAll] = []
+    steps = _in_session(context.session, context.catalog.store, remote, done)
+    if quiet:
+        notices = [event async for event in steps if isinstance(event, Notice)]
+        return Answer(done, [line(notice.text) for notice in notices[-1:]])
+    await context.front_end.run(steps)
+    if not done:
+        return None  # it failed or was interrupted, and that was shown
+    view = await _ask_about_settings(context, done[0], asks=not later)
+    return Answer(done[0], view) if view else None
+
+
+async def _in_shell(context: ActionContext, remote: str, *, asks: bool) -> Answer:
+    assert context.session is None
+
+    async def sync_memory(address: str, _progress: Progress) -> SyncReport:
+        return await context.sync_memory("user", address)
+
+    projects = await _projects(context.cwd, context.store)
+    with context.synchronizing():  # not in a thread: Ctrl+C ends it at any moment
+        done = await _synchronize(
+            remote, sync_memory, projects, context.sync_progress, in_thread=False
+        )
+    view: View = [line(done.summary, level="warning" if done.failures else "info")]
+    return Answer(
+        done,
+        [*view, *await _ask_about_settings(context, done, asks=asks)],
+        1 if done.failures else 0,
+    )
+
+
+async def _in_session(
+    session: Session, store: MemoryStore, remote: str, done: list[SyncedAll]
+) -> AsyncGenerator[Event, None]:
+    """Yield each step; closing the generator stops it before the next step."""
+    steps: asyncio.Queue[str | None] = asyncio.Queue()
+    loop, stopped = asyncio.get_running_loop(), threading.Event()
+
+    def progress(what: str) -> None:
+        if stopped.is_set():
+            raise UsageError(_INTERRUPTED)
+        if what:
+            loop.call_soon_threadsafe(steps.put_nowait, what)
+
+    async def sync_memory(address: str, progress: Progress) -> SyncReport:
+        def work(editor: MemoryEditor) -> SyncReport:
+            return long_term.sync_scope(editor, "user", address, progress)
+
+        return await session.memory.with_editor(work)
+
+    projects = await _projects(session.cwd, store)
+    work = _synchronize(remote, sync_memory, projects, progress, in_thread=True)
+    task = asyncio.ensure_future(work)
+    task.add_done_callback(lambda _task: steps.put_nowait(None))
+    try:
+        while (what := await steps.get()) is not None:
+            ends = " Esc ends it." if what.startswith("waiting") else ""
+            yield Notice(f"Sync: {what} …{ends}")
+        result = await task
+    except OuroError as error:
+        yield Notice(str(error), "error")
+        return
+    finally:
+        stopped.set()
+        task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
+    done.append(result)
+    yield Notice(result.summary, "warning" if result.failures else "info")
+
+
+async def _synchronize(
+    remote: str,
+    sync_memory: Callable[[str, Progress], Awaitable[SyncReport]],
+    projects: Sequence[Path],
+    progress: Progress,
+    *,
+    in_thread: bool,
+) -> SyncedAll:
+    """Synchronize the three parts, one after the other; one that fails does not stop the others.
+
+    Raises:
+        UsageError: no remote is known.
+    """
+    from ouro.memory.session_sync import sync_sessions
+    from ouro.memory.settings_remote import SettingsRemote
+
+    encrypts = load_settings().sessions.encrypt
+    known, given = _remotes(), remote
+    result = SyncedAll(given or next(filter(None, known.values()), ""))
+    if not result.remote:
+        raise UsageError(
+            "There is no remote yet.",
+            "Name your own git repository, or set `memory.remote`.",
+            ["sync git@example.org:me/ouro.git"],
+        )
+
+    async def run(work: Callable[[], Any]) -> Any:
+        return await asyncio.to_thread(work) if in_thread else work()
+
+    def exchange() -> SettingsExchange:
+        remote = SettingsRemote(_settings_dir(), given or known["settings"], progress)
+        return remote.exchange(shared_settings())
+
+    parts: dict[str, Callable[[], Awaitable[Any]]] = {
+        "memory": lambda: sync_memory(given or known["memory"], progress),
+        "sessions": lambda: run(
+            lambda: sync_sessions(given or known["sessions"], projects, progress, encrypt=encrypts)
+        ),
+        "settings": lambda: run(exchange),
+    }
+    for name, part in parts.items():
+        try:
+            setattr(result, name, await part())
+        except OuroError as error:
+            if error.message == _INTERRUPTED:
+                raise
+            result.failures[name] = one_line(clean(error.message), 200)
+    return result
+
+
+async def _projects(cwd: Path, store: MemoryStore) -> list[Path]:
+    """The folders of all sessions that exist on this machine, and the current one."""
+    found = [cwd, *(text_path(info.project) for info in await store.list_sessions())]
+    return [folder for folder in dict.fromkeys(found) if folder.is_dir()]
+
+
+def _remotes() -> dict[str, str]:
+    """The remote of each part; an unknown one is that of the others."""
+    from ouro.memory.session_remote import last_remote
+    from ouro.memory.settings_remote import last_settings_remote
+
+    settings, home = load_settings(), get_home()
+    every = last_settings_remote(_settings_dir())
+    sessions = settings.sessions.remote or last_remote(home / "sessions.git")
+    shared = every or settings.memory.remote or sessions
+    return {
+        "memory": every or settings.memory.remote or shared,
+        "sessions": every or sessions or shared,
+        "settings": shared,
+    }
+
+
+def _settings_dir() -> Path:
+    return get_home() / "settings.git"
+
+
+async def _ask_about_settings(context: ActionContext, done: SyncedAll, *, asks: bool) -> View:
+    """Show each received setting, and use it if the user agrees: the remote never decides."""
+    from ouro.memory.settings_remote import SettingsRemote
+
+    received = done.settings.received if done.settings else {}
+    if not received:
+        return []
+    if not (asks and context.can_ask):
+        names = ", ".join(sorted(received))
+        return [line(f"Not used before you agree: {clean(names)}. ", CommandText("sync"))]
+    remote = SettingsRemote(_settings_dir(), done.remote)
+    own, view = await asyncio.to_thread(shared_settings), []
+    for name, value in sorted(received.items()):
+        view += await _ask_about_setting(context, remote, name, value, own.get(name))
+    return view
+
+
+async def _ask_about_setting(
+    context: ActionContext, remote: SettingsRemote, name: str, value: str, own: str | None
+) -> View:
+    if problem := _problem_of(name, value):
+        log.warning("sync: a received setting is not used: %s", problem)
+        await asyncio.to_thread(remote.answer, name, value, own, used=False)
+        return [line(f"Not used: {one_line(clean(problem), 200)}", level="warning")]
+    before = one_line(clean(own), 80) if own is not None else "the default"
+    question = f"Use `{name}: {one_line(clean(value), 200)}` of another machine? Now: {before}"
+    is_used = await confirm(context, question, "Use it")
+    if is_used:
+        await asyncio.to_thread(write_setting, name, value)
+    await asyncio.to_thread(remote.answer, name, value, own, used=is_used)
+    what = "In use from the next start on" if is_used else "Kept as it was here"
+    return [line(f"{what}: {name}")]
+
+
+def _problem_of(name: str, value: str) -> str:
+    """Why a received setting may not be used; empty if it may."""
+    if name not in SHARED_SETTINGS:
+        return f"`{name}` is not among the settings that are shared."
+    try:
+        check_setting(name, value)
+    except ConfigError as error:
+        return error.message
+    return ""
