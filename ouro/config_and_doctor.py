@@ -10,7 +10,7 @@ import stat
 import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Container, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, closing, suppress
 from dataclasses import is_dataclass
 from functools import partial
@@ -433,16 +433,8 @@ def _trust(folder: Path) -> Iterator[Finding]:
 def _extensions(folder: Path) -> Iterator[Finding]:
     from ouro.agent.project_instructions import ProjectInstructions
     from ouro.assemble_extensions import find_hooks
-    from ouro.extensions import (
-        Checks,
-        CommandRegistry,
-        FileKind,
-        command_of,
-        find_files,
-        load_agents,
-        plugin_tables,
-    )
-    from ouro.mcp import find_servers, foreign_servers
+    from ouro.extensions import Checks, plugin_tables
+    from ouro.mcp import find_servers
 
     root, is_trusted, _notices = _trust_of(folder)
     store, settings = TrustStore(get_trust_path()), _settings_of(folder)
@@ -451,61 +443,72 @@ def _extensions(folder: Path) -> Iterator[Finding]:
         return is_trusted and store.is_trusted(root, [path])
 
     instructions = ProjectInstructions(folder, trusts)
-    counts = {"file": len([*instructions.of_user(), *instructions.of_project()])}
     hooks, wrong = find_hooks(settings, root, trusts, trusted=is_trusted)
-    problems = list(instructions.problems)
+    counts, hooks_of_files, problems = _extension_files(root, is_trusted)
+    servers = find_servers(
+        settings.mcp.servers, root if is_trusted else None, plugin_tables("mcpServers", problems)
+    )
+    counts["hook"] = len(hooks) + hooks_of_files
+    if checks := len(Checks(root).here()):
+        counts["check"] = checks
+    counts["MCP server"] = len(servers.servers)
+    files = len([*instructions.of_user(), *instructions.of_project()])
+    found = [plural(count, noun) for noun, count in counts.items()]
+    yield "good", ", ".join([*found, f"{plural(files, 'file')} of instructions"])
+    for problem in dict.fromkeys([*instructions.problems, *problems, *wrong, *servers.notices]):
+        yield "note", problem
+    yield from _unread_settings(root, hooks_run=settings.claude_hooks)
+    yield from _foreign_servers(root, servers.servers)
+    if left := [name for name in NOT_READ if (root / name).exists()]:
+        yield "note", f"{', '.join(left)} is not read.", _SAME
+
+
+def _extension_files(root: Path, is_trusted: bool) -> tuple[dict[str, int], int, list[str]]:
+    """How many files of each kind there are, how many hooks these have, and what is wrong with
+    them.
+    """
+    from ouro.extensions import CommandRegistry, FileKind, command_of, find_files, load_agents
+
+    counts: dict[str, int] = {}
+    hooks, problems = 0, list[str]()
     kinds: tuple[FileKind, ...] = ("commands", "skills", "agents")
     for kind in kinds:
         files, unused = find_files(kind, root, is_trusted)
         counts[kind.removesuffix("s")] = len(files)
+        hooks += sum(len(file.hooks) for file in files)
         problems += unused
-        hooks += tuple(hook for file in files for hook in file.hooks)
         if kind == "agents":
             problems += load_agents(files)[1]
         if kind == "commands":
-            problems += CommandRegistry(
-                [partial(list, map(command_of, files))], lambda: COMMAND_NAMES
-            ).problems()
-    servers = find_servers(
-        settings.mcp.servers, root if is_trusted else None, plugin_tables("mcpServers", problems)
-    )
-    checks = len(Checks(root).here())
-    counts |= (
-        {"hook": len(hooks)}
-        | ({"check": checks} if checks else {})
-        | {"MCP server": len(servers.servers)}
-    )
-    problems += [*wrong, *servers.notices]
-    files_of_instructions = f"{plural(counts.pop('file'), 'file')} of instructions"
-    yield (
-        "good",
-        ", ".join(
-            [*(plural(count, noun) for noun, count in counts.items()), files_of_instructions]
-        ),
-    )
-    for problem in dict.fromkeys(problems):
-        yield "note", problem
-    for path in (
-        *(root / name for name in CLAUDE_SETTINGS),
-        own := Path.home() / CLAUDE_SETTINGS[0],
-    ):
-        with suppress(ConfigError):  # untrusted files of the project are reported above
+            sources = [partial(list, map(command_of, files))]
+            registry = CommandRegistry(sources, lambda: COMMAND_NAMES)
+            problems += registry.problems()
+    return counts, hooks, problems
+
+
+def _unread_settings(root: Path, *, hooks_run: bool) -> Iterator[Finding]:
+    """What of the settings of Claude Code has no effect."""
+    own = Path.home() / CLAUDE_SETTINGS[0]
+    for path in (*(root / name for name in CLAUDE_SETTINGS), own):
+        with suppress(ConfigError):  # untrusted files of the project are reported already
             keys = read_json(path).keys()
-            if "hooks" in keys and path == own and not settings.claude_hooks:
+            if "hooks" in keys and path == own and not hooks_run:
                 remedy = "`claude_hooks: true` of your config.yaml runs them."
                 yield "note", f"hooks of {tilde(path)} do not run.", remedy
             if unread := sorted(keys - {"hooks", "$schema"}):
                 yield "note", f"{', '.join(unread)} of {tilde(path)} is not read.", _SAME
+
+
+def _foreign_servers(root: Path, known: Container[str]) -> Iterator[Finding]:
+    """The MCP servers of other programs that ouro does not know yet."""
+    from ouro.mcp import foreign_servers
+
     found, _problems = foreign_servers(root, Path.home())
-    others = [name for name, (_server, file) in found.items() if file != tilde(root / MCP_FILE)]
-    if others := [name for name in others if name not in servers.servers]:
-        yield (
-            "note",
-            f"MCP servers of other programs: {', '.join(others)}.",
-            "`ouro mcp import` takes them over.",
-        )
-    if left := [name for name in NOT_READ if (root / name).exists()]:
-        yield "note", f"{', '.join(left)} is not read.", _SAME
+    own = tilde(root / MCP_FILE)
+    others = [name for name, (_server, file) in found.items() if file != own]
+    if new := [name for name in others if name not in known]:
+        text = f"MCP servers of other programs: {', '.join(new)}."
+        yield "note", text, "`ouro mcp import` takes them over."
 
 
 def _sessions(_folder: Path) -> Iterator[Finding]:

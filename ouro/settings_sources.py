@@ -373,28 +373,39 @@ def _read_leaves(
 
 
 def _check_value(path: str, value: Any, where: str) -> Any:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if is_number and not (0 < value < math.inf or (value == 0 and path in MAY_BE_ZERO)):
-        wanted = (
-            "finite" if value == math.inf else "0 or more" if path in MAY_BE_ZERO else "more than 0"
-        )
-        raise ConfigError(f"{where}: `{path}` must be {wanted}, not `{value}`.")
-    if is_number and path in RANGES and not RANGES[path][0] <= value <= RANGES[path][1]:
-        low, high = RANGES[path]
-        raise ConfigError(f"{where}: `{path}` must be from {low} to {high}, not `{value}`.")
-    for hook in value if path == "hooks" else ():
-        # It would fail at each call, and a failed hook refuses nothing.
-        if hook.timeout_seconds <= 0:
-            raise ConfigError(f"{where}: `timeout_seconds` of a hook must be more than 0.")
-        if bool(hook.command) == bool(hook.url):
-            raise ConfigError(
-                f"{where}: a hook for {hook.event} needs `command` or `url`, and not both."
-            )
-    for name in value if path in NAMES else ():
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        _check_number(path, value, where)
+    if path == "hooks":
+        for hook in value:
+            _check_hook(hook, where)
+    if path in NAMES:
         pattern, hint = NAMES[path]
-        if not pattern.fullmatch(name):
-            raise ConfigError(f"{where}: `{name}` in `{path}` is not valid.", hint)
+        for name in value:
+            if not pattern.fullmatch(name):
+                raise ConfigError(f"{where}: `{name}` in `{path}` is not valid.", hint)
     return value
+
+
+def _check_number(path: str, value: float, where: str) -> None:
+    may_be_zero = path in MAY_BE_ZERO
+    if not (0 < value < math.inf or (value == 0 and may_be_zero)):
+        wanted = "0 or more" if may_be_zero else "more than 0"
+        if value == math.inf:
+            wanted = "finite"
+        raise ConfigError(f"{where}: `{path}` must be {wanted}, not `{value}`.")
+    low, high = RANGES.get(path, (value, value))
+    if not low <= value <= high:
+        raise ConfigError(f"{where}: `{path}` must be from {low} to {high}, not `{value}`.")
+
+
+def _check_hook(hook: Any, where: str) -> None:
+    # It would fail at each call, and a failed hook refuses nothing.
+    if hook.timeout_seconds <= 0:
+        raise ConfigError(f"{where}: `timeout_seconds` of a hook must be more than 0.")
+    if bool(hook.command) == bool(hook.url):
+        raise ConfigError(
+            f"{where}: a hook for {hook.event} needs `command` or `url`, and not both."
+        )
 
 
 def _from_environment() -> dict[str, SourcedValue]:

@@ -186,10 +186,7 @@ async def show_at(context: ActionContext, when: Sequence[str]) -> Answer:
     """Memory as it was on a date: all of it, one file or note (`show`), or what has some words
     (`search`).
     """
-    words = " ".join(when).split()
-    is_long = words[0].isdigit() and len(words) > 1  # `3 days ago`
-    size = (3 if words[2:3] == ["ago"] else 2) if is_long else 1
-    date, rest = " ".join(words[:size]), words[size:]
+    date, rest = _split_date(" ".join(when).split())
     if rest[:1] == ["search"]:
         hits = await context.memory(
             lambda memory: memory.timeline.search_at(date, " ".join(rest[1:]))
@@ -201,23 +198,35 @@ async def show_at(context: ActionContext, when: Sequence[str]) -> Answer:
     file = " ".join(rest[1:] if rest[:1] == ["show"] else rest)
     found = await context.memory(lambda memory: memory.timeline.as_of(date, file))
     if not found:
-        return Answer(
-            found, [line(f"{file or 'Memory'} did not exist yet: {date}.", level="error")], 1
-        )
+        missing = line(f"{file or 'Memory'} did not exist yet: {date}.", level="error")
+        return Answer(found, [missing], 1)
     view: View = []
     for scope in dict.fromkeys(old.scope for old in found):
         own = [old for old in found if old.scope == scope]
-        commit = own[0].commit
-        view.append(Title(f"{scope}, as of {commit.id[:7]} ({local_time(commit.at)})"))
-        notes = [] if file else [old for old in own if old.note_text]
-        for old in own:
-            if old not in notes:
-                view += [line(CodeSpan(old.name)), Quote(old.text, "markdown")]
-        view += table(
-            (CodeSpan(old.name.removesuffix(".md")), one_line(old.note_text, _MAX_WORDS))
-            for old in notes
-        )
+        view += _old_files(own, is_whole=not file)
     return Answer(found, view)
+
+
+def _split_date(words: list[str]) -> tuple[str, list[str]]:
+    """The date at the beginning, and the other words."""
+    size = 1
+    if words[0].isdigit() and len(words) > 1:  # `3 days ago`
+        size = 3 if words[2:3] == ["ago"] else 2
+    return " ".join(words[:size]), words[size:]
+
+
+def _old_files(own: Sequence[long_term.OldFile], *, is_whole: bool) -> View:
+    """The files of one scope as they were; of a whole memory one line for each note."""
+    commit = own[0].commit
+    view: View = [Title(f"{own[0].scope}, as of {commit.id[:7]} ({local_time(commit.at)})")]
+    rows = []
+    for old in own:
+        if is_whole and old.note_text:
+            name = CodeSpan(old.name.removesuffix(".md"))
+            rows.append((name, one_line(old.note_text, _MAX_WORDS)))
+        else:
+            view += [line(CodeSpan(old.name)), Quote(old.text, "markdown")]
+    return [*view, *table(rows)]
 
 
 async def _show_turn(context: ActionContext, commit: Commit) -> Answer | None:

@@ -184,16 +184,17 @@ async def reset(_context: ShellContext, name: str) -> Answer:
     return Answer({"name": name, "forgotten": forgotten}, [line(text)])
 
 
+_USABLE = (
+    "Usable, with window, price of a million tokens in and out, and source (* is the default):"
+)
+_NONE_USABLE = (
+    "No model can be used. Set one up: `ouro models --setup`. Try ouro without one: `ouro demo`."
+)
+
+
 async def models(context: ShellContext, setup: bool) -> Answer:
     if setup:
-        if not sys.stdin.isatty():
-            problem = "stdin is not a terminal: `ouro models --setup` asks questions."
-            raise UsageError(problem, "See models.yaml.example.")
-        name = await set_up(context)
-        if name and (tested := await check(context, name, yes=False)):
-            return tested
-        result = line("Start with `ouro`." if name else "Nothing was changed.")
-        return Answer({"default": name or None}, [result], int(not name))
+        return await _set_up_model(context)
     catalog = llm.Catalog.from_files()
     try:
         default = catalog.resolve(context.folder.settings.model or catalog.default())
@@ -204,54 +205,52 @@ async def models(context: ShellContext, setup: bool) -> Answer:
     usable, unusable = list[tuple[str, ...]](), list[tuple[str, ...]]()
     for choice in catalog.choices():
         spec = catalog.spec(choice.name)
-        prices = spec.prices
-        data.append(
-            {
-                **{name: getattr(choice, name) for name in ("name", "usable", "reason", "origin")},
-                **{
-                    name: getattr(spec, name)
-                    for name in ("window", "max_output", "images", "thinking")
-                },
-                "prices": (
-                    {"input": prices.input, "output": prices.output, "cached": prices.cached}
-                    if prices
-                    else None
-                ),
-            }
-        )
-        price = f"${prices.input:g}/${prices.output:g}" if prices else "price unknown"
-        figures = f"{spec.window // 1000:>5}k  {price:<13}"
+        data.append(_model_data(choice, spec))
         if choice.usable:
-            usable.append(
-                (" *" if choice.name == default else "  ", choice.name, figures, choice.origin)
-            )
+            mark = " *" if choice.name == default else "  "
+            usable.append((mark, choice.name, _figures(spec), choice.origin))
         else:
             unusable.append(("  ", choice.name, choice.reason))
-    if usable:
-        view.append(
-            line(
-                "Usable, with window, price of a million tokens in and out, and source (* is the"
-                " default):"
-            )
-        )
-    else:
-        view.append(
-            line(
-                "No model can be used. Set one up: `ouro models --setup`. Try ouro without one:"
-                " `ouro demo`."
-            )
-        )
-    view += table(usable)
+    view += [line(_USABLE if usable else _NONE_USABLE), *table(usable)]
     if unusable:
         view += [line(), line("Not usable:"), *table(unusable)]
     if silent := catalog.silent_servers():
-        view += [
-            line(),
-            line("No answer on this machine at:"),
-            *table(("  ", title, url) for title, url in silent),
-        ]
+        rows = table(("  ", title, url) for title, url in silent)
+        view += [line(), line("No answer on this machine at:"), *rows]
     exit_code = 0 if usable else NoModelError.exit_code
     return Answer({"default": default or None, "models": data}, view, exit_code)
+
+
+async def _set_up_model(context: ShellContext) -> Answer:
+    if not sys.stdin.isatty():
+        problem = "stdin is not a terminal: `ouro models --setup` asks questions."
+        raise UsageError(problem, "See models.yaml.example.")
+    name = await set_up(context)
+    if name and (tested := await check(context, name, yes=False)):
+        return tested
+    result = line("Start with `ouro`." if name else "Nothing was changed.")
+    return Answer({"default": name or None}, [result], int(not name))
+
+
+def _model_data(choice: llm.ModelChoice, spec: llm.ModelSpec) -> dict[str, Any]:
+    data = {name: getattr(choice, name) for name in ("name", "usable", "reason", "origin")}
+    for name in ("window", "max_output", "images", "thinking"):
+        data[name] = getattr(spec, name)
+    prices = spec.prices
+    data["prices"] = None
+    if prices:
+        data["prices"] = {
+            "input": prices.input,
+            "output": prices.output,
+            "cached": prices.cached,
+        }
+    return data
+
+
+def _figures(spec: llm.ModelSpec) -> str:
+    prices = spec.prices
+    price = f"${prices.input:g}/${prices.output:g}" if prices else "price unknown"
+    return f"{spec.window // 1000:>5}k  {price:<13}"
 
 
 async def login(context: ShellContext, name: str) -> Answer | None:

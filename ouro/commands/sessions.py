@@ -232,30 +232,27 @@ async def clean_up(context: ShellContext, days: int | None, yes: bool) -> Answer
     days = context.folder.settings.sessions.keep_days if days is None else days
     if days is None:
         raise UsageError("`sessions.keep_days` is not set: sessions are kept.", "Pass --days 90.")
-    before = (
-        (datetime.now(UTC) - timedelta(days=days))
-        .isoformat(timespec="milliseconds")
-        .replace("+00:00", "Z")
-    )
+    moment = datetime.now(UTC) - timedelta(days=days)
+    before = moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
     old = [info for info in await context.catalog.sessions() if info.updated_at < before]
-    is_sure = bool(old) and (yes or context.can_ask)
-    if old and not yes:
+    is_sure = yes or not old
+    if not is_sure:
         context.show(_listed(old))
         size = f"{plural(len(old), 'session')} ({sum(info.size for info in old):,} bytes)"
-        is_sure = is_sure and await confirm(
-            context, f"Move {size}, not used for {plural(days, 'day')}, to the trash?", "Yes"
-        )
-    moved = [info for info in old if is_sure and await _is_moved_to_trash(context, info)]
+        question = f"Move {size}, not used for {plural(days, 'day')}, to the trash?"
+        is_sure = context.can_ask and await confirm(context, question, "Yes")
+    moved = []
+    if is_sure:
+        moved = [info for info in old if await _is_moved_to_trash(context, info)]
     value = {"days": days, "old": [info.id for info in old], "moved": [info.id for info in moved]}
     if not old:
         result = line(f"Every session was used in the last {plural(days, 'day')}.")
-    elif not is_sure:
-        result = line(
-            "Nothing was moved." if context.can_ask else "Nothing was moved: pass --yes to confirm."
-        )
-    else:
+    elif is_sure:
         moved_count = f"Moved {plural(len(moved), 'session')} to the trash. Restore one: "
         result = line(moved_count, CommandText("sessions restore ID"))
+    else:
+        remedy = "." if context.can_ask else ": pass --yes to confirm."
+        result = line(f"Nothing was moved{remedy}")
     return Answer(value, [result])
 
 

@@ -361,25 +361,32 @@ def display_for(call: ToolCall, text: str, exit_code: int | None = None) -> Disp
     first = text.strip().partition("\n")[0][:120]
     if changes := _changes(arguments):
         return Display(first or "changed", Diff(changes))
-    items = dictionaries(arguments.get("todos") or arguments.get("plan"))
-    steps = [
-        (item.get("content") or item.get("step"), _STATES.get(str(item.get("status"))))
-        for item in items
-    ]
-    if todos := tuple(
-        Todo(step, state or "pending") for step, state in steps if isinstance(step, str)
-    ):
+    if todos := tuple(_todos(arguments)):
         return Display(f"{len(todos)} todos", Todos(todos))
     patch = arguments.get("input")
     if isinstance(patch, str) and patch.lstrip().startswith("*** Begin Patch"):
         return Display(first or "patched", Plain(patch, "diff"))
-    command = arguments.get("command") or arguments.get("cmd")
-    if isinstance(command, list) and all(isinstance(item, str) for item in command):
-        is_shell = len(command) == 3 and command[1] in ("-lc", "-c")
-        command = command[2] if is_shell else " ".join(command)
-    if isinstance(command, str) and command:
+    if command := _command(arguments):
         return Display(first or "no output", CommandOutput(command, text, exit_code))
     return None
+
+
+def _todos(arguments: Mapping[str, Any]) -> Iterator[Todo]:
+    for item in dictionaries(arguments.get("todos") or arguments.get("plan")):
+        step = item.get("content") or item.get("step")
+        if isinstance(step, str):
+            yield Todo(step, _STATES.get(str(item.get("status"))) or "pending")
+
+
+def _command(arguments: Mapping[str, Any]) -> str:
+    """The shell line of a call; empty if it has none."""
+    command = arguments.get("command") or arguments.get("cmd")
+    if isinstance(command, str):
+        return command
+    if not isinstance(command, list) or not all(isinstance(word, str) for word in command):
+        return ""
+    is_shell = len(command) == 3 and command[1] in ("-lc", "-c")
+    return str(command[2]) if is_shell else " ".join(command)
 
 
 def _changes(arguments: Mapping[str, Any]) -> tuple[FileChange, ...]:

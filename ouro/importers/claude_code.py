@@ -8,7 +8,7 @@ out.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -99,25 +99,34 @@ class _EntryReader:
         builder.project = builder.project or project_folder(entry.get("cwd"))
         builder.git_branch = short_text(entry.get("gitBranch")) or builder.git_branch
         builder.created = builder.created or parse_time(entry.get("timestamp"))
-        number = 0
-        if kind in ("user", "assistant") and isinstance(message := entry.get("message"), dict):
-            at = parse_time(entry.get("timestamp"))
-            take = self._take_answer if kind == "assistant" else self._take_user
-            number = take(entry, message, at)
-        elif kind == "attachment":  # it may be a message that the user sent during a turn
-            attachment = dictionary(entry.get("attachment"))
-            is_command = attachment.get("type") == "queued_command"
-            if is_command and attachment.get("commandMode", "prompt") == "prompt":
-                parts = list(_user_parts(attachment.get("prompt")))
-                if parts:
-                    number = builder.add_prompt(parts, parse_time(entry.get("timestamp")))
-        elif kind == "system" and entry.get("subtype") == "compact_boundary":
-            self._boundary = dictionary(entry.get("compactMetadata"))
-        elif kind not in _WITHOUT_WORDS and kind not in ("user", "assistant"):
-            builder.left_out[f"`{short_text(kind, 40) or 'nameless'}` entries"] += 1
+        number = self._take_kind(kind, entry)
         if isinstance(uuid := entry.get("uuid"), str):
             last = builder.branch[-1] if builder.branch else 0
             self._places[uuid] = number or self._places.get(str(entry.get("parentUuid")), last)
+
+    def _take_kind(self, kind: str, entry: dict[str, Any]) -> int:
+        """Take what an entry of this kind holds; returns the number of its message, or 0."""
+        at = parse_time(entry.get("timestamp"))
+        if kind in ("user", "assistant"):
+            message = entry.get("message")
+            if not isinstance(message, dict):
+                return 0
+            take = self._take_answer if kind == "assistant" else self._take_user
+            return take(entry, message, at)
+        if kind == "attachment":  # it may be a message that the user sent during a turn
+            return self._take_attachment(dictionary(entry.get("attachment")), at)
+        if kind == "system" and entry.get("subtype") == "compact_boundary":
+            self._boundary = dictionary(entry.get("compactMetadata"))
+        elif kind not in _WITHOUT_WORDS:
+            self.builder.left_out[f"`{short_text(kind, 40) or 'nameless'}` entries"] += 1
+        return 0
+
+    def _take_attachment(self, attachment: Mapping[str, Any], at: str) -> int:
+        is_command = attachment.get("type") == "queued_command"
+        if not is_command or attachment.get("commandMode", "prompt") != "prompt":
+            return 0
+        parts = list(_user_parts(attachment.get("prompt")))
+        return self.builder.add_prompt(parts, at) if parts else 0
 
     def finish(self, path: Path) -> ForeignSession:
         # A file also has summaries of other sessions; its own summary refers to an entry in the
@@ -131,39 +140,40 @@ class _EntryReader:
     def _take_user(self, entry: Mapping[str, Any], message: Mapping[str, Any], at: str) -> int:
         parts = list(_user_parts(message.get("content"), is_context=entry.get("isMeta") is True))
         if entry.get("isCompactSummary") is True:
-            metadata, self._boundary = self._boundary, {}
-            trigger: CompactionTrigger = "manual" if metadata.get("trigger") == "manual" else "auto"
-            tokens = (count_of(metadata.get("preTokens")), count_of(metadata.get("postTokens")))
-            kept: list[int] = []
-            if isinstance(segment := metadata.get("preservedSegment"), dict):
-                first, last = (
-                    self._places.get(str(segment.get(key)), 0) for key in ("headUuid", "tailUuid")
-                )
-                kept = [number for number in self.builder.branch if 0 < first <= number <= last]
-            summary = "\n\n".join(part.text for part in parts if isinstance(part, Text | Context))
-            self.builder.compact(summary, at, trigger, tokens, kept)
+            self._take_summary(parts, at)
             return 0
-        results = [
-            block for block in _blocks(message.get("content")) if block.get("type") == "tool_result"
-        ]
+        blocks = _blocks(message.get("content"))
+        results = [block for block in blocks if block.get("type") == "tool_result"]
         number = 0
         if results:
             number = self.builder.add(Message("tool", tuple(map(self._reply, results))), at)
         if any(isinstance(part, Text | Image) for part in parts):
-            parent = entry.get("parentUuid", "")
-            # A parent that is damaged or in another file: the session continues from the last
-            # message.
-            to = 0 if parent is None else self._places.get(str(parent))
-            if (
-                not results
-                and to is not None
-                and any(prompt > to for prompt in self.builder.prompts)
-            ):
-                self.builder.rewind(to, at)
-            number = self.builder.add_prompt(parts, at)
-        elif parts:
-            number = self.builder.add(Message("user", tuple(parts)), at)
+            if not results:
+                self._return_to(entry.get("parentUuid", ""), at)
+            return self.builder.add_prompt(parts, at)
+        if parts:
+            return self.builder.add(Message("user", tuple(parts)), at)
         return number
+
+    def _take_summary(self, parts: Sequence[Part], at: str) -> None:
+        """A compaction: its summary is a message of the user."""
+        metadata, self._boundary = self._boundary, {}
+        trigger: CompactionTrigger = "manual" if metadata.get("trigger") == "manual" else "auto"
+        tokens = (count_of(metadata.get("preTokens")), count_of(metadata.get("postTokens")))
+        kept: list[int] = []
+        if isinstance(segment := metadata.get("preservedSegment"), dict):
+            first = self._places.get(str(segment.get("headUuid")), 0)
+            last = self._places.get(str(segment.get("tailUuid")), 0)
+            kept = [number for number in self.builder.branch if 0 < first <= number <= last]
+        summary = "\n\n".join(part.text for part in parts if isinstance(part, Text | Context))
+        self.builder.compact(summary, at, trigger, tokens, kept)
+
+    def _return_to(self, parent: object, at: str) -> None:
+        """Rewind, if prompts came after the parent of a new prompt."""
+        # A parent that is damaged or in another file: the session continues from the last message.
+        to = 0 if parent is None else self._places.get(str(parent))
+        if to is not None and any(prompt > to for prompt in self.builder.prompts):
+            self.builder.rewind(to, at)
 
     def _take_answer(self, entry: Mapping[str, Any], message: Mapping[str, Any], at: str) -> int:
         builder, parts = self.builder, tuple(_answer_parts(message.get("content")))

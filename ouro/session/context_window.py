@@ -16,7 +16,7 @@ from ouro.agent.system_prompt import prompt_parts
 from ouro.display import Todo, Todos, TodoState
 from ouro.errors import UsageError
 from ouro.events import Emit, Event, TodosChanged
-from ouro.memory.backend import DropRecord, MessageRecord, PinRecord
+from ouro.memory.backend import DropRecord, MessageRecord, PinRecord, RecalledItem
 from ouro.memory.compaction import is_own_words
 from ouro.memory.manager import MemoryManager
 from ouro.memory.message_tree import OUTPUT
@@ -259,35 +259,41 @@ class ContextWindow(msgspec.Struct, frozen=True, eq=False):
     def _items_of(self, entry: MessageRecord) -> Iterator[ContextItem]:
         message, dropped = entry.message, self._transcript.dropped_items
         is_gone = str(entry.number) in dropped
-        record, compaction = (
-            self._transcript.recalled.get(entry.number),
-            self._transcript.compaction,
-        )
-        notes = [item for item in record.items if item.state == "loaded"] if record else []
-        if compaction and entry.number in compaction.kept:
-            notes = []  # the message is sent without them
+        notes = self._loaded_notes(entry)
         if message.role != "tool":
-            calls = ", ".join(call.name for call in message.tool_calls)
-            other = "(a picture)" if message.parts_of(Image) else "added by ouro"
-            text = message.text.strip() or (f"calls {calls}" if calls else other)
-            size = max(0, estimate_messages([message]) - sum(note.tokens for note in notes))
-            kind: Literal["you", "ouro"] = "ouro" if message.role == "assistant" else "you"
-            pinned = entry.number in self._transcript.pins
-            yield ContextItem(str(entry.number), entry.number, kind, text, size, is_gone, pinned)
+            yield self._message_item(entry, sum(note.tokens for note in notes), is_gone)
         context = "\n".join(part.text for part in message.parts_of(Context))
         for note in notes:
             found = re.search(rf"^\W+\[{re.escape(note.id)}\] \(.*?\) (.*)", context, re.MULTILINE)
             text, item = (found[1] if found else note.id), f"{entry.number}:{note.id}"
-            yield ContextItem(
-                item, entry.number, "note", text, note.tokens, is_gone or item in dropped
-            )
+            is_out = is_gone or item in dropped
+            yield ContextItem(item, entry.number, "note", text, note.tokens, is_out)
         for reply in message.parts_of(ToolReply):
             summary = reply.display.summary if reply.display else reply.text
             size, item = estimate_messages([Message("tool", (reply,))]), f"{OUTPUT}{reply.call_id}"
-            is_out = is_gone or item in dropped
-            yield ContextItem(
-                item, entry.number, "output", f"{reply.name}: {summary}", size, is_out
-            )
+            is_out, text = is_gone or item in dropped, f"{reply.name}: {summary}"
+            yield ContextItem(item, entry.number, "output", text, size, is_out)
+
+    def _loaded_notes(self, entry: MessageRecord) -> list[RecalledItem]:
+        """The notes that are sent with a message."""
+        record, compaction = (
+            self._transcript.recalled.get(entry.number),
+            self._transcript.compaction,
+        )
+        is_sent_without = compaction is not None and entry.number in compaction.kept
+        if record is None or is_sent_without:
+            return []
+        return [item for item in record.items if item.state == "loaded"]
+
+    def _message_item(self, entry: MessageRecord, of_notes: int, is_gone: bool) -> ContextItem:
+        message = entry.message
+        calls = ", ".join(call.name for call in message.tool_calls)
+        other = "(a picture)" if message.parts_of(Image) else "added by ouro"
+        text = message.text.strip() or (f"calls {calls}" if calls else other)
+        size = max(0, estimate_messages([message]) - of_notes)
+        kind: Literal["you", "ouro"] = "ouro" if message.role == "assistant" else "you"
+        pinned = entry.number in self._transcript.pins
+        return ContextItem(str(entry.number), entry.number, kind, text, size, is_gone, pinned)
 
     @property
     def _transcript(self) -> Transcript:

@@ -40,6 +40,11 @@ _MAX_SAVED = 100
 _MAX_SECONDS = 600
 _TITLE = 100
 _SPOOL_TIMEOUT = 1.0
+_TIMED_OUT = (
+    "Ended after {:g} s, its time limit; above is what it had printed."
+    f" If it only needs longer, set timeout_seconds (at most {_MAX_SECONDS}); if it is"
+    " a server or takes minutes, run it again with background: true."
+)
 _LEAVE_OUT, _RESTORE = "Leave it out", "Restore it"
 
 
@@ -466,25 +471,22 @@ class Shell(Tool[ShellArgs]):
         output = process.capture.text()
         if limits != "off" and call_id:
             left = left or await asyncio.to_thread(self.confinement.take_left_running, call_id)
-        status = exit_status(process.exit_code) if in_time else "time limit"
-        if not in_time:
-            notes = [
-                f"Ended after {timeout_seconds:g} s, its time limit; above is what it had printed."
-                f" If it only needs longer, set timeout_seconds (at most {_MAX_SECONDS}); if it is"
-                " a server or takes minutes, run it again with background: true."
-            ]
-        else:
+        if in_time:
+            status = exit_status(process.exit_code)
             refusal = self._explain_refusal(output, limits) if process.exit_code else ""
             notes = [refusal, *_describe_left(left)]
-        code = None if not in_time or (process.exit_code or 0) < 0 else process.exit_code
+        else:
+            status, notes = "time limit", [_TIMED_OUT.format(timeout_seconds)]
+        is_ended_by_signal = (process.exit_code or 0) < 0
+        code = process.exit_code if in_time and not is_ended_by_signal else None
         place = "" if cwd == self._root else f" in {cwd}"
         output = output.rstrip("\n")
         pieces = [output or "(no output)", f"[{status}, {process.seconds:.1f} s{place}]", *notes]
-        count = output.count("\n") + 1
-        # Also those left out.
-        count = process.capture.lines if process.capture.file and count > 1 else count
-        lines = plural(count, "line") if count > 1 else ""
-        parts = [status if code != 0 else "", lines, _was_ended(left)]
+        parts = [
+            status if code != 0 else "",
+            process.capture.describe_lines(output),
+            _was_ended(left),
+        ]
         summary = ", ".join(filter(None, parts))
         shown = Display(summary, CommandOutput(line, output, code))
         return ToolResult("\n".join(filter(None, pieces)), shown, failed=code != 0)

@@ -11,7 +11,7 @@ from pathlib import Path
 from queue import SimpleQueue
 
 from ouro.utils.runtime import ensure_private_dir
-from ouro.utils.text import clean
+from ouro.utils.text import clean, plural
 
 MAX_SHOWN = 30_000
 """Maximum characters of one result for the model."""
@@ -91,6 +91,13 @@ class OutputCapture:
         head, tail = readable(bytes(self._head)), readable(bytes(self._tail))
         note = f"{self.total:,} bytes in all{self._whereabouts()}"
         return _join_cut(head, tail, limit, note)
+
+    def describe_lines(self, shown: str) -> str:
+        """How many lines the output has, also those left out of `shown`; empty for one line."""
+        count = shown.count("\n") + 1
+        if count <= 1:
+            return ""
+        return plural(self.lines if self.file else count, "line")
 
     def since(self, position: int) -> str:
         """The output after the first `position` bytes, cleaned, with a note on bytes that are no

@@ -338,36 +338,48 @@ def convert(node: Node, to: Any, name: str, path: str) -> Any:
         origin = get_origin(to)
     is_section = is_dataclass(to) or hasattr(to, "__struct_fields__")
     # The origin of a Literal is not a class.
-    if is_section or (isinstance(origin, type) and issubclass(origin, Mapping)):
+    is_mapping = isinstance(origin, type) and issubclass(origin, Mapping)
+    if is_section or is_mapping:
         # Empty, if all lines below a heading are commented out.
         table = YamlTable({}, {}, node.line) if is_empty else node
         if not isinstance(table, YamlTable):
             raise _wrong(node, "keys and values", name, path)
-        if is_section:
-            return read_section(table, to, name, path)
-        return {
-            key: convert(item, get_args(to)[1], name, f"{path}.{key}")
-            for key, item in table.entries.items()
-        }
+        return _section_or_mapping(table, to, name, path, is_section=is_section)
     if origin is tuple:
         items = Sequence((), node.line) if is_empty else node
         if not isinstance(items, Sequence):
             raise _wrong(node, "a list", name, path)
         return tuple(convert(item, get_args(to)[0], name, path) for item in items.items)
+    if origin is Literal:
+        return _one_of(node, get_args(to), name, path)
+    return _single_value(node, to, name, path)
+
+
+def _section_or_mapping(
+    table: YamlTable, to: Any, name: str, path: str, *, is_section: bool
+) -> Any:
+    if is_section:
+        return read_section(table, to, name, path)
+    kind = get_args(to)[1]
+    return {key: convert(item, kind, name, f"{path}.{key}") for key, item in table.entries.items()}
+
+
+def _one_of(node: Node, words: tuple[str, ...], name: str, path: str) -> str:
+    if isinstance(node, Scalar) and node.text in words:
+        return node.text
+    raise _wrong(node, "one of " + ", ".join(words), name, path)
+
+
+def _single_value(node: Node, to: Any, name: str, path: str) -> Any:
+    """A text, or what the reader of the type makes of a word without quotes."""
     if isinstance(node, Scalar):
-        if origin is Literal:
-            if node.text in get_args(to):
-                return node.text
-        elif to not in _READERS:
-            if not is_empty:
-                return node.text
-        elif node.plain:
+        reader = _READERS.get(to)
+        if reader is None and not node.is_null:
+            return node.text
+        if reader is not None and node.plain:
             with suppress(ValueError):  # reported below, with file and line
-                return _READERS[to](node.text)
-    what = {bool: "true or false", int: "a whole number", float: "a number"}.get(to, "text")
-    raise _wrong(
-        node, "one of " + ", ".join(get_args(to)) if origin is Literal else what, name, path
-    )
+                return reader(node.text)
+    raise _wrong(node, _NAMES_OF_TYPES.get(to, "text"), name, path)
 
 
 def _required(section: Any) -> list[str]:
@@ -415,6 +427,7 @@ def _float(text: str) -> float:
 
 
 _READERS: Mapping[Any, Callable[[str], Any]] = {bool: _bool, int: _int, float: _float}
+_NAMES_OF_TYPES = {bool: "true or false", int: "a whole number", float: "a number"}
 
 
 FRONT_MATTER = late_pattern(

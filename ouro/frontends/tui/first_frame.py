@@ -140,12 +140,8 @@ class LineEditor:
     def _press(self, match: re.Match[str], now: float) -> None:
         key, paste, text = match[0], match["paste"], match["text"]
         is_pasted = now - self._pasted_at < PASTE_GAP
-        if key == "\x03" and self.text and self.follows:
-            self.text = ""
-        elif key == "\x03":
-            if now - self.cleared_at < SECOND_CTRL_C:
-                self.leaves = True
-            self.cleared_at = now
+        if key == "\x03":
+            self._interrupt(now)
         elif not self.follows:
             pass
         elif paste is not None or is_pasted:
@@ -153,7 +149,20 @@ class LineEditor:
             self.text += pasted_text(paste or text or (key if key in "\r\n" else ""))
         elif text and (self.text or not text.startswith("?")):
             self.text += text
-        elif key == "\r":
+        else:
+            self._press_control(key)
+
+    def _interrupt(self, now: float) -> None:
+        """Ctrl+C empties the prompt; the second one on an empty prompt leaves."""
+        if self.text and self.follows:
+            self.text = ""
+            return
+        if now - self.cleared_at < SECOND_CTRL_C:
+            self.leaves = True
+        self.cleared_at = now
+
+    def _press_control(self, key: str) -> None:
+        if key == "\r":
             self._enter()
         elif key == "\n":
             self.text += "\n"

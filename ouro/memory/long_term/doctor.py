@@ -9,6 +9,7 @@ import shutil
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import chain
 from typing import Literal, get_args
 
 import msgspec
@@ -109,9 +110,11 @@ def memory_stats(editor: MemoryEditor, recall_log: RecallLog) -> MemoryStats:
     notes = [entry for entry in entries if entry.kind == "note"]
     used = [note for note in notes if note.is_in_use]
     ids = {note.id for note in notes}
-    badges = Counter(badge for note in notes for badge in note.badges)
-    recalls = recall_log.counts()
+    badges = Counter(chain.from_iterable(note.badges for note in notes))
     ages = Counter(_age(entry.at) for entry in [*core, *used])
+    names_of_ages = [*(name for _, name in _AGES), "unknown"]
+    recalls = recall_log.counts()
+    recalled = Counter({note: count for note, count in recalls.counts.items() if note in ids})
     return MemoryStats(
         core=_count(f"{item.scope}/{item.category}" for item in core),
         notes=_count(f"{item.scope}/{item.category}" for item in used),
@@ -119,21 +122,18 @@ def memory_stats(editor: MemoryEditor, recall_log: RecallLog) -> MemoryStats:
         replaced=badges["replaced"],
         contradicted=badges["contradicted"],
         sources=_count(item.source or "unknown" for item in [*core, *used]),
-        triggers=_count(trigger for scope in editor.scopes for trigger in _triggers(scope)),
-        ages={name: ages[name] for name in [*(name for _, name in _AGES), "unknown"] if ages[name]},
+        triggers=_count(chain.from_iterable(map(_triggers, editor.scopes))),
+        ages={name: ages[name] for name in names_of_ages if ages[name]},
         prompt_tokens={scope.scope: scope.tokens for scope in editor.scopes},
-        # A fingerprint is `inode:size:…`.
-        sizes={
-            scope.scope: sum(int(p.split(":")[1]) for p in scope.loaded.files.values())
-            for scope in editor.scopes
-        },
-        recalled=dict(
-            Counter(
-                {note: count for note, count in recalls.counts.items() if note in ids}
-            ).most_common(10)
-        ),
+        sizes={scope.scope: _size(scope) for scope in editor.scopes},
+        recalled=dict(recalled.most_common(10)),
         last_recalled=max((at for note, at in recalls.last.items() if note in ids), default=""),
     )
+
+
+def _size(scope: ScopeMemory) -> int:
+    # A fingerprint is `inode:size:…`.
+    return sum(int(fingerprint.split(":")[1]) for fingerprint in scope.loaded.files.values())
 
 
 def _triggers(scope: ScopeMemory) -> Iterator[str]:

@@ -10,7 +10,7 @@ import asyncio
 import hashlib
 import os
 import threading
-from collections.abc import AsyncGenerator, Collection, Mapping
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 
 import msgspec
 from msgspec.structs import replace
@@ -372,29 +372,10 @@ def plan_merge(store: GitMemoryStore, ours: str, theirs: str) -> Merged:
     _demand_memory(store, theirs, is_known=bool(base))
     trees = [store.repository.tree(commit) for commit in (base, ours, theirs)]
     _demand_names({*trees[1], *trees[2]})
-    changed = {
-        name for tree in trees for name in tree if len({tree.get(name) for tree in trees}) > 1
-    }
-    twins = {
-        twin
-        for name in changed
-        if (twin := _other_name(name)) and any(twin in tree for tree in trees)
-    }
-    names = sorted(changed | twins)
+    names = _names_to_merge(trees)
     _demand_small(store, [trees[2][name] for name in names if name in trees[2]])
-    blobs = store.repository.blobs(
-        sorted({tree[name] for tree in trees for name in names if name in tree})
-    )
-    before, mine, other = (
-        {name: _text(name, blobs[tree[name]]) for name in names if name in tree} for tree in trees
-    )
-    for name, text in other.items():
-        if mine.get(name) != text and (kind := store.secret_in(f"{name}\n{text}")):
-            raise SyncFailed(
-                f"{name} of the other machine holds a secret ({kind}): nothing is merged.",
-                "Forget it on that machine, then sync again.",
-                ["memory forget --everywhere"],
-            )
+    before, mine, other = _texts_of(store, trees, names)
+    _demand_no_secret(store, mine, other)
     texts: dict[str, str | None] = {}
     conflicts: dict[str, str] = {}
     for name in names:
@@ -402,22 +383,54 @@ def plan_merge(store: GitMemoryStore, ours: str, theirs: str) -> Merged:
         texts |= merged.texts
         for conflict in merged.conflicts:
             conflicts[name] = conflict
-    for name in names:  # archived on one side and changed on the other
-        archived = _other_name(name)
-        if (
-            name.startswith(f"{ARCHIVE}/")
-            or not archived
-            or texts.get(name) is None
-            or texts.get(archived) is None
-        ):
+    for name in names:
+        archived = "" if name.startswith(f"{ARCHIVE}/") else _other_name(name)
+        in_use, unused = texts.get(name), texts.get(archived)
+        if in_use is None or unused is None:
             continue
         old = before.get(name) or before.get(archived)
-        texts |= {**merge_file(name, old, texts[name], texts[archived]).texts, archived: None}
+        texts |= {**merge_file(name, old, in_use, unused).texts, archived: None}
         conflicts[name] = (
             f"{name} was archived on one side and changed on the other: it stays in use"
         )
     changes = {name: text for name, text in texts.items() if text != mine.get(name)}
     return Merged(changes, tuple(conflicts.values()))
+
+
+def _names_to_merge(trees: Sequence[Mapping[str, str]]) -> list[str]:
+    """The files that are not equal in all three trees, and their counterparts in or outside of the
+    archive.
+    """
+    known = set().union(*trees)
+    changed = {name for name in known if len({tree.get(name) for tree in trees}) > 1}
+    return sorted(changed | ({_other_name(name) for name in changed} & known))
+
+
+def _texts_of(
+    store: GitMemoryStore, trees: Sequence[Mapping[str, str]], names: Sequence[str]
+) -> list[dict[str, str]]:
+    """The texts of these files in each tree."""
+    ids: set[str] = set()
+    for tree in trees:
+        ids.update(tree[name] for name in names if name in tree)
+    blobs = store.repository.blobs(sorted(ids))
+
+    def texts_in(tree: Mapping[str, str]) -> dict[str, str]:
+        return {name: _text(name, blobs[tree[name]]) for name in names if name in tree}
+
+    return [texts_in(tree) for tree in trees]
+
+
+def _demand_no_secret(
+    store: GitMemoryStore, mine: Mapping[str, str], other: Mapping[str, str]
+) -> None:
+    for name, text in other.items():
+        if mine.get(name) != text and (kind := store.secret_in(f"{name}\n{text}")):
+            raise SyncFailed(
+                f"{name} of the other machine holds a secret ({kind}): nothing is merged.",
+                "Forget it on that machine, then sync again.",
+                ["memory forget --everywhere"],
+            )
 
 
 def _other_name(name: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -49,43 +49,55 @@ def repair(folder: Path, mask: Mask = str) -> tuple[str, ...]:
     refuse_newer(folder)
     data = read_file(folder)
     records, tail = split(data)
-    try:
-        header_from(load_record(records[0]))
-        header, is_new = START + records[0].data.strip(b"\n") + END, False
-    except (IndexError, BadYamlError, BadRecordError):
-        day, _, start = folder.name.partition("_")
-        made = start[:8] + str(uuid.uuid4())[8:] if len(start) >= 8 else str(uuid.uuid4())
-        created_at = f"{day}T00:00:00.000Z" if len(day) == 10 else timestamp()
-        header, is_new = encode_record(header_data(SessionHeader(made, "", "", created_at))), True
-    found = [
-        (record, _sound(record, folder, mask)) for record in (records if is_new else records[1:])
-    ]
+    header = _header_of(records)
+    is_new = header is None
+    if header is None:
+        header = _new_header(folder)
+    else:
+        records = records[1:]
+    sounds = [_sound(record, folder, mask) for record in records]
+    found = list(zip(records, sounds, strict=True))
     changed = [record for record, sound in found if sound != record.data]
     if not (changed or tail or is_new):
         return ()
-    moved = [record for record, sound in found if sound is None]
-    report = []
+    report: list[str] = []
     if changed or tail:
-        former = (
-            b"".join(data[record.offset : record.offset + record.size] for record in changed) + tail
-        )
-        saved = save_beside(folder, "torn", former)
-        if moved or tail:
-            report.append(
-                f"Moved {plural(len(moved), 'record')} and {len(tail)} bytes at the end to {saved}."
-            )
-        if repaired := len(changed) - len(moved):
-            report.append(
-                f"Corrected values in {plural(repaired, 'record')}. As they were, they are in"
-                f" {saved}."
-            )
+        pieces = [data[record.offset : record.offset + record.size] for record in changed]
+        saved = save_beside(folder, "torn", b"".join(pieces) + tail)
+        moved = sounds.count(None)
+        report += _lines_about(moved, len(changed) - moved, len(tail), str(saved))
     if is_new:
         report.append("The header was lost. A new one was made.")
-    good = [sound for _, sound in found if sound is not None]
-    rewrite_file(
-        folder, FILE_NAME, header + b"".join(START + sound.strip(b"\n") + END for sound in good)
-    )
+    good = [START + sound.strip(b"\n") + END for sound in sounds if sound is not None]
+    rewrite_file(folder, FILE_NAME, header + b"".join(good))
     return (*report, f"Kept {plural(len(good), 'record')}.")
+
+
+def _header_of(records: Sequence[RawRecord]) -> bytes | None:
+    """The header of a session as it is; None if it cannot be read."""
+    try:
+        header_from(load_record(records[0]))
+    except (IndexError, BadYamlError, BadRecordError):
+        return None
+    return START + records[0].data.strip(b"\n") + END
+
+
+def _new_header(folder: Path) -> bytes:
+    """A header with what the name of the folder says."""
+    day, _, start = folder.name.partition("_")
+    made = str(uuid.uuid4())
+    if len(start) >= 8:
+        made = start[:8] + made[8:]
+    created_at = f"{day}T00:00:00.000Z" if len(day) == 10 else timestamp()
+    return encode_record(header_data(SessionHeader(made, "", "", created_at)))
+
+
+def _lines_about(moved: int, repaired: int, tail: int, saved: str) -> Iterator[str]:
+    if moved or tail:
+        yield f"Moved {plural(moved, 'record')} and {tail} bytes at the end to {saved}."
+    if repaired:
+        records = plural(repaired, "record")
+        yield f"Corrected values in {records}. As they were, they are in {saved}."
 
 
 def _sound(record: RawRecord, folder: Path, mask: Mask) -> bytes | None:

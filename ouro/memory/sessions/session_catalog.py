@@ -8,7 +8,7 @@ import re
 import threading
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 
 import msgspec
@@ -37,7 +37,7 @@ from ouro.memory.message_tree import begins_turn
 from ouro.memory.sessions.session_file import FILE_NAME, open_private, read_range, split
 from ouro.memory.sessions.session_reader import parse_record
 from ouro.memory.transcript import Transcript
-from ouro.messages import Context
+from ouro.messages import Context, Message
 from ouro.utils.git import same_project
 from ouro.utils.log import log
 from ouro.utils.text import cut
@@ -211,45 +211,35 @@ class SessionCatalog:
         """
         loaded = await self.store.load_session(session_id, read_only=True)
         transcript, header = Transcript.of(loaded), loaded.header
-        branches = (transcript.entries, *(branch.entries for branch in transcript.branches))
-        found = next(
-            (branch for branch in branches if any(entry.number == message for entry in branch)),
-            None,
-        )
-        entries = branches[0] if found is None else found
-        is_left = entries is not branches[0]
+        current = transcript.entries
+        found = _branch_with(message, [current, *(left.entries for left in transcript.branches)])
+        entries = current if found is None else found
+        is_left = entries is not current
         begins = [place for place, entry in enumerate(entries) if begins_turn(entry.message)]
-        before = sum(entries[place].number <= message for place in begins) if found else 0
-        number = before or (0 if is_left else turn or len(begins))
+        number = 0
+        if found is not None:
+            number = sum(entries[place].number <= message for place in begins)
+        if not number and not is_left:
+            number = turn or len(begins)
         if not 1 <= number <= len(begins):
             raise UsageError(f"Session {header.id[:8]} has no turn {turn}: it has {len(begins)}.")
-        messages = entries[begins[number - 1] : begins[number] if number < len(begins) else None]
+        ends = [*begins[1:], len(entries)]
+        messages = entries[begins[number - 1] : ends[number - 1]]
         first = messages[0]
-        changes = [
-            match[2]
-            for part in first.message.parts_of(Context)
-            for match in _CHANGES.finditer(part.text)
-        ]
-        records = [
-            record for entry in messages if (record := transcript.recalled.get(entry.number))
-        ]
+        recalled = [transcript.recalled.get(entry.number) for entry in messages]
+        records = [record for record in recalled if record]
+        scopes = [scope for scope in ("user", "repo") if scope in header.memory]
         return TurnEvidence(
             session_id=header.id,
             title=transcript.title,
             turn=(turn or number) if is_left else number,
             number=first.number,
             at=first.at,
-            words=tuple(
-                (entry.message.role, entry.message.text) for entry in messages if entry.message.text
-            ),
-            told=tuple(
-                line[2:] for text in changes for line in text.split("\n") if line.startswith("| ")
-            ),
-            recalled=tuple(item for record in records for item in record.items),
+            words=tuple(_words_of(messages)),
+            told=tuple(_told_in(first.message)),
+            recalled=tuple(chain.from_iterable(record.items for record in records)),
             way=records[0].way if records else "",
-            began_with={
-                scope: header.memory[scope] for scope in ("user", "repo") if scope in header.memory
-            },
+            began_with={scope: header.memory[scope] for scope in scopes},
             is_left=is_left,
         )
 
@@ -362,28 +352,56 @@ def find_session(
     query = query.strip()
     here = [session for session in sessions if is_here(session.project)]
     if query == "latest":
-        return _only(
-            [session for session in here if _has_begun(session)][:1],
-            "No session of this folder yet.",
-            hint,
-        )
+        begun = [session for session in here if _has_begun(session)]
+        return _only(begun[:1], "No session of this folder yet.", hint)
     if query.startswith("#"):
-        tagged, _ = _narrow_by_tags(here, query)
-        tagged = tagged or _narrow_by_tags(sessions, query)[0]
+        tagged = _narrow_by_tags(here, query)[0] or _narrow_by_tags(sessions, query)[0]
         return _only(tagged, f"No session has the tag `{cut(query, 60)}`.", hint)
-    found = [session for session in sessions if session.folder == query]
-    found = found or [
-        session for session in sessions if query and session.id.startswith(query.lower())
-    ]
+    found = _named(sessions, query)
     if len(query) < _LONG_PREFIX or not found:
         titled = [session for session in sessions if _has_words(session.title, query)]
-        titled = [session for session in titled if is_here(session.project)] or titled
-        found += [session for session in titled if session not in found]
+        found += [session for session in _rather_here(is_here, titled) if session not in found]
     if not found and query:
         ids = set(ids_with(query))
-        found = [session for session in sessions if session.id in ids]
-        found = [session for session in found if is_here(session.project)] or found
+        found = _rather_here(is_here, [session for session in sessions if session.id in ids])
     return _only(found, f"No session matches `{cut(query, 60)}`.", hint)
+
+
+def _named(sessions: Sequence[SessionInfo], query: str) -> list[SessionInfo]:
+    """The sessions with this folder; if there is none, those whose id begins so."""
+    found = [session for session in sessions if session.folder == query]
+    if found or not query:
+        return found
+    return [session for session in sessions if session.id.startswith(query.lower())]
+
+
+def _rather_here(is_here: Callable[[str], bool], found: list[SessionInfo]) -> list[SessionInfo]:
+    """Those of this project; all of them if none is."""
+    return [session for session in found if is_here(session.project)] or found
+
+
+def _branch_with(
+    number: int, branches: Iterable[Sequence[MessageRecord]]
+) -> Sequence[MessageRecord] | None:
+    """The branch with a message; None if no branch has it."""
+    for branch in branches:
+        if any(entry.number == number for entry in branch):
+            return branch
+    return None
+
+
+def _words_of(entries: Iterable[MessageRecord]) -> Iterator[tuple[str, str]]:
+    for entry in entries:
+        if entry.message.text:
+            yield entry.message.role, entry.message.text
+
+
+def _told_in(message: Message) -> Iterator[str]:
+    """What the model was told about changes of memory."""
+    for part in message.parts_of(Context):
+        for change in _CHANGES.finditer(part.text):
+            lines = change[2].split("\n")
+            yield from (line[2:] for line in lines if line.startswith("| "))
 
 
 def _has_begun(session: SessionInfo) -> bool:

@@ -183,55 +183,57 @@ class Confinement:
             if limits == "off":
                 return list(argv)
             sandbox, policy = self.chosen().sandbox, self._policy(limits)
-            if sandbox.tier != "none" and limits in _IN_WORKSPACE:
-                policy = self._with_acting(policy, limits, sandbox.tier)
-                self._confined_calls.add(call_id)
             if sandbox.tier != "none":
-                if not self._state_dir.is_dir():  # it has been deleted since
-                    ensure_private_dir(self._state_dir)
-                shielded = () if sandbox.tier == "landlock" else policy.protected
-                if limits != "memory" and not any(
-                    _is_in(place, policy.writable) and not _is_in(place, shielded)
-                    for place in self._memory
-                ):
-                    self._kept_from_memory.add(call_id)
+                policy = self._record_call(policy, limits, sandbox.tier, call_id)
             # So that one shell does both.
             is_script = list(argv[:2]) == ["/bin/sh", "-c"] and argv[3:4] == ["sh"]
             script, words = (argv[2], argv[4:]) if is_script else ('exec "$@" 8>&-', argv)
             is_watched = is_script and sandbox.tier == "bubblewrap"
             if is_watched:
                 script = script.removesuffix('exec "$@"') + WATCHED
-            token = self._new_token(call_id)
-            bounds = (token, *self._bounds(sandbox.tier))
+            bounds = (self._new_token(call_id), *self._bounds(sandbox.tier))
             if is_script and sandbox.tier == "landlock":
                 # The limits first: its filter refuses to set the one that marks the processes.
                 inner = "exec " + shlex.join(sandbox.wrap([], policy))
                 script = script.removesuffix('exec "$@"') + f'{inner} "$@"'
                 return ["/bin/sh", "-c", _BOUNDED + script, "sh", *bounds, *words]
             argv = ["/bin/sh", "-c", _BOUNDED + script, "sh", *bounds, *words]
-            if (
-                self.settings.hosts
-                and policy.connects
-                and not policy.network
-                and sandbox.tier == "bubblewrap"
-            ):
-                if self._proxy is None:
-                    # Needed only if hosts are named.
-                    from ouro.safety.sandbox.proxy import (
-                        NetworkProxy,
-                    )
-
-                    self._proxy = NetworkProxy(self.settings.hosts)
-                own = ",".join(
-                    host for host in self.settings.hosts if _ON_THIS_MACHINE.fullmatch(host)
-                )
-                argv = [str(_PYTHON), "-I", "-S", str(_RELAY), str(self._proxy.socket), own, *argv]
-                policy = msgspec.structs.replace(
-                    policy, visible=(*policy.visible, self._proxy.socket, _RELAY, _PYTHON)
-                )
+            reaches_hosts = self.settings.hosts and policy.connects and not policy.network
+            if reaches_hosts and sandbox.tier == "bubblewrap":
+                argv, policy = self._behind_proxy(argv, policy)
             elif is_watched:
                 policy = msgspec.structs.replace(policy, reaps=True)
             return sandbox.wrap(argv, self._without_sockets(policy, sandbox.tier))
+
+    def _record_call(
+        self, policy: SandboxPolicy, limits: Limits, tier: Tier, call_id: str
+    ) -> SandboxPolicy:
+        """Record what a confined call can write; returns its policy."""
+        if limits in _IN_WORKSPACE:
+            policy = self._with_acting(policy, limits, tier)
+            self._confined_calls.add(call_id)
+        if not self._state_dir.is_dir():  # it has been deleted since
+            ensure_private_dir(self._state_dir)
+        shielded = () if tier == "landlock" else policy.protected
+        reaches_memory = any(
+            _is_in(place, policy.writable) and not _is_in(place, shielded) for place in self._memory
+        )
+        if limits != "memory" and not reaches_memory:
+            self._kept_from_memory.add(call_id)
+        return policy
+
+    def _behind_proxy(
+        self, argv: list[str], policy: SandboxPolicy
+    ) -> tuple[list[str], SandboxPolicy]:
+        """A command that reaches the hosts of the settings, and no others."""
+        if self._proxy is None:
+            from ouro.safety.sandbox.proxy import NetworkProxy  # only if hosts are named
+
+            self._proxy = NetworkProxy(self.settings.hosts)
+        local = [host for host in self.settings.hosts if _ON_THIS_MACHINE.fullmatch(host)]
+        relay = [str(_PYTHON), "-I", "-S", str(_RELAY), str(self._proxy.socket), ",".join(local)]
+        visible = (*policy.visible, self._proxy.socket, _RELAY, _PYTHON)
+        return [*relay, *argv], msgspec.structs.replace(policy, visible=visible)
 
     def revert(self, call_id: str) -> list[RevertedFile]:
         """What a command has made or changed that other programs obey, moved out. Blocks.

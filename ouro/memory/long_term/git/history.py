@@ -301,21 +301,12 @@ def plan_undo(
     commits = (found,) if hunk else commits_of_turn(repo, found) or (found,)
     if _turn_key(found):
         base = ""  # commits that others made meanwhile are not of the turn
-    ranges = (
-        [(base or found.parent, found)]
-        if hunk or base
-        else [(commit.parent, commit) for commit in commits]
-    )
-    steps: list[Sequence[DiffHunk]] = [
-        tuple(hunks_between(repo, before, after.id)) for before, after in ranges
-    ]
+    ranges = [(commit.parent, commit) for commit in commits]
+    if hunk or base:
+        ranges = [(base or found.parent, found)]
+    steps = [tuple(hunks_between(repo, before, after.id)) for before, after in ranges]
     if hunk:
-        if not 1 <= hunk <= len(steps[0]):
-            raise UsageError(f"There is no hunk {hunk} in {found.id[:7]}: it has {len(steps[0])}.")
-        one = steps[0][hunk - 1]
-        # Undoing half of a move would leave the note twice, or not at all.
-        other = one.other_half(steps[0])
-        steps = [[one, other] if other else [one]]
+        steps = [_chosen_hunk(found, steps[0], hunk)]
     edits: dict[str, FileEdit] = {}
     conflicts: list[DiffHunk] = []
     for hunks in steps:
@@ -323,14 +314,23 @@ def plan_undo(
             edit = edits.get(name) or FileEdit(name, now := read(name), now)
             own = [step for step in hunks if step.name == name]
             text, left = _revert_hunks(edit.after or "", own)
-            # By this commit.
-            was_made = not left and not text and not any(step.before for step in own)
-            edits[name] = FileEdit(name, edit.before, None if was_made else text)
+            was_made_here = not any(step.before for step in own)
+            is_gone = was_made_here and not left and not text
+            edits[name] = FileEdit(name, edit.before, None if is_gone else text)
             conflicts += left
-    changed = tuple(
-        edit for edit in edits.values() if (edit.before or None) != (edit.after or None)
-    )
-    return UndoPlan(scope, found, changed, tuple(conflicts), commits)
+    changed = [edit for edit in edits.values() if (edit.before or None) != (edit.after or None)]
+    return UndoPlan(scope, found, tuple(changed), tuple(conflicts), commits)
+
+
+def _chosen_hunk(found: Commit, hunks: Sequence[DiffHunk], number: int) -> tuple[DiffHunk, ...]:
+    """One hunk of a commit; with the other half of a move: undoing half of it would leave the note
+    twice, or not at all.
+    """
+    if not 1 <= number <= len(hunks):
+        raise UsageError(f"There is no hunk {number} in {found.id[:7]}: it has {len(hunks)}.")
+    chosen = hunks[number - 1]
+    other = chosen.other_half(hunks)
+    return (chosen, other) if other else (chosen,)
 
 
 def describe_commits(commits: Sequence[Commit]) -> str:
