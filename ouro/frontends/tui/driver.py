@@ -9,6 +9,7 @@ import os
 import re
 import selectors
 import signal
+import unicodedata
 from codecs import getincrementaldecoder
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -222,9 +223,34 @@ class KeyReader:
         return [*events, *self._parser.tick()]
 
 
+class TextKey(Key):
+    """A key with a character that is text, though Python does not call it printable."""
+
+    @property
+    def is_printable(self) -> bool:
+        return True
+
+    def copy(self) -> TextKey:
+        return TextKey(self.key, self.character)
+
+
+TextKey.handler_name = Key.handler_name
+
+_UNPRINTABLE_TEXT = {"Cf", "Zs", "Cn", "Co"}
+"""Categories of Unicode: joiners, without which emoji and Persian words fall apart; no-break
+spaces; characters that are newer than Python's tables, as emoji often are; private ones.
+"""
+
+
+def _is_unprintable_text(sequence: str) -> bool:
+    if len(sequence) != 1 or sequence.isprintable():
+        return False
+    return unicodedata.category(sequence) in _UNPRINTABLE_TEXT
+
+
 class KeyParser(XTermParser):
     """Textual's parser, with all keys with Alt (ESC and a character), and with xterm's
-    modifyOtherKeys.
+    modifyOtherKeys, and with all characters that are text.
 
     For ESC p, Textual's own waits 0.1 s and returns a key with a character, which the prompt would
     insert.
@@ -244,7 +270,10 @@ class KeyParser(XTermParser):
             sequence = f"\x1b[{ord(alt_key[1])};3u"
         elif match := self._MODIFIED_KEY.fullmatch(sequence):
             sequence = f"\x1b[{match[2]};{match[1]}u"
-        return super()._sequence_to_key_events(sequence, alt)
+        keys = super()._sequence_to_key_events(sequence, alt)
+        if not _is_unprintable_text(sequence):
+            return keys
+        return [TextKey(key.key, key.character) for key in keys]
 
 
 class _Outlet:

@@ -54,6 +54,16 @@ _TOKEN = re.compile(
 """An answer of the terminal, a paste, the sequence of a key, a run of characters, or a control
 character.
 """
+_OF_SEVERAL = re.compile(
+    "[\xad\u0300-\u036f\u0483-\u0489\u0591-\u05c7\u0600-\u0605\u0610-\u061a\u064b-\u065f\u0670"
+    "\u06d6-\u06ed\u0700-\u10ff\u1100-\u11ff\u1700-\u1aff\u1dc0-\u1dff\u200b-\u200f\u2028-\u202e"
+    "\u2060-\u206f\u20d0-\u20ff\u302a-\u302f\u3099\u309a\ua66f-\ua67d\ua800-\uabff\ud7b0-\ud7ff"
+    "\ufe00-\ufe0f\ufe20-\ufe2f\ufeff\U00011000-\U00011fff\U0001f1e6-\U0001f1ff\U0001f3fb-\U0001f3ff"
+    "\U000e0000-\U000e0fff]"
+)
+"""Characters that may be one sign together with their neighbour: accents, joiners, flags, colours
+of skin, and the scripts of India and Southeast Asia.
+"""
 _ACTIONS = {"send", "newline", "clear", "leave", "help", "delete_left"}
 _KEYS = {"enter", "ctrl+j", "ctrl+c", "ctrl+d", "backspace", "question_mark"}
 _ENTER_SCREEN = "\x1b[?1049h\x1b[?25l\x1b[?7l\x1b[?2004h"
@@ -166,12 +176,19 @@ class LineEditor:
             self._enter()
         elif key == "\n":
             self.text += "\n"
-        elif key in "\x7f\x08" and not self._has_paste:  # Textual deletes a long paste as a whole
+        elif key in "\x7f\x08" and self._ends_simply:
             self.text = self.text[:-1]
         elif key == "\x04":
             self.leaves = not self.text
         else:
             self.follows = False
+
+    @property
+    def _ends_simply(self) -> bool:
+        """Whether Backspace deletes one code point: not of a long paste or of a sign of several,
+        which Textual deletes as a whole.
+        """
+        return not self._has_paste and not _OF_SEVERAL.search(self.text[-2:])
 
     def _enter(self) -> None:
         if self.text.endswith("\\"):
