@@ -480,8 +480,9 @@ def _extension_files(root: Path, is_trusted: bool) -> tuple[dict[str, int], int,
         if kind == "agents":
             problems += load_agents(files)[1]
         if kind == "commands":
-            sources = [partial(list, map(command_of, files))]
-            registry = CommandRegistry(sources, lambda: COMMAND_NAMES)
+            registry = CommandRegistry(
+                [partial(list, map(command_of, files))], lambda: COMMAND_NAMES
+            )
             problems += registry.problems()
     return counts, hooks, problems
 
