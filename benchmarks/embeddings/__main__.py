@@ -11,6 +11,7 @@ import argparse
 import json
 import os
 import resource
+import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -36,7 +37,9 @@ def main() -> None:
     embedder = MODELS[args.model]() if args.model in MODELS else None
     if args.docs:
         print_answers(args.docs, args.queries, args.k, args.work, embedder)
-    elif embedder:
+        return
+    print_search(embedder)
+    if embedder:
         measure_pairs(embedder)
 
 
@@ -46,6 +49,21 @@ def print_answers(docs: Path, queries: Path, k: int, work: Path, embedder: Embed
     questions = read_lines(queries, BenchmarkQuestion)
     for answer in answers(documents, questions, k, work, embedder):
         print(json.dumps({"qid": answer.qid, "ids": answer.ids, "ms": answer.ms}))
+
+
+def print_search(embedder: Embedder | None) -> None:
+    """How often the search of ouro, by words and vectors, finds a note first, and within five."""
+    pairs = [pair for of_language in PAIRS.values() for pair in of_language]
+    documents = [
+        Document(str(number), note, session=number) for number, (note, _) in enumerate(pairs)
+    ]
+    questions = [
+        BenchmarkQuestion(str(number), question) for number, (_, question) in enumerate(pairs)
+    ]
+    with tempfile.TemporaryDirectory() as folder:
+        found = list(answers(documents, questions, len(pairs), Path(folder), embedder))
+    ranks = [item.ids.index(item.qid) if item.qid in item.ids else len(pairs) for item in found]
+    print(f"{'search':<8}{_shares(ranks)}")
 
 
 def measure_pairs(embedder: Embedder) -> None:
