@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from benchmarks.memory_meaning import fresh
+from benchmarks.memory_meaning import fresh, later
 from benchmarks.memory_meaning.values import Message, Pair, Placed
 
 CORRECTIONS_OPEN = (
@@ -209,10 +209,11 @@ NOT_KEPT_SEALED = (
     Message("例えば常にキャッシュを無効にするとしたら、何が遅くなりますか?"),
     Message("I'm just looking at the logs, give me a second."),
 )
-HALVES = ("open", "sealed", "fresh")
+HALVES = ("open", "sealed", "fresh", "later")
 
 
 def of(name: str, half: str) -> tuple[Any, ...]:
     """The cases of a list: `corrections`, `both`, `placed`, `kept` or `not_kept`."""
-    source = vars(fresh) if half == "fresh" else globals()
+    lists = {"fresh": fresh, "later": later}
+    source = vars(lists[half]) if half in lists else globals()
     return tuple(source[f"{name}_{half}".upper()])

@@ -7,7 +7,7 @@ import pytest
 from ouro.memory.long_term.patterns import TABLE
 
 GROUPS_IN_ALL_LANGUAGES = {
-    "introduction", "negative", "own", "ours", "here", "answers", "decided", "wanted", "lasts", "now", "unasserted",
+    "introduction", "negative", "own", "here", "answers", "decided", "wanted", "lasts", "now", "unasserted",
     "writes", "retracts",
 }  # fmt: skip
 LANGUAGES = {"English", "German", "French", "Spanish", "Chinese", "Japanese"}

@@ -35,6 +35,7 @@ from ouro.memory.long_term.notes.validity import (
     is_over,
     is_visible,
 )
+from ouro.memory.long_term.patterns import compiled, has
 from ouro.memory.long_term.prompt_block import quoted
 from ouro.memory.tokens import estimate
 from ouro.settings import MemorySettings
@@ -395,15 +396,6 @@ _MAX_DONE = 20_000
 _GIST = 400
 """Characters that are searched for at each end of a long message."""
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n\s*\n")
-_GENERAL = re.compile(
-    r"^\W*(?:what(?:['’]s| is| are) (?!the\b|our\b|my\b|this\b|that\b|it\b|wrong\b)|what is the"
-    r" difference between\b"
-    r"|what does .{1,40} (?:mean|do)\b|explain (?!this\b|why\b|our\b|my\b|how (?:we|our)\b)"
-    r"|how do(?:es)? (?!we\b|our\b|I\b|you\b|this\b|the\b).{1,40} work\b)|\bin general\b",
-    re.IGNORECASE,
-)
-_OWNED = re.compile(r"\b(?:my|our)\s+(\w+)", re.IGNORECASE)
-"""`name` in `What is my name?` names a subject."""
 _OF_TASKS = """
     add again answer ask be better bit build change check clean code continue create current delete do done edit error
     explain file find fix folder follow function get give go good great help implement keep know last let line list
@@ -425,7 +417,6 @@ _OF_DAYS = """
     happen january july june learn march may monday month november october plan remember saturday september settle
     six sunday talk three thursday today tuesday wednesday week year yesterday
     """.split()
-_ASKS = re.compile(r"^\W*(?:what|which|when)\b|\?\W*$", re.IGNORECASE)
 
 
 def questions_in(text: str) -> list[str]:
@@ -438,7 +429,7 @@ def questions_in(text: str) -> list[str]:
     chosen = [
         sentence
         for sentence in sentences
-        if _OWNED.search(sentence) or stems(sentence) - _STEMS_OF_TASKS
+        if has("owned", sentence) or stems(sentence) - _STEMS_OF_TASKS
     ]
     chosen = chosen if len(sentences) > 1 else []
     if len(chosen) > MAX_SENTENCES:
@@ -453,10 +444,10 @@ def stems(text: str) -> frozenset[str]:
 def find_relevant(question: str, hits: Sequence[MemoryHit]) -> dict[str, str]:
     """The ids of the hits that are relevant to a question, each with the reason, in their order."""
     asked = stems(question)
-    owned = stems(" ".join(_OWNED.findall(question)))
+    owned = stems(" ".join(compiled("owned").findall(question)))
     best = max(map(_share, hits), default=0.0)
     subjects = asked - _STEMS_OF_TASKS - _STEMS_OF_DAYS
-    is_of_days = bool(_ASKS.search(question)) and all(map(str.isdigit, subjects))
+    is_of_days = bool(has("asks", question)) and all(map(str.isdigit, subjects))
     reasons: dict[str, str] = {}
     for hit, known in zip(hits, features(question, hits), strict=True):
         if is_of_days and hit.parts.get("days", 0.0) >= DAYS:
@@ -473,8 +464,10 @@ def find_relevant(question: str, hits: Sequence[MemoryHit]) -> dict[str, str]:
 
 def features(question: str, hits: Sequence[MemoryHit]) -> list[dict[str, float]]:
     """The features of each hit for the question, by the name of their weights."""
-    asked, is_general = stems(question), float(bool(_GENERAL.search(question)))
-    without = (_STEMS_OF_TASKS | _STEMS_OF_CODE) - stems(" ".join(_OWNED.findall(question)))
+    asked, is_general = stems(question), float(has("general_question", question))
+    without = (_STEMS_OF_TASKS | _STEMS_OF_CODE) - stems(
+        " ".join(compiled("owned").findall(question))
+    )
     others = sorted(map(_cosine, hits), reverse=True)[_FEW:]
     usual = sum(others) / len(others) if others else _USUAL_COSINE
     best = max((_share(hit) + _cosine(hit) for hit in hits), default=0.0)
