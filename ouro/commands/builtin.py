@@ -1197,9 +1197,9 @@ COMMANDS: tuple[Action, ...] = (
     Action(
         "diff",
         "repository.diff",
-        "Show what differs from the last commit, or since your last messages",
-        (_BACK,),
-        ("diff 1",),
+        "Show what changed since a commit, in the session or in a turn; undo and comment parts",
+        (text("since", metavar="messages back|session|COMMIT"),),
+        ("diff", "diff 1", "diff session", "diff main"),
     ),
     Action("status", "info.status", "Show the model, mode, folder and session"),
     _USAGE,

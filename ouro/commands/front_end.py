@@ -11,7 +11,14 @@ from ouro.display import Choice
 from ouro.errors import UsageError
 from ouro.events import Event, Level
 from ouro.messages import Image
-from ouro.session import OpenRequest, RewindScope, Session, SessionCatalog, TurnQueue
+from ouro.session import (
+    OpenRequest,
+    RewindScope,
+    Session,
+    SessionCatalog,
+    ShownDiff,
+    TurnQueue,
+)
 from ouro.utils.text import one_line
 
 KeySections = Sequence[tuple[str, Sequence[tuple[str, str]]]]
@@ -107,6 +114,12 @@ class FrontEnd(Protocol):
         the list of what is sent, to drop and restore.
 
         Returns whether there is a screen for it.
+        """
+        return False
+
+    async def view_diff(self, shown: ShownDiff) -> bool:  # noqa: ARG002 (for screens)
+        """Show changes of files, to read, undo and comment on; returns whether there is a screen
+        for it.
         """
         return False
 

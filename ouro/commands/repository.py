@@ -7,8 +7,8 @@ from pathlib import Path
 
 from ouro.commands.render import Markdown, Quote
 from ouro.commands.slash import SessionContext
-from ouro.errors import UsageError
-from ouro.utils.git import Git, GitError, find_root
+from ouro.session import SessionDiff
+from ouro.utils.git import Git, find_root
 
 WRITE_AGENTS_MD = """\
 Read at most some thirty files, the most telling ones first; then write. Say in your answer what you did not check."""
@@ -19,10 +19,8 @@ change, so that the user reads a diff: do not rewrite it. If nothing has to chan
 answer what you changed, and why."""
 
 UNCOMMITTED = "the changes in this working tree that are not committed yet, new files among them"
-EMPTY_TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 MAX_DIFF = 200_000
 """Characters."""
-MAX_NEW_FILES = 200
 GIT_SECONDS = 20.0
 
 
@@ -55,45 +53,21 @@ def _prompt(name: str) -> str:
     return Path(__file__).with_name(name).read_text(encoding="utf-8").strip()
 
 
-async def diff(context: SessionContext, back: str) -> None:
-    """The changes since the last commit; with a number, since before that many messages, with hunk
-    ids for `/undo`.
+async def diff(context: SessionContext, since: str) -> None:
+    """Open the changes on a screen; else print them, with hunk ids for `/undo` if `since` is a
+    number of messages.
     """
-    if back and not back.isdigit():
-        raise UsageError(
-            f"`{back}` is not a number of messages: `/diff 1` shows what the last one changed."
-        )
-    if back:
-        text, since = await context.session.rewind.diff(int(back)), "then"
-    else:
-        text, since = await changes(context.cwd), "the last commit"
+    shown = await SessionDiff(context.cwd, context.session.rewind).read(since)
+    if not shown.text.strip():
+        other = "" if since else " `/diff session` shows what changed since it began."
+        context.show([Markdown(f"No changes since {shown.since}.{other}")])
+        return
+    if await context.front_end.view_diff(shown):
+        return
+    text = await context.session.rewind.diff(int(since)) if since.isdecimal() else shown.text
     if len(text) > MAX_DIFF:
         text = f"{text[:MAX_DIFF]}\n… cut: the diff is too large"
-    context.show([Quote(text, "diff") if text.strip() else Markdown(f"No changes since {since}.")])
-    if back and text.strip():
-        then = "" if back == "1" else f" {back}"
+    context.show([Quote(text, "diff")])
+    if since.isdecimal():
+        then = "" if since == "1" else f" {since}"
         context.say(f"/undo FILE{then} undoes one file of it, /undo FILE#ID{then} one hunk.")
-
-
-async def changes(folder: Path) -> str:
-    """The unified diff of the working tree against the last commit, with untracked files.
-
-    Raises:
-        UsageError: the folder is not in a git repository, or git fails.
-    """
-    try:
-        return await asyncio.to_thread(_changes, Git(folder, GIT_SECONDS))
-    except GitError as error:
-        raise UsageError(f"git cannot show the changes: {error}.") from error
-
-
-def _changes(git: Git) -> str:
-    if not git.ask("rev-parse", "--git-dir"):
-        raise UsageError("This folder is not in a git repository, so there is no diff.")
-    base = "HEAD" if git.ask("rev-parse", "--verify", "--quiet", "HEAD") else EMPTY_TREE
-    known = git.ask("diff", base)
-    names = git.paths("--others", "--exclude-standard")
-    new = [git.ask("diff", "--no-index", "--", "/dev/null", name) for name in names[:MAX_NEW_FILES]]
-    if len(names) > MAX_NEW_FILES:
-        new.append(f"… and {len(names) - MAX_NEW_FILES} more new files")
-    return "".join((known, *new))

@@ -11,7 +11,9 @@ if TYPE_CHECKING:
     from ouro.safety.checkpoints.cleaning import clean_checkpoints, stored_checkpoints
     from ouro.safety.checkpoints.finish import finish_later, has_question, needs_recovery
     from ouro.safety.checkpoints.folder import LateCheckpoints
-    from ouro.safety.checkpoints.undo import CUT_OFF, Restored, Undo
+    from ouro.safety.checkpoints.part_undo import PartUndo
+    from ouro.safety.checkpoints.trees import TreeChange, is_inside
+    from ouro.safety.checkpoints.undo import CUT_OFF, MERGED, Restored, Undo
     from ouro.safety.environment import child_environment, secret_values
     from ouro.safety.named_programs import scripted_values
     from ouro.safety.permissions import Permissions

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from ouro.session.resume import MemorySince, RepositoryChanges, ResumeCard, Resumed, Tail
     from ouro.session.rewind import Branch, Point, Rewind, Rewound
     from ouro.session.session import Session, Status
+    from ouro.session.session_diff import SessionDiff, ShownDiff
     from ouro.session.session_tasks import BackgroundTask
     from ouro.session.turn_queue import Draft, TurnObserver, TurnQueue
     from ouro.session.wake import WAKE_QUESTION

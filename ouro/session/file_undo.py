@@ -22,11 +22,13 @@ from ouro.utils.text import join_names, plural
 
 if TYPE_CHECKING:
     from ouro.safety import Checkpoints, LateCheckpoints, Restored, TurnFiles
+    from ouro.utils.git_diff import DiffedFile
 
 WAIT = 1.0
 """Seconds that the first command of a turn waits for the checkpoint before it."""
 UNDONE = "Undone"
 """The beginning of the line about what was undone; the other lines are about what was not."""
+REDONE = "Changed again"
 _NAMED = 3
 _CLEAN_EVERY = 86_400.0
 _COMMANDS = (Effect.RUN, Effect.MCP)
@@ -188,7 +190,7 @@ class FileUndo(msgspec.Struct, eq=False):
     async def find_undone(self, numbers: Collection[int]) -> Undoable | None:
         """What was undone of the turns that began with these messages."""
         turns = await self._turns(lambda turn: bool(turn.undone), numbers)
-        return await self._undoable(turns, "Changed again")
+        return await self._undoable(turns, REDONE)
 
     async def _undoable(self, turns: list[TurnFiles], verb: str) -> Undoable | None:
         found = [await asyncio.to_thread(self.checkpoints.turn_changes, turn) for turn in turns]
@@ -239,6 +241,52 @@ class FileUndo(msgspec.Struct, eq=False):
                 "`/diff 1` shows what the last one changed.",
             )
         return lines
+
+    async def turns_with_changes(self) -> Sequence[int]:
+        """The messages of this branch whose turns changed files, oldest first."""
+        return [turn.number for turn in await self._turns(lambda turn: bool(turn.new))]
+
+    async def shown_diff(self, number: int, *, only: bool = False) -> str:
+        """What changed since before message `number`, also by others, as git writes it; or `only`
+        what its turn changed. Raises UsageError.
+        """
+        undo = safety.Undo(self.checkpoints)
+        if not only:
+            return await asyncio.to_thread(undo.shown_diff, await self._turns_since(number))
+        turns = await self._turns(lambda turn: turn.number == number and bool(turn.new))
+        if not turns:
+            raise UsageError("That turn changed no files.")
+        return await asyncio.to_thread(undo.turn_diff, turns[0])
+
+    async def is_changed_by_others(self, path: str) -> bool:
+        """Whether a file, as it is now, was not left so by a turn or an undo of this session."""
+        now = await asyncio.to_thread(self.checkpoints.state, self.checkpoints.root / path)
+        for changes in reversed(self.checkpoints.undone_parts):
+            for change in changes:
+                if change.path == path:
+                    return now != change.new
+        turns = await self._turns(lambda turn: bool(turn.new))
+        for turn in reversed(turns):
+            found = await asyncio.to_thread(self.checkpoints.turn_changes, turn)
+            if path in found.files:
+                change = found.files[path]
+                return now != (change.old if turn.undone else change.new)
+        return True
+
+    async def undo_shown(self, file: DiffedFile, hunk: str = "") -> Sequence[str]:
+        """Undo one hunk of a file, or all that a diff shows of it; returns lines for the user.
+        Raises UsageError.
+        """
+        await asyncio.to_thread(safety.PartUndo(self.checkpoints).undo, file, hunk)
+        return [f"{UNDONE}: {'a hunk of ' if hunk else ''}{file.path}."]
+
+    async def redo_shown(self) -> Sequence[str]:
+        """Undo the last `undo_shown`; returns lines for the user. Raises UsageError: there is none."""
+        outcomes = await asyncio.to_thread(safety.PartUndo(self.checkpoints).redo)
+        left = {path: why for path, why in outcomes.items() if why and why != safety.MERGED}
+        done = tuple(path for path, why in outcomes.items() if not why)
+        merged = tuple(path for path, why in outcomes.items() if why == safety.MERGED)
+        return _describe(safety.Restored(done, merged, left), REDONE)
 
     async def restore_unsure(self, path: str = "") -> Sequence[str]:
         """Restore the files that an undo left because others may have changed them; of these, only

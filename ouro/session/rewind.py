@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
@@ -15,6 +15,9 @@ from ouro.messages import SHELL_NOTE, Image
 from ouro.session.file_undo import FileUndo
 from ouro.utils.log import log
 from ouro.utils.text import plural
+
+if TYPE_CHECKING:
+    from ouro.utils.git_diff import DiffedFile
 
 _CONVERSATION: tuple[RewindScope, ...] = ("conversation",)
 
@@ -215,18 +218,30 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
         """What changed in files since before the user's message `back` messages ago, with the ids
         of the hunks.
         """
-        return await self._files().diff(await self.number_back(back))
+        return await self.files().diff(await self.number_back(back))
 
     async def undo_file(self, path: str, hunk: str, back: int) -> Sequence[str]:
         """Undo what the turns since then did to one file, or one hunk of `diff`; returns lines for
         the user.
         """
         self._check()
-        files = self._files()
+        files = self.files()
         await files.recover()
         if path in files.unsure and not hunk:
             return await files.restore_unsure(path)
         return await files.undo_part(await self.number_back(back), path, hunk)
+
+    async def undo_shown(self, file: DiffedFile, hunk: str = "") -> Sequence[str]:
+        """Undo one hunk of a file, or all that a diff shows of it; returns lines for the user.
+        Raises UsageError.
+        """
+        self._check()
+        return await self.files().undo_shown(file, hunk)
+
+    async def redo_shown(self) -> Sequence[str]:
+        """Undo the last of these; returns lines for the user. Raises UsageError."""
+        self._check()
+        return await self.files().redo_shown()
 
     def unsure_files(self) -> Sequence[str]:
         """Files that the last undo left as they are, because others may have changed them."""
@@ -236,13 +251,14 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
     async def restore_unsure(self) -> Sequence[str]:
         """Restore these files, too; returns lines for the user."""
         self._check()
-        return await self._files().restore_unsure()
+        return await self.files().restore_unsure()
 
     async def keep_unsure(self) -> None:
         """Leave these files as they are."""
-        await self._files().keep_unsure()
+        await self.files().keep_unsure()
 
-    def _files(self) -> FileUndo:
+    def files(self) -> FileUndo:
+        """The checkpoints of files. Raises UsageError: there are none."""
         files = self.undoers.get("files")
         if not isinstance(files, FileUndo):
             raise UsageError(

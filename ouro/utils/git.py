@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache, cached_property
 from pathlib import Path
@@ -49,6 +49,10 @@ one.
 _ON_OR_OFF = {"true", "false", "yes", "no", "on", "off", "1", "0", ""}
 
 
+PREFIXES = ("--src-prefix=a/", "--dst-prefix=b/")
+"""Arguments of `git diff`: the user's settings may leave the prefixes out."""
+
+
 class GitError(OSError):
     """git is missing, timed out, or failed."""
 
@@ -69,6 +73,10 @@ class Git:
         """The output of git, with any exit code. Raises GitError if git is missing or timed out."""
         return self._run(subcommand, arguments).stdout.decode(errors="replace")
 
+    def raw(self, subcommand: str, *arguments: str) -> str:
+        """As `ask`, with each byte that is not UTF-8 kept, as in the name of a path."""
+        return self._run(subcommand, arguments).stdout.decode("utf-8", "surrogateescape")
+
     def read(self, subcommand: str, *arguments: str) -> str:
         """The output of git. Raises GitError: git is missing, timed out, or refuses, with its
         reason.
@@ -82,6 +90,13 @@ class Git:
             raise GitError("git ls-files", done.returncode)
         # In one piece: name by name takes ten times as long.
         return os.fsdecode(done.stdout).rstrip("\0").split("\0") if done.stdout else []
+
+    def tree_paths(self, commit: str, paths: Sequence[str]) -> list[str]:
+        """Those of the paths that are in a commit."""
+        if not paths:
+            return []
+        listed = self._run("ls-tree", ("-z", "--name-only", "--full-tree", commit, "--", *paths))
+        return os.fsdecode(listed.stdout).rstrip("\0").split("\0") if listed.stdout else []
 
     def change(self, *arguments: str, stdin: bytes = b"") -> str:
         """Run a command that may write; returns its output. Raises GitError: git is missing, timed

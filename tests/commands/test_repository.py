@@ -56,7 +56,8 @@ async def test_diff_shows_changed_and_new_files(repository):
 async def test_diff_without_changes_without_commits_and_without_git(repository, tmp_path):
     front_end = FakeFrontEnd(FakeSession(cwd=repository))
     await dispatch(front_end, "/diff")
-    assert front_end.shown == ["No changes since the last commit."]
+    [line] = front_end.shown
+    assert line.startswith("No changes since the last commit. `/diff session`")
 
     fresh = tmp_path / "fresh"
     fresh.mkdir()
@@ -82,3 +83,25 @@ async def test_diff_runs_no_program_configured_by_the_repository(repository):
     await dispatch(front_end, "/diff")
     assert "+changed" in front_end.shown[0]
     assert not ran.exists()
+
+
+async def test_diff_since_a_branch_shows_what_this_one_changed(repository):
+    def git(*words):
+        subprocess.run(["git", *words], cwd=repository, check=True, capture_output=True)
+
+    git("branch", "base")
+    git("checkout", "-q", "-b", "work")
+    (repository / "api.py").write_text("committed\n")
+    git("commit", "-qam", "work")
+    git("checkout", "-q", "base")
+    git("commit", "-q", "--allow-empty", "-m", "later")
+    git("checkout", "-q", "work")
+    front_end = FakeFrontEnd(FakeSession(cwd=repository))
+    await dispatch(front_end, "/diff")
+    await dispatch(front_end, "/diff base")
+    await dispatch(front_end, "/diff no-such-branch")
+    await dispatch(front_end, "/diff --output=x")
+    assert front_end.shown[0].startswith("No changes since the last commit.")
+    assert "+committed" in front_end.shown[1]
+    assert ["no such commit" in line for _, line in front_end.lines] == [True, True]
+    assert not (repository / "x").exists()

@@ -72,6 +72,9 @@ class FakeFrontEnd:
     async def run(self, events):
         self.events.extend([event async for event in events])
 
+    async def view_diff(self, shown) -> bool:
+        return False
+
     async def browse(self, page):
         return False
 

@@ -197,13 +197,13 @@ for number in (1, 2, 3):
         kept.written(number, root / name)
     kept.take(number, "after")
 undo = Undo(kept)
-restore, count = undo._restore, [0]
+restore, count = undo.restore, [0]
 def restore_some(change):
     if count[0] == int(sys.argv[2] if sys.argv[2:] else STOP):
         os.kill(os.getpid(), signal.SIGKILL)
     count[0] += 1
     return restore(change)
-undo._restore = restore_some
+undo.restore = restore_some
 undo.undo(kept.turns())
 """
 

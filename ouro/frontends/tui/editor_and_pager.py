@@ -7,12 +7,13 @@ import os
 import shutil
 import sys
 from collections.abc import Coroutine
+from pathlib import Path
 from typing import Any
 
 from textual.app import App, SuspendNotSupported
 
 from ouro.errors import UsageError
-from ouro.utils.editor import edit_text, run_on_text
+from ouro.utils.editor import edit_file, edit_text, run_on_text
 
 
 async def edit(app: App[Any], text: str) -> str:
@@ -22,6 +23,13 @@ async def edit(app: App[Any], text: str) -> str:
     return (await _lend_terminal(app, edit_text("message.md", text, sys.__stdout__))).removesuffix(
         "\n"
     )
+
+
+async def open_file(app: App[Any], path: Path, line: int) -> None:
+    """Open a file in the user's editor at a line. Raises UsageError: there is no editor, or it
+    failed.
+    """
+    await _lend_terminal(app, edit_file(path, line, sys.__stdout__))
 
 
 async def page(app: App[Any], text: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ouro.display import Choice
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from ouro.commands.front_end import KeySections, Page, RewindChoice
     from ouro.frontends.tui.app import OuroApp
     from ouro.messages import Image
-    from ouro.session import Resumed, RewindScope, Session, SessionCatalog
+    from ouro.session import Resumed, RewindScope, Session, SessionCatalog, ShownDiff
 
 
 _GIT_DIFF = re.compile(rf"(`{{3,}})diff\n({GIT_FILE}.*)\n\1\n?", re.DOTALL)
@@ -64,6 +65,8 @@ class ScreenFrontEnd:
         self._open_catalog = open_catalog
         self._save_theme = save_theme
         self._syncing: asyncio.Task[None] | None = None
+        self.copy = app.copy
+        self.leave = partial(app.exit, 0)
         self._resume_card: asyncio.Task[None] | None = None
         self.typed = ""
         """The running command, until it has shown something."""
@@ -192,6 +195,16 @@ class ScreenFrontEnd:
             await self.open(request)
         return True
 
+    async def view_diff(self, shown: ShownDiff) -> bool:
+        from ouro.frontends.tui.screens.diff_viewer import DiffViewer  # rarely used
+        from ouro.session import SessionDiff
+
+        diff = SessionDiff(self.session.cwd, self.session.rewind)
+        comments = await show_sheet(self._app, DiffViewer(shown, diff, self.keymap))
+        if comments:
+            await self.send(comments)
+        return True
+
     async def show_queue(self) -> bool:
         from ouro.frontends.tui.screens.queue_sheet import QueueSheet  # rarely used
 
@@ -206,14 +219,8 @@ class ScreenFrontEnd:
     def read_transcript(self, words: str = "") -> None:
         self._conversation.reader.open(words)
 
-    def copy(self, text: str) -> str:
-        return self._app.copy(text)
-
     def redraw(self) -> None:
         self._conversation.show_state()
-
-    def leave(self) -> None:
-        self._app.exit(0)
 
     async def go_to(self, message: int) -> None:
         await self._conversation.go_to(message)

@@ -12,7 +12,7 @@ from textual.keys import Keys, _character_to_key
 
 from ouro.errors import ConfigError
 
-Place = Literal["prompt", "edit", "app", "answer", "sheet", "sessions", "memory", "context"]
+Place = Literal["prompt", "edit", "app", "answer", "sheet", "sessions", "memory", "context", "diff"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +145,18 @@ ACTIONS: tuple[KeyAction, ...] = (
     KeyAction("reject", ("n",), "reject a proposal", "memory"),
     KeyAction("drop_item", ("d", "space"), "drop or restore", "context"),
     KeyAction("pin_item", ("p",), "pin or unpin a message", "context"),
+    KeyAction("next_hunk", ("n", "right_square_bracket"), "the next hunk", "diff"),
+    KeyAction("previous_hunk", ("p", "left_square_bracket"), "the previous hunk", "diff"),
+    KeyAction("next_file", ("tab", "right"), "the next file", "diff"),
+    KeyAction("previous_file", ("shift+tab", "left"), "the previous file", "diff"),
+    KeyAction("choose_file", ("f", "slash"), "find a file", "diff"),
+    KeyAction("choose_source", ("t",), "choose a turn, the session, or a commit", "diff"),
+    KeyAction("side_by_side", ("s",), "side by side or in one column", "diff"),
+    KeyAction("undo_shown_hunk", ("u",), "undo the hunk", "diff"),
+    KeyAction("undo_shown_file", ("U",), "undo the file", "diff"),
+    KeyAction("redo_shown", ("r",), "undo the last undo", "diff"),
+    KeyAction("open_there", ("e",), "open the file in your editor", "diff"),
+    KeyAction("send_comments", ("ctrl+s",), "send the comments", "diff", "send"),
     _edit("left", "left", "a character left", "cursor_left"),
     _edit("right", "right ctrl+f", "a character right", "cursor_right"),
     _edit("word_left", "ctrl+left alt+left alt+b", "a word left", "cursor_word_left"),
@@ -188,6 +200,7 @@ _PLACES: Mapping[Place, str] = {
     "sessions": "Keys in the list of sessions",
     "memory": "Keys in the memory browser",
     "context": "Keys in the list of /context",
+    "diff": "Keys in /diff",
 }
 _MODIFIERS = {"ctrl", "alt", "shift", "super", "hyper", "meta"}
 _NAMED = {*(key.value for key in Keys), *map(_character_to_key, punctuation)} - {"return"}
@@ -196,6 +209,9 @@ _SHOWN = {
     "question_mark": "?",
     "underscore": "_",
     "full_stop": ".",
+    "slash": "/",
+    "left_square_bracket": "[",
+    "right_square_bracket": "]",
     "escape": "Esc",
     "pageup": "PageUp",
     "pagedown": "PageDown",
@@ -257,7 +273,12 @@ class Keymap:
         """One key may have different actions in the prompt and in a question, but not two in one
         place.
         """
-        lists: tuple[tuple[Place, ...], ...] = (("sessions",), ("memory",), ("context",))
+        lists: tuple[tuple[Place, ...], ...] = (
+            ("sessions",),
+            ("memory",),
+            ("context",),
+            ("diff",),
+        )
         for places in (("prompt", "edit", "app"), ("answer", "app"), ("sheet", "app"), *lists):
             taken: dict[str, str] = {}
             for action in (item for item in ACTIONS if item.place in places):
@@ -272,10 +293,12 @@ class Keymap:
 
 def format_key(key: str) -> str:
     """A key, written `Ctrl+X Ctrl+E`."""
-    return " ".join(
-        "+".join(_SHOWN.get(part, part.capitalize()) for part in step.split("+"))
-        for step in key.split()
-    )
+    return " ".join("+".join(map(_format_part, step.split("+"))) for step in key.split())
+
+
+def _format_part(part: str) -> str:
+    is_shifted = len(part) == 1 and part.isupper()
+    return f"Shift+{part}" if is_shifted else _SHOWN.get(part, part.capitalize())
 
 
 def _normalize(key: str) -> str:

@@ -12,7 +12,7 @@ import os
 import stat
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Literal
@@ -92,6 +92,8 @@ class Checkpoints:
         self.session = session
         self.max_file_bytes = max_file_bytes
         self.index = CheckpointIndex(self.repository, max_file_bytes)
+        self.undone_parts: list[Sequence[TreeChange]] = []
+        """What `PartUndo` has undone in this process, and may redo; the last one is redone first."""
         self._journals: dict[int, TurnJournal] = {}
         self._guard = threading.Lock()
         self.left_out: frozenset[str] = frozenset()

@@ -11,7 +11,7 @@ import stat
 import subprocess
 import tempfile
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,7 @@ from ouro.safety.checkpoints.trees import (
     small_trees,
 )
 from ouro.utils.files import append_private, open_folder, write_private
+from ouro.utils.git import PREFIXES
 from ouro.utils.git_process import GitProfile, finish_git
 from ouro.utils.text_files import save
 
@@ -37,7 +38,7 @@ BESIDE = ".ouro-undo"
 """Suffix of a file next to one that the user has changed meanwhile; it has the text that undo would
 have written.
 """
-_MERGED = "merged"
+MERGED = "merged"
 CUT_OFF = "it changed after the turn was cut off"
 _LINES = re.compile(r"[^\n]*\n|[^\n]+")
 _SECONDS = 120.0
@@ -173,7 +174,7 @@ class Undo:
                     line = json.dumps([turn.number, change.path, outcome])
                     append_private(self._place(), f"{line}\n")
                 # The worst outcome of all turns is the one that counts.
-                if outcome not in ("", _MERGED) or not outcomes.get(change.path):
+                if outcome not in ("", MERGED) or not outcomes.get(change.path):
                     outcomes[change.path] = outcome
         if not (plan.path or plan.sure):
             self._mark(plan, wanted)
@@ -234,7 +235,7 @@ class Undo:
         try:
             if is_unsure and file_state(self._root / change.path)[0] != change.new:
                 return CUT_OFF
-            return self._restore(change)
+            return self.restore(change)
         except OSError as error:
             return f"it cannot be written ({error.strerror})"
         except CheckpointError:
@@ -243,8 +244,8 @@ class Undo:
     def _restored(self, outcomes: Mapping[str, str]) -> Restored:
         return Restored(
             tuple(name for name, outcome in outcomes.items() if not outcome),
-            tuple(name for name, outcome in outcomes.items() if outcome == _MERGED),
-            {name: outcome for name, outcome in outcomes.items() if outcome not in ("", _MERGED)},
+            tuple(name for name, outcome in outcomes.items() if outcome == MERGED),
+            {name: outcome for name, outcome in outcomes.items() if outcome not in ("", MERGED)},
             tuple(name for name, outcome in outcomes.items() if outcome == CUT_OFF),
         )
 
@@ -254,7 +255,7 @@ class Undo:
         for turn in turns:
             for name in self._checkpoints.turn_changes(turn).files:
                 state, content = file_state(self._root / name)
-                if state is not None and not self._leads_away(self._root / name):
+                if state is not None and not self.leads_away(self._root / name):
                     self._repository.write_object("blob", content)
                     files[name] = TreeChange(name, *ABSENT, *state)
         tree = small_trees(self._repository, tuple(files.values()))[1]
@@ -262,19 +263,19 @@ class Undo:
         ref = f"{REFS}/undone/{self._checkpoints.session}/{time.time_ns()}"
         self._repository.git("update-ref", ref, now)
 
-    def _leads_away(self, file: Path) -> bool:
+    def leads_away(self, file: Path) -> bool:
         """Whether a folder above a file is a link: the file is in another place then."""
         parent = file.parent
         while not parent.exists() and parent != self._root:
             parent = parent.parent
         return os.path.realpath(parent) != str(parent)
 
-    def _restore(self, change: TreeChange) -> str:
+    def restore(self, change: TreeChange) -> str:
         """Apply the new side of a change. Returns why it cannot be applied, `merged`, or an empty
         text.
         """
         file = self._root / change.path
-        if self._leads_away(file):
+        if self.leads_away(file):
             return "a folder on its path is a link now"
         now, content = file_state(file)
         if now == change.new:
@@ -284,9 +285,9 @@ class Undo:
         if now != change.old:
             return self._restore_changed(file, now, content, change)
         if change.kind == "deleted":
-            self._remove(file)
+            self.remove(file)
         else:
-            self._write(file, change.new_mode, self._repository.read_blob(change.new_blob))
+            self.write(file, change.new_mode, self._repository.read_blob(change.new_blob))
         return ""
 
     def _restore_changed(
@@ -300,10 +301,10 @@ class Undo:
         wanted = self._repository.read_blob(change.new_blob)
         joined = self._merge(content, change, wanted)
         if joined is not None:
-            self._write(file, change.new_mode, joined)
-            return _MERGED
+            self.write(file, change.new_mode, joined)
+            return MERGED
         beside = file.with_name(file.name + BESIDE)
-        self._write(beside, "100644", wanted)
+        self.write(beside, "100644", wanted)
         if file.exists():
             shutil.copymode(file, beside)
         return f"you have changed it since; the other version is in {beside.name}"
@@ -329,13 +330,13 @@ class Undo:
                 return None
         return ended.stdout if ended.returncode == 0 else None
 
-    def _remove(self, file: Path) -> None:
+    def remove(self, file: Path) -> None:
         _unlink(file)
         with suppress(OSError):
             for parent in file.relative_to(self._root).parents[:-1]:
                 (self._root / parent).rmdir()
 
-    def _write(self, file: Path, mode: str, data: bytes) -> None:
+    def write(self, file: Path, mode: str, data: bytes) -> None:
         """Write a file or link; the permissions of an existing file stay unchanged."""
         file.parent.mkdir(parents=True, exist_ok=True)
         if os.path.lexists(file) and (mode == "120000" or file.is_symlink()):
@@ -357,6 +358,16 @@ class Undo:
         with self._repository.locked():
             return "".join(self._pieces(turns))
 
+    def shown_diff(self, turns: Sequence[TurnFiles]) -> str:
+        """What changed since the first of `turns`, also by others, as git writes it."""
+        with self._repository.locked():
+            return self._text(self._changes_since(turns).values())
+
+    def turn_diff(self, turn: TurnFiles) -> str:
+        """What one turn changed, as git writes it."""
+        with self._repository.locked():
+            return self._text(self._checkpoints.turn_changes(turn).files.values())
+
     def undo_hunk(self, turns: Sequence[TurnFiles], path: str, hunk_id: str) -> Restored:
         """Undo one hunk of `diff` in the file as it is now. Raises UsageError if the diff no longer
         has this hunk.
@@ -376,7 +387,7 @@ class Undo:
             lines = _LINES.findall(os.fsdecode(content))
             restored = "".join([*lines[:start], *old, *lines[start + count :]])
             if restored or not any("\nnew file mode " in piece for piece in pieces):
-                self._write(file, found[0], os.fsencode(restored))
+                self.write(file, found[0], os.fsencode(restored))
             else:
                 _unlink(file)
         return Restored((path,))
@@ -386,9 +397,7 @@ class Undo:
         changes = self._changes_since(turns)
         if path:
             changes = {path: changes[path]} if path in changes else {}
-        old, new = small_trees(self._repository, tuple(changes.values()))
-        words = ("diff", "--no-ext-diff", "--no-color", "--no-renames", old, new, "--")
-        text = self._repository.git(*words, strip=False)
+        text = self._text(changes.values(), "--no-renames")
         for piece in re.split(r"^(?=diff --git |@@ )", text, flags=re.MULTILINE):
             head, newline, body = piece.partition("\n")
             if piece.startswith("@@ "):
@@ -396,6 +405,11 @@ class Undo:
                 yield f"{'@@'.join(head.split('@@')[:2])}@@ #{hunk_id}{newline}{body}"
             else:
                 yield piece
+
+    def _text(self, changes: Iterable[TreeChange], *options: str) -> str:
+        old, new = small_trees(self._repository, tuple(changes))
+        words = ("diff", "--no-ext-diff", "--no-color", *PREFIXES, *options, old, new, "--")
+        return self._repository.git(*words, strip=False)
 
     def _changes_since(self, turns: Sequence[TurnFiles]) -> dict[str, TreeChange]:
         """The files that differ from what they were before the first of `turns`."""

@@ -6,6 +6,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby, zip_longest
+from typing import Any, NamedTuple
 
 from rich.segment import Segment
 from rich.style import Style
@@ -42,7 +43,7 @@ _Side = dict[int, list[Run]]
 
 def draw_diff(files: Iterable[FileDiff], width: int, palette: Palette) -> PagedLines:
     """Lay out a diff; its lines are drawn when they are taken."""
-    return PagedLines([page for file in files for page in _file_pages(file, width, palette)])
+    return PagedLines([page for file in files for _, page in _file_pages(file, width, palette)])
 
 
 def draw_git_diff(text: str, width: int, palette: Palette) -> PagedLines:
@@ -56,7 +57,7 @@ def draw_git_diff(text: str, width: int, palette: Palette) -> PagedLines:
             pages.append(DrawnPage([StyledLine([])]))
         try:
             for found in _files_of_git(rows):
-                pages += _file_pages(found, width, palette)
+                pages += [page for _, page in _file_pages(found, width, palette)]
         except ValueError:
             pages.append(DrawnPage(Code("diff", width, palette).lines("\n".join(rows))))
     return PagedLines(pages)
@@ -73,18 +74,69 @@ def _files_of_git(rows: Sequence[str]) -> list[FileDiff]:
     return file_diffs([*names, *rows[start + 2 :]])
 
 
-def _file_pages(file: FileDiff, width: int, palette: Palette) -> Iterator[LinePage]:
-    yield DrawnPage([_head(file, width, palette)])
-    two_columns = width >= TWO_COLUMNS and NO_FILE not in (file.before, file.after)
+class DiffPlace(NamedTuple):
+    """What is drawn on a line of a DiffLayout."""
+
+    file: int
+    hunk: int = -1
+    """-1: the name of the file, or what is below it."""
+    sign: str = ""
+    """`+`, `-` or a space; empty for a line that is of no file."""
+    number: int = 0
+    """The number of the line in the file as it is now; for `-` as it was."""
+
+
+class DiffLayout:
+    """The files of a diff, and what each line shows; `notes` are shown below the names."""
+
+    def __init__(
+        self,
+        files: Sequence[FileDiff],
+        notes: Sequence[Sequence[str]],
+        width: int,
+        palette: Palette,
+        *,
+        has_two_columns: bool,
+    ) -> None:
+        pages: list[LinePage] = []
+        self._places: list[DiffPlace] = []
+        for number, (file, below) in enumerate(zip(files, notes, strict=True)):
+            found = list(_file_pages(file, width, palette, has_two_columns))
+            extra = [StyledLine([Segment(crop(note, width), palette.muted)]) for note in below]
+            found.insert(1, (-1, DrawnPage(extra)))
+            if number < len(files) - 1:
+                found.append((len(file.hunks) - 1, DrawnPage([StyledLine([])])))
+            pages += [page for _, page in found]
+            self._places += [DiffPlace(number, hunk) for hunk, _ in found]
+        self._pages = pages
+        self.lines = PagedLines(pages)
+
+    def place(self, line: int) -> DiffPlace:
+        page_number, inside = self.lines.page_at(line)
+        place, page = self._places[page_number], self._pages[page_number]
+        return place._replace(**page.place_of(inside)) if isinstance(page, _HunkPage) else place
+
+    def line_of(self, file: int, hunk: int = -1) -> int:
+        """The first line of a file or of a hunk."""
+        return self.lines.top_of(self._places.index(DiffPlace(file, hunk)))
+
+
+def _file_pages(
+    file: FileDiff, width: int, palette: Palette, has_two_columns: bool | None = None
+) -> Iterator[tuple[int, LinePage]]:
+    """The pages of a file, each with the number of its hunk; -1: above the first."""
+    yield -1, DrawnPage([_head(file, width, palette)])
+    is_both = NO_FILE not in (file.before, file.after)
+    two_columns = is_both and (width >= TWO_COLUMNS if has_two_columns is None else has_two_columns)
     language = language_of(file.before if file.after == NO_FILE else file.after)
     kind = _TwoColumns if two_columns else _OneColumn
     for number, (pairs, name) in enumerate(zip(file.hunks, file.names, strict=True)):
         if number or name:
             shown = crop(f"⋮ {name}".rstrip(), width)
-            yield DrawnPage([StyledLine([Segment(shown, palette.muted)])])
+            yield number, DrawnPage([StyledLine([Segment(shown, palette.muted)])])
         hunk = kind(pairs, language, width, palette)
         for start in range(0, hunk.row_count, PAGE_ROWS):
-            yield _HunkPage(hunk, start)
+            yield number, _HunkPage(hunk, start)
 
 
 def _head(file: FileDiff, width: int, palette: Palette) -> StyledLine:
@@ -115,6 +167,15 @@ class _HunkPage:
     def draw(self, *, is_colored: bool = True) -> list[StyledLine]:
         return self._hunk.draw(self._start, self._end, is_colored)
 
+    def place_of(self, line: int) -> dict[str, Any]:
+        """The sign and the number of what a line shows."""
+        for row in range(self._start, self._end):
+            if line < (height := self._hunk.height(row)):
+                sign, number = self._hunk.source(row)
+                return {"sign": sign, "number": number}
+            line -= height
+        return {}
+
 
 class _Hunk(ABC):
     """The rows of a hunk: lines of the screen before they are wrapped."""
@@ -133,6 +194,10 @@ class _Hunk(ABC):
     @abstractmethod
     def height(self, row: int) -> int:
         """The number of lines of a row."""
+
+    @abstractmethod
+    def source(self, row: int) -> tuple[str, int]:
+        """The sign of a row, and the number of its line in the file."""
 
     @abstractmethod
     def draw(self, start: int, end: int, is_colored: bool) -> list[StyledLine]:
@@ -220,6 +285,10 @@ class _OneColumn(_Hunk):
         text = pair.old if sign == "-" else pair.new
         return count_folded(text or "", self._room(self._width))
 
+    def source(self, row: int) -> tuple[str, int]:
+        sign, pair = self._rows[row]
+        return sign, pair.old_number if sign == "-" else pair.new_number
+
     def draw(self, start: int, end: int, is_colored: bool) -> list[StyledLine]:
         rows = self._rows[start:end]
         olds, news = self._sides(
@@ -260,6 +329,12 @@ class _TwoColumns(_Hunk):
     def height(self, row: int) -> int:
         pair, room = self._pairs[row], self._room(self._half)
         return max(count_folded(text, room) for text in (pair.old, pair.new) if text is not None)
+
+    def source(self, row: int) -> tuple[str, int]:
+        pair = self._pairs[row]
+        if pair.is_same:
+            return " ", pair.new_number
+        return ("+", pair.new_number) if pair.new_number else ("-", pair.old_number)
 
     def draw(self, start: int, end: int, is_colored: bool) -> list[StyledLine]:
         pairs = self._pairs[start:end]

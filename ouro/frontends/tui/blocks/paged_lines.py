@@ -64,6 +64,15 @@ class PagedLines(Sequence[StyledLine]):
         for number in range(len(self._pages)):
             yield from self._page(number)
 
+    def page_at(self, number: int) -> tuple[int, int]:
+        """The place of the page with this line, and the place of the line in it."""
+        page = bisect_right(self._tops, number) - 1
+        return page, number - self._tops[page]
+
+    def top_of(self, page: int) -> int:
+        """The first line of a page."""
+        return self._tops[page]
+
     def plain(self) -> Iterator[StyledLine]:
         """All lines without colours."""
         for page in self._pages:
@@ -80,8 +89,8 @@ class PagedLines(Sequence[StyledLine]):
         return PagedLines([first, *(_IndentedPage(page, margin) for page in self._pages)])
 
     def _line(self, number: int) -> StyledLine:
-        place = bisect_right(self._tops, number) - 1
-        return self._page(place)[number - self._tops[place]]
+        page, place = self.page_at(number)
+        return self._page(page)[place]
 
     def _page(self, place: int) -> Sequence[StyledLine]:
         lines = self._drawn.get(place)

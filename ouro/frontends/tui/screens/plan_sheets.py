@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from textual import events
 from textual.app import App
-from textual.binding import Binding
-from textual.widgets import Input
+from textual.widgets import Static
 
-from ouro.frontends.tui.screens.sheet import Sheet, make_frame, show_sheet
+from ouro.frontends.tui.screens.comment_sheet import CommentField, CommentSheet
+from ouro.frontends.tui.screens.sheet import make_frame, show_sheet
 from ouro.frontends.tui.screens.text_sheet import TextSheet
 from ouro.frontends.tui.widgets.row_list import Cell, RowList
 from ouro.session.plan_file import join_comments
@@ -18,6 +18,8 @@ from ouro.utils.text import clean, cut
 
 if TYPE_CHECKING:
     from ouro.session.plan_approval import PlanApproval
+
+_COMMENT_KEYS = "↑↓ Enter comments · Delete removes · Ctrl+S sends all · Esc back"
 
 
 async def edit_plan(app: App[Any], plan: PlanApproval) -> str:
@@ -53,77 +55,35 @@ class _PlanLines(RowList[int]):
         yield f"  ← {comment}", "found"
 
 
-class PlanComments(Sheet[str | None]):
-    """Comments on single lines: Enter writes one, Ctrl+S sends all."""
-
-    BINDINGS = [Binding("ctrl+s", "send", show=False, priority=True)]  # noqa: RUF012 (as above)
+class PlanComments(CommentSheet[int]):
+    """Comments on single lines of a plan."""
 
     def __init__(self, text: str) -> None:
         self._text = text
-        self._comments: dict[int, str] = {}
-        self._lines = _PlanLines(text.splitlines(), self._comments)
-        self._field = Input(
-            placeholder="comment on this line",
-            select_on_focus=False,
-            compact=True,
-            id="picker-search",
-        )
-        self._field.display = False
-        keys = "↑↓ Enter comments · Delete removes · Ctrl+S sends all · Esc back"
+        comments: dict[int, str] = {}
+        self._lines = _PlanLines(text.splitlines(), comments)
+        field = CommentField()
         frame = make_frame(
-            "Comment on lines of the plan", self._lines, self._field, keys=keys, id="plan"
+            "Comment on lines of the plan", self._lines, field, keys=_COMMENT_KEYS, id="plan"
         )
-        super().__init__(frame)
+        super().__init__(frame, self._lines, field, comments)
 
     def on_mount(self) -> None:
         self._lines.show(range(1, len(self._text.splitlines()) + 1))
         self._lines.focus()
 
-    def action_send(self) -> None:
-        if self._field.display:
-            self._keep_comment()
-        message = join_comments(self._text, list(self._comments.items()))
-        self.dismiss(message or None)
-
-    def action_close(self) -> None:
-        if self._field.display:
-            self._end_comment()
-        else:
-            self.dismiss(None)
-
-    def on_input_submitted(self) -> None:
-        self._keep_comment()
-
     def on_row_list_picked(self) -> None:
         self._begin_comment()
 
     async def _take_key(self, event: events.Key) -> bool:
-        if self._field.display or self._lines.marked is None:
-            return False
-        if event.key == "enter":
-            self._begin_comment()
-        elif event.key in ("delete", "backspace"):
-            self._comments.pop(self._lines.marked, None)
-            self._lines.refresh()
-        else:
-            return False
-        return True
+        return self._take_comment_key(event.key)
 
-    def _begin_comment(self) -> None:
-        self._field.value = self._comments.get(self._lines.marked or 0, "")
-        self._field.display = True
-        self._field.focus()
-        self._field.cursor_position = len(self._field.value)
+    @property
+    def _marked_key(self) -> int | None:
+        return self._lines.marked
 
-    def _keep_comment(self) -> None:
-        number, written = self._lines.marked, self._field.value.strip()
-        if number is not None and written:
-            self._comments[number] = written
-        elif number is not None:
-            self._comments.pop(number, None)
-        self._end_comment()
+    def _message(self) -> str:
+        return join_comments(self._text, list(self._comments.items()))
 
-    def _end_comment(self) -> None:
-        self._field.display = False
-        self._lines.focus()
-        self._lines.refresh()
+    def _show_keys(self, text: str = "") -> None:
+        self.query_one(".sheet--keys", Static).update(text or _COMMENT_KEYS)

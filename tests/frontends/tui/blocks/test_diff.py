@@ -5,7 +5,6 @@ import subprocess
 import pytest
 from fakes.counted_calls import counted_calls
 
-from ouro.commands.repository import changes
 from ouro.display import Diff, Display, FileChange, Plain
 from ouro.frontends.tui.blocks.code import highlight
 from ouro.frontends.tui.blocks.diff import PAGE_ROWS, _Hunk
@@ -17,7 +16,9 @@ from ouro.frontends.tui.blocks.palette import Palette
 from ouro.frontends.tui.blocks.tool_card import DisplayBlock, ToolCard, body_lines
 from ouro.memory.serialization import deserialize_message, serialize_message
 from ouro.messages import Message, ToolReply
+from ouro.session.session_diff import read_changes
 from ouro.tools.files_seen import display_of, file_change
+from ouro.utils.git import Git
 from ouro.utils.text import line_changes
 
 PALETTE = Palette({})
@@ -71,7 +72,7 @@ async def test_git_diff_is_drawn_like_an_edit_and_other_lines_unchanged(reposito
     (repository / "new.py").write_text("print(1)\n")
     (repository / "empty").touch()
 
-    text = (await changes(repository)).replace("@@ def total():", "@@ #ab12")
+    text = read_changes(Git(repository, 20))[1].replace("@@ def total():", "@@ #ab12")
     drawn = [line.text.rstrip() for line in markdown_lines(f"```diff\n{text}```", 60, PALETTE)]
     assert drawn.count("") == 4
     drawn = [line for line in drawn if line]

@@ -1,0 +1,115 @@
+"""CommentSheet: a sheet on whose lines the user comments; all comments go back as one message."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Hashable
+from typing import Generic, TypeVar
+
+from textual.binding import Binding
+from textual.widget import Widget
+from textual.widgets import Input
+
+from ouro.frontends.tui.screens.sheet import Sheet
+from ouro.utils.text import plural
+
+K = TypeVar("K", bound=Hashable)
+
+
+class CommentField(Input):
+    """The line in which a comment is written, hidden until then."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            placeholder="comment on this line",
+            select_on_focus=False,
+            compact=True,
+            id="picker-search",
+        )
+        self.display = False
+
+
+class CommentSheet(Sheet[str | None], Generic[K]):
+    """Enter writes a comment on the marked line, Delete removes it, Ctrl+S sends all. Its result is
+    the message; None without comments.
+    """
+
+    BINDINGS = [Binding("ctrl+s", "send", show=False, priority=True)]  # noqa: RUF012 (Textual's own form)
+
+    def __init__(
+        self, frame: Widget, lines: Widget, field: CommentField, comments: dict[K, str]
+    ) -> None:
+        """`lines`: the widget with the lines, which shows `comments`."""
+        super().__init__(frame)
+        self._lines_widget = lines
+        self._field = field
+        self._comments = comments
+        self._asked_to_discard = False
+
+    @property
+    @abstractmethod
+    def _marked_key(self) -> K | None:
+        """The line that is marked; None if it cannot be commented on."""
+
+    @abstractmethod
+    def _message(self) -> str:
+        """All comments as one message."""
+
+    @abstractmethod
+    def _show_keys(self, text: str = "") -> None:
+        """Show this text instead of the keys, until the next key; empty: the keys."""
+
+    def action_send(self) -> None:
+        if self._field.display:
+            self._keep_comment()
+        self.dismiss(self._message() or None)
+
+    def action_close(self) -> None:
+        if self._field.display:
+            self._end_comment()
+        elif self._comments and not self._asked_to_discard:
+            self._asked_to_discard = True
+            unsent = plural(len(self._comments), "comment")
+            self._show_keys(f"Ctrl+S sends {unsent} · Esc again discards")
+        else:
+            self.dismiss(None)
+
+    def on_input_submitted(self) -> None:
+        self._keep_comment()
+
+    def _take_comment_key(self, key: str) -> bool:
+        """Handle Enter and Delete on a line; returns whether it did so."""
+        if self._asked_to_discard:
+            self._asked_to_discard = False
+            self._show_keys()
+        if self._field.display or self._marked_key is None:
+            return False
+        if key == "enter":
+            self._begin_comment()
+        elif key in ("delete", "backspace"):
+            self._comments.pop(self._marked_key, None)
+            self._lines_widget.refresh()
+        else:
+            return False
+        return True
+
+    def _begin_comment(self) -> None:
+        if self._marked_key is None:
+            return
+        self._field.value = self._comments.get(self._marked_key, "")
+        self._field.display = True
+        self._field.focus()
+        self._field.cursor_position = len(self._field.value)
+
+    def _keep_comment(self) -> None:
+        key, written = self._marked_key, self._field.value.strip()
+        if key is not None and written:
+            self._comments[key] = written
+        elif key is not None:
+            self._comments.pop(key, None)
+        self._end_comment()
+
+    def _end_comment(self) -> None:
+        self._field.display = False
+        self._lines_widget.focus()
+        self._lines_widget.refresh()

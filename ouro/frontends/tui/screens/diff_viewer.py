@@ -1,0 +1,380 @@
+"""DiffViewer: the changes of files on a screen, to read, undo and comment on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+
+from rich.cells import cell_len
+from textual import events, on, work
+from textual.containers import Horizontal, Vertical
+from textual.content import Content
+from textual.widgets import Static
+
+from ouro.display import Choice
+from ouro.errors import OuroError
+from ouro.frontends.tui import editor_and_pager
+from ouro.frontends.tui.blocks.diff import DiffLayout, DiffPlace
+from ouro.frontends.tui.blocks.lines import crop, join_fitting
+from ouro.frontends.tui.keymap import Keymap
+from ouro.frontends.tui.screens.comment_sheet import CommentField, CommentSheet
+from ouro.frontends.tui.screens.sheet import Picker, show_sheet
+from ouro.frontends.tui.widgets.diff_lines import DiffLines, ParsedFile, lay_out, parse_file
+from ouro.frontends.tui.widgets.row_list import Cell, RowList
+from ouro.session import SessionDiff, ShownDiff
+from ouro.utils.text import clean, cut, plural
+
+SIDE_BY_SIDE_FROM = 120
+"""The minimum columns of the lines to show before and after side by side."""
+FILES_FROM = 100
+"""The minimum columns to list the files beside the lines."""
+WORDS_FROM = 30
+"""The minimum columns to say in the last line what Esc does."""
+_SIGNS = {"added": "+", "deleted": "−", "renamed": "→", "changed": " "}
+
+
+class DiffFileList(RowList[ParsedFile], can_focus=False):
+    """The files with the number of their changed lines."""
+
+    def cells(self, parsed: ParsedFile, is_marked: bool, width: int) -> Iterable[Cell]:
+        file = parsed.file
+        count = f" +{file.added} −{file.removed}"
+        room = max(1, width - len(count) - 2)
+        name = clean(file.path).replace("\n", " ")
+        if cell_len(name) > room:
+            name = f"…{name[-(room - 1) :]}"
+        yield f"{_SIGNS[file.kind]} ", "detail"
+        yield name, "marked" if is_marked else ""
+        yield " " * max(0, room - cell_len(name)) + count, "detail"
+
+
+class DiffViewer(CommentSheet[DiffPlace]):
+    """Its result is the comments as one message."""
+
+    def __init__(self, shown: ShownDiff, diff: SessionDiff, keymap: Keymap) -> None:
+        self._shown = shown
+        self._diff = diff
+        self._keymap = keymap
+        self._actions = keymap.of("diff")
+        self._files: Sequence[ParsedFile] = ()
+        self._layout_now: DiffLayout | None = None
+        self._wants_two_columns: bool | None = None
+        """None: by the width."""
+        self._agreed: Callable[[], Awaitable[None]] | None = None
+        """What `y` does, while a question is in the last line."""
+        self._has_message = False
+        comments: dict[DiffPlace, str] = {}
+        self._lines = DiffLines(comments)
+        self._list = DiffFileList(id="diff-files")
+        self._head = Static(id="diff-head", markup=False)
+        self._foot = Static(id="browser-foot", markup=False)
+        field = CommentField()
+        body = Horizontal(self._list, self._lines, id="diff-body")
+        frame = Vertical(self._head, body, field, self._foot, classes="sheet browser", id="diff")
+        super().__init__(frame, self._lines, field, comments)
+
+    def on_mount(self) -> None:
+        self._lines.focus()
+        self._show_frame()
+        self.call_after_refresh(self._show_diff, self._shown)
+
+    def on_resize(self) -> None:
+        self.set_class(self.app.size.width >= FILES_FROM, "-beside")
+        if self._files:
+            self.call_after_refresh(self._lay_out_later)
+
+    # What is shown
+
+    @work(group="layout", exclusive=True)
+    async def _show_diff(self, shown: ShownDiff, place: DiffPlace | None = None) -> None:
+        """Show other changes, at this place or the one that is nearest."""
+        self._shown = shown
+        # Long diffs take a moment; a thread lets keys and frames go between.
+        self._files = await asyncio.to_thread(lambda: list(map(parse_file, shown.files)))
+        self._list.show(self._files)
+        await self._lay_out(place or DiffPlace(0))
+
+    @work(group="layout", exclusive=True)
+    async def _lay_out_later(self) -> None:
+        await self._lay_out(self._lines.marked or DiffPlace(0))
+
+    async def _lay_out(self, place: DiffPlace) -> None:
+        width, palette = self._lines.text_width, self._lines.palette
+        both = self._wants_two_columns
+        both = width >= SIDE_BY_SIDE_FROM if both is None else both
+        files = self._files
+        layout = await asyncio.to_thread(
+            lambda: lay_out(files, width, palette, has_two_columns=both)
+        )
+        self._layout_now = layout
+        self._lines.show(layout, _nearest_line(layout, files, place), "No changes.")
+        self._show_frame()
+
+    def _show_frame(self) -> None:
+        width = self._head.size.width or self.app.size.width
+        self._head.update(self._head_text(width))
+        if not self._has_message:
+            self._foot.remove_class("-asks", "-failed")
+            lines = 1 if self.has_class("-low") else 2
+            self._foot.update(join_fitting(self._keys(), width, lines))
+
+    def _head_text(self, width: int) -> Content:
+        added = sum(parsed.file.added for parsed in self._files)
+        removed = sum(parsed.file.removed for parsed in self._files)
+        since = self._shown.since
+        since = f"since {since}" if not since.startswith("before ") else "of one turn"
+        counts = f"{plural(len(self._files), 'file')} +{added} −{removed}"
+        place = self._lines.marked
+        at = ""
+        if place is not None and self._files:
+            hunks = len(self._files[place.file].file.hunks)
+            at = f"file {place.file + 1}/{len(self._files)}"
+            at += f" · hunk {place.hunk + 1}/{hunks}" if place.hunk >= 0 else ""
+        title = f"changes {since}"
+        room = max(0, width - cell_len(title) - cell_len(counts) - 5)
+        parts = [(crop(title, width), "$mark bold"), (f" · {counts}", "$muted")]
+        return Content.assemble(*parts, (f" · {at}" if len(at) <= room else "", "$muted")).truncate(
+            width, ellipsis=True
+        )
+
+    def _keys(self) -> list[str]:
+        key = self._key
+
+        unsent = f"{key('send_comments')} sends {plural(len(self._comments), 'comment')}"
+        return [
+            *([unsent] if self._comments else []),
+            f"{key('next_hunk')} {key('previous_hunk')} hunks",
+            f"{key('next_file')} files",
+            "Enter comments",
+            f"{key('undo_shown_hunk')} undo hunk",
+            f"{key('undo_shown_file')} undo file",
+            f"{key('redo_shown')} redo",
+            f"{key('open_there')} editor",
+            f"{key('choose_source')} turn, commit …",
+            f"{key('choose_file')} find file",
+            f"{key('side_by_side')} side by side",
+            "Esc closes" if self.app.size.width >= WORDS_FROM else "Esc",
+        ]
+
+    def _key(self, action: str) -> str:
+        """The first key of an action; a letter as one types it."""
+        keys = self._keymap.keys(action)
+        return keys[0] if keys and len(keys[0]) == 1 else self._keymap.shown(action)
+
+    def _show_keys(self, text: str = "") -> None:
+        self._show_message(text)
+
+    def _show_message(self, text: str, kind: str = "") -> None:
+        """Show a text in the last line until the next key: a question (`-asks`), an error
+        (`-failed`).
+        """
+        self._has_message = bool(text)
+        self._show_frame()
+        if text:
+            self._foot.remove_class("-asks", "-failed")
+            self._foot.set_class(bool(kind), kind or "-asks")
+            self._foot.update(clean(" ".join(text.split())))
+
+    # Keys and mouse
+
+    @on(DiffLines.Marked)
+    def _mark_moved(self) -> None:
+        place = self._lines.marked
+        if place is not None and self._list.place != place.file:
+            self._list.action_move(place.file - self._list.place)
+        self._show_frame()
+
+    @on(DiffLines.Picked)
+    def _line_picked(self) -> None:
+        self._begin_comment()
+
+    @on(RowList.Picked)
+    def _file_picked(self) -> None:
+        self._go_to_file(self._list.place)
+
+    async def _take_key(self, event: events.Key) -> bool:
+        agreed, self._agreed = self._agreed, None
+        if self._has_message:
+            self._show_message("")
+        if agreed is not None:
+            if event.key == "y":
+                await self._attempt(agreed())
+            return True
+        if self._field.display:
+            return False
+        if self._take_comment_key(event.key):
+            self._show_frame()
+            return True
+        if event.key == "q":
+            self.action_close()
+        elif event.key in self._actions:
+            await self._attempt(getattr(self, f"_{self._actions[event.key]}")())
+        else:
+            return False
+        return True
+
+    async def _attempt(self, work: Awaitable[None]) -> None:
+        try:
+            await work
+        except (OuroError, OSError) as error:
+            self._show_message(str(error), "-failed")
+
+    async def _next_hunk(self, by: int = 1) -> None:
+        place = self._lines.marked
+        if place is None or self._layout_now is None:
+            return
+        starts: list[tuple[int, int]] = []
+        for number, parsed in enumerate(self._files):
+            starts += [(number, hunk) for hunk in range(max(1, len(parsed.file.hunks)))]
+        here = starts.index((place.file, max(0, place.hunk)))
+        if by > 0 and place.hunk < 0:
+            here -= 1  # the first hunk of this file is the next
+        number, hunk = starts[max(0, min(len(starts) - 1, here + by))]
+        hunk = hunk if self._files[number].file.hunks else -1
+        self._lines.go_to(self._layout_now.line_of(number, hunk))
+
+    async def _previous_hunk(self) -> None:
+        await self._next_hunk(-1)
+
+    async def _next_file(self, by: int = 1) -> None:
+        place = self._lines.marked
+        if place is not None:
+            self._go_to_file((place.file + by) % len(self._files))
+
+    async def _previous_file(self) -> None:
+        await self._next_file(-1)
+
+    def _go_to_file(self, number: int) -> None:
+        if self._layout_now is not None and number < len(self._files):
+            self._lines.go_to(self._layout_now.line_of(number))
+
+    async def _side_by_side(self) -> None:
+        wide = self._lines.text_width >= SIDE_BY_SIDE_FROM
+        now = wide if self._wants_two_columns is None else self._wants_two_columns
+        self._wants_two_columns = not now
+        self._lay_out_later()
+
+    async def _choose_file(self) -> None:
+        choices = [
+            Choice(str(number), parsed.file.path, f"+{parsed.file.added} −{parsed.file.removed}")
+            for number, parsed in enumerate(self._files)
+        ]
+        self._choose("Which file?", choices, self._file_chosen)
+
+    async def _file_chosen(self, value: str) -> None:
+        self._go_to_file(int(value))
+
+    async def _choose_source(self) -> None:
+        if self._comments:
+            self._show_message("Send the comments first, or remove them.", "-failed")
+            return
+        self._choose("Show which changes?", await self._diff.sources(), self._use_source)
+
+    @work
+    async def _choose(
+        self, title: str, choices: list[Choice], use: Callable[[str], Awaitable[None]]
+    ) -> None:
+        """Let the user choose; keys are handled meanwhile."""
+        picker = Picker(title, choices, self._shown.source, search="")
+        value = await show_sheet(self.app, picker)
+        if value is not None:
+            await self._attempt(use(value))
+
+    async def _use_source(self, source: str) -> None:
+        self._show_diff(await self._diff.read(source))
+
+    # Changes
+
+    async def _open_there(self) -> None:
+        place = self._lines.marked
+        if place is None:
+            return
+        path = self._shown.root / self._files[place.file].file.path
+        await editor_and_pager.open_file(self.app, path, self._line_now(place))
+        await self._read_again()
+
+    async def _undo_shown_hunk(self) -> None:
+        await self._ask_and_undo(is_whole=False)
+
+    async def _undo_shown_file(self) -> None:
+        await self._ask_and_undo(is_whole=True)
+
+    async def _ask_and_undo(self, *, is_whole: bool) -> None:
+        place = self._lines.marked
+        if place is None:
+            return
+        file = self._files[place.file].file
+        hunk = "" if is_whole or not file.hunks else file.hunks[max(0, place.hunk)]
+
+        async def undo() -> None:
+            lines = await self._diff.undo(self._shown, file, hunk)
+            await self._read_again()
+            redo = self._key("redo_shown")
+            self._show_message(" ".join([*lines, f"{redo} changes it again."]))
+
+        if await self._diff.is_changed_by_others(self._shown, file):
+            self._agreed = undo
+            what = "this hunk" if hunk else "all of it"
+            self._show_message(
+                f"{file.path} has changes that no turn of this session made. Undo {what}?"
+                " y undoes · any other key does not",
+                "-asks",
+            )
+        else:
+            await undo()
+
+    async def _redo_shown(self) -> None:
+        lines = await self._diff.redo()
+        await self._read_again()
+        self._show_message(" ".join(lines))
+
+    async def _read_again(self) -> None:
+        """Show the files as they are now, at the same place; comments stay at their lines."""
+        place = self._lines.marked or DiffPlace(0)
+        self._show_diff(await self._diff.read(self._shown.source), place)
+
+    def _line_now(self, place: DiffPlace) -> int:
+        """The number of a line in the file as it is now; of a removed line, that of the next."""
+        if place.hunk < 0 or not place.sign:
+            return 1
+        if place.sign != "-":
+            return place.number
+        pairs = self._files[place.file].shown.hunks[place.hunk]
+        is_below = False
+        for pair in pairs:
+            is_below = is_below or pair.old_number == place.number
+            if is_below and pair.new_number:
+                return pair.new_number
+        return max((pair.new_number for pair in pairs), default=1)
+
+    # Comments
+
+    @property
+    def _marked_key(self) -> DiffPlace | None:
+        place = self._lines.marked
+        return place if place is not None and place.sign else None
+
+    def _end_comment(self) -> None:
+        super()._end_comment()
+        self._show_frame()
+
+    def _message(self) -> str:
+        if not self._comments:
+            return ""
+        since = self._shown.since
+        parts = [f"My comments on the changes since {since}:"]
+        for place, comment in sorted(self._comments.items()):
+            parsed = self._files[place.file]
+            text = cut(parsed.line_text(place).rstrip(), 200)
+            sign = f"{place.sign} " if place.sign != " " else ""
+            parts.append(f"> {parsed.file.path}:{place.number}: {sign}{text}\n\n{comment}")
+        return "\n\n".join(parts)
+
+
+def _nearest_line(layout: DiffLayout, files: Sequence[ParsedFile], place: DiffPlace) -> int:
+    """The first line of the file and hunk, or of what is there instead after an undo."""
+    if not files:
+        return 0
+    file = min(place.file, len(files) - 1)
+    hunk = min(place.hunk, len(files[file].file.hunks) - 1) if file == place.file else -1
+    return layout.line_of(file, hunk)

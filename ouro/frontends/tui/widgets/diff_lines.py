@@ -1,0 +1,206 @@
+"""DiffLines: the lines of a diff with a mark, of which only visible pages are drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+from rich.cells import cell_len
+from rich.segment import Segment
+from textual import events
+from textual.binding import Binding
+from textual.geometry import Region, Size
+from textual.message import Message
+from textual.selection import Selection
+from textual.strip import Strip
+
+from ouro.display import NO_FILE
+from ouro.frontends.tui.blocks.diff import DiffLayout, DiffPlace
+from ouro.frontends.tui.blocks.file_diff import FileDiff, file_diffs
+from ouro.frontends.tui.blocks.lines import StyledLine, crop, mark_span, selected_text
+from ouro.frontends.tui.blocks.palette import Palette
+from ouro.frontends.tui.widgets.row_list import LineScroll
+from ouro.utils.git_diff import DiffedFile
+from ouro.utils.text import clean
+
+MARGIN = "❯ "
+"""Before the marked line; others have spaces there."""
+
+
+class ParsedFile(msgspec.Struct, frozen=True):
+    """A file of a diff of git, and what is drawn of it."""
+
+    file: DiffedFile
+    shown: FileDiff
+
+    def line_text(self, place: DiffPlace) -> str:
+        """The text of a line; empty for a place without one."""
+        if place.hunk < 0 or not place.sign:
+            return ""
+        for pair in self.shown.hunks[place.hunk]:
+            if place.sign == "-" and pair.old_number == place.number:
+                return pair.old or ""
+            if place.sign != "-" and pair.new_number == place.number:
+                return pair.new or ""
+        return ""
+
+
+def parse_file(file: DiffedFile) -> ParsedFile:
+    before, after = file.old_path or file.path, file.path
+    before = NO_FILE if file.kind == "added" else before
+    after = NO_FILE if file.kind == "deleted" else after
+    if not file.hunks:
+        return ParsedFile(file, FileDiff(before, after, [], []))
+    rows = "".join(file.hunks).removesuffix("\n").split("\n")
+    [shown] = file_diffs([f"--- {before}", f"+++ {after}", *rows])
+    return ParsedFile(file, shown)
+
+
+class DiffLines(LineScroll, can_focus=True):
+    """Up and Down move the mark; `comments` are shown behind their lines."""
+
+    BINDINGS = [  # noqa: RUF012 (Textual's own form)
+        Binding("up,k", "move(-1)", show=False),
+        Binding("down,j", "move(1)", show=False),
+        Binding("pageup,b", "page(-1)", show=False),
+        Binding("pagedown,space", "page(1)", show=False),
+        Binding("home,g", "move(-1000000000)", show=False),
+        Binding("end,G", "move(1000000000)", show=False),
+    ]
+
+    class Marked(Message):
+        """Another line is marked."""
+
+    class Picked(Message):
+        """A click on the marked line."""
+
+    def __init__(self, comments: Mapping[DiffPlace, str]) -> None:
+        super().__init__(id="diff-lines")
+        self._comments = comments
+        self._layout: DiffLayout | None = None
+        self._nothing = ""
+        self._palette = Palette({})
+        self.line = 0
+
+    @property
+    def palette(self) -> Palette:
+        return self._palette
+
+    @property
+    def text_width(self) -> int:
+        """The cells beside the mark and the scroll bar."""
+        return max(1, self.scrollable_content_region.width - len(MARGIN))
+
+    @property
+    def marked(self) -> DiffPlace | None:
+        has_lines = self._layout is not None and len(self._layout.lines) > 0
+        return self._layout.place(self.line) if has_lines and self._layout else None
+
+    def show(self, layout: DiffLayout | None, line: int, nothing: str = "") -> None:
+        """Show a layout with this line marked; without lines the text `nothing`."""
+        self._layout, self._nothing = layout, nothing
+        count = len(layout.lines) if layout is not None else 0
+        self.virtual_size = Size(self.size.width, count)
+        self.line = max(0, min(line, count - 1))
+        self._show_line()
+        self.refresh()
+        self.post_message(self.Marked())
+
+    def go_to(self, line: int) -> None:
+        """Mark a line, and show what is below it."""
+        above = min(2, self.size.height // 4)
+        self.scroll_to(y=max(0, line - above), animate=False, force=True)
+        self.action_move(line - self.line)
+
+    def action_move(self, by: int) -> None:
+        count = len(self._layout.lines) if self._layout is not None else 0
+        line = max(0, min(count - 1, self.line + by))
+        if line == self.line:
+            return
+        before, self.line = self.line, line
+        self._show_line()
+        for number in (before, line):
+            self.refresh(Region(0, number - self.scroll_offset.y, self.size.width, 1))
+        self.post_message(self.Marked())
+
+    def action_page(self, by: int) -> None:
+        lines = by * max(1, self.size.height - 1)
+        self.step(lines)
+        self.action_move(lines)
+
+    def on_mount(self) -> None:
+        self.app.theme_changed_signal.subscribe(self, lambda _: self._use_theme())
+        self._use_theme()
+
+    def _use_theme(self) -> None:
+        self._palette = Palette(self.app.theme_variables)
+
+    def on_click(self, event: events.Click) -> None:
+        at = event.get_content_offset(self)
+        if at is None or self.text_selection is not None or self._layout is None:
+            return
+        line = at.y + self.scroll_offset.y
+        if line == self.line:
+            self.post_message(self.Picked())
+        elif line < len(self._layout.lines):
+            self.action_move(line - self.line)
+
+    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
+        """The mouse scrolls: the mark stays in sight."""
+        super().watch_scroll_y(old_value, new_value)
+        top, height = round(new_value), max(1, self.size.height)
+        within = max(top, min(self.line, top + height - 1))
+        if within != self.line:
+            self.action_move(within - self.line)
+
+    def get_selection(self, selection: Selection) -> tuple[str, str]:
+        lines = self._layout.lines if self._layout is not None else ()
+        start = selection.start.y if selection.start else 0
+        end = selection.end.y + 1 if selection.end else len(lines)
+        numbered = [(number, self._with_margin(lines[number])) for number in range(start, end)]
+        return selected_text(numbered, selection), "\n"
+
+    def render_line(self, y: int) -> Strip:
+        number, width = y + self.scroll_offset.y, self.scrollable_content_region.width
+        base = self._palette.text
+        if self._layout is None or number >= len(self._layout.lines):
+            words = crop(f"  {self._nothing}", width) if y == 0 and self._nothing else ""
+            return Strip([Segment(words, self._palette.muted)]).crop_extend(0, width, base)
+        line = self._with_margin(self._layout.lines[number], is_marked=number == self.line)
+        selection = self.text_selection
+        if selection is not None and (span := selection.get_span(number)) is not None:
+            line = mark_span(line, span, self.screen.get_component_rich_style("screen--selection"))
+        comment = self._comment_at(number)
+        strip = Strip(line.segments).crop_extend(0, width, base)
+        if comment:
+            words = crop(f"  ← {clean(comment)}", max(1, width - min(12, width // 3)))
+            strip = strip.crop(0, width - cell_len(words))
+            strip = Strip([*strip, Segment(words, self._palette.warning)])
+        return strip.apply_offsets(0, number)
+
+    def _with_margin(self, line: StyledLine, *, is_marked: bool = False) -> StyledLine:
+        margin = Segment(MARGIN, self._palette.accent) if is_marked else Segment("  ")
+        gutter = line.gutter + len(MARGIN)
+        return StyledLine([margin, *line.segments], gutter, line.joint, line.filling)
+
+    def _comment_at(self, number: int) -> str:
+        """The comment on a line of the file, shown on the first line that it is wrapped to."""
+        if not self._comments or self._layout is None:
+            return ""
+        place = self._layout.place(number)
+        is_first = number == 0 or self._layout.place(number - 1) != place
+        return self._comments.get(place, "") if is_first else ""
+
+    def _show_line(self) -> None:
+        top, height = self.scroll_offset.y, max(1, self.size.height)
+        wanted = min(max(top, self.line - height + 1), self.line)
+        if wanted != top:
+            self.scroll_to(y=wanted, animate=False, force=True)
+
+
+def lay_out(
+    files: Sequence[ParsedFile], width: int, palette: Palette, *, has_two_columns: bool
+) -> DiffLayout:
+    notes = [parsed.file.notes for parsed in files]
+    shown = [parsed.shown for parsed in files]
+    return DiffLayout(shown, notes, width, palette, has_two_columns=has_two_columns)

@@ -1,0 +1,150 @@
+"""Undo single hunks and files as a diff shows them, and undo that."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from ouro.errors import UsageError
+from ouro.safety.checkpoints.checkpoints import Checkpoints, file_state
+from ouro.safety.checkpoints.repository import REFS
+from ouro.safety.checkpoints.trees import ABSENT, FileState, TreeChange, commit, small_trees
+from ouro.safety.checkpoints.undo import Undo
+from ouro.utils.git_diff import DiffedFile, HunkSides, hunk_sides
+
+_CHANGED = "Its lines have changed since this diff was made."
+
+
+class PartUndo:
+    """Remembers each undo as the changes that it made. Everything blocks: use from a thread."""
+
+    def __init__(self, checkpoints: Checkpoints) -> None:
+        self._checkpoints = checkpoints
+        self._repository = checkpoints.repository
+        self._undo = Undo(checkpoints)
+
+    def undo(self, file: DiffedFile, hunk: str = "") -> None:
+        """Undo one hunk of a file, or all that the diff shows of it. Other lines stay as they are.
+
+        Raises:
+            UsageError: its lines are not in the file any more, or it is binary.
+        """
+        if file.is_binary:
+            raise UsageError(f"{file.path} is binary: /undo restores it, or git does.")
+        with self._repository.locked():
+            self._checkpoints.undone_parts.append(self._changes(file, hunk))
+
+    def redo(self) -> dict[str, str]:
+        """Undo the last undo; returns for each file why it could not be done, or an empty text.
+        Raises UsageError: there is none.
+        """
+        if not self._checkpoints.undone_parts:
+            raise UsageError("There is nothing to redo: no hunk and no file was undone here.")
+        with self._repository.locked():
+            changes = self._checkpoints.undone_parts.pop()
+            return {
+                change.path: self._undo.restore(change.reversed()) for change in reversed(changes)
+            }
+
+    def _changes(self, file: DiffedFile, hunk: str) -> tuple[TreeChange, ...]:
+        if file.kind == "deleted":
+            return self._make_again(file)
+        change = self._reverse(file, [hunk] if hunk else file.hunks, is_whole=not hunk)
+        if file.kind == "renamed" and not hunk:
+            return self._rename_back(file, change)
+        return (change,)
+
+    def _make_again(self, file: DiffedFile) -> tuple[TreeChange, ...]:
+        path = self._checkpoints.root / file.path
+        if file_state(path)[0] != ABSENT:
+            raise UsageError(f"{file.path} is there again.", _CHANGED)
+        text = "".join("".join(hunk_sides(hunk).old) for hunk in file.hunks)
+        return (self._change(file.path, ABSENT, file.old_mode, text),)
+
+    def _reverse(self, file: DiffedFile, hunks: Sequence[str], *, is_whole: bool) -> TreeChange:
+        path = self._checkpoints.root / file.path
+        state, content = self._read(path, file.path)
+        text = content.decode("utf-8", "surrogateescape")
+        for hunk in reversed(hunks):  # those before it keep their places
+            text = _reverse_hunk(text, hunk, file.path)
+        was_made = file.kind == "added" and not text and (is_whole or len(file.hunks) == 1)
+        return self._change(file.path, state, "" if was_made else state[0], text, content)
+
+    def _rename_back(self, file: DiffedFile, change: TreeChange) -> tuple[TreeChange, ...]:
+        """Move a renamed file, whose lines are restored already, to its old name."""
+        old = self._checkpoints.root / file.old_path
+        if file_state(old)[0] != ABSENT:
+            raise UsageError(f"{file.old_path} is there again.", _CHANGED)
+        state, content = self._read(self._checkpoints.root / file.path, file.path)
+        text = content.decode("utf-8", "surrogateescape")
+        made = self._change(file.old_path, ABSENT, state[0], text)
+        gone = self._change(file.path, state, "", "", content)
+        return change, made, gone
+
+    def _read(self, path: Path, name: str) -> tuple[FileState, bytes]:
+        state, content = file_state(path)
+        if state is None or state == ABSENT:
+            raise UsageError(f"{name} is not a file any more.")
+        return state, content
+
+    def _change(
+        self, name: str, before: FileState, mode: str, text: str, content: bytes = b""
+    ) -> TreeChange:
+        """Write the file, or delete it without a `mode`; keep it as it was and as it is now."""
+        path = self._checkpoints.root / name
+        if self._undo.leads_away(path):
+            raise UsageError(f"{name}: a folder on its path is a link.")
+        if before != ABSENT:
+            self._keep(name, before, content)
+        if mode:
+            self._undo.write(path, mode, text.encode("utf-8", "surrogateescape"))
+        else:
+            self._undo.remove(path)
+        after, written = file_state(path)
+        if after is None or after == ABSENT:
+            return TreeChange(name, *before, *ABSENT)
+        self._repository.write_object("blob", written)
+        return TreeChange(name, *before, *after)
+
+    def _keep(self, name: str, state: FileState, content: bytes) -> None:
+        """Keep the file as it is: `git` finds it in the checkpoints, as after each undo."""
+        self._repository.write_object("blob", content)
+        tree = small_trees(self._repository, (TreeChange(name, *ABSENT, *state),))[1]
+        ref = f"{REFS}/undone/{self._checkpoints.session}/{time.time_ns()}"
+        self._repository.git("update-ref", ref, commit(self._repository, tree))
+
+
+def _reverse_hunk(text: str, hunk: str, name: str) -> str:
+    """The text with the old lines of a hunk instead of its new ones, where these are nearest."""
+    sides = hunk_sides(hunk)
+    lines = _split(text)
+    place = _find(lines, sides)
+    if place is None and "\r\n" in text:  # git shows lines as it would commit them
+        sides = HunkSides(sides.start, _with_returns(sides.old), _with_returns(sides.new))
+        place = _find(lines, sides)
+    if place is None:
+        raise UsageError(f"{name} has no such lines now.", _CHANGED)
+    return "".join([*lines[:place], *sides.old, *lines[place + len(sides.new) :]])
+
+
+def _split(text: str) -> list[str]:
+    """Lines end with a newline only, as for git."""
+    lines = [f"{line}\n" for line in text.split("\n")]
+    last = lines.pop().removesuffix("\n")
+    return [*lines, last] if last else lines
+
+
+def _find(lines: list[str], sides: HunkSides) -> int | None:
+    """Where the new lines of a hunk are, nearest to where it says."""
+    new, count = sides.new, len(sides.new)
+    if not new:
+        return min(sides.start, len(lines))
+    places = [
+        place for place in range(len(lines) - count + 1) if lines[place : place + count] == new
+    ]
+    return min(places, key=lambda place: abs(place - sides.start), default=None)
+
+
+def _with_returns(lines: list[str]) -> list[str]:
+    return [f"{line[:-1]}\r\n" if line.endswith("\n") else line for line in lines]

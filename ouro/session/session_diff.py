@@ -1,0 +1,182 @@
+"""SessionDiff: what changed in files, since a commit, in the session or in one turn; undo of parts."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
+
+from ouro.display import Choice
+from ouro.errors import UsageError
+from ouro.safety import is_inside
+from ouro.session.rewind import Rewind
+from ouro.utils.git import PREFIXES, Git, GitError, find_root
+from ouro.utils.git_diff import DiffedFile, parse_git_diff
+from ouro.utils.text import one_line, plural
+
+EMPTY_TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
+SESSION = "session"
+"""The source of all that changed since the session began."""
+TURN = "turn "
+"""Begins the source of one turn, before the number of its message."""
+MAX_NEW_FILES = 200
+MAX_LISTED = 20
+"""Turns and commits that can be chosen."""
+GIT_SECONDS = 20.0
+_COMMIT = re.compile(r"[^\s-]\S*")
+
+
+class ShownDiff(msgspec.Struct, frozen=True):
+    source: str
+    """As `SessionDiff.read` takes it."""
+    since: str
+    """`the last commit`: what the files are compared with."""
+    text: str
+    """As git writes it."""
+    root: Path
+    """The folder that the names are relative to."""
+    files: Sequence[DiffedFile] = ()
+
+
+class SessionDiff:
+    """Reads what changed, and undoes single hunks and files through the checkpoints."""
+
+    def __init__(self, cwd: Path, rewind: Rewind) -> None:
+        self._cwd = cwd
+        self._rewind = rewind
+
+    async def read(self, source: str) -> ShownDiff:
+        """The changes since the last commit; `session`: since it began; `turn N`: of the turn that
+        began with message N; a number: since before that many messages; else since a commit or
+        branch. Raises UsageError.
+        """
+        if source == SESSION:
+            text, since = await self._of_session(), "the session began"
+        elif source.startswith(TURN) and source.removeprefix(TURN).isdecimal():
+            number = int(source.removeprefix(TURN))
+            text = await self._rewind.files().shown_diff(number, only=True)
+            return await self._shown(source, "before that turn", text, self._cwd)
+        elif source.isdecimal():
+            number = await self._rewind.number_back(int(source))
+            text, since = await self._rewind.files().shown_diff(number), "then"
+        else:
+            return await self._since_commit(source)
+        return await self._shown(source, since, text, self._cwd)
+
+    async def sources(self) -> list[Choice]:
+        """What can be shown: a value for `read`, and what it is."""
+        choices = [Choice("", "since the last commit", "with new files")]
+        choices.append(Choice(SESSION, "this session", "all that changed since it began"))
+        try:
+            numbers = await self._rewind.files().turns_with_changes()
+        except UsageError:  # no checkpoints
+            numbers = []
+        texts = {point.number: point.text for point in self._rewind.points()}
+        for number in [number for number in reversed(numbers) if number in texts][:MAX_LISTED]:
+            words = one_line(texts[number], 60)
+            choices.append(Choice(f"{TURN}{number}", f"the turn “{words}”", ""))
+        with suppress(GitError):
+            choices += await asyncio.to_thread(_commits, Git(self._cwd, GIT_SECONDS))
+        return choices
+
+    async def is_changed_by_others(self, shown: ShownDiff, file: DiffedFile) -> bool:
+        """Whether an undo may undo what the user did. Raises UsageError: it cannot be undone."""
+        inside = self._in_workspace(shown, file)
+        return await self._rewind.files().is_changed_by_others(inside.path)
+
+    async def undo(self, shown: ShownDiff, file: DiffedFile, hunk: str = "") -> Sequence[str]:
+        """Undo one hunk of a file, or all that is shown of it; returns lines for the user. Raises
+        UsageError.
+        """
+        return await self._rewind.undo_shown(self._in_workspace(shown, file), hunk)
+
+    async def redo(self) -> Sequence[str]:
+        """Undo the last undo; returns lines for the user. Raises UsageError: there is none."""
+        return await self._rewind.redo_shown()
+
+    def _in_workspace(self, shown: ShownDiff, file: DiffedFile) -> DiffedFile:
+        """The file with its names as the checkpoints have them. Raises UsageError: it is outside."""
+
+        def rename(name: str) -> str:
+            inside = os.path.relpath(shown.root / name, self._cwd)
+            if not is_inside(inside):
+                raise UsageError(f"{name} is outside of this session's folder.")
+            return inside
+
+        old = rename(file.old_path) if file.old_path else ""
+        return replace(file, path=rename(file.path), old_path=old)
+
+    async def _of_session(self) -> str:
+        numbers = await self._rewind.files().turns_with_changes()
+        return await self._rewind.files().shown_diff(numbers[0]) if numbers else ""
+
+    async def _since_commit(self, name: str) -> ShownDiff:
+        root = find_root(self._cwd)
+        try:
+            base, text = await asyncio.to_thread(read_changes, Git(root, GIT_SECONDS), name)
+        except GitError as error:
+            raise UsageError(f"git cannot show the changes: {error}.") from error
+        since = f"{name} ({base})" if name and not base.startswith(name) else name
+        return await self._shown(name, since or "the last commit", text, root)
+
+    async def _shown(self, source: str, since: str, text: str, root: Path) -> ShownDiff:
+        files = await asyncio.to_thread(parse_git_diff, text)
+        return ShownDiff(source, since, text, root, files)
+
+
+def read_changes(git: Git, name: str = "") -> tuple[str, str]:
+    """The commit that the work tree is compared with (the last one, or where the current branch
+    left `name`), shortened, and the unified diff with untracked files.
+
+    Raises:
+        UsageError: there is no such commit, or no repository.
+        GitError: git failed.
+    """
+    if not name and not git.ask("rev-parse", "--git-dir"):
+        raise UsageError("This folder is not in a git repository, so there is no diff.")
+    base = _base(git, name)
+    names = git.paths("--others", "--exclude-standard")
+    # Files that were moved away and back are in the commit, but not in git's index.
+    shown = names[:MAX_NEW_FILES]
+    were_there = set(git.tree_paths(base, shown))
+    others = [f":(exclude,top,literal){path}" for path in were_there]
+    parts = [git.raw("diff", *PREFIXES, base, "--", ":/", *others)]
+    options = ("--no-index", *PREFIXES, "--", "/dev/null")
+    for path in shown:
+        if path in were_there:
+            parts.append(git.raw("diff", *PREFIXES, f"{base}:{path}", "--", path))
+        else:
+            parts.append(git.raw("diff", *options, path))
+    if len(names) > MAX_NEW_FILES:
+        parts.append(f"… and {plural(len(names) - MAX_NEW_FILES, 'more new file')}")
+    return base[:9], "".join(parts)
+
+
+def _base(git: Git, name: str) -> str:
+    if not name:
+        return "HEAD" if git.ask("rev-parse", "--verify", "--quiet", "HEAD") else EMPTY_TREE
+    found = ""
+    if _COMMIT.fullmatch(name):
+        found = git.ask("rev-parse", "--verify", "--quiet", f"{name}^{{commit}}").strip()
+    if not found:
+        raise UsageError(
+            f"`{name}` is not a number of messages, and git has no such commit.",
+            "Usage: /diff [NUMBER|session|COMMIT]: `/diff 1` shows what the last message changed.",
+        )
+    return git.ask("merge-base", found, "HEAD").strip() or found
+
+
+def _commits(git: Git) -> list[Choice]:
+    listed = git.ask("log", f"--max-count={MAX_LISTED}", "--format=%h%x09%cr%x09%s")
+    rows = [row.split("\t", 2) for row in listed.splitlines() if row.count("\t") >= 2]
+    # The last commit is the first choice already.
+    return [
+        Choice(commit, f"since {commit} {one_line(subject, 60)}", when)
+        for commit, when, subject in rows[1:]
+    ]

@@ -1,0 +1,141 @@
+"""DiffedFile: one file of a diff of git, with its hunks as git wrote them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Literal
+
+import msgspec
+
+_FILES = re.compile(r"^(?=diff --git )", re.MULTILINE)
+_HUNKS = re.compile(r"^(?=@@ -)", re.MULTILINE)
+_LINES = re.compile(r"[^\n]*\n|[^\n]+")
+_HUNK_HEAD = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
+_ESCAPED = re.compile(rb'\\([0-7]{3}|[abfnrtv"\\])')
+_ESCAPES = {
+    b"a": b"\a",
+    b"b": b"\b",
+    b"f": b"\f",
+    b"n": b"\n",
+    b"r": b"\r",
+    b"t": b"\t",
+    b"v": b"\v",
+}
+
+
+class DiffedFile(msgspec.Struct, frozen=True):
+    path: str
+    """Its present name; for a deleted file the one that it had."""
+    kind: Literal["changed", "added", "deleted", "renamed"] = "changed"
+    old_path: str = ""
+    """The name before it was renamed."""
+    old_mode: str = "100644"
+    """The mode of a deleted file."""
+    is_binary: bool = False
+    hunks: tuple[str, ...] = ()
+    """The text of each hunk, from `@@` on."""
+    notes: tuple[str, ...] = ()
+    """What git says about it besides the hunks: another mode, renamed, binary."""
+
+    @property
+    def added(self) -> int:
+        return self._count("+")
+
+    @property
+    def removed(self) -> int:
+        return self._count("-")
+
+    def _count(self, sign: str) -> int:
+        return sum(hunk.count(f"\n{sign}") for hunk in self.hunks)
+
+
+class HunkSides(msgspec.Struct, frozen=True):
+    """The lines of a hunk, with their line ends."""
+
+    start: int
+    """The place of its first new line, from 0."""
+    old: list[str]
+    new: list[str]
+
+
+def parse_git_diff(text: str) -> list[DiffedFile]:
+    """The files of a diff of git, which must have been made with PREFIXES."""
+    return [_file(part) for part in _FILES.split(text) if part.startswith("diff --git ")]
+
+
+def hunk_sides(hunk: str) -> HunkSides:
+    head, *body = _LINES.findall(hunk)
+    found = _HUNK_HEAD.match(head)
+    if found is None:
+        raise ValueError(f"not a hunk: {head}")
+    old, new = [], []
+    for line, following in zip(body, [*body[1:], ""], strict=True):
+        # `\` follows a line that has no newline.
+        text = line[1:].removesuffix("\n") if following.startswith("\\") else line[1:]
+        if line[0] in " -":
+            old.append(text)
+        if line[0] in " +":
+            new.append(text)
+    has_lines = int(found[4] or 1) > 0
+    return HunkSides(int(found[3]) - has_lines, old, new)
+
+
+def _file(text: str) -> DiffedFile:
+    head_text, *hunks = _HUNKS.split(text.rstrip("\n") + "\n")
+    head = head_text.rstrip("\n").split("\n")
+    facts = dict(_facts(head))
+    old, new = facts.get("rename from", ""), facts.get("rename to", "")
+    path = new or facts.get("+++", "") or facts.get("---", "") or _same_name(head[0])
+    kind: Literal["changed", "added", "deleted", "renamed"] = "renamed" if old else "changed"
+    if "new file mode" in facts:
+        kind = "added"
+    elif "deleted file mode" in facts:
+        kind = "deleted"
+    is_binary = "binary" in facts
+    notes = tuple(_notes(facts, is_binary=is_binary))
+    mode = facts.get("deleted file mode", "100644")
+    return DiffedFile(path, kind, old, mode, is_binary, tuple(hunks), notes)
+
+
+def _facts(head: list[str]) -> Iterator[tuple[str, str]]:
+    for row in head[1:]:
+        if row.startswith(("--- ", "+++ ")):
+            if row[4:] != "/dev/null":
+                yield row[:3], _name(row[4:].rstrip("\t"), "a/" if row[0] == "-" else "b/")
+        elif row.startswith(("Binary files ", "GIT binary patch")):
+            yield "binary", row
+        elif found := re.match(r"(old mode|new mode|new file mode|deleted file mode) (\d+)", row):
+            yield found[1], found[2]
+        elif found := re.match(r"((?:rename|copy) (?:from|to)) (.+)", row):
+            yield found[1], _name(found[2], "")
+
+
+def _notes(facts: dict[str, str], *, is_binary: bool) -> Iterator[str]:
+    if "rename from" in facts:
+        yield f"renamed from {facts['rename from']}"
+    if "copy from" in facts:
+        yield f"copied from {facts['copy from']}"
+    if "old mode" in facts:
+        yield f"mode {facts['old mode']} → {facts['new mode']}"
+    if is_binary:
+        yield "binary file"
+
+
+def _same_name(head: str) -> str:
+    """The name in `diff --git a/NAME b/NAME`, where no other line has it."""
+    names = head.removeprefix("diff --git ")
+    return _name(names[len(names) // 2 + 1 :], "b/")
+
+
+def _name(written: str, prefix: str) -> str:
+    """A name as git writes it: in quotes if it has odd characters."""
+    if len(written) > 1 and written[0] == written[-1] == '"':
+        quoted = written[1:-1].encode("utf-8", "surrogateescape")
+        written = _ESCAPED.sub(_character, quoted).decode("utf-8", "surrogateescape")
+    return written.removeprefix(prefix)
+
+
+def _character(found: re.Match[bytes]) -> bytes:
+    code = found[1]
+    return bytes([int(code, 8) & 255]) if len(code) == 3 else _ESCAPES.get(code, code)

@@ -1,0 +1,292 @@
+"""The viewer of changes, operated by keys on a real session in a real repository."""
+
+import subprocess
+from contextlib import asynccontextmanager
+
+import pytest
+from fakes.screens import opened, screen_of, screen_text, type_text, until
+from fakes.turns import say
+
+from ouro.assemble import Options, open_session
+from ouro.frontends.tui.screens.diff_viewer import DiffViewer
+from ouro.frontends.tui.screens.sheet import Picker
+from ouro.llm import ScriptedModel, call
+from ouro.session import OpenRequest
+
+BEFORE = "".join(f"line {number}\n" for number in range(1, 41))
+AFTER = BEFORE.replace("line 3\n", "line three\n").replace("line 30\n", "line thirty\n")
+
+
+def git(folder, *words):
+    identity = ["-c", "user.name=T", "-c", "user.email=t@example.invalid"]
+    subprocess.run(["git", *identity, *words], cwd=folder, check=True, capture_output=True)
+
+
+@asynccontextmanager
+async def viewing(repository, command="/diff", *, writes=True, size=(120, 40), answers=()):
+    """The viewer on a session whose one turn, if it `writes`, has changed two places of a.txt."""
+    (repository / "a.txt").write_text(BEFORE)
+    git(repository, "add", ".")
+    git(repository, "commit", "-qm", "a.txt")
+    script = [
+        call("read", path="a.txt"),
+        call("write", path="a.txt", content=AFTER),
+        "Done.",
+        *answers,
+    ]
+    model = ScriptedModel(script)
+    settings = {"permissions.mode": "auto"}
+    session = await open_session(Options(repository, settings, ready_model=model), OpenRequest(""))
+    if writes:
+        await say(session, "change it")
+
+    async def open_it(_request):
+        return session
+
+    app = screen_of(open_session=open_it, cwd=repository)
+    try:
+        async with app.run_test(size=size) as pilot:
+            await opened(pilot)
+            yield session, pilot, lambda: open_viewer(pilot, command)
+    finally:
+        await session.close()
+
+
+async def open_viewer(pilot, command):
+    await type_text(pilot, command)
+    await pilot.press("escape", "enter")
+    await until(pilot, lambda: isinstance(pilot.app.screen, DiffViewer))
+    await drawn(pilot)
+
+
+async def drawn(pilot):
+    await until(pilot, lambda: pilot.app.screen._lines.marked is not None)
+    await pilot.pause()
+
+
+def lines(pilot):
+    return screen_text(pilot.app).splitlines()
+
+
+def last(pilot):
+    return " ".join(line for line in lines(pilot)[-3:] if line)
+
+
+@pytest.mark.parametrize("size", [(120, 40), (80, 24), (40, 10), (20, 5)])
+async def test_files_and_hunks_are_shown_with_their_keys(repository, size):
+    async with viewing(repository, size=size) as (_, pilot, open_it):
+        (repository / "new.py").write_text("print('new')\n")
+        await open_it()
+        text = screen_text(pilot.app)
+        assert "changes since" in text
+        assert "hunk" in last(pilot)
+        assert "Esc" in last(pilot)
+        if size[0] > 40:
+            assert "2 files +3 −2" in text
+            assert "new.py" in text
+            assert "line three" in text
+        await pilot.press("q")
+        await until(pilot, lambda: not isinstance(pilot.app.screen, DiffViewer))
+
+
+async def test_keys_go_from_hunk_to_hunk_and_from_file_to_file(repository):
+    async with viewing(repository, size=(80, 24)) as (_, pilot, open_it):
+        (repository / "new.py").write_text("print('new')\n")
+        await open_it()
+        seen = []
+        for key in ("n", "n", "n", "p", "tab", "tab", "right", "left"):
+            await pilot.press(key)
+            place = pilot.app.screen._lines.marked
+            seen.append((place.file, place.hunk))
+        assert seen[:4] == [(0, 0), (0, 1), (1, 0), (0, 1)]
+        assert [file for file, _ in seen[4:]] == [1, 0, 1, 0]
+
+
+async def test_a_hunk_is_undone_and_changed_again(repository):
+    async with viewing(repository) as (_, pilot, open_it):
+        await open_it()
+        await pilot.press("n", "n", "u")
+        half = AFTER.replace("line thirty", "line 30")
+        await until(pilot, lambda: (repository / "a.txt").read_text() == half)
+        await until(pilot, lambda: "Undone: a hunk of a.txt." in last(pilot))
+        await until(pilot, lambda: "1 file +1 −1" in screen_text(pilot.app))
+        await pilot.press("u")
+        await until(pilot, lambda: (repository / "a.txt").read_text() == BEFORE)
+        await until(pilot, lambda: "No changes." in screen_text(pilot.app))
+        await pilot.press("r")
+        await until(pilot, lambda: (repository / "a.txt").read_text() == half)
+        await pilot.press("r")
+        await until(pilot, lambda: (repository / "a.txt").read_text() == AFTER)
+        await pilot.press("r")
+        await until(pilot, lambda: "nothing to redo" in last(pilot))
+
+
+async def test_a_file_that_the_user_changed_since_is_asked_about(repository):
+    async with viewing(repository) as (_, pilot, open_it):
+        mine = AFTER.replace("line 20", "line twenty, mine")
+        (repository / "a.txt").write_text(mine)
+        await open_it()
+        for key in ("n", "x"):
+            await pilot.press("U")
+            await until(pilot, lambda: "no turn of this session made" in last(pilot))
+            await pilot.press(key)
+            assert (repository / "a.txt").read_text() == mine
+            assert "no turn of this session made" not in last(pilot)
+        await pilot.press("n", "u", "y")
+        undone = mine.replace("line three", "line 3")
+        await until(pilot, lambda: (repository / "a.txt").read_text() == undone)
+
+
+async def test_a_hunk_whose_lines_have_changed_since_is_left_as_it_is(repository):
+    async with viewing(repository) as (_, pilot, open_it):
+        await open_it()
+        later = AFTER.replace("line three", "line 3, later")
+        (repository / "a.txt").write_text(later)
+        await pilot.press("n", "u", "y")
+        await until(pilot, lambda: "no such lines now" in last(pilot))
+        assert (repository / "a.txt").read_text() == later
+
+
+async def test_new_deleted_and_renamed_files_are_undone_and_changed_again(repository):
+    async with viewing(repository) as (_, pilot, open_it):
+        (repository / "a.txt").write_text(BEFORE)
+        (repository / "new ö.py").write_text("print('new')\n")
+        git(repository, "mv", "a.txt", "b.txt")
+        (repository / "api.py").unlink()
+        api = "import os\n\n\ndef hello(name):\n    return 'hello ' + name\n"
+        await open_it()
+        assert "3 files" in screen_text(pilot.app)
+        assert "renamed from a.txt" in screen_text(pilot.app)
+        names = ["api.py", "b.txt", "new ö.py"]
+        assert [one.file.path for one in pilot.app.screen._files] == names
+        await pilot.press("U", "y")
+        await until(pilot, lambda: (repository / "api.py").exists())
+        assert (repository / "api.py").read_text() == api
+        await until(pilot, lambda: len(pilot.app.screen._files) == 2)
+        await drawn(pilot)
+        await pilot.press("U", "y")
+        await until(pilot, lambda: (repository / "a.txt").exists())
+        assert not (repository / "b.txt").exists()
+        await until(pilot, lambda: len(pilot.app.screen._files) == 1)
+        await drawn(pilot)
+        await pilot.press("U", "y")
+        await until(pilot, lambda: not (repository / "new ö.py").exists())
+        for _ in range(3):
+            await pilot.press("r")
+            await until(pilot, lambda: "Changed again" in last(pilot))
+            await pilot.press("space")
+        assert (repository / "new ö.py").read_text() == "print('new')\n"
+        assert (repository / "b.txt").read_text() == BEFORE
+        assert not (repository / "api.py").exists()
+
+
+async def test_crlf_latin_1_and_a_missing_last_newline_survive_an_undo(repository):
+    before = b"one\r\ntwo\r\ncaf\xe9\r\nlast"
+    (repository / "odd.txt").write_bytes(before)
+    async with viewing(repository, writes=False) as (_, pilot, open_it):
+        (repository / "odd.txt").write_bytes(before.replace(b"two", b"2").replace(b"last", b"end"))
+        await open_it()
+        await pilot.press("U", "y")
+        await until(pilot, lambda: (repository / "odd.txt").read_bytes() == before)
+
+
+async def test_comments_on_lines_go_to_the_agent_as_one_message(repository):
+    async with viewing(repository, answers=["I see."]) as (_, pilot, open_it):
+        await open_it()
+        await pilot.press("enter")  # not on the name of a file
+        assert not pilot.app.screen._field.display
+        await pilot.press("n", *["down"] * 4, "enter", *"why?", "enter")
+        assert "← why?" in screen_text(pilot.app)
+        assert "1 comment" in last(pilot)
+        await pilot.press("n", *["down"] * 4, "enter", *"gone", "enter", "delete")
+        await pilot.press("down", "enter", *"no", "escape", "escape")
+        await until(pilot, lambda: "Esc again discards" in last(pilot))
+        await pilot.press("down", "enter", *"and", "ctrl+s")
+        await until(pilot, lambda: "I see." in screen_text(pilot.app))
+        assert "My comments on the changes since the last commit:" in screen_text(pilot.app)
+        assert screen_text(pilot.app).count("a.txt:") == 2
+
+
+async def test_one_turn_the_session_and_a_commit_can_be_chosen(repository):
+    async with viewing(repository) as (_, pilot, open_it):
+        git(repository, "commit", "-qam", "what the agent did")
+        (repository / "own.txt").write_text("mine\n")
+        await open_it()
+        assert [one.file.path for one in pilot.app.screen._files] == ["own.txt"]
+        for words, paths in (
+            ("the turn", ["a.txt"]),
+            ("session", ["a.txt", "own.txt"]),
+            ("last commit", ["own.txt"]),
+            ("a.txt", ["a.txt", "own.txt"]),
+        ):
+            await pilot.press("t")
+            await until(pilot, lambda: isinstance(pilot.app.screen, Picker))
+            await type_text(pilot, words)
+            await pilot.press("enter")
+            await until(pilot, lambda: isinstance(pilot.app.screen, DiffViewer))
+            viewer = pilot.app.screen
+            await until(
+                pilot,
+                lambda: [one.file.path for one in viewer._files] == paths,  # noqa: B023
+            )
+
+
+async def test_before_and_after_stand_side_by_side_if_there_is_room(repository):
+    async with viewing(repository, size=(170, 40)) as (_, pilot, open_it):
+        await open_it()
+        assert any("line 3" in line and "line three" in line for line in lines(pilot))
+        await pilot.press("s")
+        await until(
+            pilot,
+            lambda: not any("line 3 " in line and "line three" in line for line in lines(pilot)),
+        )
+        await pilot.resize_terminal(60, 20)
+        await until(pilot, lambda: len(lines(pilot)) == 20)
+        assert "hunks" in last(pilot)
+
+
+async def test_the_mouse_marks_a_line_scrolls_and_comments(repository):
+    async with viewing(repository, size=(80, 10)) as (_, pilot, open_it):
+        await open_it()
+        viewer = pilot.app.screen
+        await pilot.click("#diff-lines", offset=(10, 4))
+        assert viewer._lines.line == 4
+        await pilot.click("#diff-lines", offset=(10, 4))
+        await until(pilot, lambda: viewer._field.display)
+        await pilot.press("escape")
+        viewer._lines.step(5)
+        await pilot.pause()
+        assert viewer._lines.line == 5
+
+
+async def test_the_file_is_opened_at_the_line_in_the_editor(repository, monkeypatch, tmp_path):
+    seen = tmp_path / "seen"
+    editor = tmp_path / "vi"
+    editor.write_text(f'#!/bin/sh\necho "$@" > {seen}\n')
+    editor.chmod(0o755)
+    monkeypatch.setenv("VISUAL", str(editor))
+    from ouro.frontends.tui import editor_and_pager
+
+    async def lend(_app, work):
+        return await work
+
+    monkeypatch.setattr(editor_and_pager, "_lend_terminal", lend)
+    async with viewing(repository, size=(80, 24)) as (_, pilot, open_it):
+        await open_it()
+        await pilot.press("n", "down", "down", "down", "e")
+        await until(pilot, seen.exists)
+        await until(pilot, lambda: seen.read_text())
+        assert seen.read_text().split() == ["+3", str(repository / "a.txt")]
+
+
+async def test_a_long_diff_is_drawn_page_by_page(repository):
+    async with viewing(repository, writes=False, size=(100, 30)) as (_, pilot, open_it):
+        (repository / "long.py").write_text("".join(f"value_{n} = {n}\n" for n in range(20_000)))
+        await open_it()
+        viewer = pilot.app.screen
+        layout = viewer._layout_now
+        assert len(layout.lines) > 20_000
+        assert len(layout.lines._drawn) < 10
+        await pilot.press("end")
+        await until(pilot, lambda: "value_19999" in screen_text(pilot.app))
+        assert len(layout.lines._drawn) < 20
