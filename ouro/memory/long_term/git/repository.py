@@ -111,8 +111,9 @@ class GitRepository:
         if self._folder is None or (self.state_dir / "HEAD").exists():
             return self.state_dir
         inside = self._folder / ".git"
-        is_taken = os.path.lexists(inside) and not is_real_folder(inside)
-        return self.state_dir if is_taken and not (self.own_dir / TIP).exists() else inside
+        if (self.own_dir / TIP).exists() or is_real_folder(inside):
+            return inside
+        return self.state_dir if os.path.lexists(inside) else inside
 
     @property
     def exists(self) -> bool:

@@ -159,20 +159,18 @@ class ScopeState:
 
         An exception inside is raised again, and nothing is read then.
         """
-        with self.alone():
-            yield self.store.accepted
-            self._read()
-
-    def _read(self) -> None:
-        # Done before the folder is listed, so that no later change is missed.
-        self._places = self.store.places()
         store = self.store
-        with store.held():
-            loaded, unapproved = store.load_all(), store.find_unapproved()
-            self._sort_out(loaded, unapproved)
-            if seen := self._unapproved_seen | {*self.foreign.items()}:
-                self._unapproved_seen = store.filter_unapproved(seen)
-            if not unapproved and loaded.head:
+        with self.alone():
+            yield store.accepted
+            # Done before the folder is listed, so that no later change is missed.
+            self._places = store.places()
+            with store.held():
+                loaded, unapproved = store.load_all(), store.find_unapproved()
+                self._sort_out(loaded, unapproved)
+                if seen := self._unapproved_seen | {*self.foreign.items()}:
+                    self._unapproved_seen = store.filter_unapproved(seen)
+                if unapproved or not loaded.head:
+                    return
                 if self._read_at != loaded.head and not store.changed_since(loaded.head):
                     store.accept(loaded.head)
                 with suppress(OSError):  # reading works with a read-only home
@@ -212,7 +210,7 @@ class ScopeState:
 
     def _demand_unchanged(self, proposal: Proposal) -> None:
         """Raises UsageError if the foreign changes are not those that the user has seen."""
-        self._read()
+        self.reload((), "outside", "")
         if not proposal.edits or proposal.edits != self._read_foreign()[1]:
             raise UsageError(
                 "The files have changed since this change was shown.", commands=["memory list"]
