@@ -12,7 +12,7 @@ from ouro.commands.pages import setting_helps
 from ouro.commands.render import line
 from ouro.display import Choice
 from ouro.errors import UsageError
-from ouro.settings_sources import SourcedValue, type_of, write_setting
+from ouro.settings_sources import SourcedValue, theme_names, type_of, write_setting
 from ouro.utils.git import find_root
 from ouro.utils.text import one_line
 
@@ -92,6 +92,8 @@ def default_of(key: str) -> Any:
 
 def _values_of(key: str) -> list[str]:
     """The possible values of a setting that is a choice; empty if it is typed."""
+    if key == "tui.theme":
+        return list(theme_names())
     kind = type_of(key)
     if kind is bool:
         return ["true", "false"]

@@ -68,6 +68,7 @@ StatusItem = Literal[
     "sandbox",
 ]
 STATUS_ITEMS: tuple[StatusItem, ...] = get_args(StatusItem)
+THEME_NAMES = ("auto", "dark", "light", "high-contrast", "ansi")
 MODES_BY_WIDTH = ("plan", "ask", "edit", "auto")
 
 
@@ -214,7 +215,8 @@ class CheckpointSettings:
 
 @section
 class TuiSettings:
-    theme: Literal["auto", "dark", "light", "high-contrast", "ansi"] = "auto"
+    theme: str = "auto"
+    """`auto`, `dark`, `light`, `high-contrast`, `ansi`, or the name of a file in `~/.ouro/themes`."""
     editing: Literal["emacs", "vim"] = "emacs"
     """How the prompt is edited."""
     keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)

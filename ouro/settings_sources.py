@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any, NamedTuple, get_type_hints
 
 from ouro.errors import ConfigError
-from ouro.settings import MODES_BY_WIDTH, HookSettings, McpServerSettings, Settings
+from ouro.settings import MODES_BY_WIDTH, THEME_NAMES, HookSettings, McpServerSettings, Settings
 from ouro.utils.files import write_private
 from ouro.utils.late_pattern import late_pattern
-from ouro.utils.runtime import get_config_path, tilde
+from ouro.utils.runtime import get_config_path, get_themes_dir, tilde
 from ouro.utils.yaml import (
     Node,
     Scalar,
@@ -372,7 +372,23 @@ def _read_leaves(
             )
 
 
+def theme_names() -> tuple[str, ...]:
+    """The values of `tui.theme`: ouro's themes, and those of the user. Blocks."""
+    return (*THEME_NAMES, *sorted(path.stem for path in get_themes_dir().glob("*.yaml")))
+
+
+def _check_theme(value: Any, where: str) -> None:
+    if value in THEME_NAMES or value in theme_names():
+        return
+    shown = f"`{value}`" if value else "empty"
+    raise ConfigError(
+        f"{where}: `tui.theme` must be one of {', '.join(theme_names())}, not {shown}."
+    )
+
+
 def _check_value(path: str, value: Any, where: str) -> Any:
+    if path == "tui.theme":
+        _check_theme(value, where)
     if isinstance(value, int | float) and not isinstance(value, bool):
         _check_number(path, value, where)
     if path == "hooks":

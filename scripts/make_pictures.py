@@ -149,6 +149,13 @@ def _session(ouro: OuroProgram) -> Iterator[tuple[str, str]]:
     yield "receipt", still(terminal)
     terminal.send("\x1b")
     _settle(terminal)
+    terminal.send("\x10")  # Ctrl+P
+    terminal.until_shows("type to search")
+    terminal.send("model")
+    _settle(terminal, 1.0)
+    yield "palette", still(terminal)
+    terminal.send("\x1b")
+    _settle(terminal)
     terminal.leave()
 
 
@@ -156,8 +163,8 @@ def _memory(ouro: OuroProgram) -> Iterator[tuple[str, str]]:
     terminal = ouro.screen(size=(ROWS, COLUMNS))
     terminal.send("\x1bOS")  # F4
     _settle(terminal, 1.5)
-    terminal.send("\x1b[C")  # the core, where these facts are
-    _settle(terminal, 1.0)
+    terminal.until_shows("Prices are integers")  # the core, the tab with the newest entry
+    _settle(terminal)
     yield "memory", still(terminal)
     terminal.send("\x1b\x1b")
     _settle(terminal)

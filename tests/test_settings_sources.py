@@ -131,7 +131,7 @@ def test_lists_in_the_environment_may_be_yaml_and_have_quotes(monkeypatch):
         ("tui:\n  keys: {help: f1}\n", ":2: `tui.keys.help` must be a list, not `f1`."),
         (
             "tui:\n  theme:\n",
-            ":2: `tui.theme` must be one of auto, dark, light, high-contrast, ansi, not empty.",
+            ":2: `tui.theme` must be text, not empty.",
         ),
         ("model: [a]\n", ":1: `model` must be text, not a list."),
         (

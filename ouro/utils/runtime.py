@@ -210,6 +210,11 @@ def tilde(path: Path) -> str:
         return readable_bytes(str(path))
 
 
+def get_themes_dir() -> Path:
+    """The folder of the user's themes for the full screen."""
+    return get_home() / "themes"
+
+
 def get_worktrees_dir() -> Path:
     """The folder of subagents' git worktrees. It is outside of `~/.ouro`, where each write would
     need a question.

@@ -18,7 +18,8 @@ from ouro.frontends.tui.blocks.diff import GIT_FILE
 from ouro.frontends.tui.blocks.messages import AnswerBlock, NoticeBlock, TypedCommand
 from ouro.frontends.tui.blocks.tool_card import GitDiffBlock
 from ouro.frontends.tui.keymap import Keymap
-from ouro.frontends.tui.look import THEMES
+from ouro.frontends.tui.look import THEMES, make_theme
+from ouro.frontends.tui.own_themes import add_own_themes
 from ouro.frontends.tui.run import SessionStart
 from ouro.frontends.tui.screens.conversation import ConversationScreen
 from ouro.frontends.tui.screens.session_picker import SessionPicker
@@ -87,6 +88,10 @@ class ScreenFrontEnd:
         return self.keymap.sections()
 
     async def use_theme(self, name: str) -> None:
+        for problem in await asyncio.to_thread(add_own_themes):
+            self.say(problem, "warning")
+        for own in THEMES.keys() - self._app.available_themes.keys():
+            self._app.register_theme(make_theme(own, THEMES[own]))
         themes, before = (*THEMES, "auto"), self._app.theme
         if not name:
             choices = [Choice(theme, theme) for theme in themes]

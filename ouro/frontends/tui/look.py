@@ -66,10 +66,11 @@ _COLORS = {
 """The colours of each theme, in the order of `_THEMES`."""
 ThemeColors = Mapping[str, str]
 """The colours of a theme by name: `#rrggbb`, or `ansi_red` in the theme `ansi`."""
-THEMES: Mapping[str, ThemeColors] = {
+THEMES: dict[str, ThemeColors] = {
     theme: {name: values[place] for name, values in _COLORS.items()}
     for place, theme in enumerate(_THEMES)
 }
+"""The themes by name; `own_themes` adds those of the user."""
 
 
 @section
@@ -130,6 +131,10 @@ def look_of(settings: Settings, version: str, folder: Path) -> Look:
     from ouro.frontends.welcome import is_first_start
 
     tui = settings.tui
+    if tui.theme not in (*THEMES, "auto"):
+        from ouro.frontends.tui.own_themes import add_own_themes  # few users have one
+
+        add_own_themes()  # `/theme` names the problems
     return Look(
         ANSI if has_few_colors() else tui.theme,
         version,
@@ -149,6 +154,12 @@ def placeholder(width: int) -> str:
     return next((text for text in PLACEHOLDERS if len(text) <= width), "")
 
 
+def _is_dark(background: str) -> bool:
+    if not background.startswith("#"):  # the terminal's own
+        return True
+    return sum(int(background[at : at + 2], 16) for at in (1, 3, 5)) < 3 * 128
+
+
 def make_theme(name: str, colors: ThemeColors) -> Theme:
     """The Textual theme with these colours; `$mark`, `$muted`, `$faint` and `$edge` are ours."""
     from textual.theme import Theme  # the first frame is drawn before Textual is imported
@@ -156,7 +167,7 @@ def make_theme(name: str, colors: ThemeColors) -> Theme:
     # Textual's style sheets name these two in every `ansi` theme.
     return Theme(
         name=name,
-        dark=name != "light",
+        dark=_is_dark(colors["background"]),
         ansi=name == ANSI,
         primary=colors["accent"],
         secondary=colors["info"],

@@ -1,0 +1,44 @@
+"""Themes of the user: `~/.ouro/themes/NAME.yaml`, with a base and the colours that differ."""
+
+from __future__ import annotations
+
+import re
+
+from ouro.errors import ConfigError
+from ouro.frontends.tui.look import THEMES
+from ouro.utils.runtime import get_themes_dir, tilde
+from ouro.utils.yaml import convert, read_yaml
+
+_COLOR = re.compile(r"#[0-9a-fA-F]{6}")
+
+
+def add_own_themes() -> list[str]:
+    """Add the themes of the user to `THEMES`, and return a problem for each file that is not used.
+    Blocks.
+    """
+    problems = list[str]()
+    for path in sorted(get_themes_dir().glob("*.yaml")):
+        try:
+            THEMES[path.stem] = _read(path.stem)
+        except ConfigError as error:
+            problems.append(str(error))
+    return problems
+
+
+def _read(name: str) -> dict[str, str]:
+    path = get_themes_dir() / f"{name}.yaml"
+    shown = tilde(path)
+    table = read_yaml(path, shown)
+    given = {key: convert(node, str, shown, key) for key, node in table.entries.items()}
+    base = given.pop("base", "dark")
+    if base not in ("dark", "light", "high-contrast"):
+        raise ConfigError(f"{shown}: `base` must be dark, light or high-contrast, not `{base}`.")
+    colors = dict(THEMES[base])
+    for key, value in given.items():
+        if key not in colors:
+            raise ConfigError(
+                f"{shown}: unknown colour `{key}`.", f"There are: {', '.join(colors)}."
+            )
+        if not _COLOR.fullmatch(value):
+            raise ConfigError(f'{shown}: `{key}` must be like "#d9b26a", in quotes, not `{value}`.')
+    return colors | given

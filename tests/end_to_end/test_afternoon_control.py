@@ -1,0 +1,99 @@
+"""An afternoon at the full screen in a real terminal: what one sees and changes."""
+
+import subprocess
+
+
+def test_the_palette_runs_a_command_opens_a_page_and_names_a_file(ouro):
+    terminal = ouro.screen()
+    terminal.send("\x10")
+    terminal.until_shows("Commands, keys, settings", "type to search")
+    terminal.send("/status")
+    terminal.until_shows("❯ /status")
+    terminal.send("\r")
+    terminal.until_shows("Model: openai/test-model")
+    terminal.send("\x10")
+    terminal.until_shows("type to search")
+    terminal.send("headless page")
+    terminal.until_shows("page of the documentation")
+    terminal.send("\r")
+    terminal.until_shows("Esc closes", "Headless")
+    terminal.send("\x1b")
+    terminal.until_gone("Esc closes")
+    terminal.send("\x10")
+    terminal.until_shows("type to search")
+    terminal.send("api.py")
+    terminal.until_shows("❯ api.py")
+    terminal.send("\r")
+    terminal.until_shows("❯ @api.py")
+
+
+def test_a_favorite_model_answers_after_one_key(ouro):
+    terminal = ouro.screen()
+    terminal.say("/model favorite")
+    terminal.until_shows("Favorite models: openai/test-model")
+    terminal.say("/model other")
+    terminal.until_shows("Model: openai/other-model")
+    terminal.say("/model favorite")
+    terminal.until_shows("openai/test-model, openai/other-model")
+    terminal.send("\x1bOQ")  # F2
+    terminal.until_shows("Model: openai/test-model")
+    terminal.say("say: one")
+    terminal.until_shows("  one")
+    assert ouro.server.requests[-1].body["model"] == "test-model"
+
+
+def test_the_line_of_a_script_is_beside_the_mode(ouro):
+    script = ouro.home / "status.py"
+    script.write_text(
+        "import json, sys\nstate = json.load(sys.stdin)\n"
+        "print('by script:', state['model']['display_name'])\n"
+    )
+    (ouro.home / "config.yaml").write_text(
+        f"tui: {{status_command: 'cat > /dev/null; echo by script', theme: dark}}  # {script}\n"
+    )
+    terminal = ouro.screen()
+    terminal.say("say: one")
+    terminal.until(lambda: terminal.lines()[-1].strip() == "ask · by script")
+
+
+def test_a_worktree_is_merged_at_the_end(ouro):
+    terminal = ouro.screen("--worktree", "idea")
+    terminal.until_shows("ouro/idea")
+    terminal.say("!echo two > new.txt")
+    terminal.until_shows("✓ echo two")
+    terminal.send("\x15\x03")
+    terminal.until_shows("Ctrl+C again quits")
+    terminal.send("\x03")
+    terminal.until_shows("Worktree idea", "[m] merge it into main")
+    terminal.send("m\r")
+    assert terminal.end() == 0
+    assert (ouro.folder / "new.txt").read_text() == "two\n"
+    branches = subprocess.run(
+        ["git", "branch", "--all"], cwd=ouro.folder, capture_output=True, text=True, check=True
+    )
+    assert "ouro/idea" not in branches.stdout
+
+
+def test_headless_keeps_a_changed_worktree_and_says_where(ouro):
+    done = ouro.headless(
+        "--worktree", "idea", "--mode", "auto", "-p", "say: done", "--output", "text"
+    )
+    assert done.code == 0
+    assert "had no changes: it is removed" in done.err
+    assert done.out.strip() == "done"
+
+
+def test_usage_by_day_has_bars(ouro):
+    terminal = ouro.screen()
+    terminal.say("say: one")
+    terminal.until_shows("  one")
+    terminal.say("/usage --by model")
+    terminal.until_shows("openai/test-model", "█", "Bars: ")
+
+
+def test_safe_mode_says_what_it_leaves_out(ouro):
+    (ouro.home / "AGENTS.md").write_text("Answer in Welsh.\n")
+    done = ouro.headless("--safe", "-p", "say: done")
+    assert "Safe mode" in done.err
+    system = ouro.server.requests[-1].messages[0]["content"]
+    assert "Welsh" not in str(system)
