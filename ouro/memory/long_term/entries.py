@@ -265,9 +265,10 @@ def details_of(editor: MemoryEditor, named: str, half_life_days: float) -> Entry
 
 def _core_details(editor: MemoryEditor, entry: MemoryEntry) -> EntryDetails:
     """A core line with its record: its earlier versions, and the notes that it is linked to."""
-    from ouro.memory.long_term.line_records import core_records
+    from ouro.memory.long_term.line_records import carry_records, core_records
 
     scope = editor.scope(entry.scope)
+    carry_records(editor.scopes)
     notes = note_entries(editor)
     record = core_records(scope).get(entry.text)
     path = str(scope.store.folder / entry.file)

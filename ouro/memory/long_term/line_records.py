@@ -11,6 +11,7 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -88,6 +89,45 @@ def all_records(scope: ScopeMemory) -> dict[str, CoreRecord]:
     return _load(scope).by_text | current
 
 
+def carry_records(scopes: Sequence[ScopeMemory]) -> None:
+    """Give lines that were moved between scopes the record that they had before. Blocks.
+
+    Links to notes are not carried: they are made again among the notes of the new scope.
+    """
+    known = {scope.scope: core_records(scope) for scope in scopes}
+    for scope in scopes:
+        for other in scopes:
+            if other is not scope:
+                gone = _gone_records(other, known[other.scope])
+                save_records(scope, _carried(known[scope.scope], gone))
+
+
+def _gone_records(scope: ScopeMemory, current: Mapping[str, CoreRecord]) -> dict[str, CoreRecord]:
+    """The records of lines that are no longer in a scope, by their folded text."""
+    known = _load(scope).by_text
+    return {_folded(text): known[text] for text in known.keys() - current.keys()}
+
+
+def _folded(text: str) -> str:
+    return " ".join(text.casefold().split())
+
+
+def _carried(
+    current: Mapping[str, CoreRecord], gone: Mapping[str, CoreRecord]
+) -> dict[str, CoreRecord]:
+    found = {}
+    for text, record in current.items():
+        before = gone.get(_folded(text))
+        if before and before.id == record.id and set(before.days) <= set(record.days):
+            continue  # it was carried already
+        if before:
+            days = tuple(sorted({*before.days, *record.days}))[-_MAX_DAYS:]
+            found[text] = replace(
+                record, id=before.id, days=days, supersedes=before.supersedes or record.supersedes
+            )
+    return found
+
+
 def confirm_line(scope: ScopeMemory, text: str) -> None:
     """Record that a line was said again today. Blocks."""
     record = core_records(scope).get(text)
@@ -115,7 +155,8 @@ def _make(
     """
     commits = _commits(scope, {*missing.values()})
     left, found = list(gone), {}
-    for text in missing:
+    read_gone = cache(partial(_removed_lines, scope))
+    for text, name in missing.items():
         commit = commits.get(text)
         trailers: Mapping[str, str] = commit.trailers if commit else {}
         turn = trailers.get(TURN, "")
@@ -132,23 +173,41 @@ def _make(
             left.remove(before)
             versions = (*before.supersedes, before.text)[-_MAX_VERSIONS:]
             made = replace(made, id=before.id, supersedes=versions, related=before.related)
+        elif commit and (old := _nearest(text, read_gone(commit.id, commit.parent, name))):
+            made = replace(made, supersedes=(old,))  # made by another machine
         found[text] = made
     return found
 
 
 def _earlier(text: str, gone: Sequence[CoreRecord]) -> CoreRecord | None:
     """The record of the line that this one was before it was edited; None if it is new."""
+    old = _nearest(text, [record.text for record in gone])
+    return next((record for record in gone if record.text == old), None)
+
+
+def _nearest(text: str, gone: Sequence[str]) -> str:
+    """The earlier text of an edited line; empty if it is new."""
     if not gone:
-        return None
+        return ""
     from rapidfuzz import fuzz, process  # imported for changed lines only
 
-    near = process.extractOne(
-        text,
-        [record.text for record in gone],
-        scorer=fuzz.token_set_ratio,
-        score_cutoff=_MIN_LIKENESS,
-    )
-    return gone[near[2]] if near else None
+    near = process.extractOne(text, gone, scorer=fuzz.token_set_ratio, score_cutoff=_MIN_LIKENESS)
+    return str(near[0]) if near else ""
+
+
+def _removed_lines(scope: ScopeMemory, commit: str, parent: str, name: str) -> list[str]:
+    """The lines that a commit removed from a file."""
+    if not parent:
+        return []
+    try:
+        before, after = (
+            history.text_at(scope.store.repository, which, name) or "" for which in (parent, commit)
+        )
+    except MemoryUnusable:
+        return []
+    kept = set(after.splitlines())
+    removed = (line for line in before.splitlines() if line not in kept)
+    return [plain(line) for line in removed if is_core_line(line)]
 
 
 def _commits(scope: ScopeMemory, names: Iterable[str]) -> dict[str, Commit]:

@@ -1,14 +1,17 @@
 """Core lines keep a record beside the file: days, versions, links and uses."""
 
+import subprocess
+
 import pytest
 from fakes.knowledge import Conversation
 from fakes.memory_editors import editor_of
 
-from ouro.memory.long_term import details_of, find_entry, remember_text
+from ouro.memory.long_term import details_of, find_entry, remember_text, synchronize
 from ouro.memory.long_term.entries import note_entries
 from ouro.memory.long_term.line_links import linked_notes, relate_lines
 from ouro.memory.long_term.line_records import (
     CoreRecord,
+    carry_records,
     confirm_line,
     core_records,
 )
@@ -103,3 +106,37 @@ def test_memory_of_an_earlier_session_gets_no_days(home, repository):
     remember_text(editor, "Tests are tox", "repo")
     began = {"repo": editor.scope("repo").version, "user": editor.scope("user").version}
     assert "⟨20" not in Conversation(home, repository, began_with=began).block
+
+
+@pytest.mark.parametrize(("before", "after"), [("user", "repo"), ("repo", "user")])
+def test_line_that_is_moved_to_the_other_scope_keeps_its_record(home, repository, before, after):
+    editor = editor_of(home, repository)
+    remember_text(editor, "The upload queue is on heron", before)
+    records(editor, before)
+    remember_text(editor, "The upload queue is on crane now", before)
+    text = "The upload queue is on crane now"
+    first = records(editor, before)[text]
+    assert first.supersedes == ("The upload queue is on heron",)
+    for scope, content in ((before, ""), (after, f"- {text}\n")):
+        editor.write(scope, {"facts.md": content or None}, "Move a line")
+    again = reopened(home, repository)
+    carry_records(again.scopes)
+    moved = records(again, after)[text]
+    assert (moved.id, moved.days, moved.supersedes) == (first.id, first.days, first.supersedes)
+    carry_records(again.scopes)  # again: nothing changes
+    assert records(again, after)[text] == moved
+
+
+def test_other_machine_makes_the_records_from_the_synchronized_history(home, tmp_path):
+    subprocess.run(["git", "init", "-q", "--bare", tmp_path / "remote.git"], check=True)
+    here = editor_of(home, None)
+    remember_text(here, "user The upload queue is on heron")
+    remember_text(here, "user The upload queue is on crane now")
+    synchronize(here.scope("user").store, str(tmp_path / "remote.git"))
+    there = editor_of(tmp_path / "other", None)
+    synchronize(there.scope("user").store, str(tmp_path / "remote.git"))
+    there = editor_of(tmp_path / "other", None)
+    (ours,), (theirs,) = (records(each, "user").values() for each in (here, there))
+    assert theirs.text == "The upload queue is on crane now"
+    assert (theirs.days, theirs.source) == (ours.days, ours.source)
+    assert theirs.supersedes == ours.supersedes == ("The upload queue is on heron",)

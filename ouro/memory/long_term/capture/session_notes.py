@@ -19,6 +19,7 @@ from ouro.memory.long_term.git.files import ARCHIVE
 from ouro.memory.long_term.git.repository import GitRepository
 from ouro.memory.long_term.git.values import FileEdit, Scope, TurnRef
 from ouro.memory.long_term.line_links import relate_lines
+from ouro.memory.long_term.line_records import carry_records
 from ouro.memory.long_term.notes.note import Note, note_text
 from ouro.memory.long_term.notes.notebook import Notebook, Written
 from ouro.memory.long_term.notes.validity import (
@@ -163,7 +164,8 @@ class SessionNotes:
         ]
 
     def relate_core(self) -> None:
-        """Link the core lines to the notes on their subjects."""
+        """Give moved lines their record, and link the core lines to the notes on their subjects."""
+        carry_records([*self._scopes.values()])
         if any(scope.loaded.notes for scope in self._scopes.values()):
             notes = note_entries(self._editor(NOWHERE))
             for scope in self._scopes.values():
