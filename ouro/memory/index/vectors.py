@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ouro.errors import SearchUnavailable
-from ouro.memory.index.embeddings import Embedder
+from ouro.memory.index.embeddings import Embedder, RemoteEmbedder
 from ouro.memory.index.index import Index
 from ouro.memory.index.late_numpy import LateNumpy
 from ouro.utils.log import log
@@ -46,6 +46,13 @@ _COUNTED_AT_ONCE = 1 << 16
 _HAS_VECTOR = "EXISTS (SELECT 1 FROM vectors WHERE vectors.hash = {}.hash AND vectors.model = ?)"
 _MAX_QUESTIONS = 64
 _MAX_QUESTION = 2_000
+_SAMPLE = 200
+"""Vectors from which the usual cosine of a model is computed."""
+_MIN_SAMPLE = 20
+_NARROW = 0.4
+"""A model whose vectors are usually closer than this uses a part of the scale (e5: 0.8, bge: 0.6)."""
+_USUAL = 0.15
+"""The usual cosine of all-MiniLM-L6-v2, for which weights and limits were measured."""
 
 
 class _Bits(msgspec.Struct):
@@ -72,6 +79,8 @@ class Vectors:
         self._length = 0
         """The length of the model's last vector; 0 before the first one."""
         self._lock = threading.RLock()
+        self._usual: dict[int, float] = {}
+        """The usual cosine of two texts, by the id of the model."""
 
     def fill(self, most: int = BATCH, tables: Sequence[str] = TABLES) -> int:
         """Make up to `most` missing vectors, notes first, then the newest passages; returns their
@@ -167,20 +176,46 @@ class Vectors:
     def cosines(
         self, database: sqlite3.Connection, table: str, question: Floats, ids: Sequence[int]
     ) -> dict[int, float]:
-        """The cosine of each passage to `question`; passages without a vector are left out."""
+        """The cosine of each passage to `question`; passages without a vector are left out.
+
+        Those of a model with a narrow scale are spread, as if its texts were usually as far apart
+        as those of the local model.
+        """
+        model = self._model(database, len(question))[0]
         rows = database.execute(
             f"SELECT passage.id, vectors.vector FROM {table} AS passage JOIN vectors ON"
             " vectors.hash = passage.hash AND vectors.model = ? WHERE passage.id IN (SELECT value"
             " FROM json_each(?))",
-            (self._model(database, len(question))[0], json.dumps(list(ids))),
+            (model, json.dumps(list(ids))),
         ).fetchall()
         if not rows:
             return {}
-        matrix = np.frombuffer(b"".join(vector for _, vector in rows), np.float16).reshape(
-            len(rows), -1
-        )
-        found = matrix.astype(np.float32) @ question
+        found = _matrix([vector for _, vector in rows]) @ question
+        usual = self._usual_cosine(database, model)
+        if usual > _NARROW:
+            found = _USUAL + (found - usual) * ((1 - _USUAL) / (1 - usual))
         return dict(zip((place for place, _ in rows), found.tolist(), strict=True))
+
+    def _usual_cosine(self, database: sqlite3.Connection, model: int) -> float:
+        """The mean cosine of two texts in the index; 0 while there are few vectors, and for a
+        model whose scale is known.
+
+        The keys are hashes, so the first ones are a random sample.
+        """
+        if not isinstance(self.embedder, RemoteEmbedder):
+            return 0.0
+        if model not in self._usual:
+            rows = database.execute(
+                "SELECT vector FROM vectors WHERE model = ? ORDER BY hash LIMIT ?",
+                (model, _SAMPLE),
+            ).fetchall()
+            count = len(rows)
+            if count < _MIN_SAMPLE:
+                return 0.0
+            total = _matrix([vector for (vector,) in rows]).sum(axis=0)
+            # The square of the sum has each pair twice, and each vector with itself.
+            self._usual[model] = float(total @ total - count) / (count * (count - 1))
+        return self._usual[model]
 
     def choose_model(self) -> None:
         """Set the stamps for the vectors of this model: another process may have set them for
@@ -340,6 +375,12 @@ def _restamp(database: sqlite3.Connection, model: int) -> None:
         ).fetchall()
         stamps = [(last + step, place) for step, (place,) in enumerate(found, 1)]
         database.executemany(f"UPDATE {table} SET stamp = ? WHERE id = ?", stamps)
+
+
+def _matrix(vectors: Sequence[bytes]) -> Floats:
+    """Stored vectors as rows."""
+    halves = np.frombuffer(b"".join(vectors), np.float16).reshape(len(vectors), -1)
+    return halves.astype(np.float32)
 
 
 def _signs(vectors: NDArray[np.floating[Any]]) -> NDArray[np.uint64]:
