@@ -1,7 +1,9 @@
 """Sequences of actions on long-term memory, drawn by a seed, and all bytes that they leave on disk.
 
 From tests/: `python -m fakes.memory_actions --write` records 200 sequences in
-`fixtures/memory_actions.json`; `--show 7` prints sequence 7 step by step, to compare two versions.
+`fixtures/memory_actions.json`; `--show 7` prints sequence 7 step by step. `--against TREE` compares
+with the ouro in another tree, each sequence side by side: on a loaded machine commits are seconds
+apart that were made in one when they were recorded, and git orders them by the second.
 
 Times, ids of notes, commits, blobs and proposals are replaced by numbers in the order in which they
 appear; everything else is compared byte by byte: the files, ouro's records about them, the pending
@@ -21,7 +23,8 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Set
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 
@@ -466,10 +469,23 @@ def leaves(seed: int, digest: str) -> bool:
     return any(digest_of(seed) == digest for _ in range(2))
 
 
+def is_same_in(tree: Path, seed: int) -> bool:
+    """Whether the ouro in another tree leaves the same bytes now; looked at twice, as in `leaves`."""
+    command = [sys.executable, "-m", "fakes.memory_actions", "--show", str(seed)]
+    there = {"cwd": tree / "tests", "env": {**os.environ, "PYTHONPATH": str(tree)}}
+    for _ in range(2):
+        with ThreadPoolExecutor(1) as other:
+            shown = other.submit(subprocess.check_output, command, text=True, **there)
+            if "\n\n".join(record(seed)).strip() == shown.result().strip():
+                return True
+    return False
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--show", type=int)
+    parser.add_argument("--against", type=lambda name: Path(name).resolve(), metavar="TREE")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as home:
         os.environ.update(HOME=home, OURO_HOME=f"{home}/.ouro", GIT_TEMPLATE_DIR="")
@@ -486,7 +502,11 @@ def main() -> None:
                 RECORDED.write_text(json.dumps(found, indent=0) + "\n")
                 return
             recorded = json.loads(RECORDED.read_text())
-            are_same = pool.map(leaves, range(SEQUENCES), recorded.values(), chunksize=5)
+            are_same = (
+                pool.map(partial(is_same_in, arguments.against), range(SEQUENCES))
+                if arguments.against
+                else pool.map(leaves, range(SEQUENCES), recorded.values(), chunksize=5)
+            )
             other = [seed for seed, is_same in zip(recorded, are_same, strict=True) if not is_same]
     print(f"{SEQUENCES - len(other)} sequences as recorded; others: {', '.join(other) or 'none'}")
     sys.exit(bool(other))

@@ -1,7 +1,8 @@
 """Sequences of actions on memory leave the bytes that they left when they were recorded: before its
 core was rewritten.
 
-All 200 sequences: `python -m fakes.memory_actions`, from tests/.
+All 200 sequences: `python -m fakes.memory_actions`, from tests/; with `--against TREE` on a loaded
+machine.
 """
 
 import json
