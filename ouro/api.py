@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, Literal, Self, TypedDict, TypeVar, Unpack, cast, get_args, overload
 
 from ouro.assemble import opener
+from ouro.commands.goal import goal_of_prompt
 from ouro.errors import AuthenticationFailed, LimitReached, ModelError, OuroError, UsageError
 from ouro.events import (
     Event,
@@ -206,7 +207,7 @@ class AsyncAgent:
             await asyncio.sleep(_POLL_SECONDS)
         if self._woken is not None and not self._woken.done():
             await asyncio.wait([self._woken])
-        async with aclosing(session.send(prompt, pictures)) as events:
+        async with aclosing(_turns(session, prompt, pictures)) as events:
             async for event in events:
                 yield event
                 await self._react(session, event)
@@ -548,6 +549,24 @@ def _check_mode(mode: Mode) -> Mode:
     if mode not in get_args(Mode):
         raise UsageError(f"There is no mode `{mode}`. There are: {', '.join(get_args(Mode))}.")
     return mode
+
+
+async def _turns(
+    session: Session, prompt: str, pictures: Sequence[Image]
+) -> AsyncGenerator[Event, None]:
+    """The events of a turn; for `/goal CONDITION` also of the further turns until it is reached, or
+    paused at a cap.
+    """
+    is_goal = prompt.lstrip().startswith(("/goal", "/loop"))
+    text = await goal_of_prompt(session, prompt.strip()) if is_goal else prompt
+    if text or pictures:
+        async with aclosing(session.send(text, pictures)) as events:
+            async for event in events:
+                yield event
+    while is_goal and session.background.standing.goal.is_active:
+        async with aclosing(session.wake_up()) as events:
+            async for event in events:
+                yield event
 
 
 async def _next_event(events: AsyncGenerator[Event, None]) -> Event | None:

@@ -540,3 +540,15 @@ def test_the_package_exports_existing_names():
     }
     assert all(hasattr(ouro, name) for name in names)
     assert not hasattr(ouro, "nothing")
+
+
+async def test_a_goal_takes_as_many_turns_as_it_needs(tmp_path, monkeypatch):
+    monkeypatch.setenv("OURO_MEMORY_ENABLED", "false")
+    model = ScriptedModel(["Not yet.", call("shell", command="touch made"), "Made it.", "More."])
+    settings = {"sandbox.enabled": False}
+    async with AsyncAgent(tmp_path, model=model, mode="auto", settings=settings) as agent:
+        result = await agent.run("/goal !ls made")
+        assert (result.outcome, result.text) == ("answered", "Made it.")
+        with pytest.raises(UsageError, match="needs a session that stays open"):
+            await agent.run("/loop 10m look")
+        assert (await agent.run("hello")).text == "More."

@@ -110,6 +110,10 @@ class EditorFrontEnd(FrontEnd):
     async def run(self, events: AsyncGenerator[Event, None]) -> None:
         await self._turns.run(events)
 
+    @property
+    def queue(self) -> TurnQueue:
+        return self._turns
+
     def copy(self, text: str) -> str:  # noqa: ARG002 (as FrontEnd names it)
         raise UsageError("Copy it in the editor.")
 
