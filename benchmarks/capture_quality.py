@@ -14,8 +14,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 
-from fakes import capture_cases
-from fakes.capture_cases import Case
+from cases import capture as capture_cases
+from cases.capture import Case
 
 from ouro.llm import Catalog, read_models_file
 from ouro.memory.backend import MessageRecord

@@ -12,7 +12,7 @@ import argparse
 import tempfile
 from pathlib import Path
 
-from fakes import recall_cases, recall_cases_elsewhere, recall_cases_unseen
+from cases import recall, recall_elsewhere, recall_unseen
 
 from ouro.memory.index import (
     Index,
@@ -28,18 +28,18 @@ from ouro.memory.long_term.notes.note import Note, note_text
 from ouro.memory.long_term.recall.recall import features
 
 SETS = (
-    ("tuned on", recall_cases.NOTES, recall_cases.WANTED, recall_cases.EVERYDAY),
+    ("tuned on", recall.NOTES, recall.WANTED, recall.EVERYDAY),
     (
         "looked at",
-        recall_cases_elsewhere.NOTES,
-        recall_cases_elsewhere.WANTED,
-        recall_cases_elsewhere.NOTHING,
+        recall_elsewhere.NOTES,
+        recall_elsewhere.WANTED,
+        recall_elsewhere.NOTHING,
     ),
     (
         "not seen",
-        recall_cases_unseen.NOTES,
-        recall_cases_unseen.WANTED,
-        recall_cases_unseen.NOTHING,
+        recall_unseen.NOTES,
+        recall_unseen.WANTED,
+        recall_unseen.NOTHING,
     ),
 )
 SHRINK = 0.3

@@ -7,8 +7,10 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
+from collections.abc import Mapping
 from contextlib import suppress
 from datetime import datetime
+from itertools import chain
 from operator import methodcaller
 from typing import TYPE_CHECKING, Any
 
@@ -110,35 +112,35 @@ async def test(context: ActionContext, event: str, tool: str, input_json: str) -
         raise UsageError(f"--input is not JSON: {error}.") from error
     if not isinstance(given, dict):
         raise UsageError("--input is not a JSON object.")
+    is_of_tool = "tool" in event
     async with context.open_session() as session:
         runner, names = session.turn.hooks.hooks, (tool, *names_elsewhere(tool))
         data: dict[str, Any] = {"session_id": session.id, "cwd": str(session.cwd)}
         if event in ("before-tool", "after-tool"):
             known = session.turn.commands.tools.tools.get(tool)
-            target = next(
-                (
-                    str(given[key])
-                    for key in ("file_path", "path", "command", "url")
-                    if given.get(key)
-                ),
-                "",
-            )
             effect = known.effect if known else "none"
-            data |= tool_data(tool, effect, given, (target,) if target else (), session.cwd)
+            data |= tool_data(tool, effect, given, _target_of(given), session.cwd)
             if event == "after-tool":
                 data["tool_response"] = {"text": "", "failed": False}
         else:
             data |= {**_SAMPLES.get(event, {}), **given}
         before = len(runner.runs)
-        outcome = await runner.run(event, data, names if "tool" in event else ())
+        outcome = await runner.run(event, data, names if is_of_tool else ())
         runs = tuple(runner.runs)[before:]
     if not runs:
-        return Answer(
-            [], [line(f"No hook runs at {event}{f' of {tool}' if 'tool' in event else ''}.")], 1
-        )
-    view: View = [item for run in runs for item in _run_details(run)]
+        which = f" of {tool}" if is_of_tool else ""
+        return Answer([], [line(f"No hook runs at {event}{which}.")], 1)
+    view: View = [*chain.from_iterable(map(_run_details, runs))]
     view.append(line(f"Together: {outcome.verdict or 'nothing decided'}. {outcome.reason}".strip()))
     return Answer([_data(run) for run in runs], view, int(any(run.failure for run in runs)))
+
+
+def _target_of(given: Mapping[str, Any]) -> tuple[str, ...]:
+    """What a call is about; empty if its input does not say."""
+    for key in ("file_path", "path", "command", "url"):
+        if given.get(key):
+            return (str(given[key]),)
+    return ()
 
 
 async def check(context: SessionContext, correction: str) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 from ouro.extensions.discovery import ExtensionFile
 from ouro.extensions.tool_names import MODES, own_tools
@@ -66,26 +67,37 @@ def _parse_spec(file: ExtensionFile) -> tuple[AgentSpec, list[str]]:
     if meta.get("tools") and not tools:
         raise ValueError("ouro has none of the tools that it names.")
     without, _ = own_tools(words_in(meta.get("disallowedTools", "")))
-    named = str(meta.get("mode") or meta.get("permissionMode") or "")
-    mode = _MODES.get(named or "auto")
-    if mode is None:
-        raise ValueError(f"`{named}` is not a mode. Write one of {', '.join(MODES)}.")
-    turns = str(meta.get("max_turns") or meta.get("maxTurns") or "")
-    if turns and not (turns.isdecimal() and int(turns)):
-        raise ValueError(f"max_turns must be a number above 0, not `{turns}`.")
     model = str(meta.get("model", "")).strip()
+    works_apart = str(meta.get("worktree", "")).lower() in TRUE
     spec = AgentSpec(
         file.name,
         file.description,
         file.body,
         tools,
         "" if model == "inherit" else model,
-        mode,
-        int(turns) if turns else None,
-        str(meta.get("worktree", "")).lower() in TRUE or meta.get("isolation") == "worktree",
+        _mode_of(meta),
+        _max_turns_of(meta),
+        works_apart or meta.get("isolation") == "worktree",
         file.source,
         "" if file.source == "built in" else str(file.path),
         without,
         tuple(words_in(meta.get("skills", ""))),
     )
     return spec, ignored
+
+
+def _mode_of(meta: Mapping[str, Any]) -> Mode:
+    named = str(meta.get("mode") or meta.get("permissionMode") or "")
+    mode = _MODES.get(named or "auto")
+    if mode is None:
+        raise ValueError(f"`{named}` is not a mode. Write one of {', '.join(MODES)}.")
+    return mode
+
+
+def _max_turns_of(meta: Mapping[str, Any]) -> int | None:
+    turns = str(meta.get("max_turns") or meta.get("maxTurns") or "")
+    if not turns:
+        return None
+    if not turns.isdecimal() or not int(turns):
+        raise ValueError(f"max_turns must be a number above 0, not `{turns}`.")
+    return int(turns)

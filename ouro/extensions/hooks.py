@@ -522,29 +522,36 @@ def _find_objects(out: str) -> Iterator[tuple[int, int, dict[str, Any] | None]]:
 
 def _parse_outcome(hook: Hook, said: Mapping[str, Any]) -> HookOutcome:
     own: Mapping[str, Any] = said.get("hookSpecificOutput") or {}
-    word = str(own.get("permissionDecision") or said.get("decision") or "")
-    if word and word not in _VERDICTS:
-        raise ValueError(f"`{word}` is not a decision")
-    verdict: Verdict = _VERDICTS.get(word, "")
-    reason = own.get("permissionDecisionReason") or said.get("reason") or ""
-    if said.get("continue") is False:  # at the end of a turn a refusal makes the agent continue
-        verdict, reason = (
-            "" if hook.event in ("turn-end", "subagent-end") else "deny",
-            said.get("stopReason") or reason,
-        )
+    verdict, reason = _verdict_of(hook, own, said)
     if verdict == "allow" and hook.is_project:
         verdict = ""  # a project permits nothing (R2)
     changed = own.get("updatedInput") or said.get("input")
     if changed is not None and not isinstance(changed, dict):
         raise TypeError("the changed input is not an object")
     context = own.get("additionalContext") or said.get("context") or ""
+    no_reason = "It gave no reason." if verdict == "deny" else ""
     return HookOutcome(
         verdict,
-        cut(str(reason), MAX_TEXT) or ("It gave no reason." if verdict == "deny" else ""),
+        cut(str(reason), MAX_TEXT) or no_reason,
         changed,
         cut(str(context), MAX_TEXT),
         cut(str(said.get("systemMessage") or ""), 2_000),
     )
+
+
+def _verdict_of(
+    hook: Hook, own: Mapping[str, Any], said: Mapping[str, Any]
+) -> tuple[Verdict, object]:
+    """What a hook decides, and why."""
+    word = str(own.get("permissionDecision") or said.get("decision") or "")
+    if word and word not in _VERDICTS:
+        raise ValueError(f"`{word}` is not a decision")
+    reason = own.get("permissionDecisionReason") or said.get("reason") or ""
+    if said.get("continue") is not False:
+        return _VERDICTS.get(word, ""), reason
+    # At the end of a turn a refusal makes the agent continue.
+    ends_turn = hook.event in ("turn-end", "subagent-end")
+    return "" if ends_turn else "deny", said.get("stopReason") or reason
 
 
 def tool_data(

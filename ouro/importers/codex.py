@@ -155,25 +155,13 @@ class _LineReader:
     def _take_item(self, item: Mapping[str, Any]) -> None:
         match short_text(item.get("type")):
             case "message":
-                parts = texts_and_images(item.get("content"))
-                if item.get("role") == "assistant":
-                    self._answered(*parts)
-                elif item.get("role") == "user":
-                    own = [
-                        part
-                        for part in parts
-                        if not (isinstance(part, Text) and _SURROUNDINGS.match(part.text))
-                    ]
-                    self._take_user(own)
+                self._take_message(item)
             case "reasoning":
                 pieces = [*dictionaries(item.get("summary")), *dictionaries(item.get("content"))]
-                texts = [
-                    text
-                    for piece in pieces
-                    if isinstance(text := piece.get("text"), str) and text.strip()
-                ]
-                if texts:
-                    self._answered(Thinking(cut_text("\n\n".join(texts))))
+                texts = [piece.get("text") for piece in pieces]
+                thoughts = [text for text in texts if isinstance(text, str) and text.strip()]
+                if thoughts:
+                    self._answered(Thinking(cut_text("\n\n".join(thoughts))))
             case "function_call" | "custom_tool_call" | "local_shell_call":
                 self._answered(_call(item))
             case "web_search_call" | "tool_search_call":
@@ -186,15 +174,17 @@ class _LineReader:
                 text, images, failed = _output(item.get("output"))
                 found = _EXIT_CODE.search(text[:400])
                 code = int(found[1]) if found else None
-                self._reply(
-                    short_text(item.get("call_id")),
-                    text,
-                    failed=failed,
-                    images=images,
-                    exit_code=code,
-                )
+                call_id = short_text(item.get("call_id"))
+                self._reply(call_id, text, failed=failed, images=images, exit_code=code)
             case kind if kind not in _WITHOUT_WORDS and kind != "tool_search_output":
                 self.builder.left_out[f"`{short_text(kind, 40) or 'nameless'}` items"] += 1
+
+    def _take_message(self, item: Mapping[str, Any]) -> None:
+        parts = texts_and_images(item.get("content"))
+        if item.get("role") == "assistant":
+            self._answered(*parts)
+        elif item.get("role") == "user":
+            self._take_user([part for part in parts if not _is_of_surroundings(part)])
 
     def _take_user(self, parts: Sequence[Part]) -> None:
         said: list[Part] = []
@@ -232,42 +222,46 @@ class _LineReader:
     def _take_event(self, event: Mapping[str, Any]) -> None:
         match event.get("type"):
             case "token_count":
-                info = dictionary(event.get("info"))
-                if (
-                    not info
-                    or not self._last_answer
-                    or info.get("total_token_usage") == self._counted
-                ):
-                    return
-                self._counted = info.get("total_token_usage")
-                if isinstance(last := info.get("last_token_usage"), dict):
-                    names = ("input_tokens", "cached_input_tokens", "", "output_tokens")
-                    message = self.builder.message(self._last_answer)
-                    usage = (message.usage or Usage()) + Usage(
-                        *(count_of(last.get(name)) for name in names)
-                    )
-                    self.builder.replace_message(self._last_answer, replace(message, usage=usage))
+                self._count_tokens(dictionary(event.get("info")))
             case "thread_rolled_back":
                 turns, prompts = count_of(event.get("num_turns")), self.builder.prompts
                 if turns and prompts:
                     self._answer = 0
                     first = prompts[-turns:][0]
-                    line = self.builder.branch
-                    self.builder.rewind(
-                        max((number for number in line if number < first), default=0), self._at
-                    )
+                    before = [number for number in self.builder.branch if number < first]
+                    self.builder.rewind(max(before, default=0), self._at)
             case "thread_name_updated":
                 self.builder.set_title(short_text(event.get("thread_name")))
-            case "user_message" if "user" in self._from_events and isinstance(
-                event.get("message"), str
-            ):
-                images = event.get("images")
-                images = map(image_from_url, images) if isinstance(images, list) else ()
-                self._take_user([Text(cut_text(event["message"])), *images])
-            case "agent_message" if "assistant" in self._from_events and isinstance(
-                event.get("message"), str
-            ):
-                self._answered(Text(cut_text(event["message"])))
+            case ("user_message" | "agent_message") as kind:
+                self._take_words(kind, event)
+
+    def _count_tokens(self, info: Mapping[str, Any]) -> None:
+        total = info.get("total_token_usage")
+        if not info or not self._last_answer or total == self._counted:
+            return
+        self._counted = total
+        if isinstance(last := info.get("last_token_usage"), dict):
+            names = ("input_tokens", "cached_input_tokens", "", "output_tokens")
+            message = self.builder.message(self._last_answer)
+            new = Usage(*(count_of(last.get(name)) for name in names))
+            usage = (message.usage or Usage()) + new
+            self.builder.replace_message(self._last_answer, replace(message, usage=usage))
+
+    def _take_words(self, kind: str, event: Mapping[str, Any]) -> None:
+        """Take a message from its event, in a file that has no item for it."""
+        role, text = "user" if kind == "user_message" else "assistant", event.get("message")
+        if role not in self._from_events or not isinstance(text, str):
+            return
+        if role == "assistant":
+            self._answered(Text(cut_text(text)))
+            return
+        images = event.get("images")
+        pictures = map(image_from_url, images) if isinstance(images, list) else ()
+        self._take_user([Text(cut_text(text)), *pictures])
+
+
+def _is_of_surroundings(part: Part) -> bool:
+    return isinstance(part, Text) and _SURROUNDINGS.match(part.text) is not None
 
 
 def _call(item: Mapping[str, Any]) -> ToolCall:

@@ -372,18 +372,25 @@ def mcp_tools(servers: McpServers, outputs: Outputs, budget: int) -> tuple[AnyTo
     ]
     names = {tool.name for tool in found}
     for name, server in servers.servers.items():
-        specs = [
-            (tool.name, tool.spec(name))
-            for tool in (server.approved or {}).values()
-            if server.offers(tool.name) and not server.is_off(tool.name) and tool.fits_request()
-        ]
+        if server.state == "off":
+            continue
+        specs = [(tool.name, tool.spec(name)) for tool in _offered(server)]
         cost = sum(tokens_of(spec) for _tool, spec in specs)
-        if server.state == "off" or cost > budget or names & {spec.name for _tool, spec in specs}:
+        own_names = {spec.name for _tool, spec in specs}
+        if cost > budget or names & own_names:
             continue
         budget -= cost
-        names |= {spec.name for _tool, spec in specs}
+        names |= own_names
         found += [McpTool(server, tool, spec, outputs) for tool, spec in specs]
     return tuple(found)
+
+
+def _offered(server: McpServer) -> Iterator[ToolDefinition]:
+    """The approved tools of a server that are on and fit into a request."""
+    for tool in (server.approved or {}).values():
+        is_on = server.offers(tool.name) and not server.is_off(tool.name)
+        if is_on and tool.fits_request():
+            yield tool
 
 
 def tokens_of(spec: ToolSpec) -> int:

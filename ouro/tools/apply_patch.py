@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from typing import Annotated, Literal, cast
 
@@ -225,29 +225,38 @@ def _place(
     old = hunk.old
     if not old:
         return (start if hunk.headers and not hunk.at_end else len(lines)), 0
-    for wanted in (old, old[:-1]) if len(old) > 1 and not old[-1] else (old,):
-        found, how = _search(lines, wanted, start)
-        if not found:  # the changes are not in the order of the file
-            found, how = _search(lines, wanted, 0)
-            found = found if len(found) == 1 else []
-        if hunk.at_end:
-            found = [at for at in found if at + len(wanted) == len(lines)] or found
-        found = [at for at in found if taken.isdisjoint(range(at, at + len(wanted)))]
-        which = f"The change at line {hunk.line + 1} of the patch"
-        if found and how:
-            notes.append(f"{which} was made at line {found[0] + 1} of the file, though {how}.")
-        if len(found) > 1 and not hunk.headers:
-            others = ", ".join(str(at + 1) for at in found[1:6])
-            notes.append(
-                f"{which} was made at line {found[0] + 1}; the same lines are also at {others}."
-                " Check it."
-            )
+    may_lack_last = len(old) > 1 and not old[-1]
+    for wanted in (old, old[:-1]) if may_lack_last else (old,):
+        found, how = _find_free(lines, hunk, wanted, start, taken)
         if found:
+            notes += _notes_about(hunk, found, how)
             return found[0], len(wanted)
     raise ToolError(
         f"Line {hunk.line + 1} of the patch: these lines are not in the"
         f" file.{_hint(nearest_lines(lines, old))}"
     )
+
+
+def _find_free(
+    lines: list[str], hunk: Hunk, wanted: list[str], start: int, taken: set[int]
+) -> tuple[list[int], str]:
+    """Where the lines are that no other hunk has taken, and how they differ."""
+    found, how = _search(lines, wanted, start)
+    if not found:  # the changes are not in the order of the file
+        found, how = _search(lines, wanted, 0)
+        found = found if len(found) == 1 else []
+    if hunk.at_end:
+        found = [at for at in found if at + len(wanted) == len(lines)] or found
+    return [at for at in found if taken.isdisjoint(range(at, at + len(wanted)))], how
+
+
+def _notes_about(hunk: Hunk, found: list[int], how: str) -> Iterator[str]:
+    which = f"The change at line {hunk.line + 1} of the patch was made at line {found[0] + 1}"
+    if how:
+        yield f"{which} of the file, though {how}."
+    if len(found) > 1 and not hunk.headers:
+        others = ", ".join(str(at + 1) for at in found[1:6])
+        yield f"{which}; the same lines are also at {others}. Check it."
 
 
 def _search(lines: list[str], wanted: Sequence[str], start: int) -> tuple[list[int], str]:

@@ -3,8 +3,8 @@ tuning.
 """
 
 import pytest
-from fakes import recall_cases_unseen
-from fakes.recall_cases import EVERYDAY, NOTES, WANTED
+from cases import recall_unseen
+from cases.recall import EVERYDAY, NOTES, WANTED
 
 from ouro.memory.index import Index, MemoryFolder, Search, Sources, Vectors, local_embedder
 from ouro.memory.long_term import GitMemoryStore, Notebook, Recall, Situation
@@ -55,18 +55,16 @@ def test_everyday_messages_recall_nothing(recall_names, text):
     assert recall_names(text) == set()
 
 
-@pytest.mark.parametrize(
-    "recall_names", [recall_cases_unseen.NOTES], indirect=True, ids=["252 notes"]
-)
+@pytest.mark.parametrize("recall_names", [recall_unseen.NOTES], indirect=True, ids=["252 notes"])
 def test_unseen_cases_reach_the_measured_recall_and_precision(recall_names):
     """Without vectors, as measured when the set was written (docs/benchmarks.md). It detects a
     changed threshold.
     """
-    wanted = recall_cases_unseen.WANTED
+    wanted = recall_unseen.WANTED
     found = {text: recall_names(text) for text in wanted}
     hits = sum(bool(found[text] & right) for text, right in wanted.items())
     too_many = sum(len(found[text] - right) for text, right in wanted.items())
 
     assert hits / len(wanted) >= 0.35
     assert hits / (hits + too_many) >= 0.85
-    assert sum(bool(recall_names(text)) for text in recall_cases_unseen.NOTHING) <= 3
+    assert sum(bool(recall_names(text)) for text in recall_unseen.NOTHING) <= 3

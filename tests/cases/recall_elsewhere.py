@@ -1,4 +1,4 @@
-"""A second set of notes and messages, made in another way than `recall_cases`; no threshold is
+"""A second set of notes and messages, made in another way than `recall`; no threshold is
 tuned on it.
 
 It has four subjects that the first set does not have. Each wanted note has a near miss: the same
