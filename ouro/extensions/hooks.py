@@ -522,21 +522,16 @@ def _find_objects(out: str) -> Iterator[tuple[int, int, dict[str, Any] | None]]:
 
 def _parse_outcome(hook: Hook, said: Mapping[str, Any]) -> HookOutcome:
     own: Mapping[str, Any] = said.get("hookSpecificOutput") or {}
-    verdict, reason = _verdict_of(hook, own, said)
+    verdict, why = _verdict_of(hook, own, said)
     if verdict == "allow" and hook.is_project:
         verdict = ""  # a project permits nothing (R2)
     changed = own.get("updatedInput") or said.get("input")
     if changed is not None and not isinstance(changed, dict):
         raise TypeError("the changed input is not an object")
-    context = own.get("additionalContext") or said.get("context") or ""
-    no_reason = "It gave no reason." if verdict == "deny" else ""
-    return HookOutcome(
-        verdict,
-        cut(str(reason), MAX_TEXT) or no_reason,
-        changed,
-        cut(str(context), MAX_TEXT),
-        cut(str(said.get("systemMessage") or ""), 2_000),
-    )
+    reason = cut(str(why), MAX_TEXT) or ("It gave no reason." if verdict == "deny" else "")
+    context = cut(str(own.get("additionalContext") or said.get("context") or ""), MAX_TEXT)
+    notice = cut(str(said.get("systemMessage") or ""), 2_000)
+    return HookOutcome(verdict, reason, changed, context, notice)
 
 
 def _verdict_of(
@@ -561,11 +556,8 @@ def tool_data(
     ouro's own.
     """
     names = {"tool_name": names_elsewhere(tool)[0], "tool": tool, "effect": str(effect)}
-    return {
-        **names,
-        "tool_input": _claude_arguments(tool, arguments, targets, cwd),
-        "targets": list(targets),
-    }
+    theirs = _claude_arguments(tool, arguments, targets, cwd)
+    return {**names, "tool_input": theirs, "targets": list(targets)}
 
 
 def _claude_arguments(
