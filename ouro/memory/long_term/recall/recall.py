@@ -136,6 +136,9 @@ class Recall(msgspec.Struct, eq=False, dict=True):
                 found.setdefault(note_id, reason)
         for rank, note_id in enumerate(by_name, 1):
             scores[note_id] = scores.get(note_id, 0.0) + 1 / (RANK + rank)
+        for note_id in self._find_standing(text, search, situation):
+            scores.setdefault(note_id, _HOP / (RANK + 1))
+            found.setdefault(note_id, STANDING_RULE)
         candidates = [
             _Candidate(note_id, score, found.get(note_id) or "names the same entity")
             for note_id, score in scores.items()
@@ -146,6 +149,23 @@ class Recall(msgspec.Struct, eq=False, dict=True):
             if note_id not in scores
         ]
         return self._select(candidates, situation, "local", began)
+
+    def _find_standing(self, text: str, search: Search, situation: Situation) -> list[str]:
+        """The second question: the rules and preferences for such a task, among these alone.
+
+        A word of any task (`test`) is no subject among all notes, but names the kind of task among
+        rules. No words of a language are looked for: only the kind of the note, and what is near.
+        """
+        if not is_request(text):
+            return []
+        hits: list[MemoryHit] = []
+        for category in STANDING:
+            wanted = SearchFilter(kinds=("note",), project=situation.project, category=category)
+            hits += search.find(text, MAX_STANDING, wanted)
+        asked = stems(text)
+        near = [hit for hit in hits if _is_rule_for(asked, hit)]
+        best = sorted(near, key=_nearness, reverse=True)[:MAX_STANDING]
+        return [hit.id for hit in best if _nearness(hit) >= NEAR_BEST * _nearness(best[0])]
 
     def find_by_hypotheses(self, hypotheses: Sequence[str], situation: Situation) -> Recalled:
         """Find the `top_k` notes nearest to each hypothesis. Raises ModelError."""
@@ -366,6 +386,14 @@ MIN_SHARE_OF_ONE = 0.45
 """The same for a note that has only one word of the message."""
 MIN_SHARE_OF_CODE = 0.9
 """The same for a note that has only two words of the message, if both are words of any program."""
+STANDING = ("coding-preferences", "project-conventions", "corrections")
+"""The categories of standing rules."""
+STANDING_RULE = "a standing rule for such a task"
+MAX_STANDING = 2
+MIN_STANDING_SHARE = 0.17
+"""As `MIN_SHARE`, for a standing rule."""
+MIN_STANDING = 0.4
+"""With vectors: the share of words and the cosine together."""
 NEAR_BEST = 0.6
 """Notes with a smaller share of the best score are not relevant."""
 _WEIGHTS = {
@@ -488,6 +516,23 @@ def features(question: str, hits: Sequence[MemoryHit]) -> list[dict[str, float]]
         }
         found.append(known)
     return found
+
+
+def is_request(text: str) -> bool:
+    """Whether a message may ask for work: it is no question."""
+    return not text.rstrip().endswith(("?", "？", "؟"))
+
+
+def _nearness(hit: MemoryHit) -> float:
+    return _share(hit) + _cosine(hit)
+
+
+def _is_rule_for(asked: frozenset[str], hit: MemoryHit) -> bool:
+    """Whether a rule is near a task: by a word that few rules have, or in meaning."""
+    is_named = bool((asked & stems(hit.text)) - _STEMS_OF_TASKS)
+    if "vectors" in hit.parts:
+        return _nearness(hit) >= MIN_STANDING and (is_named or _cosine(hit) >= MIN_STANDING)
+    return is_named and _share(hit) >= MIN_STANDING_SHARE
 
 
 def is_used(note: str, prompt: str, done: str, *, is_of_file: bool = False) -> bool:

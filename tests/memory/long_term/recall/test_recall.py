@@ -400,3 +400,29 @@ def test_a_request_for_hypotheses_has_all_messages_that_fit_the_window():
         False,
         True,
     )
+
+
+@pytest.mark.parametrize(
+    ("rule", "task"),
+    [
+        ("A migration must be reversible, with a down step", "Add a migration that drops a column"),
+        ("Les composants React sont des fonctions", "Écris un composant React pour le menu"),
+        ("测试数据放在 fixtures 目录", "给购物车写测试数据"),
+        ("Unit tests use real files, no mocks", "Write a unit test for parse_amount"),
+    ],
+)
+def test_standing_rules_for_a_kind_of_task_are_found_and_named(recall_of, rule, task):
+    others = [note(n, f"The {name} is closed at night", scope="user", category="user-facts")
+              for n, name in enumerate(("harbour", "museum", "bakery"), 2)]  # fmt: skip
+    recall = recall_of(note(1, rule, scope="user", category="project-conventions"), *others)
+    found = recall.find(task, recall_of.here)
+    (item,) = [item for item in found.items if item.state == "loaded"]
+    assert item.text == rule
+    assert recall.find("Undo the last change", recall_of.here).items == ()
+
+
+def test_facts_are_no_standing_rules(recall_of):
+    fact = note(1, "The migration of the office was in May", scope="user", category="user-facts")
+    recall = recall_of(fact, note(2, "Tea is green", scope="user", category="user-facts"))
+    asked = Situation(recall_of.here.project, "main")
+    assert recall._find_standing("Add a migration", recall.search, asked) == []
