@@ -49,6 +49,12 @@ DEFENCES = (
     Defence("X18", "ouro/session/goal.py", "limits=limits, call_id", 'limits="off", call_id', "test_x18_checks_of_goals.py"),
     Defence("X18", "ouro/commands/goal.py", "session.permissions.find_danger, command)", "str, '')", "test_x18_checks_of_goals.py"),
     Defence("X18", "ouro/session/standing_work.py", "is_kept=True, is_paused=True)", "is_kept=True)", "test_x18_checks_of_goals.py"),
+    # review comments
+    Defence("M20", f"{MEMORY}/review_comments.py", "elif own.store.secret_in(comment.text):", "elif False:", "test_m20_reviews.py"),
+    Defence("M20", f"{MEMORY}/review_comments.py", "_LINK.fullmatch(link) is not None", "True", "test_m20_reviews.py"),
+    Defence("M20", f"{MEMORY}/review_comments.py",
+            "ids.append(own.propose([edit], _WANTED, sources, editor.moment).id)",
+            'ids.append(own.write({edit.name: edit.after}, "x", editor.moment, "import", {}).undo)', "test_m20_reviews.py"),
     # received settings
     Defence("S27", "ouro/synchronize.py", "if problem := _problem_of(name, value):", "if problem := '':",
             "test_s27_received_settings.py"),

@@ -500,10 +500,10 @@ MEMORY_ACTIONS: tuple[Action, ...] = (
     ),
     Action(
         "memory promote",
-        "memory_transfer.promote",
-        "Propose an entry for the shared memory of the repository: commit it to a new git branch",
+        "memory_team.promote",
+        "Propose entries for the shared memory of the repository, each on a new git branch",
         (
-            arg("entry", metavar="ID", help=_ENTRY),
+            arg("entries", nargs="+", metavar="ID", help=_ENTRY),
             arg(
                 "--owner",
                 default="",
@@ -512,7 +512,7 @@ MEMORY_ACTIONS: tuple[Action, ...] = (
             ),
             arg("--days", type=count, default=180, metavar="N", help="days until it expires (180)"),
         ),
-        ("memory promote mem_3f6c1e --days 90",),
+        ("memory promote mem_3f6c1e --days 90", "memory promote mem_3f6c1e mem_0b9d"),
         "both",
     ),
     Action(
@@ -536,6 +536,21 @@ MEMORY_ACTIONS: tuple[Action, ...] = (
         "Reject a pending change of memory; git keeps it",
         (_PROPOSAL,),
         ("memory reject 3f6c1e",),
+        "both",
+    ),
+    Action(
+        "memory inbox",
+        "memory_inbox.inbox",
+        "List what waits for your decision: changes of memory, checks and skills",
+        (
+            arg(
+                "words",
+                nargs="*",
+                metavar="[accept|reject] NUMBERS",
+                help="`accept 1,3`, `reject 2-5`, `accept all`; without it, the list",
+            ),
+        ),
+        ("memory inbox", "memory inbox accept 1,3-5", "memory inbox reject all"),
         "both",
     ),
     Action(
@@ -715,7 +730,11 @@ MEMORY_ACTIONS: tuple[Action, ...] = (
             arg("--dry-run", action="store_true", help="only show what would be imported"),
             _YES,
         ),
-        ("memory import CLAUDE.md --dry-run", "memory import ~/.codex/memories --scope user --yes"),
+        (
+            "memory import CLAUDE.md --dry-run",
+            "memory import pr 12",
+            "memory import ~/.codex/memories --scope user --yes",
+        ),
         "both",
     ),
     Action(

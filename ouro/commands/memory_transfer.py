@@ -97,6 +97,10 @@ async def diff_with_agent(context: ActionContext, agent: str) -> Answer:
 async def import_(
     context: ActionContext, paths: Sequence[str], scope: Scope | None, dry_run: bool, yes: bool
 ) -> Answer:
+    if paths[0] == "pr":
+        from ouro.commands.memory_team import import_review  # needed only for reviews
+
+        return await import_review(context, paths[1:], dry_run=dry_run)
     files = [context.cwd / Path(path).expanduser() for path in paths]
     read = await asyncio.to_thread(long_term.read_sources, files)
     found = await context.memory(
@@ -136,15 +140,6 @@ async def _apply(context: ActionContext, found: long_term.Import) -> long_term.I
     receiving = context.session.memory.receiving() if context.session else nullcontext()
     async with receiving:
         return await context.memory(lambda memory: long_term.apply_import(memory.editor, found))
-
-
-async def promote(context: ActionContext, entry: str, owner: str, days: int) -> Answer:
-    done = await context.memory(lambda memory: long_term.promote(memory.editor, entry, owner, days))
-    view = [
-        line("On the branch ", CodeSpan(done.branch), f", of {done.owner}, until {done.expires}."),
-        line("For review: ", CodeSpan(f"git push -u origin {done.branch}")),
-    ]
-    return Answer(done, view)
 
 
 async def sync(

@@ -54,7 +54,11 @@ if TYPE_CHECKING:
         ReceiptLine,
         mark_of,
     )
-    from ouro.memory.long_term.recall.command_ledger import CommandRecord, ledger_of
+    from ouro.memory.long_term.recall.command_ledger import (
+        CommandRecord,
+        ledger_of,
+        project_commands,
+    )
     from ouro.memory.long_term.recall.recall import Recall, Situation
     from ouro.memory.long_term.recall.recall_log import RecallLog
     from ouro.memory.long_term.recall.turn_recall import (
@@ -72,6 +76,11 @@ if TYPE_CHECKING:
         save_file,
     )
     from ouro.memory.long_term.report import UsefulnessReport, report_usefulness
+    from ouro.memory.long_term.review_comments import (
+        ReviewComment,
+        propose_comments,
+        read_comments,
+    )
     from ouro.memory.long_term.scope import MemoryScopes, ScopeMemory, open_scopes, switch
     from ouro.memory.long_term.search import (
         filter_of,
@@ -101,7 +110,7 @@ if TYPE_CHECKING:
         sync_summary,
         synchronize,
     )
-    from ouro.memory.long_term.team import promote
+    from ouro.memory.long_term.team import PromotedNote, promote
     from ouro.memory.long_term.timeline import MemoryDiff, Timeline, TimelineEntry
     from ouro.memory.long_term.transfer import (
         Import,
@@ -116,6 +125,7 @@ if TYPE_CHECKING:
         picture_of,
         plan_import,
         propose_text,
+        write_for_agents,
     )
     from ouro.memory.long_term.true_forget import (
         MANY_PLACES,

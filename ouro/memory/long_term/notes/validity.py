@@ -6,14 +6,14 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
 from ouro.memory.long_term.git.files import blob_id
 from ouro.memory.long_term.notes.note import Anchor, Note
 from ouro.utils.files import open_regular
-from ouro.utils.git import Git, GitError
+from ouro.utils.git import Git, GitError, read_git_file
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.log import log
 
@@ -27,6 +27,9 @@ _DEFAULT_BRANCHES = ("main", "master", "trunk", "develop")
 _MAX_REFLOG = 2_000
 _MAX_MERGES = 500
 _CHECKOUT = late_pattern(r"checkout: moving from (\S+) to (\S+)")
+_CITED = late_pattern(r"`(?:[\w.]{0,80}\.)?([A-Za-z_]\w{2,60})(?:\(\))?`")
+"""The last part of a name in code marks: `open_file` of `files.open_file()`."""
+_CITED_LINE = late_pattern(r"\w\.\w{1,8}:\d{1,6}\b")
 _TIPS = "%(refname:short) %(objectname)"
 _MERGE = late_pattern(
     r"Merge (?:remote-tracking )?branch '(?:origin/)?([^']+)'|Merge pull request #\d+ from"
@@ -57,6 +60,33 @@ class Anchors:
         """The paths whose content differs from the anchor: changed or deleted."""
         return tuple(anchor.path for anchor in anchors if self._blob(anchor.path) != anchor.blob)
 
+    def is_code_gone(self, text: str, anchors: Sequence[Anchor]) -> bool:
+        """Whether the code that a note cites (a line, or a name in code marks) is not on this
+        branch: all its files are deleted, or the names were in them when the note was made, and are
+        in none of them now.
+        """
+        if not anchors or len(self.changed(anchors)) < len(anchors):
+            return False
+        names = {found[1] for found in _CITED.finditer(text)}
+        now = "\n".join(filter(None, (self._text(anchor.path) for anchor in anchors)))
+        if not now:
+            return bool(names or _CITED_LINE.search(text))
+        missing = _absent(names, now)
+        # A note may tell that a name was removed: then it was not there before either.
+        was_there = bool(missing) and missing != _absent(missing, self._earlier_text(anchors))
+        return missing == names and was_there
+
+    def _text(self, path: str) -> str:
+        return read_git_file(self._root / path) if self._blob(path) else ""
+
+    def _earlier_text(self, anchors: Sequence[Anchor]) -> str:
+        """The files as they were when the note was made, if git has them."""
+        git = Git(self._root, _GIT_TIMEOUT)
+        try:
+            return "\n".join(git.ask("cat-file", "blob", anchor.blob) for anchor in anchors)
+        except GitError:
+            return ""
+
     def _blob(self, path: str) -> str:
         """The git hash of a file's content; empty if it is no regular file, or larger than 1 MiB."""
         place = self._root / path
@@ -73,6 +103,10 @@ class Anchors:
         except (OSError, ValueError):  # deleted, unreadable, or not a file name
             return ""
         return self._hashes[path][1]
+
+
+def _absent(names: set[str], text: str) -> set[str]:
+    return {name for name in names if name not in text}
 
 
 def default_branch(root: Path) -> str:

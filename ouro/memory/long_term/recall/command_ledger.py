@@ -8,6 +8,7 @@ import hashlib
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -23,6 +24,9 @@ from ouro.utils.late_pattern import late_pattern
 from ouro.utils.log import log
 from ouro.utils.runtime import ensure_private_dir, get_command_ledger_dir
 from ouro.utils.text import plural
+
+if TYPE_CHECKING:
+    from ouro.memory.long_term.editor import MemoryEditor
 
 STOPPED = -1
 """Used instead of an exit code if the time limit or a signal ended the command."""
@@ -193,6 +197,14 @@ def ledger_of(repo: ScopeMemory, finds_secret: Callable[[str], str], cwd: Path) 
     return CommandLedger(
         get_command_ledger_dir() / f"{name}.json", finds_secret, lambda: git_branch(cwd)
     )
+
+
+def project_commands(editor: MemoryEditor) -> dict[str, CommandRecord]:
+    """The recorded commands of the project whose memory is in use; none without one. Blocks."""
+    repo = next((scope for scope in editor.scopes if scope.scope == "repo"), None)
+    if repo is None:
+        return {}
+    return ledger_of(repo, lambda _text: "", repo.store.folder).records()
 
 
 def commands_block(found: Mapping[str, CommandRecord], mark: str) -> str:

@@ -265,15 +265,28 @@ class Recall(msgspec.Struct, eq=False, dict=True):
             score = candidate.score * confidence_now(note, now, half_life) * weight
             reason = candidate.reason + (f"; stale: {', '.join(stale)} changed" if stale else "")
             item = RecalledNote(note.id, note.text, "loaded", reason, file.scope, round(score, 4))
-            refusal = (
-                "its last day has passed"
-                if is_over(note, now)
-                else _refusal(file, situation, merged, is_decayed=has_decayed(note, now, half_life))
+            refusal = self._refusal_now(file, situation, merged, now) or self._refuse_citation(
+                note, stale
             )
             weighed.append(
                 (note, replace(item, state="skipped", reason=refusal) if refusal else item)
             )
         return sorted(weighed, key=lambda pair: -pair[1].score)
+
+    def _refusal_now(
+        self, file: NoteFile, situation: Situation, merged: frozenset[str], now: datetime
+    ) -> str:
+        if is_over(file.note, now):
+            return "its last day has passed"
+        is_decayed = has_decayed(file.note, now, self.settings.half_life_days)
+        return _refusal(file, situation, merged, is_decayed=is_decayed)
+
+    def _refuse_citation(self, note: Note, stale: Sequence[str]) -> str:
+        """Why a note whose files changed is not sent; empty if the code that it cites is there."""
+        if not stale or self.anchors is None:
+            return ""
+        is_gone = self.anchors.is_code_gone(note.text, note.anchors)
+        return "the code that it cites is not on this branch" if is_gone else ""
 
     def _fit(
         self, weighed: Iterable[tuple[Note, RecalledNote]], situation: Situation, room: int

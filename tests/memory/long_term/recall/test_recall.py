@@ -1,6 +1,7 @@
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from fakes.files import git
 from fakes.word_embedder import WordEmbedder
 
 from ouro.memory.index import Index, MemoryFolder, Search, Sources, Vectors
@@ -426,3 +427,33 @@ def test_facts_are_no_standing_rules(recall_of):
     recall = recall_of(fact, note(2, "Tea is green", scope="user", category="user-facts"))
     asked = Situation(recall_of.here.project, "main")
     assert recall._find_standing("Add a migration", recall.search, asked) == []
+
+
+@pytest.mark.parametrize(
+    ("now", "text", "state"),
+    [
+        ("def load():\n    pass\n", "Optimistic locking: `take_lock()` in store.py", "skipped"),
+        (
+            "def take_lock():\n    return 1\n",
+            "Optimistic locking: `take_lock()` in store.py",
+            "loaded",
+        ),
+        (None, "Optimistic locking is at store.py:12", "skipped"),
+        (None, "Optimistic locking: we deleted store.py", "loaded"),
+        ("x = 1\n", "Optimistic locking: `never_there()` is gone from store.py", "loaded"),
+    ],
+    ids=["the name is gone", "the name is there", "the file is gone", "no citation", "never there"],
+)
+def test_note_whose_cited_code_is_not_on_the_branch_is_not_sent(recall_of, now, text, state):
+    root = recall_of.project
+    git(root, "init", "-q")
+    file = root / "store.py"
+    file.write_text("def take_lock():\n    pass\n")
+    blob = git(root, "hash-object", "-w", "store.py").strip()
+    cites = note(5, text, anchors=(Anchor("store.py", blob),))
+    if now is None:
+        file.unlink()
+    else:
+        file.write_text(now)
+    found = recall_of(cites, LOCKS).find("optimistic locking", recall_of.here)
+    assert states(found)["5"] == state

@@ -1,0 +1,157 @@
+"""`memory inbox`: what waits for a decision of the user, as one list."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+
+from ouro.commands.action import ActionContext, Answer, MemoryAccess, places_in
+from ouro.commands.render import CommandText, View, line, table
+from ouro.errors import OuroError, UsageError
+from ouro.extensions import Checks
+from ouro.memory import long_term
+from ouro.utils.files import write_private
+from ouro.utils.git import find_root
+from ouro.utils.json_types import read_state
+from ouro.utils.prohibitions import forbidden_names
+from ouro.utils.runtime import get_home
+from ouro.utils.text import clean, one_line, plural
+from ouro.utils.yaml import split_front_matter
+
+if TYPE_CHECKING:
+    from ouro.memory.long_term import CommandRecord, MemoryEntry, Proposal
+
+_MIN_PASSES = 5
+"""A command that passed so often is work that repeats."""
+_MIN_COMMANDS = 2
+_MAX_TEXT = 100
+_SKILL = Path(".ouro") / "skills" / "project-commands" / "SKILL.md"
+_SKILL_HEAD = """\
+---
+name: project-commands
+description: The commands that pass in this project. Use them to build, test and check it.
+---
+
+These commands passed again and again here:
+
+"""
+
+
+class InboxItem(msgspec.Struct, frozen=True):
+    kind: Literal["memory", "check", "skill"]
+    id: str
+    text: str
+    why: str
+    """Why it waits, and its source."""
+
+
+async def inbox(context: ActionContext, words: Sequence[str]) -> Answer:
+    items = await context.memory(lambda memory: _items(memory, context.cwd), reports=False)
+    if not words:
+        return Answer(items, _list_view(items))
+    verb, numbers = words[0], " ".join(words[1:])
+    if verb not in ("accept", "reject") or not numbers:
+        raise UsageError(
+            "Name what to decide: `accept 1,3`, `reject 2-5`, `accept all`.",
+            commands=["memory inbox"],
+        )
+    places = range(len(items)) if numbers == "all" else places_in(numbers, len(items))
+    decide = _accept if verb == "accept" else _reject
+    view: View = []
+    for item in [items[place] for place in places]:
+        try:
+            view += await decide(context, item)
+        except OuroError as error:
+            view.append(line(f"{item.id}: {error.message}", level="warning"))
+    chosen = [items[place] for place in places]
+    return Answer(chosen, view or [line("There is nothing to decide.")])
+
+
+def _items(memory: MemoryAccess, cwd: Path) -> list[InboxItem]:
+    """What waits, pending changes first. Blocks."""
+    editor, root = memory.editor, find_root(cwd)
+    pending = chain.from_iterable(scope.proposals() for scope in editor.scopes)
+    offers = [
+        *_check_items(long_term.all_entries(editor), root),
+        *_skill_items(long_term.project_commands(editor), root),
+    ]
+    dismissed = set(read_state(_dismissed_path(), list[str]))
+    wanted = [item for item in offers if f"{root} {item.id}" not in dismissed]
+    return [*map(_memory_item, pending), *wanted]
+
+
+def _memory_item(found: Proposal) -> InboxItem:
+    rows: list[str] = []
+    for edit in found.edits:
+        before = (edit.before or "").splitlines()
+        after = split_front_matter(edit.after or "")[1].splitlines()
+        rows += [row for row in after if row.strip() and row not in before]
+    gone = f"removes {', '.join(edit.name for edit in found.edits)}"
+    source = f" ({', '.join(found.sources)})" if found.sources else ""
+    text = one_line(clean(" · ".join(rows)), 200) or gone
+    return InboxItem("memory", found.id, text, f"{found.scope}: {found.reason}{source}")
+
+
+def _check_items(entries: Sequence[MemoryEntry], root: Path) -> list[InboxItem]:
+    """Entries that forbid something by name, and that no check enforces."""
+    enforced = {check.text for check in Checks(root).here()}
+    return [
+        InboxItem("check", entry.id, entry.text, "a rule that a check can enforce")
+        for entry in entries
+        if one_line(entry.text, 300) not in enforced and forbidden_names(entry.text)
+    ]
+
+
+def _skill_items(records: Mapping[str, CommandRecord], root: Path) -> list[InboxItem]:
+    """A skill of the commands that passed again and again here."""
+    often = [name for name, record in records.items() if record.passed >= _MIN_PASSES]
+    if len(often) < _MIN_COMMANDS or (root / _SKILL).exists():
+        return []
+    why = f"{plural(len(often), 'command')} passed {_MIN_PASSES} times or more here"
+    return [InboxItem("skill", str(_SKILL), "\n".join(often), why)]
+
+
+async def _accept(context: ActionContext, item: InboxItem) -> View:
+    if item.kind == "memory":
+        await context.answer_proposal(item.id, accept=True)
+        return [line(f"Remembered: {one_line(item.text, _MAX_TEXT)}")]
+    if item.kind == "check":  # a model drafts it, and the user reviews the draft
+        return [line("To have it enforced: ", CommandText(f"check {one_line(item.text, 200)}"))]
+    root = find_root(context.cwd)
+    text = _SKILL_HEAD + "".join(f"- `{name}`\n" for name in item.text.splitlines())
+    await asyncio.to_thread(long_term.write_for_agents, {root / item.id: text}, root)
+    return [line(f"Wrote {item.id}: read it before you commit it.")]
+
+
+async def _reject(context: ActionContext, item: InboxItem) -> View:
+    if item.kind == "memory":
+        await context.answer_proposal(item.id, accept=False)
+        return [line(f"Rejected: {one_line(item.text, _MAX_TEXT)}")]
+    name = f"{find_root(context.cwd)} {item.id}"
+
+    def dismiss() -> None:
+        known = read_state(_dismissed_path(), list[str])
+        write_private(_dismissed_path(), msgspec.json.encode(list(dict.fromkeys([*known, name]))))
+
+    await asyncio.to_thread(dismiss)
+    return [line(f"Not offered again: {one_line(item.text, _MAX_TEXT)}")]
+
+
+def _dismissed_path() -> Path:
+    return get_home() / "inbox_dismissed.json"
+
+
+def _list_view(items: Sequence[InboxItem]) -> View:
+    if not items:
+        return [line("The inbox is empty.")]
+    rows = [
+        (str(number), item.kind, one_line(item.text, _MAX_TEXT), one_line(item.why, _MAX_TEXT))
+        for number, item in enumerate(items, 1)
+    ]
+    accept, reject = CommandText("memory inbox accept 1"), CommandText("memory inbox reject all")
+    return [*table(rows), line("Decide: ", accept, " · ", reject)]

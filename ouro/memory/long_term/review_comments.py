@@ -1,0 +1,143 @@
+"""Review comments of a pull request, from `gh` or a file: each becomes a pending note with its link.
+
+Other people wrote them (M20): none is used before the user accepts it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec.structs import replace
+
+from ouro.errors import UsageError
+from ouro.memory.long_term.entries import all_entries
+from ouro.memory.long_term.git.values import FileEdit, Scope
+from ouro.memory.long_term.notes.note import note_text
+from ouro.memory.long_term.placement import note_category, place
+from ouro.memory.long_term.remember import clean_text, make_note
+from ouro.memory.long_term.supersession import fold_words
+from ouro.utils.late_pattern import late_pattern
+from ouro.utils.text import clean, one_line
+
+if TYPE_CHECKING:
+    from ouro.memory.long_term.editor import MemoryEditor
+
+_WANTED = "other people wrote it in a review"
+_MAX_COMMENTS = 200
+_MAX_BODY = 2_000
+_MIN_WORDS = 3
+"""`LGTM` and `nit: typo` teach nothing."""
+_QUOTED = late_pattern(r"(?m)^>[^\n]*\n?|```[a-z]*\n[^`]{0,4000}```|<!--.{0,2000}?-->")
+_LINK = late_pattern(r"https?://[^\s<>\"']{1,300}")
+
+
+class ReviewComment(msgspec.Struct, frozen=True):
+    text: str
+    link: str
+    place: str = ""
+    """`src/api.py:12`, if it is about a line."""
+    author: str = ""
+
+
+class ProposedReview(msgspec.Struct, frozen=True):
+    proposals: tuple[str, ...]
+    """The ids of the pending changes, one for each comment."""
+    known: int
+    """The number of comments that are remembered or pending already, or say too little."""
+    refused: int
+    """The number of comments with a secret."""
+
+
+def read_comments(data: bytes) -> list[ReviewComment]:
+    """The comments in the JSON of `gh api …/pulls/N/comments` or `gh pr view --json
+    comments,reviews`; several documents may follow each other. Raises UsageError.
+    """
+    found: list[ReviewComment] = []
+    for document in _documents(data):
+        for item in _items(document):
+            body = item.get("body")
+            if not isinstance(body, str) or item.get("in_reply_to_id"):
+                continue
+            text = clean(_QUOTED.sub("", body[:_MAX_BODY])).strip()
+            if len(text.split()) >= _MIN_WORDS or len(text) >= 5 * _MIN_WORDS:
+                found.append(_comment(item, text))
+    return found[:_MAX_COMMENTS]
+
+
+def propose_comments(editor: MemoryEditor, comments: Sequence[ReviewComment]) -> ProposedReview:
+    """Make each comment a pending note of the repository. Nothing of it is used before the user
+    accepts it. Blocks.
+    """
+    scope: Scope = "repo" if "repo" in editor.names else "user"
+    own = editor.scope(scope)
+    edits = chain.from_iterable(found.edits for found in own.proposals())
+    texts = [entry.text for entry in all_entries(editor, archived=True)]
+    texts += [edit.after or "" for edit in edits]
+    known = " ".join(map(fold_words, texts))
+    ids: list[str] = []
+    skipped = refused = 0
+    for comment in comments:
+        if fold_words(comment.text) in known:
+            skipped += 1
+        elif own.store.secret_in(comment.text):
+            refused += 1
+        else:
+            edit = _edit_of(editor, scope, comment)
+            sources = (comment.link or comment.place or "a review",)
+            ids.append(own.propose([edit], _WANTED, sources, editor.moment).id)
+            known += f" {fold_words(comment.text)}"
+    return ProposedReview(tuple(ids), skipped, refused)
+
+
+def _edit_of(editor: MemoryEditor, scope: Scope, comment: ReviewComment) -> FileEdit:
+    about = f"About {comment.place}: {comment.text}" if comment.place else comment.text
+    text = clean_text(about)
+    placed = replace(place(text, editor.names), scope=scope, is_note=True)
+    placed = replace(placed, category=note_category(text, placed.category, scope))
+    extra = {"link": comment.link, "reviewer": comment.author}
+    note = make_note(editor, placed)
+    note = replace(note, trigger="import", extra={k: v for k, v in extra.items() if v})
+    return FileEdit(note.file_name, None, note_text(note))
+
+
+def _documents(data: bytes) -> Iterator[Any]:
+    """`gh --paginate` prints one list a page, one after the other."""
+    import json
+
+    text, decoder, place = data.decode("utf-8", "replace").lstrip("\ufeff"), json.JSONDecoder(), 0
+    try:
+        while place < len(text):
+            if text[place].isspace():
+                place += 1
+                continue
+            document, place = decoder.raw_decode(text, place)
+            yield document
+    except (ValueError, RecursionError) as error:
+        raise UsageError(
+            "The comments cannot be read: this is not the JSON of `gh`.",
+            "Make it with: gh api repos/OWNER/NAME/pulls/12/comments > comments.json",
+        ) from error
+
+
+def _items(document: Any) -> Iterator[Mapping[str, Any]]:
+    if isinstance(document, Mapping):
+        parts = (document.get("comments"), document.get("reviews"))
+        lists = [part for part in parts if isinstance(part, list)]
+        document = [*chain.from_iterable(lists)]
+    if not isinstance(document, list):
+        raise UsageError("The comments cannot be read: there is no list of comments in it.")
+    yield from (item for item in document if isinstance(item, Mapping))
+
+
+def _comment(item: Mapping[str, Any], text: str) -> ReviewComment:
+    user = item.get("user") or item.get("author") or {}
+    name = user.get("login", "") if isinstance(user, Mapping) else ""
+    path, line = item.get("path"), item.get("line") or item.get("original_line")
+    place = one_line(clean(str(path)), 200) if path else ""
+    place = f"{place}:{line}" if place and isinstance(line, int) else place
+    link = str(item.get("html_url") or item.get("url") or "")
+    is_link = _LINK.fullmatch(link) is not None
+    return ReviewComment(text, link if is_link else "", place, one_line(clean(str(name)), 60))
