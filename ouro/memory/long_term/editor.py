@@ -14,7 +14,6 @@ from ouro.memory.long_term.git.values import ORIGIN, Origin, Scope, TurnRef, Und
 from ouro.memory.long_term.notes.notebook import Notebook
 from ouro.memory.long_term.notes.validity import Anchors
 from ouro.memory.long_term.scope import ScopeMemory
-from ouro.memory.long_term.timeline import Timeline
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -147,6 +146,8 @@ class MemoryEditor:
         Raises:
             UsageError: there is no such commit or hunk, or nothing of it is left to undo.
         """
+        from ouro.memory.long_term.timeline import Timeline  # most actions are no undo
+
         planned = Timeline([scope.store for scope in self.scopes]).plan_undo(commit, hunk)
         at, results = replace(self.moment, rewind=rewind), list[UndoResult]()
         for plan in (planned, *planned.also):

@@ -22,7 +22,6 @@ from ouro.memory.long_term.notes.note import plain
 from ouro.memory.long_term.prompt_block import MemoryPrompt, MemoryReceipt
 from ouro.memory.long_term.scope import MemoryScopes, ScopeMemory, switch
 from ouro.memory.long_term.store import GitMemoryStore
-from ouro.memory.long_term.timeline import Timeline
 from ouro.memory.long_term.trust.approval import (
     KEEP,
     LEAVE,
@@ -43,6 +42,7 @@ from ouro.utils.log import log
 if TYPE_CHECKING:
     from ouro.memory.index import Index
     from ouro.memory.long_term.consolidator import LongTermMemoryConsolidator
+    from ouro.memory.long_term.timeline import Timeline
 
 _Done = TypeVar("_Done")
 _CONSOLIDATED = "consolidated"
@@ -147,6 +147,8 @@ class LongTermMemoryManager:
 
     def timeline(self) -> Timeline:
         """The history of the scopes in use. Blocks, also in its methods."""
+        from ouro.memory.long_term.timeline import Timeline  # most sessions never need it
+
         bases = {
             commit: base for scope in self._scopes for commit, base in scope.undo_bases.items()
         }
