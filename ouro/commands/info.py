@@ -30,6 +30,7 @@ _SECTIONS = {
     "Memory": "memory remember forget",
 }
 _OTHER = "ouro"
+ALL_HELP = "Help · /help NAME shows details and an example"
 TRIGGERS = (
     ("/", "a command"),
     ("@", "a file of the project"),
@@ -70,8 +71,8 @@ async def show_help(context: SessionContext, topic: str) -> Answer | None:
     """The commands and keys; or a command, a page or a setting."""
     session, word = context.session, topic.removeprefix("/")
     if not topic:
-        text = help_text(session, context.front_end.keys)
-        return Answer(text, [Markdown(text)])
+        context.front_end.show(help_text(session, context.front_end.keys), ALL_HELP)
+        return None
     is_command = find_command(word) is not None
     page = "" if is_command else await asyncio.to_thread(page_text, topic)
     if page:

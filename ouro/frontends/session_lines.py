@@ -81,8 +81,15 @@ def status_items(status: Status) -> dict[str, str]:
         "jobs": plural(status.jobs, "job") if status.jobs else "",
         "goal": status.standing.goal,
         "loops": plural(status.standing.loops, "loop") if status.standing.loops else "",
-        "sandbox": "no sandbox" if status.sandbox in ("none", "off") else status.sandbox,
+        "sandbox": _sandbox(status.sandbox),
     }
+
+
+def _sandbox(name: str) -> str:
+    """Whether commands run in a sandbox; `/status` names the program."""
+    if name in ("none", "off"):
+        return "no sandbox"
+    return "sandboxed" if name else ""
 
 
 def script_state(session: Session) -> dict[str, Any]:

@@ -15,6 +15,8 @@ from textual.app import App, SuspendNotSupported
 from ouro.errors import UsageError
 from ouro.utils.editor import edit_file, edit_text, run_on_text
 
+BACK_TO_OURO = "The conversation is above, in the scrollback of the terminal. Enter: back to ouro "
+
 
 async def edit(app: App[Any], text: str) -> str:
     """Edit `text` in the user's editor and return it. Raises UsageError: there is no editor, or it
@@ -38,6 +40,24 @@ async def page(app: App[Any], text: str) -> None:
     if not command:
         raise UsageError("No pager was found.", "Set PAGER, or use /export.")
     await _lend_terminal(app, run_on_text(command, "transcript.md", text, sys.__stdout__))
+
+
+async def print_text(app: App[Any], text: str) -> None:
+    """Print `text` into the terminal's own scrollback, until the user presses Enter. Raises
+    UsageError: the terminal cannot do it.
+    """
+    await _lend_terminal(app, _print(f"{text}\n\n{BACK_TO_OURO}"))
+
+
+async def _print(text: str) -> str:
+    """Write to the terminal, and wait for a line from it."""
+    output = sys.__stdout__
+    if output is not None:
+        output.write(text)
+        output.flush()
+    if sys.__stdin__ is not None:
+        await asyncio.to_thread(sys.__stdin__.readline)
+    return ""
 
 
 async def _lend_terminal(app: App[Any], work: Coroutine[Any, Any, str]) -> str:

@@ -18,7 +18,8 @@ from ouro.events import (
     TodosChanged,
 )
 from ouro.frontends.history import PromptHistory
-from ouro.frontends.tui.screens.sheet import Picker
+from ouro.frontends.tui.screens import sheet
+from ouro.frontends.tui.screens.sheet import HelpSheet, Picker
 
 
 async def test_enter_sends_the_prompt_and_shows_the_answer():
@@ -244,7 +245,7 @@ async def test_command_output_follows_the_typed_line():
         await opened(pilot)
         for line, output in (
             ("/diff abc", "Error: git cannot show the changes"),
-            ("/help", "/resume"),
+            ("/help undo", "/undo"),
         ):
             await type_text(pilot, line)
             await pilot.press("escape", "enter")
@@ -258,18 +259,45 @@ async def test_command_output_follows_the_typed_line():
         assert screen_text(pilot.app).count("/usr/bin is full") == 1
 
 
-async def test_help_starts_at_the_top_and_counts_the_lines_below():
-    async with screen_of(FakeSession([says("hello")])).run_test(size=(80, 24)) as pilot:
+async def test_help_is_a_page_to_read_and_not_part_of_the_transcript():
+    for size in ((80, 24), (40, 10)):
+        async with screen_of(FakeSession([says("hello")])).run_test(size=size) as pilot:
+            await opened(pilot)
+            await pilot.press(*"/help", "escape", "enter")
+            await until(pilot, lambda: isinstance(pilot.app.screen, HelpSheet))
+            await until(pilot, lambda: "/resume" in screen_text(pilot.app))
+            await pilot.press("end")
+            await until(pilot, lambda: "/resume" not in screen_text(pilot.app))
+            await pilot.press("q")
+            await until(pilot, lambda: len(pilot.app.screen_stack) == 1)
+            assert "/resume" not in shown(pilot.app)
+
+
+@pytest.mark.parametrize(
+    ("keys", "chosen", "prompt"),
+    [
+        ("2", "two", ""),
+        ("s e c enter", "two", ""),
+        ("b e s enter", "three", ""),
+        ("l o c a l space b enter", "three", ""),
+        ("z h i", None, "zhi"),
+        ("s backspace f i r enter", "one", ""),
+    ],
+)
+async def test_a_short_list_takes_digits_and_words_and_leaves_messages_to_the_prompt(
+    keys, chosen, prompt, monkeypatch
+):
+    monkeypatch.setattr(sheet, "STRAY_GRACE", 0.0)
+    choices = [Choice("one", "first"), Choice("two", "second"), Choice("three", "local/the-best")]
+    async with screen_of(FakeSession()).run_test(size=(80, 24)) as pilot:
         await opened(pilot)
-        await pilot.press(*"/help", "enter")
-        await until(pilot, lambda: "/resume" in screen_text(pilot.app))
-        hint = re.search(r"↓ (\d+) new lines", screen_text(pilot.app))
-        await pilot.press("pagedown")
-        await until(pilot, lambda: "/resume" not in screen_text(pilot.app))
-        less = re.search(r"↓ (\d+) new lines", screen_text(pilot.app))
-        assert int(less[1]) < int(hint[1])
-        await pilot.press("h", "i", "enter")
-        await until(pilot, lambda: "hello" in screen_text(pilot.app))
+        results = []
+        pilot.app.push_screen(Picker("Which one?", choices), results.append)
+        await pilot.pause()
+        await pilot.press(*keys.split())
+        await pilot.pause()
+        assert results == ([chosen] if chosen else [])
+        assert pilot.app.conversation.prompt.text.startswith(prompt)
 
 
 async def test_a_question_mark_on_empty_input_opens_the_help_sheet():

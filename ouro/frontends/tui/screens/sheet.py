@@ -148,6 +148,12 @@ STRAY_GRACE = 0.5
 """
 
 
+def _word_in(label: str) -> Callable[[str], bool]:
+    """Whether a word of a label begins with a text."""
+    starts = {place for place, before in enumerate(f" {label}") if not before.isalnum()}
+    return lambda word: any(label.startswith(word, start) for start in starts)
+
+
 class Picker(Sheet[str | None]):
     """A list to choose from: arrows and letters mark, a digit or Enter chooses; typing filters a
     long list.
@@ -290,7 +296,11 @@ class Picker(Sheet[str | None]):
             return False
         typed = "".join(key.character or "" for key in (*self._typed, event)).casefold()
         labels = [choice.label.partition(" ")[2].casefold() for choice in self._choices]
-        place = next((n for n, label in enumerate(labels) if label.startswith(typed)), None)
+        found = [n for n, label in enumerate(labels) if label.startswith(typed)]
+        # `claude` finds `anthropic/claude-…`, and two words find what has both.
+        words = typed.split()
+        found += [n for n, label in enumerate(labels) if all(map(_word_in(label), words))]
+        place = found[0] if found and words else None
         if place is None:
             return False
         self._typed.append(event)

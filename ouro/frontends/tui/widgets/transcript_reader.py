@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 from textual import events, on
+from textual.app import App
 from textual.containers import Horizontal
 from textual.widgets import Input, Static
 
@@ -13,7 +15,7 @@ from ouro.frontends.tui import editor_and_pager
 from ouro.frontends.tui.blocks.block_list import TranscriptBlock
 from ouro.frontends.tui.widgets.transcript import TranscriptView
 
-_HINT = "q closes · / search · { } messages · p pager · ↑↓ PageUp PageDown g G"
+_HINT = "q closes · / search · { } messages · p pager · [ scrollback · ↑↓ PageUp PageDown g G"
 _FOUND_HINT = "q closes · n older · N newer · / search"
 _SCROLLS = {
     "up": "scroll_up",
@@ -103,6 +105,8 @@ class TranscriptReader(Horizontal, can_focus=True):
             self._search.focus()
         elif key == "p":
             self.run_worker(self._page())
+        elif key == "left_square_bracket":
+            self.run_worker(self._print())
         elif key in _MATCHES and self._words:
             self._start_search(_MATCHES[key])
         elif key in _PROMPTS:
@@ -128,10 +132,19 @@ class TranscriptReader(Horizontal, can_focus=True):
 
     async def _page(self) -> None:
         """Show the whole transcript in the pager."""
+        await self._lend(editor_and_pager.page)
+
+    async def _print(self) -> None:
+        """Print the whole transcript into the scrollback of the terminal, to search and copy it
+        there.
+        """
+        await self._lend(editor_and_pager.print_text)
+
+    async def _lend(self, show: Callable[[App[Any], str], Awaitable[None]]) -> None:
         while await self._show_earlier():
             pass
         try:
-            await editor_and_pager.page(self.app, self._transcript.as_markdown())
+            await show(self.app, self._transcript.as_markdown())
         except OuroError as error:
             self._show_hint(f"{error} · {_HINT}")
 

@@ -46,6 +46,15 @@ async def test_ctrl_o_twice_opens_the_reader_and_q_restores_the_view():
         assert not any(block.is_open for block in pilot.app.conversation.transcript.blocks)
 
 
+async def test_a_bracket_prints_the_conversation_where_the_terminal_can_be_lent():
+    session = FakeSession(TURNS)
+    async with screen_of(session).run_test(size=(60, 16)) as pilot:
+        await reading(pilot, session, "a", "b")
+        await pilot.press("left_square_bracket")
+        await until(pilot, lambda: "cannot run another program" in screen_text(pilot.app))
+        assert pilot.app.conversation.reader.is_open
+
+
 async def test_search_moves_between_matches_and_reports_no_match():
     session = FakeSession(TURNS)
     async with screen_of(session).run_test(size=(60, 16)) as pilot:
