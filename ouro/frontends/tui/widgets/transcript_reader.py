@@ -34,6 +34,8 @@ _SCROLLS = {
     "G": "scroll_end",
 }
 _PROMPTS = {"left_curly_bracket": -1, "shift+up": -1, "right_curly_bracket": 1, "shift+down": 1}
+_OUTSIDE = {"p": editor_and_pager.page, "left_square_bracket": editor_and_pager.print_text}
+"""Keys that show the transcript in the pager, and in the scrollback of the terminal."""
 _MATCHES = {"n": -1, "N": 1}
 
 
@@ -103,10 +105,8 @@ class TranscriptReader(Horizontal, can_focus=True):
             self.add_class("-searching")
             self._search.value = ""
             self._search.focus()
-        elif key == "p":
-            self.run_worker(self._page())
-        elif key == "left_square_bracket":
-            self.run_worker(self._print())
+        elif key in _OUTSIDE:
+            self.run_worker(self._show_outside(_OUTSIDE[key]))
         elif key in _MATCHES and self._words:
             self._start_search(_MATCHES[key])
         elif key in _PROMPTS:
@@ -130,17 +130,8 @@ class TranscriptReader(Horizontal, can_focus=True):
     def _start_search(self, by: int) -> None:
         self.run_worker(self._go_to_match(by), exclusive=True)
 
-    async def _page(self) -> None:
-        """Show the whole transcript in the pager."""
-        await self._lend(editor_and_pager.page)
-
-    async def _print(self) -> None:
-        """Print the whole transcript into the scrollback of the terminal, to search and copy it
-        there.
-        """
-        await self._lend(editor_and_pager.print_text)
-
-    async def _lend(self, show: Callable[[App[Any], str], Awaitable[None]]) -> None:
+    async def _show_outside(self, show: Callable[[App[Any], str], Awaitable[None]]) -> None:
+        """Show the whole transcript in the terminal that is lent."""
         while await self._show_earlier():
             pass
         try:
