@@ -294,18 +294,22 @@ class Picker(Sheet[str | None]):
             return True
         if time.monotonic() < self._reads_from or not event.character:
             return False
-        typed = "".join(key.character or "" for key in (*self._typed, event)).casefold()
-        labels = [choice.label.partition(" ")[2].casefold() for choice in self._choices]
-        found = [n for n, label in enumerate(labels) if label.startswith(typed)]
-        # `claude` finds `anthropic/claude-…`, and two words find what has both.
-        words = typed.split()
-        found += [n for n, label in enumerate(labels) if all(map(_word_in(label), words))]
-        place = found[0] if found and words else None
+        place = self._find("".join(key.character or "" for key in (*self._typed, event)).casefold())
         if place is None:
             return False
         self._typed.append(event)
         self._list.place = place
         return True
+
+    def _find(self, typed: str) -> int | None:
+        """The choice that begins with a text, else the first whose words begin with its words:
+        `claude` finds `anthropic/claude-…`.
+        """
+        labels = [choice.label.partition(" ")[2].casefold() for choice in self._choices]
+        words = typed.split()
+        found = [n for n, label in enumerate(labels) if label.startswith(typed)]
+        found += [n for n, label in enumerate(labels) if all(map(_word_in(label), words))]
+        return found[0] if found and words else None
 
     def _pass_to_prompt(self, keys: Sequence[events.Key]) -> None:
         self._typed = []
