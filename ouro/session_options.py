@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ouro.errors import NoModelError
-from ouro.llm import Catalog, Effort, FavoriteModels, Model, ModelChoice, ModelSource, Role
+from ouro.llm import Catalog, Effort, Model, ModelChoice, ModelSource, Role
 from ouro.memory.backend import MemoryStore, SessionInfo
 from ouro.memory.manager import MemoryManager
 from ouro.safety import SecretMask, TrustStore
@@ -26,6 +26,7 @@ from ouro.tools.tool import AnyTool
 from ouro.utils.path_text import path_text, text_path
 
 if TYPE_CHECKING:
+    from ouro.llm import FavoriteModels
     from ouro.tools.shell_process import Terminals
 
 
@@ -165,7 +166,11 @@ def build_models(
         mask.learn(catalog.key_values())  # a key from a key command is known only now
         return models
 
-    save = partial(save_setting, "models.favorites")
+    def favorites() -> FavoriteModels:
+        from ouro.llm import FavoriteModels  # few sessions need it
+
+        return FavoriteModels(settings.models.favorites, partial(save_setting, "models.favorites"))
+
     return ModelSource(
         name,
         settings.effort,
@@ -173,7 +178,7 @@ def build_models(
         lambda: asyncio.to_thread(catalog.choices),
         inputs.roles,
         afford,
-        FavoriteModels(settings.models.favorites, save),
+        favorites,
     )
 
 

@@ -121,7 +121,7 @@ def test_misspelt_command_is_no_message(line, message, near, capsys):
     "message",
     [
         "memory leak in api.py", "model the domain", "session list is slow", "hook it up", "continue", "commit",
-        "hello", "help", "complete", "compile", "fix", "test", "review", "models?", "map", "hi",
+        "hello", "help me", "complete", "compile", "fix", "test", "review", "models?", "map", "hi",
     ],
 )  # fmt: skip
 def test_first_message_that_looks_like_a_command_stays_a_message(message):

@@ -7,13 +7,13 @@ import os
 import shlex
 import subprocess
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import cached_property
 from importlib.util import find_spec
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from msgspec.structs import replace
 
 from ouro.errors import NoModelError
-from ouro.llm.favorites import FavoriteModels
 from ouro.llm.model import Effort, EmbeddingModel, Endpoint, Model, ModelChoice, ModelSpec, Prices
 from ouro.llm.models_file import ModelEntry, ModelsFile, make_private, read_models_file
 from ouro.llm.providers import (
@@ -39,6 +39,9 @@ from ouro.llm.providers import (
 from ouro.llm.server_facts import Fact, FactStore, ServerFacts, server_key
 from ouro.utils.log import log
 from ouro.utils.runtime import get_models_path, get_server_facts_path, home_secret, tilde
+
+if TYPE_CHECKING:
+    from ouro.llm.favorites import FavoriteModels
 
 Role = Literal["compact", "classify", "retrieve", "embed", "plan"]
 LOCAL_WINDOW = 32_768
@@ -494,7 +497,7 @@ class ModelSource:
         make: makes a model and its fallbacks.
         roles: the full name of the model for each role; a missing role falls back.
         afford: raises LimitReached if the budget allows no background call.
-        favorites: the models that the user goes through with one key.
+        favorites: makes the models that the user goes through with one key.
     """
 
     def __init__(
@@ -505,9 +508,9 @@ class ModelSource:
         choices: Callable[[], Awaitable[tuple[ModelChoice, ...]]],
         roles: Mapping[Role, str] | None = None,
         afford: Callable[[], None] = lambda: None,
-        favorites: FavoriteModels | None = None,
+        favorites: Callable[[], FavoriteModels] | None = None,
     ) -> None:
-        self.favorites = favorites or FavoriteModels()
+        self._make_favorites = favorites
         self._make = make
         self.choices = choices
         self.effort = effort
@@ -516,6 +519,12 @@ class ModelSource:
         self._roles = dict(roles or {})
         self._made: dict[str, Sequence[Model]] = {}
         self._afford = afford
+
+    @cached_property
+    def favorites(self) -> FavoriteModels:
+        from ouro.llm.favorites import FavoriteModels  # few sessions need it
+
+        return self._make_favorites() if self._make_favorites else FavoriteModels()
 
     def current(self) -> Sequence[Model]:
         return self._models
