@@ -14,7 +14,7 @@ from ouro.utils.git_process import (
     start_git,
 )
 
-PROTECTED = {GitProfile.USER, GitProfile.CHECKPOINTS, GitProfile.MEMORY}
+PROTECTED = (GitProfile.USER, GitProfile.CHECKPOINTS, GitProfile.MEMORY)
 """Profiles that contact no other machine."""
 
 
