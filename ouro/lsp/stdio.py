@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import shutil
 import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 from ouro.utils.runtime import send_signal
-from ouro.utils.server_processes import GRACE, forget_server, groups, stop_server
+from ouro.utils.server_processes import (
+    CommandMissingError,
+    exit_reason,
+    forget_server,
+    read_stderr,
+    start_process,
+    stop_server,
+)
 from ouro.utils.worker import JsonObject
 
 MAX_HEADER = 256 * 1024
@@ -77,7 +81,7 @@ class ServerProcess:
             except asyncio.LimitOverrunError:
                 return "it printed what is not a message"
             except asyncio.IncompleteReadError:
-                return await self._exit_reason()
+                return await exit_reason(self.process, "it closed its output")
             if self._is_flooded(length):
                 return f"it sent more than {FLOOD_BYTES // 1024 // 1024} MB in {FLOOD_SECONDS:g} s"
             self._deliver(body)
@@ -119,23 +123,15 @@ class ServerProcess:
             self._received.append((now, length))
         return sum(size for _at, size in self._received) > FLOOD_BYTES
 
-    async def _exit_reason(self) -> str:
-        with suppress(TimeoutError):
-            await asyncio.wait_for(self.process.wait(), GRACE)
-        code = self.process.returncode
-        return "it closed its output" if code is None else f"it ended with exit code {code}"
-
     async def _read_stderr(self) -> None:
-        assert self.process.stderr is not None
         second, logged = 0, 0
-        while data := await self.process.stderr.read(64 * 1024):
+        async for lines in read_stderr(self.process):
             now = int(time.monotonic())
             if now != second:
                 second, logged = now, 0
-            for line in data.decode("utf-8", "replace").splitlines()[: LOGS_A_SECOND - logged]:
+            for line in lines[: LOGS_A_SECOND - logged]:
                 logged += 1
                 self._log(line[:500])
-            await asyncio.sleep(0)
 
 
 async def start_server(
@@ -151,20 +147,10 @@ async def start_server(
         LanguageServerEnded: the command does not exist.
         OSError: it cannot be started.
     """
-    program = str(Path(cwd) / command[0]) if os.sep in command[0] else command[0]
-    if shutil.which(program, path=environment.get("PATH")) is None:
-        raise LanguageServerEnded(f"The command {command[0]} was not found.")
-    process = await asyncio.create_subprocess_exec(
-        *command,
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        limit=MAX_HEADER,
-        env=dict(environment),
-        cwd=cwd,
-        start_new_session=True,
-    )
-    groups.add(process.pid)
+    try:
+        process = await start_process(command, environment, cwd, MAX_HEADER)
+    except CommandMissingError as error:
+        raise LanguageServerEnded(str(error)) from error
     return ServerProcess(process, on_message, log)
 
 

@@ -5,12 +5,9 @@ stderr.
 from __future__ import annotations
 
 import asyncio
-import os
-import shutil
 import signal
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from pathlib import Path
 from typing import Any
 
 import anyio
@@ -19,7 +16,14 @@ from mcp_types import jsonrpc_message_adapter
 
 from ouro.mcp.schemas import TOO_DEEP
 from ouro.utils.runtime import send_signal
-from ouro.utils.server_processes import GRACE, forget_server, groups, stop_server
+from ouro.utils.server_processes import (
+    CommandMissingError,
+    exit_reason,
+    forget_server,
+    read_stderr,
+    start_process,
+    stop_server,
+)
 from ouro.utils.worker import JsonObject
 
 MAX_LINE = 32 * 1024 * 1024
@@ -57,23 +61,10 @@ async def stdio_transport(
         ServerEnded: the command does not exist.
         OSError: it cannot be started.
     """
-    # Looked up as the child does.
-    program = str(Path(cwd) / command[0]) if os.sep in command[0] else command[0]
-    if shutil.which(program, path=environment.get("PATH")) is None:
-        raise ServerEnded(
-            f"The command {command[0]} was not found. Install it, or give its whole path."
-        )
-    process = await asyncio.create_subprocess_exec(
-        *command,
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        limit=MAX_LINE,
-        env=dict(environment),
-        cwd=cwd,
-        start_new_session=True,
-    )
-    groups.add(process.pid)
+    try:
+        process = await start_process(command, environment, cwd, MAX_LINE)
+    except CommandMissingError as error:
+        raise ServerEnded(f"{error} Install it, or give its whole path.") from error
     emit({"group": process.pid})
 
     is_open = True
@@ -128,13 +119,7 @@ async def _read(
                 continue
             await to_client.send(SessionMessage(message))
     except asyncio.IncompleteReadError:
-        with suppress(TimeoutError):
-            await asyncio.wait_for(process.wait(), GRACE)
-        reason = (
-            f"it ended with exit code {process.returncode}"
-            if process.returncode is not None
-            else "it ended"
-        )
+        reason = await exit_reason(process, "it ended")
     except asyncio.LimitOverrunError:
         reason = f"it sent a message of more than {MAX_LINE // 1024 // 1024} MB"
     except (anyio.ClosedResourceError, anyio.BrokenResourceError):
@@ -156,11 +141,9 @@ async def _write(process: asyncio.subprocess.Process, from_client: Any) -> None:
 
 
 async def _read_stderr(process: asyncio.subprocess.Process, on_log: Callable[[str], None]) -> None:
-    assert process.stderr is not None
-    while data := await process.stderr.read(64 * 1024):
-        for line in data.decode("utf-8", "replace").splitlines()[-20:]:
+    async for lines in read_stderr(process):
+        for line in lines[-20:]:
             on_log(line)
-        await asyncio.sleep(0)
 
 
 async def _stop(process: asyncio.subprocess.Process, tasks: Sequence[asyncio.Task[None]]) -> None:

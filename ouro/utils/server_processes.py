@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import shutil
 import signal
 import time
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 
 from ouro.utils.runtime import send_signal
 
@@ -13,6 +17,59 @@ GRACE = 2.0
 """Seconds that a server has to exit after its input is closed, and again after SIGTERM."""
 groups: set[int] = set()
 """The process groups of the running servers."""
+
+
+_STDERR_PIECE = 64 * 1024
+
+
+class CommandMissingError(Exception):
+    """The command of a server does not exist."""
+
+
+async def start_process(
+    command: Sequence[str], environment: Mapping[str, str], cwd: str, limit: int
+) -> asyncio.subprocess.Process:
+    """Start a server with pipes, in its own process group.
+
+    Args:
+        limit: maximum bytes that a reader of its output waits for.
+
+    Raises:
+        CommandMissingError: the command does not exist.
+        OSError: it cannot be started.
+    """
+    # Looked up as the child does.
+    program = str(Path(cwd) / command[0]) if os.sep in command[0] else command[0]
+    if shutil.which(program, path=environment.get("PATH")) is None:
+        raise CommandMissingError(f"The command {command[0]} was not found.")
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        limit=limit,
+        env=dict(environment),
+        cwd=cwd,
+        start_new_session=True,
+    )
+    groups.add(process.pid)
+    return process
+
+
+async def exit_reason(process: asyncio.subprocess.Process, otherwise: str) -> str:
+    """Why the output of a server ended: its exit code, or `otherwise` if it still runs."""
+    with suppress(TimeoutError):
+        await asyncio.wait_for(process.wait(), GRACE)
+    code = process.returncode
+    return otherwise if code is None else f"it ended with exit code {code}"
+
+
+async def read_stderr(process: asyncio.subprocess.Process) -> AsyncGenerator[list[str], None]:
+    """The lines of each piece that a server writes to stderr."""
+    assert process.stderr is not None
+    while data := await process.stderr.read(_STDERR_PIECE):
+        yield data.decode("utf-8", "replace").splitlines()
+        await asyncio.sleep(0)  # a flood must not keep others waiting
 
 
 async def stop_server(process: asyncio.subprocess.Process) -> None:
