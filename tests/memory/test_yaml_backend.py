@@ -84,8 +84,12 @@ class TestYamlFileMemoryStore(StoreContract):
         file = root / "spent.json"
         assert (
             file.read_text()
-            == '[\n["2026-11-21","a/b",{"input":7,"cached":0,"cache_written":0,"output":0,"cost":0.5},1]\n]\n'
+            == '[\n["2026-11-21","a/b",{"input":7,"cached":0,"cache_written":0,"output":0,"cost":0.5},1,"vectors"]\n]\n'
         )
+        earlier = file.read_text().replace(',"vectors"', "")
+        file.write_text(earlier)  # as earlier versions write it
+        [row] = wait(store.load_costs())
+        assert (row.calls, row.purpose) == (1, "")
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
         file.write_text('{"format": 2}')
         for call in (store.load_costs(), store.save_cost(cost)):
