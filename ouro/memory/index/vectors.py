@@ -79,6 +79,8 @@ class Vectors:
         self._length = 0
         """The length of the model's last vector; 0 before the first one."""
         self._lock = threading.RLock()
+        self._stamped: dict[str, list[tuple[int, int]]] = {}
+        """The passages of each table that got a stamp last, with their hashes."""
         self._usual: dict[int, float] = {}
         """The usual cosine of two texts, by the id of the model."""
 
@@ -292,7 +294,10 @@ class Vectors:
                     json.dumps([hashed for _, hashed, _ in rows]),
                 ),
             ).fetchall()
-        if not rows:
+        places = [(place, hashed) for place, hashed, _ in rows]
+        # The same again: the file was removed or replaced, and what is written is not what is
+        # read. A caller that asks until none is missing would never end.
+        if not rows or places == self._stamped.pop(table, None):
             return 0
         new = {hashed: text for _, hashed, text in rows if (hashed,) not in known}
         vectors = self._embed(list(new.values())) if new else ()
@@ -316,8 +321,7 @@ class Vectors:
                 f" {_HAS_VECTOR.format(table)}",
                 stamps,
             )
-        # Not the number of rows: if the file was removed after it was read, the vectors went into
-        # a new one, and a caller that asks until none is missing would never end.
+        self._stamped[table] = places
         return updated.rowcount
 
     def warm(self) -> None:

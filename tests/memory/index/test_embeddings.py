@@ -479,3 +479,23 @@ def test_vectors_of_an_index_that_was_removed_are_not_made_again_and_again(tmp_p
     vectors.fill_all()
     assert len(embedder.asked) == 1
     index.close()
+
+
+@pytest.mark.timeout(60)
+def test_vectors_end_if_what_is_written_is_not_what_is_read(tmp_path):
+    index, embedder = Index(tmp_path / "index.db"), Counting()
+    with index.writing() as database:
+        session = IndexedSession(0, "one", "one", "")
+        save_session(database, session)
+        add_words(database, session, 1, "user", "2026-11-28", "the parser is slow")
+        save_session(database, session)
+    vectors = Vectors(index, embedder)
+    with index.reading() as database:
+        database.execute("BEGIN")  # as after the removal of the log of a file that is open
+        database.execute("SELECT count(*) FROM messages").fetchone()
+    vectors.fill_all()
+    with index.reading() as database:
+        database.execute("COMMIT")
+    assert not vectors.are_missing()
+    assert set(embedder.asked) == {"the parser is slow"}
+    index.close()
