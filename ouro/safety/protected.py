@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import time
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
@@ -228,20 +229,41 @@ def reserved() -> tuple[Path, ...]:
 def existing_reserved() -> list[Path]:
     """The reserved areas that exist, without those of the system, in the order of `reserved`. Blocks.
 
-    Called before each command: to list the folders above costs 0.1 ms, to look for each of 200
-    areas 0.6 ms.
+    Called before each command: to look at the folders above costs 0.02 ms (0.1 ms if they have
+    changed), to look for each of 200 areas 0.6 ms.
     """
     found: list[tuple[int, Path]] = []
     for folder, areas in _areas_by_folder(*_homes()).items():
-        try:
-            names = {name.casefold() for name in os.listdir(folder)}  # noqa: PTH208 - only names
-        except FileNotFoundError:
-            continue
-        except OSError:  # it may be entered, but not listed
-            names = set(areas)
-        for name in areas.keys() & names:
+        for name in _names_among(folder, areas):
             found += areas[name]
     return [area for _, area in sorted(found) if os.path.lexists(area)]
+
+
+_listed: dict[str, tuple[tuple[int, ...], frozenset[str]]] = {}
+"""The state of each folder with areas, and the names of areas that were in it."""
+_MTIME_MARGIN = 2_000_000_000
+"""Nanoseconds in which a folder may change again without another time of change: of a folder that
+changed so lately, the names are not kept.
+"""
+
+
+def _names_among(folder: str, areas: Collection[str]) -> Collection[str]:
+    """The names of areas that are in a folder. It is listed if it has changed since the last call."""
+    try:
+        status = os.stat(folder)  # noqa: PTH116 - called before each command
+        state = (status.st_dev, status.st_ino, status.st_mtime_ns, status.st_ctime_ns)
+        state_before, names = _listed.get(folder, ((), frozenset()))
+        if state == state_before:
+            return names
+        listed = os.listdir(folder)  # noqa: PTH208 - only names
+    except FileNotFoundError:
+        return ()
+    except OSError:  # it may be entered, but not listed
+        return areas
+    names = frozenset(name.casefold() for name in listed).intersection(areas)
+    if time.time_ns() - max(status.st_mtime_ns, status.st_ctime_ns) > _MTIME_MARGIN:
+        _listed[folder] = (state, names)
+    return names
 
 
 def reserved_below(folder: Path) -> list[Path]:

@@ -208,6 +208,63 @@ def test_git_file_of_a_memory_can_name_a_folder_that_is_not_utf_8(tmp_path):
     )
 
 
+@pytest.fixture
+def old_home(tmp_path, monkeypatch):
+    """A home that was changed long ago, and the folders that are listed from now on."""
+    home, listed = tmp_path / "home", []
+    (home / ".config").mkdir(parents=True)
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("OURO_HOME", str(home / ".ouro"))
+    # The time of the inode cannot be set: without a margin every folder counts as old.
+    monkeypatch.setattr(protected, "_MTIME_MARGIN", -1)
+    real = os.listdir
+    monkeypatch.setattr(os, "listdir", lambda path: listed.append(path) or real(path))
+    return home, listed
+
+
+def wait_for_another_time(*folders):
+    """Change the folders until the clock of the file system has moved."""
+    for folder in folders:
+        before = folder.stat().st_mtime_ns
+        while folder.stat().st_mtime_ns == before:
+            (folder / "x").touch()
+            (folder / "x").unlink()
+
+
+def test_folders_with_keys_are_listed_again_only_if_they_have_changed(old_home):
+    home, listed = old_home
+    assert protected.existing_reserved() == []
+    assert len(listed) == 2
+    wait_for_another_time(home, home / ".config")
+    listed.clear()
+    assert protected.existing_reserved() == []
+    assert len(listed) == 2
+    protected.existing_reserved()
+    assert len(listed) == 2
+    (home / ".config/gh").mkdir()
+    (home / ".config/gh/hosts.yml").touch()
+    (home / ".npmrc").touch()
+    wait_for_another_time(home, home / ".config")
+    assert {home / ".npmrc", home / ".config/gh"} <= {*protected.existing_reserved()}
+    (home / ".npmrc").unlink()
+    wait_for_another_time(home)
+    assert home / ".npmrc" not in protected.existing_reserved()
+    (home / ".npmrc").touch()
+    wait_for_another_time(home)
+    home.rename(home.with_name("moved"))
+    assert protected.existing_reserved() == []
+    home.with_name("moved").rename(home)
+    assert home / ".npmrc" in protected.existing_reserved()
+
+
+def test_a_folder_that_has_just_changed_is_listed_each_time(old_home, monkeypatch):
+    monkeypatch.setattr(protected, "_MTIME_MARGIN", 10**18)
+    _, listed = old_home
+    protected.existing_reserved()
+    protected.existing_reserved()
+    assert len(listed) == 4
+
+
 def test_existing_places_of_keys_are_found_in_the_order_of_all_places(tmp_path, monkeypatch):
     home = tmp_path / "home"
     monkeypatch.setenv("HOME", str(home))
