@@ -144,6 +144,34 @@ def keys(program: Program) -> None:
         program.note("key while streaming, highest ms", max(took))
 
 
+def written(program: Program) -> None:
+    """Bytes to the terminal: of an answer of 20 kB, of a minute of waiting; CPU while idle."""
+    with opened(program) as terminal:
+        terminal.after(lambda screen: bool(screen.strip()), 30)
+        wait(terminal, 5.0)
+        before = used_cpu(program.home)
+        read_raw(terminal, 30.0)
+        program.note("idle, CPU ms a minute", 2000 * spent_since(before, program.home))
+        text = [f"word{number} in a line of it.\n\n" for number in range(800)]
+        program.server.begin(text=text, pace=0.01)
+        terminal.send("go")
+        wait(terminal, 0.5)
+        enter(terminal, program)
+        seen = len(terminal.raw)
+        while not program.server.asked[0].answered:
+            read_raw(terminal, 0.05)
+        read_raw(terminal, 1.0)
+        program.note("written for an answer of 20 kB, kB", (len(terminal.raw) - seen) / 1000)
+        program.server.begin(text=["Done."], pace=20.0)
+        terminal.send("again")
+        wait(terminal, 0.5)
+        enter(terminal, program)
+        read_raw(terminal, 2.0)
+        seen = len(terminal.raw)
+        read_raw(terminal, 15.0)
+        program.note("written in a minute of waiting, kB", 4 * (len(terminal.raw) - seen) / 1000)
+
+
 def turns(program: Program) -> None:
     """Headless: an answer; twenty shell calls; the tokens of the first request."""
     took, _, _ = headless(program, [])
@@ -195,6 +223,7 @@ ROWS = {
     "typed": typed,
     "turns": turns,
     "keys": keys,
+    "written": written,
     "memory": memory,
     "output": output,
     "growth": growth,
