@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 from textual import events, on
+from textual._compositor import CompositorUpdate
 from textual.app import App
 from textual.screen import Screen
 
@@ -22,6 +23,7 @@ from ouro.frontends.tui.front_end import ScreenFrontEnd
 from ouro.frontends.tui.keymap import SCROLLS, Keymap
 from ouro.frontends.tui.look import AGAIN_QUITS, ANSI, THEMES, Look, make_theme
 from ouro.frontends.tui.run import SessionStart
+from ouro.frontends.tui.screen_painter import PaintedUpdate, ScreenPainter
 from ouro.frontends.tui.screens.conversation import ConversationScreen
 from ouro.frontends.tui.screens.sheet import HelpSheet, Picker, show_sheet
 from ouro.frontends.tui.widgets.start_panel import StartPanel
@@ -60,6 +62,7 @@ class OuroApp(App[int], inherit_bindings=False):
         """The error that ended the program because no session could be opened."""
         self.pressed_at = float("-inf")
         """When the key was pressed whose action runs."""
+        self.painter = ScreenPainter()
         self._start = start
         keymap = Keymap(look.keys)
         # With PICK the session picker has the focus first.
@@ -97,11 +100,21 @@ class OuroApp(App[int], inherit_bindings=False):
     def on_mount(self) -> None:
         self.begin_capture_print(self)
         # Textual draws only changes, but another program has left the screen empty.
-        self.app_resume_signal.subscribe(self, lambda _: self.refresh(repaint=True, layout=True))
+        self.app_resume_signal.subscribe(self, lambda _: self.paint_all())
         if self._start.message:
             self.turns.queue(Draft(self._start.message))
         self.conversation.prompt_history.add(self._start.typed)
         self.call_after_refresh(lambda: self.run_worker(self._open()))
+
+    def paint_all(self) -> None:
+        """Write the whole screen again: another program may have written to the terminal."""
+        self.painter.forget()
+        self.refresh(repaint=True, layout=True)
+
+    def _display(self, screen: Screen[Any], renderable: Any) -> None:
+        if isinstance(renderable, CompositorUpdate):
+            renderable = PaintedUpdate(renderable, self.painter, self.size)
+        super()._display(screen, renderable)
 
     async def on_event(self, event: events.Event) -> None:
         if isinstance(event, events.Key):  # also when it has bubbled up, before its action runs
@@ -195,7 +208,7 @@ class KeyActions:
         self._turns = app.turns
         self._front_end = app.front_end
         self._unfolded_at = self._stopped_at = float("-inf")
-        self.redraw = partial(app.refresh, repaint=True, layout=True)
+        self.redraw = app.paint_all
         self.card_previous = partial(self._mark_card, -1)
         self.card_next = partial(self._mark_card, 1)
 

@@ -68,7 +68,7 @@ async def _lend_terminal(app: App[Any], work: Coroutine[Any, Any, str]) -> str:
     except SuspendNotSupported as error:
         work.close()
         raise UsageError("This terminal cannot run another program inside ouro.") from error
-    app.refresh(repaint=True, layout=True)
+    app.app_resume_signal.publish(app)
     if isinstance(outcome, BaseException):
         raise outcome
     return outcome
