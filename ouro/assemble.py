@@ -70,7 +70,8 @@ from ouro.settings_sources import build_settings, explain_settings, settings_by_
 from ouro.tools.builtin import builtin_tools
 from ouro.tools.files_seen import FilesSeen
 from ouro.tools.memory_search import SearchMemory
-from ouro.tools.shell import Shell, ShellJobs
+from ouro.tools.shell import Shell
+from ouro.tools.shell_jobs import ShellJobs
 from ouro.tools.shell_process import Terminals, clean_up_orphans
 from ouro.tools.todo import TodoPlan
 from ouro.utils.git import find_root

@@ -22,7 +22,7 @@ from ouro.memory.sessions.session_folders import SUBAGENTS
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.session.session_hooks import ToolEvents
 from ouro.tools.builtin import builtin_tools
-from ouro.tools.shell import ShellJobs
+from ouro.tools.shell_jobs import ShellJobs
 from ouro.tools.subagent import AgentSpec
 from ouro.tools.todo import TodoPlan
 from ouro.tools.tool import AnyTool

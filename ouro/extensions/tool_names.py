@@ -26,6 +26,7 @@ NAMES_ELSEWHERE: dict[str, tuple[str, ...]] = {
     "apply_patch": ("Edit", "MultiEdit", "Write"),
     "glob": ("Glob", "LS", "list_dir"),
     "grep": ("Grep",),
+    "shell_input": ("Bash",),  # before `shell`: a rule about Bash is one about commands
     "shell": ("Bash", "run_shell_command"),
     "shell_output": ("BashOutput", "TaskOutput"),
     "shell_kill": ("KillShell", "KillBash", "TaskStop"),

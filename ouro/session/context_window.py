@@ -25,7 +25,7 @@ from ouro.memory.tokens import TOKENS_A_PICTURE, estimate, estimate_messages
 from ouro.memory.transcript import Transcript
 from ouro.messages import Context, Image, Message, Part, Text, Thinking, ToolCall, ToolReply
 from ouro.session.session_tasks import SessionTasks
-from ouro.tools.shell import ShellJobs
+from ouro.tools.shell_jobs import ShellJobs
 from ouro.tools.todo import TodoPlan
 
 SEARCH_HINT = "The earlier messages can be searched with `memory_search`."

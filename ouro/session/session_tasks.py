@@ -38,7 +38,8 @@ from ouro.memory.manager import MemoryManager
 from ouro.messages import SHELL_NOTE, ToolCall, user
 from ouro.safety import Permissions
 from ouro.session.standing_work import StandingWork
-from ouro.tools.shell import Shell, ShellJobs, exit_status
+from ouro.tools.shell import Shell
+from ouro.tools.shell_jobs import ShellJobs, exit_status
 from ouro.tools.tool import ToolResult
 from ouro.utils.log import log
 

@@ -9,7 +9,7 @@ from ouro.agent.subagents import Subagents
 from ouro.display import Question
 from ouro.events import Notice, Reply
 from ouro.session.session_tasks import SessionTasks
-from ouro.tools.shell import ShellJobs
+from ouro.tools.shell_jobs import ShellJobs
 
 WakeMode = Literal["auto", "ask", "off"]
 MAX_IN_A_ROW = 3

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 from ouro.safety import Effect
 from ouro.tools.files_seen import FilesSeen
 from ouro.tools.late_tool import LateTool, SchemaCache
-from ouro.tools.shell import Shell, ShellJobs, ShellKill, ShellOutput
+from ouro.tools.shell import Shell
+from ouro.tools.shell_input import ShellInput
+from ouro.tools.shell_jobs import ShellJobs, ShellKill, ShellOutput
 from ouro.tools.todo import TodoPlan, TodoWrite
 from ouro.tools.tool import AnyTool
 
@@ -48,6 +50,7 @@ def builtin_tools(
         shell,
         ShellOutput(jobs),
         ShellKill(jobs),
+        ShellInput(jobs),
         TodoWrite(plan),
         late("ask_user", Effect.NONE, _ask_user),
         *([late("memory_search", Effect.READ, lambda: _memory_search(search))] if search else ()),

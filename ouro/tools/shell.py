@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shlex
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -14,12 +13,11 @@ from typing import Annotated
 import msgspec
 
 from ouro.display import CommandOutput, Display, Question
-from ouro.errors import ToolError
 from ouro.events import Notice
 from ouro.safety import Confinement, Effect, Limits, RevertedFile
 from ouro.tools.foreground import Foreground
-from ouro.tools.line_watch import LineWatch, watch_lines
 from ouro.tools.reverted_files import describe_reverted
+from ouro.tools.shell_jobs import PTY_SETTLES, AtEnd, ShellJobs, do_nothing, exit_status
 from ouro.tools.shell_process import (
     RunningCommand,
     ShellProcess,
@@ -31,12 +29,8 @@ from ouro.tools.shell_process import (
     terminal_command,
 )
 from ouro.tools.tool import Tool, ToolContext, ToolResult
-from ouro.tools.truncate import OutputCapture
 from ouro.utils.text import plural
 
-_TAIL = 2000
-_MAX_RUNNING = 20
-_MAX_SAVED = 100
 _MAX_SECONDS = 600
 _TITLE = 100
 _SPOOL_TIMEOUT = 1.0
@@ -46,262 +40,6 @@ _TIMED_OUT = (
     " a server or takes minutes, run it again with background: true."
 )
 _LEAVE_OUT, _RESTORE = "Leave it out", "Restore it"
-
-
-AtEnd = Callable[[], Awaitable[object]]
-
-
-async def _do_nothing() -> None:
-    """What follows a job that changes nothing."""
-
-
-class Job:
-    def __init__(
-        self,
-        job_id: str,
-        command: str,
-        process: ShellProcess,
-        changed: asyncio.Event,
-        at_end: AtEnd,
-        watch: LineWatch | None = None,
-    ) -> None:
-        self.id = job_id
-        self.command = command
-        self.process = process
-        self._read = 0
-        self._changed = changed
-        self._at_end = at_end
-        self._watch_lines = watch
-        self._is_end_known = False
-        """Whether the model or the user knows that it has ended."""
-        self.watcher = asyncio.create_task(self._watch(), name=job_id)
-
-    @property
-    def running(self) -> bool:
-        return self.process.exit_code is None
-
-    @property
-    def tail(self) -> str:
-        capture = self.process.capture
-        return capture.since(max(0, capture.total - _TAIL)).rstrip("\n")
-
-    def report(self) -> ToolResult:
-        """Its output since the last report, and its state."""
-        news = self.process.capture.since(self._read).rstrip("\n")
-        self._read = self.process.capture.total
-        exit_code = self.process.exit_code
-        status = exit_status(exit_code)
-        self._is_end_known |= exit_code is not None
-        text = f"{news or '(nothing new)'}\n[{self.id}: {status}, {self.process.seconds:.1f} s]"
-        code = None if exit_code is None or exit_code < 0 else exit_code
-        return ToolResult(
-            text, Display(f"{self.id} {status}", CommandOutput(self.command, news, code))
-        )
-
-    @property
-    def news(self) -> str:
-        """What has happened to it that the model does not know, in a few words; empty: nothing."""
-        if self.watcher.done() and not self._is_end_known:
-            return f"{self.id} ended ({exit_status(self.process.exit_code)})"
-        if self._watch_lines is not None and self._watch_lines.has_matches:
-            return f"{self.id} printed a line that matches its `watch`"
-        return ""
-
-    def take_news(self) -> str:
-        """The news for the model, with the end of the output; then there is no news."""
-        title, seconds = self.news, self.process.seconds
-        lines = self._watch_lines.take() if self._watch_lines is not None else ""
-        self._is_end_known |= self.watcher.done()
-        matches = f"Lines that match its `watch`:\n{lines}\n" if lines else ""
-        return (
-            f"{title}, after {seconds:.0f} s. Its command: {self.command}\n{matches}"
-            f"The end of its output:\n{self.tail or '(no output)'}"
-        )
-
-    async def end(self) -> None:
-        """End it for a caller who then knows it: this is no news."""
-        self._is_end_known = True
-        await self.process.end()
-
-    async def wait(self, seconds: float) -> None:
-        """Wait until it has printed something or has ended, at most so long."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                while self.running and self.process.capture.total == self._read:
-                    self._changed.clear()
-                    await self._changed.wait()
-
-    async def _watch(self) -> None:
-        """Wait for the end of its shell, then end the remaining processes."""
-        try:
-            await self.process.wait(None)
-            await self.process.end()
-        finally:
-            self.process.kill()
-            if self._watch_lines is not None:
-                await self._watch_lines.close()
-            await self._at_end()
-            self._changed.set()
-
-
-class ShellJobs:
-    """The background jobs of one session; `close` ends them all.
-
-    Args:
-        spool_dir: where long output is kept.
-        mask: removes secrets from saved output; called in a thread.
-        on_news: called when a job has ended, or has printed a line that is watched for. None: the agent is not woken.
-    """
-
-    def __init__(
-        self,
-        spool_dir: Path,
-        mask: Callable[[str], str] | None = None,
-        on_news: Callable[[], None] | None = None,
-    ) -> None:
-        self._spool_dir = spool_dir
-        self._mask = mask
-        self.wakes = on_news is not None
-        self._on_news = on_news or (lambda: None)
-        self._jobs: dict[str, Job] = {}
-        self._count = 0
-
-    async def start(
-        self,
-        line: str,
-        cwd: Path,
-        environment: Mapping[str, str],
-        wrap: Wrap,
-        at_end: AtEnd = _do_nothing,
-        watch: str = "",
-    ) -> Job:
-        """Start `line`, confined by `wrap`, and return at once; `at_end` runs when it has ended.
-
-        Args:
-            watch: a regular expression: a line of the output that matches it is news.
-
-        Raises:
-            ToolError: too many run already, the shell could not be started, or `watch` is wrong.
-        """
-        if sum(job.running for job in self._jobs.values()) >= _MAX_RUNNING:
-            raise ToolError(
-                f"{_MAX_RUNNING} background jobs run already. End some with shell_kill."
-            )
-        argv, tag = await limit_command(line, cwd, wrap)
-        changed = asyncio.Event()
-        watching = await watch_lines(watch, self._on_news) if watch else None
-        capture = self.new_capture(watching.feed if watching else None)
-        try:
-            process = await start_shell(
-                argv, tag, cwd, environment, capture, lambda _: changed.set()
-            )
-        except BaseException:
-            if watching is not None:
-                watching.kill()
-            raise
-        return self._add(line, process, changed, at_end, watching)
-
-    def adopt(
-        self, line: str, process: ShellProcess, changed: asyncio.Event, at_end: AtEnd
-    ) -> ToolResult:
-        """Make a job of a running command; returns the result of the call that has started it."""
-        job = self._add(line, process, changed, at_end, None)
-        printed = job.report().text.rpartition("\n")[0]
-        text = (
-            f"{printed}\n[The user moved it to the background: it goes on as {job.id}, without a"
-            f" time limit. shell_output(id={job.id!r}) reads what it prints next. Do not start it"
-            " again.]"
-        )
-        return ToolResult(text, Display(f"moved to {job.id}", CommandOutput(line, job.tail)))
-
-    def _add(
-        self,
-        line: str,
-        process: ShellProcess,
-        changed: asyncio.Event,
-        at_end: AtEnd,
-        watching: LineWatch | None,
-    ) -> Job:
-        self._count += 1
-        job = Job(f"job_{self._count}", line, process, changed, at_end, watching)
-        job.watcher.add_done_callback(lambda _: self._on_news())
-        self._jobs[job.id] = job
-        ended = [job.id for job in self._jobs.values() if not job.running]
-        for job_id in ended[: max(0, len(self._jobs) - _MAX_SAVED)]:
-            del self._jobs[job_id]
-        return job
-
-    def new_capture(self, on_data: Callable[[bytes], None] | None = None) -> OutputCapture:
-        return OutputCapture(self._spool_dir, self._mask, on_data)
-
-    def list(self) -> tuple[Job, ...]:
-        """All jobs of the session, oldest first."""
-        return tuple(self._jobs.values())
-
-    def find(self, job_id: str) -> Job:
-        """One job. Raises ToolError: there is none with this id."""
-        if job := self._jobs.get(job_id):
-            return job
-        jobs = ", ".join(self._jobs) or "none"
-        raise ToolError(f"There is no background job {job_id!r}. The jobs of this session: {jobs}.")
-
-    async def close(self) -> None:
-        jobs = self.list()
-        try:
-            await asyncio.gather(*(job.process.end() for job in jobs))
-        finally:
-            for job in jobs:
-                job.process.kill()
-                job.watcher.cancel()
-            await asyncio.gather(*(job.watcher for job in jobs), return_exceptions=True)
-
-
-class JobArgs(msgspec.Struct, forbid_unknown_fields=True):
-    id: str
-
-
-class ShellOutputArgs(JobArgs):
-    wait_seconds: Annotated[
-        float, msgspec.Meta(ge=0, le=600, description="Wait for something new.")
-    ] = 0
-
-
-class ShellOutput(Tool[ShellOutputArgs]):
-    """Get what a background job has printed since you last asked, and whether it still runs."""
-
-    name = "shell_output"
-    effect = Effect.NONE
-    Args = ShellOutputArgs
-
-    def __init__(self, jobs: ShellJobs) -> None:
-        self._jobs = jobs
-
-    def title(self, args: ShellOutputArgs) -> str:
-        return f"shell_output {args.id}"
-
-    async def run(self, args: ShellOutputArgs, ctx: ToolContext) -> ToolResult:
-        job = self._jobs.find(args.id)
-        await job.wait(args.wait_seconds)
-        return job.report()
-
-
-class ShellKill(Tool[JobArgs]):
-    """End a background job and all that it started."""
-
-    name = "shell_kill"
-    effect = Effect.NONE
-    Args = JobArgs
-
-    def __init__(self, jobs: ShellJobs) -> None:
-        self._jobs = jobs
-
-    def title(self, args: JobArgs) -> str:
-        return f"shell_kill {args.id}"
-
-    async def run(self, args: JobArgs, ctx: ToolContext) -> ToolResult:
-        job = self._jobs.find(args.id)
-        await job.end()
-        return job.report()
 
 
 class ShellArgs(msgspec.Struct, forbid_unknown_fields=True):
@@ -320,6 +58,13 @@ class ShellArgs(msgspec.Struct, forbid_unknown_fields=True):
             description="With `background`: a regular expression; a line that matches wakes you."
         ),
     ] = ""
+    pty: Annotated[
+        bool,
+        msgspec.Meta(
+            description="In a terminal, for what asks or draws (REPL, debugger, login): type with"
+            " shell_input."
+        ),
+    ] = False
     outside_sandbox: Annotated[
         bool,
         msgspec.Meta(
@@ -332,7 +77,7 @@ class Shell(Tool[ShellArgs]):
     """Run a command in bash and get its output and exit code.
 
     Each call is a new shell in the workspace: variables and `cd` do not last. There is no terminal
-    and no input: use flags such as `-y`. What a command leaves running is stopped; start servers in
+    and no input without `pty`: use flags such as `-y`. What a command leaves running is stopped; start servers in
     the background, then use shell_output and shell_kill. Long output is cut in the middle, and a
     file that is named has all of it.
     """
@@ -393,6 +138,8 @@ class Shell(Tool[ShellArgs]):
                 await asyncio.to_thread(self.confinement.chosen)
             if warning := self.confinement.take_warning():
                 ctx.emit(Notice(warning, "warning"))
+        if args.pty:
+            return await self._run_in_pty(args, cwd, ctx)
         if args.background:
             wrap = self._wrap(ctx.limits, ctx.call_id)
             job = await self._jobs.start(
@@ -430,6 +177,25 @@ class Shell(Tool[ShellArgs]):
         note = await self._ask_about(taken, ctx)
         return msgspec.structs.replace(result, text=f"{result.text}\n{note}")
 
+    async def _run_in_pty(self, args: ShellArgs, cwd: Path, ctx: ToolContext) -> ToolResult:
+        job = await self._jobs.start_in_pty(
+            args.command,
+            cwd,
+            self._environment,
+            self._wrap(ctx.limits, ctx.call_id),
+            partial(self._revert, ctx),
+            is_confined=ctx.limits != "off",
+        )
+        await job.pty.settle(args.timeout_seconds or PTY_SETTLES)
+        result = job.report()
+        if not job.running:
+            return msgspec.structs.replace(result, failed=job.process.exit_code != 0)
+        how = (
+            f"\n[It waits in a terminal. Type with shell_input(id={job.id!r}), look again with"
+            f" shell_output, end it with shell_kill.{self._wakes(args)}]"
+        )
+        return msgspec.structs.replace(result, text=result.text + how)
+
     def _wakes(self, args: ShellArgs) -> str:
         """What happens at the end of a background job, for the model."""
         if self._jobs.wakes:
@@ -442,7 +208,7 @@ class Shell(Tool[ShellArgs]):
         line: str,
         report: Callable[[str], None],
         foreground: Foreground | None = None,
-        at_end: AtEnd = _do_nothing,
+        at_end: AtEnd = do_nothing,
         *,
         cwd: Path | None = None,
         timeout_seconds: float | None = None,
@@ -592,9 +358,3 @@ def _was_ended(count: int) -> str:
         return ""
     was = "was" if count == 1 else "were"
     return f"{plural(count, 'process', 'processes')} {was} left running and {was} ended"
-
-
-def exit_status(exit_code: int | None) -> str:
-    if exit_code is None:
-        return "running"
-    return f"ended by signal {-exit_code}" if exit_code < 0 else f"exit code {exit_code}"

@@ -19,7 +19,8 @@ from ouro.safety import (
     child_environment,
 )
 from ouro.settings import SandboxSettings
-from ouro.tools.shell import Shell, ShellArgs, ShellJobs
+from ouro.tools.shell import Shell, ShellArgs
+from ouro.tools.shell_jobs import ShellJobs
 from ouro.tools.tool import ToolContext, ToolResult
 
 UNCONFINED = Confinement(Path("/"), Path("/"), SandboxSettings(enabled=False))

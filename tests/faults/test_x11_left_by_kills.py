@@ -19,7 +19,7 @@ from ouro.tools.shell_process import clean_up_orphans, end_orphans
 _JOBS = """
 import asyncio, sys
 from pathlib import Path
-from ouro.tools.shell import ShellJobs
+from ouro.tools.shell_jobs import ShellJobs
 async def main():
     jobs = ShellJobs(Path(sys.argv[1]))
     for line in (f"sleep {sys.argv[2]}", f"env -i setsid sleep {sys.argv[3]} & disown; sleep {sys.argv[4]}"):

@@ -6,7 +6,7 @@ import pytest
 from fakes.shells import ShellBench, living
 from fakes.waiting import until
 
-from ouro.tools.shell import JobArgs, ShellKill, ShellOutput, ShellOutputArgs
+from ouro.tools.shell_jobs import JobArgs, ShellKill, ShellOutput, ShellOutputArgs
 
 
 @pytest.fixture

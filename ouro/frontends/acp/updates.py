@@ -36,6 +36,7 @@ KINDS: dict[str, acp.ToolKind] = {
     "shell": "execute",
     "shell_output": "execute",
     "shell_kill": "execute",
+    "shell_input": "execute",
     "todo": "think",
 }
 _TODO_STATES: dict[str, acp.PlanEntryStatus] = {

@@ -23,7 +23,8 @@ from ouro.safety.sandbox import tiers as sandbox_choice
 from ouro.safety.sandbox.seccomp import seccomp_filter
 from ouro.safety.sandbox.tiers import SandboxPolicy, Seatbelt
 from ouro.settings import SandboxSettings
-from ouro.tools.shell import Shell, ShellJobs
+from ouro.tools.shell import Shell
+from ouro.tools.shell_jobs import ShellJobs
 
 
 @pytest.fixture

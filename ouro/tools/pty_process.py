@@ -1,0 +1,219 @@
+"""A command in a pseudo-terminal of its own, into which the agent and the user can type."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import struct
+import termios
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from ouro.errors import ToolError
+from ouro.tools.pty_screen import COLUMNS, ROWS, PtyScreen
+from ouro.tools.shell_process import ShellProcess
+from ouro.tools.truncate import OutputCapture
+
+_SLICE = 4 * 1024
+_SLICE_EVERY = 0.05
+"""A piece of the output is drawn each time: a program that floods leaves the event loop alone."""
+_MAX_WAITING = 64 * 1024
+"""Bytes of output that wait to be drawn; of more, the oldest are left out."""
+_QUIET = 0.3
+"""Seconds without output after which a program seems to wait for input."""
+_SILENT = 2.0
+"""The same for a program that has printed nothing yet, as while it starts."""
+_MAX_WRITE = 1_024
+_WRITE_SECONDS = 3.0
+# A session leader without a terminal gets the first one that it opens as its own.
+_OWN_TERMINAL = ': <>"$0"; exec "$@"'
+_ATTENDED = {"TERM": "xterm-256color", "COLORTERM": "", "GIT_TERMINAL_PROMPT": "1"}
+"""What is different for a program with a terminal; pagers stay off: their keys cost a call each."""
+
+CTRL = {f"ctrl+{chr(code + 96)}": chr(code) for code in range(1, 27)}
+KEYS = {
+    "enter": "\r",
+    "tab": "\t",
+    "escape": "\x1b",
+    "space": " ",
+    "backspace": "\x7f",
+    "delete": "\x1b[3~",
+    "up": "\x1b[A",
+    "down": "\x1b[B",
+    "right": "\x1b[C",
+    "left": "\x1b[D",
+    "home": "\x1b[H",
+    "end": "\x1b[F",
+    "pageup": "\x1b[5~",
+    "pagedown": "\x1b[6~",
+    "shift+tab": "\x1b[Z",
+    **CTRL,
+}
+"""Names of keys -> what a terminal sends for them."""
+_ARROWS = {"up", "down", "right", "left", "home", "end"}
+
+
+class PtyProcess(ShellProcess):
+    """A command in a pseudo-terminal. Its starter must call `end` or `kill`."""
+
+    def __init__(
+        self,
+        process: asyncio.subprocess.Process,
+        tag: int,
+        capture: OutputCapture,
+        master: int,
+        on_change: Callable[[], None],
+    ) -> None:
+        self._terminal: int | None = os.dup(master)
+        self._waiting = bytearray()
+        self._timer: asyncio.TimerHandle | None = None
+        self._last_output = time.monotonic()
+        self._is_silent = True
+        """Whether it has printed nothing since it was started, or since something was typed."""
+        self._on_change = on_change
+        self.screen = PtyScreen(self._answer)
+        super().__init__(process, tag, capture, master, lambda _data: None)
+        capture.on_data = self._take
+
+    keys = tuple(KEYS)
+    """The names of the keys that can be pressed."""
+
+    @property
+    def hides_input(self) -> bool:
+        """Whether it asks for a secret: a line is read, and what is typed is not shown."""
+        if self._terminal is None:
+            return False
+        try:
+            flags = termios.tcgetattr(self._terminal)[3]
+        except termios.error:
+            return False
+        return bool(flags & termios.ICANON) and not flags & termios.ECHO
+
+    def key_codes(self, key: str) -> str:
+        """What the terminal sends for a key of `KEYS`; empty for an unknown one."""
+        code = KEYS.get(key, "")
+        if key in _ARROWS and self.screen.sends_application_keys:
+            return code.replace("\x1b[", "\x1bO")
+        return code
+
+    async def type(self, text: str) -> None:
+        """Type into the program.
+
+        Raises:
+            ToolError: it has ended, or does not read what is typed.
+        """
+        data = text.encode()
+        self._last_output, self._is_silent = time.monotonic(), True
+        until = time.monotonic() + _WRITE_SECONDS
+        while data:
+            if self._terminal is None or self.exit_code is not None:
+                raise ToolError("The program has ended: nothing can be typed into it.")
+            try:
+                data = data[os.write(self._terminal, data[:_MAX_WRITE]) :]
+            except BlockingIOError:
+                if time.monotonic() > until:
+                    raise ToolError("The program does not read what is typed.") from None
+                await asyncio.sleep(0.02)
+            except OSError as error:
+                raise ToolError(f"Nothing can be typed into the program: {error}.") from error
+
+    def resize(self, columns: int, rows: int) -> None:
+        """Change the size of the terminal; the program is told by the system."""
+        if (columns, rows) == self.screen.size or self._terminal is None:
+            return
+        self.screen.resize(columns, rows)
+        set_size(self._terminal, *self.screen.size)
+
+    async def settle(self, seconds: float) -> None:
+        """Wait until it has printed nothing for a moment, or has ended; at most so long."""
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            quiet = time.monotonic() - self._last_output
+            is_done = self.exit_code is not None or quiet > (_SILENT if self._is_silent else _QUIET)
+            if is_done and not self._waiting:
+                return
+            await asyncio.sleep(_SLICE_EVERY)
+
+    def _take(self, data: bytes) -> None:
+        self._last_output, self._is_silent = time.monotonic(), False
+        self._waiting += data
+        del self._waiting[: max(0, len(self._waiting) - _MAX_WAITING)]
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(_SLICE_EVERY, self._draw)
+
+    def _draw(self) -> None:
+        self._timer = None
+        piece = bytes(self._waiting[:_SLICE])
+        del self._waiting[:_SLICE]
+        self.screen.feed(piece)
+        if self._waiting:
+            self._timer = asyncio.get_running_loop().call_later(_SLICE_EVERY, self._draw)
+        self._on_change()
+
+    def _answer(self, text: str) -> None:
+        if self._terminal is not None:
+            with suppress(OSError):  # it does not read, or has ended
+                os.write(self._terminal, text.encode())
+
+    def _kill(self) -> None:
+        super()._kill()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self.screen.feed(bytes(self._waiting[-_SLICE:]))
+        self._waiting.clear()
+        if self._terminal is not None:
+            os.close(self._terminal)
+            self._terminal = None
+        self._on_change()
+
+
+def set_size(terminal: int, columns: int, rows: int) -> None:
+    """Set the size of a terminal."""
+    with suppress(OSError):
+        fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+
+async def start_in_pty(
+    argv: Sequence[str],
+    tag: int,
+    cwd: Path,
+    environment: Mapping[str, str],
+    capture: OutputCapture,
+    on_change: Callable[[], None],
+) -> PtyProcess:
+    """Start the result of `limit_command` in a pseudo-terminal and a process session of its own.
+
+    In a sandbox with process sessions of its own there is no control of jobs (`fg`, Ctrl+Z).
+
+    Raises:
+        ToolError: there is no terminal, or bash cannot be started.
+    """
+    try:
+        master, slave = os.openpty()
+    except OSError as error:
+        raise ToolError(f"The system has no terminal for it: {error}.") from error
+    set_size(slave, COLUMNS, ROWS)
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *("/bin/sh", "-c", _OWN_TERMINAL, os.ttyname(slave)),
+            *argv,
+            cwd=cwd,
+            env={**environment, **_ATTENDED, "GIT_EDITOR": environment.get("EDITOR") or "vi"},
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            start_new_session=True,
+        )
+    except (OSError, ValueError) as error:
+        os.close(master)
+        raise ToolError(f"The shell could not be started in {cwd}: {error}.") from error
+    except BaseException:
+        os.close(master)
+        raise
+    finally:
+        os.close(slave)
+    return PtyProcess(process, tag, capture, master, on_change)

@@ -1,0 +1,132 @@
+"""The screen of a pseudo-terminal: what a program has drawn, as text. pyte interprets the codes."""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import pyte
+import pyte.modes
+
+from ouro.utils.text import clean
+
+COLUMNS, ROWS = 100, 30
+"""The size of a terminal until a front end shows it."""
+MAX_COLUMNS, MAX_ROWS = 500, 200
+_MAX_LINES = 1_000
+"""Lines above the screen that are kept."""
+_MAX_HELD = 4 * 1024
+"""Characters of an incomplete code that wait for the rest."""
+# Codes that pyte would print or refuse: strings for devices, and private ones of newer terminals.
+_UNKNOWN = re.compile(
+    r"\x1b[P_^X][^\x1b\x07]{0,4096}(?:\x1b\\|\x07)"
+    r"|\x1b\[[<>=][0-9;:]{0,64}[ -/]{0,4}[@-~]"
+    r"|\x1b\[\?[0-9;:]{0,64}(?:[ -/]{1,4}[@-~]|[@-GIM-gi-km-~])"
+    r"|\x1b\[[0-9;:]{0,64}[ -/]{1,4}[@-~]"
+)
+_INCOMPLETE = re.compile(r"\x1b(?:[P_^X\]][^\x1b\x07]*|\[[0-?]*[ -/]*)?\Z")
+
+
+class PtyScreen:
+    """The screen of one program, and the lines that have left it at the top.
+
+    Args:
+        reply: sends what the terminal itself answers, such as the place of the cursor.
+    """
+
+    def __init__(self, reply: Callable[[str], None]) -> None:
+        self.above: deque[str] = deque(maxlen=_MAX_LINES)
+        self.gone = 0
+        """How many lines have left the screen so far."""
+        self._screen = _Screen(COLUMNS, ROWS, self._take_line, reply)
+        self._stream = pyte.Stream(self._screen)
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._held = ""
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Columns and rows."""
+        return self._screen.columns, self._screen.lines
+
+    @property
+    def cursor(self) -> tuple[int, int]:
+        """Column and row, from 0."""
+        return self._screen.cursor.x, self._screen.cursor.y
+
+    @property
+    def is_cursor_hidden(self) -> bool:
+        return self._screen.cursor.hidden
+
+    @property
+    def sends_application_keys(self) -> bool:
+        """Whether the program wants the other codes of the arrow keys (DECCKM)."""
+        return _APPLICATION_KEYS in self._screen.mode
+
+    def cells(self, row: int) -> list[Any]:
+        """The characters of a row with their colors: `data`, `fg`, `bg`, `bold`, `reverse` …"""
+        line = self._screen.buffer[row]
+        return [line[column] for column in range(self._screen.columns)]
+
+    def feed(self, data: bytes) -> None:
+        """Take what the program has printed. About 10 ms for 4 KB."""
+        text = _UNKNOWN.sub("", self._held + self._decoder.decode(data))
+        self._held = ""
+        if rest := _INCOMPLETE.search(text[-_MAX_HELD:]):
+            self._held = rest[0]
+            text = text[: len(text) - len(rest[0])]
+        for piece in _pieces(text):
+            with suppress(Exception):  # pyte refuses some codes: they draw nothing
+                self._stream.feed(piece)
+
+    def resize(self, columns: int, rows: int) -> None:
+        """Change the size; both are limited."""
+        self._screen.resize(min(max(rows, 2), MAX_ROWS), min(max(columns, 10), MAX_COLUMNS))
+
+    def text(self) -> str:
+        """The screen as lines, without what is empty at the end."""
+        return "\n".join(clean(line).rstrip() for line in self._screen.display).rstrip("\n")
+
+    def lines_since(self, gone: int) -> list[str]:
+        """The lines that have left the screen after the first `gone`; the oldest may be missing."""
+        count = min(self.gone - gone, len(self.above))
+        return [clean(line) for line in list(self.above)[len(self.above) - count :]]
+
+    def _take_line(self, line: str) -> None:
+        self.gone += 1
+        self.above.append(line.rstrip())
+
+
+_APPLICATION_KEYS = 1 << 5  # DECCKM, private mode 1: pyte shifts the private modes
+
+
+class _Screen(pyte.Screen):
+    """A screen that gives away the lines that scroll off, and answers as a terminal does."""
+
+    def __init__(
+        self,
+        columns: int,
+        rows: int,
+        take_line: Callable[[str], None],
+        reply: Callable[[str], None],
+    ) -> None:
+        self._take_line, self._reply = take_line, reply
+        super().__init__(columns, rows)
+
+    def index(self) -> None:
+        is_whole = self.margins is None or self.margins.top == 0
+        if is_whole and self.cursor.y == self.lines - 1:
+            line = self.buffer[0]
+            self._take_line("".join(line[column].data for column in range(self.columns)))
+        super().index()
+
+    def write_process_input(self, data: str) -> None:
+        self._reply(data)
+
+
+def _pieces(text: str) -> list[str]:
+    """The text in pieces that each begin with a code: a code that is refused loses nothing else."""
+    return [piece for piece in re.split(r"(?=\x1b)", text) if piece]

@@ -1,0 +1,74 @@
+"""The tool that types into a background job with a terminal."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+from ouro.display import CommandOutput, Display
+from ouro.errors import ToolError
+from ouro.safety import Effect
+from ouro.tools.shell_jobs import PTY_SETTLES, ShellJobs
+from ouro.tools.tool import Tool, ToolContext, ToolResult
+
+_MAX_TEXT = 4_000
+_MAX_KEYS = 50
+_TITLE = 80
+
+
+class ShellInputArgs(msgspec.Struct, forbid_unknown_fields=True):
+    id: str
+    text: Annotated[
+        str, msgspec.Meta(max_length=_MAX_TEXT, description="Typed as it is, without Enter.")
+    ] = ""
+    keys: Annotated[
+        list[str],
+        msgspec.Meta(
+            max_length=_MAX_KEYS,
+            description="Pressed after the text: enter, tab, escape, up, ctrl+c …",
+        ),
+    ] = []
+    wait_seconds: Annotated[float, msgspec.Meta(ge=0, le=600)] = 0
+
+
+class ShellInput(Tool[ShellInputArgs]):
+    """Type into a job that was started with `pty`; returns its screen."""
+
+    name = "shell_input"
+    effect = Effect.RUN
+    Args = ShellInputArgs
+
+    def __init__(self, jobs: ShellJobs) -> None:
+        self._jobs = jobs
+
+    def title(self, args: ShellInputArgs) -> str:
+        typed = " ".join([*([repr(args.text)] if args.text else []), *args.keys])
+        return f"shell_input {args.id} {typed[:_TITLE]}"
+
+    def targets(self, args: ShellInputArgs) -> tuple[str, ...]:
+        return (args.text,)
+
+    def runs_outside(self, args: ShellInputArgs) -> bool:
+        """What is typed into an unconfined program runs with all rights of the user."""
+        job = next((job for job in self._jobs.list() if job.id == args.id), None)
+        return job is not None and not job.is_confined
+
+    async def preview(self, args: ShellInputArgs) -> Display:
+        job = self._jobs.find(args.id)
+        return Display(f"type into {job.id}: {job.command}", CommandOutput(args.text))
+
+    async def run(self, args: ShellInputArgs, ctx: ToolContext) -> ToolResult:
+        job = self._jobs.find(args.id)
+        pty = job.pty
+        if pty is None:
+            raise ToolError(f"{job.id} has no terminal. Start it with `pty: true` to type into it.")
+        codes = [pty.key_codes(key.lower()) for key in args.keys]
+        unknown = [key for key, code in zip(args.keys, codes, strict=True) if not code]
+        if unknown:
+            raise ToolError(f"There is no key {unknown[0]!r}. The keys: {', '.join(pty.keys)}.")
+        await pty.type(args.text + "".join(codes))
+        if args.wait_seconds:
+            await job.wait(args.wait_seconds)
+        await pty.settle(PTY_SETTLES)
+        return job.report()

@@ -1,0 +1,324 @@
+"""Background jobs: commands that go on after the call that has started them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+
+from ouro.display import CommandOutput, Display
+from ouro.errors import ToolError
+from ouro.safety import Effect
+from ouro.tools.line_watch import LineWatch, watch_lines
+from ouro.tools.shell_process import ShellProcess, Wrap, limit_command, start_shell
+from ouro.tools.tool import Tool, ToolContext, ToolResult
+from ouro.tools.truncate import OutputCapture
+
+if TYPE_CHECKING:
+    from ouro.tools.pty_job import PtyJob
+    from ouro.tools.pty_process import PtyProcess
+
+_TAIL = 2000
+_MAX_RUNNING = 20
+_MAX_SAVED = 100
+
+
+AtEnd = Callable[[], Awaitable[object]]
+
+
+async def do_nothing() -> None:
+    """What follows a job that changes nothing."""
+
+
+PTY_SETTLES = 10.0
+"""Seconds in which a program with a terminal may end, or print before it waits for input."""
+
+
+class Job:
+    pty: PtyProcess | None = None
+    """The terminal of a job that has one."""
+    is_confined = True
+    """Whether what is typed into it can do no more than its sandbox permits."""
+
+    def __init__(
+        self,
+        job_id: str,
+        command: str,
+        process: ShellProcess,
+        changed: asyncio.Event,
+        at_end: AtEnd,
+        watch: LineWatch | None = None,
+    ) -> None:
+        self.id = job_id
+        self.command = command
+        self.process = process
+        self._read = 0
+        self._changed = changed
+        self._at_end = at_end
+        self._watch_lines = watch
+        self._is_end_known = False
+        """Whether the model or the user knows that it has ended."""
+        self.watcher = asyncio.create_task(self._watch(), name=job_id)
+
+    @property
+    def running(self) -> bool:
+        return self.process.exit_code is None
+
+    @property
+    def tail(self) -> str:
+        capture = self.process.capture
+        return capture.since(max(0, capture.total - _TAIL)).rstrip("\n")
+
+    def report(self) -> ToolResult:
+        """Its output since the last report, and its state."""
+        news = self.process.capture.since(self._read).rstrip("\n")
+        self._read = self.process.capture.total
+        exit_code = self.process.exit_code
+        status = exit_status(exit_code)
+        self._is_end_known |= exit_code is not None
+        text = f"{news or '(nothing new)'}\n[{self.id}: {status}, {self.process.seconds:.1f} s]"
+        code = None if exit_code is None or exit_code < 0 else exit_code
+        return ToolResult(
+            text, Display(f"{self.id} {status}", CommandOutput(self.command, news, code))
+        )
+
+    @property
+    def news(self) -> str:
+        """What has happened to it that the model does not know, in a few words; empty: nothing."""
+        if self.watcher.done() and not self._is_end_known:
+            return f"{self.id} ended ({exit_status(self.process.exit_code)})"
+        if self._watch_lines is not None and self._watch_lines.has_matches:
+            return f"{self.id} printed a line that matches its `watch`"
+        return ""
+
+    def take_news(self) -> str:
+        """The news for the model, with the end of the output; then there is no news."""
+        title, seconds = self.news, self.process.seconds
+        lines = self._watch_lines.take() if self._watch_lines is not None else ""
+        self._is_end_known |= self.watcher.done()
+        matches = f"Lines that match its `watch`:\n{lines}\n" if lines else ""
+        return (
+            f"{title}, after {seconds:.0f} s. Its command: {self.command}\n{matches}"
+            f"The end of its output:\n{self.tail or '(no output)'}"
+        )
+
+    async def end(self) -> None:
+        """End it for a caller who then knows it: this is no news."""
+        self._is_end_known = True
+        await self.process.end()
+
+    async def wait(self, seconds: float) -> None:
+        """Wait until it has printed something or has ended, at most so long."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while self.running and self.process.capture.total == self._read:
+                    self._changed.clear()
+                    await self._changed.wait()
+
+    async def _watch(self) -> None:
+        """Wait for the end of its shell, then end the remaining processes."""
+        try:
+            await self.process.wait(None)
+            await self.process.end()
+        finally:
+            self.process.kill()
+            if self._watch_lines is not None:
+                await self._watch_lines.close()
+            await self._at_end()
+            self._changed.set()
+
+
+class ShellJobs:
+    """The background jobs of one session; `close` ends them all.
+
+    Args:
+        spool_dir: where long output is kept.
+        mask: removes secrets from saved output; called in a thread.
+        on_news: called when a job has ended, or has printed a line that is watched for. None: the agent is not woken.
+    """
+
+    def __init__(
+        self,
+        spool_dir: Path,
+        mask: Callable[[str], str] | None = None,
+        on_news: Callable[[], None] | None = None,
+    ) -> None:
+        self._spool_dir = spool_dir
+        self._mask = mask
+        self.wakes = on_news is not None
+        self._on_news = on_news or (lambda: None)
+        self._jobs: dict[str, Job] = {}
+        self._count = 0
+
+    async def start(
+        self,
+        line: str,
+        cwd: Path,
+        environment: Mapping[str, str],
+        wrap: Wrap,
+        at_end: AtEnd = do_nothing,
+        watch: str = "",
+    ) -> Job:
+        """Start `line`, confined by `wrap`, and return at once; `at_end` runs when it has ended.
+
+        Args:
+            watch: a regular expression: a line of the output that matches it is news.
+
+        Raises:
+            ToolError: too many run already, the shell could not be started, or `watch` is wrong.
+        """
+        self._demand_room()
+        argv, tag = await limit_command(line, cwd, wrap)
+        changed = asyncio.Event()
+        watching = await watch_lines(watch, self._on_news) if watch else None
+        capture = self.new_capture(watching.feed if watching else None)
+        try:
+            process = await start_shell(
+                argv, tag, cwd, environment, capture, lambda _: changed.set()
+            )
+        except BaseException:
+            if watching is not None:
+                watching.kill()
+            raise
+        return self._add(Job(self._next_id(), line, process, changed, at_end, watching))
+
+    async def start_in_pty(
+        self,
+        line: str,
+        cwd: Path,
+        environment: Mapping[str, str],
+        wrap: Wrap,
+        at_end: AtEnd = do_nothing,
+        *,
+        is_confined: bool = False,
+    ) -> PtyJob:
+        """As `start`, in a pseudo-terminal: `type` writes into the program.
+
+        Args:
+            is_confined: what is typed later can do no more than `wrap` permits.
+        """
+        # Imported late: few sessions need a terminal.
+        from ouro.tools.pty_job import PtyJob
+        from ouro.tools.pty_process import start_in_pty
+
+        self._demand_room()
+        argv, tag = await limit_command(line, cwd, wrap)
+        changed = asyncio.Event()
+        capture = self.new_capture()
+        process = await start_in_pty(argv, tag, cwd, environment, capture, changed.set)
+        job = PtyJob(self._next_id(), line, process, changed, at_end, is_confined=is_confined)
+        self._add(job)
+        return job
+
+    def adopt(
+        self, line: str, process: ShellProcess, changed: asyncio.Event, at_end: AtEnd
+    ) -> ToolResult:
+        """Make a job of a running command; returns the result of the call that has started it."""
+        job = self._add(Job(self._next_id(), line, process, changed, at_end))
+        printed = job.report().text.rpartition("\n")[0]
+        text = (
+            f"{printed}\n[The user moved it to the background: it goes on as {job.id}, without a"
+            f" time limit. shell_output(id={job.id!r}) reads what it prints next. Do not start it"
+            " again.]"
+        )
+        return ToolResult(text, Display(f"moved to {job.id}", CommandOutput(line, job.tail)))
+
+    def _demand_room(self) -> None:
+        if sum(job.running for job in self._jobs.values()) >= _MAX_RUNNING:
+            raise ToolError(
+                f"{_MAX_RUNNING} background jobs run already. End some with shell_kill."
+            )
+
+    def _next_id(self) -> str:
+        self._count += 1
+        return f"job_{self._count}"
+
+    def _add(self, job: Job) -> Job:
+        job.watcher.add_done_callback(lambda _: self._on_news())
+        self._jobs[job.id] = job
+        ended = [job.id for job in self._jobs.values() if not job.running]
+        for job_id in ended[: max(0, len(self._jobs) - _MAX_SAVED)]:
+            del self._jobs[job_id]
+        return job
+
+    def new_capture(self, on_data: Callable[[bytes], None] | None = None) -> OutputCapture:
+        return OutputCapture(self._spool_dir, self._mask, on_data)
+
+    def list(self) -> tuple[Job, ...]:
+        """All jobs of the session, oldest first."""
+        return tuple(self._jobs.values())
+
+    def find(self, job_id: str) -> Job:
+        """One job. Raises ToolError: there is none with this id."""
+        if job := self._jobs.get(job_id):
+            return job
+        jobs = ", ".join(self._jobs) or "none"
+        raise ToolError(f"There is no background job {job_id!r}. The jobs of this session: {jobs}.")
+
+    async def close(self) -> None:
+        jobs = self.list()
+        try:
+            await asyncio.gather(*(job.process.end() for job in jobs))
+        finally:
+            for job in jobs:
+                job.process.kill()
+                job.watcher.cancel()
+            await asyncio.gather(*(job.watcher for job in jobs), return_exceptions=True)
+
+
+class JobArgs(msgspec.Struct, forbid_unknown_fields=True):
+    id: str
+
+
+class ShellOutputArgs(JobArgs):
+    wait_seconds: Annotated[
+        float, msgspec.Meta(ge=0, le=600, description="Wait for something new.")
+    ] = 0
+
+
+class ShellOutput(Tool[ShellOutputArgs]):
+    """Get what a background job has printed since you last asked, and whether it still runs."""
+
+    name = "shell_output"
+    effect = Effect.NONE
+    Args = ShellOutputArgs
+
+    def __init__(self, jobs: ShellJobs) -> None:
+        self._jobs = jobs
+
+    def title(self, args: ShellOutputArgs) -> str:
+        return f"shell_output {args.id}"
+
+    async def run(self, args: ShellOutputArgs, ctx: ToolContext) -> ToolResult:
+        job = self._jobs.find(args.id)
+        await job.wait(args.wait_seconds)
+        return job.report()
+
+
+class ShellKill(Tool[JobArgs]):
+    """End a background job and all that it started."""
+
+    name = "shell_kill"
+    effect = Effect.NONE
+    Args = JobArgs
+
+    def __init__(self, jobs: ShellJobs) -> None:
+        self._jobs = jobs
+
+    def title(self, args: JobArgs) -> str:
+        return f"shell_kill {args.id}"
+
+    async def run(self, args: JobArgs, ctx: ToolContext) -> ToolResult:
+        job = self._jobs.find(args.id)
+        await job.end()
+        return job.report()
+
+
+def exit_status(exit_code: int | None) -> str:
+    if exit_code is None:
+        return "running"
+    return f"ended by signal {-exit_code}" if exit_code < 0 else f"exit code {exit_code}"
