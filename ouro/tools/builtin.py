@@ -12,7 +12,6 @@ from ouro.safety import Effect
 from ouro.tools.files_seen import FilesSeen
 from ouro.tools.late_tool import LateTool, SchemaCache
 from ouro.tools.shell import Shell
-from ouro.tools.shell_input import ShellInput
 from ouro.tools.shell_jobs import ShellJobs, ShellKill, ShellOutput
 from ouro.tools.todo import TodoPlan, TodoWrite
 from ouro.tools.tool import AnyTool
@@ -50,7 +49,7 @@ def builtin_tools(
         shell,
         ShellOutput(jobs),
         ShellKill(jobs),
-        ShellInput(jobs),
+        late("shell_input", Effect.RUN, lambda: _shell_input(jobs)),
         TodoWrite(plan),
         late("ask_user", Effect.NONE, _ask_user),
         *([late("memory_search", Effect.READ, lambda: _memory_search(search))] if search else ()),
@@ -113,3 +112,9 @@ def _memory_search(search: SearchMemory) -> AnyTool:
     from ouro.tools.memory_search import MemorySearch
 
     return MemorySearch(search)
+
+
+def _shell_input(jobs: ShellJobs) -> AnyTool:
+    from ouro.tools.shell_input import ShellInput
+
+    return ShellInput(jobs)

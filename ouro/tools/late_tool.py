@@ -69,7 +69,7 @@ class _SavedSpecs(msgspec.Struct):
 
 _MODULES = (
     "apply_patch", "ask_user", "edit", "files_seen", "glob", "grep", "memory_search", "read",
-    "tool", "web_fetch",
+    "shell_input", "tool", "web_fetch",
 )  # fmt: skip
 
 

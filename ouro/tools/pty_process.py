@@ -121,7 +121,7 @@ class PtyProcess(ShellProcess):
                 raise ToolError(f"Nothing can be typed into the program: {error}.") from error
 
     def resize(self, columns: int, rows: int) -> None:
-        """Change the size of the terminal; the program is told by the system."""
+        """Change the size of the terminal; the program gets a signal."""
         if (columns, rows) == self.screen.size or self._terminal is None:
             return
         self.screen.resize(columns, rows)

@@ -138,6 +138,7 @@ def test_schema_describes_each_argument_and_limits_the_timeout(bench):
         "timeout_seconds",
         "background",
         "watch",
+        "pty",
         "outside_sandbox",
     }
     properties = {
