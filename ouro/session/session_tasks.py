@@ -39,7 +39,7 @@ from ouro.messages import SHELL_NOTE, ToolCall, user
 from ouro.safety import Permissions
 from ouro.session.standing_work import StandingWork
 from ouro.tools.shell import Shell
-from ouro.tools.shell_jobs import ShellJobs, exit_status
+from ouro.tools.shell_jobs import Job, ShellJobs, exit_status
 from ouro.tools.tool import ToolResult
 from ouro.utils.log import log
 
@@ -211,6 +211,10 @@ class BackgroundTask(msgspec.Struct, frozen=True):
     """The end of its output, or what the subagent does now."""
 
 
+RunLine = Callable[[str, Callable[[str], None]], Awaitable[ToolResult]]
+"""Runs a shell line to its end, and reports what it prints."""
+
+
 class BackgroundWork(msgspec.Struct, frozen=True, eq=False):
     """The background of a session: the user's own shell lines, background jobs and subagents."""
 
@@ -250,6 +254,11 @@ class BackgroundWork(msgspec.Struct, frozen=True, eq=False):
         for message in self.standing.repeated.list():
             yield BackgroundTask(message.id, message.text, message.state, True, True, message.text)
 
+    def last_terminal(self) -> Job | None:
+        """The newest program that runs in a terminal; None if there is none."""
+        running = [job for job in self.jobs.list() if job.pty is not None and job.running]
+        return running[-1] if running else None
+
     async def kill(self, task_id: str) -> None:
         """End a background job, a subagent, the goal or a repeated message. Raises ToolError if it
         is not running.
@@ -267,16 +276,24 @@ class BackgroundWork(msgspec.Struct, frozen=True, eq=False):
         """Kill every running shell line at once, except background jobs."""
         self.shell.kill_all()
 
-    def run_line(self, line: str, share: bool) -> AsyncGenerator[Event, None]:
-        """The events of the user's own shell line; with `share` its output is sent to the model."""
-        return self.tasks.run_alongside(lambda emit: self._run_line(line, share, emit))
+    def run_line(
+        self, line: str, share: bool, *, in_terminal: bool = False
+    ) -> AsyncGenerator[Event, None]:
+        """The events of the user's own shell line.
+
+        Args:
+            share: its output is sent to the model.
+            in_terminal: it gets a terminal, into which the user can type.
+        """
+        run = self.shell.run_line_in_terminal if in_terminal else self.shell.run_line
+        return self.tasks.run_alongside(lambda emit: self._run_line(line, share, run, emit))
 
     async def close(self) -> None:
         """End the subagents and the background jobs."""
         await self.subagents.close()
         await self.jobs.close()
 
-    async def _run_line(self, line: str, share: bool, emit: Emit) -> None:
+    async def _run_line(self, line: str, share: bool, run: RunLine, emit: Emit) -> None:
         call = ToolCall(f"own_{uuid.uuid4().hex[:12]}", "shell", {"command": line})
         began = time.monotonic()
         if reason := await asyncio.to_thread(self.permissions.find_danger, line):
@@ -303,7 +320,7 @@ class BackgroundWork(msgspec.Struct, frozen=True, eq=False):
             emit(ToolFinished(call.id, call.name, display, failed, time.monotonic() - began))
 
         try:
-            result = await self.shell.run_line(line, report)
+            result = await run(line, report)
         except ToolError as error:
             result = ToolResult(str(error), Display(str(error)), failed=True)
         except asyncio.CancelledError:

@@ -59,6 +59,7 @@ class TurnQueue:
         deliver: handles the next message instead of `deliver`, for a front end in which `/`, `#` and `!` have no
         meaning.
         holds_after_interrupt: after an interrupt the next message waits until the user sends another one.
+        lines_in_terminal: shell lines get a terminal, into which the user can type.
     """
 
     def __init__(
@@ -67,12 +68,14 @@ class TurnQueue:
         deliver: Callable[[Draft], Awaitable[None]] | None = None,
         *,
         holds_after_interrupt: bool = False,
+        lines_in_terminal: bool = False,
     ) -> None:
         self.session: Session | None = None
         self._observer = observer
         self._deliver = deliver or self.deliver
         self._has_commands = deliver is None
         self._holds_after_interrupt = holds_after_interrupt
+        self._lines_in_terminal = lines_in_terminal
         self._drafts: deque[Draft] = deque()
         self._unsteered: list[Draft] = []
         """Drafts that `say` queued because no turn could be steered: later messages are sent after
@@ -235,8 +238,10 @@ class TurnQueue:
         if draft.text.startswith("!"):
             line = draft.text.lstrip("!").strip()
             if line:
+                share = not draft.text.startswith("!!")
+                in_terminal = self._lines_in_terminal
                 await self.run(
-                    self.session.background.run_line(line, share=not draft.text.startswith("!!"))
+                    self.session.background.run_line(line, share, in_terminal=in_terminal)
                 )
             else:
                 usage = (

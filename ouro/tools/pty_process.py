@@ -65,7 +65,7 @@ class PtyProcess(ShellProcess):
         tag: int,
         capture: OutputCapture,
         master: int,
-        on_change: Callable[[], None],
+        report: Callable[[bytes], None],
     ) -> None:
         self._terminal: int | None = os.dup(master)
         self._waiting = bytearray()
@@ -73,9 +73,8 @@ class PtyProcess(ShellProcess):
         self._last_output = time.monotonic()
         self._is_silent = True
         """Whether it has printed nothing since it was started, or since something was typed."""
-        self._on_change = on_change
         self.screen = PtyScreen(self._answer)
-        super().__init__(process, tag, capture, master, lambda _data: None)
+        super().__init__(process, tag, capture, master, report)
         capture.on_data = self._take
 
     keys = tuple(KEYS)
@@ -151,7 +150,6 @@ class PtyProcess(ShellProcess):
         self.screen.feed(piece)
         if self._waiting:
             self._timer = asyncio.get_running_loop().call_later(_SLICE_EVERY, self._draw)
-        self._on_change()
 
     def _answer(self, text: str) -> None:
         if self._terminal is not None:
@@ -168,7 +166,6 @@ class PtyProcess(ShellProcess):
         if self._terminal is not None:
             os.close(self._terminal)
             self._terminal = None
-        self._on_change()
 
 
 def set_size(terminal: int, columns: int, rows: int) -> None:
@@ -183,7 +180,7 @@ async def start_in_pty(
     cwd: Path,
     environment: Mapping[str, str],
     capture: OutputCapture,
-    on_change: Callable[[], None],
+    report: Callable[[bytes], None],
 ) -> PtyProcess:
     """Start the result of `limit_command` in a pseudo-terminal and a process session of its own.
 
@@ -216,4 +213,4 @@ async def start_in_pty(
         raise
     finally:
         os.close(slave)
-    return PtyProcess(process, tag, capture, master, on_change)
+    return PtyProcess(process, tag, capture, master, report)

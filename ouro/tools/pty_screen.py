@@ -7,6 +7,7 @@ import re
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from copy import copy, deepcopy
 from typing import Any
 
 import pyte
@@ -40,6 +41,8 @@ class PtyScreen:
 
     def __init__(self, reply: Callable[[str], None]) -> None:
         self.above: deque[str] = deque(maxlen=_MAX_LINES)
+        self.version = 0
+        """Grows with each change."""
         self.gone = 0
         """How many lines have left the screen so far."""
         self._screen = _Screen(COLUMNS, ROWS, self._take_line, reply)
@@ -73,6 +76,7 @@ class PtyScreen:
 
     def feed(self, data: bytes) -> None:
         """Take what the program has printed. About 10 ms for 4 KB."""
+        self.version += 1
         text = _UNKNOWN.sub("", self._held + self._decoder.decode(data))
         self._held = ""
         if rest := _INCOMPLETE.search(text[-_MAX_HELD:]):
@@ -84,6 +88,7 @@ class PtyScreen:
 
     def resize(self, columns: int, rows: int) -> None:
         """Change the size; both are limited."""
+        self.version += 1
         self._screen.resize(min(max(rows, 2), MAX_ROWS), min(max(columns, 10), MAX_COLUMNS))
 
     def text(self) -> str:
@@ -100,6 +105,7 @@ class PtyScreen:
         self.above.append(line.rstrip())
 
 
+_OTHER_SCREEN = 1049
 _APPLICATION_KEYS = 1 << 5  # DECCKM, private mode 1: pyte shifts the private modes
 
 
@@ -114,14 +120,28 @@ class _Screen(pyte.Screen):
         reply: Callable[[str], None],
     ) -> None:
         self._take_line, self._reply = take_line, reply
+        self._below: tuple[Any, Any] | None = None
+        """Buffer and cursor of the usual screen while an editor or a pager draws on another one."""
         super().__init__(columns, rows)
 
     def index(self) -> None:
         is_whole = self.margins is None or self.margins.top == 0
-        if is_whole and self.cursor.y == self.lines - 1:
+        if is_whole and self._below is None and self.cursor.y == self.lines - 1:
             line = self.buffer[0]
             self._take_line("".join(line[column].data for column in range(self.columns)))
         super().index()
+
+    def set_mode(self, *modes: int, **kwargs: Any) -> None:
+        if kwargs.get("private") and _OTHER_SCREEN in modes and self._below is None:
+            self._below = deepcopy(self.buffer), copy(self.cursor)
+            self.erase_in_display(2)
+        super().set_mode(*modes, **kwargs)
+
+    def reset_mode(self, *modes: int, **kwargs: Any) -> None:
+        if kwargs.get("private") and _OTHER_SCREEN in modes and self._below is not None:
+            self.buffer, self.cursor = self._below
+            self._below = None
+        super().reset_mode(*modes, **kwargs)
 
     def write_process_input(self, data: str) -> None:
         self._reply(data)

@@ -257,6 +257,21 @@ class Shell(Tool[ShellArgs]):
         shown = Display(summary, CommandOutput(line, output, code))
         return ToolResult("\n".join(filter(None, pieces)), shown, failed=code != 0)
 
+    async def run_line_in_terminal(self, line: str, report: Callable[[str], None]) -> ToolResult:
+        """As `run_line`, for the user, who can type into it. Raises ToolError."""
+        job = await self._jobs.start_in_pty(
+            line, self._root, self._environment, lambda argv: argv, is_confined=False, report=report
+        )
+        job.is_of_user = True
+        try:
+            await asyncio.shield(job.watcher)
+        finally:
+            await job.end()
+        result, code = job.report(), job.process.exit_code
+        summary = "" if code == 0 else exit_status(code)
+        shown = msgspec.structs.replace(result.display, summary=summary)
+        return msgspec.structs.replace(result, display=shown, failed=code != 0)
+
     async def _wait_and_end(
         self, process: RunningCommand, front: Foreground, seconds: float | None
     ) -> tuple[bool, int]:

@@ -16,7 +16,7 @@ from ouro.safety import Effect
 from ouro.tools.line_watch import LineWatch, watch_lines
 from ouro.tools.shell_process import ShellProcess, Wrap, limit_command, start_shell
 from ouro.tools.tool import Tool, ToolContext, ToolResult
-from ouro.tools.truncate import OutputCapture
+from ouro.tools.truncate import OutputCapture, readable
 
 if TYPE_CHECKING:
     from ouro.tools.pty_job import PtyJob
@@ -41,6 +41,8 @@ PTY_SETTLES = 10.0
 class Job:
     pty: PtyProcess | None = None
     """The terminal of a job that has one."""
+    is_of_user = False
+    """Whether it is a line of the user, who follows it: its end is no news."""
     is_confined = True
     """Whether what is typed into it can do no more than its sandbox permits."""
 
@@ -89,7 +91,7 @@ class Job:
     @property
     def news(self) -> str:
         """What has happened to it that the model does not know, in a few words; empty: nothing."""
-        if self.watcher.done() and not self._is_end_known:
+        if self.watcher.done() and not (self._is_end_known or self.is_of_user):
             return f"{self.id} ended ({exit_status(self.process.exit_code)})"
         if self._watch_lines is not None and self._watch_lines.has_matches:
             return f"{self.id} printed a line that matches its `watch`"
@@ -195,11 +197,13 @@ class ShellJobs:
         at_end: AtEnd = do_nothing,
         *,
         is_confined: bool = False,
+        report: Callable[[str], None] = lambda _text: None,
     ) -> PtyJob:
         """As `start`, in a pseudo-terminal: `type` writes into the program.
 
         Args:
             is_confined: what is typed later can do no more than `wrap` permits.
+            report: gets what it prints, without codes.
         """
         # Imported late: few sessions need a terminal.
         from ouro.tools.pty_job import PtyJob
@@ -209,7 +213,12 @@ class ShellJobs:
         argv, tag = await limit_command(line, cwd, wrap)
         changed = asyncio.Event()
         capture = self.new_capture()
-        process = await start_in_pty(argv, tag, cwd, environment, capture, changed.set)
+
+        def take(data: bytes) -> None:
+            report(readable(data))
+            changed.set()
+
+        process = await start_in_pty(argv, tag, cwd, environment, capture, take)
         job = PtyJob(self._next_id(), line, process, changed, at_end, is_confined=is_confined)
         self._add(job)
         return job

@@ -88,6 +88,15 @@ async def test_the_agent_edits_with_vim(bench):
     assert (bench.root / "notes.txt").read_text() == "one\ntwo\nthree\n"
 
 
+async def test_an_editor_leaves_the_screen_as_it_was(bench):
+    await bench.start("echo before; printf '\\033[?1049h\\033[Hdrawn'; read line;"
+                      " printf '\\033[?1049l'; echo after")  # fmt: skip
+    await bench.shows("drawn")
+    assert "before" not in bench.job.pty.screen.text()
+    await bench.type("", "enter")
+    await bench.shows("before\nafter")
+
+
 async def test_arrow_keys_are_sent_as_the_program_wants_them(bench):
     await bench.start("printf '\\033[?1hready'; cat -v")
     await bench.shows("ready")

@@ -346,6 +346,15 @@ class KeyActions:
         session = self._front_end.session
         self._app.push_screen(TasksSheet(session.background.list, session.background.kill))
 
+    async def terminal(self) -> None:
+        """Type into the program that was started last in a terminal."""
+        from ouro.frontends.tui.screens.pty_screen import PtySheet  # rarely used
+
+        job = self._front_end.session.background.last_terminal()
+        if job is None or job.pty is None:
+            raise UsageError("No program waits in a terminal.")
+        self._app.push_screen(PtySheet(job.command, job.pty))
+
     def import_memory(self) -> None:
         """Import what the start panel offers."""
         from ouro.commands.memory_offer import import_lines  # used once a folder

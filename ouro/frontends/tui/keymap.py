@@ -83,6 +83,7 @@ ACTIONS: tuple[KeyAction, ...] = (
     KeyAction("todos", ("ctrl+t",), "the agent's plan", "app"),
     KeyAction("queue_list", ("alt+q",), "queued messages: edit, move, remove", "app"),
     KeyAction("jobs", ("ctrl+b",), "move the running command to the background, else: jobs", "app"),
+    KeyAction("terminal", ("f8",), "type into a program that waits in a terminal", "app"),
     KeyAction("receipt", ("ctrl+y",), "memory receipt: what memory put into the prompt", "app"),
     KeyAction("memory", ("f4",), "memory browser", "app"),
     KeyAction(

@@ -73,6 +73,10 @@ def _said_in(session: Session) -> list[str]:
     return [event.text for event in shown if isinstance(event, events.Prompted)]
 
 
+_TERMINAL_HINT = 1.0
+"""Seconds that a program runs in a terminal before the key that types into it is named."""
+
+
 class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
     """Passes the events of a session to widgets, and rings the bell when the user is needed.
 
@@ -103,7 +107,7 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
         self.session: Session | None = None
         self.browser: MemoryBrowser | None = None
         """The memory browser, while it is open over the conversation."""
-        self.turns = TurnQueue(self)
+        self.turns = TurnQueue(self, lines_in_terminal=True)
         self._run_command = run_command
         self._bell_after = look.bell_after
         self._editing = look.editing
@@ -139,6 +143,7 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
         self.prompt = PromptArea(
             keymap, self.prompt_history, self.completion, self.turns.withdraw, self.start.move
         )
+        self._terminal_key = keymap.shown("terminal")
         self.questions = QuestionStack(keymap, lambda: self.prompt.typed_at)
         self.box = PromptBox(self.prompt)
         self.attachments = AttachmentBar(
@@ -309,6 +314,13 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
 
     # What the turn queue reports
 
+    def _name_terminal_key(self) -> None:
+        """Say how to type into the program that runs, if it has a terminal."""
+        if self.turns.session is None or not self.turns.running:
+            return
+        if self.turns.session.background.last_terminal() is not None:
+            self.status.show_message(f"{self._terminal_key} types into the program.", seconds=6.0)
+
     def show(self, event: Event) -> None:
         is_open = self.browser is not None
         if is_open and isinstance(event, events.CoreChanged) and event.origin in ("person", "undo"):
@@ -329,6 +341,8 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
                 self.ring("ouro waits for your answer")
                 if self.app.screen is not self:
                     self.notify("ouro waits for your answer, behind this.", timeout=UNTIL_CLOSED)
+            case events.ToolRunning():
+                self.set_timer(_TERMINAL_HINT, self._name_terminal_key)
             case events.QuestionClosed(question_id=question_id):
                 self.questions.close(question_id)
                 if self.questions.panel is None:

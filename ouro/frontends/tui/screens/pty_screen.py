@@ -1,0 +1,139 @@
+"""PtySheet: the screen of a program in a terminal; what is typed goes to the program."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.color import Color, ColorParseError
+from rich.style import Style
+from rich.text import Text
+from textual import events
+from textual.app import ComposeResult
+from textual.binding import Binding
+from textual.screen import ModalScreen
+from textual.widget import Widget
+
+from ouro.errors import ToolError
+from ouro.frontends.tui.blocks.lines import crop
+from ouro.frontends.tui.screens.sheet import make_frame
+from ouro.utils.text import clean, one_line
+
+if TYPE_CHECKING:
+    from ouro.tools.pty_process import PtyProcess
+
+_REFRESH = 0.1
+"""Seconds between two looks at the screen of the program."""
+_KEYS = "all keys go to the program · Ctrl+] returns to the conversation"
+_HIDDEN = "what you type is neither shown nor saved · Ctrl+] returns"
+_COLORS = {"brown": "yellow", "brightbrown": "bright_yellow", "bfightmagenta": "bright_magenta"}
+"""pyte's names that rich does not know."""
+
+
+class PtyView(Widget, can_focus=True):
+    """The screen of a program."""
+
+    def __init__(self, pty: PtyProcess) -> None:
+        super().__init__()
+        self._pty = pty
+        self._drawn = -1
+
+    def on_mount(self) -> None:
+        self.set_interval(_REFRESH, self._look)
+        self.focus()
+
+    def on_resize(self, event: events.Resize) -> None:
+        self._pty.resize(event.size.width, event.size.height)
+
+    def render(self) -> Text:
+        screen = self._pty.screen
+        self._drawn = screen.version
+        text = Text(no_wrap=True, end="")
+        for row in range(min(screen.size[1], self.size.height)):
+            text.append_text(self._row(row))
+            text.append("\n")
+        return text
+
+    async def on_key(self, event: events.Key) -> None:
+        event.stop()
+        event.prevent_default()
+        await self._type(self._code(event))
+
+    async def on_paste(self, event: events.Paste) -> None:
+        event.stop()
+        await self._type(event.text.replace("\r\n", "\r").replace("\n", "\r"))
+
+    def _look(self) -> None:
+        if self._pty.screen.version != self._drawn:
+            self.refresh()
+
+    def _row(self, row: int) -> Text:
+        screen = self._pty.screen
+        column, cursor_row = screen.cursor
+        has_cursor = row == cursor_row and not screen.is_cursor_hidden
+        text = Text(end="")
+        for place, cell in enumerate(screen.cells(row)):
+            is_cursor = has_cursor and place == column
+            text.append(clean(cell.data), _style(cell, is_cursor=is_cursor))
+        return text
+
+    def _code(self, event: events.Key) -> str:
+        if code := self._pty.key_codes(event.key):
+            return code
+        alt = event.key.removeprefix("alt+")
+        if alt != event.key and len(alt) == 1:
+            return f"\x1b{alt}"
+        return event.character or ""
+
+    async def _type(self, text: str) -> None:
+        try:
+            await self._pty.type(text)
+        except ToolError as error:
+            self.app.notify(str(error), severity="warning")
+
+
+class PtySheet(ModalScreen[None]):
+    """The program of `command` until it ends, or the user returns."""
+
+    BINDINGS = [Binding("ctrl+right_square_bracket", "close", show=False, priority=True)]  # noqa: RUF012 (Textual's own form)
+
+    def __init__(self, command: str, pty: PtyProcess) -> None:
+        super().__init__()
+        self._command, self._pty = command, pty
+        self._view = PtyView(pty)
+
+    def compose(self) -> ComposeResult:
+        yield make_frame(crop(one_line(self._command, 200), 100), self._view, keys=_KEYS, id="pty")
+
+    def on_mount(self) -> None:
+        self.set_interval(_REFRESH, self._look)
+
+    def action_close(self) -> None:
+        self.dismiss(None)
+
+    def _look(self) -> None:
+        if self._pty.exit_code is not None:
+            self.dismiss(None)
+
+
+def _style(cell: object, *, is_cursor: bool) -> Style:
+    get = cell.__getattribute__
+    return Style(
+        color=_color(get("fg")),
+        bgcolor=_color(get("bg")),
+        bold=get("bold"),
+        italic=get("italics"),
+        underline=get("underscore"),
+        reverse=get("reverse") != is_cursor,
+    )
+
+
+def _color(name: str) -> Color | None:
+    if name == "default":
+        return None
+    name = _COLORS.get(name, name)
+    is_hex = len(name) == 6 and all(letter in "0123456789abcdef" for letter in name.lower())
+    wanted = f"#{name}" if is_hex else name.replace("bright", "bright_", 1)
+    try:
+        return Color.parse(wanted.replace("__", "_"))
+    except ColorParseError:
+        return None
