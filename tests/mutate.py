@@ -45,6 +45,11 @@ SHELL, MEMORY, SESSIONS = "ouro/safety/shell", "ouro/memory/long_term", "ouro/me
 CHECKPOINTS = "ouro/safety/checkpoints"
 ACTION = ".github/actions/ouro/run.py"
 DEFENCES = (
+    # programs with a terminal
+    Defence("X19", "ouro/tools/shell_input.py", "return job is not None and not job.is_confined", "return False",
+            "test_x19_typed_into_programs.py"),
+    Defence("X19", "ouro/tools/shell_input.py", "return (args.text,)", 'return ("true",)',
+            "test_x19_typed_into_programs.py"),
     # the check of a goal
     Defence("X18", "ouro/session/goal.py", "limits=limits, call_id", 'limits="off", call_id', "test_x18_checks_of_goals.py"),
     Defence("X18", "ouro/commands/goal.py", "session.permissions.find_danger, command)", "str, '')", "test_x18_checks_of_goals.py"),
