@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 from rich.color import Color, ColorParseError
 from rich.style import Style
@@ -12,14 +12,12 @@ from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.screen import ModalScreen
 from textual.widget import Widget
+from textual.widgets import Static
 
 from ouro.errors import ToolError
 from ouro.frontends.tui.blocks.lines import crop
 from ouro.frontends.tui.screens.sheet import make_frame
 from ouro.utils.text import clean, one_line
-
-if TYPE_CHECKING:
-    from ouro.tools.pty_process import PtyProcess
 
 _REFRESH = 0.1
 """Seconds between two looks at the screen of the program."""
@@ -29,10 +27,57 @@ _COLORS = {"brown": "yellow", "brightbrown": "bright_yellow", "bfightmagenta": "
 """pyte's names that rich does not know."""
 
 
+class ProgramScreen(Protocol):
+    """What a program has drawn."""
+
+    version: int
+    """Grows with each change."""
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Columns and rows."""
+        ...
+
+    @property
+    def cursor(self) -> tuple[int, int]:
+        """Column and row, from 0."""
+        ...
+
+    @property
+    def is_cursor_hidden(self) -> bool: ...
+
+    def cells(self, row: int) -> list[Any]:
+        """The characters of a row with their colors, as pyte has them."""
+        ...
+
+
+class ProgramTerminal(Protocol):
+    """The terminal of a program."""
+
+    @property
+    def screen(self) -> ProgramScreen: ...
+
+    @property
+    def exit_code(self) -> int | None: ...
+
+    @property
+    def hides_input(self) -> bool: ...
+
+    def key_codes(self, key: str) -> str:
+        """What the terminal sends for a key; empty for an unknown one."""
+        ...
+
+    async def type(self, text: str) -> None:
+        """Type into the program. Raises ToolError: it has ended, or does not read."""
+        ...
+
+    def resize(self, columns: int, rows: int) -> None: ...
+
+
 class PtyView(Widget, can_focus=True):
     """The screen of a program."""
 
-    def __init__(self, pty: PtyProcess) -> None:
+    def __init__(self, pty: ProgramTerminal) -> None:
         super().__init__()
         self._pty = pty
         self._drawn = -1
@@ -96,7 +141,7 @@ class PtySheet(ModalScreen[None]):
 
     BINDINGS = [Binding("ctrl+right_square_bracket", "close", show=False, priority=True)]  # noqa: RUF012 (Textual's own form)
 
-    def __init__(self, command: str, pty: PtyProcess) -> None:
+    def __init__(self, command: str, pty: ProgramTerminal) -> None:
         super().__init__()
         self._command, self._pty = command, pty
         self._view = PtyView(pty)
@@ -113,17 +158,19 @@ class PtySheet(ModalScreen[None]):
     def _look(self) -> None:
         if self._pty.exit_code is not None:
             self.dismiss(None)
+            return
+        keys = self.query_one(".sheet--keys", Static)
+        keys.update(_HIDDEN if self._pty.hides_input else _KEYS)
 
 
-def _style(cell: object, *, is_cursor: bool) -> Style:
-    get = cell.__getattribute__
+def _style(cell: Any, *, is_cursor: bool) -> Style:
     return Style(
-        color=_color(get("fg")),
-        bgcolor=_color(get("bg")),
-        bold=get("bold"),
-        italic=get("italics"),
-        underline=get("underscore"),
-        reverse=get("reverse") != is_cursor,
+        color=_color(cell.fg),
+        bgcolor=_color(cell.bg),
+        bold=cell.bold,
+        italic=cell.italics,
+        underline=cell.underscore,
+        reverse=cell.reverse != is_cursor,
     )
 
 
