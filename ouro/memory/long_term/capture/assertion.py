@@ -67,7 +67,8 @@ def is_in_doubt(sentence: str, after: str) -> bool:
     rest = plain[known.end() :] if known else plain
     quoted = sum(len(found[0]) for found in _QUOTATION.finditer(plain))
     is_quoted = quoted >= _MIN_QUOTED * len(plain)
-    is_asked = bool(_QUESTION.search(sentence) or _QUESTION.search(after))
+    # With an introduction (`No, that is wrong:`) the user states it; the question is another one.
+    is_asked = bool(_QUESTION.search(sentence) or (not known and _QUESTION.search(after)))
     is_cut = bool(_ELLIPSIS.search(sentence))
     return is_quoted or is_asked or is_cut or bool(_COLON.search(rest))
 

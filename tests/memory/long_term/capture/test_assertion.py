@@ -39,6 +39,7 @@ def test_signs_of_writing_show_a_doubt_in_any_language(sentence, after):
         ("Never deploy on Fridays.", "Fix the parser."),
         ("No, that is wrong: use tabs.", ""),
         ("Übrigens: Preise sind in Cent.", "Danke."),
+        ("No, that is wrong: the basket is never empty.", "Which queue do we use?"),
         ("ちなみに、ポートは5173です。", ""),
         ("The key is `user: name` in the YAML.", ""),
         ("The docs are at https://example.org/a:b.", ""),
