@@ -101,7 +101,9 @@ async def test_missing_or_unexpected_argument_is_reported():
     await dispatch(front_end, "/exit now")
     assert (front_end.left, front_end.lines) == (False, [("error", "/exit takes no argument.")])
     await dispatch(front_end, "/usage now")
-    assert front_end.lines[-1][1].endswith("See `/usage`.")  # `--json` exists only in a shell
+    assert front_end.lines[-1][1].endswith(
+        "See `/usage` or `/usage --by day`."
+    )  # `--json` exists only in a shell
 
 
 @pytest.mark.parametrize("action", {each.target: each for each in (*COMMANDS, *ACTIONS)}.values(),

@@ -43,7 +43,7 @@ def test_doctor_reports_found_and_unsupported_extension_files(
         ".claude/commands/compact.md": "Mine.",
         ".claude/skills/pdf/SKILL.md": "Use it.",
         ".claude/skills/doc/SKILL.md": "---\ndescription: Writes\n---\nx",
-        ".claude/output-styles/x.md": "x",
+        ".claude/workflows/x.md": "x",
         ".claude/settings.json": '{"permissions": {"deny": ["Bash(curl:*)"]}, "env": {}}',
         "AGENTS.md": "Be brief. @gone.md",
         f"{home}/.claude/settings.json": '{"hooks": {"Stop": []}}',
@@ -73,5 +73,5 @@ def test_doctor_reports_found_and_unsupported_extension_files(
         f"note  extensions: env, permissions of {repository}/.claude/settings.json is not read.",
         "note  extensions: hooks of ~/.claude/settings.json do not run.",
         "note  extensions: MCP servers of other programs: github.",
-        "note  extensions: .claude/output-styles is not read.",
+        "note  extensions: .claude/workflows is not read.",
     ]
