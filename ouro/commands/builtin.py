@@ -1123,6 +1123,7 @@ _SYNC = Action(
             help="saved for the next time; else `memory.remote`",
         ),
         arg("--later", action="store_true", help="do not ask about received settings now"),
+        arg("--quiet", action="store_true", help="in a session: show only the last line"),
     ),
     ("sync", "sync git@example.org:me/ouro.git"),
     "both",
