@@ -10,7 +10,9 @@ from ouro.memory import long_term
 from ouro.utils.runtime import get_recall_log_path
 from ouro.utils.text import one_line, plural
 
-_PROBLEMS = ("never used", "never sent", "stale", "duplicate", "contradicted")
+_PROBLEMS = ("junk", "never used", "never sent", "stale", "duplicate", "contradicted")
+_COLUMNS = ("entry", "weeks", "sent", "used", "obeyed", "broken", "again", "text")
+_LEGEND = "In parentheses: this week. Again: changed or said again. ?: not judged by effects."
 
 
 async def report(context: ActionContext) -> Answer:
@@ -19,19 +21,33 @@ async def report(context: ActionContext) -> Answer:
     if not found.rows:
         return Answer({"rows": [], "shares": {}}, [line("Nothing is remembered yet.")])
     shares = {problem: found.share(problem) for problem in _PROBLEMS}
-    rows = [("entry", "weeks", "sent", "used", "changed", "text")]
-    rows += [
-        (
-            CodeSpan(row.id[:24]),
-            f"{row.weeks:.0f}",
-            str(row.sent),
-            str(row.used),
-            str(row.corrected),
-            " · ".join((one_line(row.text, 60), *row.problems)),
-        )
-        for row in found.rows
-    ]
     parts = [f"{100 * share:.0f} % {problem}" for problem, share in shares.items()]
     total = line(f"{plural(len(found.rows), 'entry', 'entries')}: {', '.join(parts)}.")
-    value = {"rows": [asdict(row) for row in found.rows], "shares": shares}
-    return Answer(value, [*table(rows), total])
+    rows = [_COLUMNS, *map(_cells, found.rows)]
+    value = {"rows": [_data(row) for row in found.rows], "shares": shares}
+    return Answer(value, [*table(rows), total, line(_LEGEND)])
+
+
+def _cells(row: long_term.ReportRow) -> tuple[CodeSpan | str, ...]:
+    week = row.by_week.get(long_term.this_week(), long_term.WeekUse())
+    return (
+        CodeSpan(row.id[:24]),
+        f"{row.weeks:.0f}",
+        _count(row.sent, week.sent),
+        _count(row.used, week.used),
+        _count(row.obeyed, week.obeyed),
+        _count(row.broken, week.broken),
+        str(row.corrected),
+        " · ".join((one_line(row.text, 60), *row.problems)),
+    )
+
+
+def _count(total: int | None, this_week: float) -> str:
+    if total is None:
+        return "?"
+    return f"{total} ({this_week:.0f})" if this_week else str(total)
+
+
+def _data(row: long_term.ReportRow) -> dict[str, object]:
+    by_week = {week: asdict(use) for week, use in row.by_week.items()}
+    return {**asdict(row), "by_week": by_week}

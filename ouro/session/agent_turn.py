@@ -272,7 +272,10 @@ class AgentTurn(msgspec.Struct, frozen=True, eq=False):
             return await self.agent.run_checked(prompt, on_event, self.hooks.turn_ended)
 
         try:
-            return await self.plan.run(prompt, run, on_event)
+            finished = await self.plan.run(prompt, run, on_event)
+            for notice in await self.memory.broken_rules():
+                on_event(notice)
+            return finished
         finally:
             self.memory.turn_ended()
             self.tasks.start("index", self.memory.update_index())

@@ -121,6 +121,12 @@ def breaks_prohibition(statement: str, tool: str, arguments: Mapping[str, object
     return any(_covers(name, path) for name in names if not is_command(name))
 
 
+def only_reads(line: str) -> bool:
+    """Whether a shell line surely changes nothing: it only runs programs that read."""
+    commands = map(_command_words, _SEPARATOR.split(line))
+    return all(_is_reading(words, line) for words in commands if words)
+
+
 def _hide_code(text: str) -> str:
     """The text with a number for each code span, so that no mark inside of it ends a clause."""
     numbers = iter(range(len(text)))

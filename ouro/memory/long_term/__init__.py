@@ -60,7 +60,7 @@ if TYPE_CHECKING:
         project_commands,
     )
     from ouro.memory.long_term.recall.recall import Recall, Situation
-    from ouro.memory.long_term.recall.recall_log import RecallLog
+    from ouro.memory.long_term.recall.recall_log import RecallLog, WeekUse, this_week
     from ouro.memory.long_term.recall.turn_recall import (
         HypothesisModel,
         NoteFinder,
@@ -75,7 +75,7 @@ if TYPE_CHECKING:
         remember_text,
         save_file,
     )
-    from ouro.memory.long_term.report import UsefulnessReport, report_usefulness
+    from ouro.memory.long_term.report import ReportRow, UsefulnessReport, report_usefulness
     from ouro.memory.long_term.review_comments import (
         ReviewComment,
         propose_comments,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -15,11 +15,12 @@ from ouro.memory.long_term.supersession import fold_words, subject_words
 
 if TYPE_CHECKING:
     from ouro.memory.long_term.editor import MemoryEditor
-    from ouro.memory.long_term.recall.recall_log import RecallCounts
+    from ouro.memory.long_term.recall.recall_log import RecallCounts, WeekUse
 
 _MIN_TURNS = 20
 """An entry that was sent in fewer turns is not called unused."""
 _MIN_DAYS = 14
+_JUNK = frozenset({"never used", "duplicate", "contradicted"})
 
 
 class ReportRow(msgspec.Struct, frozen=True):
@@ -31,17 +32,30 @@ class ReportRow(msgspec.Struct, frozen=True):
     """The turns in which it was sent and which were checked."""
     used: int
     corrected: int
-    """How often it was changed."""
+    """How often it was changed, or said again, after it was remembered."""
     problems: tuple[str, ...] = ()
     """`never used`, `never sent`, `stale`, `duplicate`, `contradicted`."""
+    obeyed: int | None = None
+    """The turns that kept to it; None: its turns cannot be judged by their effects."""
+    broken: int | None = None
+    by_week: Mapping[str, WeekUse] = {}
+    """Its uses in each of the last weeks (`2026-W48`)."""
+
+    @property
+    def is_junk(self) -> bool:
+        """Whether it takes room and gives nothing."""
+        return not _JUNK.isdisjoint(self.problems)
 
 
 class UsefulnessReport(msgspec.Struct, frozen=True):
     rows: tuple[ReportRow, ...]
 
     def share(self, problem: str) -> float:
-        """The share of entries with a problem, from 0 to 1."""
-        count = sum(problem in row.problems for row in self.rows)
+        """The share of entries with a problem, or of `junk`, from 0 to 1."""
+        is_found = [
+            row.is_junk if problem == "junk" else problem in row.problems for row in self.rows
+        ]
+        count = sum(is_found)
         return count / len(self.rows) if self.rows else 0.0
 
 
@@ -57,15 +71,38 @@ def report_usefulness(editor: MemoryEditor, counts: RecallCounts) -> UsefulnessR
     for entry in entries:
         record = records.get((entry.scope, entry.text) if entry.kind == "core" else ("", ""))
         key = record.id if record else entry.id
-        changed = len(record.supersedes) if record else entry.versions - 1
+        again = len(record.supersedes) + len(record.days[1:]) if record else entry.versions - 1
         sent, used = int(counts.judged.get(key, 0)), int(counts.used.get(key, 0))
+        obeyed, broken = _verdicts(counts.use_of(key))
         days = max(0.0, age_in_days(entry.at, now) or 0.0)
         problems = [badge for badge in ("stale", "contradicted") if badge in entry.badges]
         problems += ["duplicate"] if entry.id in doubles else []
         problems += _unused(sent, used, days)
-        row = ReportRow(entry.id, entry.text, days / 7, sent, used, changed, tuple(problems))
-        rows.append(row)
+        rows.append(
+            ReportRow(
+                entry.id,
+                entry.text,
+                days / 7,
+                sent,
+                used,
+                again,
+                tuple(problems),
+                obeyed,
+                broken,
+                _weeks_of(counts, key),
+            )
+        )
     return UsefulnessReport(tuple(sorted(rows, key=lambda row: (-row.used, -row.sent))))
+
+
+def _verdicts(use: WeekUse) -> tuple[int | None, int | None]:
+    """How often it was obeyed and broken; None: no turn could be judged."""
+    is_judged = use.obeyed or use.broken
+    return (int(use.obeyed), int(use.broken)) if is_judged else (None, None)
+
+
+def _weeks_of(counts: RecallCounts, key: str) -> dict[str, WeekUse]:
+    return {week: uses[key] for week, uses in counts.weeks.items() if key in uses}
 
 
 def _unused(sent: int, used: int, days: float) -> list[str]:

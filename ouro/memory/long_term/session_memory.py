@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from ouro.errors import OuroError, UsageError
-from ouro.events import Event, NotesRecalled
+from ouro.events import Event, NotesRecalled, Notice
 from ouro.memory.backend import Undoable
 from ouro.memory.long_term.git.values import MESSAGE, REWIND, SESSION, UNDOES, Commit, TurnRef
 from ouro.memory.manager import MemoryManager
 from ouro.messages import Message
 from ouro.utils.log import log
-from ouro.utils.text import local_time, plural
+from ouro.utils.text import clean, local_time, one_line, plural
 
 if TYPE_CHECKING:
     from ouro.memory.index import Lookup
@@ -201,6 +201,16 @@ class SessionMemory:
         """React to an event of the turn; returns the events to show after it."""
         return self._recall.on_event(event) if self._recall else []
 
+    async def broken_rules(self) -> list[Event]:
+        """Name the remembered rules that the turn broke, each once."""
+        try:
+            broken = await self._recall.broken_rules() if self._recall else {}
+        except (OuroError, OSError) as error:
+            log.warning("memory: the rules of the turn are not judged: %s", error)
+            return []
+        named = [_name_broken(key, text) for key, text in broken.items()]
+        return [Notice(text, "warning") for text in named]
+
     def turn_ended(self) -> None:
         """Commit what the turn wrote, and capture notes, in the background; returns at once."""
         if self.manager:
@@ -272,6 +282,12 @@ class SessionMemory:
         at = TurnRef(memory.session_id, transcript.turns, transcript.last_prompt)
         kept = [entry.message for entry in transcript.kept_entries]
         return (*kept, *memory.messages()), not memory.pager.has_earlier, at
+
+
+def _name_broken(entry_id: str, rule: str) -> str:
+    text = one_line(clean(rule), 200)
+    named = entry_id[:12] if entry_id.startswith("mem_") else text
+    return f"This turn broke a remembered rule: {text} To make it a check: /check {named}"
 
 
 class MemoryRewind:

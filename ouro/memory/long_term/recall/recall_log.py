@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 
@@ -20,6 +21,19 @@ used.
 """
 
 
+_MAX_WEEKS = 12
+"""The weeks of which uses are kept apart."""
+
+
+class WeekUse(msgspec.Struct, frozen=True):
+    """The uses of an entry in one week."""
+
+    sent: float = 0.0
+    used: float = 0.0
+    obeyed: float = 0.0
+    broken: float = 0.0
+
+
 class RecallCounts(msgspec.Struct, frozen=True):
     counts: Mapping[str, int] = {}
     """Note id -> the number of messages with which it was sent."""
@@ -31,6 +45,16 @@ class RecallCounts(msgspec.Struct, frozen=True):
     """
     used: Mapping[str, float] = {}
     """Note id -> the number of these that used the note, or found the anchored file unchanged."""
+    obeyed: Mapping[str, float] = {}
+    """Note id -> the number of turns that kept to the rule in it, judged by their effects."""
+    broken: Mapping[str, float] = {}
+    weeks: Mapping[str, Mapping[str, WeekUse]] = {}
+    """The last weeks (`2026-W48`), each with the uses of its notes."""
+
+    def use_of(self, note_id: str) -> WeekUse:
+        """All uses of a note."""
+        counts = (self.judged, self.used, self.obeyed, self.broken)
+        return WeekUse(*(count.get(note_id, 0.0) for count in counts))
 
 
 class RecallLog(msgspec.Struct, eq=False, dict=True):
@@ -52,6 +76,9 @@ class RecallLog(msgspec.Struct, eq=False, dict=True):
                     {**known.last, **new.last},
                     Counter(known.judged) + Counter(new.judged),
                     Counter(known.used) + Counter(new.used),
+                    Counter(known.obeyed) + Counter(new.obeyed),
+                    Counter(known.broken) + Counter(new.broken),
+                    _add_week(known.weeks, new),
                 )
                 write_private(self.path, msgspec.json.encode(self._latest))
         except OSError as error:
@@ -63,3 +90,25 @@ class RecallLog(msgspec.Struct, eq=False, dict=True):
 
     def counts(self) -> RecallCounts:
         return read_state(self.path, RecallCounts)
+
+
+def this_week() -> str:
+    return datetime.now(UTC).strftime("%G-W%V")
+
+
+def _add_week(
+    weeks: Mapping[str, Mapping[str, WeekUse]], new: RecallCounts
+) -> dict[str, Mapping[str, WeekUse]]:
+    """The newest weeks, with new uses added to this one."""
+    week = this_week()
+    uses = dict(weeks.get(week, {}))
+    for note_id in new.judged:
+        before, added = uses.get(note_id, WeekUse()), new.use_of(note_id)
+        uses[note_id] = WeekUse(
+            before.sent + added.sent,
+            before.used + added.used,
+            before.obeyed + added.obeyed,
+            before.broken + added.broken,
+        )
+    changed = {**weeks, week: uses} if uses else dict(weeks)
+    return {name: changed[name] for name in sorted(changed)[-_MAX_WEEKS:]}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cached_property, partial
 from itertools import chain
 from pathlib import Path
@@ -37,6 +37,7 @@ from ouro.utils.path_text import path_text
 
 if TYPE_CHECKING:
     from ouro.memory.long_term.capture.session_parts import Spoken
+    from ouro.memory.long_term.line_records import CoreRecord
     from ouro.memory.long_term.recall.recall import Recall, Recalled, Situation
 
 _T = TypeVar("_T")
@@ -166,9 +167,10 @@ class NoteFinder(msgspec.Struct, eq=False, dict=True):
         """
         found = self.recall.find_about_files(note_ids, self.situation(sent), room)
         if read := [item for item in found.items if item.state == "loaded"]:
-            self._judge(
-                read, {item.id for item in read if "stale" not in item.reason}, _WEIGHT_OF_FILE
-            )
+            unchanged = [item.id for item in read if "stale" not in item.reason]
+            judged = dict.fromkeys([item.id for item in read], _WEIGHT_OF_FILE)
+            used = dict.fromkeys(unchanged, _WEIGHT_OF_FILE)
+            self.recall_log.add(RecallCounts(judged=judged, used=used))
         return found
 
     def judge(self, notes: Sequence[RecalledNote], turn: Sequence[Message]) -> None:
@@ -182,25 +184,37 @@ class NoteFinder(msgspec.Struct, eq=False, dict=True):
             for note in notes
             if is_used(note.text, prompt, done, is_of_file=ABOUT_FILE in note.reason)
         }
-        self._judge(notes, used, 1.0)
+        self._judge({note.id: note.text for note in notes}, used, turn)
 
     def judge_core(self, turn: Sequence[Message]) -> None:
         """Count which core lines the answers of a turn used: they are in each request."""
-        from ouro.memory.long_term.line_records import core_records
-
-        records = [*chain.from_iterable(core_records(scope).values() for scope in self.scopes)]
+        records = self._core_records()
         if not records:
             return
         from ouro.memory.long_term.recall.recall import is_used
 
         prompt, done = turn[0].text, _done_in(turn)
         used = {record.id for record in records if is_used(record.text, prompt, done)}
-        judged = dict.fromkeys((record.id for record in records), 1.0)
-        self.recall_log.add(RecallCounts(judged=judged, used=dict.fromkeys(used, 1.0)))
+        self._judge({record.id: record.text for record in records}, used, turn)
 
-    def _judge(self, notes: Sequence[RecalledNote], used: set[str], weight: float) -> None:
-        judged = dict.fromkeys([note.id for note in notes], weight)
-        self.recall_log.add(RecallCounts(judged=judged, used=dict.fromkeys(used, weight)))
+    def broken_rules(
+        self, notes: Sequence[RecalledNote], turn: Sequence[Message]
+    ) -> dict[str, str]:
+        """The remembered rules that a turn broke: the text of each, by the id of its entry."""
+        from ouro.memory.long_term.recall.obedience import broken_among
+
+        rules = {record.id: record.text for record in self._core_records()}
+        return broken_among(rules | {note.id: note.text for note in notes}, turn)
+
+    def _core_records(self) -> list[CoreRecord]:
+        from ouro.memory.long_term.line_records import core_records
+
+        return [*chain.from_iterable(core_records(scope).values() for scope in self.scopes)]
+
+    def _judge(self, texts: Mapping[str, str], used: set[str], turn: Sequence[Message]) -> None:
+        from ouro.memory.long_term.recall.obedience import count_turn
+
+        self.recall_log.add(count_turn(texts, used, turn))
 
     @cached_property
     def notebook(self) -> Notebook:
@@ -378,6 +392,16 @@ class TurnRecall(msgspec.Struct, eq=False):
         self._record(receipt)
         return [receipt]
 
+    async def broken_rules(self) -> dict[str, str]:
+        """The remembered rules that the turn broke, by the ids of their entries."""
+        turn = [entry.message for entry in self._turn()]
+        if not any(message.tool_calls for message in turn):
+            return {}
+        return await asyncio.to_thread(self.finder.broken_rules, self._loaded_notes(), turn)
+
+    def _loaded_notes(self) -> list[RecalledNote]:
+        return [item for item in self.loaded_items() if item.id.startswith("mem_")]
+
     def turn_ended(self) -> None:
         """Learn from the turn which notes were of use and which commands passed, in the background;
         returns at once.
@@ -385,7 +409,7 @@ class TurnRecall(msgspec.Struct, eq=False):
         if self.commands:
             _begin(self.commands.save)
         turn = [entry.message for entry in self._turn()]
-        notes = [item for item in self.loaded_items() if item.id.startswith("mem_")]
+        notes = self._loaded_notes()
         is_answered = (
             turn and turn[-1].role == "assistant" and not turn[-1].cut and not turn[-1].tool_calls
         )

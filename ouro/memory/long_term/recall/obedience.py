@@ -1,0 +1,103 @@
+"""Whether a turn kept to a remembered rule that forbids a file or a command by name.
+
+Judged by effects: the files that changed and the commands that ran. A refused call has none. What
+cannot be judged is unknown.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from itertools import chain
+from typing import Literal
+
+import msgspec
+
+from ouro.display import CommandOutput, Diff
+from ouro.memory.long_term.recall.recall_log import RecallCounts
+from ouro.messages import Message, ToolCall, ToolReply
+from ouro.utils.prohibitions import breaks_prohibition, forbidden_names, is_command, only_reads
+
+Verdict = Literal["obeyed", "broken", "unknown"]
+
+
+class TurnEffects(msgspec.Struct, frozen=True):
+    asked: str
+    """What the user said in the turn."""
+    commands: tuple[str, ...]
+    files: tuple[str, ...]
+    """The files that tools changed; commands may have changed others."""
+
+
+def effects_of(turn: Sequence[Message]) -> TurnEffects:
+    made = chain.from_iterable(message.tool_calls for message in turn)
+    calls = {call.id: call for call in made}
+    asked = " ".join(message.text for message in turn if message.role == "user")
+    commands: list[str] = []
+    files: list[str] = []
+    for reply in chain.from_iterable(message.parts_of(ToolReply) for message in turn):
+        commands += _commands_of(reply, calls.get(reply.call_id))
+        files += _files_of(reply)
+    return TurnEffects(asked, tuple(commands), tuple(files))
+
+
+def judge_rule(rule: str, effects: TurnEffects) -> Verdict:
+    """Obeyed: a turn that changed files, or ran commands that do more than read, and nothing that
+    the rule forbids. What the user asked for by name in this turn does not break a rule.
+    """
+    names = forbidden_names(rule)
+    if not names or any(_is_asked_for(name, effects.asked) for name in names):
+        return "unknown"
+    is_broken = any(breaks_prohibition(rule, "shell", {"command": it}) for it in effects.commands)
+    is_broken |= any(breaks_prohibition(rule, "edit", {"path": path}) for path in effects.files)
+    if is_broken:
+        return "broken"
+    return "obeyed" if all(_had_occasion(name, effects) for name in names) else "unknown"
+
+
+def broken_among(rules: Mapping[str, str], turn: Sequence[Message]) -> dict[str, str]:
+    """Those of the rules, by the ids of their entries, that a turn broke."""
+    effects = effects_of(turn)
+    return {key: text for key, text in rules.items() if judge_rule(text, effects) == "broken"}
+
+
+def count_turn(
+    texts: Mapping[str, str], used: Collection[str], turn: Sequence[Message]
+) -> RecallCounts:
+    """The counts of one turn for entries that were sent, and of which some were used."""
+    effects = effects_of(turn)
+    verdicts = {key: judge_rule(text, effects) for key, text in texts.items()}
+    return RecallCounts(
+        judged=dict.fromkeys(texts, 1.0),
+        used=dict.fromkeys(used, 1.0),
+        obeyed={key: 1.0 for key, verdict in verdicts.items() if verdict == "obeyed"},
+        broken={key: 1.0 for key, verdict in verdicts.items() if verdict == "broken"},
+    )
+
+
+def _commands_of(reply: ToolReply, call: ToolCall | None) -> list[str]:
+    """What a call ran, also as a job in the background."""
+    body = reply.display.body if reply.display else None
+    if isinstance(body, CommandOutput):
+        return [body.command]
+    command = call.arguments.get("command") if call and not reply.failed else None
+    return [command] if isinstance(command, str) else []
+
+
+def _files_of(reply: ToolReply) -> list[str]:
+    body = reply.display.body if reply.display else None
+    if reply.failed or not isinstance(body, Diff):
+        return []
+    places = chain.from_iterable((change.path, change.moved_to) for change in body.changes)
+    return [*filter(None, places)]
+
+
+def _had_occasion(name: str, effects: TurnEffects) -> bool:
+    """A command that does more than read may have changed any file: then nothing is sure."""
+    only_read = all(map(only_reads, effects.commands))
+    return not only_read if is_command(name) else bool(effects.files) and only_read
+
+
+def _is_asked_for(name: str, asked: str) -> bool:
+    word = rf"(?<![\w-]){re.escape(name.strip('/'))}(?![\w-])"
+    return bool(re.search(word, asked, re.IGNORECASE)) and name not in forbidden_names(asked)
