@@ -55,7 +55,7 @@ def test_a_preference_is_saved_edited_undone_blamed_and_forgotten(ouro):
         "run: sleep 60",
     )
     first.terminal.until(lambda: len(ouro.server.requests) == 3)
-    first.terminal.until_shows("shell sleep 60 ·")
+    first.terminal.until_shows("run sleep 60 ·")
     os.kill(first.terminal.pid, signal.SIGKILL)
     first.terminal.end()
     assert git(folder, "log", "--format=%s") == "Prefer German"

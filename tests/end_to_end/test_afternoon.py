@@ -204,7 +204,7 @@ def test_exit_restores_the_terminal_and_prints_the_resume_command(ouro):
 def test_a_session_is_resumed_in_three_ways(ouro):
     ouro.headless("-p", "read: api.py\nsay: the first answer")
     latest = ouro.screen("--resume", "latest")
-    latest.until_shows("read: api.py", "✓ read api.py", "the first answer")
+    latest.until_shows("read: api.py", "→ read api.py", "the first answer")
     latest.say("say: the second answer")
     latest.until_shows("  the second answer")
     assert latest.leave() == 0

@@ -60,7 +60,7 @@ def test_a_worktree_is_merged_at_the_end(ouro):
     terminal = ouro.screen("--worktree", "idea")
     terminal.until_shows("ouro/idea")
     terminal.say("!echo two > new.txt")
-    terminal.until_shows("✓ echo two")
+    terminal.until_shows("$ echo two")
     terminal.send("\x15\x03")
     terminal.until_shows("Ctrl+C again quits")
     terminal.send("\x03")

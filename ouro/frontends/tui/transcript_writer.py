@@ -18,7 +18,9 @@ from ouro.frontends.tui.blocks.messages import (
     ThinkingBlock,
     UserMessage,
 )
+from ouro.frontends.tui.blocks.read_group import ReadGroup
 from ouro.frontends.tui.blocks.tool_card import DisplayBlock, State, ToolCard
+from ouro.frontends.tui.blocks.tool_kind import ToolKind, kind_of
 from ouro.frontends.tui.widgets.transcript import TranscriptView
 from ouro.messages import Message, Text, Thinking
 
@@ -70,7 +72,7 @@ class TranscriptWriter:
                 self._retry = RetryBlock(event, view.clock)
                 view.add(self._retry)
             case events.ToolStarted():
-                self._card(event.call.id).rename(event.title)
+                self._card(event.call.id, tool=event.call.name).rename(event.title)
             case events.ToolProgress():
                 self._card(event.call_id).append(event.text)
             case events.SubagentProgress():
@@ -178,13 +180,25 @@ class TranscriptWriter:
             elif isinstance(part, Thinking) and part.text.strip():
                 self._transcript.add(ThinkingBlock(part.text, key=self._transcript.outputs_key))
 
-    def _card(self, call_id: str, title: str = "tool") -> ToolCard:
+    def _card(self, call_id: str, title: str = "tool", tool: str = "") -> ToolCard:
         if call_id not in self._cards:
-            self._cards[call_id] = ToolCard(
-                title, self._transcript.clock, self._transcript.outputs_key
-            )
-            self._transcript.add(self._cards[call_id])
+            view = self._transcript
+            card = ToolCard(title, view.clock, view.outputs_key, tool)
+            self._cards[call_id] = card
+            self._add_card(card, kind_of(tool))
         return self._cards[call_id]
+
+    def _add_card(self, card: ToolCard, kind: ToolKind) -> None:
+        if not kind.is_grouped:
+            self._transcript.add(card)
+            return
+        last = self._transcript.blocks[-1] if self._transcript.blocks else None
+        if isinstance(last, ReadGroup):
+            last.add(card)
+            return
+        group = ReadGroup()
+        group.add(card)
+        self._transcript.add(group)
 
     def _set_state(self, call_id: str, state: State) -> None:
         if (card := self._cards.get(call_id)) is not None:
@@ -198,7 +212,7 @@ class TranscriptWriter:
         failed: bool = False,
         seconds: float | None = None,
     ) -> None:
-        self._card(call_id, title or "tool").finish(display, failed, seconds)
+        self._card(call_id, title or "tool", title).finish(display, failed, seconds)
         del self._cards[call_id]
 
     def _stop_cards(self, call_ids: Iterable[str]) -> None:

@@ -47,11 +47,11 @@ TURN = (
     Prompted("Fix the failing test in api.py"),
     ThinkingDelta("The user wants the test fixed. " * 12),
     Replied(assistant("")),
-    ToolStarted(call("1"), "read api.py"),
+    ToolStarted(call("1", "read"), "read api.py"),
     ToolFinished("1", "read", Display("9 lines", Plain(BEFORE, "python")), False, 0.02),
 )
 EDIT = (
-    ToolStarted(call("2"), "edit api.py"),
+    ToolStarted(call("2", "edit"), "edit api.py"),
     ToolFinished(
         "2", "edit", Display("2 edits", Diff((FileChange("api.py", BEFORE, AFTER),))), False, 0.1
     ),

@@ -122,24 +122,24 @@ async def test_a_call_that_runs_shows_the_end_of_its_output():
     assert await lines_of(
         STARTED, RUNNING, ToolProgress("c", output[:4]), ToolProgress("c", output[4:])
     ) == [
-        "  ⠋ shell pytest",
+        "  ⠋ run pytest",
         "    … 3 lines before · Ctrl+O",
         *(f"    {n}" for n in range(3, 8)),
     ]
 
 
-@pytest.mark.parametrize(("failed", "sign"), [(False, "✓"), (True, "✗")])
+@pytest.mark.parametrize(("failed", "sign"), [(False, "$"), (True, "✗")])
 async def test_finished_call_shows_success_or_failure_by_its_sign(failed, sign):
     assert await lines_of(STARTED, finished(summary="3 passed", failed=failed)) == [
-        f"  {sign} shell pytest · 3 passed · 2.0 s"
+        f"  {sign} run pytest · 3 passed · 2.0 s"
     ]
 
 
 async def test_call_waiting_for_approval_is_marked():
     asked = PermissionAsked("q", CALL, "t", Display(""), "r", "shell(pytest)")
-    assert await lines_of(STARTED, asked) == ["  ? shell pytest · waiting for approval"]
-    assert await lines_of(STARTED, asked, QuestionClosed("q")) == ["  · shell pytest · waiting"]
-    assert await lines_of(STARTED, asked, QuestionClosed("q"), RUNNING) == ["  ⠋ shell pytest"]
+    assert await lines_of(STARTED, asked) == ["  ? run pytest · waiting for approval"]
+    assert await lines_of(STARTED, asked, QuestionClosed("q")) == ["  · run pytest · waiting"]
+    assert await lines_of(STARTED, asked, QuestionClosed("q"), RUNNING) == ["  ⠋ run pytest"]
 
 
 async def test_call_behind_the_question_of_another_does_not_look_as_if_it_ran():
@@ -147,11 +147,11 @@ async def test_call_behind_the_question_of_another_does_not_look_as_if_it_ran():
     asked = PermissionAsked("q", CALL, "t", Display(""), "r", "shell(pytest)")
     waiting = "  · git push --force · waiting"
     assert await lines_of(STARTED, other, asked) == [
-        "  ? shell pytest · waiting for approval",
+        "  ? run pytest · waiting for approval",
         waiting,
     ]
     assert await lines_of(STARTED, other, asked, QuestionClosed("q"), RUNNING) == [
-        "  ⠋ shell pytest",
+        "  ⠋ run pytest",
         waiting,
     ]
 
@@ -173,21 +173,21 @@ async def test_parallel_calls_keep_their_places():
     assert await lines_of(
         STARTED, other, ToolFinished("d", "read", Display("1 line"), False, 0.0), finished()
     ) == [
-        "  ✓ shell pytest · ok · 2.0 s",
-        "  ✓ read a.py · 1 line",
+        "  $ run pytest · ok · 2.0 s",
+        "  → read a.py · 1 line",
     ]
 
 
 async def test_unanswered_calls_are_stopped_at_the_end_of_the_turn():
     assert await lines_of(STARTED, TurnFinished("interrupted")) == [
-        "  ■ shell pytest · stopped",
+        "  ■ run pytest · stopped",
         "",
         "· Interrupted.",
     ]
 
 
 async def test_finished_call_without_a_start_is_shown():
-    assert await lines_of(finished()) == ["  ✓ shell · ok · 2.0 s"]
+    assert await lines_of(finished()) == ["  $ shell · ok · 2.0 s"]
 
 
 @pytest.mark.parametrize(
@@ -205,7 +205,7 @@ async def test_finished_call_without_a_start_is_shown():
     ],
 )
 async def test_each_body_type_is_shown_folded(body, shown):
-    assert await lines_of(STARTED, finished(body)) == ["  ✓ shell pytest · ok · 2.0 s", *shown]
+    assert await lines_of(STARTED, finished(body)) == ["  $ run pytest · ok · 2.0 s", *shown]
 
 
 async def test_long_output_is_folded_with_its_size_and_opens():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import groupby, zip_longest
+from itertools import groupby, islice, zip_longest
 from typing import Any, NamedTuple
 
 from rich.segment import Segment
@@ -41,9 +41,18 @@ _Side = dict[int, list[Run]]
 """The runs of lines by their numbers."""
 
 
-def draw_diff(files: Iterable[FileDiff], width: int, palette: Palette) -> PagedLines:
+def draw_diff(
+    files: Iterable[FileDiff], width: int, palette: Palette, *, has_names: bool = True
+) -> PagedLines:
     """Lay out a diff; its lines are drawn when they are taken."""
-    return PagedLines([page for file in files for _, page in _file_pages(file, width, palette)])
+    first = 0 if has_names else 1
+    return PagedLines(
+        [
+            page
+            for file in files
+            for _, page in islice(_file_pages(file, width, palette), first, None)
+        ]
+    )
 
 
 def draw_git_diff(text: str, width: int, palette: Palette) -> PagedLines:
@@ -141,19 +150,22 @@ def _file_pages(
 
 def _head(file: FileDiff, width: int, palette: Palette) -> StyledLine:
     names = [tidy(name) for name in dict.fromkeys((file.before, file.after)) if name != NO_FILE]
+    figures = diff_figures(file, palette)
+    room = max(1, width - sum(len(figure.text) for figure in figures))
+    return StyledLine([Segment(crop(" → ".join(names), room), palette.strong), *figures])
+
+
+def diff_figures(file: FileDiff, palette: Palette) -> list[Segment]:
+    """The numbers of added and removed lines, behind a name."""
     what = " (new)" if file.before == NO_FILE else " (deleted)" if file.after == NO_FILE else ""
     changed = [pair for pairs in file.hunks for pair in pairs if not pair.is_same]
     added = sum(pair.new is not None for pair in changed)
     removed = sum(pair.old is not None for pair in changed)
-    room = max(1, width - len(f"{what}  +{added} −{removed}"))
-    return StyledLine(
-        [
-            Segment(crop(" → ".join(names), room), palette.strong),
-            Segment(f"{what}  ", palette.muted),
-            Segment(f"+{added}", palette.success),
-            Segment(f" −{removed}", palette.error),
-        ]
-    )
+    return [
+        Segment(f"{what}  ", palette.muted),
+        Segment(f"+{added}", palette.success),
+        Segment(f" −{removed}", palette.error),
+    ]
 
 
 class _HunkPage:

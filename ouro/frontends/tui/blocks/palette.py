@@ -45,6 +45,7 @@ class Palette:
         self.strong = _style(base, text, bold=True)
         self.muted = _style(base, muted)
         self.accent = _style(base, colors["accent"])
+        self.info = _style(base, colors["secondary"])
         self.link = _style(base, colors["primary"], underline=True)
         self.success = _style(base, colors["success"])
         self.warning = _style(base, colors["warning"])

@@ -15,12 +15,13 @@ from rich.style import Style
 from ouro.display import Body, CommandOutput, Diff, Display, Picture, Plain, Todos
 from ouro.frontends.tui.blocks.block_list import TranscriptBlock
 from ouro.frontends.tui.blocks.code import highlight
-from ouro.frontends.tui.blocks.diff import draw_diff, draw_git_diff
-from ouro.frontends.tui.blocks.file_diff import changed_files, file_diffs
+from ouro.frontends.tui.blocks.diff import diff_figures, draw_diff, draw_git_diff
+from ouro.frontends.tui.blocks.file_diff import FileDiff, changed_files, file_diffs
 from ouro.frontends.tui.blocks.lines import StyledLine, clean_output, crop, fold, indent, tidy, wrap
 from ouro.frontends.tui.blocks.messages import MARGIN, format_duration, spinner_sign
 from ouro.frontends.tui.blocks.paged_lines import put_below, put_right_of
 from ouro.frontends.tui.blocks.palette import Palette
+from ouro.frontends.tui.blocks.tool_kind import OTHER, kind_of, spoken
 from ouro.utils.text import byte_size, plural
 
 MAX_LINES = 2_000
@@ -28,23 +29,37 @@ MAX_LINES = 2_000
 
 
 def body_lines(
-    body: Body, width: int, palette: Palette, show: Callable[[str], str] = tidy
+    body: Body,
+    width: int,
+    palette: Palette,
+    show: Callable[[str], str] = tidy,
+    *,
+    has_names: bool = True,
 ) -> Sequence[StyledLine]:
     """The lines of a body. A diff is drawn by pages, as they are taken; of others the first
     MAX_LINES are drawn, and a note if there are more.
 
-    `show` makes text that can be printed of the lines of a changed file.
+    `show` makes text that can be printed of the lines of a changed file. Without `has_names` a
+    diff has no line with the name of each file.
     """
-    if isinstance(body, Diff):
-        return draw_diff(changed_files(body, show), width, palette)
-    if isinstance(body, Plain) and body.language == "diff":
-        with suppress(ValueError):  # a diff as in session files; other kinds raise
-            return draw_diff(file_diffs(body.text.splitlines()), width, palette)
+    files = _files_of(body, show)
+    if files is not None:
+        return draw_diff(files, width, palette, has_names=has_names)
     lines = _body_lines(body, width, palette)
     drawn = list(islice(lines, MAX_LINES))
     if next(lines, None) is not None:
         drawn.append(StyledLine([Segment(crop("… the rest is not shown", width), palette.muted)]))
     return drawn
+
+
+def _files_of(body: Body | None, show: Callable[[str], str] = tidy) -> list[FileDiff] | None:
+    """The files of a diff; None if it is none."""
+    if isinstance(body, Diff):
+        return changed_files(body, show)
+    if isinstance(body, Plain) and body.language == "diff":
+        with suppress(ValueError):  # a diff as in session files; other kinds raise
+            return file_diffs(body.text.splitlines())
+    return None
 
 
 def _body_lines(
@@ -149,15 +164,9 @@ def _todos(body: Todos, width: int, palette: Palette) -> Iterator[StyledLine]:
 
 
 State = Literal["pending", "running", "waiting", "done", "failed", "stopped"]
-_SIGNS = {"pending": "·", "waiting": "?", "done": "✓", "failed": "✗", "stopped": "■"}
+_SIGNS = {"pending": "·", "waiting": "?", "failed": "✗", "stopped": "■"}
 _WORDS = {"pending": "waiting", "waiting": "waiting for approval", "stopped": "stopped"}
-_COLORS = {
-    "running": "accent",
-    "waiting": "warning",
-    "done": "success",
-    "failed": "error",
-    "stopped": "warning",
-}
+_COLORS = {"pending": "muted", "waiting": "warning", "failed": "error", "stopped": "warning"}
 MAX_OUTPUT = 64_000
 _INSIDE = MARGIN * 2
 
@@ -168,15 +177,24 @@ class ToolCard(TranscriptBlock):
     is_moving = True
 
     def __init__(
-        self, title: str, clock: Callable[[], float] = monotonic, key: str = "Ctrl+O"
+        self,
+        title: str,
+        clock: Callable[[], float] = monotonic,
+        key: str = "Ctrl+O",
+        tool: str = "",
     ) -> None:
         super().__init__()
-        self._title = tidy(title)
+        self._tool = tool
+        self._kind = OTHER
+        self.title = ""
+        self.changed: Callable[[], None] | None = None
+        """Called after each change; set by the group that shows the card."""
+        self._set_title(title)
         self._clock = clock
         self._key = key
         self._since = clock()
         self._seconds: float | None = None
-        self._state: State = "pending"
+        self.state: State = "pending"
         self._output = ""
         self._figures = ""
         self._activity = ""
@@ -188,12 +206,21 @@ class ToolCard(TranscriptBlock):
 
     def set_state(self, state: State) -> None:
         if self._seconds is None:
-            self._state = state
+            self.state = state
             self.invalidate()
 
     def rename(self, title: str) -> None:
-        self._title = tidy(title)
+        self._set_title(title)
         self.invalidate()
+
+    def invalidate(self) -> None:
+        super().invalidate()
+        if self.changed is not None:
+            self.changed()
+
+    def _set_title(self, title: str) -> None:
+        self._kind = kind_of(self._tool, title)
+        self.title = tidy(spoken(self._tool, title))
 
     def note(self, figures: str, activity: str, state: State) -> None:
         """Show what a running call has used in its first line, and what it does below."""
@@ -218,19 +245,26 @@ class ToolCard(TranscriptBlock):
     def _draw(self, width: int, palette: Palette) -> Sequence[StyledLine]:
         inside = width - len(_INSIDE) - 1
         space = (_INSIDE, palette.text)
-        below = put_right_of(space, self._below(inside, palette))
-        return put_below([self._head(width, palette)], below)
+        files = _files_of(self._body)
+        is_named = self._names(files)
+        lines = self._below(inside, palette, has_names=not is_named)
+        figures = diff_figures(files[0], palette) if files and is_named else []
+        return put_below([self._head(width, palette, figures)], put_right_of(space, lines))
+
+    def _names(self, files: Sequence[FileDiff] | None) -> bool:
+        """Whether the title has the name of the only changed file."""
+        return files is not None and len(files) == 1 and self.title.endswith(files[0].after)
 
     def estimate(self, _: int) -> int:
         body = self._body
         if body is None:
             return 1
-        shown = MAX_LINES if self.is_open else preview_size(body, self._state == "failed")
+        shown = MAX_LINES if self.is_open else preview_size(body, self.state == "failed")
         return 1 + min(text_size(body), shown + 1 if shown else 0)
 
     def as_markdown(self) -> str:
         body = self._body
-        head = f"`{self._title}`" + (f": {tidy(self._display.summary)}" if self._display else "")
+        head = f"`{self.title}`" + (f": {tidy(self._display.summary)}" if self._display else "")
         return head if body is None else f"{head}\n\n```\n{body_text(body)}\n```"
 
     @property
@@ -238,50 +272,58 @@ class ToolCard(TranscriptBlock):
         return self._display.body if self._display is not None else None
 
     def _end(self, state: State) -> None:
-        self._state = state
+        self.state = state
         self.is_moving = False
         self.invalidate()
 
-    def _head(self, width: int, palette: Palette) -> StyledLine:
+    def _head(self, width: int, palette: Palette, figures: Sequence[Segment]) -> StyledLine:
         passed = self._clock() - self._since if self._seconds is None else self._seconds
         summary = (
             tidy(self._display.summary)
             if self._display is not None
-            else _WORDS.get(self._state, self._figures)
+            else _WORDS.get(self.state, self._figures)
         )
         if (
-            self._state == "failed"
+            self.state == "failed"
             and isinstance(self._body, Plain)
             and self._body.text.startswith(summary)
         ):
             summary = ""  # the text below begins with it
+        if summary and self.title.endswith(f" {summary}"):  # `edit 2 files`
+            summary = ""
         room = max(8, width - len(MARGIN) - 3)  # the last column belongs to the scroll bar
+        room = max(8, room - sum(cell_len(figure.text) for figure in figures))
         takes = format_duration(passed) if passed >= 0.1 else ""
+        if figures and cell_len(f"{self.title} · {summary} · {takes}") > room:
+            takes = ""  # what has changed is more important
         after = "".join(f" · {part}" for part in (summary, takes) if part)
-        title = crop(self._title, max(8, room - min(cell_len(after), room // 2)))
+        title = crop(self.title, max(8, room - min(cell_len(after), room // 2)))
         after = crop(after, max(0, room - cell_len(title)))
-        sign = _SIGNS.get(self._state) or spinner_sign(passed)
+        running = spinner_sign(passed) if self.state == "running" else self._kind.sign
+        sign = _SIGNS.get(self.state, running)
+        color = _COLORS.get(self.state, self._kind.color)
         return StyledLine(
             [
-                Segment(f"{MARGIN}{sign} ", getattr(palette, _COLORS.get(self._state, "muted"))),
+                Segment(f"{MARGIN}{sign} ", getattr(palette, color)),
                 Segment(title, palette.strong),
                 Segment(after, palette.muted),
+                *figures,
             ],
             gutter=len(MARGIN) + 2,
         )
 
-    def _below(self, width: int, palette: Palette) -> Sequence[StyledLine]:
+    def _below(self, width: int, palette: Palette, *, has_names: bool) -> Sequence[StyledLine]:
         body = self._body
         if body is None:
             if self._display is not None or not self._output:
                 return []
             return self._tail(self._output, MAX_LINES if self.is_open else 5, width, palette)
         if self.is_open:
-            return body_lines(body, width, palette)
-        most = preview_size(body, self._state == "failed")
+            return body_lines(body, width, palette, has_names=has_names)
+        most = preview_size(body, self.state == "failed")
         if isinstance(body, CommandOutput):
             return self._tail(body.output, most, width, palette) if body.output.strip() else []
-        lines = body_lines(body, width, palette) if most else []
+        lines = body_lines(body, width, palette, has_names=has_names) if most else []
         if len(lines) <= most + 1:  # the line `1 more line` would need the same place
             return lines
         return [*lines[:most], *self._omission_lines(len(lines) - most, "more", width, palette)]

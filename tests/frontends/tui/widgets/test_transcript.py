@@ -20,10 +20,11 @@ def numbered_lines(count, start=0):
     return "\n\n".join(f"line {n}" for n in range(start, start + count))
 
 
-def card(call_id="c", body="body\nof it"):
+def card(call_id="c", body="body\nof it", tool="read"):
+    title = f"read {call_id}" if tool == "read" else call_id
     return (
-        ToolStarted(ToolCall(call_id, "read", {}), f"read {call_id}"),
-        ToolFinished(call_id, "read", Display("2 lines", Plain(body)), False, 0.0),
+        ToolStarted(ToolCall(call_id, tool, {}), title),
+        ToolFinished(call_id, tool, Display("2 lines", Plain(body)), False, 0.0),
     )
 
 
@@ -196,11 +197,11 @@ async def test_finished_blocks_are_not_redrawn_while_another_grows():
 async def test_click_opens_and_folds_a_card():
     app = TranscriptApp(Prompted("x"), *card())
     async with app.run_test(size=SIZE) as pilot:
-        assert app.lines() == ["❯ x", "", "  ✓ read c · 2 lines"]
+        assert app.lines() == ["❯ x", "", "  → read c · 2 lines"]
         await pilot.click(offset=(5, 2))
-        assert app.lines() == ["❯ x", "", "  ✓ read c · 2 lines", "    body", "    of it"]
+        assert app.lines() == ["❯ x", "", "  → read c · 2 lines", "    body", "    of it"]
         await pilot.click(offset=(5, 2))
-        assert app.lines() == ["❯ x", "", "  ✓ read c · 2 lines"]
+        assert app.lines() == ["❯ x", "", "  → read c · 2 lines"]
 
 
 async def test_all_outputs_open_and_fold_at_once():
@@ -209,18 +210,19 @@ async def test_all_outputs_open_and_fold_at_once():
         app.transcript.toggle_outputs()
         assert app.lines().count("    body") == 2
         app.transcript.toggle_outputs()
-        assert app.lines() == ["  ✓ read a · 2 lines", "  ✓ read b · 2 lines"]
+        assert app.lines() == ["  → read 2 files · a, b"]
 
 
 async def test_opening_all_while_reading_keeps_the_line_on_top():
-    app = TranscriptApp(*(event for n in range(60) for event in card(f"c{n}", "x\n" * 20)))
+    events = (event for n in range(60) for event in card(f"c{n}", "x\n" * 20, "skill"))
+    app = TranscriptApp(*events)
     async with app.run_test(size=SIZE) as pilot:
         app.transcript.action_scroll_home()
         app.transcript.step(30)
         await pilot.pause()
-        assert app.lines()[0] == "  ✓ read c30 · 2 lines"
+        assert app.lines()[0] == "  ✓ use the skill c30 · 2 lines"
         app.transcript.toggle_outputs()
-        assert app.lines()[:2] == ["  ✓ read c30 · 2 lines", "    x"]
+        assert app.lines()[:2] == ["  ✓ use the skill c30 · 2 lines", "    x"]
 
 
 async def test_queued_messages_are_shown_below_everything():
@@ -261,7 +263,7 @@ async def test_copying_all_gives_markdown():
         expected = "> do *it*\n\n**done**\n\n- a\n\n`read c`: 2 lines\n\n```\nbody\nof it\n```"
         assert app.transcript.get_selection(SELECT_ALL) == (expected, "\n")
         assert app.transcript.as_markdown() == expected
-        assert app.transcript.tail(1) == "  ✓ read c · 2 lines"
+        assert app.transcript.tail(1) == "  → read c · 2 lines"
 
 
 async def test_clear_removes_all_blocks():

@@ -110,8 +110,8 @@ async def test_one_card_is_unfolded_by_keys_alone():
         event
         for name in ("one", "two")
         for event in (
-            ToolStarted(ToolCall(name, "read", {}), f"read {name}"),
-            ToolFinished(name, "read", Display("1 line", Plain(f"inside {name}")), False, 0.0),
+            ToolStarted(ToolCall(name, "skill", {}), name),
+            ToolFinished(name, "skill", Display("1 line", Plain(f"inside {name}")), False, 0.0),
         )
     ]
     session = FakeSession([[*cards, TextDelta("the end")]])
@@ -123,7 +123,7 @@ async def test_one_card_is_unfolded_by_keys_alone():
         assert "inside two" in screen_text(pilot.app)
         assert "inside one" not in screen_text(pilot.app)
         await pilot.press("alt+o", "alt+up")
-        assert "❯ ✓ read one" in screen_text(pilot.app)
+        assert "❯ ✓ use the skill one" in screen_text(pilot.app)
         await pilot.press("alt+o")
         assert "inside one" in screen_text(pilot.app)
         assert "inside two" not in screen_text(pilot.app)

@@ -1,0 +1,98 @@
+"""ReadGroup: reads and searches that follow one another, as one line once they are done."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from rich.cells import cell_len
+from rich.segment import Segment
+
+from ouro.frontends.tui.blocks.block_list import TranscriptBlock
+from ouro.frontends.tui.blocks.lines import StyledLine, crop
+from ouro.frontends.tui.blocks.messages import MARGIN
+from ouro.frontends.tui.blocks.paged_lines import put_below
+from ouro.frontends.tui.blocks.palette import Palette
+from ouro.frontends.tui.blocks.tool_card import ToolCard
+from ouro.frontends.tui.blocks.tool_kind import READ
+from ouro.utils.text import plural
+
+_READ = "read "
+_LINES = re.compile(r":\d{1,9}-\d{0,9}$")
+"""The lines at the end of the title of a read."""
+
+
+class ReadGroup(TranscriptBlock):
+    """Cards that run, wait or failed keep lines of their own. Unfolded, it shows each card."""
+
+    foldable = True
+    is_compact = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._cards: list[ToolCard] = []
+
+    def add(self, card: ToolCard) -> None:
+        card.changed = self.invalidate
+        card.set_open(self.is_open)
+        self._cards.append(card)
+        self.invalidate()
+
+    def invalidate(self) -> None:
+        self.is_moving = any(card.is_moving for card in self._cards)
+        super().invalidate()
+
+    def set_open(self, is_open: bool) -> None:
+        super().set_open(is_open)
+        for card in self._cards:
+            card.set_open(is_open)
+
+    def forget(self) -> None:
+        super().forget()
+        for card in self._cards:
+            card.forget()
+
+    def estimate(self, width: int) -> int:
+        folded, shown = self._parts()
+        return bool(folded) + sum(card.estimate(width) for card in shown)
+
+    def as_markdown(self) -> str:
+        return "\n\n".join(card.as_markdown() for card in self._cards)
+
+    def _draw(self, width: int, palette: Palette) -> Sequence[StyledLine]:
+        folded, shown = self._parts()
+        lines: Sequence[StyledLine] = [_folded_line(folded, width, palette)] if folded else []
+        for card in shown:
+            if card.is_moving:  # its clock has moved
+                card.forget()
+            lines = put_below(list(lines), card.lines(width, palette))
+        return lines
+
+    def _parts(self) -> tuple[list[ToolCard], list[ToolCard]]:
+        """The cards that are one line together, and the others."""
+        done = [card for card in self._cards if card.state == "done"]
+        if self.is_open or len(done) < 2:
+            return [], self._cards
+        return done, [card for card in self._cards if card.state != "done"]
+
+
+def _folded_line(cards: Sequence[ToolCard], width: int, palette: Palette) -> StyledLine:
+    titles = [card.title for card in cards]
+    files = dict.fromkeys(
+        _LINES.sub("", title).removeprefix(_READ) for title in titles if title.startswith(_READ)
+    )
+    searches = [title for title in titles if not title.startswith(_READ)]
+    counts = [f"read {plural(len(files), 'file')}"] if files else []
+    counts += [plural(len(searches), "search", "searches")] if searches else []
+    room = max(8, width - len(MARGIN) - 3)  # the last column belongs to the scroll bar
+    head = crop(", ".join(counts), room)
+    names = [file.rstrip("/").rpartition("/")[2] or file for file in files]
+    details = crop(f" · {', '.join([*names, *searches])}", max(0, room - cell_len(head)))
+    return StyledLine(
+        [
+            Segment(f"{MARGIN}{READ.sign} ", getattr(palette, READ.color)),
+            Segment(head, palette.strong),
+            Segment(details, palette.muted),
+        ],
+        gutter=len(MARGIN) + 2,
+    )

@@ -1,0 +1,78 @@
+"""ToolKind: the sign, the colour and the verb of a tool call, by what the tool does."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class ToolKind(NamedTuple):
+    sign: str
+    color: str
+    """The name of a style of the Palette."""
+    is_grouped: bool = False
+    """Whether calls that follow one another become one line."""
+
+
+READ = ToolKind("→", "info", is_grouped=True)
+CHANGE = ToolKind("±", "accent")
+COMMAND = ToolKind("$", "success")
+WEB = ToolKind("↓", "info")
+MEMORY = ToolKind("◆", "accent")
+SUBAGENT = ToolKind("»", "success")
+MCP = ToolKind("◇", "info")
+OTHER = ToolKind("✓", "success")
+_KINDS = {
+    "read": READ,
+    "grep": READ,
+    "glob": READ,
+    "lsp": READ,
+    "edit": CHANGE,
+    "write": CHANGE,
+    "apply_patch": CHANGE,
+    "rename": CHANGE,
+    "shell": COMMAND,
+    "shell_input": COMMAND,
+    "shell_output": COMMAND,
+    "shell_kill": COMMAND,
+    "web_fetch": WEB,
+    "web_search": WEB,
+    "memory_search": MEMORY,
+    "subagent": SUBAGENT,
+    "mcp_call": MCP,
+    "mcp_read": MCP,
+    "tool_search": MCP,
+}
+_MCP = "mcp__"
+_MEMORY_FOLDER = ".ouro/memory/"
+_VERBS = {
+    "shell": ("shell ", "run "),
+    "shell_input": ("shell_input ", "type into "),
+    "shell_output": ("shell_output ", "look at "),
+    "shell_kill": ("shell_kill ", "end "),
+    "grep": ("grep ", "search "),
+    "glob": ("glob ", "find "),
+    "apply_patch": ("patch ", "edit "),
+    "memory_search": ("memory ", "recall "),
+    "tool_search": ("tools ", "find tools "),
+    "web_fetch": ("", "fetch "),
+    "web_search": ("", "search the web for "),
+    "skill": ("", "use the skill "),
+    "mcp_call": ("", "call "),
+    "mcp_read": ("", "read "),
+}
+"""What the title of a tool begins with, and what the card shows instead."""
+
+
+def kind_of(tool: str, title: str = "") -> ToolKind:
+    if tool.startswith(_MCP):
+        return MCP
+    kind = _KINDS.get(tool, OTHER)
+    return MEMORY if kind is CHANGE and _MEMORY_FOLDER in title else kind
+
+
+def spoken(tool: str, title: str) -> str:
+    """The title with the verb that a person would use. A line of the user has no verb."""
+    before, verb = _VERBS.get(tool, ("", "call " if tool.startswith(_MCP) else ""))
+    if title == tool or not title.startswith(before):
+        return title
+    return verb + title.removeprefix(before)
