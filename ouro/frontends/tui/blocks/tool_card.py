@@ -43,8 +43,8 @@ def body_lines(
     diff has no line with the name of each file.
     """
     files = _files_of(body, show)
-    if files is not None:
-        return draw_diff(files, width, palette, has_names=has_names)
+    if files is not None or isinstance(body, Diff):
+        return draw_diff(files or [], width, palette, has_names=has_names)
     lines = _body_lines(body, width, palette)
     drawn = list(islice(lines, MAX_LINES))
     if next(lines, None) is not None:
@@ -278,19 +278,7 @@ class ToolCard(TranscriptBlock):
 
     def _head(self, width: int, palette: Palette, figures: Sequence[Segment]) -> StyledLine:
         passed = self._clock() - self._since if self._seconds is None else self._seconds
-        summary = (
-            tidy(self._display.summary)
-            if self._display is not None
-            else _WORDS.get(self.state, self._figures)
-        )
-        if (
-            self.state == "failed"
-            and isinstance(self._body, Plain)
-            and self._body.text.startswith(summary)
-        ):
-            summary = ""  # the text below begins with it
-        if summary and self.title.endswith(f" {summary}"):  # `edit 2 files`
-            summary = ""
+        summary = self._summary("".join(figure.text for figure in figures))
         room = max(8, width - len(MARGIN) - 3)  # the last column belongs to the scroll bar
         room = max(8, room - sum(cell_len(figure.text) for figure in figures))
         takes = format_duration(passed) if passed >= 0.1 else ""
@@ -311,6 +299,17 @@ class ToolCard(TranscriptBlock):
             ],
             gutter=len(MARGIN) + 2,
         )
+
+    def _summary(self, figures: str) -> str:
+        """What the first line says after the title, unless the card says it anyhow."""
+        if self._display is None:
+            return _WORDS.get(self.state, self._figures)
+        summary = tidy(self._display.summary)
+        body = self._body
+        if self.state == "failed" and isinstance(body, Plain) and body.text.startswith(summary):
+            return ""  # the text below begins with it
+        is_said = summary == figures.strip() or self.title.endswith(f" {summary}")
+        return "" if is_said else summary
 
     def _below(self, width: int, palette: Palette, *, has_names: bool) -> Sequence[StyledLine]:
         body = self._body

@@ -142,6 +142,8 @@ async def test_the_name_of_the_only_changed_file_is_shown_once():
         "  ± edit src/a.py · ok  +1 −1",
         "    1 - a",
     ]
+    told = await lines_of(*done("1", "edit", "edit src/a.py", summary="+1 −1", body=one))
+    assert told[0] == "  ± edit src/a.py  +1 −1"
     two = Diff((FileChange("a.py", "a\n", "b\n"), FileChange("c.py", None, "b\n")))
     shown = await lines_of(*done("1", "apply_patch", "patch 2 files", summary="2 files", body=two))
     assert shown[:2] == ["  ± edit 2 files", "    a.py  +1 −1"]
