@@ -71,7 +71,7 @@ def kind_of(tool: str, title: str = "") -> ToolKind:
 
 
 def spoken(tool: str, title: str) -> str:
-    """The title with the verb that a person would use. A line of the user has no verb."""
+    """The title with the verb that users say. A line of the user has no verb."""
     before, verb = _VERBS.get(tool, ("", "call " if tool.startswith(_MCP) else ""))
     if title == tool or not title.startswith(before):
         return title

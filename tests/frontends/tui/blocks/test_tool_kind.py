@@ -1,4 +1,4 @@
-"""Cards by kind: a sign for each, the verb of a person; reads in a row are one line."""
+"""Cards by kind: a sign for each, a verb for each; reads in a row are one line."""
 
 import pytest
 from fakes.transcript_app import TranscriptApp
@@ -67,7 +67,7 @@ async def test_a_card_has_the_sign_and_the_verb_of_its_kind(tool, title, shown):
     assert await lines_of(*done("c", tool, title)) == [f"  {shown} · ok"]
 
 
-def test_the_kind_of_a_change_is_told_by_its_folder():
+def test_a_change_in_the_folder_of_memory_has_its_kind():
     assert kind_of("edit", "edit docs/memory/x.md") is CHANGE
     assert kind_of("edit", "edit .ouro/memory/x.md") is MEMORY
 
