@@ -381,6 +381,16 @@ class MemoryStore(ABC):
         during a long read.
         """
 
+    async def newest_sessions(
+        self,
+        is_wanted: Callable[[str], bool],  # noqa: ARG002
+        count: int,  # noqa: ARG002
+    ) -> list[SessionInfo]:
+        """The first page of `list_sessions`, of the wanted project folders, pinned ones first: at
+        once, however many there are. It may lack sessions; empty if it would take long.
+        """
+        return []
+
     @abstractmethod
     async def delete_session(self, session_id: str) -> None:
         """Move a session to the trash. Raises SessionInUse if it is open."""

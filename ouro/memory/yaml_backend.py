@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from pathlib import Path
@@ -102,9 +102,11 @@ class YamlFileMemoryStore(MemoryStore):
             await asyncio.to_thread(sync_folder, self._root)
             self._open[header.id] = held
             failure.pop_all()
-        # Imported late: a list of sessions does not need it.
+        # Imported late: a list of sessions does not need them.
         from ouro.memory.sessions.moved_projects import note_folder
+        from ouro.memory.sessions.newest_sessions import note_opened
 
+        await asyncio.to_thread(note_opened, self._root, folder.name)
         await asyncio.to_thread(note_folder, self._root, header.project)
 
     async def import_session(self, header: SessionHeader, records: Iterable[Record]) -> None:
@@ -164,6 +166,11 @@ class YamlFileMemoryStore(MemoryStore):
         except BaseException:
             lock.close()
             raise
+        if not found.session.read_only:
+            # Imported late: most starts create a session.
+            from ouro.memory.sessions.newest_sessions import note_opened
+
+            await asyncio.to_thread(note_opened, self._root, folder.name)
         return found.session
 
     async def read_whole(self, session_id: str) -> WholeSession:
@@ -188,6 +195,14 @@ class YamlFileMemoryStore(MemoryStore):
     ) -> list[SessionInfo]:
         found = await asyncio.to_thread(session_index.list_infos, self._root, progress)
         return [info for info in found if project is None or info.project == project]
+
+    async def newest_sessions(
+        self, is_wanted: Callable[[str], bool], count: int
+    ) -> list[SessionInfo]:
+        # Imported late: only a picker needs it.
+        from ouro.memory.sessions.newest_sessions import newest_infos
+
+        return await asyncio.to_thread(newest_infos, self._root, is_wanted, count)
 
     async def get_session_stats(self, session_id: str) -> SessionInfo:
         folder = await self._find(session_id)

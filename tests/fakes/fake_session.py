@@ -72,6 +72,10 @@ class FakeCatalog:
     def __init__(self, known: Sequence[SessionInfo] = (), project: str = "/project") -> None:
         self.project = project
         self.known = list(known)
+        self.first: list[SessionInfo] = []
+        self.is_readable = asyncio.Event()
+        """Whether the whole list can be read; otherwise only `first`."""
+        self.is_readable.set()
         self.previews: dict[str, SessionExcerpt] = {}
         self.hits: list[SessionHit] = []
         self.trash: list[SessionInfo] = []
@@ -83,7 +87,11 @@ class FakeCatalog:
         return project == self.project
 
     async def sessions(self, progress=None) -> list[SessionInfo]:
+        await self.is_readable.wait()
         return list(self.known)
+
+    async def first_page(self, count: int) -> list[SessionInfo]:
+        return self.first[:count]
 
     async def list_sessions(self) -> list[SessionInfo]:
         return list(self.known)

@@ -141,6 +141,10 @@ class SessionCatalog:
         """
         return await self.store.list_sessions(None, progress)
 
+    async def first_page(self, count: int) -> list[SessionInfo]:
+        """The sessions of this project at the top of a list, at once; empty: wait for `sessions`."""
+        return await self.store.newest_sessions(self.is_here, count)
+
     async def here(self) -> list[SessionInfo]:
         return [info for info in await self.sessions() if self.is_here(info.project)]
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import gc
 import os
 import re
+import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from operator import attrgetter
 from pathlib import Path
@@ -63,7 +64,7 @@ _OTHERS = {"title", "tags", "model", "mode", "compaction", "cost", "fork", "summ
 _MAX_SUMMARY = 300
 
 INDEX_NAME = ".index.yaml"
-_HEAD = (
+HEAD = (
     b"# Made from the sessions in this folder; may be deleted at any time.\nformat: 3\nsessions: "
 )
 _TAIL = b"\n]\n"
@@ -71,7 +72,8 @@ _WORTH_WRITING = 1 << 20
 """If fewer bytes of sessions were read, the index is not written: reading them again costs less
 than writing.
 """
-_PROGRESS_EVERY = 50
+_PROGRESS_EVERY = 0.1
+"""Seconds between two reports of progress: each one waits for the screen."""
 
 _AT = late_pattern(rb"^at: *\"?([0-9T:.Z-]+)", re.MULTILINE)
 _MODEL = late_pattern(rb"^model: *\"?([^\"\n]{1,200})", re.MULTILINE)
@@ -240,23 +242,39 @@ def update_index(
     known = {} if rebuild else _read(root)
     current: dict[str, SessionSurvey] = {}
     files, looked_at = session_files(root), 0
+    reported_at = time.monotonic()
     for number, (name, found) in enumerate(files.items()):
         entry = known.get(name)
-        if entry is None or not _is_current(entry, found):
+        if entry is None or not is_current(entry, found):
             entry = survey(root / name, found, entry)
             looked_at += entry.info.size
         current[name] = entry
-        if progress is not None and number % _PROGRESS_EVERY == 0:
+        if progress is not None and (now := time.monotonic()) - reported_at > _PROGRESS_EVERY:
+            reported_at = now
             progress(number, len(files))
     if progress is not None:
         progress(len(files), len(files))
-    if rebuild or looked_at > _WORTH_WRITING or current.keys() != known.keys():
+    # The first page of a list is read from the start of the index: `newest_sessions`.
+    is_other = current.keys() != known.keys() or not is_ordered(known.values())
+    if rebuild or looked_at > _WORTH_WRITING or is_other:
+        ordered = sorted(current.values(), key=lambda entry: rank(entry.info), reverse=True)
         encode = msgspec.json.Encoder().encode
-        lines = b",\n".join(encode(item) for item in current.values())
+        lines = b",\n".join(encode(item) for item in ordered)
         # Otherwise it is not writable: the next list reads the files again.
         with suppress(OSError, SessionError):
-            rewrite_file(root, INDEX_NAME, _HEAD + b"[\n" + lines + _TAIL)
+            rewrite_file(root, INDEX_NAME, HEAD + b"[\n" + lines + _TAIL)
     return list(current.values())
+
+
+def rank(info: SessionInfo) -> tuple[bool, str, str]:
+    """Its place in lists, highest first: pinned ones, then those used last."""
+    return info.pinned, info.updated_at, info.folder
+
+
+def is_ordered(entries: Iterable[SessionSurvey]) -> bool:
+    """Whether they are in the order of `rank`; earlier versions wrote the index in another one."""
+    ranks = [rank(entry.info) for entry in entries]
+    return ranks == sorted(ranks, reverse=True)
 
 
 def find_info(root: Path, folder: str) -> SessionInfo | None:
@@ -274,12 +292,12 @@ def find_info(root: Path, folder: str) -> SessionInfo | None:
     known = _read(root, folder).get(folder)
     return (
         known.info
-        if known and _is_current(known, found)
+        if known and is_current(known, found)
         else survey(root / folder, found, known).info
     )
 
 
-def _is_current(survey: SessionSurvey, found: os.stat_result) -> bool:
+def is_current(survey: SessionSurvey, found: os.stat_result) -> bool:
     return survey.mtime == found.st_mtime_ns and survey.info.size == found.st_size
 
 
@@ -335,9 +353,9 @@ def _read(root: Path, folder: str = "") -> dict[str, SessionSurvey]:
     """Folder -> entry, or only that of one folder: it takes 30 ms to decode ten thousand."""
     try:
         text = read_file(root, INDEX_NAME)
-        if not text.startswith(_HEAD):
+        if not text.startswith(HEAD):
             return {}
-        text = text[len(_HEAD) :]
+        text = text[len(HEAD) :]
         if folder:
             place = text.find(b'"folder":' + msgspec.json.encode(folder) + b",")
             line = text[text.rfind(b"\n", 0, place) + 1 : text.find(b"\n", place)].rstrip(b",")

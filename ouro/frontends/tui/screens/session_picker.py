@@ -48,6 +48,8 @@ _TIGHT_FROM, _FULL_FROM, _PROJECT_FROM = 64, 76, 96
 _GAP, _PINNED = "  ", "★ "
 _MIN_LABELS = 12
 """With less room than this, labels are left out if they do not fit."""
+_MIN_FIRST = 40
+"""The fewest rows of the first page, which is shown before the whole list was read."""
 _LEAD = 8
 """Characters shown before a match."""
 
@@ -165,6 +167,8 @@ class SessionPicker(Browser):
                     self._count.update, f"reading the list … {done:,} of {of:,}"
                 )
 
+        if not self._only:
+            await self._show_first_page()
         sessions = await session_catalog.sessions(show_progress)
         self._matches = SessionMatches(sessions, session_catalog.is_here, self._only)
         self._is_loaded = True
@@ -172,6 +176,14 @@ class SessionPicker(Browser):
         await asyncio.to_thread(find_similar, "", [""])  # imports rapidfuzz before a key needs it
         self._matches.is_fuzzy = True
         self._show()
+
+    async def _show_first_page(self) -> None:
+        """Show what is at the top of the list, until all of it was read."""
+        first = await self._session_catalog.first_page(max(_MIN_FIRST, self.app.size.height))
+        if first:
+            self._matches = SessionMatches(first, self._session_catalog.is_here)
+            self._show()
+            self._count.update("reading the list …")
 
     # Search
 

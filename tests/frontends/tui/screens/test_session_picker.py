@@ -344,3 +344,29 @@ def test_picker_snapshot(session_catalog, size, snap_compare):
         )
 
     assert snap_compare(app_on(session_catalog, Requests()), terminal_size=size, run_before=before)
+
+
+async def test_first_page_is_shown_before_the_whole_list_was_read(session_catalog):
+    session_catalog.first = KNOWN[:2]
+    session_catalog.is_readable.clear()
+    async with app_on(session_catalog, Requests()).run_test(size=(80, 24)) as pilot:
+        await until(pilot, lambda: isinstance(pilot.app.screen, SessionPicker))
+        picker = pilot.app.screen
+        await until(pilot, lambda: titles(picker) == [info.title for info in KNOWN[:2]])
+        assert "reading the list" in screen_text(pilot.app)
+        await pilot.press("down", *"write")
+        session_catalog.is_readable.set()
+        await until(pilot, lambda: titles(picker) == ["write the documentation"])
+
+
+async def test_session_of_the_first_page_can_be_opened_at_once(session_catalog):
+    requests = Requests()
+    session_catalog.first = KNOWN[:2]
+    session_catalog.is_readable.clear()
+    async with app_on(session_catalog, requests).run_test(size=(80, 24)) as pilot:
+        await until(pilot, lambda: isinstance(pilot.app.screen, SessionPicker))
+        picker = pilot.app.screen
+        await until(pilot, lambda: len(picker._list.rows) == 2)
+        await pilot.press("down", "enter")
+        await opened(pilot)
+        assert requests.asked == [OpenRequest(KNOWN[1].id)]
