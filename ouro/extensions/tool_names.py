@@ -26,9 +26,9 @@ NAMES_ELSEWHERE: dict[str, tuple[str, ...]] = {
     "apply_patch": ("Edit", "MultiEdit", "Write"),
     "glob": ("Glob", "LS", "list_dir"),
     "grep": ("Grep",),
-    "shell_input": ("Bash",),  # before `shell`: a rule about Bash is one about commands
     "shell": ("Bash", "run_shell_command"),
     "shell_output": ("BashOutput", "TaskOutput"),
+    "shell_input": ("BashInput",),
     "shell_kill": ("KillShell", "KillBash", "TaskStop"),
     "todo": ("TodoWrite", "TodoRead"),
     "ask_user": ("AskUserQuestion",),
@@ -41,6 +41,8 @@ NAMES_ELSEWHERE: dict[str, tuple[str, ...]] = {
 """ouro's name -> names in other programs, Claude Code's first. Tools of MCP servers have the same
 name everywhere.
 """
+_ALSO_MATCHED = {"shell_input": ("Bash",)}
+"""A hook that watches commands watches what is typed into them, too."""
 _OTHER_HEADS = ("run", "net", "mcp")
 """Effects that a permission rule can name instead of a tool."""
 _CHANGING = ("write", "edit", "apply_patch")
@@ -73,7 +75,7 @@ def names_elsewhere(tool: str) -> tuple[str, ...]:
     """The names of one of ouro's tools in other programs, Claude Code's first; its own name if they
     have none.
     """
-    return NAMES_ELSEWHERE.get(tool, (tool,))
+    return (*NAMES_ELSEWHERE.get(tool, (tool,)), *_ALSO_MATCHED.get(tool, ()))
 
 
 def own_names(name: str) -> tuple[str, ...]:

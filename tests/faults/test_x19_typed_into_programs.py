@@ -4,6 +4,7 @@ import pytest
 from fakes.shells import ShellBench
 from fakes.waiting import until
 
+from ouro.extensions.tool_names import names_elsewhere, own_names
 from ouro.safety import Allow, Ask, Effect, Permissions, Workspace
 from ouro.tools.shell_input import ShellInput, ShellInputArgs
 from ouro.tools.tool import ToolContext
@@ -53,3 +54,8 @@ async def test_x19_codes_of_a_program_reach_nobody(bench):
     await until(lambda: "safe" in job.pty.screen.text())
     assert job.report().text.startswith("safe")
     assert not {"\x1b", "\x07", "\u202e"} & {*job.report().text}
+
+
+def test_x19_a_hook_that_watches_commands_watches_what_is_typed():
+    assert "Bash" in names_elsewhere("shell_input")
+    assert own_names("Bash") == ("shell",)
