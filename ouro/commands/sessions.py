@@ -25,6 +25,7 @@ from ouro.errors import SessionError, SessionInUse, UsageError
 from ouro.memory.backend import SessionInfo
 from ouro.memory.sessions.session_catalog import find_session
 from ouro.memory.transcript import make_title
+from ouro.messages import Usage
 from ouro.utils.files import write_document
 from ouro.utils.path_text import text_path
 from ouro.utils.runtime import get_home, get_sessions_dir, tilde
@@ -345,15 +346,14 @@ async def repair(context: ShellContext, session: str) -> Answer:
 
 
 def _data(info: SessionInfo) -> dict[str, Any]:
+    """A session as JSON; its usage has one row for each day and model, whatever it was for."""
+    rows: dict[tuple[str, str], tuple[int, Usage]] = {}
+    for use in info.spent:
+        calls, usage = rows.get((use.day, use.model), (0, Usage()))
+        rows[use.day, use.model] = (calls + use.calls, usage + use.usage)
     spent = [
-        {
-            "day": use.day,
-            "model": use.model,
-            "purpose": use.purpose,
-            "calls": use.calls,
-            **asdict(use.usage),
-        }
-        for use in info.spent
+        {"day": day, "model": model, "calls": calls, **asdict(usage)}
+        for (day, model), (calls, usage) in rows.items()
     ]
     return {**asdict(info), "cost": info.cost, "spent": spent}
 

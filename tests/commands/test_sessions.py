@@ -103,7 +103,6 @@ def test_list_as_json(root, tmp_path, capsys):
                 {
                     "day": "2026-11-21",
                     "model": "a/b",
-                    "purpose": "",
                     "calls": 1,
                     "input": 10,
                     "cached": 0,

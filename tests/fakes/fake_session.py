@@ -298,7 +298,9 @@ class FakeBackground:
     def kill_lines(self) -> None:
         self.kills += 1
 
-    async def run_line(self, line: str, share: bool) -> AsyncGenerator[Event, None]:
+    async def run_line(
+        self, line: str, share: bool, *, in_terminal: bool = False
+    ) -> AsyncGenerator[Event, None]:
         self.lines.append((line, share))
         call = ToolCall("shell-1", "shell", {"command": line})
         yield ToolStarted(call, line)

@@ -223,6 +223,13 @@ _SHOWN = {
 }
 
 
+_NEWER = {
+    "import_memory", "next_model", "palette", "previous_model", "queue_list", "terminal",
+    "transcript", "unfold",
+}  # fmt: skip
+"""Actions outside of lists that came after version 0.1.0: their own keys yield."""
+
+
 class Keymap:
     """The actions with their keys, after the user's changes.
 
@@ -244,6 +251,7 @@ class Keymap:
             self._keys[name] = tuple(
                 _check_key(name, key) for key in ([keys] if isinstance(keys, str) else keys)
             )
+        self._yield_keys(set(changes or {}))
         self._refuse_clashes(set(changes or {}))
 
     def of(self, *places: Place) -> dict[str, str]:
@@ -269,6 +277,14 @@ class Keymap:
     def shown(self, name: str) -> str:
         """The first key of an action, written `Ctrl+G`; empty if it has none."""
         return format_key(self._keys[name][0]) if self._keys[name] else ""
+
+    def _yield_keys(self, changed: set[str]) -> None:
+        """Take from newer actions the keys that the user has given to others: settings that were
+        right before stay right.
+        """
+        wanted = {key for name in changed for key in self._keys[name]}
+        for name in _NEWER - changed:
+            self._keys[name] = tuple(key for key in self._keys[name] if key not in wanted)
 
     def _refuse_clashes(self, changed: set[str]) -> None:
         """One key may have different actions in the prompt and in a question, but not two in one

@@ -70,3 +70,10 @@ def test_keys_are_formatted_for_display():
         "Esc",
         "↑",
     ]
+
+
+def test_keys_of_newer_actions_yield_to_those_of_the_user():
+    keymap = Keymap({"rewind": ["f8"], "help": "ctrl+p"})
+    assert (keymap.keys("rewind"), keymap.keys("terminal")) == (("f8",), ())
+    assert (keymap.keys("help"), keymap.keys("palette")) == (("ctrl+p",), ())
+    assert Keymap({"terminal": "f9", "rewind": "f8"}).keys("terminal") == ("f9",)
