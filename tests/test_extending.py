@@ -46,7 +46,7 @@ def extended_package(tmp_path) -> Path:
     copy = tmp_path / "copy"
     shutil.copytree(ROOT / "ouro", copy / "ouro", ignore=shutil.ignore_patterns("__pycache__"))
     (copy / "ouro" / "tools" / "word_count.py").write_text(TOOL)
-    _insert(copy / "ouro/tools/builtin.py", "        AskUser(),\n", TOOL_LINE)
+    _insert(copy / "ouro/tools/builtin.py", "        TodoWrite(plan),\n", TOOL_LINE)
     _insert(
         copy / "ouro/tools/builtin.py",
         "from ouro.tools.tool import AnyTool\n",

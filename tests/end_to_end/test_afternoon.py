@@ -145,7 +145,7 @@ def test_slash_commands_work_and_the_chosen_model_is_used(ouro):
     terminal.say("/help")
     helped = ("Continue an earlier session", "next category, or all")  # its top or its end
     terminal.until(lambda: any(map(terminal.shows, helped)))
-    terminal.press("\x1b", lambda: terminal.shows("Ask for anything"))
+    terminal.press("q", lambda: not any(map(terminal.shows, helped)))
     terminal.say("/model")
     terminal.until_shows("Which model?", "openai/other-model")
     terminal.press("2", lambda: terminal.shows(" other-model"))

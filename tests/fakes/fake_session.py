@@ -295,6 +295,9 @@ class FakeBackground:
         """No command runs."""
         return 0
 
+    def last_terminal(self) -> None:
+        """No program runs in a terminal."""
+
     def kill_lines(self) -> None:
         self.kills += 1
 

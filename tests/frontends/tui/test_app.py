@@ -366,7 +366,8 @@ async def test_paste_is_inserted_at_once_and_sends_nothing():
 async def test_a_compaction_waits_for_a_shell_line_and_runs_as_a_turn():
     session, wait = FakeSession([]), Wait()
 
-    async def line(text, share):
+    async def line(text, share, *, in_terminal):
+        assert in_terminal
         session.background.lines.append((text, share))
         await wait.until.wait()
         yield Notice("done")
