@@ -177,6 +177,7 @@ class HttpClient:
                 self._idle.append(connection)
             else:
                 connection.abort()
+                await asyncio.sleep(0)  # now it is closed: the server stops its work
 
     async def aclose(self) -> None:
         self.is_closed = True

@@ -58,11 +58,9 @@ class _PrivateFile(logging.FileHandler):
     """
 
     def emit(self, record: logging.LogRecord) -> None:
-        try:
+        with suppress(OSError):  # what is logged is lost, the program continues
             self._rotate_if_full()
-        except OSError:
-            self.handleError(record)
-        super().emit(record)
+            super().emit(record)
 
     def _rotate_if_full(self) -> None:
         if self.stream is None:

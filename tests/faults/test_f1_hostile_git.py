@@ -10,11 +10,11 @@ import pytest
 
 from ouro.agent.environment import Environment
 from ouro.assemble import Options, open_session
-from ouro.commands.repository import changes
 from ouro.errors import UsageError
 from ouro.llm import ScriptedModel
 from ouro.safety import Allow, Ask, Deny, Effect, Permissions, Workspace
 from ouro.session import OpenRequest
+from ouro.session.session_diff import SessionDiff
 from ouro.utils.git import Git, git_branch
 from ouro.utils.project_files import list_project_files
 
@@ -136,6 +136,11 @@ def test_f1_each_of_these_settings_really_runs_a_program(hostile, witness):
         "hook-post-index-change",
     }
     assert expected <= set(ran(witness))
+
+
+async def changes(folder):
+    """What `/diff` shows."""
+    return (await SessionDiff(folder, None).read("")).text
 
 
 async def environment(folder):
