@@ -282,7 +282,9 @@ class Keymap:
         """Take from newer actions the keys that the user has given to others: settings that were
         right before stay right.
         """
-        wanted = {key for name in changed for key in self._keys[name]}
+        wanted = set[str]()
+        for name in changed:
+            wanted.update(self._keys[name])
         for name in _NEWER - changed:
             self._keys[name] = tuple(key for key in self._keys[name] if key not in wanted)
 
