@@ -79,6 +79,18 @@ async def test_l14_turn_in_circles_ends_within_100_calls(repository, kind):
     assert "Stopped" in str(finished)
 
 
+@pytest.mark.parametrize("kind", ["unknown tools", "wrong arguments", "missing files"])
+async def test_l14_failed_calls_in_a_row_are_named(repository, kind):
+    calls = {
+        "unknown tools": (call(f"tool_{number}", x=number) for number in NUMBERS),
+        "wrong arguments": (call("read", path={"number": number}) for number in NUMBERS),
+        "missing files": (call("read", path=f"none/{number}.py") for number in NUMBERS),
+    }
+    finished, _, requests = await play(repository, calls[kind], 110)
+    assert "30 tool calls failed in a row" in str(finished)
+    assert requests == 30
+
+
 HONEST = {
     "edits": lambda n: call("write", path=f"made/{n}.py", content=f"x = {n}\n"),
     "edits of one file": lambda n: call("write", path="a.py", content=f"x = {n}\n"),
