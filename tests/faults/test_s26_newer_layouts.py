@@ -76,6 +76,15 @@ def test_s26_action_on_a_newer_store_says_so_and_changes_nothing(used, store, wo
 
 
 @pytest.mark.parametrize("store", ["memory", "history"])
+def test_s26_reading_action_on_a_newer_memory_says_so(used, store):
+    newer(used.home, store, "2 0.3")
+    done = used.headless("memory", "list", "--json")
+    assert done.code > 0
+    assert NEWER in done.err
+    assert done.out == ""
+
+
+@pytest.mark.parametrize("store", ["memory", "history"])
 def test_s26_session_works_without_the_newer_memory(used, store):
     newer(used.home, store)
     before = bytes_below(used.home / "memory")
