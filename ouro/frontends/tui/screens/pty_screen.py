@@ -21,8 +21,8 @@ from ouro.utils.text import clean, one_line
 
 _REFRESH = 0.1
 """Seconds between two looks at the screen of the program."""
-_KEYS = "all keys go to the program · Ctrl+] returns to the conversation"
-_HIDDEN = "what you type is neither shown nor saved · Ctrl+] returns"
+_KEYS = "Ctrl+] returns · all other keys go to the program"
+_HIDDEN = "Ctrl+] returns · what you type is neither shown nor saved"
 _COLORS = {"brown": "yellow", "brightbrown": "bright_yellow", "bfightmagenta": "bright_magenta"}
 """pyte's names that rich does not know."""
 
