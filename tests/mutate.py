@@ -1,7 +1,8 @@
 """Removes the defences of docs/threats.md one by one, and expects a failing test: `python -m
 tests.mutate [CODE …]`.
 
-It works on a copy of the tree. A defence whose removal no test detects is a failure, and so is an
+It works on a copy of the tree, beside the checkout. No other ouro may start meanwhile: it would
+clean up what X11 leaves behind. A defence whose removal no test detects is a failure, and so is an
 entry whose text is not in its file exactly once.
 """
 
@@ -817,7 +818,8 @@ def main() -> int:
         return 0
     failures = list(stale())
     print("\n".join(failures), end="\n" if failures else "")
-    with tempfile.TemporaryDirectory() as folder:
+    # Not in /tmp: the sandbox hides /tmp from commands, and the tests of the sandbox would fail.
+    with tempfile.TemporaryDirectory(prefix="ouro-mutate-", dir=PROJECT.parent) as folder:
         copy = Copy(Path(folder).resolve())
         limits: dict[str, float] = {}
         for defence in chosen:
