@@ -59,13 +59,11 @@ if TYPE_CHECKING:
         ledger_of,
         project_commands,
     )
+    from ouro.memory.long_term.recall.hypotheses import HypothesisModel
+    from ouro.memory.long_term.recall.note_finder import NoteFinder
     from ouro.memory.long_term.recall.recall import Recall, Situation
     from ouro.memory.long_term.recall.recall_log import RecallLog, WeekUse, this_week
-    from ouro.memory.long_term.recall.turn_recall import (
-        HypothesisModel,
-        NoteFinder,
-        TurnRecall,
-    )
+    from ouro.memory.long_term.recall.turn_recall import TurnRecall
     from ouro.memory.long_term.remember import (
         find_doubtful,
         find_to_forget,
