@@ -40,6 +40,7 @@ from ouro.llm.model import (
 from ouro.llm.portable import join_surrogates, parse_object
 from ouro.llm.text_tools import TextToolsModel
 from ouro.messages import Incomplete, Message, Part, Text, Thinking, ToolCall, Usage
+from ouro.utils.fair_loop import FairLoop
 
 ATTEMPTS = 5
 """The number of attempts for background work, and for a model that has a fallback."""
@@ -293,9 +294,11 @@ class ModelCall:
 
     async def _answer(self, model: Model, on_chunk: Callable[[Chunk], None]) -> Message:
         async with aclosing(model.stream(self._messages, self._tools)) as chunks:
+            fair = FairLoop()
             async for chunk in chunks:
                 self._builder.add(chunk)
                 on_chunk(chunk)
+                await fair.step()
         return self._builder.finish()
 
 
