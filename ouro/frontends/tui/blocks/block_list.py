@@ -138,16 +138,25 @@ class BlockList:
         self._rebuild([*blocks, *self.blocks])
 
     def remove(self, blocks: Iterable[TranscriptBlock]) -> None:
-        removed = set(blocks)
-        remaining = [block for block in self.blocks if block not in removed]
-        if remaining != self.blocks[: len(remaining)]:
-            for block in remaining:
-                block.invalidate()
+        removed = {block for block in blocks if self._has(block)}
+        if not removed:
+            return
+        first = min(block.place for block in removed)
+        after = [block for block in self.blocks[first:] if block not in removed]
         for block in removed:
             block.changed_blocks = None
             self._drawn.pop(block, None)
         self.moving -= removed
-        self._rebuild(remaining)
+        for block in after:
+            block.invalidate()
+        self._changed[:] = [block for block in self._changed if block.place < first]
+        self.total = self.top(self.blocks[first])
+        del self.blocks[first:], self._tops[first + 1 :]
+        for block in after:
+            self.add(block)
+
+    def _has(self, block: TranscriptBlock) -> bool:
+        return block.place < len(self.blocks) and self.blocks[block.place] is block
 
     def draw_changed(self) -> int | None:
         """Draw the changed blocks that were drawn before; returns the number of the first changed
