@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 from textual import on
 from textual.app import ComposeResult
+from textual.message import Message
 from textual.screen import Screen
 from textual.timer import Timer
 
@@ -84,6 +85,9 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
         run_command: runs a slash command; returns False if the text is not one.
         takes_focus: whether the prompt has the focus first; otherwise a sheet has it.
     """
+
+    class TurnEnded(Message):
+        """A turn or a shell line has ended."""
 
     VERTICAL_BREAKPOINTS = [  # noqa: RUF012 (Textual's own form)
         (0, "-tiny"),
@@ -379,6 +383,7 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
         if panel is not None and self.questions.panel is None:
             self.prompt.focus()
         self.show_state()
+        self.post_message(self.TurnEnded())
         if self._bell_after < seconds:
             self.ring("ouro is done")
 
