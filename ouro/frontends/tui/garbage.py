@@ -20,11 +20,7 @@ FULL_EVERY = 20
 
 
 def shorten_collections() -> None:
-    """From now on Python collects only new objects by itself.
-
-    Modules are never freed, so no collection needs to visit them.
-    """
-    gc.freeze()
+    """From now on Python collects only new objects by itself."""
     gc.set_threshold(NEW_OBJECTS, NEVER, NEVER)
 
 

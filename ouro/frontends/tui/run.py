@@ -164,6 +164,7 @@ def run_tui(
         from ouro.frontends.tui.driver import TerminalDriver
         from ouro.frontends.tui.garbage import shorten_collections
 
+        gc.freeze()  # modules are never freed: the garbage collector need not visit them
         shorten_collections()
         driver = partial(TerminalDriver, frame=frame, output=terminal)
         app = OuroApp(

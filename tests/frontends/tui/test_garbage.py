@@ -64,7 +64,6 @@ def test_all_objects_are_visited_now_and_then():
 def python_collects():
     before = gc.get_threshold()
     yield
-    gc.unfreeze()
     gc.set_threshold(*before)
 
 
@@ -72,6 +71,5 @@ def python_collects():
 def test_python_itself_visits_few_objects_at_once():
     shorten_collections()
     new, of_new, of_old = gc.get_threshold()
-    assert new <= 10_000
+    assert new <= 5_000
     assert min(of_new, of_old) >= 1_000
-    assert gc.get_freeze_count() > 0

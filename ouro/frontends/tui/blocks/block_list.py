@@ -138,22 +138,26 @@ class BlockList:
         self._rebuild([*blocks, *self.blocks])
 
     def remove(self, blocks: Iterable[TranscriptBlock]) -> None:
-        removed = {block for block in blocks if self._has(block)}
+        removed = set(filter(self._has, blocks))
         if not removed:
             return
-        first = min(block.place for block in removed)
-        after = [block for block in self.blocks[first:] if block not in removed]
+        last = self._cut(min(block.place for block in removed))
         for block in removed:
-            block.changed_blocks = None
             self._drawn.pop(block, None)
         self.moving -= removed
-        for block in after:
-            block.invalidate()
-        self._changed[:] = [block for block in self._changed if block.place < first]
-        self.total = self.top(self.blocks[first])
-        del self.blocks[first:], self._tops[first + 1 :]
-        for block in after:
-            self.add(block)
+        for block in last:
+            block.changed_blocks = None
+            if block not in removed:
+                block.invalidate()
+                self.add(block)
+
+    def _cut(self, place: int) -> list[TranscriptBlock]:
+        """Take the blocks from `place` on out of the column, and return them."""
+        last = self.blocks[place:]
+        self.total = self.top(last[0])
+        del self.blocks[place:], self._tops[place + 1 :]
+        self._changed[:] = [block for block in self._changed if block.place < place]
+        return last
 
     def _has(self, block: TranscriptBlock) -> bool:
         return block.place < len(self.blocks) and self.blocks[block.place] is block
