@@ -224,54 +224,53 @@ class TextToolsModel:
         tools: Sequence[ToolSpec],
     ) -> AsyncGenerator[Chunk, None]:
         """The chunks of an answer; text that may become a call is held back until its end."""
-        is_described = self.spec.describes_tools
-        gate, text, reader, has_answer = CallGate(), "", AnswerReader(), False
+        answer = _StreamedAnswer(tools, is_described=self.spec.describes_tools)
         usage: Usage | None = None
         async for received in source:
             chunk: Chunk = received
             match received:
                 case TextChunk(piece):
-                    text += piece
-                    if len(text) > MAX_CHARACTERS:
-                        raise ModelError(TOO_LARGE)
-                    shown = gate.feed(piece) if tools else piece
-                    if is_described and tools and (new := reader.read(text)) is not None:
-                        shown, has_answer = new, has_answer or bool(new)
-                    yield TextChunk(shown)
-                    is_call = bool(tools) and not has_answer
-                    if (
-                        not is_described
-                        or (start := _cut_repetition(text, is_call=is_call)) is None
-                    ):
+                    yield TextChunk(answer.add(piece))
+                    before = answer.before_repetition()
+                    if before is None:
                         continue
-                    has_answer = True
-                    yield RevisedText(AnswerReader().read(start) or start)
+                    yield RevisedText(before)
                     chunk = EndChunk("stop")
                 case RevisedText(revised):  # what came before was thinking
-                    gate.end()
-                    text = revised
+                    answer.revise(revised)
                 case UsageChunk(new_usage) if new_usage:
                     usage = self._step_usage + new_usage if self._step_usage else new_usage
                     chunk = UsageChunk(usage)
-                case ThinkingChunk() | CallChunk():
-                    yield TextChunk(gate.end())
-                    text, reader, tools = (
-                        "",
-                        AnswerReader(),
-                        () if isinstance(received, CallChunk) else tools,
-                    )
-            if isinstance(chunk, EndChunk) and not has_answer:
-                before, calls = find_calls(text, tools, messages)
-                if is_described and (broken := _broken_by(calls, messages)):
-                    for chunk in self._refuse(broken, usage):
-                        yield chunk
-                    return
-                yield RevisedText(before) if calls else TextChunk(gate.end())
-                for index, call in enumerate(calls):
-                    yield _call_chunk(index, begin_change(call, messages) if is_described else call)
-            yield chunk
+                case ThinkingChunk():
+                    yield TextChunk(answer.interrupt())
+                case CallChunk():
+                    yield TextChunk(answer.interrupt())
+                    answer.tools = ()
             if isinstance(chunk, EndChunk):
+                for last in self._end(answer, chunk, messages, usage):
+                    yield last
                 return
+            yield chunk
+
+    def _end(
+        self,
+        answer: _StreamedAnswer,
+        end: EndChunk,
+        messages: Sequence[Message],
+        usage: Usage | None,
+    ) -> list[Chunk]:
+        """The last chunks of an answer: the calls in its text, or what of it was held back."""
+        if answer.is_shown:
+            return [end]
+        before, calls = find_calls(answer.text, answer.tools, messages)
+        if self.spec.describes_tools:
+            if broken := _broken_by(calls, messages):
+                return self._refuse(broken, usage)
+            calls = [begin_change(call, messages) for call in calls]
+        if not calls:
+            return [TextChunk(answer.release()), end]
+        call_chunks = [_call_chunk(index, call) for index, call in enumerate(calls)]
+        return [RevisedText(before), *call_chunks, end]
 
     def _refuse(self, broken: tuple[str, ToolCall], usage: Usage | None) -> list[Chunk]:
         """The chunks instead of a forbidden call: none for the first, which is asked again; the
@@ -281,6 +280,60 @@ class TextToolsModel:
             self._broken, self._step_usage = broken, usage
             return [RevisedText("")]
         return [RevisedText(refusal(*broken)), EndChunk("stop")]
+
+
+class _StreamedAnswer:
+    """The text of an answer while it arrives: what may become a call is held back."""
+
+    def __init__(self, tools: Sequence[ToolSpec], *, is_described: bool) -> None:
+        self.tools = tools
+        """The tools that the text may call."""
+        self.text = ""
+        """The text since the last thinking or call."""
+        self.is_shown = False
+        """Whether a part of it was shown as an answer, so that it holds no calls."""
+        self._is_described = is_described
+        self._gate = CallGate()
+        self._reader = AnswerReader()
+
+    def add(self, piece: str) -> str:
+        """Add a piece; returns the text to show. Raises ModelError: the answer is too long."""
+        self.text += piece
+        if len(self.text) > MAX_CHARACTERS:
+            raise ModelError(TOO_LARGE)
+        if not self.tools:
+            return piece
+        shown = self._gate.feed(piece)
+        answer = self._reader.read(self.text) if self._is_described else None
+        if answer is None:
+            return shown
+        self.is_shown = self.is_shown or bool(answer)
+        return answer
+
+    def before_repetition(self) -> str | None:
+        """The answer up to where it began to repeat itself; None if it does not."""
+        if not self._is_described:
+            return None
+        is_call = bool(self.tools) and not self.is_shown
+        start = _cut_repetition(self.text, is_call=is_call)
+        if start is None:
+            return None
+        self.is_shown = True
+        return AnswerReader().read(start) or start
+
+    def revise(self, text: str) -> None:
+        """Replace the text."""
+        self.release()
+        self.text = text
+
+    def interrupt(self) -> str:
+        """Begin a new text after something else; returns what was held back."""
+        self.text, self._reader = "", AnswerReader()
+        return self.release()
+
+    def release(self) -> str:
+        """What was held back."""
+        return self._gate.end()
 
 
 def _broken_by(
@@ -475,15 +528,17 @@ def _parse_call(value: Any, tools: Sequence[ToolSpec]) -> ToolCall | None:
     if isinstance(value.get("function"), dict):
         value = value["function"]
     name = next((value[key] for key in _NAMES if isinstance(value.get(key), str)), "")
-    arguments: Any = next((value[key] for key in _ARGUMENTS if key in value), {})
-    if isinstance(arguments, str):
-        arguments = next(iter(_parse_values(arguments)), None)
+    arguments = _arguments_in(value)
     tool = next((tool for tool in tools if tool.name == name), None)
-    return (
-        ToolCall("", name, arguments)
-        if tool and isinstance(arguments, dict) and _fits(arguments, tool)
-        else None
-    )
+    if tool is None or not isinstance(arguments, dict) or not _fits(arguments, tool):
+        return None
+    return ToolCall("", name, arguments)
+
+
+def _arguments_in(value: Mapping[str, Any]) -> Any:
+    """The arguments of a call; none if it names none."""
+    found: Any = next((value[key] for key in _ARGUMENTS if key in value), {})
+    return next(iter(_parse_values(found)), None) if isinstance(found, str) else found
 
 
 def _fits(arguments: Mapping[str, Any], tool: ToolSpec) -> bool:
