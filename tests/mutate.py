@@ -428,7 +428,7 @@ DEFENCES = (
             "test_l14_turns_in_circles.py"),
     Defence("L9", "ouro/llm/model_call.py", "if self._size > MAX_CHARACTERS:", "if False:",
             "test_l7_l8_l9_l10_waiting_and_stopping.py"),
-    Defence("L9", "ouro/llm/text_tools.py", "if len(self.text) > MAX_CHARACTERS:", "if False:",
+    Defence("L9", "ouro/llm/streamed_answer.py", "if len(self.text) > MAX_CHARACTERS:", "if False:",
             "../llm/test_text_tools.py -k endless_held_back"),
     # terminal
     Defence("U1", "ouro/utils/text.py", "return _INVISIBLE.sub(_replacement, text)", "return text",
@@ -489,7 +489,7 @@ DEFENCES = (
     Defence("B7", "ouro/safety/sandbox/proxy.py", "if is_own or is_on_internet(name)", "if True",
             "../safety/sandbox/test_proxy.py"),
     Defence("B7", "ouro/safety/sandbox/proxy.py",
-            'if not (f"{host}:{port}" in named or (named and port in _USUAL_PORTS) or above):', "if False:",
+            "if not self._is_allowed(host, port):", "if False:",
             "../safety/sandbox/test_proxy.py"),
     Defence("B7", "ouro/safety/sandbox/confinement.py", "str(_memory_mb(settings) * 1024)", '"unlimited"',
             "../safety/sandbox/test_confinement.py -k b7"),
