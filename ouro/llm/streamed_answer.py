@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from itertools import product
 
 from ouro.errors import ModelError
 from ouro.llm.model import MAX_CHARACTERS, TOO_LARGE, ToolSpec
@@ -24,7 +25,7 @@ _OPENERS = (
 )
 """Beginnings of a call, without white space; a fence may come before."""
 _FENCES = ("", "```", "```json", "```tool_call", "```xml")
-_BEGINNINGS = tuple(fence + opener for fence in _FENCES for opener in _OPENERS)
+_BEGINNINGS = tuple(map("".join, product(_FENCES, _OPENERS)))
 _MAX_BEGINNING = 200
 """Characters at the beginning of a line that decide whether it may be a call."""
 _ANSWER_OPENER = late_pattern(
