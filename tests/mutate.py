@@ -51,6 +51,8 @@ DEFENCES = (
             "test_x19_typed_into_programs.py"),
     Defence("X19", "ouro/tools/shell_input.py", "return (args.text,)", 'return ("true",)',
             "test_x19_typed_into_programs.py"),
+    # threads
+    Defence("X20", "ouro/utils/decoding.py", "    with _first_use:\n", "    if True:\n", "test_x20_first_use_in_threads.py"),
     # the check of a goal
     Defence("X18", "ouro/session/goal.py", "limits=limits, call_id", 'limits="off", call_id', "test_x18_checks_of_goals.py"),
     Defence("X18", "ouro/commands/goal.py", "session.permissions.find_danger, command)", "str, '')", "test_x18_checks_of_goals.py"),

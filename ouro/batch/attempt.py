@@ -30,6 +30,7 @@ from ouro.batch.tasks import Task
 from ouro.batch.tree import NoSuchTree, TaskTree, TreeError
 from ouro.errors import plain_error
 from ouro.safety import Confinement, child_environment
+from ouro.utils.decoding import decode_json
 from ouro.utils.files import write_private
 from ouro.utils.json_types import amount, count, dictionary, string
 from ouro.utils.runtime import get_home, send_signal
@@ -141,8 +142,8 @@ class Attempt:
         if not (place / "tree").is_dir() or not _read_answer(place / _ANSWER):
             return None
         try:
-            return msgspec.json.decode(
-                (place / _TREE).read_bytes(), type=TaskTree, dec_hook=lambda kind, text: kind(text)
+            return decode_json(
+                (place / _TREE).read_bytes(), TaskTree, dec_hook=lambda kind, text: kind(text)
             )
         except (OSError, msgspec.MsgspecError):
             return None

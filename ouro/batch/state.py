@@ -11,6 +11,7 @@ import msgspec
 
 from ouro.batch.tasks import Batch, Task, UnknownTask
 from ouro.errors import UsageError
+from ouro.utils.decoding import decode_json, from_plain
 from ouro.utils.files import lock_file, write_private
 from ouro.utils.runtime import ensure_private_dir
 
@@ -105,7 +106,7 @@ class BatchState:
             found = msgspec.json.decode(path.read_bytes())
             if found["layout"] > LAYOUT:
                 raise UsageError(f"{self.folder} was written by a newer ouro.", "Update ouro.")
-            return msgspec.convert(found["batch"], Batch)
+            return from_plain(found["batch"], Batch)
         except FileNotFoundError as error:
             hint = "Name the folder that `ouro batch run` printed."
             raise UsageError(f"{self.folder} is not the state of a batch.", hint) from error
@@ -133,9 +134,7 @@ class BatchState:
 
     def result(self, task_id: str) -> TaskResult | None:
         try:
-            return msgspec.json.decode(
-                (self.place(task_id) / _RESULT).read_bytes(), type=TaskResult
-            )
+            return decode_json((self.place(task_id) / _RESULT).read_bytes(), TaskResult)
         except (OSError, msgspec.MsgspecError):
             return None
 

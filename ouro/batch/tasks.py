@@ -11,6 +11,7 @@ from typing import Any, Literal
 import msgspec
 
 from ouro.errors import ConfigError, OuroError
+from ouro.utils.decoding import decode_json, from_plain
 from ouro.utils.yaml import parse_yaml, plain_values
 
 _NAME = re.compile(r"\w[\w.-]{0,63}")
@@ -110,7 +111,7 @@ def for_repositories(prompt: str, repositories: Path, name: str) -> Batch:
 
 def _read_table(text: str, path: Path) -> _File:
     try:
-        return msgspec.convert(plain_values(parse_yaml(text, str(path))), _File, strict=False)
+        return from_plain(plain_values(parse_yaml(text, str(path))), _File, strict=False)
     except msgspec.ValidationError as error:
         raise ConfigError(
             f"{path}: {_plainly(error)}.", "`ouro help batch` has the format."
@@ -123,7 +124,7 @@ def _read_lines(text: str, path: Path) -> _File:
         if not line.strip():
             continue
         try:
-            tasks.append(msgspec.json.decode(line, type=dict[str, Any]))
+            tasks.append(decode_json(line, dict[str, Any]))
         except msgspec.MsgspecError as error:
             raise ConfigError(f"{path}:{number}: not a JSON object: {error}.") from error
     return _File(tasks)
@@ -134,7 +135,7 @@ def _task(item: Mapping[str, Any], number: int, file: _File, path: Path) -> Task
     try:
         if isinstance(values.get("schema"), str):
             values["schema"] = json.loads(values["schema"])
-        task = msgspec.convert(values, Task, strict=False)
+        task = from_plain(values, Task, strict=False)
     except (msgspec.ValidationError, ValueError) as error:
         raise ConfigError(f"{path}: {_title(item, number)}: {_plainly(error)}.") from error
     if task.id and not _NAME.fullmatch(task.id):

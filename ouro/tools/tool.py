@@ -16,6 +16,7 @@ from ouro.events import Emit
 from ouro.llm import ToolSpec
 from ouro.messages import Image
 from ouro.safety import Effect, Limits
+from ouro.utils.decoding import from_plain
 from ouro.utils.late_pattern import late_pattern
 
 
@@ -98,7 +99,7 @@ class Tool(Protocol, Generic[A]):
     def parse(self, arguments: Mapping[str, Any]) -> A:
         """The arguments of a call. Raises msgspec.ValidationError or ToolError."""
         try:
-            return msgspec.convert(dict(arguments), self.Args, strict=False)
+            return from_plain(dict(arguments), self.Args, strict=False)
         except msgspec.ValidationError as error:
             if found := _IN_QUOTES.match(str(error)):
                 with suppress(msgspec.DecodeError):

@@ -7,11 +7,10 @@ import sqlite3
 from collections.abc import Collection, Iterable
 from typing import Any
 
-import msgspec
-
 from ouro.memory.index.index import Index
 from ouro.memory.index.indexers import MemoryFolder
 from ouro.memory.long_term.notes.note import Anchor, Note
+from ouro.utils.decoding import decode_json
 
 _MAX_CHAIN = 200
 MAX_NAMING = 50
@@ -59,7 +58,7 @@ class Graph:
         from the text.
         """
         rows = self._ask(_NOTES, (folder.scope, folder.project))
-        return [(path, msgspec.json.decode(note, type=Note)) for path, note in rows]
+        return [(path, decode_json(note, Note)) for path, note in rows]
 
     def projects(self) -> list[str]:
         return [

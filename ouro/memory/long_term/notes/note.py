@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from ouro.memory.long_term.git.files import visible_text
 from ouro.memory.long_term.git.values import Scope
 from ouro.memory.sessions.yaml_text import BadYamlError, dump, load
+from ouro.utils.decoding import from_plain
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.yaml import FRONT_MATTER
 
@@ -186,7 +187,7 @@ def _from_fields(data: Mapping[str, Any]) -> tuple[Note, list[str]]:
         if seen != value:
             problems.append(f"`{name}` holds invisible characters: removed")
         try:
-            values[name] = msgspec.convert(seen, known[name], strict=False)
+            values[name] = from_plain(seen, known[name], strict=False)
         except (msgspec.ValidationError, OverflowError) as error:
             problems.append(f"`{name}` cannot be read: {error}")
     extra = {name: value for name, value in data.items() if name not in known}
