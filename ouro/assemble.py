@@ -19,7 +19,7 @@ from ouro.agent.environment import Environment
 from ouro.agent.loop import LoopAgent
 from ouro.agent.subagents import Subagents
 from ouro.agent.system_prompt import prompt_message
-from ouro.agent.tool_runner import ToolRunner, not_changing
+from ouro.agent.tool_runner import PermissionJudge, ToolRunner, not_changing
 from ouro.assemble_extensions import ExtensionBuilder, is_trusted
 from ouro.assemble_memory import (
     MemoryBuilder,
@@ -64,7 +64,7 @@ from ouro.session.session_tasks import BackgroundWork, SessionTasks, Steering
 from ouro.session.standing_work import StandingWork
 from ouro.session.titles import Titles
 from ouro.session.wake import Wake
-from ouro.session_options import Options, SessionInputs, build_models, open_transcript
+from ouro.session_options import Options, SessionInputs, build_judge, build_models, open_transcript
 from ouro.settings import MODES_BY_WIDTH
 from ouro.settings_sources import build_settings, explain_settings, settings_by_place, stricter_mode
 from ouro.tools.builtin import builtin_tools
@@ -446,9 +446,13 @@ class SessionBuilder(msgspec.Struct, dict=True):
         ask_user = self.hooks.with_notifications(self.tasks.ask_user)
         hooks = ToolEvents(self.hooks, self.inputs.options.cwd)
         changing = self.files.changing if self.files else not_changing
-        return ToolRunner(
-            tools, self.permissions, ask_user, changing, self.memory.tool_finished, hooks
-        )
+        after = (self.memory.tool_finished, hooks, self.judge)
+        return ToolRunner(tools, self.permissions, ask_user, changing, *after)
+
+    @cached_property
+    def judge(self) -> PermissionJudge | None:
+        refuse = self.budget.refuse
+        return build_judge(self.inputs, self.models, self.transcript, self.permissions, refuse)
 
     @cached_property
     def system_prompt(self) -> Message:

@@ -53,6 +53,20 @@ DEFENCES = (
             "test_x19_typed_into_programs.py"),
     # threads
     Defence("X20", "ouro/utils/decoding.py", "    with _first_use:\n", "    if True:\n", "test_x20_first_use_in_threads.py"),
+    # a model that answers permission questions
+    Defence("X21", "ouro/safety/permissions.py", "if not isinstance(decision, Allow):\n            return None\n        is_confined",
+            "if not isinstance(decision, Allow):\n            return Allow()\n        is_confined", "test_x21_judged_calls.py"),
+    Defence("X21", "ouro/safety/permissions.py", 'decision.limits != "off" and self.workspace.hides()', "True",
+            "test_x21_judged_calls.py"),
+    Defence("X21", "ouro/safety/permissions.py", "(isinstance(decision, Ask) and bool(decision.rule))", "isinstance(decision, Ask)",
+            "test_x21_judged_calls.py"),
+    Defence("X21", "ouro/agent/tool_runner.py", "if is_same and allowed is not None else (None, None)",
+            "if (allowed := allowed or Allow()) else (None, None)", "test_x21_judged_calls.py"),
+    Defence("X21", "ouro/session/judge.py", 'found.verdict == "allow", reason', "True, reason", "test_x21_judged_calls.py"),
+    Defence("X21", "ouro/session/judge.py", "if len(key) > MAX_CALL:", "if False:", "test_x21_judged_calls.py"),
+    Defence("X21", "ouro/session/judge.py", 'dump_json(value).replace("<"', 'dump_json(value).replace("\\0"', "test_x21_judged_calls.py"),
+    Defence("X21", "ouro/session/judge.py", "if not self.is_on or key in self._revoked:\n            return None\n        words", "words",
+            "test_x21_judged_calls.py"),
     # the check of a goal
     Defence("X18", "ouro/session/goal.py", "limits=limits, call_id", 'limits="off", call_id', "test_x18_checks_of_goals.py"),
     Defence("X18", "ouro/commands/goal.py", "session.permissions.find_danger, command)", "str, '')", "test_x18_checks_of_goals.py"),

@@ -177,6 +177,41 @@ class Permissions:
         wider._mode, wider._matched = "edit", {}
         return isinstance(wider._decide(tool, Effect.WRITE, targets, outside=False), Allow)
 
+    def can_be_judged(
+        self, tool: str, effect: Effect, targets: Sequence[str], *, outside: bool = False
+    ) -> Allow | None:
+        """How a call that is asked about runs if a model allows it; None: only the user decides.
+
+        A model decides about what the mode `auto` would not ask, and about hosts. A command then
+        runs confined as in `auto`, never with all rights.
+        """
+        if effect is Effect.NET:
+            is_plain = bool(targets) and all(self._is_plain_host(tool, url) for url in targets)
+            return Allow() if is_plain else None
+        if self.mode == "plan" and effect is not Effect.READ:
+            return None
+        decision = self._as_auto()._decide(tool, effect, targets, outside)
+        if not isinstance(decision, Allow):
+            return None
+        is_confined = effect is not Effect.RUN or (
+            decision.limits != "off" and self.workspace.hides()
+        )
+        return decision if is_confined else None
+
+    def _is_plain_host(self, tool: str, url: str) -> bool:
+        """Whether an address is asked about for its host only."""
+        decision = self._on_url(tool, url)
+        if not requested_url(url).hostname:
+            return False
+        return isinstance(decision, Allow) or (isinstance(decision, Ask) and bool(decision.rule))
+
+    def _as_auto(self) -> Permissions:
+        """The same permissions in the mode `auto`."""
+        wider = copy(self)
+        wider._mode, wider._matched = "auto", {}
+        wider._parent = self._parent._as_auto() if self._parent else None
+        return wider
+
     def admit(self, effect: Effect, targets: Sequence[str]) -> None:
         """Let an allowed call open its paths outside of the workspace, and its protected ones."""
         if effect not in (Effect.READ, Effect.WRITE):

@@ -353,7 +353,8 @@ class FakeSession:
         self.wake = SimpleNamespace(due=asyncio.Event().wait)
         """Nothing happens in the background."""
         hooks = SimpleNamespace(hooks=SimpleNamespace(checks=SimpleNamespace(here=list)))
-        self.turn = SimpleNamespace(hooks=hooks, titles=FakeTitles())
+        commands = SimpleNamespace(tools=SimpleNamespace(judge=None))
+        self.turn = SimpleNamespace(hooks=hooks, titles=FakeTitles(), commands=commands)
         self.plan = FakePlan()
         self.scrollback = FakeScrollback()
         self.rewind = FakeRewind()

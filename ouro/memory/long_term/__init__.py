@@ -133,6 +133,7 @@ if TYPE_CHECKING:
         back_up_home,
     )
     from ouro.memory.long_term.trust.approval import Proposal
+    from ouro.memory.long_term.trust.provenance import own_words
     from ouro.memory.long_term.trust.running_turns import TurnMarks
 
 __getattr__ = lazy_exports(__name__)
