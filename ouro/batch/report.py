@@ -49,7 +49,7 @@ def dollars(cost: float | None) -> str:
 
 def report_page(state: BatchState) -> Iterator[str]:
     """The page as pieces of HTML; nothing in it is loaded from elsewhere."""
-    batch, results = state.batch(), state.results()
+    batch, results = state.batch(), list(state.results())
     name = escape(batch.name)
     yield f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{name}</title>'
     yield f"<style>{_STYLE}</style><h1>{name}</h1>\n"

@@ -138,10 +138,12 @@ class BatchState:
         except (OSError, msgspec.MsgspecError):
             return None
 
-    def results(self) -> list[TaskResult]:
-        """Those that are there, in the order of the tasks."""
-        found = (self.result(task.id) for task in self.batch().tasks)
-        return [result for result in found if result is not None]
+    def results(self) -> Iterator[TaskResult]:
+        """Those that are there, in the order of the tasks; each is read when it is asked for."""
+        for task in self.batch().tasks:
+            result = self.result(task.id)
+            if result is not None:
+                yield result
 
     def save(self, result: TaskResult) -> None:
         write_private(self.place(result.id) / _RESULT, msgspec.json.encode(result))

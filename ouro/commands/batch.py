@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,9 @@ from ouro.utils.text import plural
 
 if TYPE_CHECKING:
     from ouro.commands.shell import ShellContext
+
+_SHOWN = 8
+"""Tasks that ended, in the table of a run."""
 
 
 async def run(
@@ -54,21 +58,21 @@ async def run(
     runner = Attempt(found)
     with progress:
         try:
-            results = await asyncio.to_thread(
+            await asyncio.to_thread(
                 run_batch, found, runner, progress, workers=count, dollars=max_cost
             )
         except asyncio.CancelledError:
             context.say("Interrupted: running tasks end, and begin again next time.", "warning")
             runner.stop()
             raise
-    return _summary(found, results)
+    return _summary(found, list(found.results()))
 
 
 async def report(_context: ShellContext, state: str, html: str, force: bool) -> Answer:
     found = BatchState(Path(state))
     if html:
         write_document(Path(html), report_page(found), force=force)
-    return _summary(found, found.results())
+    return _summary(found, list(found.results()))
 
 
 async def show(_context: ShellContext, state: str, task: str) -> Answer:
@@ -246,7 +250,9 @@ class _TableProgress:
 
         self._tasks = tasks
         self._running: dict[str, float] = {}
-        self._ended: list[TaskResult] = []
+        self._last: deque[TaskResult] = deque(maxlen=_SHOWN)
+        self._count = 0
+        self._spent = 0.0
         self._live = Live(
             get_renderable=self._draw, console=Console(stderr=True), refresh_per_second=4
         )
@@ -262,21 +268,22 @@ class _TableProgress:
 
     def ended(self, result: TaskResult) -> None:
         self._running.pop(result.id, None)
-        self._ended.append(result)
+        self._last.append(result)
+        self._count += 1
+        self._spent += result.cost or 0.0
 
     def _draw(self) -> Any:
         from rich.table import Table
 
-        spent = sum(result.cost or 0.0 for result in self._ended)
         drawn = Table(
             "task",
             "state",
             "time",
-            title=f"{len(self._ended)} of {self._tasks} ended, {dollars(spent)}",
+            title=f"{self._count} of {self._tasks} ended, {dollars(self._spent)}",
             title_justify="left",
             box=None,
         )
-        for result in self._ended[-8:]:
+        for result in tuple(self._last):
             colour = "green" if result.is_done else "red"
             drawn.add_row(
                 result.id, f"[{colour}]{result.outcome}[/{colour}]", f"{result.seconds:.0f} s"
