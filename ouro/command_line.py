@@ -30,6 +30,7 @@ GROUPS = {
     "completion": "print a script that completes this command line in bash, zsh or fish",
     "acp": "work in an editor, as Zed, JetBrains and Neovim do",
     "batch": "run tasks in many repositories, and decide about their changes",
+    "eval": "run tasks with checks, and compare models, with and without memory",
     "sync": "fetch and send memory, sessions and settings over your git remote",
     "demo": "watch ouro repair a small program and remember, without a model or a key",
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -36,7 +37,7 @@ from ouro.utils.json_types import amount, count, dictionary, string
 from ouro.utils.runtime import get_home, send_signal
 from ouro.utils.text import cut_middle
 
-_ANSWER, _LOG, _TREE = "answer.json", "log.txt", "tree.json"
+_ANSWER, _LOG, _TREE, _FILES = "answer.json", "log.txt", "tree.json", "files.json"
 NICENESS = 5
 """Below an interactive session, which keeps its speed."""
 _FAULTS = {"failed"}
@@ -119,6 +120,7 @@ class Attempt:
             tree = left or TaskTree.make(task, place / "tree", f"ouro/{self._name}/{task.id}")
             if not left:
                 (place / _ANSWER).unlink(missing_ok=True)
+                (place / _FILES).unlink(missing_ok=True)
                 write_private(place / _TREE, msgspec.json.encode(tree, enc_hook=str))
             with suppress(TreeError):  # the folder stays, and is named
                 try:
@@ -153,8 +155,8 @@ class Attempt:
     ) -> TaskResult:
         place = self._state.place(task.id)
         answer, timed_out = self._ask(task, tree.folder, max_cost, lease)
+        files = self._committed(task, tree)  # before the checks: what they write is not kept
         checks = self._check(task, tree.folder) if _has_answered(answer) else ()
-        files = tree.commit(_subject(task))
         (place / _ANSWER).unlink(missing_ok=True)
         self._state.save_patch(task.id, tree.patch() if files else "")
         tree.remove(keeps_branch=bool(files))
@@ -171,9 +173,18 @@ class Attempt:
             answer=_read_parts(answer),
             session_id=string(answer.get("session_id")),
             branch=tree.branch if files else "",
-            files=tuple(files),
+            files=files,
             checks=checks,
         )
+
+    def _committed(self, task: Task, tree: TaskTree) -> tuple[str, ...]:
+        """The names of the files that the agent changed, committed to the branch once."""
+        record = self._state.place(task.id) / _FILES
+        with suppress(OSError, msgspec.MsgspecError):
+            return msgspec.json.decode(record.read_bytes(), type=tuple[str, ...])
+        files = tuple(tree.commit(_subject(task)))
+        write_private(record, msgspec.json.encode(files))
+        return files
 
     def _ask(
         self, task: Task, folder: Path, max_cost: float | None, lease: int
@@ -190,6 +201,8 @@ class Attempt:
 
     def _check(self, task: Task, folder: Path) -> tuple[CheckResult, ...]:
         """The results of its checks, up to the first that fails."""
+        if task.tests:
+            _replace_folder(Path(task.tests), folder / "tests")
         confinement = Confinement(folder, get_home() / "sandbox")
         done = []
         with (self._state.place(task.id) / "checks.txt").open("w+b") as output:
@@ -277,6 +290,14 @@ def _flags(task: Task, max_cost: float | None, place: Path) -> list[str]:
     for rule in task.permissions.deny:
         flags += ["--deny", rule]
     return [*flags, f"--print={task.prompt}"]
+
+
+def _replace_folder(source: Path, target: Path) -> None:
+    """Copy a folder; what the agent wrote in its place does not count."""
+    if target.is_symlink() or target.is_file():
+        target.unlink()
+    shutil.rmtree(target, ignore_errors=True)
+    shutil.copytree(source, target, symlinks=True)
 
 
 def _variables(task: Task) -> dict[str, str]:

@@ -45,6 +45,10 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """A JSON schema that the answer must match."""
     checks: tuple[str, ...] = ()
     """Shell lines that must succeed in the changed tree, confined like commands of the agent."""
+    tests: str = ""
+    """A folder, relative to the file, that is copied to `tests` of the tree for the checks: the
+    agent does not see it, and the branch does not hold it.
+    """
     limits: TaskLimits = TaskLimits()
     permissions: TaskPermissions = TaskPermissions()
     memory: Literal["none", "read"] = "none"
@@ -130,6 +134,11 @@ def _read_lines(text: str, path: Path) -> _File:
     return _File(tasks)
 
 
+def read_task(values: Mapping[str, Any], path: Path) -> Task:
+    """One task from the fields of a file. Raises ConfigError, which names the file."""
+    return _task(values, 1, _File([]), path)
+
+
 def _task(item: Mapping[str, Any], number: int, file: _File, path: Path) -> Task:
     values = {**file.defaults, **item}
     try:
@@ -143,7 +152,10 @@ def _task(item: Mapping[str, Any], number: int, file: _File, path: Path) -> Task
         raise ConfigError(f"{path}: {_title(item, number)}: this id cannot name a file.", hint)
     if not task.prompt.strip():
         raise ConfigError(f"{path}: {_title(item, number)}: its prompt is empty.")
-    return msgspec.structs.replace(task, repo=_resolved(task.repo, path))
+    tests = str((path.parent / Path(task.tests).expanduser()).resolve()) if task.tests else ""
+    if tests and not Path(tests).is_dir():
+        raise ConfigError(f"{path}: {_title(item, number)}: its tests are no folder: {tests}.")
+    return msgspec.structs.replace(task, repo=_resolved(task.repo, path), tests=tests)
 
 
 def _numbered(tasks: Sequence[Mapping[str, Any]]) -> list[tuple[int, Mapping[str, Any]]]:

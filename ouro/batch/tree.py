@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import threading
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -88,7 +89,9 @@ class TaskTree(msgspec.Struct, frozen=True):
     def remove(self, *, keeps_branch: bool) -> None:
         """Remove the folder of a worktree; a clone stays if its branch does, which is only there."""
         if self.repository is None:
-            if not keeps_branch:
+            if keeps_branch:
+                self._clean()
+            else:
                 shutil.rmtree(self.folder, ignore_errors=True)
             return
         git = Git(self.repository, _SECONDS)
@@ -97,3 +100,10 @@ class TaskTree(msgspec.Struct, frozen=True):
             git.change("worktree", "prune")
             if not keeps_branch:
                 git.change("branch", "--quiet", "-D", self.branch)
+
+    def _clean(self) -> None:
+        """Remove what the checks wrote into a clone."""
+        git = Git(self.folder, _SECONDS)
+        with suppress(GitError):
+            git.change("reset", "--quiet", "--hard", "HEAD")
+            git.change("clean", "--quiet", "-fd")

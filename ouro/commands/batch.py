@@ -50,22 +50,30 @@ async def run(
     found = BatchState(folder)
     found.begin(batch)
     if again or yes:
-        _forget_failed(found)
+        forget_failed(found)
     if not yes:
-        _refuse_secrets(context, found)
+        refuse_secrets(context, found)
+    await run_tasks(context, found, workers, max_cost)
+    return _summary(found, list(found.results()))
+
+
+async def run_tasks(
+    context: ShellContext, state: BatchState, workers: int | None, max_cost: float | None
+) -> None:
+    """Run what has no result yet, with a live table on a terminal."""
     count = workers or default_workers()
-    progress = _TableProgress(len(batch.tasks)) if sys.stderr.isatty() else _LineProgress(context)
-    runner = Attempt(found)
+    tasks = len(state.batch().tasks)
+    progress = _TableProgress(tasks) if sys.stderr.isatty() else _LineProgress(context)
+    runner = Attempt(state)
     with progress:
         try:
             await asyncio.to_thread(
-                run_batch, found, runner, progress, workers=count, dollars=max_cost
+                run_batch, state, runner, progress, workers=count, dollars=max_cost
             )
         except asyncio.CancelledError:
             context.say("Interrupted: running tasks end, and begin again next time.", "warning")
             runner.stop()
             raise
-    return _summary(found, list(found.results()))
 
 
 async def report(_context: ShellContext, state: str, html: str, force: bool) -> Answer:
@@ -175,7 +183,7 @@ def _planned(batch: Batch, folder: Path) -> Answer:
     return Answer([msgspec.to_builtins(task) for task in batch.tasks], view)
 
 
-def _refuse_secrets(context: ShellContext, state: BatchState) -> None:
+def refuse_secrets(context: ShellContext, state: BatchState) -> None:
     """Give tasks whose prompt holds a secret a result that says so: it would be sent and saved."""
     for task in state.batch().tasks:
         kind = context.folder.mask.kind_of_secret(task.prompt)
@@ -184,7 +192,7 @@ def _refuse_secrets(context: ShellContext, state: BatchState) -> None:
             state.save(TaskResult(id=task.id, repo=task.repo, outcome="refused", detail=detail))
 
 
-def _forget_failed(state: BatchState) -> None:
+def forget_failed(state: BatchState) -> None:
     for result in state.results():
         if not result.is_done:
             state.forget(result.id)

@@ -119,6 +119,14 @@ class Git:
         self.change(*unsigned, *author, "commit", "--quiet", "--no-verify", "-m", subject)
         return True
 
+    def begin(self, subject: str) -> None:
+        """Make the folder a repository whose first commit holds all files. Raises GitError."""
+        self.change("init", "--quiet", "--template=", "--initial-branch=main")
+        self.change("add", "--all")
+        author = ("-c", "user.name=ouro", "-c", "user.email=ouro@localhost")
+        words = ("commit", "--quiet", "--no-verify", "--allow-empty", "-m", subject)
+        self.change(*author, "-c", "commit.gpgsign=false", *words)
+
     def merge(self, branch: str) -> None:
         """Merge a branch into what is checked out. Raises GitError: it conflicts, or git fails;
         nothing is changed then.
