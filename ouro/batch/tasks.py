@@ -73,8 +73,11 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     defaults: dict[str, Any] = {}
 
 
-def read_batch(path: Path) -> Batch:
+def read_batch(path: Path, mirror: str = "") -> Batch:
     """The tasks of a file: YAML with `tasks`, `defaults` and `name`, or a task on each line.
+
+    Args:
+        mirror: where the repositories of SWE-bench's instances are; see `swe_bench`.
 
     Raises:
         ConfigError: it cannot be read, or a task is wrong; names the task.
@@ -83,7 +86,7 @@ def read_batch(path: Path) -> Batch:
         text = path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} cannot be read: {error}.", "Name a file of tasks.") from error
-    found = _read_lines(text, path) if path.suffix in _LINES else _read_table(text, path)
+    found = _read_lines(text, path, mirror) if path.suffix in _LINES else _read_table(text, path)
     name = found.name or path.name.partition(".")[0]
     if not _NAME.fullmatch(name):
         raise ConfigError(
@@ -122,7 +125,7 @@ def _read_table(text: str, path: Path) -> _File:
         ) from error
 
 
-def _read_lines(text: str, path: Path) -> _File:
+def _read_lines(text: str, path: Path, mirror: str) -> _File:
     tasks = []
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip():
@@ -131,6 +134,11 @@ def _read_lines(text: str, path: Path) -> _File:
             tasks.append(decode_json(line, dict[str, Any]))
         except msgspec.MsgspecError as error:
             raise ConfigError(f"{path}:{number}: not a JSON object: {error}.") from error
+    from ouro.batch import swe_bench  # it reads states, which hold tasks
+
+    if swe_bench.is_swe_bench(tasks):
+        items = enumerate(tasks, 1)
+        tasks = [swe_bench.as_task(item, mirror, f"{path}:{number}") for number, item in items]
     return _File(tasks)
 
 

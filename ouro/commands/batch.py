@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ouro.batch import branches
+from ouro.batch import branches, swe_bench
 from ouro.batch.attempt import Attempt
 from ouro.batch.branches import BranchError
 from ouro.batch.engine import default_workers, run_batch
@@ -20,9 +20,10 @@ from ouro.batch.report import dollars, reason, report_page, summary_rows
 from ouro.batch.state import BatchState, TaskResult
 from ouro.batch.tasks import Batch, Task, for_repositories, read_batch
 from ouro.commands.action import Answer
-from ouro.commands.render import Quote, Title, View, line, table
+from ouro.commands.render import Quote, Title, View, line, print_document, table
 from ouro.errors import UsageError
 from ouro.utils.files import write_document
+from ouro.utils.json_types import dump_json
 from ouro.utils.text import plural
 
 if TYPE_CHECKING:
@@ -38,13 +39,14 @@ async def run(
     prompt: str,
     repos: str,
     state: str,
+    mirror: str,
     workers: int | None,
     max_cost: float | None,
     again: bool,
     dry_run: bool,
     yes: bool,
 ) -> Answer:
-    batch, folder = _chosen(tasks, prompt, repos, state)
+    batch, folder = _chosen(tasks, prompt, repos, state, mirror)
     if dry_run:
         return _planned(batch, folder)
     found = BatchState(folder)
@@ -119,6 +121,22 @@ async def open_pull_requests(
     return await _decide(context, state, task, all, branches.open_pull_request, only_done=True)
 
 
+async def predictions(
+    _context: ShellContext, state: str, name: str, output: str, force: bool
+) -> Answer | None:
+    found = BatchState(Path(state))
+    lines = (f"{dump_json(item)}\n" for item in swe_bench.predictions(found, name))
+    if not output:
+        print_document(lines)
+        return None
+    written = list(lines)
+    write_document(Path(output), written, force=force)
+    lacking = len(found.batch().tasks) - len(written)
+    rest = f", {plural(lacking, 'task')} without one" if lacking else ""
+    value = {"file": output, "predictions": len(written), "without": lacking}
+    return Answer(value, [line(f"Wrote {plural(len(written), 'prediction')} to {output}{rest}.")])
+
+
 async def _decide(
     context: ShellContext,
     state: str,
@@ -156,7 +174,7 @@ def _all_open(state: BatchState, only_done: bool) -> list[TaskResult]:
     return [result for result in found if result.is_done or not only_done]
 
 
-def _chosen(tasks: str, prompt: str, repos: str, state: str) -> tuple[Batch, Path]:
+def _chosen(tasks: str, prompt: str, repos: str, state: str, mirror: str) -> tuple[Batch, Path]:
     """The tasks, and the folder of their state."""
     if bool(tasks) == bool(prompt and repos):
         raise UsageError(
@@ -166,7 +184,7 @@ def _chosen(tasks: str, prompt: str, repos: str, state: str) -> tuple[Batch, Pat
     source = Path(tasks or repos)
     folder = Path(state) if state else source.with_name(f"{source.name.partition('.')[0]}.batch")
     if tasks:
-        return read_batch(source), folder
+        return read_batch(source, mirror), folder
     return for_repositories(prompt, source, source.name.partition(".")[0]), folder
 
 

@@ -16,6 +16,7 @@ BATCH_ACTIONS = (
             arg("--prompt", default="", metavar="TEXT", help="one prompt, with --repos"),
             arg("--repos", default="", metavar="FILE", help="folders or addresses, one a line"),
             arg("--state", default="", metavar="FOLDER", help="else beside the file of tasks"),
+            arg("--mirror", default="", metavar="PLACE", help="where SWE-bench's OWNER/NAME are"),
             arg("-j", "--workers", type=count, default=None, metavar="N", help="tasks at once"),
             arg("--max-cost", type=float, default=None, metavar="DOLLARS", help="of the whole run"),
             arg("--again", action="store_true", help="also what has failed before"),
@@ -67,6 +68,19 @@ BATCH_ACTIONS = (
         "Push the branches of tasks that are done, and open pull requests with `gh`",
         (_STATE, _TASKS, arg("--all", action="store_true", help="of all tasks that are done")),
         ("batch pr tasks.batch --all",),
+        "shell",
+    ),
+    Action(
+        "batch predictions",
+        "batch.predictions",
+        "Write the changes as predictions for the evaluation of SWE-bench",
+        (
+            _STATE,
+            arg("--name", default="ouro", metavar="NAME", help="of the model in the predictions"),
+            arg("--output", default="", metavar="FILE", help="else standard output"),
+            arg("--force", action="store_true", help="replace that file"),
+        ),
+        ("batch predictions verified.batch --name my-model --output predictions.jsonl",),
         "shell",
     ),
     Action(

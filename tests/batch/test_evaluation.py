@@ -9,7 +9,13 @@ from ouro.batch.state import TaskAnswer, TaskResult
 @pytest.mark.parametrize(
     ("passed", "count", "low", "high"),
     # From the table of Brown, Cai and DasGupta's formula, worked out by hand.
-    [(0, 0, 0, 1), (0, 10, 0, 0.278), (10, 10, 0.722, 1), (5, 10, 0.237, 0.763), (1, 4, 0.046, 0.699)],
+    [
+        (0, 0, 0, 1),
+        (0, 10, 0, 0.278),
+        (10, 10, 0.722, 1),
+        (5, 10, 0.237, 0.763),
+        (1, 4, 0.046, 0.699),
+    ],
 )
 def test_the_interval_of_wilson(passed, count, low, high):
     assert wilson(passed, count) == pytest.approx((low, high), abs=0.001)
