@@ -10,8 +10,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ from ouro.batch.state import (
     TaskResult,
 )
 from ouro.batch.tasks import Task
-from ouro.batch.tree import NoSuchTree, TaskTree, TreeError
+from ouro.batch.tree import NoSuchTree, TaskTree, TreeError, read_tree, save_tree
 from ouro.errors import plain_error
 from ouro.safety import Confinement, child_environment
 from ouro.utils.decoding import decode_json
@@ -37,7 +37,7 @@ from ouro.utils.json_types import amount, count, dictionary, string
 from ouro.utils.runtime import get_home, send_signal
 from ouro.utils.text import cut_middle
 
-_ANSWER, _LOG, _TREE, _FILES = "answer.json", "log.txt", "tree.json", "files.json"
+_ANSWER, _LOG, _FILES = "answer.json", "log.txt", "files.json"
 NICENESS = 5
 """Below an interactive session, which keeps its speed."""
 _FAULTS = {"failed"}
@@ -58,14 +58,21 @@ class Attempt:
 
     Args:
         program: the command that starts ouro.
+        has_lifeline: end the processes if this one is killed. Otherwise they end by themselves, and
+            the next run uses their answers.
     """
 
     def __init__(
-        self, state: BatchState, program: Sequence[str] = (sys.executable, "-m", "ouro")
+        self,
+        state: BatchState,
+        program: Sequence[str] = (sys.executable, "-m", "ouro"),
+        *,
+        has_lifeline: bool = False,
     ) -> None:
         self._state = state
         self._name = state.batch().name
         self._program = tuple(program)
+        self._has_lifeline = has_lifeline
         self._running: set[subprocess.Popen[bytes]] = set()
         self._stopping = threading.Event()
 
@@ -121,7 +128,7 @@ class Attempt:
             if not left:
                 (place / _ANSWER).unlink(missing_ok=True)
                 (place / _FILES).unlink(missing_ok=True)
-                write_private(place / _TREE, msgspec.json.encode(tree, enc_hook=str))
+                save_tree(place, tree)
             with suppress(TreeError):  # the folder stays, and is named
                 try:
                     return self._answered(task, tree, max_cost, lease)
@@ -144,9 +151,7 @@ class Attempt:
         if not (place / "tree").is_dir() or not _read_answer(place / _ANSWER):
             return None
         try:
-            return decode_json(
-                (place / _TREE).read_bytes(), TaskTree, dec_hook=lambda kind, text: kind(text)
-            )
+            return read_tree(place)
         except (OSError, msgspec.MsgspecError):
             return None
 
@@ -196,7 +201,8 @@ class Attempt:
         words = [*self._program, *_flags(task, max_cost, place)]
         with (place / _ANSWER).open("wb") as output, (place / _LOG).open("wb") as log:
             process = self._start(words, folder, _variables(task), lease, output, log)
-            timed_out = self._wait(process, task.limits.seconds)
+            with _lifeline(process.pid) if self._has_lifeline else nullcontext():
+                timed_out = self._wait(process, task.limits.seconds)
         return _read_answer(place / _ANSWER), timed_out
 
     def _check(self, task: Task, folder: Path) -> tuple[CheckResult, ...]:
@@ -263,6 +269,20 @@ class Attempt:
         if self._stopping.is_set():
             raise Stopped
         return timed_out
+
+
+@contextmanager
+def _lifeline(group: int) -> Iterator[None]:
+    """Inside, a small process kills a group of processes as soon as this process is gone."""
+    line = f"read -r _; kill -KILL -- -{group}"
+    watcher = subprocess.Popen(["/bin/sh", "-c", line], stdin=subprocess.PIPE)
+    try:
+        yield
+    finally:
+        watcher.kill()
+        watcher.wait()
+        if watcher.stdin is not None:
+            watcher.stdin.close()
 
 
 def _flags(task: Task, max_cost: float | None, place: Path) -> list[str]:

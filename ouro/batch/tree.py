@@ -11,6 +11,7 @@ import msgspec
 
 from ouro.batch.tasks import Task
 from ouro.errors import OuroError
+from ouro.utils.files import write_private
 from ouro.utils.git import Git, GitError, clone
 
 _SECONDS = 600.0
@@ -107,3 +108,17 @@ class TaskTree(msgspec.Struct, frozen=True):
         with suppress(GitError):
             git.change("reset", "--quiet", "--hard", "HEAD")
             git.change("clean", "--quiet", "-fd")
+
+
+_RECORD = "tree.json"
+
+
+def save_tree(place: Path, tree: TaskTree) -> None:
+    """Record the tree of a task in its folder of the state."""
+    write_private(place / _RECORD, msgspec.json.encode(tree, enc_hook=str))
+
+
+def read_tree(place: Path) -> TaskTree:
+    """The recorded tree. Raises OSError, MsgspecError."""
+    data = (place / _RECORD).read_bytes()
+    return msgspec.json.decode(data, type=TaskTree, dec_hook=lambda kind, text: kind(text))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import sys
 import time
 from collections import deque
@@ -15,7 +16,7 @@ import msgspec
 from ouro.batch import branches, swe_bench
 from ouro.batch.attempt import Attempt
 from ouro.batch.branches import BranchError
-from ouro.batch.engine import default_workers, run_batch
+from ouro.batch.engine import Runner, default_workers, run_batch
 from ouro.batch.report import dollars, reason, report_page, summary_rows
 from ouro.batch.state import BatchState, TaskResult
 from ouro.batch.tasks import Batch, Task, for_repositories, read_batch
@@ -40,6 +41,8 @@ async def run(
     repos: str,
     state: str,
     mirror: str,
+    on: str,
+    env: Sequence[str],
     workers: int | None,
     max_cost: float | None,
     again: bool,
@@ -55,18 +58,39 @@ async def run(
         forget_failed(found)
     if not yes:
         refuse_secrets(context, found)
-    await run_tasks(context, found, workers, max_cost)
+    await run_tasks(context, found, workers, max_cost, on, _names_of_variables(env))
     return _summary(found, list(found.results()))
 
 
 async def run_tasks(
-    context: ShellContext, state: BatchState, workers: int | None, max_cost: float | None
+    context: ShellContext,
+    state: BatchState,
+    workers: int | None,
+    max_cost: float | None,
+    on: str = "",
+    variables: Sequence[str] = (),
 ) -> None:
-    """Run what has no result yet, with a live table on a terminal."""
-    count = workers or default_workers()
+    """Run what has no result yet, with a live table on a terminal.
+
+    Args:
+        on: a scheduler of Dask, or a kind of cluster; empty: processes of this machine.
+    """
+    if not on:
+        runner = Attempt(state)
+        await _run_by(runner, context, state, workers or default_workers(), max_cost)
+        return
+    from ouro.batch.dask_runner import DaskRunner, connect, threads_of  # loads Dask
+
+    with connect(on, workers) as client:
+        by_dask = DaskRunner(state, client, variables)
+        await _run_by(by_dask, context, state, workers or threads_of(client), max_cost)
+
+
+async def _run_by(
+    runner: Runner, context: ShellContext, state: BatchState, count: int, max_cost: float | None
+) -> None:
     tasks = len(state.batch().tasks)
     progress = _TableProgress(tasks) if sys.stderr.isatty() else _LineProgress(context)
-    runner = Attempt(state)
     with progress:
         try:
             await asyncio.to_thread(
@@ -160,6 +184,16 @@ async def _decide(
     rows = [(result.id, result.state) for result in changed]
     values = [msgspec.to_builtins(result) for result in changed]
     return Answer(values, table(rows) or [line("Nothing to do.")], 1 if failed else 0)
+
+
+def _names_of_variables(words: Sequence[str]) -> tuple[str, ...]:
+    """Raises UsageError: a word is not a name, for example because it has a value."""
+    for word in words:
+        if not re.fullmatch(r"[A-Za-z_]\w*", word):
+            name = word.partition("=")[0]
+            hint = "Set its value where the workers start: it is never sent."
+            raise UsageError(f"`--env {name}`: only the name of a variable.", hint)
+    return tuple(words)
 
 
 def _named(state: BatchState, names: Sequence[str]) -> list[TaskResult]:

@@ -3,38 +3,13 @@
 import json
 import os
 import signal
-import subprocess
 import time
 from pathlib import Path
 
 import pytest
 import yaml
+from fakes.files import git, make_repository, touch, write_tasks
 from fakes.waiting import PATIENCE
-
-
-def write_tasks(folder, tasks, **more):
-    path = folder / "tasks.yaml"
-    path.write_text(json.dumps({"name": "licences", "tasks": tasks, **more}))
-    return path
-
-
-def make_repository(folder):
-    folder.mkdir()
-    commands = ("init -q -b main", "add .", "commit -q -m first")
-    (folder / "api.py").write_text("print('hello')\n")
-    author = ("-c", "user.name=a", "-c", "user.email=a@b.example")
-    for command in commands:
-        subprocess.run(["git", *author, *command.split()], cwd=folder, check=True)
-    return folder
-
-
-def git(folder, *words):
-    done = subprocess.run(["git", *words], cwd=folder, capture_output=True, text=True, check=True)
-    return done.stdout.strip()
-
-
-def touch(name, text="new"):
-    return f'call: write {{"path": "{name}", "content": "{text}\\n"}}\nsay: wrote {name}'
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ sys.path.insert(0, str(FOLDER))
 
 from ouro_trajectory import read_events, result_of, trajectory  # noqa: E402
 
-PROMPT = 'think: hm\nread: api.py & glob: *.py\ncall: write {"path": "a", "content": "new\\n"}\nsay: done'
+PROMPT = 'read: api.py & glob: *.py\ncall: write {"path": "a", "content": "new\\n"}\nsay: done'
 
 
 def printed(ouro, *words):
