@@ -84,6 +84,8 @@ def carry_out(order: bytes, version: str, is_wanted: Callable[[], bool]) -> Parc
 
 def _run(order: Order, folder: Path, is_wanted: Callable[[], bool]) -> Parcel:
     task = order.task
+    if not task.is_remote and not Path(task.repo).is_dir():
+        return _fault(task, f"{task.repo} is not a folder on a worker: name an address.")
     # A folder is cloned too: a worktree would be a lock that two machines share.
     cloned = task if task.is_remote else msgspec.structs.replace(task, repo=f"file://{task.repo}")
     state = BatchState(folder)

@@ -71,8 +71,9 @@ def machines(ouro, tmp_path):
 
 def run(ouro, machines, *words):
     words = ("batch", "run", "tasks.yaml", "--json", "--on", machines.address, *words)
-    done = ouro.headless(*words)
-    return done, json.loads(done.out)["results"] if done.out else []
+    batch = ouro.begin(*words)
+    out, errors = batch.communicate(timeout=PATIENCE * 4)
+    return errors.decode(), json.loads(out)["results"]
 
 
 def first_prompts(ouro):
@@ -134,9 +135,9 @@ def test_a_killed_run_goes_on_an_address_is_cloned_and_a_worker_without_a_key_is
     machines.wait(lambda: any("sleep 2" in str(prompt) for prompt in first_prompts(ouro)), batch)
     batch.send_signal(signal.SIGKILL)
     batch.wait()
-    done, results = run(ouro, machines)
+    errors, results = run(ouro, machines)
     found = {result["id"]: result for result in results}
-    assert (found["far"]["outcome"], found["slow"]["outcome"]) == ("done", "done"), done.err
+    assert (found["far"]["outcome"], found["slow"]["outcome"]) == ("done", "done"), errors
     assert found["lost"]["outcome"] == "fault"
     assert "nowhere" in found["lost"]["detail"]
     tree = ouro.folder / "tasks.batch" / "tasks" / "far" / "tree"
