@@ -176,5 +176,5 @@ def _start_cluster(kind: str, workers: int | None) -> Any:
 
 def _lost(error: Exception | None) -> SchedulerLost:
     why = f": {one_line(str(error))}" if error else ""
-    hint = "Results are kept. The same command goes on when the scheduler is back."
+    hint = "Results are kept. The same command continues when the scheduler is back."
     return SchedulerLost(f"The scheduler does not answer{why}", hint)

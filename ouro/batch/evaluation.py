@@ -225,21 +225,34 @@ def _read_place(place: Path, settings: EvalSettings, state: Path, states: dict[s
     taken = {"id", "memory"} & set(values)
     if taken:
         raise ConfigError(f"{place}: {', '.join(sorted(taken))} cannot be set for one task.")
-    if (place / INSTRUCTION).is_file():
-        values["prompt"] = (place / INSTRUCTION).read_text("utf-8")
-    if (place / TESTS).is_dir():
-        values["tests"] = TESTS
-        values.setdefault("checks", [_DEFAULT_CHECK])
-    if not values.get("checks") and not values.get("schema"):
-        hint = f"Write {TESTS}/test.sh, or `checks:` or `schema:` in {FIELDS}."
-        raise ConfigError(f"{place}: nothing says whether it succeeded.", hint)
+    values |= _files_of(place)
     if (place / FILES).is_dir():
         target = (state / _REPOSITORIES / place.name).resolve()
         states[str(target)] = str((place / FILES).resolve())
         values["repo"] = str(target)
+    _demand_check_and_repository(place, values)
+    return read_task(values, place / FIELDS)
+
+
+def _files_of(place: Path) -> dict[str, Any]:
+    """The fields that files of a task's folder stand for."""
+    found: dict[str, Any] = {}
+    if (place / INSTRUCTION).is_file():
+        found["prompt"] = (place / INSTRUCTION).read_text("utf-8")
+    if (place / TESTS).is_dir():
+        found["tests"] = TESTS
+    return found
+
+
+def _demand_check_and_repository(place: Path, values: dict[str, Any]) -> None:
+    """Let `tests/test.sh` be the check if there is no other. Raises ConfigError."""
+    if "tests" in values:
+        values.setdefault("checks", [_DEFAULT_CHECK])
+    if not values.get("checks") and not values.get("schema"):
+        hint = f"Write {TESTS}/test.sh, or `checks:` or `schema:` in {FIELDS}."
+        raise ConfigError(f"{place}: nothing says whether it succeeded.", hint)
     if "repo" not in values:
         raise ConfigError(f"{place}: it has no repository.", f"Add {FILES}/, or `repo:`.")
-    return read_task(values, place / FIELDS)
 
 
 def _read_fields(path: Path) -> dict[str, Any]:

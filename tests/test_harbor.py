@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-FOLDER = Path(__file__).parents[2] / "integrations" / "harbor"
+FOLDER = Path(__file__).parents[1] / "integrations" / "harbor"
 sys.path.insert(0, str(FOLDER))
 
 from ouro_trajectory import read_events, result_of, trajectory  # noqa: E402
