@@ -186,7 +186,7 @@ class Attempt:
         """The names of the files that the agent changed, committed to the branch once."""
         record = self._state.place(task.id) / _FILES
         with suppress(OSError, msgspec.MsgspecError):
-            return msgspec.json.decode(record.read_bytes(), type=tuple[str, ...])
+            return decode_json(record.read_bytes(), tuple[str, ...])
         files = tuple(tree.commit(_subject(task)))
         write_private(record, msgspec.json.encode(files))
         return files

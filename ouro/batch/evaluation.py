@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from ouro.batch.state import CHECKS, DONE, FAULT, BatchState, TaskResult
 from ouro.batch.tasks import Batch, Task, read_task
 from ouro.errors import ConfigError, UsageError
+from ouro.utils.decoding import decode_json, from_plain
 from ouro.utils.files import write_private
 from ouro.utils.git import Git
 from ouro.utils.runtime import ensure_private_dir
@@ -133,7 +134,7 @@ def read_runs(state: BatchState) -> tuple[EvalRun, ...]:
     """The runs of a state. Raises UsageError: it is not that of an evaluation."""
     try:
         data = (state.folder / _RUNS).read_bytes()
-        return msgspec.json.decode(data, type=tuple[EvalRun, ...])
+        return decode_json(data, tuple[EvalRun, ...])
     except (OSError, msgspec.MsgspecError) as error:
         raise UsageError(f"{state.folder} is not the state of an evaluation.") from error
 
@@ -191,7 +192,7 @@ def _read_settings(folder: Path) -> EvalSettings:
         return EvalSettings()
     try:
         values = plain_values(parse_yaml(path.read_text("utf-8"), str(path)))
-        return msgspec.convert(values, EvalSettings, strict=False)
+        return from_plain(values, EvalSettings, strict=False)
     except (OSError, UnicodeDecodeError, msgspec.ValidationError) as error:
         raise ConfigError(f"{path}: {error}.", "`ouro help evaluation` has the format.") from error
 

@@ -18,6 +18,7 @@ from ouro.batch.tasks import Batch, Task
 from ouro.batch.tree import read_tree
 from ouro.errors import OuroError, plain_error
 from ouro.memory.sessions.session_folders import SessionFolders
+from ouro.utils.decoding import from_plain
 from ouro.utils.git import Git, GitError
 from ouro.utils.runtime import get_sessions_dir
 
@@ -68,7 +69,7 @@ def carry_out(order: bytes, version: str, is_wanted: Callable[[], bool]) -> Parc
         task = sent["task"]
         detail = f"A worker has ouro {version}, and {sent['version']} sent the task."
         return Parcel(TaskResult(id=task["id"], repo=task["repo"], outcome=FAULT, detail=detail))
-    wanted = msgspec.convert(sent, Order)
+    wanted = from_plain(sent, Order)
     missing = [name for name in wanted.variables if not os.environ.get(name)]
     if missing:
         return _fault(wanted.task, f"A worker lacks the variable {', '.join(missing)}.")
@@ -102,7 +103,7 @@ def receive(state: BatchState, task: Task, encoded: bytes) -> TaskResult:
     """Save what a worker sent, and return its result: the session among those of this machine, the
     branch in the repository of a folder, or beside the result.
     """
-    parcel = msgspec.msgpack.decode(encoded, type=Parcel)
+    parcel = from_plain(msgspec.msgpack.decode(encoded), Parcel)
     result, place = parcel.result, state.place(task.id)
     with suppress(OSError):
         _save_session(parcel.session)

@@ -11,6 +11,7 @@ import msgspec
 
 from ouro.batch.tasks import Task
 from ouro.errors import OuroError
+from ouro.utils.decoding import decode_json
 from ouro.utils.files import write_private
 from ouro.utils.git import Git, GitError, clone
 
@@ -121,4 +122,4 @@ def save_tree(place: Path, tree: TaskTree) -> None:
 def read_tree(place: Path) -> TaskTree:
     """The recorded tree. Raises OSError, MsgspecError."""
     data = (place / _RECORD).read_bytes()
-    return msgspec.json.decode(data, type=TaskTree, dec_hook=lambda kind, text: kind(text))
+    return decode_json(data, TaskTree, dec_hook=lambda kind, text: kind(text))

@@ -138,7 +138,7 @@ def test_the_example_of_the_documentation_runs(ouro):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     code = "import sys\\nprint('hello', sys.argv[1])\\n"
-    script = f'call: write {{"path": "greet.py", "content": "{code}"}}\nsay: done'
+    script = f'read: greet.py\ncall: write {{"path": "greet.py", "content": "{code}"}}\nsay: done'
     (ouro.folder / "evals" / "greeting" / "instruction.md").write_text(script)
     done, value = evaluate(ouro)
     assert done.code == 0, done.err
