@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from functools import partial
+from itertools import chain
 from pathlib import Path
 
 import msgspec
@@ -272,15 +273,20 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         """What `@` completes: folders and files, outer ones first, and resources of MCP servers
         (`server:uri`).
         """
-        from ouro.utils.project_files import list_project_files  # for the screen
-
-        names = set(list_project_files(self.cwd))
-        for folder in [name.rpartition("/")[0] for name in names]:
-            while folder and f"{folder}/" not in names:
-                names.add(f"{folder}/")
-                folder = folder.rpartition("/")[0]  # noqa: PLW2901
+        *files, resources = self.find_files()
+        names = set(chain.from_iterable(files))
         outer_first = sorted(names, key=lambda name: (name.rstrip("/").count("/"), name))
-        return [*outer_first, *resource_names(self.extensions.servers)]
+        return [*outer_first, *resources]
+
+    def find_files(self) -> Iterator[list[str]]:
+        """As `project_files`, some at a time, as they are found; the resources come last. Blocks."""
+        # For the screen.
+        from ouro.utils.project_files import new_folders, stream_project_files
+
+        folders: set[str] = set()
+        for names in stream_project_files(self.cwd, tracked_first=True):
+            yield [*dict.fromkeys(names), *new_folders(names, folders)]
+        yield resource_names(self.extensions.servers)
 
     async def close(self) -> None:
         """End everything that runs, and release the session file; raises SaveFailed if a message is

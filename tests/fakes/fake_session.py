@@ -501,6 +501,9 @@ class FakeSession:
     def project_files(self) -> list[str]:
         return self.files
 
+    def find_files(self) -> list[list[str]]:
+        return [self.files]
+
     async def settled(self) -> None:
         """Return immediately: this session writes no memory."""
 

@@ -210,7 +210,7 @@ class _Completer(Completer):
             return
         word = before.split()[-1] if before and not before[-1].isspace() else ""
         if word.startswith("@"):
-            if word == "@" or not self._files.names:
+            if word == "@" or not self._files.size:
                 session = self._repl.turns.session
                 self._files = FileIndex(session.project_files() if session else [])
             for name in self._files.search(word[1:]):
