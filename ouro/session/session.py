@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from functools import partial
-from itertools import chain
 from pathlib import Path
 
 import msgspec
@@ -269,23 +268,16 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         """What a message would attach, and what of it is refused. Blocks."""
         return self.turn.attachments.preview(text)
 
-    def project_files(self) -> list[str]:
-        """What `@` completes: folders and files, outer ones first, and resources of MCP servers
-        (`server:uri`).
-        """
-        *files, resources = self.find_files()
-        names = set(chain.from_iterable(files))
-        outer_first = sorted(names, key=lambda name: (name.rstrip("/").count("/"), name))
-        return [*outer_first, *resources]
-
     def find_files(self) -> Iterator[list[str]]:
-        """As `project_files`, some at a time, as they are found; the resources come last. Blocks."""
+        """What `@` completes, some names at a time, as they are found: files and folders of the
+        project, and last the resources of MCP servers (`server:uri`). Blocks.
+        """
         # For the screen.
         from ouro.utils.project_files import new_folders, stream_project_files
 
         folders: set[str] = set()
         for names in stream_project_files(self.cwd, tracked_first=True):
-            yield [*dict.fromkeys(names), *new_folders(names, folders)]
+            yield sorted({*names, *new_folders(names, folders)})
         yield resource_names(self.extensions.servers)
 
     async def close(self) -> None:

@@ -234,8 +234,7 @@ def finish_git(
         else:
             output, errors = _communicate(process, data, timeout, on_wait)
     except BaseException:
-        send_signal(process.pid, signal.SIGKILL, group=profile in _OWN_GROUP)
-        process.wait()
+        _kill(profile, process)
         _close_pipes(process)
         raise
     return subprocess.CompletedProcess(process.args, process.returncode, output, errors)
@@ -283,14 +282,18 @@ def stream_git(
         errors = process.stderr.read()
         process.wait()
     except BaseException:
-        send_signal(process.pid, signal.SIGKILL, group=profile in _OWN_GROUP)
-        process.wait()
+        _kill(profile, process)
         raise
     finally:
         timer.cancel()
         _close_pipes(process)
     if process.returncode:
         raise subprocess.CalledProcessError(process.returncode, process.args, stderr=errors)
+
+
+def _kill(profile: GitProfile, process: subprocess.Popen[bytes]) -> None:
+    send_signal(process.pid, signal.SIGKILL, group=profile in _OWN_GROUP)
+    process.wait()
 
 
 def _of_profile(rows: Sequence[_Row], profile: GitProfile) -> list[str]:

@@ -498,9 +498,6 @@ class FakeSession:
     def attachments_of(self, text: str) -> tuple[Attachment, ...]:
         return tuple(item for item in self.attachable if f"@{item.name}" in text)
 
-    def project_files(self) -> list[str]:
-        return self.files
-
     def find_files(self) -> list[list[str]]:
         return [self.files]
 

@@ -6,6 +6,7 @@ import asyncio
 import sys
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -212,7 +213,8 @@ class _Completer(Completer):
         if word.startswith("@"):
             if word == "@" or not self._files.size:
                 session = self._repl.turns.session
-                self._files = FileIndex(session.project_files() if session else [])
+                found = session.find_files() if session else ()
+                self._files = FileIndex(chain.from_iterable(found))
             for name in self._files.search(word[1:]):
                 yield Completion(mention(name), -len(word), display=name)
 
