@@ -591,5 +591,10 @@ class SessionBuilder(msgspec.Struct, dict=True):
         }
         undoers = {scope: undoer for scope, undoer in found.items() if undoer is not None}
         return Rewind(
-            transcript, lambda: self.tasks.running, on_change, undoers, self.memory.settled
+            transcript,
+            lambda: self.tasks.running,
+            on_change,
+            undoers,
+            self.memory.settled,
+            self.memory,
         )

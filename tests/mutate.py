@@ -120,6 +120,9 @@ DEFENCES = (
             "test_s17_order_on_disk.py"),
     # memory
     Defence("M1", f"{MEMORY}/trust/provenance.py", "if not self.sources:", "if True:", "test_m1_words_of_others.py"),
+    Defence("M1", f"{MEMORY}/recall/dead_ends.py", "if not is_file or _NAME.fullmatch(name)", "if True", "test_m1_dead_ends.py"),
+    Defence("M1", f"{MEMORY}/recall/dead_ends.py", "self.repo.propose([edit], reason, sources, turn)",
+            "self.repo.store.save_and_commit({note.file_name: note_text(note)}, reason, {})", "test_m1_dead_ends.py"),
     Defence("M1", f"{MEMORY}/trust/states.py",
             '"pending", ("store the proposal", "record the lines", "withdraw the lines")',
             '"trusted", ("commit the lines",)', "test_m1_words_of_others.py"),

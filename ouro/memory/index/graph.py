@@ -106,6 +106,14 @@ class Graph:
             note for (note,) in self._ask(question, (json.dumps(list(files)), project, MAX_NAMING))
         ]
 
+    def in_category(self, category: str, project: str) -> list[str]:
+        """The notes of a category in a repository that are not archived, newest first."""
+        question = (
+            "SELECT note FROM notes WHERE kind = 'note' AND category = ? AND project = ?"
+            " AND archived = 0 ORDER BY id DESC"
+        )
+        return [note for (note,) in self._ask(question, (category, project))]
+
     def naming(self, entities: Collection[str]) -> dict[str, float]:
         """The notes that name any of `entities`, with a weight: an entity that many notes name
         weighs little.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property, partial
 from itertools import chain
 from pathlib import Path
@@ -11,10 +12,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ouro.errors import ModelError
+from ouro.errors import ModelError, NoteError
 from ouro.events import RecalledNote
 from ouro.memory.index import Lookup
 from ouro.memory.long_term.git.values import LoadedScope, Scope
+from ouro.memory.long_term.notes.note import DEAD_ENDS, Note
 from ouro.memory.long_term.notes.notebook import Notebook
 from ouro.memory.long_term.recall.recall_log import RecallCounts, RecallLog
 from ouro.memory.long_term.scope import ScopeMemory
@@ -91,12 +93,25 @@ class NoteFinder(msgspec.Struct, eq=False, dict=True):
 
     def about_files(self, paths: Sequence[str]) -> list[str]:
         """The ids of the notes about these files; paths are relative to the working folder."""
-        places = [Path(os.path.realpath(self.cwd / path)) for path in paths]
-        root = self.root.resolve()
-        inside = [
-            path_text(place.relative_to(root)) for place in places if place.is_relative_to(root)
-        ]
+        inside = [*filter(None, map(self.relative, paths))]
         return self.recall.graph.anchored_to(inside, self._project) if inside else []
+
+    def relative(self, path: str) -> str:
+        """A path as in the repository; empty if it is outside. `path`: from the working folder."""
+        place, root = Path(os.path.realpath(self.cwd / path)), self.root.resolve()
+        return path_text(place.relative_to(root)) if place.is_relative_to(root) else ""
+
+    def dead_ends(self) -> list[Note]:
+        """What was tried in this repository, failed and was undone, newest first."""
+        self.follow()
+        book, found = self.notebook, list[Note]()
+        for note_id in self.recall.graph.in_category(DEAD_ENDS, self._project):
+            with suppress(NoteError):
+                found.append(book.find(note_id).note)
+        return found
+
+    def find_repeated(self, note_ids: Sequence[str], room: int) -> Recalled:
+        return self.recall.find_repeated(note_ids, self.situation(frozenset()), room)
 
     def find_about_files(
         self, note_ids: Sequence[str], sent: frozenset[str], room: int

@@ -25,7 +25,7 @@ from ouro.errors import NoteError
 from ouro.events import RecalledNote
 from ouro.memory.index import DAYS, Graph, MemoryHit, Search, SearchFilter, parse_query, stem
 from ouro.memory.long_term.notes.entities import entities_in
-from ouro.memory.long_term.notes.note import Note
+from ouro.memory.long_term.notes.note import DEAD_ENDS, Note
 from ouro.memory.long_term.notes.notebook import Notebook, NoteFile
 from ouro.memory.long_term.notes.validity import (
     Anchors,
@@ -45,6 +45,7 @@ MIN_HYPOTHESIS_COSINE = 0.3
 RANK = 60
 """k of reciprocal rank fusion."""
 ABOUT_FILE = "about this file"
+REPEATED = "tried before, and undone"
 _STALE, _HOP = 0.5, 0.6
 _RECENT_DAYS = 90
 _EARLIER_WIDTH = 160
@@ -57,6 +58,7 @@ _ABOUT_MESSAGE, _ABOUT_FILES = (
     "that may be relevant to the user's next message",
     "about files that were just used",
 )
+_ABOUT_REPEATED = "about what was just done: it was tried before, failed and was undone"
 _OF_BOTH = " Where a repo note contradicts a user note, the repo note holds here."
 
 
@@ -194,6 +196,17 @@ class Recall(msgspec.Struct, eq=False, dict=True):
         ]
         return self._select(candidates, situation, "touch", began, room)
 
+    def find_repeated(self, note_ids: Sequence[str], situation: Situation, room: int) -> Recalled:
+        """Select which of these dead ends, that were just repeated, are sent: at most `room`
+        tokens.
+        """
+        began = time.perf_counter()
+        candidates = [
+            _Candidate(note_id, 1 / (RANK + rank), REPEATED)
+            for rank, note_id in enumerate(note_ids)
+        ]
+        return self._select(candidates, situation, "touch", began, room, _ABOUT_REPEATED)
+
     def _select(
         self,
         candidates: Sequence[_Candidate],
@@ -201,13 +214,14 @@ class Recall(msgspec.Struct, eq=False, dict=True):
         way: str,
         began: float,
         room: int | None = None,
+        about: str = _ABOUT_FILES,
     ) -> Recalled:
         """Select what is sent, also of the neighbours; `room` is given for notes about files alone."""
         if room is None:
             about, room = _ABOUT_MESSAGE, self.settings.injection_token_budget
             known: Sequence[_Candidate] = self._extend(candidates)
         else:
-            about, known = _ABOUT_FILES, candidates
+            known = candidates
         items, texts = self._fit(self._weigh(known, situation), situation, room)
         loaded = [item for item in items if item.state == "loaded"]
         marks = " ".join(_mark(item.id, item.text) for item in loaded)
@@ -242,17 +256,7 @@ class Recall(msgspec.Struct, eq=False, dict=True):
         files, best first.
         """
         now, half_life = datetime.now(UTC), self.settings.half_life_days
-        chosen = _best(candidates, 4 * self.settings.retrieval_top_k)
-        latest = self.graph.latest_of(candidate.note_id for candidate in chosen)
-        best: dict[str, _Candidate] = {}
-        for candidate in chosen:  # the last version of each, with the best score of any version
-            best.setdefault(latest[candidate.note_id], candidate)
-        found: list[tuple[_Candidate, NoteFile]] = []
-        for last, candidate in itertools.islice(best.items(), 2 * self.settings.retrieval_top_k):
-            # A planted note that names another one as its earlier version must not hide that one.
-            trusted = (self._read_trusted(name, situation) for name in (last, candidate.note_id))
-            if file := next(filter(None, trusted), None) or self._read_note(last):
-                found.append((candidate, file))
+        found = self._read_best(candidates, situation)
         away = {
             file.note.branch for _, file in found if not is_visible(file.note, situation.branch)
         }
@@ -272,6 +276,29 @@ class Recall(msgspec.Struct, eq=False, dict=True):
                 (note, replace(item, state="skipped", reason=refusal) if refusal else item)
             )
         return sorted(weighed, key=lambda pair: -pair[1].score)
+
+    def _read_best(
+        self, candidates: Iterable[_Candidate], situation: Situation
+    ) -> list[tuple[_Candidate, NoteFile]]:
+        """The files of the best candidates, each in its last version.
+
+        A dead end comes with the tool result that repeats it, not before.
+        """
+        chosen = _best(candidates, 4 * self.settings.retrieval_top_k)
+        latest = self.graph.latest_of(candidate.note_id for candidate in chosen)
+        best: dict[str, _Candidate] = {}
+        for candidate in chosen:  # the last version of each, with the best score of any version
+            best.setdefault(latest[candidate.note_id], candidate)
+        found: list[tuple[_Candidate, NoteFile]] = []
+        for last, candidate in itertools.islice(best.items(), 2 * self.settings.retrieval_top_k):
+            # A planted note that names another one as its earlier version must not hide that one.
+            trusted = (self._read_trusted(name, situation) for name in (last, candidate.note_id))
+            file = next(filter(None, trusted), None) or self._read_note(last)
+            if file is None:
+                continue
+            if file.note.category != DEAD_ENDS or candidate.reason == REPEATED:
+                found.append((candidate, file))
+        return found
 
     def _refusal_now(
         self, file: NoteFile, situation: Situation, merged: frozenset[str], now: datetime

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 import msgspec
@@ -16,6 +17,7 @@ from ouro.memory.backend import MessageRecord, RecalledItem, RecalledRecord
 from ouro.memory.long_term.notes.notebook import timestamp
 from ouro.memory.long_term.prompt_block import recalled_marks
 from ouro.memory.long_term.recall.command_ledger import CommandLedger, command_mark, commands_block
+from ouro.memory.long_term.recall.dead_ends import DeadEnds
 from ouro.memory.long_term.recall.hypotheses import (
     HypothesisModel,
     hypotheses_request,
@@ -50,8 +52,10 @@ FILL_NOTES = 8
 """
 
 
-TIMED_OUT, LATE = "timeout", "late"
-"""Ways of a receipt: the message went without notes, and what was found for it afterwards."""
+TIMED_OUT, LATE, TOUCHED = "timeout", "late", "touch"
+"""Ways of a receipt: the message went without notes; what was found for it afterwards; notes about
+what tools have used and done.
+"""
 
 
 class TurnRecall(msgspec.Struct, eq=False):
@@ -61,6 +65,8 @@ class TurnRecall(msgspec.Struct, eq=False):
     hypotheses: HypothesisModel | None
     commands: CommandLedger | None = None
     """None if no project has memory here, or `memory.commands` is off."""
+    dead_ends: DeadEnds | None = None
+    """As `commands`."""
     _receipts: dict[int, NotesRecalled] = msgspec.field(default_factory=dict)
     """The receipts of this turn, by the number of the message with which the notes were sent."""
     _unsaved: NotesRecalled | None = None
@@ -72,6 +78,8 @@ class TurnRecall(msgspec.Struct, eq=False):
 
     def start(self) -> None:
         """Warn when `hyde` is chosen and not configured; returns at once."""
+        if self.dead_ends:
+            self.dead_ends.start()
         if self.finder.settings.retrieval == "hyde":
             self.channel.start("check recall", self._check())
 
@@ -137,13 +145,33 @@ class TurnRecall(msgspec.Struct, eq=False):
         """The text to send with the results of tools that used these files: the notes about them,
         each once; and what was found for the message after the time of recall was over.
         """
-        late = self._take_late()
-        about = await self._find_about_files(paths)
-        if late and self._unsaved:
-            self._unsaved = replace(self._unsaved, items=(*late.items, *self._unsaved.items))
-        elif late:
-            self._unsaved = NotesRecalled(late.items, LATE, late.milliseconds)
-        return "\n\n".join(filter(None, (late.text if late else "", about)))
+        late, found = self._take_late(), [*filter(None, [await self._find_about_files(paths)])]
+        if repeated := await self._find_repeated(found):
+            found.append(repeated)
+        parts = [*([late] if late else []), *found]
+        if parts:
+            items = _items_of(parts)
+            milliseconds = sum(part.milliseconds for part in parts)
+            self._unsaved = NotesRecalled(items, TOUCHED if found else LATE, milliseconds)
+        return "\n\n".join(part.text for part in parts)
+
+    async def _find_repeated(self, found: Sequence[Recalled]) -> Recalled | None:
+        """The dead ends that the last tool calls repeated."""
+        room = self._room - sum(item.tokens for item in _items_of(found))
+        if self.dead_ends is None or self._way() == "off" or room <= 0:
+            return None
+        try:
+            async with asyncio.timeout(LOCAL_TIMEOUT):
+                return await asyncio.to_thread(self.dead_ends.find_repeated, room)
+        except (TimeoutError, OuroError, OSError, ValueError) as error:
+            log.warning("recall: dead ends are not looked for: %s", error)
+            return None
+
+    @property
+    def _room(self) -> int:
+        """The tokens that are left for notes in this turn."""
+        sent = sum(item.tokens for item in self.loaded_items())
+        return self.finder.settings.injection_token_budget - sent
 
     def _take_late(self) -> Recalled | None:
         """The notes that were found while the model answered; only once."""
@@ -159,12 +187,10 @@ class TurnRecall(msgspec.Struct, eq=False):
             self._late.cancel()
         self._late = None
 
-    async def _find_about_files(self, paths: Sequence[str]) -> str:
-        room = self.finder.settings.injection_token_budget - sum(
-            item.tokens for item in self.loaded_items()
-        )
+    async def _find_about_files(self, paths: Sequence[str]) -> Recalled | None:
+        room = self._room
         if self._way() == "off" or not paths or room <= 0 or not self.finder.has_notes:
-            return ""
+            return None
         try:
             async with asyncio.timeout(LOCAL_TIMEOUT):
                 ids = await asyncio.to_thread(self.finder.about_files, paths)
@@ -175,18 +201,15 @@ class TurnRecall(msgspec.Struct, eq=False):
                 )
         except (TimeoutError, OuroError, OSError, ValueError) as error:
             log.warning("recall: no notes about %s: %s", ", ".join(paths)[:200], error)
-            return ""
-        if found is None or not found.text:
-            return ""
-        self._unsaved = NotesRecalled(found.items, found.way, found.milliseconds)
-        return found.text
+            return None
+        return found if found and found.text else None
 
     def on_event(self, event: Event) -> list[Event]:
         """React to an event of the turn; returns the receipt, once its notes were sent."""
         if self.commands:
             self.commands.observe(event)
         receipt = self._unsaved
-        if receipt is None or not (isinstance(event, Prompted) or receipt.way in ("touch", LATE)):
+        if receipt is None or not (isinstance(event, Prompted) or receipt.way in (TOUCHED, LATE)):
             return []
         self._unsaved = None
         self._record(receipt)
@@ -208,6 +231,8 @@ class TurnRecall(msgspec.Struct, eq=False):
         """
         if self.commands:
             _begin(self.commands.save)
+        if self.dead_ends:
+            self.dead_ends.turn_ended()
         turn = [entry.message for entry in self._turn()]
         notes = self._loaded_notes()
         is_answered = (
@@ -364,6 +389,10 @@ class TurnRecall(msgspec.Struct, eq=False):
             part.text for message in self.memory.context() for part in message.parts_of(Context)
         ]
         return recalled_marks(contexts, self.finder.mark)
+
+
+def _items_of(parts: Sequence[Recalled]) -> tuple[RecalledNote, ...]:
+    return tuple(chain.from_iterable(part.items for part in parts))
 
 
 def _begin(work: Callable[..., _T], *arguments: object) -> asyncio.Task[_T]:
