@@ -81,7 +81,7 @@ class NoteFinder(msgspec.Struct, eq=False, dict=True):
         not answer.
         """
         from ouro.memory.index import parse_query
-        from ouro.memory.long_term.recall.recall import questions_in
+        from ouro.memory.long_term.recall.relevance import questions_in
 
         vectors = self.lookup.search().vectors
         try:
@@ -130,7 +130,8 @@ class NoteFinder(msgspec.Struct, eq=False, dict=True):
     def judge(self, notes: Sequence[RecalledNote], turn: Sequence[Message]) -> None:
         if not notes:
             return
-        from ouro.memory.long_term.recall.recall import ABOUT_FILE, is_used
+        from ouro.memory.long_term.recall.recall import ABOUT_FILE
+        from ouro.memory.long_term.recall.relevance import is_used
 
         prompt, done = turn[0].text, _done_in(turn)
         used = {
@@ -145,7 +146,7 @@ class NoteFinder(msgspec.Struct, eq=False, dict=True):
         records = self._core_records()
         if not records:
             return
-        from ouro.memory.long_term.recall.recall import is_used
+        from ouro.memory.long_term.recall.relevance import is_used
 
         prompt, done = turn[0].text, _done_in(turn)
         used = {record.id for record in records if is_used(record.text, prompt, done)}
