@@ -218,8 +218,8 @@ class KeyReader:
         for is_paste, text in pieces:
             if is_paste:
                 events.append(Paste(text.replace("\x00", "")))
-            else:
-                events += self._parser.feed(_ANSWER.sub(self._on_background, text))
+            elif typed := _ANSWER.sub(self._on_background, text):
+                events += self._parser.feed(typed)  # an empty text would end the parser
         return [*events, *self._parser.tick()]
 
 

@@ -118,3 +118,9 @@ async def test_characters_that_python_does_not_print_are_typed(typed):
 def test_control_characters_are_no_text(typed):
     events = KeyReader(False, lambda _: "").feed(typed)
     assert not any(event.is_printable for event in events)
+
+
+def test_a_late_answer_about_the_background_alone_does_not_end_the_keys():
+    keys = KeyReader(False, lambda _: "")
+    assert keys.feed("\x1b]11;rgb:0000/0000/0000\x1b\\") == []
+    assert [event.key for event in keys.feed("y")] == ["y"]
