@@ -19,7 +19,7 @@ from ouro.agent.environment import Environment
 from ouro.agent.loop import LoopAgent
 from ouro.agent.subagents import Subagents
 from ouro.agent.system_prompt import prompt_message
-from ouro.agent.tool_runner import PermissionJudge, ToolRunner, not_changing
+from ouro.agent.tool_runner import ToolRunner, not_changing
 from ouro.assemble_extensions import ExtensionBuilder, is_trusted
 from ouro.assemble_memory import (
     MemoryBuilder,
@@ -53,6 +53,7 @@ from ouro.session.context_window import (
 from ouro.session.file_undo import FileUndo
 from ouro.session.goal import GoalCaps, GoalPursuit
 from ouro.session.named_texts import make_attachments
+from ouro.session.opening import find_resumed
 from ouro.session.plan_approval import PlanApproval
 from ouro.session.plan_file import PlanFolder
 from ouro.session.resume import Resumed
@@ -64,7 +65,7 @@ from ouro.session.session_tasks import BackgroundWork, SessionTasks, Steering
 from ouro.session.standing_work import StandingWork
 from ouro.session.titles import Titles
 from ouro.session.wake import Wake
-from ouro.session_options import Options, SessionInputs, build_judge, build_models, open_transcript
+from ouro.session_options import Options, SessionInputs, build_models, open_transcript
 from ouro.settings import MODES_BY_WIDTH
 from ouro.settings_sources import build_settings, explain_settings, settings_by_place, stricter_mode
 from ouro.tools.builtin import builtin_tools
@@ -134,7 +135,7 @@ async def open_session(
     store = store or YamlFileMemoryStore(get_sessions_dir(), mask.mask)
     places = () if options.ephemeral else (get_sessions_dir(), get_index_path())
     session_catalog = SessionCatalog(store, path_text(options.cwd), *places)
-    resumed = await session_catalog.find(request.resume) if request.resume else None
+    resumed = await find_resumed(session_catalog, request) if request.resume else None
     has_memory, trusted = (
         options.uses_memory,
         options.cwd if inputs.trusted else None,
@@ -446,13 +447,9 @@ class SessionBuilder(msgspec.Struct, dict=True):
         ask_user = self.hooks.with_notifications(self.tasks.ask_user)
         hooks = ToolEvents(self.hooks, self.inputs.options.cwd)
         changing = self.files.changing if self.files else not_changing
-        after = (self.memory.tool_finished, hooks, self.judge)
-        return ToolRunner(tools, self.permissions, ask_user, changing, *after)
-
-    @cached_property
-    def judge(self) -> PermissionJudge | None:
-        refuse = self.budget.refuse
-        return build_judge(self.inputs, self.models, self.transcript, self.permissions, refuse)
+        return ToolRunner(
+            tools, self.permissions, ask_user, changing, self.memory.tool_finished, hooks
+        )
 
     @cached_property
     def system_prompt(self) -> Message:
@@ -591,10 +588,5 @@ class SessionBuilder(msgspec.Struct, dict=True):
         }
         undoers = {scope: undoer for scope, undoer in found.items() if undoer is not None}
         return Rewind(
-            transcript,
-            lambda: self.tasks.running,
-            on_change,
-            undoers,
-            self.memory.settled,
-            self.memory,
+            transcript, lambda: self.tasks.running, on_change, undoers, self.memory.settled
         )

@@ -10,7 +10,7 @@ import os
 import sys
 
 from ouro import __version__
-from ouro.command_line import GROUPS, PICK, read_flags, whole_parser
+from ouro.command_line import GROUPS, HOST_FLAG, PICK, read_flags, whole_parser
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from ouro.session_options import Options
 
 
+_is_program = False
+"""Whether ouro has this process for itself: tests call `main`."""
+
+
 def run() -> int:
     """The program `ouro`: `main`, in its own process."""
     # What a start loads is never freed: repeated garbage collection of it took a tenth of the time
@@ -38,6 +42,8 @@ def run() -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # if the locale lacks characters, replace them
             stream.reconfigure(errors="replace")
+    global _is_program
+    _is_program = True
     codes: list[int] = []
     atexit.register(_end_at_once, codes)  # the handler that is registered first is called last
     codes.append(main())
@@ -156,7 +162,13 @@ def acp(_context: ShellContext, **flags: Any) -> int:
 
 
 def _run(args: SimpleNamespace) -> int:
+    if args.background_host:
+        from ouro.frontends.background.process import read_start
+
+        vars(args).update(read_start())
     _refuse_contradictions(args)
+    if args.bg:
+        return _run_in_background(args)
     if not args.worktree:
         return _start(args)
     from ouro.own_worktree import enter_worktree, leave_worktree
@@ -195,8 +207,80 @@ def _refuse_contradictions(args: SimpleNamespace) -> None:
         )
 
 
+def _run_in_background(args: SimpleNamespace) -> int:
+    """Start a process that runs the session, and print how to reach it; returns the exit code."""
+    from ouro.frontends.background.process import StartFailed, start_host, trust_needed
+    from ouro.session import trust_question
+    from ouro.utils.text import clean
+
+    _refuse_foreground_flags(args)
+    folder = _folder(args)
+    flags = {**vars(args), "bg": False, "background_host": True, "cd": str(folder)}
+    flags["add_dir"] = [str(place) for place in _absolute(args.add_dir)]
+    report = start_host(HOST_FLAG, flags, folder)
+    needed = trust_needed(report)
+    if needed is not None and sys.stdin.isatty() and sys.stdout.isatty():
+        title, _choices = trust_question(needed)
+        answer = _ask_on_terminal(f"{clean(title)}\n[y/n, Enter: quit]: ").strip().lower()[:1]
+        if answer in ("y", "n"):
+            flags |= {"trust": answer == "y", "no_trust": answer == "n"}
+            report = start_host(HOST_FLAG, flags, folder)
+    if report.error:
+        raise StartFailed(report.error, report.exit_code)
+    short = report.id[:8]
+    print(f"{short} runs in the background with {clean(report.model)}.")  # noqa: T201
+    print(f"ouro attach {short}   ouro agents   ouro agents stop {short}")  # noqa: T201
+    return 0
+
+
+def _refuse_foreground_flags(args: SimpleNamespace) -> None:
+    """Raises UsageError: flags that do not go with `--bg`."""
+    from ouro.errors import UsageError
+
+    if args.prompt is not None or args.output != "text" or args.input != "text" or args.schema:
+        raise UsageError("--bg runs a session, not one answer.", "Leave out -p and its flags.")
+    if args.ephemeral:
+        raise UsageError("--bg saves its session.", "Leave out --ephemeral.")
+    if args.resume == PICK:
+        raise UsageError("With --bg no session can be picked.", "Name it: --resume latest")
+    if not (args.message.strip() or args.resume or args.latest):
+        raise UsageError("--bg needs a task.", 'Usage: ouro --bg "fix the failing test"')
+
+
+def _host(args: SimpleNamespace) -> int:
+    """The process that `--bg` has started; returns the exit code."""
+    import asyncio
+
+    from ouro.frontends.background.process import run_host
+    from ouro.settings_sources import load_settings
+    from ouro.utils.runtime import take_stdout
+
+    report_to = take_stdout()
+    minutes = load_settings().session.background_idle_minutes
+    open_session = _opener(args, interactive=True)
+    return asyncio.run(run_host(open_session, _request(args), args.message, minutes, report_to))
+
+
+def attach(_context: ShellContext, session: str, *, plain: bool = False) -> int:
+    """See and steer a session that runs in the background; returns the exit code. Not a coroutine:
+    it runs the full screen.
+    """
+    from ouro.frontends.background.attach import attach_plain, attach_screen, record_to_attach
+    from ouro.frontends.tui.first_frame import can_draw
+
+    record = record_to_attach(session)
+    if plain or not can_draw():
+        return attach_plain(record)
+    from pathlib import Path
+
+    return attach_screen(record, look_in(Path(record.cwd)))
+
+
 def _start(args: SimpleNamespace) -> int:
     from ouro.errors import UsageError
+
+    if args.background_host:
+        return _host(args)
 
     if args.prompt is not None or args.input == "stream-json":
         import asyncio
@@ -222,6 +306,7 @@ def _start(args: SimpleNamespace) -> int:
         partial(_open_catalog, _folder(args)),
         partial(_opener, args, interactive=True),
     )
+    _leave_a_launcher()
     if args.plain or not can_draw():
         import asyncio
 
@@ -239,6 +324,14 @@ def _start(args: SimpleNamespace) -> int:
         look_in(_folder(args)), open_session, request, args.message, save_theme, open_catalog
     )
     return _sync_at_end(args, code)
+
+
+def _leave_a_launcher() -> None:
+    """Continue in a child, so that the session can leave its terminal later."""
+    if _is_program and sys.stdin.isatty() and sys.stdout.isatty():
+        from ouro.utils.launcher import continue_in_child
+
+        continue_in_child()
 
 
 def _sync_at_end(args: SimpleNamespace, code: int) -> int:
@@ -309,8 +402,6 @@ def _opener(args: SimpleNamespace, *, interactive: bool = False) -> OpenSession:
 
 
 def _options(args: SimpleNamespace, *, interactive: bool) -> Options:
-    from pathlib import Path
-
     from ouro.session_options import Options
 
     return Options(
@@ -326,7 +417,7 @@ def _options(args: SimpleNamespace, *, interactive: bool) -> Options:
             "session.wake": None if interactive else "off",  # ouro ends with the answer
             "sandbox.enabled": False if args.no_sandbox else None,
         },
-        add_dirs=tuple(Path(folder).expanduser().absolute() for folder in args.add_dir),
+        add_dirs=_absolute(args.add_dir),
         ephemeral=args.ephemeral,
         memory=not args.no_memory,
         more_instructions=args.append_system_prompt,
@@ -364,6 +455,12 @@ def _folder(args: SimpleNamespace) -> Path:
     from pathlib import Path
 
     return Path(args.cd or ".").expanduser().resolve()
+
+
+def _absolute(folders: Sequence[str]) -> tuple[Path, ...]:
+    from pathlib import Path
+
+    return tuple(Path(folder).expanduser().absolute() for folder in folders)
 
 
 def _request(args: SimpleNamespace) -> OpenRequest:

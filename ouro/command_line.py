@@ -30,7 +30,8 @@ GROUPS = {
     "completion": "print a script that completes this command line in bash, zsh or fish",
     "acp": "work in an editor, as Zed, JetBrains and Neovim do",
     "batch": "run tasks in many repositories, and decide about their changes",
-    "eval": "run tasks with checks, and compare models, with and without memory",
+    "agents": "list, answer and stop the sessions that run in the background",
+    "attach": "see and steer a session that runs in the background",
     "sync": "fetch and send memory, sessions and settings over your git remote",
     "demo": "watch ouro repair a small program and remember, without a model or a key",
 }
@@ -42,11 +43,15 @@ VERSION_LINE = f"ouro {__version__}"
 PICK = "?"
 """`--resume` without a value; as in `session/opening.py`, which is loaded after the first frame."""
 
+HOST_FLAG = "--background-host"
+"""Of the process that `--bg` starts; not for users."""
+
 EXAMPLES = """\
 examples:
   ouro                              a full-screen session in this folder
   ouro "fix the failing test"       the same, with a first message
   ouro -p "what does api.py do?"    answer on standard output, then end
+  ouro --bg "fix the failing test"  the same in the background: `ouro agents` lists them
   git diff | ouro -p "review this"  with standard input as material
   ouro --resume latest              continue the last session
   ouro demo                         see it work without a model or a key
@@ -66,6 +71,9 @@ def read_flags(given: Sequence[str] = ()) -> SimpleNamespace:
         sys.stdout.write(f"{VERSION_LINE}\n")
         sys.stdout.flush()
         raise SystemExit(0)
+    if list(given) == [HOST_FLAG]:
+        flags.background_host = True
+        return flags
     _refuse_misspelt_command(given)
     parser = _parser()
     found, unknown = parser.parse_known_args(given, flags)
@@ -135,6 +143,8 @@ _DEFAULTS: Mapping[str, Any] = {
     "append_system_prompt": "",
     "safe": False,
     "plain": False,
+    "bg": False,
+    "background_host": False,
     "trust": False,
     "no_trust": False,
     "no_sandbox": False,
@@ -245,6 +255,9 @@ def _add_session_flags(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--plain", action="store_true", help="a line prompt in the terminal's own scrollback"
+    )
+    parser.add_argument(
+        "--bg", action="store_true", help="in the background: `ouro agents` lists these sessions"
     )
 
 

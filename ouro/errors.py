@@ -122,6 +122,33 @@ class SessionInUse(SessionError):
     """Another process has the session open."""
 
 
+class SessionRunning(SessionInUse):
+    """A background process has the session open: one can attach to it."""
+
+    def __init__(self, session_id: str) -> None:
+        super().__init__(
+            f"This session runs in the background: {session_id[:8]}.",
+            f"Attach to it: `ouro attach {session_id[:8]}`. `--fork` opens a copy.",
+        )
+        self.session_id = session_id
+
+
+class AttachRequested(OuroError):
+    """The user wants to see a session that runs in the background."""
+
+    def __init__(self, session_id: str) -> None:
+        super().__init__(f"Session {session_id[:8]} runs in the background.")
+        self.session_id = session_id
+
+
+class SocketRefused(OuroError):
+    """A socket, its folder or the process at its other end is not the user's own."""
+
+
+class HostGone(OuroError):
+    """The process of a background session has ended, or does not answer."""
+
+
 class SessionDamaged(SessionError):
     """The session file has content that is not valid."""
 

@@ -83,10 +83,6 @@ class PermissionSettings:
     """Rules that are always asked."""
     deny: tuple[str, ...] = ()
     """Rules that never run; they win over all others."""
-    judge: str = ""
-    """A model that answers questions which the mode `auto` would not ask, and those about hosts;
-    empty: the user answers all.
-    """
 
 
 @section
@@ -247,6 +243,10 @@ class LiveSessionSettings:
     """US dollars after which it pauses; unset: no cap."""
     goal_minutes: int = 60
     """Minutes after which it pauses."""
+    background_idle_minutes: float = 60
+    """Minutes without work, question and viewer after which a session in the background ends; it
+    can be resumed. 0: never.
+    """
 
 
 @section

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ouro.commands.action import Action, amount, arg, count, text
+from ouro.commands.background_actions import BACKGROUND_ACTIONS, BACKGROUND_COMMANDS
 from ouro.commands.batch_actions import BATCH_ACTIONS
 from ouro.display import Choice
 
@@ -232,7 +233,7 @@ SESSION_COMMANDS: tuple[Action, ...] = (
         "rewind.undo",
         "Undo your last message with its files, or what you name: a file, a hunk",
         (text("what"),),
-        ("undo conversation", "undo files because the login broke", "undo src/a.py#3f2a"),
+        ("undo conversation", "undo files memory", "undo src/a.py#3f2a"),
         between_turns=True,
     ),
     Action(
@@ -1132,6 +1133,7 @@ _SYNC = Action(
 COMMANDS: tuple[Action, ...] = (
     *SESSION_COMMANDS,
     _SYNC,
+    *BACKGROUND_COMMANDS,
     Action(
         "handoff",
         "handoff.handoff",
@@ -1628,6 +1630,7 @@ SHELL_ACTIONS: tuple[Action, ...] = (
     *MEMORY_ACTIONS,
     *MCP_ACTIONS,
     *BATCH_ACTIONS,
+    *BACKGROUND_ACTIONS,
     _CONFIG,
     *_CONFIG_ACTIONS,
     _DOCTOR,

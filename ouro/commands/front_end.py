@@ -154,6 +154,12 @@ class FrontEnd(Protocol):
     def redraw(self) -> None:
         """Show the new state after a change of model, mode or title."""
 
+    async def detach(self) -> None:
+        """Let the session go on in the background, and leave. Raises UsageError: this front end
+        cannot.
+        """
+        raise UsageError("This session cannot go on in the background from here.")
+
     def leave(self) -> None:
         """End the program."""
 

@@ -15,7 +15,6 @@ from typing import Any
 import msgspec
 
 from ouro.llm import ToolSpec
-from ouro.utils.decoding import decode_json
 from ouro.utils.files import write_private
 from ouro.utils.log import log
 from ouro.utils.runtime import get_home
@@ -117,7 +116,7 @@ def load_approved(key: str) -> dict[str, ToolDefinition] | None:
     connected.
     """
     try:
-        tools = decode_json(_approvals(key).read_bytes(), tuple[ToolDefinition, ...])
+        tools = msgspec.json.decode(_approvals(key).read_bytes(), type=tuple[ToolDefinition, ...])
     except FileNotFoundError:
         return None
     except (OSError, msgspec.DecodeError) as error:

@@ -14,7 +14,6 @@ import msgspec
 
 from ouro.display import TodoState
 from ouro.messages import Incomplete, Thinking, Usage
-from ouro.utils.decoding import from_plain
 
 S = TypeVar("S", bound=msgspec.Struct)
 Path = tuple[str | int, ...]
@@ -120,7 +119,7 @@ def read_fields(
         )
         if path is None:
             try:
-                return from_plain(data, kind), tuple(repaired)
+                return msgspec.convert(data, kind), tuple(repaired)
             except msgspec.ValidationError as error:
                 problem = str(error)
                 path = _path_in(problem)

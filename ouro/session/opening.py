@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Literal, Protocol
 
@@ -10,16 +11,19 @@ from msgspec.structs import replace
 
 from ouro.display import Choice
 from ouro.errors import (
+    AttachRequested,
     DemoRequested,
     NoModelError,
     OuroError,
     SessionInUse,
+    SessionRunning,
     SeveralSessions,
     TrustNeeded,
 )
 from ouro.utils.runtime import tilde
 
 if TYPE_CHECKING:
+    from ouro.memory.backend import SessionInfo
     from ouro.memory.sessions.session_catalog import SessionCatalog
     from ouro.session.session import Session
 
@@ -113,7 +117,7 @@ async def open_interactively(
     user declines.
 
     Without a dialog, as in a script, an error is raised instead of a question. DemoRequested: the
-    user asked for the demo.
+    user asked for the demo. AttachRequested: the session runs in the background.
     """
     while True:
         try:
@@ -125,10 +129,27 @@ async def open_interactively(
         except (SeveralSessions, SessionInUse, TrustNeeded, NoModelError) as error:
             if dialog is None:
                 raise
+            if isinstance(error, SessionRunning):
+                raise AttachRequested(error.session_id) from error
             answered = await _ask(dialog, request, error)
         if answered is None:
             return None
         request = answered
+
+
+async def find_resumed(catalog: SessionCatalog, request: OpenRequest) -> SessionInfo:
+    """The session that the request names.
+
+    Raises:
+        SessionNotFound: there is none, or there are several.
+        SessionRunning: it runs in the background, and is neither copied nor only read.
+    """
+    found = await catalog.find(request.resume)
+    if not request.fork and not request.read_only:
+        from ouro.session.background_record import demand_foreground  # only to resume
+
+        await asyncio.to_thread(demand_foreground, found.id)
+    return found
 
 
 def trust_question(error: TrustNeeded) -> tuple[str, tuple[Choice, ...]]:

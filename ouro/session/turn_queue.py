@@ -15,10 +15,10 @@ from msgspec.structs import replace
 from ouro.errors import OuroError, UsageError, plain_error
 from ouro.events import Event, Notice, Outcome, TurnFinished
 from ouro.messages import Image
-from ouro.utils.fair_loop import FairLoop
 from ouro.utils.log import log
 
 if TYPE_CHECKING:
+    from ouro.session.live_events import LiveEvents
     from ouro.session.session import Session
 
 
@@ -72,6 +72,7 @@ class TurnQueue:
         lines_in_terminal: bool = False,
     ) -> None:
         self.session: Session | None = None
+        self._live: LiveEvents | None = None
         self._observer = observer
         self._deliver = deliver or self.deliver
         self._has_commands = deliver is None
@@ -120,11 +121,23 @@ class TurnQueue:
         """
         return (*self.steering, *(draft.text for draft in self._drafts))
 
+    @property
+    def live(self) -> LiveEvents:
+        """What the session has shown and not saved yet. Only while there is one."""
+        assert self._live is not None
+        return self._live
+
+    def observe(self, observer: TurnObserver) -> None:
+        """Report to another front end from now on."""
+        self._observer = observer
+
     def attach(self, session: Session, turn: AsyncGenerator[Event, None] | None = None) -> None:
         """Use this session from now on: show its background events and its running turn, and send
         it what waits.
         """
-        self.session = session
+        from ouro.session.live_events import LiveEvents  # not before the first frame
+
+        self.session, self._live = session, LiveEvents()
         for task in (self._background, self._waking, self._repeating):
             if task is not None:
                 task.cancel()
@@ -408,6 +421,8 @@ class TurnQueue:
             # Messages that came too late to steer the turn are the next ones.
             while self.session is not None and (draft := self.session.withdraw()) is not None:
                 self._drafts.appendleft(draft)
+            if self._live is not None:
+                self._live.end_turn()
             self._observer.turn_ended(outcome, self.seconds)
             if self._drafts and not self._is_held:
                 # this turn may have come from a command, which sends nothing afterwards
@@ -417,12 +432,12 @@ class TurnQueue:
         outcome: Outcome = "answered"
         try:
             async with aclosing(events):
-                fair = FairLoop()
                 async for event in events:
+                    if self._live is not None:
+                        self._live.add(event)
                     self._observer.show(event)
                     if isinstance(event, TurnFinished):
                         outcome = event.outcome
-                    await fair.step()
         except Exception as error:  # noqa: BLE001 (the front end outlives any defect of a turn)
             self._show_error(error, "a turn failed")
             return "failed"
@@ -457,6 +472,8 @@ class TurnQueue:
         try:
             async with aclosing(session.events()) as events:
                 async for event in events:
+                    if self._live is not None:
+                        self._live.add(event)
                     self._observer.show_background(event)
         except Exception:  # noqa: BLE001 (as above)
             log.exception("background events")

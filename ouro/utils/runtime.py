@@ -94,14 +94,14 @@ def get_history_path() -> Path:
     return get_home() / "history"
 
 
+def get_background_dir() -> Path:
+    """Sockets and records of the sessions that run in the background."""
+    return get_home() / "background"
+
+
 def get_drafts_dir() -> Path:
     """Unsent texts of prompts."""
     return get_home() / "drafts"
-
-
-def get_file_lists_dir() -> Path:
-    """Lists of the files of large projects."""
-    return get_home() / "file_lists"
 
 
 def get_log_path() -> Path:

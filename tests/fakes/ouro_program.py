@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import functools
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -19,6 +21,7 @@ import yaml
 from fakes.model_server import ModelServer
 from fakes.terminal import Terminal
 from fakes.waiting import PATIENCE
+from ouro.frontends.background.agents import find_agents
 
 KEY = "sk-proj-0wnK3yOfTheTestsZ9y8X7w6V5u4T3s2"
 ANTHROPIC = "anthropic/claude-sonnet-4-5"
@@ -32,6 +35,13 @@ def secret_rules() -> Path:
     folder = Path(os.environ["KF_RULE_CACHE_DIR"])  # shared by all tests
     Scanner(Rules(cache_dir=folder))
     return folder
+
+
+def hosts_in(home: Path) -> list[int]:
+    """The processes that host background sessions of this home."""
+    records = [json.loads(path.read_text()) for path in (home / "background").glob("*.json")]
+    alive = [record["pid"] for record in records if Path(f"/proc/{record['pid']}").exists()]
+    return [pid for pid in alive if b"ouro" in Path(f"/proc/{pid}/cmdline").read_bytes()]
 
 
 @dataclass(frozen=True)
@@ -53,6 +63,18 @@ class OuroTerminal(Terminal):
 
     GRACE = 0.6
     """Seconds after which keys answer a new question; earlier keys go to the prompt."""
+
+    @property
+    def pid(self) -> int:
+        """The process of the session. The terminal waits for its launcher."""
+        launcher: int = self.child.pid
+        with contextlib.suppress(OSError):
+            words = Path(f"/proc/{launcher}/cmdline").read_bytes()
+            children = Path(f"/proc/{launcher}/task/{launcher}/children").read_text()
+            for child in children.split():
+                if Path(f"/proc/{child}/cmdline").read_bytes() == words:  # forked, not started
+                    return int(child)
+        return launcher
 
     def say(self, text: str, key: str = "\r") -> None:
         """Replace the content of the prompt with a message, and press Enter."""
@@ -218,6 +240,9 @@ class OuroProgram:
         """End all running processes."""
         for terminal in self.terminals:
             terminal.close()
+        for host in hosts_in(self.home):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(host, signal.SIGKILL)
         for process in self.processes:
             if process.poll() is None:
                 process.kill()
@@ -225,3 +250,57 @@ class OuroProgram:
             for stream in (process.stdin, process.stdout, process.stderr):
                 if stream is not None:
                     stream.close()
+
+
+def runs(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
+
+
+class BackgroundSessions:
+    def __init__(self, ouro: OuroProgram) -> None:
+        self.ouro = ouro
+
+    def start(self, *words: str) -> str:
+        """The id of a new session; the last word is its task."""
+        done = self.ouro.headless(*words[:-1], "--bg", words[-1])
+        assert done.code == 0, done.err
+        return done.out.split()[0]
+
+    def rows(self) -> list[dict]:
+        """As `ouro agents --json`, without a new process."""
+        return [row.to_json() for row in asyncio.run(find_agents())]
+
+    def row(self, session: str) -> dict:
+        return next((row for row in self.rows() if row["id"].startswith(session)), {})
+
+    def until(self, session: str, is_so: Callable[[dict], object]) -> dict:
+        """Ask until the row of a session is as wanted."""
+        end = time.monotonic() + PATIENCE
+        while not is_so(row := self.row(session)):
+            assert time.monotonic() < end, row
+            time.sleep(0.05)
+        return row
+
+    def until_state(self, session: str, state: str) -> dict:
+        return self.until(session, lambda row: row.get("state") == state)
+
+    def answer(self, session: str, *words: str) -> Done:
+        return self.ouro.headless("agents", "answer", session, *words)
+
+    def stop(self, session: str) -> Done:
+        return self.ouro.headless("agents", "stop", session, "--yes")
+
+    def until_gone(self, pid: int) -> None:
+        """Wait until a process has ended; nobody may have asked for its exit code."""
+        end = time.monotonic() + PATIENCE
+        while runs(pid):
+            assert time.monotonic() < end, pid
+            time.sleep(0.05)
+
+    def kill(self, session: str) -> None:
+        """Kill the process, as the system does without memory."""
+        os.kill(self.row(session)["pid"], signal.SIGKILL)

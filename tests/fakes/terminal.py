@@ -176,7 +176,7 @@ class Terminal:
 
     def close(self) -> None:
         """Kill the program and its child processes."""
-        for pid in reversed(list(descendants(self.pid))):
+        for pid in reversed(list(descendants(self.child.pid))):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         if not self.child.closed:

@@ -341,23 +341,13 @@ class EditorSession(TurnObserver):
 
     async def _ask_permission(self, asked: events.PermissionAsked) -> None:
         permit = events.Permit("no", REFUSED)
-        known: dict[events.PermitChoice, tuple[str, acp.PermissionOptionKind]] = {
-            "yes": ("Allow once", "allow_once"),
-            "session": (f"Allow {asked.rule} in this session", "allow_always"),
-            "edits": ("Allow all edits in this session", "allow_always"),
-            "always": (f"Always allow {asked.rule}", "allow_always"),
-            "stop": ("Reject, and stop", "reject_once"),
-            "no": ("Reject, and continue", "reject_once"),
-        }
-        offered = {choice: shown for choice, shown in known.items() if choice in asked.choices}
-        options = [
-            acp.PermissionOption(option_id=key, name=name, kind=kind)
-            for key, (name, kind) in offered.items()
-        ]
+        options = permission_options(asked)
         try:
             call = self._updates.call(asked.call, f"{asked.title} ({asked.reason})", asked.display)
             chosen = await self.request_choice(call, options)
-            permit = events.Permit(next((choice for choice in offered if choice == chosen), "no"))
+            permit = events.Permit(
+                next((choice for choice in asked.choices if choice == chosen), "no")
+            )
         except Exception:  # noqa: BLE001 (any error of the client refuses the call)
             log.exception("the editor could not ask for a permission")
         self.session.answer(asked.question_id, permit)
@@ -402,6 +392,23 @@ class EditorSession(TurnObserver):
                 return  # the client is gone; the end of its input closes the sessions
             finally:
                 self._outgoing.task_done()
+
+
+def permission_options(asked: events.PermissionAsked) -> list[acp.PermissionOption]:
+    """The possible answers to a permission question; their ids are those of ouro."""
+    known: dict[events.PermitChoice, tuple[str, acp.PermissionOptionKind]] = {
+        "yes": ("Allow once", "allow_once"),
+        "session": (f"Allow {asked.rule} in this session", "allow_always"),
+        "edits": ("Allow all edits in this session", "allow_always"),
+        "always": (f"Always allow {asked.rule}", "allow_always"),
+        "stop": ("Reject, and stop", "reject_once"),
+        "no": ("Reject, and continue", "reject_once"),
+    }
+    offered = {choice: shown for choice, shown in known.items() if choice in asked.choices}
+    return [
+        acp.PermissionOption(option_id=key, name=name, kind=kind)
+        for key, (name, kind) in offered.items()
+    ]
 
 
 def available_commands(session: Session) -> list[acp.AvailableCommand]:

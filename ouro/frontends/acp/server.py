@@ -77,7 +77,7 @@ async def run_acp(
     return 0
 
 
-def _report_errors(
+def report_errors(
     handler: Callable[P, Coroutine[Any, Any, T]],
 ) -> Callable[P, Coroutine[Any, Any, T]]:
     """Turn the errors of a handler into JSON-RPC errors with a message for users."""
@@ -144,7 +144,7 @@ class EditorAgent:
             if isinstance(result, Exception):
                 log.error("a session was not closed", exc_info=result)
 
-    @_report_errors
+    @report_errors
     async def initialize(
         self,
         protocol_version: int,  # noqa: ARG002 (the client ends the connection if it does not speak version 1)
@@ -172,31 +172,31 @@ class EditorAgent:
             ),
         )
 
-    @_report_errors
+    @report_errors
     async def new_session(self, cwd: str, **more: Any) -> acp.NewSessionResponse:
         editor = await self._open(cwd, OpenRequest(new_id=str(uuid.uuid4())), more)
         return acp.NewSessionResponse(session_id=editor.session.id, **await editor.settings())
 
-    @_report_errors
+    @report_errors
     async def load_session(self, cwd: str, session_id: str, **more: Any) -> acp.LoadSessionResponse:
         editor = await self._open_saved(cwd, session_id, more)
         await editor.replay()
         return acp.LoadSessionResponse(**await editor.settings())
 
-    @_report_errors
+    @report_errors
     async def resume_session(
         self, session_id: str, cwd: str, **more: Any
     ) -> acp.ResumeSessionResponse:
         editor = await self._open_saved(cwd, session_id, more)
         return acp.ResumeSessionResponse(**await editor.settings())
 
-    @_report_errors
+    @report_errors
     async def fork_session(self, session_id: str, cwd: str, **more: Any) -> acp.ForkSessionResponse:
         await self._check_saved(session_id)
         editor = await self._open(cwd, OpenRequest(session_id, fork=True), more)
         return acp.ForkSessionResponse(session_id=editor.session.id, **await editor.settings())
 
-    @_report_errors
+    @report_errors
     async def list_sessions(
         self, cwd: str | None = None, cursor: str | None = None, **_meta: Any
     ) -> acp.ListSessionsResponse:
@@ -214,14 +214,14 @@ class EditorAgent:
         following = str(start + PAGE) if len(found) > start + PAGE else None
         return acp.ListSessionsResponse(sessions=page, next_cursor=following)
 
-    @_report_errors
+    @report_errors
     async def close_session(self, session_id: str, **_meta: Any) -> acp.CloseSessionResponse:
         editor = self._editor_of(session_id)
         del self._sessions[session_id]
         await editor.close()
         return acp.CloseSessionResponse()
 
-    @_report_errors
+    @report_errors
     async def prompt(self, prompt: list[Any], session_id: str, **_meta: Any) -> acp.PromptResponse:
         if session_id in self._untrusted:
             await self._ask_for_trust(session_id)
@@ -241,7 +241,7 @@ class EditorAgent:
         if editor := self._sessions.get(session_id):
             editor.cancel()
 
-    @_report_errors
+    @report_errors
     async def set_session_mode(
         self, mode_id: str, session_id: str, **_meta: Any
     ) -> acp.SetSessionModeResponse:
@@ -250,7 +250,7 @@ class EditorAgent:
         await editor.send_settings()
         return acp.SetSessionModeResponse()
 
-    @_report_errors
+    @report_errors
     async def set_config_option(
         self, config_id: str, session_id: str, value: str | bool, **_meta: Any
     ) -> acp.SetSessionConfigOptionResponse:

@@ -448,6 +448,9 @@ class ReplFrontEnd(FrontEnd):
     def redraw(self) -> None:
         self._repl.redraw()
 
+    async def detach(self) -> None:
+        await self._repl.detach()
+
     def leave(self) -> None:
         self._repl.leave()
 

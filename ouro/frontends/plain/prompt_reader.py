@@ -6,7 +6,6 @@ import asyncio
 import sys
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -211,10 +210,9 @@ class _Completer(Completer):
             return
         word = before.split()[-1] if before and not before[-1].isspace() else ""
         if word.startswith("@"):
-            if word == "@" or not self._files.size:
+            if word == "@" or not self._files.names:
                 session = self._repl.turns.session
-                found = session.find_files() if session else ()
-                self._files = FileIndex(chain.from_iterable(found))
+                self._files = FileIndex(session.project_files() if session else [])
             for name in self._files.search(word[1:]):
                 yield Completion(mention(name), -len(word), display=name)
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from ouro.commands.mode import next_mode, set_mode
 from ouro.commands.models import next_effort
 from ouro.commands.slash import dispatch
-from ouro.errors import DemoRequested, OuroError, UsageError
+from ouro.errors import AttachRequested, DemoRequested, OuroError, UsageError
 from ouro.events import Event, Outcome, PermissionAsked, Permit, QuestionAsked
 from ouro.frontends.headless.input import handle_signals, read_lines
 from ouro.frontends.headless.output import Pipe
@@ -50,6 +50,7 @@ from ouro.utils.log import log
 from ouro.utils.text import clean, plural
 
 if TYPE_CHECKING:
+    from ouro.frontends.background.detach import Hosting
     from ouro.frontends.plain.prompt_reader import PromptReader
 
 EXIT_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
@@ -81,6 +82,9 @@ async def run_repl(
             return await repl.run(request, first_message)
     except DemoRequested:
         return await asyncio.to_thread(subprocess.call, [sys.executable, "-m", "ouro", "demo"])
+    except AttachRequested as request_:
+        words = ["-P", "-m", "ouro", "attach", request_.session_id, "--plain"]
+        return await asyncio.to_thread(subprocess.call, [sys.executable, *words])
 
 
 def is_plain() -> bool:
@@ -109,7 +113,7 @@ class Repl(TurnObserver):
         edit = self._edit
         self._turn_questions = TurnQuestions(self._questions, self._printer, edit)
         self._background_questions = TurnQuestions(self._questions, self._printer, edit)
-        self.turns = TurnQueue(self, holds_after_interrupt=True)
+        self.turns = self._make_turns()
         self._offering: asyncio.Task[None] | None = None
         self._front_end = ReplFrontEnd(
             open_session, open_catalog, self._printer, self._questions, self.turns, self
@@ -125,6 +129,10 @@ class Repl(TurnObserver):
         self._exit_code: int | None = None
         self._failure: Exception | None = None
         self._ctrl_c_at = -SECOND_CTRL_C
+        self._hosting: Hosting | None = None
+
+    def _make_turns(self) -> TurnQueue:
+        return TurnQueue(self, holds_after_interrupt=True)
 
     async def _edit(self, text: str) -> str:
         return await self.reader.edit(text)
@@ -216,6 +224,14 @@ class Repl(TurnObserver):
         self._exit_code = code
         if self._reading is not None:
             self._reading.cancel()
+
+    async def detach(self) -> None:
+        """Let this process continue with the session, without the terminal. Raises UsageError."""
+        from ouro.frontends.background.detach import begin_hosting  # rarely used
+
+        if self._hosting is None:
+            self._hosting = await begin_hosting(self._front_end.session, self.turns, self)
+            self.leave()
 
     # What the readers need
 
@@ -402,14 +418,27 @@ class Repl(TurnObserver):
         return self._exit_code is not None
 
     async def _end(self) -> None:
+        if self._hosting is not None:
+            await self._leave_to_background(self._hosting)
+            return
         self.turns.stop()
         self._cancel_work()
         await asyncio.gather(*self._work, self.turns.idle(), return_exceptions=True)
         await self.reader.close()
         if self.turns.session is not None:
             await self.turns.close()
-            if self.turns.session.status().is_saved:
-                self._printer.say(f"Continue with: ouro --resume {self.turns.session.id[:8]}")
+            self._say_end(self.turns.session)
+
+    async def _leave_to_background(self, hosting: Hosting) -> None:
+        session = self._front_end.session
+        self._cancel_offer()
+        await self.reader.close()
+        self._printer.say(f"It continues in the background: ouro attach {session.id[:8]}")
+        await hosting.run()
+
+    def _say_end(self, session: Session) -> None:
+        if session.status().is_saved:
+            self._printer.say(f"Continue with: ouro --resume {session.id[:8]}")
 
 
 class LineReader:

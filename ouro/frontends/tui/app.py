@@ -6,7 +6,7 @@ import inspect
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from textual import events, on
 from textual._compositor import CompositorUpdate
@@ -20,7 +20,6 @@ from ouro.frontends.tui import editor_and_pager
 from ouro.frontends.tui.driver import TerminalDriver
 from ouro.frontends.tui.first_frame import SECOND_CTRL_C
 from ouro.frontends.tui.front_end import ScreenFrontEnd
-from ouro.frontends.tui.garbage import IdleCollector
 from ouro.frontends.tui.keymap import SCROLLS, Keymap
 from ouro.frontends.tui.look import AGAIN_QUITS, ANSI, THEMES, Look, make_theme
 from ouro.frontends.tui.run import SessionStart
@@ -33,12 +32,17 @@ from ouro.session.opening import PICK, OpenCatalog, OpenRequest
 from ouro.session.turn_queue import Draft
 from ouro.utils.log import log
 
+if TYPE_CHECKING:
+    from ouro.frontends.background.detach import Hosting
+
 SECOND_PRESS = 1.0
 """Seconds between two presses of Ctrl+O that open the transcript reader."""
 SECOND_ESCAPE = 1.0
 """Seconds after an interrupt in which Esc Esc is not a rewind."""
 MAX_SEARCHED = 2_000
 """Characters of each prompt that the history search compares; a paste may have a million."""
+_COMMANDS = {"memory": "/memory", "model": "/model", "detach": "/bg"}
+"""Keys that are the same as a command."""
 _NO_CARDS = "There is no tool call to unfold."
 
 
@@ -59,23 +63,24 @@ class OuroApp(App[int], inherit_bindings=False):
         driver_class: Any = None,
     ) -> None:
         super().__init__(driver_class=driver_class, ansi_color=look.theme == ANSI or None)
+        self.hosting: Hosting | None = None
+        """What hosts the session from now on: the user has left it to the background."""
         self.failure: OuroError | None = None
         """The error that ended the program because no session could be opened."""
         self.pressed_at = float("-inf")
         """When the key was pressed whose action runs."""
         self.painter = ScreenPainter()
-        self._collector = IdleCollector(self.set_timer, lambda: self.pressed_at)
         self._start = start
         keymap = Keymap(look.keys)
         # With PICK the session picker has the focus first.
-        self.conversation = ConversationScreen(
-            look, keymap, self._run_command, takes_focus=start.request.resume != PICK
+        self.conversation = self._make_conversation(
+            look, keymap, takes_focus=start.request.resume != PICK
         )
         self.turns = self.conversation.turns
         self.front_end = ScreenFrontEnd(
             self, self.conversation, keymap, start, open_catalog=open_catalog, save_theme=save_theme
         )
-        self._actions = KeyActions(self)
+        self._actions = self._make_actions()
         for key, name in keymap.of("app").items():
             in_sheets = name in ("suspend_process", "redraw")
             action = name if name == "suspend_process" else f"press('{name}')"
@@ -90,6 +95,24 @@ class OuroApp(App[int], inherit_bindings=False):
         for name, colors in THEMES.items():
             self.register_theme(make_theme(name, colors))
         self.theme = look.theme if look.theme in THEMES else "dark"
+
+    def _make_conversation(
+        self, look: Look, keymap: Keymap, *, takes_focus: bool
+    ) -> ConversationScreen:
+        return ConversationScreen(look, keymap, self._run_command, takes_focus=takes_focus)
+
+    def _make_actions(self) -> KeyActions:
+        return KeyActions(self)
+
+    @property
+    def end_hint(self) -> str:
+        """How to continue, for the terminal after the end; empty if nothing was saved."""
+        session = self.turns.session
+        if session is None or not session.status().is_saved:
+            return ""
+        if self.hosting is not None:
+            return f"It continues in the background: ouro attach {session.id[:8]}"
+        return f"Continue with: ouro --resume {session.id[:8]}"
 
     @property
     def lends_terminal(self) -> bool:
@@ -149,8 +172,8 @@ class OuroApp(App[int], inherit_bindings=False):
     async def action_press(self, name: str) -> None:
         if name in SCROLLS:
             self._actions.scroll(name)
-        elif name in ("memory", "model"):
-            self.turns.say(Draft(f"/{name}"))
+        elif name in _COMMANDS:
+            self.turns.say(Draft(_COMMANDS[name]))
         elif inspect.iscoroutinefunction(action := getattr(self._actions, name)):
             self.run_worker(self._attempt(action))
         else:
@@ -163,10 +186,6 @@ class OuroApp(App[int], inherit_bindings=False):
                 await result
         except UsageError as error:
             self.conversation.status.show_message(" ".join(str(error).split("\n")), "warning")
-
-    @on(ConversationScreen.TurnEnded)
-    def _turn_ended(self) -> None:
-        self._collector.turn_ended()
 
     @on(ResumePanel.Chosen)
     def _resume_chosen(self, message: ResumePanel.Chosen) -> None:

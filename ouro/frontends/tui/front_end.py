@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ouro.display import Choice
-from ouro.errors import OuroError, UsageError, plain_error
+from ouro.errors import AttachRequested, OuroError, UsageError, plain_error
 from ouro.events import Event, Level, Notice
 from ouro.frontends.session_lines import card_line, now
 from ouro.frontends.tui import editor_and_pager
@@ -69,6 +69,7 @@ class ScreenFrontEnd:
         self.copy = app.copy
         self.leave = partial(app.exit, 0)
         self._resume_card: asyncio.Task[None] | None = None
+        self._is_detaching = False
         self.typed = ""
         """The running command, until it has shown something."""
 
@@ -248,6 +249,19 @@ class ScreenFrontEnd:
         if self._turns.session is session:
             self.say(as_text(answer.view))
 
+    async def detach(self) -> None:
+        """Let this process continue with the session, without the terminal. Raises UsageError."""
+        from ouro.frontends.background.detach import begin_hosting  # rarely used
+
+        if self._is_detaching:
+            return
+        self._is_detaching = True
+        try:
+            self._app.hosting = await begin_hosting(self.session, self._turns, self._conversation)
+        finally:
+            self._is_detaching = False
+        self._app.exit(0)
+
     # Opening sessions
 
     async def open(self, request: OpenRequest) -> None:
@@ -259,7 +273,7 @@ class ScreenFrontEnd:
         try:
             session = await open_interactively(self._start.open, request, self)
         except OuroError as error:
-            if before is None:
+            if before is None or isinstance(error, AttachRequested):
                 self._app.fail(error)
             else:
                 self._conversation.show(Notice(str(error), "error"))

@@ -84,6 +84,7 @@ ACTIONS: tuple[KeyAction, ...] = (
     KeyAction("queue_list", ("alt+q",), "queued messages: edit, move, remove", "app"),
     KeyAction("jobs", ("ctrl+b",), "move the running command to the background, else: jobs", "app"),
     KeyAction("terminal", ("f8",), "type into a program that waits in a terminal", "app"),
+    KeyAction("detach", ("f9",), "leave; the session continues in the background (`/bg`)", "app"),
     KeyAction("receipt", ("ctrl+y",), "memory receipt: what memory put into the prompt", "app"),
     KeyAction("memory", ("f4",), "memory browser", "app"),
     KeyAction(

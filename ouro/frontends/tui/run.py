@@ -16,7 +16,7 @@ from contextlib import aclosing, contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, TextIO
 
-from ouro.errors import DemoRequested, OuroError
+from ouro.errors import AttachRequested, DemoRequested, OuroError
 from ouro.session.opening import PICK, OpenRequest
 from ouro.utils.runtime import ensure_private_dir, get_log_path
 from ouro.utils.text import clean
@@ -148,10 +148,12 @@ def run_tui(
     *,
     save_theme: Callable[[str], None] | None = None,
     open_catalog: OpenCatalog | None = None,
+    app_kind: Callable[[], type[OuroApp]] | None = None,
 ) -> int:
     """Run the full screen, from the first frame on; returns the exit code.
 
     Args:
+        app_kind: imports another class of the app.
         save_theme: writes a theme into the settings.
         open_catalog: returns the session catalog, to pick a session before one is open.
 
@@ -162,12 +164,11 @@ def run_tui(
     def make_app() -> OuroApp:
         from ouro.frontends.tui.app import OuroApp
         from ouro.frontends.tui.driver import TerminalDriver
-        from ouro.frontends.tui.garbage import shorten_collections
 
         gc.freeze()  # modules are never freed: the garbage collector need not visit them
-        shorten_collections()
+        gc.set_threshold(50_000, 20, 20)  # a long collection would be visible
         driver = partial(TerminalDriver, frame=frame, output=terminal)
-        app = OuroApp(
+        app = (app_kind() if app_kind else OuroApp)(
             start, frame.look, save_theme=save_theme, open_catalog=open_catalog, driver_class=driver
         )
         if request.resume != PICK:  # the session picker reads the keys as a search
@@ -178,24 +179,30 @@ def run_tui(
     start = SessionStart(open_session, request, first_message, frame.take_message)
     try:
         with _standard_error_in_log() as terminal:
-            app = asyncio.run(_run(start, make_app, frame))
+            app = asyncio.run(_run(start, make_app, frame, terminal))
     except BaseException:
         frame.restore()
         raise
     if isinstance(app, int):
         frame.restore()
         return app
+    if app.hosting is not None:  # the terminal was left long ago
+        return 0
     frame.restore_modes()
     if isinstance(app.failure, DemoRequested):
         return subprocess.call([sys.executable, "-m", "ouro", "demo"])
+    if isinstance(app.failure, AttachRequested):
+        os.execv(sys.executable, attach_command(app.failure.session_id))  # noqa: S606 (its own program)
     _print_end(app)
     return app.return_value if app.return_value is not None else app.return_code or 0
 
 
 async def _run(
-    start: SessionStart, make_app: Callable[[], OuroApp], frame: FirstFrame
+    start: SessionStart, make_app: Callable[[], OuroApp], frame: FirstFrame, terminal: TextIO
 ) -> OuroApp | int:
-    """Run the app to its end; returns the exit code if it ends before there is an app."""
+    """Run the app to its end, and then the session in the background if the user has left it there;
+    returns the exit code if it ends before there is an app.
+    """
     app: OuroApp | None = None
     loop, code = asyncio.get_running_loop(), 0
     opening = asyncio.ensure_future(start.begin())
@@ -227,15 +234,24 @@ async def _run(
         app = make_app()
         loop.call_later(WARM_UP_AFTER, threading.Thread(target=_warm_up, daemon=True).start)
         await app.run_async()
+        if app.hosting is not None:
+            frame.restore_modes()
+            _print_end(app)
+            await app.hosting.run(terminal)
     except asyncio.CancelledError:
         if app is not None or not opening.cancelled():
             raise
         return code
     finally:
-        if app is not None:
+        if app is not None and app.hosting is None:
             await app.turns.close(turn_timeout=TURN_TIMEOUT, timeout=CLOSE_TIMEOUT)
         await start.close()
     return app
+
+
+def attach_command(session_id: str, *more: str) -> list[str]:
+    """The command line that attaches to a background session."""
+    return [sys.executable, "-P", "-m", "ouro", "attach", session_id, *more]
 
 
 def _warm_up() -> None:
@@ -257,12 +273,8 @@ def _print_end(app: OuroApp) -> None:
         elif session is not None and (
             tail := app.conversation.transcript.tail(TAIL_LINES).strip("\n")
         ):
-            resume = (
-                f"\n\nContinue with: ouro --resume {session.id[:8]}"
-                if session.status().is_saved
-                else ""
-            )
-            print(f"{tail}{resume}")  # noqa: T201
+            hint = app.end_hint
+            print(f"{tail}\n\n{hint}" if hint else tail)  # noqa: T201
             sys.stdout.flush()
     except OSError:
         # The terminal is gone: Python's last flush must not fail.

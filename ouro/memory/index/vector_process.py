@@ -13,7 +13,6 @@ import msgspec
 
 from ouro.errors import ModelError, SearchUnavailable
 from ouro.memory.index.index import Index, Sources
-from ouro.utils.decoding import decode_json
 from ouro.utils.path_text import path_text, text_path
 
 LOWEST = 19
@@ -91,4 +90,4 @@ def _encode(sources: Sources) -> str:
 
 
 def _decode(text: str) -> Sources:
-    return decode_json(text, Sources, dec_hook=lambda _path, text: text_path(text))
+    return msgspec.json.decode(text, type=Sources, dec_hook=lambda _path, text: text_path(text))

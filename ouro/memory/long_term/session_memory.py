@@ -211,20 +211,6 @@ class SessionMemory:
         named = [_name_broken(key, text) for key, text in broken.items()]
         return [Notice(text, "warning") for text in named]
 
-    def files_undone(self, messages: Sequence[Message], turn: int, reason: str) -> None:
-        """The user undid what the turns of these messages did to files: it may be a dead end.
-
-        Args:
-            turn: the number of their last turn.
-            reason: why, in the words of the user.
-        """
-        if self._recall and self._recall.dead_ends:
-            self._recall.dead_ends.files_undone(messages, turn, reason)
-
-    def files_redone(self) -> None:
-        if self._recall and self._recall.dead_ends:
-            self._recall.dead_ends.files_redone()
-
     def turn_ended(self) -> None:
         """Commit what the turn wrote, and capture notes, in the background; returns at once."""
         if self.manager:

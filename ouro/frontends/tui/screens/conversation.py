@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 from textual import on
 from textual.app import ComposeResult
-from textual.message import Message
 from textual.screen import Screen
 from textual.timer import Timer
 
@@ -20,7 +19,6 @@ from ouro.events import Event
 from ouro.frontends.drafts import DraftFile, take_draft
 from ouro.frontends.file_index import ProjectFiles
 from ouro.frontends.history import PromptHistory
-from ouro.frontends.kept_files import KeptFiles
 from ouro.frontends.session_lines import LEFT_BRANCH, script_state
 from ouro.frontends.tui.blocks.lines import tidy
 from ouro.frontends.tui.blocks.messages import AnswerBlock, UserMessage
@@ -36,7 +34,7 @@ from ouro.frontends.tui.look import (
 from ouro.frontends.tui.screens.sheet import Layout
 from ouro.frontends.tui.transcript_writer import TranscriptWriter, blocks_of
 from ouro.frontends.tui.widgets.attachment_bar import AttachmentBar
-from ouro.frontends.tui.widgets.prompt import MAX_SUGGESTIONS, Completion, PromptArea, PromptBox
+from ouro.frontends.tui.widgets.prompt import Completion, PromptArea, PromptBox
 from ouro.frontends.tui.widgets.question_panel import QuestionPanel, QuestionStack
 from ouro.frontends.tui.widgets.start_panel import StartPanel
 from ouro.frontends.tui.widgets.status import Header, ResumePanel, StatusLine, TodoPanel
@@ -45,7 +43,7 @@ from ouro.frontends.tui.widgets.transcript_reader import TranscriptReader
 from ouro.frontends.welcome import welcome
 from ouro.session.turn_queue import Draft, TurnObserver, TurnQueue
 from ouro.utils.log import log, writer
-from ouro.utils.runtime import get_drafts_dir, get_file_lists_dir, get_history_path
+from ouro.utils.runtime import get_drafts_dir, get_history_path
 from ouro.utils.text import clean
 
 if TYPE_CHECKING:
@@ -87,9 +85,6 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
         takes_focus: whether the prompt has the focus first; otherwise a sheet has it.
     """
 
-    class TurnEnded(Message):
-        """A turn or a shell line has ended."""
-
     VERTICAL_BREAKPOINTS = [  # noqa: RUF012 (Textual's own form)
         (0, "-tiny"),
         (BOX_FROM_HEIGHT, "-low"),
@@ -112,7 +107,7 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
         self.session: Session | None = None
         self.browser: MemoryBrowser | None = None
         """The memory browser, while it is open over the conversation."""
-        self.turns = TurnQueue(self, lines_in_terminal=True)
+        self.turns = self._make_turns()
         self._run_command = run_command
         self._bell_after = look.bell_after
         self._editing = look.editing
@@ -140,11 +135,11 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
         self.resume = ResumePanel()
         self.start = StartPanel(keymap.shown("import_memory"))
         self._files = ProjectFiles(
-            lambda: self.session.find_files() if self.session else [],
-            self._suggest,
-            lambda: KeptFiles(get_file_lists_dir(), self.session.cwd) if self.session else None,
+            lambda: self.session.project_files() if self.session else [], self._suggest
         )
-        self.completion = Completion(lambda: self.session, self._find_files)
+        self.completion = Completion(
+            lambda: self.session, lambda: self._files.index() if self.session else None
+        )
         self.prompt = PromptArea(
             keymap, self.prompt_history, self.completion, self.turns.withdraw, self.start.move
         )
@@ -158,6 +153,9 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
         self.reader = TranscriptReader(
             self.transcript, self.show_earlier, self._focus_again, keymap.keys("outputs")
         )
+
+    def _make_turns(self) -> TurnQueue:
+        return TurnQueue(self, lines_in_terminal=True)
 
     def compose(self) -> ComposeResult:
         yield from (
@@ -384,7 +382,6 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
         if panel is not None and self.questions.panel is None:
             self.prompt.focus()
         self.show_state()
-        self.post_message(self.TurnEnded())
         if self._bell_after < seconds:
             self.ring("ouro is done")
 
@@ -474,9 +471,6 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
         self._has_sent = True
         self.start.close()
         (self.turns.queue if message.later else self.turns.say)(message.draft)
-
-    def _find_files(self, text: str) -> list[str] | None:
-        return self._files.search(text, MAX_SUGGESTIONS) if self.session else None
 
     @on(PromptArea.Changed)
     @on(PromptArea.SelectionChanged)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,7 @@ from textual.widgets import Static, TextArea
 
 from ouro.display import Choice
 from ouro.frontends.clipboard import dropped_image
-from ouro.frontends.file_index import mention
+from ouro.frontends.file_index import FileIndex, mention
 from ouro.frontends.history import HistoryWalk, PromptHistory
 from ouro.frontends.tui.blocks.messages import format_duration, spinner_sign
 from ouro.frontends.tui.first_frame import PASTE_GAP
@@ -64,13 +64,11 @@ class Completion(PickList):
     """
 
     def __init__(
-        self,
-        session: Callable[[], Session | None],
-        find_files: Callable[[str], Sequence[str] | None],
+        self, session: Callable[[], Session | None], files: Callable[[], FileIndex | None]
     ) -> None:
         super().__init__(id="completion")
         self._session = session
-        self._find_files = find_files
+        self._files = files
         self._dismissed = ""
         self.typed = ""
         """The word that a suggestion replaces."""
@@ -107,10 +105,12 @@ class Completion(PickList):
             )
 
             return matching_commands(self._session(), typed[1:])[:MAX_SUGGESTIONS]
-        found = self._find_files(typed[1:])
-        if found is None:
+        files = self._files()
+        if files is None:
             return [Choice(typed, "reading the list of files …")]
-        return [Choice(f"{mention(name)} ", name) for name in found]
+        return [
+            Choice(f"{mention(name)} ", name) for name in files.search(typed[1:], MAX_SUGGESTIONS)
+        ]
 
 
 def _word(before: str) -> str:

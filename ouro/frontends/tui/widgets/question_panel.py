@@ -118,6 +118,10 @@ class QuestionPanel(Vertical, can_focus=True):
     def _start_listening(self) -> None:
         self._listens_from = time.monotonic() + self.GRACE
 
+    def take_key(self, event: events.Key) -> None:
+        """Handle a key that was pressed where another widget has the focus."""
+        self._handle_answer(event)
+
     async def _on_key(self, event: events.Key) -> None:
         if self.field.has_focus:
             self._key_in_field(event)
@@ -388,7 +392,7 @@ def _show_hidden(text: str) -> str:
     return shown.replace("\n", "⏎\n")
 
 
-def _make_panel(asked: PermissionAsked | QuestionAsked, keymap: Keymap) -> QuestionPanel:
+def make_panel(asked: PermissionAsked | QuestionAsked, keymap: Keymap) -> QuestionPanel:
     if isinstance(asked, PermissionAsked):
         return PermissionPanel(asked, keymap)
     if not asked.question_id.startswith(PLAN_QUESTION):
@@ -430,7 +434,7 @@ class QuestionStack(Vertical):
             self.panel.remove()
             self.panel = None
         if first is not None and self.panel is None:
-            self.panel = _make_panel(first, self._keymap)
+            self.panel = make_panel(first, self._keymap)
             self.panel.text_was_typed(self._typed_at())
             self.mount(self.panel)
             self.panel.focus()

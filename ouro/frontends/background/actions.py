@@ -1,0 +1,90 @@
+"""`ouro agents`: list, answer and stop the sessions that run in the background."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ouro import __version__
+from ouro.commands.action import Answer, confirm
+from ouro.commands.render import CommandText, View, line, table
+from ouro.frontends.background.agents import AgentRow, answer_agent, find_agents, stop_agent
+from ouro.frontends.background.rows import cells_of
+from ouro.session.background_record import find_record
+from ouro.settings_sources import load_settings
+
+if TYPE_CHECKING:
+    from ouro.commands.action import ActionContext
+    from ouro.commands.shell import ShellContext
+
+
+def agents(context: ShellContext) -> int:
+    """The list; on a terminal one that lives. Returns the exit code."""
+    from ouro.frontends.tui.first_frame import can_draw
+
+    if not context.as_json and sys.stdin.isatty() and can_draw():
+        return _run_list()
+    context.print_answer(asyncio.run(_list()))
+    return 0
+
+
+def _run_list() -> int:
+    """Show the list until the user leaves it; returns the exit code."""
+    from ouro.frontends.tui.agents_app import AgentsApp
+    from ouro.frontends.tui.look import look_of
+
+    look = look_of(load_settings(), __version__, Path.cwd())
+    selected = ""
+    while True:
+        chosen = AgentsApp(look, selected).run()
+        if chosen is None:
+            return 0
+        selected = chosen.record.id
+        words = ["--resume", selected] if chosen.state == "ended" else ["attach", selected]
+        folder = Path(chosen.record.cwd)
+        subprocess.call(
+            [sys.executable, "-P", "-m", "ouro", *words],
+            cwd=folder if folder.is_dir() else None,
+        )
+
+
+async def running(_context: ActionContext) -> Answer:
+    return await _list()
+
+
+async def _list() -> Answer:
+    rows = await find_agents()
+    return Answer([row.to_json() for row in rows], _view(rows))
+
+
+def _view(rows: list[AgentRow]) -> View:
+    if not rows:
+        return [line('No session runs in the background. Start one: `ouro --bg "task"`')]
+    view = table([cells_of(row) for row in rows])
+    waiting = next((row for row in rows if row.question is not None), None)
+    if waiting is None:
+        return view
+    hint = line("Answer: ", CommandText(f"agents answer {waiting.record.short_id} y"))
+    return [*view, hint]
+
+
+async def answer(_context: ShellContext, session: str, choice: str) -> Answer:
+    row, said = await answer_agent(session, choice)
+    question = row.live.question_line if row.live else ""
+    text = f"{row.record.short_id}: {question} → {said or 'no answer'}"
+    return Answer({"id": row.id, "question": question, "answer": said}, [line(text)])
+
+
+async def stop(context: ShellContext, session: str, *, yes: bool) -> Answer | None:
+    record = await asyncio.to_thread(find_record, session)
+    if context.can_ask and not await confirm(
+        context, f"End {record.short_id} {record.title}?", "End it", assume_yes=yes
+    ):
+        return None
+    record, ran = await stop_agent(record.id)
+    what = "has ended" if ran else "had ended: it leaves the list"
+    text = f"{record.short_id} {what}. Resume it with `ouro --resume {record.short_id}`."
+    return Answer({"id": record.id, "stopped": ran}, [line(text)])

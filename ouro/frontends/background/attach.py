@@ -1,0 +1,66 @@
+"""`ouro attach`: a background session on the full screen, or in the plain prompt."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ouro.errors import HostGone, UsageError
+from ouro.frontends.background.remote import remote_session
+from ouro.session import OpenRequest, OpenSession, Session
+from ouro.session.background_record import BackgroundPlace, BackgroundRecord, find_record
+from ouro.settings_sources import load_settings
+
+if TYPE_CHECKING:
+    from ouro.frontends.tui.app import OuroApp
+    from ouro.frontends.tui.look import Look
+
+
+def record_to_attach(words: str) -> BackgroundRecord:
+    """The running session of this name. Blocks.
+
+    Raises:
+        UsageError: there is none, or it has ended.
+    """
+    record = find_record(words)
+    if not BackgroundPlace(record.id).is_alive:
+        raise UsageError(
+            f"{record.short_id} does not run any more.",
+            f"Continue it with `ouro --resume {record.short_id}`.",
+        )
+    return record
+
+
+def attach_screen(record: BackgroundRecord, look: Look) -> int:
+    """Show the session on the full screen until the user leaves; returns the exit code."""
+    from ouro.frontends.tui import first_frame
+    from ouro.frontends.tui.run import run_tui
+
+    look = replace(look, welcomes=False, shows_start=False, syncs=False)
+    frame = first_frame.draw(look)
+    return run_tui(_opener(record), OpenRequest(record.id), "", frame, app_kind=_app_kind)
+
+
+def _app_kind() -> type[OuroApp]:
+    from ouro.frontends.tui.attached import AttachedApp
+
+    return AttachedApp
+
+
+def attach_plain(record: BackgroundRecord) -> int:
+    """Show the session in the plain prompt until the user leaves; returns the exit code."""
+    from ouro.frontends.background.attached_prompt import run_attached
+
+    return asyncio.run(run_attached(_opener(record), load_settings().tui))
+
+
+def _opener(record: BackgroundRecord) -> OpenSession:
+    async def open_session(_request: OpenRequest) -> Session:
+        try:
+            return await remote_session(record)
+        except HostGone as error:
+            hint = f"If it has ended: `ouro --resume {record.short_id}`."
+            raise HostGone(error.message, hint) from error
+
+    return open_session

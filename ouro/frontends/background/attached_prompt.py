@@ -1,0 +1,71 @@
+"""AttachedRepl: the plain prompt on a session that runs in the background."""
+
+from __future__ import annotations
+
+from ouro.commands.builtin import find_command
+from ouro.frontends.background.remote import RemoteTurns
+from ouro.frontends.plain.repl import Repl, is_plain
+from ouro.session import OpenRequest, OpenSession, Session, TurnQueue
+from ouro.settings import TuiSettings
+
+LEAVING = {"exit", "bg"}
+"""Commands that leave the prompt; the session runs all others."""
+
+
+async def run_attached(open_session: OpenSession, settings: TuiSettings) -> int:
+    """Run the prompt until the user leaves; returns the exit code. Raises OuroError: it cannot
+    attach.
+    """
+    repl = AttachedRepl(open_session, None, settings, plain=is_plain())
+    with repl.reader.in_use():
+        return await repl.run(OpenRequest(), "")
+
+
+class AttachedRepl(Repl):
+    """Passes lines to the open question, or to the session."""
+
+    _has_ended = False
+
+    def _make_turns(self) -> TurnQueue:
+        return RemoteTurns(self, self)
+
+    async def _do(self, line: str) -> None:
+        if not line.startswith(("/", "!", "#")):
+            self._printer.echoed.append(line)
+        await self._front_end.send(line)
+
+    def show_text(self, markdown: str, page: str) -> None:  # noqa: ARG002 (for screens)
+        """Print what a command of the session has found."""
+        self._front_end.show(markdown)
+
+    def show_session(self, draft: str) -> None:
+        """Print the end of the transcript again, after a rewind."""
+        self._front_end.show_again(draft)
+
+    def show_changes(self) -> None:
+        self.redraw()
+
+    def session_ended(self, text: str) -> None:
+        self._has_ended = True
+        self._printer.say(text, "warning")
+        self.leave()
+
+    def run_here(self, text: str) -> bool:
+        """Leave on `/exit` and `/bg`; False for all other commands."""
+        command = find_command(text[1:].partition(" ")[0].lower())
+        if command is None or command.name not in LEAVING:
+            return False
+        self.leave()
+        return True
+
+    def cycle_mode(self) -> None:
+        from ouro.commands.mode import next_mode
+
+        session = self.turns.session
+        if session is not None:
+            session.set_mode(next_mode(session.status().mode))
+            self.redraw()
+
+    def _say_end(self, session: Session) -> None:
+        if not self._has_ended:
+            self._printer.say(f"It continues in the background: ouro attach {session.id[:8]}")

@@ -1,0 +1,175 @@
+"""HostConnection: the side of a viewer: requests to a background session, and what it sends."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+
+from ouro.errors import HostGone, OuroError
+from ouro.frontends.background import state as names
+from ouro.frontends.background.state import SessionState, state_from
+from ouro.session.background_record import BackgroundPlace, BackgroundRecord
+from ouro.utils.json_types import dump_json
+from ouro.utils.private_socket import connect
+
+MAX_LINE = 256 * 1024 * 1024
+"""Bytes of one message of the host: a page of the transcript may have diffs."""
+ANSWER_TIMEOUT = 15.0
+"""Seconds for an answer: the first viewer waits until the host has loaded the protocol."""
+_VERSION = 1
+
+Notification = tuple[str, dict[str, Any]]
+
+
+class HostRefused(OuroError):
+    """The host has refused a request; the message is its own."""
+
+
+class HostConnection:
+    """One connection to a host. Only one task may read `notifications`."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.notifications: asyncio.Queue[Notification | None] = asyncio.Queue()
+        """What the host sends by itself; None at its end."""
+        self.session_id = ""
+        self._reader = reader
+        self._writer = writer
+        self._numbers = itertools.count(1)
+        self._answers: dict[int, asyncio.Future[dict[str, Any]]] = {}
+        self._is_over = False
+        self._reading = asyncio.create_task(self._read())
+
+    @classmethod
+    async def open(cls, record: BackgroundRecord) -> HostConnection:
+        """Connect to the host of this session, as a viewer of ouro.
+
+        Raises:
+            HostGone: its process has ended, or does not answer.
+            SocketRefused: the socket, or the process behind it, is not of this user.
+        """
+        place = BackgroundPlace(record.id)
+        socket = await asyncio.to_thread(connect, place.socket)
+        reader, writer = await asyncio.open_unix_connection(sock=socket, limit=MAX_LINE)
+        connection = cls(reader, writer)
+        connection.session_id = record.id
+        try:
+            await connection.call(
+                "initialize",
+                protocolVersion=_VERSION,
+                clientCapabilities={"_meta": {names.META: True}},
+            )
+        except BaseException:
+            await connection.close()
+            raise
+        return connection
+
+    async def call(
+        self, method: str, *, timeout: float | None = ANSWER_TIMEOUT, **params: Any
+    ) -> dict[str, Any]:
+        """The result of a request.
+
+        Raises:
+            HostRefused: the host refuses it.
+            HostGone: it has ended, or does not answer within `timeout` seconds.
+        """
+        if self._is_over:
+            raise HostGone("The process of this session has ended.")
+        number = next(self._numbers)
+        answer = self._answers[number] = asyncio.get_running_loop().create_future()
+        self._write({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
+        try:
+            async with asyncio.timeout(timeout):
+                result = await answer
+        except TimeoutError as error:
+            raise HostGone(
+                f"The process of this session did not answer in {timeout:g} s."
+            ) from error
+        finally:
+            self._answers.pop(number, None)
+        return result or {}
+
+    def send(self, method: str, **params: Any) -> None:
+        """Send a request without waiting for its answer."""
+        number = next(self._numbers)
+        self._write({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
+
+    def notify(self, method: str, **params: Any) -> None:
+        self._write({"jsonrpc": "2.0", "method": method, "params": params})
+
+    async def state(self) -> SessionState:
+        """The state of the session. Raises HostGone."""
+        result = await self.call("session/list")
+        try:
+            return state_from(result["sessions"][0]["_meta"][names.META])
+        except (KeyError, IndexError, TypeError, msgspec.ValidationError) as error:
+            raise HostGone(
+                f"The process of this session is of another version of ouro: {error}."
+            ) from error
+
+    async def answer(self, question_id: str, **given: Any) -> None:
+        """Answer a question with a `choice` and a `comment`, or with `answers`."""
+        await self.call(f"_{names.ANSWER}", questionId=question_id, **given)
+
+    async def attach(self, cwd: str) -> None:
+        """Let the host send the session, and what happens from now on."""
+        await self.call(
+            "session/load", timeout=60.0, sessionId=self.session_id, cwd=cwd, mcpServers=[]
+        )
+
+    async def close(self) -> None:
+        """Leave. The session goes on."""
+        self._writer.close()
+        self._reading.cancel()
+        await asyncio.gather(self._reading, return_exceptions=True)
+
+    def _write(self, message: dict[str, Any]) -> None:
+        line = dump_json(message, is_ascii=True, separators=(",", ":")).encode() + b"\n"
+        self._writer.write(line)
+
+    async def _read(self) -> None:
+        try:
+            while line := await self._reader.readline():
+                self._take(json.loads(line))
+        except (OSError, ValueError):
+            pass
+        finally:
+            self._end()
+
+    def _take(self, message: Any) -> None:
+        if not isinstance(message, dict):
+            return
+        if "method" in message:
+            if "id" not in message:
+                method = str(message["method"]).removeprefix("_")
+                self.notifications.put_nowait((method, message.get("params") or {}))
+            return
+        waiting = self._answers.get(message.get("id", 0))
+        if waiting is None or waiting.done():
+            return
+        if error := message.get("error"):
+            waiting.set_exception(HostRefused(str(error.get("message", error))))
+        else:
+            waiting.set_result(message.get("result") or {})
+
+    def _end(self) -> None:
+        self._is_over = True
+        for waiting in self._answers.values():
+            if not waiting.done():
+                waiting.set_exception(HostGone("The process of this session has ended."))
+        self.notifications.put_nowait(None)
+
+
+@asynccontextmanager
+async def connected(record: BackgroundRecord) -> AsyncIterator[HostConnection]:
+    """A connection for a short time. Raises as `HostConnection.open`."""
+    connection = await HostConnection.open(record)
+    try:
+        yield connection
+    finally:
+        await connection.close()

@@ -1,0 +1,73 @@
+"""Hosting: the process of a foreground session continues without its terminal."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from typing import TextIO
+
+from ouro.errors import OuroError, UsageError
+from ouro.frontends.background.host import SessionHost
+from ouro.frontends.background.process import serve
+from ouro.session import Session, TurnObserver, TurnQueue
+from ouro.session.background_record import Claim
+from ouro.settings_sources import load_settings
+from ouro.utils.launcher import Launcher, current_launcher
+
+FRONT_END_SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT)
+"""Signals that a front end may have handled."""
+
+
+class Hosting:
+    """The host of a session that was in the foreground, before it has left the terminal."""
+
+    def __init__(self, host: SessionHost, server: asyncio.Server, launcher: Launcher) -> None:
+        self._host = host
+        self._server = server
+        self._launcher = launcher
+
+    async def run(self, terminal: TextIO | None = None) -> int:
+        """Leave the terminal, and host the session until it ends; returns the exit code.
+
+        Args:
+            terminal: a further stream that is the terminal.
+        """
+        nowhere = os.open(os.devnull, os.O_RDWR)
+        streams = [0, 1] if terminal is None else [0, 1, terminal.fileno()]
+        for stream in streams:
+            os.dup2(nowhere, stream)
+        if os.isatty(2):
+            os.dup2(nowhere, 2)
+        os.close(nowhere)
+        for number in FRONT_END_SIGNALS:
+            asyncio.get_running_loop().remove_signal_handler(number)
+        self._launcher.release()
+        return await serve(self._host, self._server)
+
+
+async def begin_hosting(session: Session, turns: TurnQueue, before: TurnObserver) -> Hosting:
+    """Let a host observe the session from now on; what runs goes on.
+
+    Args:
+        before: the front end, which gets the session back if there can be no host.
+
+    Raises:
+        UsageError: this process cannot leave its terminal, or the session is not saved.
+        OuroError: its socket cannot be made.
+    """
+    launcher = current_launcher()
+    if launcher is None:
+        raise UsageError("This process cannot leave its terminal.", 'Use `ouro --bg "task"`.')
+    if not session.status().is_saved:
+        raise UsageError("This session is not saved, so it cannot go on in the background.")
+    claim = await asyncio.to_thread(Claim, session.id)
+    minutes = (await asyncio.to_thread(load_settings)).session.background_idle_minutes
+    host = SessionHost(session, claim, idle_minutes=minutes, turns=turns)
+    try:
+        server = await host.listen()
+    except (OuroError, OSError):
+        turns.observe(before)
+        claim.release()
+        raise
+    return Hosting(host, server, launcher)

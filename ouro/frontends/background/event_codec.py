@@ -1,0 +1,70 @@
+"""Events as JSON for another process of ouro, and back: what a screen needs of them."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any, Union, get_args
+
+import msgspec
+from msgspec.structs import replace
+
+from ouro import events
+from ouro.events import Event
+from ouro.messages import Message, Part, Text, Thinking, ToolCall, Usage
+
+_PARTS: dict[str, Any] = {"text": Text, "thinking": Thinking, "call": ToolCall}
+"""The parts of an answer that are shown."""
+
+
+def encode(event: Event) -> dict[str, Any]:
+    """The event as JSON; without the bytes of images."""
+    match event:
+        case events.Replied(message):
+            return {"type": "replied", "message": _encode_message(message)}
+        case events.Prompted():
+            images = tuple(replace(image, data=b"") for image in event.images)
+            event = replace(event, images=images)
+        case _:
+            pass
+    encoded: dict[str, Any] = msgspec.to_builtins(event, enc_hook=str)
+    return encoded
+
+
+def decode(data: Any) -> Event | None:
+    """The event; None for one that this version does not know."""
+    try:
+        if isinstance(data, dict) and data.get("type") == "replied":
+            return events.Replied(_decode_message(data["message"]))
+        event: Event = msgspec.convert(data, _known())
+        return event
+    except (msgspec.ValidationError, KeyError, TypeError):
+        return None
+
+
+@cache
+def _known() -> Any:
+    """The events that msgspec can convert: messages have parts without a tag."""
+    return Union[tuple(kind for kind in get_args(Event) if kind is not events.Replied)]  # noqa: UP007
+
+
+def _encode_message(message: Message) -> dict[str, Any]:
+    names = {kind: name for name, kind in _PARTS.items()}
+    return {
+        "parts": [
+            {"kind": names[type(part)], **msgspec.to_builtins(part, enc_hook=str)}
+            for part in message.parts
+            if type(part) in names
+        ],
+        "usage": msgspec.to_builtins(message.usage),
+        "model": message.model,
+        "cut": message.cut,
+    }
+
+
+def _decode_message(data: dict[str, Any]) -> Message:
+    parts: list[Part] = []
+    for part in data["parts"]:
+        kind = _PARTS[part["kind"]]
+        parts.append(msgspec.convert({**part, "kind": None}, kind))
+    usage = msgspec.convert(data.get("usage"), Usage | None)
+    return Message("assistant", tuple(parts), usage, str(data.get("model", "")), bool(data["cut"]))

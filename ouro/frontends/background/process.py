@@ -1,0 +1,184 @@
+"""The process of a background session: how it is started, and what it runs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ouro.errors import OuroError, TrustNeeded
+from ouro.frontends.background.host import SessionHost
+from ouro.frontends.headless.input import handle_signals
+from ouro.session import Draft, OpenRequest, OpenSession
+from ouro.session.background_record import Claim
+from ouro.utils.json_types import dump_json
+from ouro.utils.log import log
+from ouro.utils.runtime import ensure_private_dir, get_log_path, send_signal
+
+START_TIMEOUT = 120.0
+"""Seconds until the session is open: a machine may be busy, and settings may name slow servers."""
+
+
+class StartReport(msgspec.Struct):
+    """What the new process reports once: the session that it hosts, or why there is none."""
+
+    id: str = ""
+    model: str = ""
+    error: str = ""
+    exit_code: int = 1
+    trust: dict[str, Any] | None = None
+    """The folder that is not trusted, and the files that ouro would obey."""
+
+
+class StartFailed(OuroError):
+    """The process of a background session could not open its session."""
+
+    def __init__(self, message: str, exit_code: int = 1) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+def start_host(flag: str, flags: Mapping[str, Any], folder: Path) -> StartReport:
+    """Start a process that opens a session with these flags; returns what it reports. Blocks.
+
+    The flags go through a pipe: a list of processes shows no prompt.
+
+    Args:
+        flag: makes the process a host.
+
+    Raises:
+        StartFailed: the process has ended, or reports nothing.
+    """
+    ensure_private_dir(get_log_path().parent)
+    with get_log_path().open("ab") as errors:
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "ouro", flag],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            cwd=folder,
+            start_new_session=True,  # it outlives this terminal
+        )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    with process.stdout as reports:
+        try:
+            with suppress(BrokenPipeError), process.stdin as given:
+                given.write(dump_json(flags, is_ascii=True).encode())
+            line = _read_line(reports.fileno())
+        except BaseException:
+            send_signal(process.pid, signal.SIGKILL, group=True)
+            raise
+    try:
+        return msgspec.json.decode(line, type=StartReport)
+    except msgspec.DecodeError as error:
+        send_signal(process.pid, signal.SIGTERM, group=True)
+        raise StartFailed(
+            "The process of the background session did not start. ouro.log may say why."
+        ) from error
+
+
+def _read_line(descriptor: int) -> bytes:
+    """The first line; what there is after START_TIMEOUT or at the end."""
+    read, deadline = b"", time.monotonic() + START_TIMEOUT
+    while not read.endswith(b"\n"):
+        left = deadline - time.monotonic()
+        if left <= 0 or not select.select([descriptor], [], [], left)[0]:
+            break
+        block = os.read(descriptor, 65_536)
+        if not block:
+            break
+        read += block
+    return read
+
+
+def read_start() -> dict[str, Any]:
+    """The flags that `start_host` has sent."""
+    found = json.load(sys.stdin)
+    return found if isinstance(found, dict) else {}
+
+
+async def run_host(
+    open_session: OpenSession,
+    request: OpenRequest,
+    message: str,
+    idle_minutes: float,
+    report_to: int,
+) -> int:
+    """Open a session and host it until it ends; returns the exit code.
+
+    Args:
+        report_to: the descriptor for the report; it is closed then.
+    """
+    _leave_terminal()
+    try:
+        session = await open_session(request)
+        try:
+            host = SessionHost(session, Claim(session.id), idle_minutes=idle_minutes)
+            server = await host.listen()
+        except BaseException:
+            await session.close()
+            raise
+    except (OuroError, OSError) as error:
+        _report(report_to, _failure(error))
+        return error.exit_code if isinstance(error, OuroError) else 1
+    _report(report_to, StartReport(session.id, session.status().model))
+    if message:
+        host.turns.say(Draft(message))
+    return await serve(host, server)
+
+
+async def serve(host: SessionHost, server: asyncio.Server) -> int:
+    """Serve until the session ends, or a signal comes; returns the exit code."""
+    with handle_signals(lambda _number: host.end("signal"), signal.SIGTERM, signal.SIGINT):
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # a terminal is gone: not this session's
+        reason = await host.serve(server)
+    log.info("the background session %s has ended: %s", host.session.id, reason)
+    return 0
+
+
+def _leave_terminal() -> None:
+    """Read and write nowhere: standard input had the flags, standard error is the log."""
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    os.dup2(nowhere, 0)
+    os.dup2(nowhere, 1)
+    os.close(nowhere)
+
+
+def _report(descriptor: int, report: StartReport) -> None:
+    with suppress(OSError):  # who started it does not wait any more
+        os.write(descriptor, msgspec.json.encode(report) + b"\n")
+    os.close(descriptor)
+
+
+def _failure(error: OuroError | OSError) -> StartReport:
+    if isinstance(error, TrustNeeded):
+        trust = {
+            "folder": str(error.folder),
+            "files": [str(file) for file in error.files],
+            "summary": list(error.summary),
+        }
+        return StartReport(error=str(error), exit_code=error.exit_code, trust=trust)
+    if isinstance(error, OuroError):
+        return StartReport(error=error.text("ouro "), exit_code=error.exit_code)
+    return StartReport(error=str(error))
+
+
+def trust_needed(report: StartReport) -> TrustNeeded | None:
+    """The question about trust that the process reports; None if it does not."""
+    found = report.trust
+    if found is None:
+        return None
+    files = [Path(file) for file in found.get("files", ())]
+    return TrustNeeded(Path(found.get("folder", ".")), files, found.get("summary", ()))

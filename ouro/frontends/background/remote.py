@@ -1,0 +1,395 @@
+"""RemoteSession and RemoteTurns: a background session as the screens and prompts see a session."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import time
+from collections.abc import AsyncGenerator, Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NoReturn, Protocol, cast
+
+import msgspec
+from msgspec.structs import replace
+
+from ouro.display import Todo
+from ouro.errors import HostGone, UsageError
+from ouro.events import Event, Outcome, Permit, UserAnswer
+from ouro.frontends.background import state as names
+from ouro.frontends.background.connection import HostConnection
+from ouro.frontends.background.event_codec import decode
+from ouro.frontends.background.state import SessionState, state_from
+from ouro.session import Draft, Session, Status, TurnObserver, TurnQueue
+from ouro.session.background_record import BackgroundRecord
+from ouro.utils.log import log
+
+SNAPSHOT_TIMEOUT = 60.0
+ENDED_TEXT = "The session has ended ({}). Resume it with `ouro --resume {}`."
+_ENDINGS = {"idle": "it was idle for long", "stopped": "it was stopped"}
+
+
+class RemoteScrollback:
+    """The transcript as the host has sent it."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self.has_more = False
+
+    def shown(self) -> Iterator[Event]:
+        return iter(self.events)
+
+    async def more(self, _count: int = 0) -> list[Event]:
+        return []
+
+    def last_prompts(self, _count: int) -> list[tuple[int, str]]:
+        """None are numbered here: the screen drops nothing."""
+        return []
+
+    def hide_before(self, _number: int) -> bool:
+        return False
+
+
+class RemotePlan:
+    """A plan is changed where its session runs."""
+
+    text = ""
+
+    def change(self, text: str) -> str:  # noqa: ARG002 (as PlanApproval names it)
+        raise UsageError("The plan cannot be edited while attached.", "Say what to change.")
+
+
+class RemoteFace(Protocol):
+    """What a front end shows of a background session, beside its events."""
+
+    def show_text(self, markdown: str, page: str) -> None:
+        """Show what a command has found."""
+
+    def show_session(self, draft: str) -> None:
+        """Show the transcript again: it has changed. `draft` is for the prompt."""
+
+    def show_changes(self) -> None:
+        """Show the new state: mode, model, title."""
+
+    def session_ended(self, text: str) -> None:
+        """The session has ended, or its process is gone."""
+
+    def run_here(self, text: str) -> bool:
+        """Run a command of the front end itself; returns False if the session has to run it."""
+
+
+class RemoteSession:
+    """What screens and prompts need of a `Session`. Anything else raises UsageError: commands run
+    in the process of the session.
+    """
+
+    def __init__(self, connection: HostConnection, state: SessionState) -> None:
+        self.connection = connection
+        self.state = state
+        self.id = state.id
+        self.cwd = Path(state.cwd)
+        self.scrollback = RemoteScrollback()
+        self.commands: list[tuple[str, str]] = []
+        """The names and descriptions of its slash commands."""
+        self._coming: list[Event] = []
+        self.plan = RemotePlan()
+        self.resumed = None
+        self.attachments_of: Callable[[str], tuple[Any, ...]] = lambda _text: ()
+        self.background = SimpleNamespace(
+            list=lambda: (),
+            kill_lines=lambda: None,
+            last_terminal=lambda: None,
+            move_running=self._move_running,
+        )
+        self.extensions = SimpleNamespace(
+            status_script=None,
+            commands=SimpleNamespace(commands=lambda: ()),
+            servers=SimpleNamespace(servers={}),
+        )
+        self.rewind = SimpleNamespace(points=lambda: (True,))
+
+    @classmethod
+    async def open(cls, record: BackgroundRecord) -> RemoteSession:
+        """Attach to a background session. Raises HostGone and SocketRefused."""
+        connection = await HostConnection.open(record)
+        try:
+            session = cls(connection, await connection.state())
+            await connection.attach(record.cwd)
+            async with asyncio.timeout(SNAPSHOT_TIMEOUT):
+                await session._read_snapshot()
+        except TimeoutError as error:
+            await connection.close()
+            raise HostGone("The process of this session does not send it.") from error
+        except BaseException:
+            await connection.close()
+            raise
+        return session
+
+    async def _read_snapshot(self) -> None:
+        while (message := await self.connection.notifications.get()) is not None:
+            method, params = message
+            if method == names.SNAPSHOT and self.take_snapshot(params):
+                return
+        raise HostGone("The process of this session has ended.")
+
+    def take_snapshot(self, params: dict[str, Any]) -> bool:
+        """Add a part of the transcript; returns whether it was the last one."""
+        self._coming += filter(None, map(decode, params["events"]))
+        if "state" not in params:
+            return False
+        self.state = state_from(params["state"])
+        self.scrollback.events, self._coming = self._coming, []
+        self.commands = [(str(name), str(text)) for name, text in params.get("commands", ())]
+        return True
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise UsageError(
+            "This cannot be done while attached: the session runs in another process.",
+            "Its `/` commands work.",
+        )
+
+    @property
+    def title(self) -> str:
+        return self.state.title
+
+    @property
+    def todos(self) -> tuple[Todo, ...]:
+        return self.state.turn.todos
+
+    @property
+    def running(self) -> bool:
+        return self.state.activity != "idle"
+
+    @property
+    def waiting(self) -> tuple[str, ...]:
+        return self.state.turn.waiting[: self.state.turn.steering]
+
+    def status(self) -> Status:
+        return self.state.status
+
+    def project_files(self) -> list[str]:
+        from ouro.utils.project_files import list_project_files
+
+        return sorted(list_project_files(self.cwd))
+
+    def answer(self, question_id: str, answer: UserAnswer) -> None:
+        fields = msgspec.to_builtins(answer)
+        if isinstance(answer, Permit):
+            self.connection.send(f"_{names.ANSWER}", questionId=question_id, **fields)
+        else:
+            self.connection.send(
+                f"_{names.ANSWER}", questionId=question_id, answers=fields["answers"]
+            )
+
+    def set_mode(self, mode: str) -> None:
+        self.connection.send("session/set_mode", sessionId=self.id, modeId=mode)
+        status = replace(self.state.status, mode=cast("Any", mode))
+        self.state = replace(self.state, status=status)
+
+    async def close(self) -> None:
+        """Leave the session; it goes on."""
+        await self.connection.close()
+
+    def _move_running(self) -> int:
+        self.connection.send(f"_{names.MOVE_COMMAND}")
+        return int(self.state.activity == "working")
+
+
+class RemoteTurns(TurnQueue):
+    """Sends messages to the host, which runs the turns, and reports what it sends."""
+
+    def __init__(self, observer: TurnObserver, face: RemoteFace) -> None:
+        super().__init__(observer)
+        self._face = face
+        self._remote: RemoteSession | None = None
+        self._follower: asyncio.Task[None] | None = None
+        self._held: list[Draft] = []
+        self._is_turn = False
+        self._has_ended = False
+
+    @property
+    def running(self) -> bool:
+        return self._is_turn
+
+    @property
+    def busy(self) -> bool:
+        return self._is_turn
+
+    @property
+    def seconds(self) -> float:
+        return time.monotonic() - self._began
+
+    @property
+    def steering(self) -> tuple[str, ...]:
+        return self._remote.waiting if self._remote else ()
+
+    @property
+    def waiting(self) -> tuple[str, ...]:
+        sent = self._remote.state.turn.waiting if self._remote else ()
+        return (*sent, *(draft.text for draft in self._held))
+
+    def attach(
+        self,
+        session: Session,
+        turn: AsyncGenerator[Event, None] | None = None,  # noqa: ARG002 (the host runs them)
+    ) -> None:
+        """Show what the host sends, and send it what waits."""
+        self.session = session
+        self._remote = cast("RemoteSession", cast("object", session))
+        self._follower = asyncio.create_task(self._follow(self._remote))
+        held, self._held = self._held, []
+        for draft in held:
+            self.say(draft)
+
+    def say(self, draft: Draft) -> None:
+        if not (draft.text.startswith("/") and self._face.run_here(draft.text)):
+            self._send(draft, later=False)
+
+    def queue(self, draft: Draft) -> None:
+        self._send(draft, later=True)
+
+    def withdraw(self) -> Draft | None:
+        if self._held:
+            return self._held.pop()
+        if self._remote is None or not self._remote.state.turn.waiting:
+            return None
+        waiting = self._remote.state.turn.waiting
+        self.remove(len(waiting) - 1)
+        return Draft(waiting[-1])
+
+    def remove(self, place: int) -> str:
+        if self._remote is None or place >= len(self._remote.state.turn.waiting):
+            return ""
+        turn = self._remote.state.turn
+        self._remote.connection.send(f"_{names.WITHDRAW}", place=place)
+        left = (*turn.waiting[:place], *turn.waiting[place + 1 :])
+        steering = turn.steering - (place < turn.steering)
+        turn_then = replace(turn, waiting=left, steering=steering)
+        self._remote.state = replace(self._remote.state, turn=turn_then)
+        self._observer.queue_changed()
+        return turn.waiting[place]
+
+    def change(self, place: int, text: str) -> None:  # noqa: ARG002 (as TurnQueue names it)
+        raise UsageError("Remove the message and write it again: the session runs elsewhere.")
+
+    def move(self, place: int, by: int) -> int:  # noqa: ARG002 (as TurnQueue names it)
+        return place
+
+    def interrupt(self) -> bool:
+        if self._remote is None or not self._is_turn:
+            return False
+        self._remote.connection.notify("session/cancel", sessionId=self._remote.id)
+        return True
+
+    def stop(self) -> None:
+        """Does nothing: the session goes on."""
+
+    async def finish_turn(self, timeout: float | None = None) -> None:
+        """Does nothing: the turn goes on."""
+
+    async def idle(self) -> None:
+        """Returns at once: nothing here waits for the host."""
+
+    async def close(
+        self,
+        *,
+        turn_timeout: float | None = None,  # noqa: ARG002 (the turn goes on)
+        timeout: float | None = None,  # noqa: ARG002
+    ) -> None:
+        """Leave the session; it goes on."""
+        if self._follower is not None:
+            self._follower.cancel()
+            await asyncio.gather(self._follower, return_exceptions=True)
+        if self._remote is not None:
+            await self._remote.close()
+
+    def _send(self, draft: Draft, *, later: bool) -> None:
+        if self._remote is None:
+            self._held.append(draft)
+            return
+        if self._has_ended:
+            self._face.session_ended(f"The session {self._remote.id[:8]} does not run any more.")
+            return
+        images = [
+            {
+                "media_type": image.media_type,
+                "data": base64.b64encode(image.data).decode(),
+                "name": image.name,
+            }
+            for image in draft.images
+        ]
+        sent = {"text": draft.text, "images": images}
+        self._remote.connection.send(f"_{names.SEND}", draft=sent, later=later)
+
+    async def _follow(self, session: RemoteSession) -> None:
+        self._begin(session)
+        notifications = session.connection.notifications
+        while (message := await notifications.get()) is not None:
+            method, params = message
+            try:
+                self._take(session, method, params)
+            except (KeyError, TypeError, msgspec.ValidationError) as error:
+                log.warning("a message of the host is not understood: %s: %s", method, error)
+        self._end("its process is gone", session)
+
+    def _begin(self, session: RemoteSession) -> None:
+        """Show the turn that runs, and the open questions."""
+        state = session.state
+        if state.turn.is_running:
+            self._is_turn = True
+            self._began = time.monotonic() - state.turn.seconds
+            self._observer.turn_began()
+        for asked in map(decode, state.questions):
+            if asked is not None:
+                self._observer.show(asked)
+
+    def _end(self, why: str, session: RemoteSession) -> None:
+        if self._has_ended:
+            return
+        self._has_ended = True
+        if self._is_turn:
+            self._is_turn = False
+            self._observer.turn_ended("interrupted", self.seconds)
+        self._face.session_ended(ENDED_TEXT.format(why, session.id[:8]))
+
+    def _take(self, session: RemoteSession, method: str, params: dict[str, Any]) -> None:
+        match method:
+            case names.EVENTS:
+                self._show_event(params)
+            case names.STATE:
+                session.state = state_from(params["state"])
+                self._observer.queue_changed()
+                self._face.show_changes()
+            case names.TURN:
+                self._take_turn(params["what"], float(params["seconds"]))
+            case names.SNAPSHOT:
+                if session.take_snapshot(params):
+                    self._face.show_session(str(params.get("draft", "")))
+            case names.SHOWN:
+                self._face.show_text(str(params["markdown"]), str(params.get("page", "")))
+            case names.ENDED:
+                self._end(_ENDINGS.get(str(params.get("reason")), "its process ends"), session)
+            case _:
+                pass
+
+    def _show_event(self, params: dict[str, Any]) -> None:
+        event = decode(params["event"])
+        if event is None:
+            return
+        show = self._observer.show_background if params.get("background") else self._observer.show
+        show(event)
+
+    def _take_turn(self, what: str, seconds: float) -> None:
+        if what == "began":
+            self._is_turn, self._began = True, time.monotonic()
+            self._observer.turn_began()
+            return
+        self._is_turn = False
+        self._observer.turn_ended(cast("Outcome", what), seconds)
+
+
+async def remote_session(record: BackgroundRecord) -> Session:
+    """Attach to a background session, as the front ends take it. Raises HostGone, SocketRefused."""
+    return cast("Session", cast("object", await RemoteSession.open(record)))

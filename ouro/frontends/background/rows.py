@@ -1,0 +1,40 @@
+"""A background session as the cells of a row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+
+from ouro.frontends.background.agents import AgentRow, RowState
+from ouro.frontends.session_lines import format_age
+from ouro.utils.runtime import tilde
+from ouro.utils.text import clean, dollars, one_line
+
+MARKS: Mapping[RowState, str] = {
+    "waiting": "?",
+    "working": "●",
+    "idle": "○",
+    "silent": "!",
+    "refused": "!",
+    "ended": "–",
+}
+MAX_TITLE = 32
+
+
+def cells_of(row: AgentRow, now: datetime | None = None) -> tuple[str, ...]:
+    """Id, state, age, cost, folder, title, and the question or the last line."""
+    return (
+        row.record.short_id,
+        f"{MARKS[row.state]} {row.state}",
+        format_age(row.record.started_at, now or datetime.now(UTC)),
+        dollars(row.cost),
+        one_line(folder_of(row), 24),
+        one_line(clean(row.title), MAX_TITLE),
+        one_line(clean(row.line), 90),
+    )
+
+
+def folder_of(row: AgentRow) -> str:
+    """The name of its folder."""
+    return clean(Path(row.record.cwd).name or tilde(Path(row.record.cwd)))

@@ -1,0 +1,385 @@
+"""Viewer: one connection to a background session, in the messages of the Agent Client Protocol."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
+from typing import Any, cast
+
+import msgspec
+from acp import PROTOCOL_VERSION, Client, RequestError, run_agent
+from acp import schema as acp
+from acp.helpers import update_agent_message_text
+
+from ouro import __version__, events
+from ouro.errors import OuroError, SessionNotFound, UsageError
+from ouro.events import Event, PermissionAsked, QuestionAsked
+from ouro.frontends.acp.editor_session import available_commands, draft_of, permission_options
+from ouro.frontends.acp.server import STOP_REASONS, report_errors
+from ouro.frontends.acp.updates import EventUpdates, plan_of
+from ouro.frontends.background import state as names
+from ouro.frontends.background.event_codec import encode
+from ouro.frontends.background.host import SessionHost
+from ouro.messages import Image
+from ouro.session import Draft
+from ouro.utils.json_types import dump_json
+from ouro.utils.log import log
+from ouro.utils.text import clean
+
+MAX_WAITING = 20_000
+"""Messages that wait for a viewer that does not read; then its connection is closed."""
+MAX_BYTES = 32 * 1024 * 1024
+"""Bytes that wait in the socket before later messages wait."""
+CHUNK = 200
+"""Events in one message of a snapshot."""
+
+
+class SocketTransport:
+    """JSON-RPC messages as lines on a socket, for the SDK."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+        writer.transport.set_write_buffer_limits(MAX_BYTES)
+
+    async def send(self, message: dict[str, Any]) -> None:
+        """Write one message. Raises OSError: the viewer is gone."""
+        line = dump_json(message, is_ascii=True, separators=(",", ":")).encode() + b"\n"
+        self._writer.write(line)
+        await self._writer.drain()
+
+    async def receive(self) -> dict[str, Any] | None:
+        """The next message; None at the end, and after a line that is none."""
+        try:
+            line = await self._reader.readline()
+            message = json.loads(line) if line.strip() else None
+        except (ValueError, RecursionError, OSError) as error:
+            log.warning("a viewer sent no JSON-RPC message: %s", type(error).__name__)
+            return None
+        return message if isinstance(message, dict) else None
+
+    async def close(self) -> None:
+        self._writer.close()
+
+
+async def serve_viewer(
+    viewer: Viewer, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+) -> None:
+    """Serve one viewer until it leaves."""
+    viewer.hang_up = writer.close
+    transport = SocketTransport(reader, writer)
+    try:
+        await run_agent(cast("Any", viewer), transport, use_unstable_protocol=True)
+    except (ConnectionError, OSError):
+        pass
+    finally:
+        viewer.leave()
+
+
+class Viewer:
+    """The methods of the protocol; the SDK calls them by name.
+
+    A viewer of ouro says so in `_meta` of its capabilities: it gets the events of the session as
+    they are. Any other client gets the updates and questions that an editor gets.
+    """
+
+    def __init__(self, host: SessionHost) -> None:
+        self.hang_up: Callable[[], None] = lambda: None
+        self._host = host
+        self._client: Client | None = None
+        self._is_ouro = False
+        self._is_attached = False
+        self._updates = EventUpdates(host.session.cwd, {})
+        self._outgoing: asyncio.Queue[Coroutine[Any, Any, Any]] = asyncio.Queue()
+        self._sender = asyncio.create_task(self._send_all())
+        self._asking: dict[str, asyncio.Task[None]] = {}
+        self._finished = events.TurnFinished("answered")
+
+    def on_connect(self, conn: Client) -> None:
+        self._client = conn
+
+    # What the host sends
+
+    def event(self, event: Event, encoded: dict[str, Any], *, is_background: bool) -> None:
+        if isinstance(event, events.TurnFinished):
+            self._finished = event
+        if self._is_ouro:
+            self._notify(names.EVENTS, {"event": encoded, "background": is_background})
+            return
+        for update in self._updates.of(event):
+            self._send_update(update)
+        match event:
+            case PermissionAsked() | QuestionAsked():
+                self._ask(event)
+            case events.QuestionClosed(question_id):
+                if task := self._asking.pop(question_id, None):
+                    task.cancel()
+            case _:
+                pass
+
+    def state(self, encoded: dict[str, Any]) -> None:
+        if self._is_ouro:
+            self._notify(names.STATE, {"state": encoded})
+
+    def turn(self, what: str, seconds: float) -> None:
+        """A turn began, or ended with this outcome."""
+        if self._is_ouro:
+            self._notify(names.TURN, {"what": what, "seconds": seconds})
+
+    def show_text(self, markdown: str, page: str) -> None:
+        if self._is_ouro:
+            self._notify(names.SHOWN, {"markdown": markdown, "page": page})
+        else:
+            self._send_update(update_agent_message_text(f"{markdown}\n\n"))
+
+    def ended(self, reason: str) -> None:
+        if self._is_ouro:
+            self._notify(names.ENDED, {"reason": reason})
+
+    def send_snapshot(self, draft: str = "") -> None:
+        """Send the whole session as it is shown, and its state."""
+        shown = self._host.earlier()
+        if not self._is_ouro:
+            for event in shown:
+                for update in self._updates.replay(event):
+                    self._send_update(update)
+            return
+        encoded = [encode(event) for event in shown]
+        for start in range(0, len(encoded), CHUNK):
+            self._notify(names.SNAPSHOT, {"events": encoded[start : start + CHUNK]})
+        state = msgspec.to_builtins(self._host.state(), enc_hook=str)
+        commands = [
+            [command.name, command.description]
+            for command in available_commands(self._host.session)
+        ]
+        last = {"events": [], "state": state, "draft": draft, "commands": commands}
+        self._notify(names.SNAPSHOT, last)
+
+    async def close(self, seconds: float) -> None:
+        """Send what waits, within so many seconds, and hang up."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._outgoing.join()
+        self.hang_up()
+
+    def leave(self) -> None:
+        """The viewer is gone."""
+        self._sender.cancel()
+        for task in self._asking.values():
+            task.cancel()
+        while not self._outgoing.empty():
+            self._outgoing.get_nowait().close()
+            self._outgoing.task_done()
+
+    # The methods of the protocol
+
+    @report_errors
+    async def initialize(
+        self,
+        protocol_version: int,  # noqa: ARG002 (the client ends the connection if it does not speak it)
+        client_capabilities: acp.ClientCapabilities | None = None,
+        **_meta: Any,
+    ) -> acp.InitializeResponse:
+        can = client_capabilities or acp.ClientCapabilities()
+        self._is_ouro = bool((can.field_meta or {}).get(names.META))
+        return acp.InitializeResponse(
+            protocol_version=PROTOCOL_VERSION,
+            agent_info=acp.Implementation(name="ouro", title="ouro", version=__version__),
+            auth_methods=[],
+            agent_capabilities=acp.AgentCapabilities(
+                load_session=True,
+                prompt_capabilities=acp.PromptCapabilities(
+                    image=True, audio=False, embedded_context=True
+                ),
+                session_capabilities=acp.SessionCapabilities(
+                    list=acp.SessionListCapabilities(), close=acp.SessionCloseCapabilities()
+                ),
+            ),
+        )
+
+    @report_errors
+    async def list_sessions(
+        self,
+        cwd: str | None = None,  # noqa: ARG002 (there is one session)
+        cursor: str | None = None,  # noqa: ARG002
+        **_meta: Any,
+    ) -> acp.ListSessionsResponse:
+        state = self._host.state()
+        info = acp.SessionInfo(
+            session_id=state.id,
+            cwd=state.cwd,
+            title=state.title,
+            field_meta={names.META: msgspec.to_builtins(state, enc_hook=str)},
+        )
+        return acp.ListSessionsResponse(sessions=[info])
+
+    @report_errors
+    async def load_session(
+        self,
+        cwd: str,  # noqa: ARG002 (the session has its folder)
+        session_id: str,
+        **_more: Any,
+    ) -> acp.LoadSessionResponse:
+        self._check(session_id)
+        self.send_snapshot()
+        if not self._is_attached:
+            self._is_attached = True
+            self._host.add(self)
+        if not self._is_ouro:
+            if self._host.session.todos:
+                self._send_update(plan_of(self._host.session.todos))
+            for asked in self._host.questions:
+                self._ask(asked)
+        return acp.LoadSessionResponse()
+
+    @report_errors
+    async def prompt(self, prompt: list[Any], session_id: str, **_meta: Any) -> acp.PromptResponse:
+        """Send a message, or steer the turn that runs; returns when nothing runs any more."""
+        self._check(session_id)
+        draft = await asyncio.to_thread(draft_of, prompt, self._host.session.cwd)
+        self._host.turns.say(draft)
+        await self._host.turns.idle()
+        return acp.PromptResponse(stop_reason=STOP_REASONS.get(self._finished.outcome, "end_turn"))
+
+    async def cancel(self, session_id: str, **_meta: Any) -> None:
+        if session_id == self._host.session.id:
+            self._host.turns.interrupt()
+
+    @report_errors
+    async def set_session_mode(
+        self, mode_id: str, session_id: str, **_meta: Any
+    ) -> acp.SetSessionModeResponse:
+        self._check(session_id)
+        from ouro.commands.mode import MODES
+
+        if mode_id not in MODES:
+            raise UsageError(f"`{mode_id}` is not a mode.", f"There are: {', '.join(MODES)}.")
+        self._host.session.set_mode(cast("Any", mode_id))
+        self._host.state_changed()
+        return acp.SetSessionModeResponse()
+
+    @report_errors
+    async def close_session(self, session_id: str, **_meta: Any) -> acp.CloseSessionResponse:
+        """End the session and its process."""
+        self._check(session_id)
+        asyncio.get_running_loop().call_soon(self._host.end, "stopped")
+        return acp.CloseSessionResponse()
+
+    @report_errors
+    async def ext_method(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        """The requests of ouro's own viewers."""
+        if method == names.ANSWER:
+            self._host.answer(str(params.get("questionId")), _answer_of(params))
+        elif method == names.SEND:
+            draft = msgspec.convert(params.get("draft"), _SentDraft)
+            images = tuple(Image(i.media_type, i.data, i.name) for i in draft.images)
+            send = self._host.turns.queue if params.get("later") else self._host.turns.say
+            send(Draft(draft.text, images))
+        elif method == names.WITHDRAW:
+            return {"text": self._host.turns.remove(int(params.get("place", -1)))}
+        elif method == names.MOVE_COMMAND:
+            return {"moved": self._host.session.background.move_running()}
+        else:
+            raise RequestError.method_not_found(f"_{method}")
+        return {}
+
+    def _check(self, session_id: str) -> None:
+        if session_id != self._host.session.id:
+            raise SessionNotFound(f"No session {session_id} runs in this process.")
+
+    # Sending
+
+    def _notify(self, method: str, params: dict[str, Any]) -> None:
+        if self._client is not None:
+            self._queue(self._client.ext_notification(method, params))
+
+    def _send_update(self, update: Any) -> None:
+        if self._client is not None:
+            self._queue(self._client.session_update(self._host.session.id, update))
+
+    def _queue(self, message: Coroutine[Any, Any, Any]) -> None:
+        if self._sender.done() or self._outgoing.qsize() >= MAX_WAITING:
+            message.close()
+            self.hang_up()
+            return
+        self._outgoing.put_nowait(message)
+
+    async def _send_all(self) -> None:
+        while True:
+            message = await self._outgoing.get()
+            try:
+                await message
+            except (ConnectionError, OSError, RuntimeError):
+                return  # the viewer is gone
+            finally:
+                self._outgoing.task_done()
+
+    def _ask(self, asked: PermissionAsked | QuestionAsked) -> None:
+        ask = self._ask_permission if isinstance(asked, PermissionAsked) else self._ask_question
+        self._asking[asked.question_id] = asyncio.create_task(cast("Any", ask)(asked))
+
+    async def _ask_permission(self, asked: PermissionAsked) -> None:
+        call = self._updates.call(asked.call, f"{asked.title} ({asked.reason})", asked.display)
+        chosen = await self._choose(call, permission_options(asked))
+        choice = next((choice for choice in asked.choices if choice == chosen), None)
+        if choice is not None:
+            self._answer(asked.question_id, events.Permit(choice))
+
+    async def _ask_question(self, asked: QuestionAsked) -> None:
+        """Ask for one of the choices; without any the next message of an ouro viewer answers."""
+        choices = asked.question.choices
+        options = [
+            acp.PermissionOption(option_id=str(place), name=clean(choice), kind="allow_once")
+            for place, choice in enumerate(choices)
+        ]
+        title = clean("\n\n".join(filter(None, (asked.question.text, asked.question.details))))
+        call = acp.ToolCallUpdate(
+            tool_call_id=asked.question_id, title=title, kind="other", status="pending"
+        )
+        chosen = await self._choose(call, options) if options else ""
+        if chosen.isdecimal():
+            self._answer(asked.question_id, events.Reply((choices[int(chosen)],)))
+
+    async def _choose(
+        self, call: acp.ToolCallUpdate, options: Sequence[acp.PermissionOption]
+    ) -> str:
+        """The id of the option that the client picks; empty if it does not: the question waits."""
+        await self._outgoing.join()
+        assert self._client is not None
+        try:
+            answer = await self._client.request_permission(
+                self._host.session.id, call, list(options)
+            )
+        except (RequestError, ConnectionError, OSError, ValueError) as error:
+            log.info("a viewer did not answer: %s", error)
+            return ""
+        outcome = answer.outcome
+        return outcome.option_id if isinstance(outcome, acp.AllowedOutcome) else ""
+
+    def _answer(self, question_id: str, answer: events.UserAnswer) -> None:
+        with suppress(OuroError):  # another viewer was faster
+            self._host.answer(question_id, answer)
+
+
+class _SentImage(msgspec.Struct):
+    media_type: str
+    data: bytes
+    name: str = ""
+
+
+class _SentDraft(msgspec.Struct):
+    text: str
+    images: tuple[_SentImage, ...] = ()
+
+
+def _answer_of(params: dict[str, Any]) -> events.UserAnswer:
+    """Raises UsageError: it is no answer."""
+    try:
+        if "choice" in params:
+            given = {"choice": params["choice"], "comment": params.get("comment", "")}
+            return msgspec.convert(given, events.Permit)
+        return msgspec.convert({"answers": params.get("answers", ())}, events.Reply)
+    except msgspec.ValidationError as error:
+        raise UsageError(f"This is not an answer: {error}.") from error

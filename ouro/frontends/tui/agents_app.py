@@ -1,0 +1,335 @@
+"""AgentsApp: the background sessions as a list that lives, with their questions."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from datetime import UTC, datetime
+from functools import partial
+from itertools import chain
+
+from textual import events, on
+from textual.app import App, ComposeResult
+from textual.content import Content
+from textual.geometry import Size
+from textual.message import Message
+from textual.widget import Widget
+from textual.widgets import Static
+
+from ouro.errors import OuroError
+from ouro.frontends.background.agents import AgentRow, AgentWatch, send_answer, stop_agent
+from ouro.frontends.background.rows import MARKS, folder_of
+from ouro.frontends.session_lines import format_age
+from ouro.frontends.tui.keymap import Keymap
+from ouro.frontends.tui.look import ANSI, THEMES, Look, make_theme
+from ouro.frontends.tui.screens.conversation import ConversationScreen
+from ouro.frontends.tui.widgets.question_panel import QuestionPanel, make_panel
+from ouro.utils.text import clean, dollars, one_line, plural
+
+POLL_SECONDS = 1.0
+LINES = 2
+"""Lines of a row: what it is, and what it says."""
+KEYS = "↑↓ · Enter attach · x end · q leave"
+ANSWER_KEYS = "y n … answer · Tab comment · ↑↓ · Enter attach · x end · q leave"
+NOTHING = 'No session runs in the background.\n\nStart one: ouro --bg "fix the failing test"'
+_STYLES = {
+    "waiting": "$warning bold",
+    "working": "$success",
+    "idle": "$muted",
+    "silent": "$error",
+    "refused": "$error",
+    "ended": "$faint",
+}
+
+
+class AgentTable(Widget, can_focus=True):
+    """The sessions, two lines each; the marked one is always visible."""
+
+    class Marked(Message):
+        """Another session is marked."""
+
+    def __init__(self) -> None:
+        super().__init__(id="agents")
+        self.rows: list[AgentRow] = []
+        self.has_asked = False
+        """Whether the sessions were asked once."""
+        self._marked = ""
+        self._first = 0
+
+    @property
+    def row(self) -> AgentRow | None:
+        """The marked session."""
+        return next((row for row in self.rows if row.id == self._marked), None)
+
+    def mark(self, session_id: str) -> None:
+        self._marked = session_id
+
+    def show(self, rows: list[AgentRow]) -> None:
+        """Show these; the marked one stays marked, wherever it has moved."""
+        place = self._place
+        self.rows, self.has_asked = rows, True
+        if self.row is None and rows:
+            self._marked = rows[min(place, len(rows) - 1)].id
+        self.refresh(layout=True)
+
+    def move(self, by: int) -> None:
+        if self.rows:
+            place = max(0, min(len(self.rows) - 1, self._place + by))
+            self._marked = self.rows[place].id
+            self.refresh()
+            self.post_message(self.Marked())
+
+    @property
+    def _place(self) -> int:
+        return next((at for at, row in enumerate(self.rows) if row.id == self._marked), 0)
+
+    def get_content_height(self, _container: Size, _viewport: Size, _width: int) -> int:
+        return max(LINES, LINES * len(self.rows))
+
+    def render(self) -> Content:
+        if not self.rows:
+            return Content(NOTHING if self.has_asked else "…")
+        fitting = max(1, self.size.height // LINES)
+        place = self._place
+        self._first = max(place - fitting + 1, min(self._first, place))
+        shown = self.rows[self._first : self._first + fitting]
+        return Content("\n").join(chain.from_iterable(map(self._lines, shown)))
+
+    def on_click(self, event: events.Click) -> None:
+        place = self._first + event.y // LINES
+        if 0 <= place < len(self.rows):
+            self.move(place - self._place)
+
+    def _lines(self, row: AgentRow) -> tuple[Content, Content]:
+        width = max(20, self.size.width)
+        is_marked = row.id == self._marked
+        age = format_age(row.record.started_at, datetime.now(UTC))
+        figures = " · ".join(filter(None, (dollars(row.cost), age)))
+        room = width - len(figures) - 2
+        head = Content.assemble(
+            ("❯ " if is_marked else "  ", "$mark bold"),
+            (f"{MARKS[row.state]} {row.state:<8}", _STYLES[row.state]),
+            (f"{row.record.short_id}  ", "$muted"),
+            (f"{one_line(folder_of(row), 16)}  ", "$secondary"),
+            (one_line(clean(row.title), 120), "bold" if is_marked else ""),
+        ).truncate(max(1, room), ellipsis=True)
+        gap = " " * max(1, width - head.cell_length - len(figures))
+        style = "$warning" if row.question is not None else "$muted"
+        said = Content.styled(f"    {one_line(clean(row.line), 300)}", style)
+        return (
+            Content.assemble(head, gap, (figures, "$muted")),
+            said.truncate(width, ellipsis=True),
+        )
+
+
+class AgentsApp(App[AgentRow], inherit_bindings=False):
+    """The list; its result is the session to open, None to leave."""
+
+    VERTICAL_BREAKPOINTS = ConversationScreen.VERTICAL_BREAKPOINTS
+    CSS_PATH = "ouro.tcss"
+    ENABLE_COMMAND_PALETTE = False
+
+    def __init__(self, look: Look, selected: str = "") -> None:
+        super().__init__(ansi_color=look.theme == ANSI or None)
+        self._answer_keys = Keymap(look.keys)
+        self._rings = look.bell_after > 0
+        self._watch = AgentWatch()
+        self._known_questions: set[str] | None = None
+        self._to_end = ""
+        """The session whose end is asked for."""
+        self._reports_focus = False
+        self._is_reading = False
+        self.table = AgentTable()
+        self.table.mark(selected)
+        self.panel: QuestionPanel | None = None
+        self._shown_question: tuple[str, str] | None = None
+        """The session and the id of the question in the panel."""
+        self._head = Static(id="agents-head", markup=False)
+        self._foot = Static(id="agents-foot", markup=False)
+        self._is_answered = False
+        """Whether a question was answered here: the next one is marked then."""
+        self._acts: dict[str, Callable[[], None]] = {
+            "up": partial(self.table.move, -1),
+            "down": partial(self.table.move, 1),
+            "enter": self._open,
+            "x": self._ask_end,
+            **dict.fromkeys(("q", "escape", "ctrl+c", "ctrl+d"), partial(self.exit, None)),
+        }
+        for name, colors in THEMES.items():
+            self.register_theme(make_theme(name, colors))
+        # The background of the terminal is not known here: `auto` uses its own colours.
+        self.theme = look.theme if look.theme in THEMES else ANSI
+
+    def compose(self) -> ComposeResult:
+        yield from (self._head, self.table, self._foot)
+
+    def on_mount(self) -> None:
+        self.table.focus()
+        self._show_foot()
+        self.set_interval(POLL_SECONDS, self._poll)
+        self._poll()
+
+    async def on_unmount(self) -> None:
+        await self._watch.close()
+
+    def on_app_focus(self) -> None:
+        self._reports_focus = True
+
+    on_app_blur = on_app_focus
+
+    # Keys
+
+    async def on_key(self, event: events.Key) -> None:
+        if self.panel is not None and self.panel.has_focus_within:
+            if event.key == "escape":
+                self.table.focus()
+            return
+        event.stop()
+        if self._to_end:
+            self._answer_end(event.key)
+        elif (act := self._acts.get(event.key)) is not None:
+            act()
+        elif self.panel is not None:
+            self._key_for(self.panel, event)
+
+    def _key_for(self, panel: QuestionPanel, event: events.Key) -> None:
+        """Answer the question, or scroll it."""
+        if event.key in ("pageup", "pagedown"):
+            panel.scroll_body(1 if event.key == "pagedown" else -1)
+        else:
+            panel.take_key(event)
+
+    def _open(self) -> None:
+        row = self.table.row
+        if row is None:
+            return
+        if row.state in ("silent", "refused"):
+            self._say(row.line)
+        else:
+            self.exit(row)
+
+    def _ask_end(self) -> None:
+        row = self.table.row
+        if row is None:
+            return
+        if row.state == "ended":
+            self.run_worker(self._end(row.id))
+            return
+        self._to_end = row.id
+        self._say(f"End {row.record.short_id}? It can be resumed. y: end it · any other key: no")
+
+    def _answer_end(self, key: str) -> None:
+        session_id, self._to_end = self._to_end, ""
+        self._show_foot()
+        if key == "y":
+            self._say(f"{session_id[:8]} ends …")
+            self.run_worker(self._end(session_id))
+
+    async def _end(self, session_id: str) -> None:
+        try:
+            await stop_agent(session_id)
+        except OuroError as error:
+            self._say(str(error))
+        else:
+            self._show_foot()
+        self._poll()
+
+    # Questions
+
+    @on(QuestionPanel.Answered)
+    def _answered(self, message: QuestionPanel.Answered) -> None:
+        row = self.table.row
+        if row is not None and self._shown_question == (row.id, message.question_id):
+            self.run_worker(self._send(row, message))
+
+    async def _send(self, row: AgentRow, message: QuestionPanel.Answered) -> None:
+        try:
+            connection = await self._watch.connection(row.record)
+            await send_answer(connection, message.question_id, message.answer)
+        except OuroError as error:
+            self._say(str(error))
+        self._is_answered = True
+        self.table.focus()
+        self._poll()
+
+    @on(AgentTable.Marked)
+    async def _show_question(self) -> None:
+        """Show the question of the marked session, and close that of another."""
+        row = self.table.row
+        asked = row.question if row is not None else None
+        wanted = (row.id, asked.question_id) if row is not None and asked is not None else None
+        if wanted == self._shown_question:
+            return
+        self._shown_question = wanted
+        await self._close_panel()
+        if row is not None and asked is not None:
+            self.panel = make_panel(asked, self._answer_keys)
+            await self.mount(self.panel, before=self._foot)
+        if not self._to_end:
+            self._show_foot()
+
+    async def _close_panel(self) -> None:
+        if self.panel is None:
+            return
+        panel, self.panel = self.panel, None
+        had_focus = panel.has_focus_within
+        await panel.remove()
+        if had_focus:
+            self.table.focus()
+
+    # The list
+
+    def _poll(self) -> None:
+        if not self._is_reading:
+            self._is_reading = True
+            self.run_worker(self._read_once())
+
+    async def _read_once(self) -> None:
+        try:
+            await self._read()
+        finally:
+            self._is_reading = False
+
+    async def _read(self) -> None:
+        try:
+            rows = await self._watch.rows()
+        except OuroError as error:
+            self._say(str(error))
+            return
+        self.table.show(rows)
+        self._mark_next_question()
+        self._show_head(rows)
+        self._ring_for(rows)
+        await self._show_question()
+
+    def _mark_next_question(self) -> None:
+        """After an answer: mark the next session that waits, unless this one asks again."""
+        row = self.table.row
+        if not self._is_answered or (row is not None and row.question is not None):
+            return
+        waiting = next((row for row in self.table.rows if row.question is not None), None)
+        if waiting is not None:
+            self.table.mark(waiting.id)
+        self._is_answered = False
+
+    def _ring_for(self, rows: list[AgentRow]) -> None:
+        """Ring when a session asks something new, unless the user looks at this terminal."""
+        questions = {
+            f"{row.id} {row.question.question_id}" for row in rows if row.question is not None
+        }
+        is_new = self._known_questions is not None and questions - self._known_questions
+        self._known_questions = questions
+        if is_new and self._rings and not (self._reports_focus and self.app_focus):
+            self.bell()
+
+    def _show_head(self, rows: list[AgentRow]) -> None:
+        counts = Counter(row.state for row in rows)
+        parts = [f"{counts[state]} {state}" for state in MARKS if state in counts]
+        title = f"ouro · {plural(len(rows), 'background session')}"
+        self._head.update(" · ".join([title, *parts]))
+
+    def _show_foot(self) -> None:
+        self._say(KEYS if self.panel is None else ANSWER_KEYS)
+
+    def _say(self, text: str) -> None:
+        self._foot.update(one_line(clean(text), 300))

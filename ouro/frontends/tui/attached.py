@@ -1,0 +1,125 @@
+"""AttachedApp: the full screen on a session that runs in the background."""
+
+from __future__ import annotations
+
+from ouro.commands.builtin import find_command
+from ouro.commands.slash import dispatch
+from ouro.events import Notice
+from ouro.frontends.background.remote import RemoteTurns
+from ouro.frontends.tui.app import KeyActions, OuroApp
+from ouro.frontends.tui.keymap import Keymap
+from ouro.frontends.tui.look import Look
+from ouro.frontends.tui.screens.conversation import ConversationScreen
+from ouro.frontends.tui.widgets.plan_panel import PlanPanel
+from ouro.session import Draft, Session, TurnQueue
+
+COMMANDS_HERE = {"exit", "bg", "theme", "transcript", "find", "vim", "help", "running"}
+"""Commands of the screen itself; the session runs all others."""
+
+
+class AttachedScreen(ConversationScreen):
+    """A conversation whose session runs in another process."""
+
+    has_ended = False
+
+    def _make_turns(self) -> TurnQueue:
+        return RemoteTurns(self, self)
+
+    def attach(self, session: Session, *, is_new: bool = False) -> None:
+        """Show this session, and say what leaving does."""
+        super().attach(session, is_new=is_new)
+        text = "Attached to a session in the background. Ctrl+D leaves it running."
+        self.status.show_message(text, seconds=6.0)
+
+    def _restore_draft(self, session: Session) -> None:
+        """Does nothing: several terminals may write to one session."""
+
+    def show_text(self, markdown: str, page: str) -> None:
+        """Show what a command of the session has found."""
+        self._app.front_end.show(markdown, page)
+
+    def show_session(self, draft: str) -> None:
+        """Show the transcript again, after a rewind."""
+        self._app.front_end.show_again(draft)
+
+    def show_changes(self) -> None:
+        self.show_state()
+        if self.session is not None:
+            self.todos.todos = self.session.todos
+
+    def session_ended(self, text: str) -> None:
+        self.has_ended = True
+        self.show(Notice(text, "warning"))
+
+    def run_here(self, text: str) -> bool:
+        """Run a command of the screen; returns False if the session has to run it."""
+        command = find_command(text[1:].partition(" ")[0].lower())
+        if command is None or command.name not in COMMANDS_HERE:
+            return False
+        if command.name == "bg":  # the session is in the background already
+            self._app.exit(0)
+        else:
+            self.run_worker(self._run_here(text))
+        return True
+
+    async def _run_here(self, text: str) -> None:
+        front_end = self._app.front_end
+        front_end.typed = text
+        try:
+            await dispatch(front_end, text)
+        finally:
+            front_end.typed = ""
+
+    def on_plan_panel_wanted(self, message: PlanPanel.Wanted) -> None:  # noqa: ARG002
+        text = "The plan cannot be edited while attached: write what to change."
+        self.show(Notice(text, "warning"))
+        self._focus_again()
+
+    @property
+    def _app(self) -> AttachedApp:
+        assert isinstance(self.app, AttachedApp)
+        return self.app
+
+
+class AttachedApp(OuroApp):
+    """The full screen of a viewer: leaving it lets the session go on."""
+
+    def _make_conversation(
+        self, look: Look, keymap: Keymap, *, takes_focus: bool
+    ) -> ConversationScreen:
+        return AttachedScreen(look, keymap, self._run_command, takes_focus=takes_focus)
+
+    def _make_actions(self) -> KeyActions:
+        return AttachedActions(self)
+
+    @property
+    def end_hint(self) -> str:
+        session = self.turns.session
+        if session is None:
+            return ""
+        screen = self.conversation
+        if isinstance(screen, AttachedScreen) and screen.has_ended:
+            return f"Continue with: ouro --resume {session.id[:8]}"
+        return f"It continues in the background: ouro attach {session.id[:8]}"
+
+
+class AttachedActions(KeyActions):
+    """The keys, as far as their actions run in another process."""
+
+    def jobs(self) -> None:
+        """Move the running command to the background; if none runs, list what is there."""
+        if self._front_end.session.background.move_running():
+            self._conversation.status.show_message("The command goes on in the background: /tasks")
+        else:
+            self._turns.say(Draft("/tasks"))
+
+    def rewind(self) -> None:
+        """Esc Esc: the session asks where to."""
+        if self._turns.running:
+            self.interrupt()
+        else:
+            self._turns.say(Draft("/rewind"))
+
+    async def think(self) -> None:
+        """The next effort: the session knows what its model can."""
+        self._turns.say(Draft("/think next"))

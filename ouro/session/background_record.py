@@ -1,0 +1,223 @@
+"""Records of sessions that run in the background: which there are, and where their sockets are."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from ouro.errors import (
+    HostGone,
+    OuroError,
+    SessionInUse,
+    SessionRunning,
+    SocketRefused,
+    UsageError,
+)
+from ouro.memory.backend import timestamp
+from ouro.utils.files import lock_descriptor, unlock, write_private
+from ouro.utils.log import log
+from ouro.utils.private_socket import check_folder, own_uid
+from ouro.utils.runtime import get_background_dir
+from ouro.utils.text import join_names
+
+CLAIM_TIMEOUT = 2.0
+"""Seconds: who only looks holds the lock for a moment."""
+MAX_RECORD = 100_000
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{3,79}")
+
+EndReason = Literal["", "stopped", "idle", "signal"]
+
+
+class BackgroundRecord(msgspec.Struct, frozen=True):
+    """What is known of a background session without its process. It is kept until the session is
+    resumed or the user removes it.
+    """
+
+    id: str
+    pid: int
+    cwd: str
+    started_at: str
+    title: str = ""
+    model: str = ""
+    ended: EndReason = ""
+    """Why it ended; empty while it runs, and if its process was killed."""
+    ended_at: str = ""
+    last_line: str = ""
+
+    @property
+    def short_id(self) -> str:
+        return self.id[:8]
+
+
+def moment() -> str:
+    """Now, as records have it."""
+    return timestamp()
+
+
+class BackgroundPlace(msgspec.Struct, frozen=True):
+    """The files of one background session."""
+
+    id: str
+
+    @property
+    def socket(self) -> Path:
+        return get_background_dir() / f"{self.id}.sock"
+
+    @property
+    def record(self) -> Path:
+        return get_background_dir() / f"{self.id}.json"
+
+    @property
+    def lock(self) -> Path:
+        return get_background_dir() / f"{self.id}.lock"
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether a process hosts the session: it holds the lock, which the system releases when it
+        dies. Blocks.
+        """
+        try:
+            descriptor = os.open(self.lock, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except OSError:
+            return False
+        try:
+            lock_descriptor(descriptor, timeout=0)
+        except BlockingIOError:
+            os.close(descriptor)
+            return True
+        except OSError:  # a disk without locks: its socket tells
+            os.close(descriptor)
+            return self.socket.exists()
+        unlock(descriptor)
+        return False
+
+
+class Claim:
+    """This process hosts the session, until `release`.
+
+    Raises:
+        SessionInUse: another process does.
+        SocketRefused: the folder is not private.
+    """
+
+    def __init__(self, session_id: str) -> None:
+        check_folder(get_background_dir())
+        self.place = BackgroundPlace(session_id)
+        self._descriptor = os.open(
+            self.place.lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
+        )
+        try:
+            lock_descriptor(self._descriptor, timeout=CLAIM_TIMEOUT)
+        except BlockingIOError as error:
+            os.close(self._descriptor)
+            raise SessionInUse(
+                "This session already runs in the background.",
+                f"Attach to it: `ouro attach {session_id[:8]}`.",
+            ) from error
+        except OSError:
+            log.info("this disk has no locks: %s", self.place.lock)
+
+    def write(self, record: BackgroundRecord) -> None:
+        """Save the record. Raises OSError."""
+        write_private(self.place.record, msgspec.json.encode(record))
+
+    def release(self) -> None:
+        unlock(self._descriptor)
+
+
+def read_records() -> list[BackgroundRecord]:
+    """The records of this user, the oldest first. Files that are no records are skipped. Blocks.
+
+    Raises:
+        SocketRefused: the folder is another user's.
+    """
+    folder = get_background_dir()
+    if not folder.exists():
+        return []
+    check_folder(folder)
+    found = [_read(path) for path in folder.glob("*.json")]
+    return sorted(filter(None, found), key=lambda record: record.started_at)
+
+
+def _read(path: Path) -> BackgroundRecord | None:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(descriptor, "rb") as file:
+            if os.fstat(descriptor).st_uid != own_uid():
+                raise OSError(f"{path.name} belongs to another user")
+            record = msgspec.json.decode(file.read(MAX_RECORD), type=BackgroundRecord)
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
+        log.warning("a background record is skipped: %s: %s", path.name, error)
+        return None
+    is_named = _ID.fullmatch(record.id) and path.name == f"{record.id}.json"
+    return record if is_named else None
+
+
+def find_record(words: str) -> BackgroundRecord:
+    """The session whose id begins so, or whose title has these words; `latest` is the newest.
+
+    Raises:
+        UsageError: there is none, or more than one.
+        SocketRefused: the folder is another user's.
+    """
+    records = read_records()
+    found = records[-1:] if words == "latest" else _matching(records, words)
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        named = "" if words == "latest" else f" is named `{words}`"
+        raise UsageError(
+            f"No background session{named or ' is there'}.", "`ouro agents` lists them."
+        )
+    names = join_names([record.short_id for record in found])
+    raise UsageError(f"Several background sessions are named `{words}`: {names}.")
+
+
+def _matching(records: Sequence[BackgroundRecord], words: str) -> list[BackgroundRecord]:
+    by_id = [record for record in records if words and record.id.startswith(words)]
+    return by_id or [record for record in records if _is_named(record.title, words)]
+
+
+def _is_named(title: str, words: str) -> bool:
+    parts = words.lower().split()
+    return bool(parts) and all(part in title.lower() for part in parts)
+
+
+def demand_foreground(session_id: str) -> None:
+    """Raises SessionRunning: a background process has the session. What one that has ended left is
+    removed: the session continues here. Blocks.
+    """
+    place = BackgroundPlace(session_id)
+    if place.is_alive:
+        raise SessionRunning(session_id)
+    if place.record.exists():
+        with suppress(OuroError, OSError):
+            forget_record(session_id)
+
+
+def forget_record(session_id: str) -> None:
+    """Remove what is left of a background session that has ended: of this user, and only if no
+    process hosts it.
+
+    Raises:
+        HostGone: it still runs.
+        SocketRefused: another user's files are in the way.
+    """
+    from ouro.utils.private_socket import has_socket  # the list does not need it
+
+    place = BackgroundPlace(session_id)
+    if place.is_alive:
+        raise HostGone(f"{session_id[:8]} still runs.", f"`ouro agents stop {session_id[:8]}`")
+    if has_socket(place.socket):
+        place.socket.unlink()
+    for path in (place.record, place.lock):
+        with suppress(FileNotFoundError):
+            if path.lstat().st_uid != own_uid():
+                raise SocketRefused(f"{path} belongs to another user.", "It was not changed.")
+            path.unlink()

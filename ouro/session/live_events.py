@@ -1,0 +1,128 @@
+"""LiveEvents: what a session has shown and its file does not have yet, and its open questions."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator
+
+from ouro import events
+from ouro.events import Event
+from ouro.utils.text import one_line
+
+MAX_OUTPUT = 20_000
+"""Characters at the end of the running output of a call."""
+MAX_LINE = 200
+_MAX_TAIL = 4 * MAX_LINE
+Asked = events.PermissionAsked | events.QuestionAsked
+_Delta = events.TextDelta | events.ThinkingDelta
+
+
+class LiveEvents:
+    """Keeps what another front end needs that takes the session over, or looks at it, in the middle
+    of a turn.
+    """
+
+    def __init__(self) -> None:
+        self.asked: dict[str, Asked] = {}
+        """The open questions by their id, the oldest first."""
+        self._tail = ""
+        """The end of what was said or done last."""
+        self._answer: list[Event] = []
+        """The deltas of the running model call."""
+        self._calls: dict[str, list[Event]] = {}
+        """The events of each call since the last answer."""
+        self._output: dict[str, str] = {}
+        self._finished: events.TurnFinished | None = None
+        """The end of the last turn, if it was not an answer."""
+
+    @property
+    def last_line(self) -> str:
+        """The last line of the answer, the running call, or why the last turn failed."""
+        lines = [line for line in self._tail.splitlines() if any(map(str.isalnum, line))]
+        return one_line(lines[-1], MAX_LINE) if lines else ""
+
+    def add(self, event: Event) -> None:
+        self._note_words(event)
+        self._note_question(event)
+        match event:
+            case events.TextDelta() | events.ThinkingDelta():
+                self._answer.append(event)
+            case events.Retrying():
+                self._answer = [event]
+            case events.Replied():
+                self._end_answer()
+            case events.Prompted():
+                self._finished = None
+            case events.ToolStarted() | events.ToolRunning() | events.ToolFinished():
+                call_id = event.call.id if isinstance(event, events.ToolStarted) else event.call_id
+                self._calls.setdefault(call_id, []).append(event)
+            case events.ToolProgress(call_id, text):
+                self._output[call_id] = (self._output.get(call_id, "") + text)[-MAX_OUTPUT:]
+            case events.TurnFinished(outcome):
+                self._end_answer()
+                self._finished = event if outcome != "answered" else None
+            case _:
+                pass
+
+    def _note_question(self, event: Event) -> None:
+        if isinstance(event, events.PermissionAsked | events.QuestionAsked):
+            self.asked[event.question_id] = event
+        elif isinstance(event, events.QuestionClosed):
+            self.asked.pop(event.question_id, None)
+
+    def end_turn(self) -> None:
+        """Forget the questions of the turn: those of an interrupted one are not closed one by one."""
+        self.asked = {key: asked for key, asked in self.asked.items() if not asked.of_turn}
+
+    def since(self, finished: Container[str]) -> Iterator[Event]:
+        """The events after the saved messages, in which the calls `finished` have ended."""
+        for call_id, kept in self._calls.items():
+            if call_id in finished:
+                continue
+            ends = [event for event in kept if isinstance(event, events.ToolFinished)]
+            yield from (event for event in kept if event not in ends)
+            if output := self._output.get(call_id):
+                yield events.ToolProgress(call_id, output)
+            yield from ends
+        yield from _joined(self._answer)
+        if self._finished is not None:
+            yield self._finished
+
+    def _end_answer(self) -> None:
+        self._answer = []
+        self._calls.clear()
+        self._output.clear()
+
+    def _note_words(self, event: Event) -> None:
+        match event:
+            case events.TextDelta(text):
+                is_first = not any(isinstance(e, events.TextDelta) for e in self._answer[-1:])
+                self._tail = ("" if is_first else self._tail)[-_MAX_TAIL:] + text
+            case events.Replied(message) if message.text.strip():
+                self._tail = message.text[-_MAX_TAIL:]
+            case events.ToolStarted():
+                self._tail = event.title[:_MAX_TAIL]
+            case events.Prompted(text):
+                self._tail = text[-_MAX_TAIL:]
+            case events.TurnFinished(outcome, detail) if outcome != "answered":
+                self._tail = detail or outcome
+            case events.Notice(text, "error"):
+                self._tail = text
+            case _:
+                pass
+
+
+def _joined(deltas: list[Event]) -> Iterator[Event]:
+    """The same, with deltas of one kind that follow each other as one."""
+    kind: type[_Delta] | None = None
+    texts: list[str] = []
+    for event in deltas:
+        if isinstance(event, events.TextDelta | events.ThinkingDelta):
+            if kind is not None and type(event) is not kind:
+                yield kind("".join(texts))
+                texts = []
+            kind = type(event)
+            texts.append(event.text)
+        else:
+            yield event
+    if kind is not None:
+        yield kind("".join(texts))

@@ -1,0 +1,121 @@
+"""The process that a terminal waits for: it ends when the session in its child does, or leaves.
+
+A shell waits for the process that it has started, and nothing can take that role over later. So an
+interactive ouro runs in a child from its first moment on: `/bg` then needs to move nothing, and the
+turn, its commands, questions and servers go on as they are.
+"""
+
+from __future__ import annotations
+
+# Nothing else is imported here: it runs before the first frame.
+import _thread
+import os
+import signal
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import FrameType
+
+_PATIENCE = 4
+"""Seconds from the death of the launcher until its child ends, even if something hangs."""
+_launcher: Launcher | None = None
+
+
+class Launcher:
+    """The launcher as its child sees it."""
+
+    def __init__(self, pid: int, alive: int, released: int) -> None:
+        self._pid = pid
+        self._alive = alive
+        """The end of a pipe that the launcher holds open."""
+        self._released = released
+        self._is_free = False
+        _thread.start_new_thread(self._watch, ())
+
+    def release(self) -> None:
+        """Let the launcher end with 0, as for the shell: this process goes on in a session of its
+        own.
+        """
+        global _launcher
+        self._is_free, _launcher = True, None
+        os.setsid()
+        os.write(self._released, b"1")
+        os.kill(self._pid, signal.SIGUSR1)
+
+    def _watch(self) -> None:
+        """End this process when the launcher is killed: the terminal waits for nobody then."""
+        try:
+            os.read(self._alive, 1)
+        except OSError:
+            return
+        if self._is_free:
+            return
+        os.kill(os.getpid(), signal.SIGHUP)
+        import time  # not at a start
+
+        time.sleep(_PATIENCE)
+        os._exit(128 + signal.SIGHUP)
+
+
+def current_launcher() -> Launcher | None:
+    """The launcher that waits for this process; None if there is none, or not any more."""
+    return _launcher
+
+
+def continue_in_child() -> None:
+    """Return in a child; this process waits for its end, and ends with its exit code.
+
+    No thread may run yet.
+    """
+    global _launcher
+    alive, held = os.pipe()
+    told, released = os.pipe()
+    launcher, child = os.getpid(), os.fork()
+    if child:
+        os.close(alive)
+        os.close(released)
+        _wait_for(child, told)
+    os.close(held)
+    os.close(told)
+    _launcher = Launcher(launcher, alive, released)
+
+
+def _wait_for(child: int, told: int) -> None:
+    """Pass signals on to the child, and end as it does; does not return."""
+    os.set_blocking(told, False)
+
+    def forward(number: int, _frame: FrameType | None) -> None:
+        os.kill(child, number)
+
+    def leave(_number: int, _frame: FrameType | None) -> None:
+        try:
+            if os.read(told, 1):
+                os._exit(0)
+        except BlockingIOError:  # a signal of another process
+            pass
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, forward)
+    signal.signal(signal.SIGUSR1, leave)
+    for number in (signal.SIGINT, signal.SIGQUIT):  # the terminal sends them to the child as well
+        signal.signal(number, signal.SIG_IGN)
+    while True:
+        _, status = os.waitpid(child, os.WUNTRACED)
+        if os.WIFSTOPPED(status):  # Ctrl+Z: the shell must see that this job has stopped
+            os.kill(os.getpid(), signal.SIGSTOP)
+            os.kill(child, signal.SIGCONT)
+        elif os.WIFSIGNALED(status):
+            _die_by(os.WTERMSIG(status))
+        else:
+            os._exit(os.waitstatus_to_exitcode(status))
+
+
+def _die_by(number: int) -> None:
+    """End by the same signal, without a core dump of its own."""
+    import resource  # rare
+
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if number != signal.SIGKILL:
+        signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)
+    os._exit(128 + number)
