@@ -454,7 +454,7 @@ class SessionBuilder(msgspec.Struct, dict=True):
     @cached_property
     def system_prompt(self) -> Message:
         """The system prompt, with long-term memory. Blocks: reads files."""
-        block = manager.load_and_format() if (manager := self.memory.manager) else ""
+        block = self.memory.block()
         return prompt_message(self.extensions.system_prompt, block)
 
     @cached_property

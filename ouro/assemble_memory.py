@@ -73,16 +73,15 @@ class MemoryBuilder(msgspec.Struct, frozen=True):
     ) -> long_term.LongTermMemoryManager:
         memory, settings = self.memory, self._settings
         threshold = settings.consolidation_threshold
+        prompt = long_term.MemoryPrompt(
+            scopes.opened, memory.session_id, memory.began_with, threshold, self._cached_price
+        )
         return long_term.LongTermMemoryManager(
             scopes,
-            long_term.MemoryPrompt(
-                scopes.opened, memory.session_id, memory.began_with, threshold, self._cached_price
-            ),
+            long_term.MemoryOutput(scopes, prompt, self.channel, settings.write),
             self.inputs.options.cwd,
-            self.channel,
             self._core_consolidator,
             marks,
-            settings.write,
         )
 
     def _core_consolidator(self) -> long_term.LongTermMemoryConsolidator:

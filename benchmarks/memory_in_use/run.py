@@ -235,7 +235,7 @@ async def play_turn(
     ]
     replies = [event.message.text for event in events if isinstance(event, Replied)]
     usage = [event.context for event in events if isinstance(event, UsageUpdated)]
-    core = session.memory.require().receipt().lines
+    core = session.memory.receipt().lines
     receipt = [item.text for item in (*core, *recalled) if item.state == "loaded"]
     entries = await session.memory.with_editor(all_entries)
     await session.close()

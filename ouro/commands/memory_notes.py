@@ -218,9 +218,8 @@ async def edit(context: ActionContext, entry: str) -> Answer:
 
 
 async def receipt(context: SessionContext) -> Answer:
-    manager = context.manager
-    await manager.settled()
-    found = manager.receipt()
+    await context.manager.settled()
+    found = context.session.memory.receipt()
     view: View = [Title(f"What memory put into the prompt: {core_total(found)}")]
     for scope, file in dict.fromkeys((row.scope, row.file) for row in found.lines):
         rows = [

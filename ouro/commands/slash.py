@@ -190,10 +190,9 @@ class SessionContext:
         await manager.settled()
 
         def act(editor: Any) -> _Result:
-            half_life = self.session.memory.half_life_days
-            return work(
-                MemoryAccess(editor, manager.timeline(), half_life, manager.receipt().versions)
-            )
+            memory = self.session.memory
+            began_with = memory.receipt().versions
+            return work(MemoryAccess(editor, manager.timeline(), memory.half_life_days, began_with))
 
         return await self.session.memory.with_editor(act, quiet=not reports)
 

@@ -43,7 +43,7 @@ async def test_received_changes_are_reported_with_undo_and_reach_the_model(home,
         front_end.events[-1].text
         == "Memory is synchronized: 1 file changed here (facts.md), 2 commits sent."
     )
-    assert "Oslo" in await conversation.manager.context([])
+    assert "Oslo" in await conversation.context([])
     await conversation.manager.undo(event.undo)
     assert (conversation.folder / "facts.md").read_text() == "- Tea.\n"
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from ouro.memory.long_term import (
     MARK,
     LongTermMemoryConsolidator,
     LongTermMemoryManager,
+    MemoryOutput,
     MemoryPrompt,
     TurnMarks,
     open_scopes,
@@ -73,16 +74,12 @@ class Conversation:
         self._answer = answer
         self.consolidator = LongTermMemoryConsolidator(ask, finds_secret)
         self.marks = TurnMarks(histories / "turns", session, lambda: not is_quiet(), is_confined)
+        prompt = MemoryPrompt(scopes.opened, session, self.began_with, threshold, price)
+        self.output = MemoryOutput(scopes, prompt, self, write)
         self.manager = LongTermMemoryManager(
-            scopes,
-            MemoryPrompt(scopes.opened, session, self.began_with, threshold, price),
-            project or home,
-            self,
-            lambda: self.consolidator,
-            self.marks,
-            write,
+            scopes, self.output, project or home, lambda: self.consolidator, self.marks
         )
-        self.block = self.manager.load_and_format()
+        self.block = self.output.load_block()
 
     def connect(self) -> Conversation:
         self.manager.start()
@@ -108,9 +105,14 @@ class Conversation:
 
     async def begin(self, said: str) -> str:
         """The user sends a message; returns the context that is sent with it."""
-        context = await self.manager.context(self.messages)
+        context = await self.context(self.messages)
         self.messages.append(user(said, (), context))
         return context
+
+    async def context(self, sent: Sequence[Message]) -> str:
+        """The text about memory that is sent with the user's message."""
+        await self.manager.begin_turn()
+        return await self.output.changes(sent)
 
     async def call(self, name: str, arguments: dict, reply: str = "ok", act=lambda: None) -> None:
         """The model calls a tool."""

@@ -168,7 +168,7 @@ class Output(NoticePrinter):
             }
             self.pipe.write(json_line({**line, "cwd": path_text(session.cwd)}))
             if session.memory.manager is not None:
-                receipt = session.memory.manager.receipt()
+                receipt = session.memory.receipt()
                 loaded = {
                     "versions": dict(receipt.versions),
                     "tokens": receipt.tokens,

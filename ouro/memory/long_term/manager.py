@@ -1,40 +1,28 @@
-"""LongTermMemoryManager: the facade of long-term memory for one session."""
+"""LongTermMemoryManager: the actions on all scopes of long-term memory, one after the other."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime, timedelta
 from functools import cache
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeVar
-
-from msgspec.structs import replace
+from typing import TYPE_CHECKING, TypeVar
 
 from ouro.errors import OuroError, UsageError, reason_of
-from ouro.events import CoreChanged, Notice, Reply
+from ouro.events import CoreChanged
 from ouro.memory.long_term.editor import MemoryEditor
-from ouro.memory.long_term.entries import all_entries
 from ouro.memory.long_term.git.history import commit_at
 from ouro.memory.long_term.git.values import SESSION, Scope, TurnRef, UndoResult
+from ouro.memory.long_term.memory_output import MemoryOutput
 from ouro.memory.long_term.notes.note import plain
-from ouro.memory.long_term.prompt_block import MemoryPrompt, MemoryReceipt
 from ouro.memory.long_term.scope import MemoryScopes, ScopeMemory, switch
 from ouro.memory.long_term.store import GitMemoryStore
-from ouro.memory.long_term.trust.approval import (
-    KEEP,
-    LEAVE,
-    Proposal,
-    digest,
-    memory_note,
-    question_about,
-    subject_of,
-)
+from ouro.memory.long_term.trust.approval import KEEP, LEAVE, Proposal, digest, subject_of
 from ouro.memory.long_term.trust.provenance import Provenance
 from ouro.memory.long_term.trust.running_turns import TurnMarks
-from ouro.memory.side_calls import SessionChannel
-from ouro.memory.tokens import estimate
 from ouro.messages import Message
 from ouro.utils.git import find_root
 from ouro.utils.log import log
@@ -49,75 +37,46 @@ _CONSOLIDATED = "consolidated"
 """The record of the texts that need no consolidation: the input and the output of the last run."""
 _MAX_OWN_COMMITS = 100
 """The number of latest commits of a scope that are searched for those of a session."""
-_ASKED_FOR = ("person", "import", "undo")
-"""Origins that are shown also with `write: silent`, because the user asked for the change."""
 
 
 class LongTermMemoryManager:
-    """Long-term memory for one session. First `load_and_format`, then `start`.
+    """The actions of the user and the agent on all scopes, one after the other. First `start`.
 
     Args:
+        output: shows what the actions changed.
         marks: records which sessions run a turn.
-        write: how the user learns of each write: an event with undo, a question before it, or nothing.
     """
 
     def __init__(
         self,
         scopes: MemoryScopes,
-        prompt: MemoryPrompt,
+        output: MemoryOutput,
         cwd: Path,
-        channel: SessionChannel,
         make_consolidator: Callable[[], LongTermMemoryConsolidator],
         marks: TurnMarks,
-        write: Literal["tell", "ask", "silent"] = "tell",
     ) -> None:
+        self.output = output
+        self.cwd = cwd
         self._scopes = scopes.opened
         self._allowed_stores = scopes.stores
-        self._prompt = prompt
-        self.cwd = cwd
-        self._channel = channel
         self._make_consolidator = make_consolidator
         self._marks = marks
-        self._write = write
-        self._warnings = dict.fromkeys(scopes.problems)  # each is shown once
-        self._receipt = MemoryReceipt()
         # An asyncio lock is fair: actions run in the order of their calls.
         self._lock = asyncio.Lock()
         self._settling: asyncio.Task[None] | None = None
-        self._is_open = False
         self._jobs_ran_on = False
         self._now = TurnRef(marks.session, 0)
         """The turn that the user's actions belong to: the one that ended last."""
-        self._notes_for_model: list[str] = []  # sent with the next message
         self._has_consolidated = False
         self._added: tuple[tuple[Scope, str], ...] = ()
         """Lines of the core that the agent added in the last turn, and that no rule compared."""
 
-    def load_and_format(self) -> str:
-        """The memory block of the system prompt. Called once a session. Blocks."""
-        if all(scope.is_clean for scope in self._scopes):
-            self._marks.clear()
-        block = self._prompt.block()
-        tokens, pending = (
-            estimate(block),
-            tuple(found for scope in self._scopes for found in scope.proposal_ids()),
-        )
-        price, changes = self._prompt.price(tokens), self._prompt.changed_lines()
-        self._receipt = MemoryReceipt(
-            self._prompt.lines(), self.versions(), tokens, price, changes, pending
-        )
-        return block
-
-    def format_core(self) -> str:
-        """The core as `load_and_format` read it, for a subagent; empty if nothing is remembered."""
-        return self._prompt.core()
-
     def start(self) -> None:
         """Show warnings and pending changes. Called when the session is open."""
-        self._is_open = True
-        for text in self._warnings:
-            self._channel.emit(Notice(text, "warning"))
-        self.report([event for scope in self._scopes for event in scope.foreign_events()])
+        if all(scope.is_clean for scope in self._scopes):
+            self._marks.clear()
+        self.output.open()
+        self.report([*chain.from_iterable(scope.foreign_events() for scope in self._scopes)])
         self._consolidate_if_grown()
 
     @property
@@ -149,59 +108,33 @@ class LongTermMemoryManager:
         """The history of the scopes in use. Blocks, also in its methods."""
         from ouro.memory.long_term.timeline import Timeline  # most sessions never need it
 
-        bases = {
-            commit: base for scope in self._scopes for commit, base in scope.undo_bases.items()
-        }
+        bases: dict[str, str] = {}
+        for scope in self._scopes:
+            bases |= scope.undo_bases
         return Timeline(self.stores, bases)
-
-    def receipt(self) -> MemoryReceipt:
-        """The parts of memory that were considered when the session began, and the changes since
-        then.
-        """
-        return self._receipt
 
     def proposals(self) -> tuple[Proposal, ...]:
         """Pending changes. Blocks for a moment."""
-        return tuple(proposal for scope in self._scopes for proposal in scope.proposals())
+        return tuple(chain.from_iterable(scope.proposals() for scope in self._scopes))
 
-    def hold(self, at: str, session_id: str) -> frozenset[tuple[Scope, str]]:
-        """Send no changes of memory from here on. Blocks.
-
-        Returns:
-            Scope and name of each file that has changed since that time, or since the last commit of that session.
+    def changed_since(self, at: str, session_id: str) -> frozenset[tuple[Scope, str]]:
+        """Scope and name of each file that has changed since that time, or since the last commit of
+        that session. Blocks.
         """
-        self._prompt.is_held = True
         second = datetime.fromisoformat(at).replace(microsecond=0)  # git records whole seconds
         found: set[tuple[Scope, str]] = set()
-        for store in (store for store in self.stores if store.repository.exists):
-            log = store.log(_MAX_OWN_COMMITS)
-            known = (
-                commit.id
-                for commit in log
-                if commit.trailers.get(SESSION) == session_id
-                or datetime.fromisoformat(commit.at) < second
-            )
-            commit = next(known, "")
-            if not commit and len(log) == _MAX_OWN_COMMITS:
-                commit = commit_at(store.repository, (second - timedelta(seconds=1)).isoformat())
-            before = store.repository.tree(commit)
-            now = store.repository.tree(store.get_current_head())
-            found |= {(store.scope, name) for name, blob in now.items() if before.get(name) != blob}
+        for store in self.stores:
+            if store.repository.exists:
+                before = store.repository.tree(_commit_before(store, second, session_id))
+                now = store.repository.tree(store.get_current_head())
+                names = (name for name, blob in now.items() if before.get(name) != blob)
+                found.update((store.scope, name) for name in names)
         return frozenset(found)
 
-    async def context(self, sent: Sequence[Message]) -> str:
-        """The text to send with the user's message: the changes of memory since `sent`, and notes
-        for the model.
-        """
+    async def begin_turn(self) -> None:
+        """Read what others wrote since the last turn, and record that a turn runs now."""
         await self._run_or_warn("look at memory", self._refresh)
         await asyncio.to_thread(self._marks.begin)
-        notes, self._notes_for_model = self._notes_for_model, []
-        try:
-            changes = await asyncio.to_thread(self._prompt.changes, sent)
-        except (OuroError, OSError) as error:
-            self._warn(f"Memory: {reason_of(error)}")
-            changes = ""
-        return "\n\n".join(filter(None, [changes, *notes]))
 
     async def tool_ended(self, messages: Sequence[Message], is_whole: bool, at: TurnRef) -> None:
         """After a tool call of the turn `at`: decide whether what it wrote into memory is trusted.
@@ -213,7 +146,7 @@ class LongTermMemoryManager:
         def approve() -> list[CoreChanged]:
             provenance = self._provenance(messages, is_whole)
             for scope in self._scopes:
-                scope.tool_ended(provenance, at, asks=self._write == "ask")
+                scope.tool_ended(provenance, at, asks=self.output.asks)
             return []
 
         await self._run_or_warn("approve what was written", approve)
@@ -265,9 +198,8 @@ class LongTermMemoryManager:
         """Drop a pending change; the git history keeps it. Raises as `accept`."""
 
         def reject(editor: MemoryEditor) -> None:
-            found = editor.reject(proposal)
-            note = f"The user does not want this in memory: {subject_of(found.edits)}"
-            self._notes_for_model.append(memory_note(note))
+            unwanted = subject_of(editor.reject(proposal).edits)
+            self.output.note(f"The user does not want this in memory: {unwanted}")
 
         await self.with_editor(reject, refreshes=False)
 
@@ -332,31 +264,18 @@ class LongTermMemoryManager:
         self, events: Sequence[CoreChanged], *, quiet: bool = False, asks: bool = True
     ) -> None:
         """Show changes of the core, and ask about the pending ones, unless the caller asks."""
-        for scope in self._scopes:
-            if scope.store.obstacle:
-                self._warn(f"Memory ({scope.scope}) has no history now: {scope.store.obstacle}")
-            for file in scope.refused:
-                self._warn(
-                    f"Memory ({scope.scope}): {file.name} {file.reason}; it is as it was before."
-                )
-        done = [f"{event.scope}/{event.summary}" for event in events if not event.proposal]
-        pending = dict.fromkeys(
-            [*self._receipt.waiting, *(event.proposal for event in events if event.proposal)]
-        )
-        self._receipt = replace(
-            self._receipt, changes=(*self._receipt.changes, *done), waiting=tuple(pending)
-        )
-        for event in events if self._is_open and not quiet else ():
-            if event.proposal or self._write != "silent" or event.origin in _ASKED_FOR:
-                self._channel.emit(event)
-            if event.proposal and asks:
-                self._channel.start("ask about memory", self._ask(event.proposal))
+        self.output.show(events, quiet=quiet)
+        if not self.output.is_open or quiet or not asks:
+            return
+        for event in events:
+            if event.proposal:
+                self.output.channel.start("ask about memory", self._ask(event.proposal))
 
     async def close(self) -> None:
         """Wait for writes to end; show no more events."""
         await self.settled()
         async with self._lock:
-            self._is_open = False
+            self.output.is_open = False
 
     def _provenance(self, messages: Sequence[Message], is_whole: bool) -> Callable[[], Provenance]:
         """Returns a function that finds the provenance: it reads all messages, and most tool calls
@@ -374,11 +293,8 @@ class LongTermMemoryManager:
 
     def _refresh(self) -> list[CoreChanged]:
         agent_was_idle = not (self._marks.has_jobs() or self._jobs_ran_on or self._marks.at_work())
-        return [
-            event
-            for scope in self._scopes
-            for event in scope.refresh(agent_was_idle=agent_was_idle)
-        ]
+        found = (scope.refresh(agent_was_idle=agent_was_idle) for scope in self._scopes)
+        return [*chain.from_iterable(found)]
 
     async def _settle_turn(
         self, messages: Sequence[Message], is_whole: bool, had_jobs: bool
@@ -390,64 +306,37 @@ class LongTermMemoryManager:
             self._consolidate_if_grown()
         except Exception as error:  # noqa: BLE001  # a bug: the files stay, the next start finds them
             log.exception("memory could not be settled")
-            self._warn(f"Memory: what the turn wrote is not committed ({error}). See `ouro.log`.")
+            text = f"Memory: what the turn wrote is not committed ({error}). See `ouro.log`."
+            self.output.warn(text)
 
     def _settle(
         self, messages: Sequence[Message], is_whole: bool, had_jobs: bool
     ) -> list[CoreChanged]:
         provenance = self._provenance(messages, is_whole)()
-        asks, before = self._write == "ask", [dict(scope.texts) for scope in self._scopes]
-        is_rest_of_user = provenance.knows_all_writing and not (
-            had_jobs or self._marks.at_work(but=self._marks.session)
-        )
-        events = [
-            event
-            for scope in self._scopes
-            for event in scope.turn_ended(
-                provenance, self._now, asks=asks, is_rest_of_user=is_rest_of_user
+        before = [dict(scope.texts) for scope in self._scopes]
+        has_others = had_jobs or self._marks.at_work(but=self._marks.session)
+        is_rest_of_user = provenance.knows_all_writing and not has_others
+        events: list[CoreChanged] = []
+        for scope in self._scopes:
+            events += scope.turn_ended(
+                provenance, self._now, asks=self.output.asks, is_rest_of_user=is_rest_of_user
             )
-        ]
         events += self._remove_corrected(before)
-        for event in events:
-            if event.proposal and event.origin == "agent":
-                note = (
-                    f"`{event.summary}` is pending: the user has to confirm it. Do not write it"
-                    " again."
-                )
-                self._notes_for_model.append(memory_note(note))
-        for refused in (file for scope in self._scopes for file in scope.refused):
-            self._notes_for_model.append(
-                memory_note(f"{refused.name} is as it was before: it held a secret.")
-            )
+        self.output.note_undecided(events)
         self._marks.end()  # must happen before the next turn marks its start
         return events
 
     def _remove_corrected(self, before: Sequence[Mapping[str, str]]) -> list[CoreChanged]:
-        """Remove the core lines and notes that new core lines of the agent replace; undoing the
-        turn restores them.
+        """Remove what the lines replace that the agent added to the core; undoing the turn restores
+        it.
         """
-        added = {
-            (scope.scope, line)
-            for scope, texts in zip(self._scopes, before, strict=True)
-            for name, text in scope.texts.items()
-            for line in {*map(plain, text.splitlines())}
-            - {*map(plain, texts.get(name, "").splitlines())}
-        }
+        added = frozenset(_added_lines(self._scopes, before))
         if not added:
             return []
-        from ouro.memory.long_term.remember import forget_entries
-        from ouro.memory.long_term.supersession import corrects, find_replaced
+        from ouro.memory.long_term.remember import remove_corrected
 
         editor = MemoryEditor(self._scopes, None, self._now)
-        sure = sorted(item for item in added if corrects(item[1]))
-        self._added = tuple(sorted(added - {*sure}))
-        for name, line in sure:
-            others = [
-                entry
-                for entry in all_entries(editor, sources=False)
-                if entry.scope == name and (name, entry.text) not in added
-            ]
-            forget_entries(editor, find_replaced(line, others), "agent")
+        self._added = tuple(remove_corrected(editor, added))
         return editor.events
 
     async def _run_or_warn(self, what: str, act: Callable[[], list[CoreChanged]]) -> None:
@@ -458,35 +347,22 @@ class LongTermMemoryManager:
                 await self.with_editor(lambda editor: editor.events.extend(act()), refreshes=False)
             except (OuroError, OSError) as error:
                 log.warning("memory: cannot %s: %s", what, error)
-                self._warn(f"Memory: {reason_of(error)}")
+                self.output.warn(f"Memory: {reason_of(error)}")
 
         await asyncio.shield(work())
-
-    def _warn(self, text: str) -> None:
-        if text not in self._warnings:
-            self._warnings[text] = None
-            if self._is_open:
-                self._channel.emit(Notice(text, "warning"))
 
     async def _ask(self, proposal_id: str) -> None:
         """Ask the user about a pending change, and accept or reject it."""
         pending = await asyncio.to_thread(self.proposals)
         found = next((proposal for proposal in pending if proposal.id == proposal_id), None)
-        if found is None:
-            return
-        answer = await self._channel.ask(f"memory:{proposal_id}", question_about(found))
-        if answer == Reply((KEEP,)):
+        decision = await self.output.ask_about(found) if found else ""
+        if decision == KEEP:
             await self.accept(proposal_id)
-        elif answer == Reply((LEAVE,)):
+        elif decision == LEAVE:
             await self.reject(proposal_id)
-        elif answer != Reply():
-            text = (
-                f"The change of memory is still pending: /memory accept {proposal_id}, or reject."
-            )
-            self._channel.emit(Notice(text, "warning"))
 
     def _consolidate_if_grown(self) -> None:
-        limit = self._prompt.threshold
+        limit = self.output.prompt.threshold
         grown = [scope for scope in self._scopes if scope.is_clean and scope.tokens > limit]
         new = [scope.scope for scope in grown if not _was_consolidated(scope)]
 
@@ -494,11 +370,34 @@ class LongTermMemoryManager:
             for scope in new:
                 log.info("memory: consolidated %s: %s", scope, await self.consolidate(scope))
 
-        if new and self._is_open and not self._has_consolidated:
+        if new and self.output.is_open and not self._has_consolidated:
             self._has_consolidated = True  # once a session
-            self._channel.start("consolidate memory", consolidate())
+            self.output.channel.start("consolidate memory", consolidate())
 
 
 def _was_consolidated(scope: ScopeMemory) -> bool:
     """Whether a model was already asked to consolidate exactly these texts."""
     return digest(scope.texts) in scope.store.repository.read_record(_CONSOLIDATED).split()
+
+
+def _commit_before(store: GitMemoryStore, second: datetime, session_id: str) -> str:
+    """The last commit of a session; without one, the last commit before a time."""
+    log = store.log(_MAX_OWN_COMMITS)
+    for commit in log:
+        is_own = commit.trailers.get(SESSION) == session_id
+        if is_own or datetime.fromisoformat(commit.at) < second:
+            return commit.id
+    if len(log) < _MAX_OWN_COMMITS:
+        return ""
+    return commit_at(store.repository, (second - timedelta(seconds=1)).isoformat())
+
+
+def _added_lines(
+    scopes: Iterable[ScopeMemory], before: Iterable[Mapping[str, str]]
+) -> Iterator[tuple[Scope, str]]:
+    """The scope and text of each line that is in the core now, and was not before."""
+    for scope, texts in zip(scopes, before, strict=True):
+        for name, text in scope.texts.items():
+            lines = {*map(plain, text.splitlines())}
+            for line in lines - {*map(plain, texts.get(name, "").splitlines())}:
+                yield scope.scope, line

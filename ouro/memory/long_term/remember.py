@@ -31,6 +31,7 @@ from ouro.memory.long_term.notes.notebook import Written, archive_changes
 from ouro.memory.long_term.notes.notebook import timestamp as note_time
 from ouro.memory.long_term.placement import NAMED, Placement, note_category, place
 from ouro.memory.long_term.supersession import (
+    corrects,
     find_on_subject,
     find_replaced,
     fold_words,
@@ -431,6 +432,23 @@ def forget_entries(
         if changes and (event := editor.write(scope, changes, subject, origin)):
             done.append(event)
     return done
+
+
+def remove_corrected(
+    editor: MemoryEditor, added: frozenset[tuple[Scope, str]]
+) -> list[tuple[Scope, str]]:
+    """Remove the entries that core lines of the agent replace; returns the lines that the rules do
+    not compare with others.
+    """
+    sure = sorted(line for line in added if corrects(line[1]))
+    for scope, text in sure:
+        others = [
+            entry
+            for entry in all_entries(editor, sources=False)
+            if entry.scope == scope and (scope, entry.text) not in added
+        ]
+        forget_entries(editor, find_replaced(text, others), "agent")
+    return sorted(added - {*sure})
 
 
 def _remove_lines(

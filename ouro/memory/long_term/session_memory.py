@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ouro.memory.long_term.git.values import Scope
     from ouro.memory.long_term.maintenance.background import MemoryMaintenance
     from ouro.memory.long_term.manager import LongTermMemoryManager
+    from ouro.memory.long_term.prompt_block import MemoryReceipt
     from ouro.memory.long_term.recall.turn_recall import TurnRecall
     from ouro.memory.long_term.statement_effect import OpenStatement, StatementEffect
 
@@ -157,16 +158,34 @@ class SessionMemory:
         stay archived.
         """
         if self.manager:
-            changed = self.manager.hold(at, session_id)
+            self.manager.output.prompt.is_held = True
+            changed = self.manager.changed_since(at, session_id)
             self.is_held = True
             if self._recall:
                 self._recall.finder.changed = changed
+
+    def block(self) -> str:
+        """The memory block of the system prompt; empty if memory is off. Blocks."""
+        return self.manager.output.load_block() if self.manager else ""
+
+    def core(self) -> str:
+        """The core as it is in the block, for a subagent; empty if nothing is remembered."""
+        return self.manager.output.prompt.core() if self.manager else ""
+
+    def receipt(self) -> MemoryReceipt:
+        """What of memory was sent when the session began, and the changes since then. Raises
+        UsageError: memory is off.
+        """
+        return self.require().output.receipt
 
     async def before_turn(self, text: str) -> str:
         """The text to send with the user's message: the last session, changes of the core, recalled
         notes.
         """
-        changes = await self.manager.context(self._memory.context()) if self.manager else ""
+        changes = ""
+        if self.manager:
+            await self.manager.begin_turn()
+            changes = await self.manager.output.changes(self._memory.context())
         notes = await self._recall.recall_for(text) if self._recall else ""
         carried = await self.maintenance.carry_over() if self.maintenance and self.manager else ""
         return "\n\n".join(filter(None, (carried, changes, notes)))

@@ -137,7 +137,7 @@ class MemoryBrowser(Browser):
         self._rows = {
             **await asyncio.to_thread(pages.note_rows, listed),
             "timeline": pages.log_rows(entries),
-            "receipt": pages.receipt_rows(memory.recalled, manager.receipt(), checks),
+            "receipt": pages.receipt_rows(memory.recalled, memory.receipt(), checks),
             "proposals": pages.proposal_rows(proposals),
         }
 

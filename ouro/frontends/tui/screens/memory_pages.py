@@ -239,7 +239,7 @@ async def row_page(session: Session, row: MemoryRow) -> Page:
         case Proposal() as proposal:
             return proposal_page(proposal)
         case ReceiptLine() as line:
-            return receipt_page(line, memory.receipt())
+            return receipt_page(line, session.memory.receipt())
         case None:
             page = Page()
         case str() as text:

@@ -186,10 +186,9 @@ def _offered(offer: AgentMemory, key: str) -> str:
 
 
 def _memory(session: Session) -> str:
-    manager = session.memory.manager
-    if manager is None:
+    if session.memory.manager is None:
         return "off for this session"
-    receipt = manager.receipt()
+    receipt = session.memory.receipt()
     loaded = sum(line.state == "loaded" for line in receipt.lines)
     in_use = f"{plural(loaded, 'line')} in each request" if loaded else "nothing remembered yet"
     waiting = f"{len(receipt.waiting)} waiting for approval" if receipt.waiting else ""
