@@ -28,7 +28,6 @@ ONE_FILE_EACH = (
 LONG_FILES = {
     "commands/builtin.py": "the table of all actions, one argument a line",
     "commands/memory_notes.py": "the actions on entries of memory",
-    "memory/long_term/transfer.py": "both directions of each format",
     "safety/shell/parse.py": "one lexer",
 }
 LONG_FUNCTIONS = {

@@ -33,7 +33,16 @@ if TYPE_CHECKING:
     from ouro.memory.long_term.git.folders import repo_folder
     from ouro.memory.long_term.git.history import UndoPlan, describe_commits
     from ouro.memory.long_term.git.values import BlamedLine, Commit, DiffHunk, FileEdit, Scope
+    from ouro.memory.long_term.graph_picture import html_page, picture_of
     from ouro.memory.long_term.import_files import is_trusted_text, read_sources
+    from ouro.memory.long_term.import_plan import (
+        Import,
+        Imported,
+        ProposedText,
+        apply_import,
+        plan_import,
+        propose_text,
+    )
     from ouro.memory.long_term.line_records import DAY, CoreRecord, core_records
     from ouro.memory.long_term.maintenance.background import MemoryMaintenance
     from ouro.memory.long_term.maintenance.crystallizer import (
@@ -114,18 +123,10 @@ if TYPE_CHECKING:
     from ouro.memory.long_term.team import PromotedNote, promote
     from ouro.memory.long_term.timeline import MemoryDiff, Timeline, TimelineEntry
     from ouro.memory.long_term.transfer import (
-        Import,
-        Imported,
-        ProposedText,
-        apply_import,
         as_json,
         as_markdown,
         compare_with_agent,
         export_to_agent,
-        html_page,
-        picture_of,
-        plan_import,
-        propose_text,
         write_for_agents,
     )
     from ouro.memory.long_term.true_forget import (

@@ -79,7 +79,7 @@ def find_agent_memory(
 
 
 def _count_new(editor: MemoryEditor, path: Path) -> int:
-    from ouro.memory.long_term.transfer import plan_import
+    from ouro.memory.long_term.import_plan import plan_import
 
     try:
         plan = plan_import(editor, read_sources([path]), None, is_trusted_text)

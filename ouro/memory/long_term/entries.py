@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import compress
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
 from msgspec.structs import replace
 
 from ouro.errors import MemoryUnusable, SearchUnavailable, UsageError
-from ouro.memory.long_term.editor import MemoryEditor
+from ouro.memory.long_term.editor import NOWHERE, MemoryEditor
 from ouro.memory.long_term.git import history
 from ouro.memory.long_term.git.files import ARCHIVE
-from ouro.memory.long_term.git.values import SESSION, TURN, Commit, Scope
+from ouro.memory.long_term.git.values import Commit, Scope
 from ouro.memory.long_term.notes.note import ids_named, is_core_line, plain
 from ouro.memory.long_term.notes.notebook import NoteFile
-from ouro.memory.long_term.notes.validity import Anchors, confidence_now
+from ouro.memory.long_term.notes.validity import confidence_now
 from ouro.utils.log import log
 from ouro.utils.path_text import path_text
 from ouro.utils.text import plural
 
 if TYPE_CHECKING:
     from ouro.memory.long_term.line_records import CoreRecord
+    from ouro.memory.long_term.scope import ScopeMemory
 
 _BADGES = ("archived", "replaced", "contradicted", "contradicts", "unconfirmed", "stale")
 _LESSONS = ("corrections", "patterns")
@@ -120,42 +121,48 @@ def core_entries(editor: MemoryEditor, *, sources: bool = True) -> list[MemoryEn
     """The lines of the core, without headings and comments; with `sources` each with its commit,
     which takes two processes a file.
     """
-    found = []
+    found: list[MemoryEntry] = []
     for scope in editor.scopes:
         for category in scope.store.core:
-            name, text = f"{category}.md", scope.loaded.core.get(category, "")
-            is_untrusted = name in scope.foreign
-            trusted = {*scope.texts.get(category, "").splitlines()} if is_untrusted else set()
-            commits: dict[str, Commit] = {}
-            # Looked up by the text of the line, because the files may be newer than the history.
-            if sources and text.strip():
-                with suppress(MemoryUnusable):
-                    commits = {
-                        line.text.strip(): line.commit
-                        for line in history.blame(scope.store.repository, name)
-                    }
-            for number, line in enumerate(text.splitlines(), 1):
-                if not is_core_line(line):
-                    continue
-                commit = commits.get(line.strip())
-                trailers: Mapping[str, str] = commit.trailers if commit else {}
-                turn = trailers.get(TURN, "")
-                entry = MemoryEntry(
-                    id=f"{scope.scope}/{name}:{number}",
-                    kind="core",
-                    scope=scope.scope,
-                    category=category,
-                    text=plain(line),
-                    file=name,
-                    line=number,
-                    at=commit.at if commit else "",
-                    session=trailers.get(SESSION, ""),
-                    turn=int(turn) if turn.isdecimal() else 0,
-                    source=commit.origin if commit else "",
-                    badges=("unconfirmed",) if is_untrusted and line not in trusted else (),
-                )
-                found.append(entry)
+            found += _lines_of(scope, category, sources=sources)
     return found
+
+
+def _lines_of(scope: ScopeMemory, category: str, *, sources: bool) -> Iterator[MemoryEntry]:
+    name, text = f"{category}.md", scope.loaded.core.get(category, "")
+    is_untrusted = name in scope.foreign
+    trusted = {*scope.texts.get(category, "").splitlines()} if is_untrusted else set()
+    commits = _commits_of(scope, name) if sources and text.strip() else {}
+    for number, line in enumerate(text.splitlines(), 1):
+        if not is_core_line(line):
+            continue
+        commit = commits.get(line.strip())
+        source = commit.source if commit else NOWHERE
+        yield MemoryEntry(
+            id=f"{scope.scope}/{name}:{number}",
+            kind="core",
+            scope=scope.scope,
+            category=category,
+            text=plain(line),
+            file=name,
+            line=number,
+            at=commit.at if commit else "",
+            session=source.session,
+            turn=source.turn,
+            source=commit.origin if commit else "",
+            badges=("unconfirmed",) if is_untrusted and line not in trusted else (),
+        )
+
+
+def _commits_of(scope: ScopeMemory, name: str) -> dict[str, Commit]:
+    """The commit of each line of a file, by the text of the line: the files may be newer than the
+    history.
+    """
+    try:
+        blamed = history.blame(scope.store.repository, name)
+    except MemoryUnusable:
+        return {}
+    return {line.text.strip(): line.commit for line in blamed}
 
 
 def with_sources(editor: MemoryEditor, entries: Sequence[MemoryEntry]) -> list[MemoryEntry]:
@@ -165,11 +172,51 @@ def with_sources(editor: MemoryEditor, entries: Sequence[MemoryEntry]) -> list[M
     return [lines.get(entry.id, entry) for entry in entries]
 
 
-def note_entries(editor: MemoryEditor, *, stale: bool = False) -> list[MemoryEntry]:
-    """All notes, also archived ones. `stale` marks those that name a changed file, and reads these
-    files.
+def note_entries(
+    editor: MemoryEditor, files: Sequence[NoteFile] | None = None, *, stale: bool = False
+) -> list[MemoryEntry]:
+    """All notes (or those of `files`), also archived ones. `stale` marks those that name a changed
+    file, and reads these files.
     """
-    return _entries_of(editor, all_notes(editor), editor.anchors if stale else None)
+    files = all_notes(editor) if files is None else files
+    anchors = editor.anchors if stale else None
+    ids = {file.note.id for file in files}
+    before = {file.note.id: file.note.supersedes for file in files if file.note.supersedes}
+    older = {newer: old for newer, old in before.items() if old in ids}
+    replaced = {*before.values()}
+    contradicting, contradicted = _disputes(files)
+    untrusted = {scope.scope: scope.foreign for scope in editor.scopes}
+    found = []
+    for file in files:
+        note = file.note
+        holds = (
+            file.archived,
+            note.id in replaced,
+            note.id in contradicted,
+            note.id in contradicting,
+            file.name in untrusted.get(file.scope, ()),
+            bool(anchors and anchors.changed(note.anchors)),
+        )
+        branch = (f"on {note.branch}",) if note.branch else ()
+        found.append(
+            MemoryEntry(
+                id=note.id,
+                kind="note",
+                scope=file.scope,
+                category=note.category,
+                text=note.text,
+                file=file.name,
+                at=note.updated_at or note.created_at,
+                session=note.session_id,
+                turn=note.turn,
+                source=note.source,
+                confidence=note.confidence,
+                supersedes=before.get(note.id, ""),
+                badges=(*compress(_BADGES, holds), *branch),
+                versions=len(_chain(note.id, older)),
+            )
+        )
+    return found
 
 
 def all_notes(editor: MemoryEditor) -> list[NoteFile]:
@@ -240,7 +287,7 @@ def details_of(editor: MemoryEditor, named: str, half_life_days: float) -> Entry
     if ":" in named:
         return _core_details(editor, _find_named(core_entries(editor), named))
     files = all_notes(editor)
-    entries = _entries_of(editor, files)
+    entries = note_entries(editor, files)
     entry = _find_named(entries, named)
     file = editor.notebook.find(entry.id)
     there = {other.note.id: other.note for other in files}
@@ -308,54 +355,15 @@ def _find_named(entries: Sequence[MemoryEntry], named: str) -> MemoryEntry:
     return found[0]
 
 
-def _entries_of(
-    editor: MemoryEditor, files: Sequence[NoteFile], anchors: Anchors | None = None
-) -> list[MemoryEntry]:
-    ids = {file.note.id for file in files}
-    before = {file.note.id: file.note.supersedes for file in files if file.note.supersedes}
-    older = {newer: old for newer, old in before.items() if old in ids}
-    replaced = {*before.values()}
-    disputes = [
-        (file.note.id, edge.id)
-        for file in files
-        for edge in file.note.related
-        if edge.relationship == "contradicts"
-    ]
-    contradicting, contradicted = {one for one, _ in disputes}, {other for _, other in disputes}
-    untrusted = {(scope.scope, name) for scope in editor.scopes for name in scope.foreign}
-    found = []
+def _disputes(files: Sequence[NoteFile]) -> tuple[set[str], set[str]]:
+    """The ids of notes that contradict others, and of the contradicted ones."""
+    contradicting, contradicted = set(), set()
     for file in files:
-        note = file.note
-        holds = (
-            file.archived,
-            note.id in replaced,
-            note.id in contradicted,
-            note.id in contradicting,
-            (file.scope, file.name) in untrusted,
-            bool(anchors and anchors.changed(note.anchors)),
-        )
-        badges = [badge for badge, is_so in zip(_BADGES, holds, strict=True) if is_so]
-        if note.branch:
-            badges.append(f"on {note.branch}")
-        found.append(
-            MemoryEntry(
-                id=note.id,
-                kind="note",
-                scope=file.scope,
-                category=note.category,
-                text=note.text,
-                file=file.name,
-                at=note.updated_at or note.created_at,
-                session=note.session_id,
-                turn=note.turn,
-                source=note.source,
-                confidence=note.confidence,
-                supersedes=note.supersedes or "",
-                badges=tuple(badges),
-                versions=len(_chain(note.id, older)),
-            )
-        )
-    return found
+        for edge in file.note.related:
+            if edge.relationship == "contradicts":
+                contradicting.add(file.note.id)
+                contradicted.add(edge.id)
+    return contradicting, contradicted
 
 
 def _chain(start: str, following: Mapping[str, str]) -> list[str]:

@@ -335,19 +335,21 @@ class LongTermMemoryManager:
             return []
         from ouro.memory.long_term.remember import remove_corrected
 
-        editor = MemoryEditor(self._scopes, None, self._now)
-        self._added = tuple(remove_corrected(editor, added))
-        return editor.events
+        events, self._added = remove_corrected(self._scopes, self._now, added)
+        return events
 
     async def _run_or_warn(self, what: str, act: Callable[[], list[CoreChanged]]) -> None:
         """Run what returns events as an action; an error is shown as a warning."""
 
         async def work() -> None:
             try:
-                await self.with_editor(lambda editor: editor.events.extend(act()), refreshes=False)
+                async with self._lock:
+                    events = await asyncio.to_thread(act)
             except (OuroError, OSError) as error:
                 log.warning("memory: cannot %s: %s", what, error)
                 self.output.warn(f"Memory: {reason_of(error)}")
+            else:
+                self.report(events)
 
         await asyncio.shield(work())
 

@@ -50,6 +50,8 @@ class _Signs(NamedTuple):
     given: Scope | None
     """The scope that was given, or named in front of the statement."""
     entities: tuple[str, ...]
+    anchor: str
+    """The first file that it names."""
     until: str
     is_own: bool
     """It says `I` or `my`."""
@@ -58,21 +60,7 @@ class _Signs(NamedTuple):
     """It says `this project`."""
     is_answer: bool
     """It is about how the user is answered."""
-
-    @property
-    def anchor(self) -> str:
-        """The first file that it names."""
-        named = (entity for entity in self.entities if entity.startswith("file:"))
-        return next(named, "").partition(":")[2]
-
-    @property
-    def is_long(self) -> bool:
-        return len(self.text) > MAX_LINE or "\n" in self.text
-
-    @property
-    def is_about_file(self) -> bool:
-        """It names a file, and is neither about the user nor about the whole project."""
-        return bool(self.anchor) and not self.is_own and not self.is_here
+    is_long: bool
 
 
 class _Rule(NamedTuple):
@@ -93,7 +81,9 @@ _ABOUT: Sequence[_Rule] = (
 _KINDS: Sequence[_Rule] = (
     _Rule("long", lambda signs: signs.is_long, "it is longer than a line"),
     _Rule("ends", lambda signs: bool(signs.until), "it holds until {until}"),
-    _Rule("a file", lambda signs: signs.is_about_file, "it names {anchor}"),
+    _Rule("the user", lambda signs: signs.is_own, ""),
+    _Rule("this project", lambda signs: signs.is_here, ""),
+    _Rule("a file", lambda signs: bool(signs.anchor), "it names {anchor}"),
     _Rule("a line", lambda _signs: True, ""),
 )
 """Why a statement is a note; empty: it is a line of the core."""
@@ -131,15 +121,19 @@ def _read_signs(said: str, scope: Scope | None, day: date | None) -> _Signs:
     text = strip_introduction(said)
     text = write_dates(text, day) if day else text
     is_order = has("order", text)
+    entities = entities_in(text)
+    files = (entity.partition(":")[2] for entity in entities if entity.startswith("file:"))
     return _Signs(
         text=text,
         given=scope,
-        entities=entities_in(text),
+        entities=entities,
+        anchor=next(files, ""),
         until=end.isoformat() if end else "",
         is_own=has("own", text),
         is_order=is_order,
         is_here=has("here", text),
         is_answer=has("answers", text) or (is_order and has("answer_word", text)),
+        is_long=len(text) > MAX_LINE or "\n" in text,
     )
 
 

@@ -24,12 +24,13 @@ from ouro.memory.long_term.entries import (
     with_sources,
 )
 from ouro.memory.long_term.git.files import is_note_name, visible_text
-from ouro.memory.long_term.git.values import FileEdit, Origin, Scope
+from ouro.memory.long_term.git.values import FileEdit, Origin, Scope, TurnRef
 from ouro.memory.long_term.notes.entities import entities_in
 from ouro.memory.long_term.notes.note import Note, ids_named, new_id, note_text, parse_note, plain
 from ouro.memory.long_term.notes.notebook import Written, archive_changes
 from ouro.memory.long_term.notes.notebook import timestamp as note_time
 from ouro.memory.long_term.placement import NAMED, Placement, note_category, place
+from ouro.memory.long_term.scope import ScopeMemory
 from ouro.memory.long_term.supersession import (
     corrects,
     find_on_subject,
@@ -196,21 +197,12 @@ def keep_in_core(
     is the core line that the classifier wants to replace: one without a common word only if it
     `is_sure`. Raises as `remember_text`.
     """
-    lines, placed = core_entries(editor, sources=False), place(note.text, editor.names, note.scope)
-    is_about_note = bool(note.supersedes) or any(
-        edge.relationship != "relates-to" for edge in note.related
-    )
-    is_note = placed.is_note or is_about_note or note.category not in _CORE
-    category = placed.category if is_note else _CORE[note.category] or placed.category
-    placed = replace(placed, is_note=is_note, category=category, said=said)
-    named = [
-        line
-        for line in lines
-        if line.text == corrected and (is_sure or shares_subject(line.text, note.text))
-    ]
-    if is_note and not (
-        named or find_on_subject(note.text, lines) or find_replaced(note.text, lines, said)
-    ):
+    lines, placed = core_entries(editor, sources=False), _place_captured(editor, note, said)
+    if not is_sure and not shares_subject(corrected, note.text):
+        corrected = ""
+    named = [line for line in lines if line.text == corrected]
+    is_known = named or find_on_subject(note.text, lines) or find_replaced(note.text, lines, said)
+    if placed.is_note and not is_known:
         return None
     chosen, replaced, _ = _decide(editor, placed, all_entries(editor, sources=False), named)
     if known := find_same(note.text, [line for line in lines if line.scope == chosen.scope]):
@@ -221,6 +213,16 @@ def keep_in_core(
     note = replace(note, id=entry.id, scope=chosen.scope)
     before = "; ".join(old.text for old in replaced)
     return Written("supersede" if replaced else "add", note, chosen.scope, commit, before)
+
+
+def _place_captured(editor: MemoryEditor, note: Note, said: str) -> Placement:
+    placed = place(note.text, editor.names, note.scope)
+    is_about_note = bool(note.supersedes) or any(
+        edge.relationship != "relates-to" for edge in note.related
+    )
+    is_note = placed.is_note or is_about_note or note.category not in _CORE
+    category = placed.category if is_note else _CORE[note.category] or placed.category
+    return replace(placed, is_note=is_note, category=category, said=said)
 
 
 def shares_subject(text: str, other: str) -> bool:
@@ -242,26 +244,50 @@ def _decide(
     its subject, so that it is as strong as that line. Other text becomes a note once the core has
     `CORE_TOKENS`. `named` entries are replaced if the rules find nothing else.
     """
+    placed, replaced = _find_replaced(placed, in_use, named, is_scope_named=is_scope_named)
+    near = find_on_subject(placed.text, [entry for entry in in_use if entry.scope == placed.scope])
+    line = next((entry for entry in (*replaced, *near) if entry.kind == "core"), None)
+    if line is None:
+        placed = _unless_full(editor, placed)
+    elif not placed.until and (placed.is_note or line in replaced):
+        placed = _beside(line, placed)
+    return placed, replaced, near
+
+
+def _find_replaced(
+    placed: Placement,
+    in_use: Sequence[MemoryEntry],
+    named: Sequence[MemoryEntry],
+    *,
+    is_scope_named: bool,
+) -> tuple[Placement, list[MemoryEntry]]:
+    """The entries that a text replaces, and its place: in their scope, unless the user named one."""
     replaced = find_replaced(placed.text, in_use, placed.said)
     if named and named[0] not in replaced:
         replaced, is_scope_named = [*named], False
     if replaced and not is_scope_named and replaced[0].scope != placed.scope:
         placed = replace(placed, scope=replaced[0].scope, why="it replaces what is there")
-    replaced = [entry for entry in replaced if entry.scope == placed.scope and not placed.until]
-    near = find_on_subject(placed.text, [entry for entry in in_use if entry.scope == placed.scope])
-    line = next((entry for entry in (*replaced, *near) if entry.kind == "core"), None)
-    is_lasting = not placed.until
-    if line and is_lasting and (placed.is_note or line in replaced):
-        if len(placed.text) <= _MAX_CORRECTION:
-            why = f"{line.file} is on the same subject"
-            placed = replace(placed, is_note=False, category=line.category, why=why)
-    elif (
-        not (placed.is_note or line)
-        and editor.scope(placed.scope).tokens + estimate(placed.text) > CORE_TOKENS
-    ):
-        category = note_category(placed.text, placed.category, placed.scope)
-        placed = replace(placed, is_note=True, category=category, why="the core is full")
-    return placed, replaced, near
+    if placed.until:
+        return placed, []
+    return placed, [entry for entry in replaced if entry.scope == placed.scope]
+
+
+def _unless_full(editor: MemoryEditor, placed: Placement) -> Placement:
+    """A note instead of a core line if the core is full."""
+    if placed.is_note:
+        return placed
+    if editor.scope(placed.scope).tokens + estimate(placed.text) <= CORE_TOKENS:
+        return placed
+    category = note_category(placed.text, placed.category, placed.scope)
+    return replace(placed, is_note=True, category=category, why="the core is full")
+
+
+def _beside(line: MemoryEntry, placed: Placement) -> Placement:
+    """A line of the core, in the file of `line`; unless it is too long."""
+    if len(placed.text) > _MAX_CORRECTION:
+        return placed
+    why = f"{line.file} is on the same subject"
+    return replace(placed, is_note=False, category=line.category, why=why)
 
 
 def write_text(
@@ -435,12 +461,16 @@ def forget_entries(
 
 
 def remove_corrected(
-    editor: MemoryEditor, added: frozenset[tuple[Scope, str]]
-) -> list[tuple[Scope, str]]:
-    """Remove the entries that core lines of the agent replace; returns the lines that the rules do
-    not compare with others.
+    scopes: Sequence[ScopeMemory], at: TurnRef, added: frozenset[tuple[Scope, str]]
+) -> tuple[list[CoreChanged], tuple[tuple[Scope, str], ...]]:
+    """Remove the entries that core lines of the agent replace. Returns the events, and the lines
+    that the rules do not compare with others.
     """
     sure = sorted(line for line in added if corrects(line[1]))
+    left = tuple(sorted(added - {*sure}))
+    if not sure:
+        return [], left
+    editor = MemoryEditor(scopes, None, at)
     for scope, text in sure:
         others = [
             entry
@@ -448,7 +478,7 @@ def remove_corrected(
             if entry.scope == scope and (scope, entry.text) not in added
         ]
         forget_entries(editor, find_replaced(text, others), "agent")
-    return sorted(added - {*sure})
+    return editor.events, left
 
 
 def _remove_lines(

@@ -75,6 +75,8 @@ _ONE_OF = (
 )
 _Item = TypeVar("_Item")
 _Entry = TypeVar("_Entry", Note, MemoryEntry)
+_Pair = tuple[str, _Item]
+"""A text to compare, and what has it."""
 
 
 def fold_words(text: str) -> str:
@@ -119,49 +121,66 @@ def find_replaced(text: str, entries: Sequence[_Entry], said: str = "") -> list[
     `said` are the original words with their introduction; empty: the same as `text`.
     """
     said, text = said or text, compiled("reason").sub("", text)
-    gone = (
-        found["name"] or found["gone"] or found["failed"]
-        for found in compiled("replaces").finditer(said)
-    )
-    # `redis` in `RabbitMQ replaces Redis`.
-    names = frozenset(word for name in gone for word in subject_words(name))
     pairs = [(compiled("reason").sub("", entry.text), entry) for entry in entries]
-    named = [
-        (old, entry)
-        for old, entry in (pairs if names else ())
-        if _affirms(old, names) and _is_same_use(text, old, names)
-    ]
-    ranked = _rank(text, named, _MIN_SHARED)
+    names = _replaced_names(said)
+    ranked = _rank(text, _naming(text, pairs, names), _MIN_SHARED) if names else []
     is_change = not names and has("changes", said) and not has("adds", said)
     if not ranked and (is_change or has("contradicts", said)):
-        # The clause before may be a reason: `They asked for more, the rate is 500 Hz now`.
-        ways = [
-            text,
-            *(found[1] for found in _LAST_CLAUSE.finditer(text) if has("changes", found[1])),
-        ]
-        ranked = [
-            (share, entry)
-            for share, entry in _rank(text, pairs, _MIN_SHARED)
-            if any(
-                _changes(way, entry.text) and not _is_other_aspect(way, entry.text) for way in ways
-            )
-        ]
-        words = subject_words(text)
-        ranked = ranked or [
-            (1.0, entry) for old, entry in _preselect(words, pairs) if _is_other_value(text, old)
-        ]
-        ranked = ranked or [(1.0, entry) for entry in _find_peers(words, pairs)]
-    ranked = ranked or [
-        pair for pair in _rank(text, pairs, 1.0) if _is_opposite(text, pair[1].text)
-    ]
+        ranked = _rank_changed(text, pairs)
     if not ranked:
-        return []
-    best = ranked[0][1]
-    copies: set[str] = {entry.id for _, entry in _rank(best.text, pairs, _MIN_COPY)}
-    is_unclear = any(
-        share == ranked[0][0] and entry.id not in {*copies, best.id} for share, entry in ranked[1:]
-    )
-    return [] if is_unclear else [entry for _, entry in ranked if entry.id in {*copies, best.id}]
+        equal = _rank(text, pairs, 1.0)
+        ranked = [(share, entry) for share, entry in equal if _is_opposite(text, entry.text)]
+    return _choose_best(ranked, pairs) if ranked else []
+
+
+def _replaced_names(said: str) -> frozenset[str]:
+    """`redis` in `RabbitMQ replaces Redis`."""
+    names: set[str] = set()
+    for found in compiled("replaces").finditer(said):
+        names |= subject_words(found["name"] or found["gone"] or found["failed"])
+    return frozenset(names)
+
+
+def _naming(
+    text: str, pairs: Sequence[_Pair[_Entry]], names: frozenset[str]
+) -> list[_Pair[_Entry]]:
+    """The pairs whose text affirms one of the names, for the same use."""
+    return [
+        (old, entry)
+        for old, entry in pairs
+        if _affirms(old, names) and _is_same_use(text, old, names)
+    ]
+
+
+def _rank_changed(text: str, pairs: Sequence[_Pair[_Entry]]) -> list[tuple[float, _Entry]]:
+    """The entries that a statement about a change replaces: of the same aspect, with another value,
+    or about another program of the same kind.
+    """
+    # The clause before may be a reason: `They asked for more, the rate is 500 Hz now`.
+    last: list[str] = [found[1] for found in _LAST_CLAUSE.finditer(text)]
+    ways = [text, *(clause for clause in last if has("changes", clause))]
+    ranked = [
+        (share, entry)
+        for share, entry in _rank(text, pairs, _MIN_SHARED)
+        if any(_is_same_aspect(way, entry.text) for way in ways)
+    ]
+    if ranked:
+        return ranked
+    words = subject_words(text)
+    near = _preselect(words, pairs)
+    ranked = [(1.0, entry) for old, entry in near if _is_other_value(text, old)]
+    return ranked or [(1.0, entry) for entry in _find_peers(words, pairs)]
+
+
+def _choose_best(
+    ranked: Sequence[tuple[float, _Entry]], pairs: Sequence[_Pair[_Entry]]
+) -> list[_Entry]:
+    """The best entry with its copies; none if another one is as good."""
+    most = ranked[0][0]
+    best: _Entry = ranked[0][1]
+    chosen = {best.id, *(entry.id for _, entry in _rank(best.text, pairs, _MIN_COPY))}
+    others = [share for share, entry in ranked if entry.id not in chosen]
+    return [] if most in others else [entry for _, entry in ranked if entry.id in chosen]
 
 
 def _rank(text: str, pairs: Iterable[tuple[str, _Item]], least: float) -> list[tuple[float, _Item]]:
@@ -208,6 +227,11 @@ def _is_other_value(text: str, old: str) -> bool:
         len(starts) == 2 and not starts & _RELATIONS and not any(map(_PARTICIPLE.fullmatch, starts))
     )
     return is_value and bool(_BEFORE_VALUE & {*begin[-1:]} and subject_words(" ".join(begin)))
+
+
+def _is_same_aspect(text: str, old: str) -> bool:
+    """Whether a statement changes what another one says."""
+    return _changes(text, old) and not _is_other_aspect(text, old)
 
 
 def _is_other_aspect(text: str, old: str) -> bool:

@@ -301,25 +301,36 @@ def plan_undo(
     commits = (found,) if hunk else commits_of_turn(repo, found) or (found,)
     if _turn_key(found):
         base = ""  # commits that others made meanwhile are not of the turn
-    ranges = [(commit.parent, commit) for commit in commits]
     if hunk or base:
-        ranges = [(base or found.parent, found)]
-    steps = [tuple(hunks_between(repo, before, after.id)) for before, after in ranges]
-    if hunk:
-        steps = [_chosen_hunk(found, steps[0], hunk)]
+        hunks = tuple(hunks_between(repo, base or found.parent, found.id))
+        steps = [_chosen_hunk(found, hunks, hunk) if hunk else hunks]
+    else:
+        steps = [tuple(hunks_between(repo, commit.parent, commit.id)) for commit in commits]
+    edits, conflicts = _revert_steps(read, steps)
+    return UndoPlan(scope, found, edits, conflicts, commits)
+
+
+def _revert_steps(
+    read: Callable[[str], str | None], steps: Iterable[Sequence[DiffHunk]]
+) -> tuple[tuple[FileEdit, ...], tuple[DiffHunk, ...]]:
+    """The edits that undo the hunks, one step after the other, and the hunks whose lines have
+    changed since.
+    """
     edits: dict[str, FileEdit] = {}
     conflicts: list[DiffHunk] = []
     for hunks in steps:
-        for name in dict.fromkeys(step.name for step in hunks):
+        by_name: dict[str, list[DiffHunk]] = {}
+        for hunk in hunks:
+            by_name.setdefault(hunk.name, []).append(hunk)
+        for name, own in by_name.items():
             edit = edits.get(name) or FileEdit(name, now := read(name), now)
-            own = [step for step in hunks if step.name == name]
             text, left = _revert_hunks(edit.after or "", own)
-            was_made_here = not any(step.before for step in own)
-            is_gone = was_made_here and not left and not text
+            had_lines_before = any(hunk.before for hunk in own)
+            is_gone = not (text or left or had_lines_before)
             edits[name] = FileEdit(name, edit.before, None if is_gone else text)
             conflicts += left
-    changed = [edit for edit in edits.values() if (edit.before or None) != (edit.after or None)]
-    return UndoPlan(scope, found, tuple(changed), tuple(conflicts), commits)
+    changed = [edit for edit in edits.values() if (edit.before or "") != (edit.after or "")]
+    return tuple(changed), tuple(conflicts)
 
 
 def _chosen_hunk(found: Commit, hunks: Sequence[DiffHunk], number: int) -> tuple[DiffHunk, ...]:

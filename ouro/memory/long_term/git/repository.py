@@ -265,17 +265,15 @@ class GitRepository:
             "the branch is held by another git",
             "end it; what changed is committed next time",
         )
+        blobs = {name: None if data is None else blob_id(data) for name, data in changes.items()}
         for attempt in range(_TRIES):
             head = self._head_to_commit_on()
             tree = self.tree(head.commit)
-            blobs = {
-                name: None if data is None else blob_id(data) for name, data in changes.items()
-            }
             new = {name: changes[name] for name, blob in blobs.items() if tree.get(name) != blob}
             if not new and not merged:
                 return head.commit
-            parents = [parent for parent in (head.commit, merged) if parent]
-            self._drop_empty_objects(new.values())
+            parents = [*filter(None, (head.commit, merged))]
+            self._drop_empty_objects(blobs[name] for name in new)
             moment = time.time() if at is None else at
             stream = import_stream(head.ref, parents, new, message, moment)
             done = self.fast_import(stream, "--done", "--date-format=raw")
@@ -286,7 +284,7 @@ class GitRepository:
                 continue
             commit = done.stdout.decode().split()[0]
             self.write_record(TIP, commit, durable=False)
-            _update_index(self, head.commit, commit, new)
+            _update_index(self, head.commit, commit, {name: blobs[name] for name in new})
             now = {**tree, **blobs}
             self._trees[commit] = {name: blob for name, blob in now.items() if blob is not None}
             try:
@@ -438,12 +436,11 @@ class GitRepository:
         found = re.search(rf"^([0-9a-f]{{40}}) {re.escape(ref)}$", packed, re.MULTILINE)
         return found[1] if found else ""
 
-    def _drop_empty_objects(self, contents: Iterable[bytes | None]) -> None:
+    def _drop_empty_objects(self, blobs: Iterable[str | None]) -> None:
         """A power failure may leave an empty object, which git would not replace."""
         objects = self.git_dir / "objects"
-        for data in contents:
-            if data is not None:
-                blob = blob_id(data)
+        for blob in blobs:
+            if blob is not None:
                 with suppress(OSError):
                     path = f"{objects}/{blob[:2]}/{blob[2:]}"
                     if os.stat(path).st_size == 0:  # noqa: PTH116 (10,000 of them)
@@ -547,11 +544,11 @@ def _why_not_committed(errors: bytes) -> tuple[str, ...]:
 
 
 def _update_index(
-    repo: GitRepository, parent: str, commit: str, changes: Mapping[str, bytes | None]
+    repo: GitRepository, parent: str, commit: str, changes: Mapping[str, str | None]
 ) -> None:
     lines = [
-        f"0 {'0' * 40}\t{name}" if data is None else f"100644 {blob_id(data)}\t{name}"
-        for name, data in changes.items()
+        f"0 {'0' * 40}\t{name}" if blob is None else f"100644 {blob}\t{name}"
+        for name, blob in changes.items()
     ]
     is_of_parent = repo.read_record(_INDEXED) == parent and (repo.git_dir / "index").exists()
     with suppress(MemoryUnusable):

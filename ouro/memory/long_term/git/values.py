@@ -79,7 +79,7 @@ class Commit(msgspec.Struct, frozen=True):
     def source(self) -> TurnRef:
         """The turn that made it, by its trailers; without a session if none did."""
         numbers = [self.trailers.get(name, "") for name in (TURN, MESSAGE)]
-        turn, message = [int(text) if text.isdigit() else 0 for text in numbers]
+        turn, message = [int(text) if text.isdecimal() else 0 for text in numbers]
         return TurnRef(self.trailers.get(SESSION, ""), turn, message)
 
 

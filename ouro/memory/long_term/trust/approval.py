@@ -21,7 +21,7 @@ from ouro.memory.long_term.git.repository import GitRepository
 from ouro.memory.long_term.git.values import FileEdit, Scope, TurnRef
 from ouro.memory.long_term.store import FindsSecret
 from ouro.memory.long_term.trust.provenance import Provenance
-from ouro.memory.long_term.trust.states import ChangeEvent, State, transition
+from ouro.memory.long_term.trust.states import TRANSITIONS, ChangeEvent, State
 from ouro.utils.log import log
 from ouro.utils.text import cut, escaped, join_names, line_changes
 
@@ -49,7 +49,7 @@ class MemoryChange(msgspec.Struct, frozen=True):
 
     @property
     def state(self) -> State:
-        return transition("written", self.event).state
+        return TRANSITIONS["written", self.event].state
 
 
 def decide(

@@ -29,7 +29,7 @@ from ouro.memory.long_term.trust.approval import (
     make_proposal,
     subject_of,
 )
-from ouro.memory.long_term.trust.states import ChangeEvent, Effect, State, transition
+from ouro.memory.long_term.trust.states import TRANSITIONS, ChangeEvent, Effect, State
 from ouro.utils.text import join_names
 
 
@@ -97,7 +97,7 @@ class ChangeEffects:
         results.
         """
         if group.edits or group.contents or group.revert:
-            for effect in transition(state, event).effects:
+            for effect in TRANSITIONS[state, event].effects:
                 self.methods[effect](group)
         return group
 

@@ -30,6 +30,8 @@ _FILE_TOOLS = {"read", "write", "edit", "apply_patch"}
 _HARMLESS = {"todo", "ask_user"}
 _READING = {"read", "grep", "glob", "memory_search"}
 _ARGUMENT = r"""(?:"[^"$`\\]*"|'[^']*'|[^\s"'$`;&|<>()\\]+)"""
+_PASTED = {PIPED: "standard input", ATTACHED: "an attached file", OWN_LINE: "a shell line"}
+"""How a message begins that is not in the user's own words, and what it is."""
 _MAX_BRANCH_WORDS = 3
 _COMMIT = rf"git\s+-C\s+({_ARGUMENT})\s+(?:add|commit|status|rm|mv)(?:\s+{_ARGUMENT})*"
 _COMMITS = late_pattern(rf"\s*{_COMMIT}(?:\s*&&\s*{_COMMIT})*\s*")
@@ -289,37 +291,39 @@ def _is_own(message: Message) -> bool:
 def _sources(messages: Sequence[Message], trusts: Callable[[ToolCall], bool]) -> Iterator[str]:
     calls: dict[str, ToolCall] = {}
     for message in messages:
-        if (
-            message.role == "user"
-            and message.parts_of(Text)
-            and message.text
-            and not _is_own(message)
-        ):
-            names = {
-                PIPED: "standard input",
-                ATTACHED: "an attached file",
-                OWN_LINE: "a shell line",
-            }
-            yield next(
-                (name for start, name in names.items() if message.text.startswith(start)),
-                "a long message",
-            )
-        if message.role == "user" and message.parts_of(Image):
-            yield "a picture"
-        if any(_names_git_state(part.text) for part in message.parts_of(Context)):
-            yield "the git state"
-        for part in message.parts_of(Context):
-            yield from (f"the {kind} {name}" for kind, name in _INSERTED.findall(part.text))
+        if message.role == "user":
+            yield from _sources_of_user(message)
+        yield from _sources_of_context(message)
         for reply in message.parts_of(ToolReply):
             call = calls.pop(reply.call_id, None)  # call ids may be repeated
-            if call is None or not trusts(call):
-                yield _named(call) if call is not None else reply.name
+            if call is None:
+                yield reply.name
+            elif not trusts(call):
+                yield _named(call)
         if not message.cut:
             calls |= {call.id: call for call in message.tool_calls}
-    # A call without a result has no output yet, but it may have written a file.
-    yield from (
-        _named(call) for call in calls.values() if call.name not in _READING and not trusts(call)
-    )
+    for call in calls.values():
+        # A call without a result has no output yet, but it may have written a file.
+        if call.name not in _READING and not trusts(call):
+            yield _named(call)
+
+
+def _sources_of_user(message: Message) -> Iterator[str]:
+    """What is in a message of the user, and is not their own words."""
+    if message.parts_of(Text) and message.text and not _is_own(message):
+        names = (name for start, name in _PASTED.items() if message.text.startswith(start))
+        yield next(names, "a long message")
+    if message.parts_of(Image):
+        yield "a picture"
+
+
+def _sources_of_context(message: Message) -> Iterator[str]:
+    contexts = message.parts_of(Context)
+    if any(_names_git_state(part.text) for part in contexts):
+        yield "the git state"
+    for part in contexts:
+        for kind, name in _INSERTED.findall(part.text):
+            yield f"the {kind} {name}"
 
 
 def _names_git_state(text: str) -> bool:

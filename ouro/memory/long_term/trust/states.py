@@ -82,8 +82,4 @@ TRANSITIONS: Mapping[tuple[State, ChangeEvent], Transition] = {
     ("foreign", "rejected"): Transition("dropped", ("commit the files", "restore the files")),
     ("trusted", "undone"): Transition("dropped", ("revert the commit",)),
 }
-
-
-def transition(state: State, event: ChangeEvent) -> Transition:
-    """What an event does to a change. Raises KeyError: it cannot happen in that state."""
-    return TRANSITIONS[state, event]
+"""What an event does to a change; what is not here cannot happen in that state."""

@@ -1,0 +1,143 @@
+"""The graph of notes and entities, as one self-contained HTML page."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from importlib import resources
+
+import msgspec
+
+from ouro.memory.long_term.entries import MemoryEntry
+from ouro.memory.long_term.notes.notebook import NoteFile
+from ouro.utils.text import clean, plural
+
+_MAX_NAMES = 150
+"""Entities in the graph: those that at least two notes name, the most named first."""
+_GOLDEN = math.pi * (3 - math.sqrt(5))
+_SPACING = 30.0
+_GAP = 120.0
+_Point = tuple[float, float]
+
+
+class GraphNode(msgspec.Struct, frozen=True):
+    id: str
+    kind: str
+    """`note` or `name`."""
+    group: str
+    """The category of a note; `names` for entities."""
+    label: str
+    """The start of the text, on one line."""
+    text: str
+    about: str
+    """Scope, category, date, badges and id; for an entity, how many notes name it."""
+    x: float
+    y: float
+    """The initial position; the page moves linked nodes closer."""
+    scope: str = ""
+    past: bool = False
+    """Archived or replaced."""
+
+
+class GraphPicture(msgspec.Struct, frozen=True):
+    """Nodes with positions, and edges: from, relationship, to."""
+
+    nodes: tuple[GraphNode, ...]
+    edges: tuple[tuple[str, str, str], ...]
+
+
+def picture_of(entries: Iterable[MemoryEntry], files: Sequence[NoteFile]) -> GraphPicture:
+    """Build the graph: the notes of each category as a cluster, around the shared entities."""
+    notes = {entry.id: entry for entry in entries}
+    links: set[tuple[str, str]] = set()
+    for file in files:
+        links.update((entity, file.note.id) for entity in file.note.entities)
+    named = sorted(links)
+    counts = Counter(entity for entity, _note in named)
+    shared = [entity for entity, count in counts.most_common(_MAX_NAMES) if count > 1]
+    groups: dict[str, list[MemoryEntry]] = {}
+    for note in sorted(notes.values(), key=lambda note: (note.category, note.id)):
+        groups.setdefault(note.category or "none", []).append(note)
+    places = _places([len(shared), *map(len, groups.values())])
+    nodes = [
+        _node_of_name(entity, counts[entity], position)
+        for entity, position in zip(shared, places[0], strict=True)
+    ]
+    for members, positions in zip(groups.values(), places[1:], strict=True):
+        nodes += map(_node_of_note, members, positions)
+    known = {node.id for node in nodes}
+    edges = [*_edges_between(files), *((note, "names", entity) for entity, note in named)]
+    shown = [edge for edge in edges if edge[0] in known and edge[2] in known]
+    return GraphPicture(tuple(nodes), tuple(shown))
+
+
+def _node_of_name(entity: str, count: int, position: _Point) -> GraphNode:
+    name = clean(entity)
+    return GraphNode(
+        entity, "name", "names", name, name, f"{plural(count, 'note')} with this name", *position
+    )
+
+
+def _node_of_note(note: MemoryEntry, position: _Point) -> GraphNode:
+    changed = f"changed {plural(note.versions - 1, 'time')}" if note.versions > 1 else ""
+    about = (note.scope, note.category, note.at[:10], *note.badges, changed, note.id)
+    text = clean(note.text)
+    return GraphNode(
+        note.id,
+        "note",
+        note.category or "none",
+        " ".join(text.split())[:80] or note.id,
+        text,
+        clean(" · ".join(filter(None, about))),
+        *position,
+        note.scope,
+        not note.is_in_use,
+    )
+
+
+def _edges_between(files: Sequence[NoteFile]) -> list[tuple[str, str, str]]:
+    """The links of the notes, then the notes that they replace."""
+    edges: list[tuple[str, str, str]] = []
+    for file in files:
+        edges += ((file.note.id, edge.relationship, edge.id) for edge in file.note.related)
+    for file in files:
+        if file.note.supersedes:
+            edges.append((file.note.id, "supersedes", file.note.supersedes))
+    return edges
+
+
+def html_page(picture: GraphPicture) -> str:
+    """The page with data and script inline; its content policy forbids any request."""
+    data = json.dumps(msgspec.to_builtins(picture), ensure_ascii=True)
+    for sign in "<>&":  # so that no text of a note can close the script
+        data = data.replace(sign, f"\\u{ord(sign):04x}")
+    template = (resources.files("ouro.memory.long_term") / "graph_picture.html").read_text(
+        encoding="utf-8"
+    )
+    return template.replace("/*DATA*/", data, 1)
+
+
+def _places(sizes: Sequence[int]) -> list[list[_Point]]:
+    """The positions of each group's members, in a sunflower spiral; the first group is in the
+    middle.
+    """
+    first, *others = [_SPACING * math.sqrt(size + 1) for size in sizes]
+    widths = [2 * radius + _GAP for radius in others]
+    distance = max(sum(widths) / (2 * math.pi), first + max(others, default=0) + _GAP)
+    angle, centres = 0.0, [(0.0, 0.0)]
+    for width in widths:
+        half = width / sum(widths) * math.pi
+        centres.append((distance * math.cos(angle + half), distance * math.sin(angle + half)))
+        angle += 2 * half
+    return [_spiral(size, centre) for size, centre in zip(sizes, centres, strict=True)]
+
+
+def _spiral(size: int, centre: _Point) -> list[_Point]:
+    points = []
+    for number in range(size):
+        radius, angle = _SPACING * math.sqrt(number + 0.5), number * _GOLDEN
+        x, y = centre[0] + radius * math.cos(angle), centre[1] + radius * math.sin(angle)
+        points.append((round(x, 1), round(y, 1)))
+    return points
