@@ -158,7 +158,7 @@ def _make_prompt(
     prompt = system_prompt(
         instructions.of_project(), instructions.of_user(), f"{spec.prompt}\n\n{_ALONE}"
     )
-    core = session.memory.core()
+    core = manager.output.prompt.core() if (manager := session.memory.manager) else ""
     named = [skills.read(name) for name in spec.skills]
     session.extensions.hooks.add(
         [hook for name in spec.skills for hook in skills.offered(name).file.hooks]

@@ -421,6 +421,19 @@ def _speaker(text: str, speakers: Sequence[str]) -> str:
     return named[0] if len(named) == 1 else ""
 
 
+def _named_span(found: re.Match[str], today: date | None) -> Sequence[tuple[date, date]]:
+    """The span of a day or month that is named in words; without a year the last one of it."""
+    beginnings = [name[:3] for name in _MONTHS]
+    month = beginnings.index(found["month"][:3]) + 1
+    day = int(found["day"] or found["first"] or 0)
+    if found["year"]:
+        return _calendar_span(int(found["year"]), month, day)
+    if today is None:
+        return ()
+    is_to_come = (month, day) > (today.month, today.day)
+    return _calendar_span(today.year - is_to_come, month, day)
+
+
 def _days(text: str, today: date | None) -> tuple[tuple[tuple[str, str], ...], str]:
     """The named spans of days, and the text without them."""
     lowered = text.lower()
@@ -428,18 +441,8 @@ def _days(text: str, today: date | None) -> tuple[tuple[tuple[str, str], ...], s
     for found in _ISO.finditer(lowered):
         spans += _calendar_span(int(found[1]), int(found[2]), int(found[3] or 0))
     for found in _NAMED.finditer(lowered):
-        if found["month"] in ("may", "march") and not _SAID_AS_A_MONTH.search(lowered):
-            continue
-        month = next(
-            number for number, name in enumerate(_MONTHS, 1) if name.startswith(found["month"][:3])
-        )
-        day = int(found["day"] or found["first"] or 0)
-        if found["year"]:
-            spans += _calendar_span(int(found["year"]), month, day)
-        elif today:
-            spans += _calendar_span(
-                today.year - ((month, day) > (today.month, today.day)), month, day
-            )
+        if found["month"] not in ("may", "march") or _SAID_AS_A_MONTH.search(lowered):
+            spans += _named_span(found, today)
     if not spans and (year := _YEAR.search(lowered)):
         spans += _calendar_span(int(year[1]), 0, 0)
     if today:

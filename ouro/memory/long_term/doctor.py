@@ -109,12 +109,8 @@ def memory_stats(editor: MemoryEditor, recall_log: RecallLog) -> MemoryStats:
     core = [entry for entry in entries if entry.kind == "core"]
     notes = [entry for entry in entries if entry.kind == "note"]
     used = [note for note in notes if note.is_in_use]
-    ids = {note.id for note in notes}
     badges = Counter(chain.from_iterable(note.badges for note in notes))
-    ages = Counter(_age(entry.at) for entry in [*core, *used])
-    names_of_ages = [*(name for _, name in _AGES), "unknown"]
-    recalls = recall_log.counts()
-    recalled = Counter({note: count for note, count in recalls.counts.items() if note in ids})
+    recalled, last_recalled = _recalls_of(notes, recall_log)
     return MemoryStats(
         core=_count(f"{item.scope}/{item.category}" for item in core),
         notes=_count(f"{item.scope}/{item.category}" for item in used),
@@ -123,12 +119,26 @@ def memory_stats(editor: MemoryEditor, recall_log: RecallLog) -> MemoryStats:
         contradicted=badges["contradicted"],
         sources=_count(item.source or "unknown" for item in [*core, *used]),
         triggers=_count(chain.from_iterable(map(_triggers, editor.scopes))),
-        ages={name: ages[name] for name in names_of_ages if ages[name]},
+        ages=_ages_of([*core, *used]),
         prompt_tokens={scope.scope: scope.tokens for scope in editor.scopes},
         sizes={scope.scope: _size(scope) for scope in editor.scopes},
-        recalled=dict(recalled.most_common(10)),
-        last_recalled=max((at for note, at in recalls.last.items() if note in ids), default=""),
+        recalled=recalled,
+        last_recalled=last_recalled,
     )
+
+
+def _recalls_of(notes: Sequence[MemoryEntry], recall_log: RecallLog) -> tuple[dict[str, int], str]:
+    """How often the ten most recalled of these notes were recalled, and when the last one was."""
+    ids, recalls = {note.id for note in notes}, recall_log.counts()
+    counts = Counter({note: count for note, count in recalls.counts.items() if note in ids})
+    last = max((at for note, at in recalls.last.items() if note in ids), default="")
+    return dict(counts.most_common(10)), last
+
+
+def _ages_of(entries: Iterable[MemoryEntry]) -> dict[str, int]:
+    ages = Counter(_age(entry.at) for entry in entries)
+    names = [*(name for _, name in _AGES), "unknown"]
+    return {name: ages[name] for name in names if ages[name]}
 
 
 def _size(scope: ScopeMemory) -> int:

@@ -110,14 +110,7 @@ class ForgottenText:
             is_fixed = name in _FIXED or (name == "name" and _NAME.fullmatch(value))
             return value if is_fixed else self.remove_from(value)
         if isinstance(value, Mapping):
-            keys = {key: self.remove_from(key) if name == _ARGUMENT else key for key in value}
-            made = {
-                keys[key]: self.remove_from_data(item, _ARGUMENT if name == _ARGUMENT else key)
-                for key, item in value.items()
-            }
-            if made.get("signature") and made.get("text") != value.get("text"):
-                made["signature"] = ""  # it is the signature of a text that has changed
-            return made
+            return self._remove_from_fields(value, is_argument=name == _ARGUMENT)
         if isinstance(value, Sequence):
             return [self.remove_from_data(item, name) for item in value]
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
@@ -126,6 +119,17 @@ class ForgottenText:
             if is_number and name == _ARGUMENT and self.count(str(value))
             else value
         )
+
+    def _remove_from_fields(self, value: Mapping[Any, Any], *, is_argument: bool) -> dict[Any, Any]:
+        made = {}
+        for key, item in value.items():
+            if is_argument:
+                made[self.remove_from(key)] = self.remove_from_data(item, _ARGUMENT)
+            else:
+                made[key] = self.remove_from_data(item, key)
+        if made.get("signature") and made.get("text") != value.get("text"):
+            made["signature"] = ""  # it is the signature of a text that has changed
+        return made
 
 
 def _pattern_of(text: str) -> str:

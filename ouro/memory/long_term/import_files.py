@@ -172,9 +172,9 @@ def _memory_files(folder: Path) -> tuple[list[Path], list[SkippedFile]]:
     if not folder.is_dir():
         raise UsageError(f"There is no file or folder {folder}.")
     named = [folder / name for name in INSTRUCTIONS if (folder / name).exists()]
-    found = [
-        file for item in named or [folder] for file in ([item] if item.is_file() else _below(item))
-    ]
+    found: list[Path] = []
+    for item in named or [folder]:
+        found += [item] if item.is_file() else _below(item)
     if not named and not found:
         known = ", ".join(INSTRUCTIONS)
         raise UsageError(
@@ -185,22 +185,27 @@ def _memory_files(folder: Path) -> tuple[list[Path], list[SkippedFile]]:
     codex = _is_codex(folder)
     for path in found:
         inside = path.relative_to(folder)
-        if "skills" in inside.parts[:-1] or inside.name == "SKILL.md":
-            reason = "skills: they hold instructions, not memory"
-        elif codex and inside.parts[0] in _MATERIAL:
-            reason = "raw material of the MEMORY.md there"
-        elif inside.parent.name == ARCHIVE and is_note_name(inside.name):
-            reason = "archived notes"
-        elif inside.stem == "persona":
-            reason = "it describes that agent, not the user"
+        if reason := _why_no_memory(inside, is_codex=codex):
+            others[str(folder / inside.parts[0]), reason] += 1
         else:
             chosen.append(path)
-            continue
-        others[str(folder / inside.parts[0]), reason] += 1
     return chosen, [
         SkippedFile(name, f"{reason} ({count} files)" if count > 1 else reason)
         for (name, reason), count in others.items()
     ]
+
+
+def _why_no_memory(inside: Path, *, is_codex: bool) -> str:
+    """The reason why a file of a folder is not imported; empty if it is."""
+    if "skills" in inside.parts[:-1] or inside.name == "SKILL.md":
+        return "skills: they hold instructions, not memory"
+    if is_codex and inside.parts[0] in _MATERIAL:
+        return "raw material of the MEMORY.md there"
+    if inside.parent.name == ARCHIVE and is_note_name(inside.name):
+        return "archived notes"
+    if inside.stem == "persona":
+        return "it describes that agent, not the user"
+    return ""
 
 
 def _below(folder: Path) -> list[Path]:

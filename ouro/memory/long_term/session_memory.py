@@ -168,10 +168,6 @@ class SessionMemory:
         """The memory block of the system prompt; empty if memory is off. Blocks."""
         return self.manager.output.load_block() if self.manager else ""
 
-    def core(self) -> str:
-        """The core as it is in the block, for a subagent; empty if nothing is remembered."""
-        return self.manager.output.prompt.core() if self.manager else ""
-
     def receipt(self) -> MemoryReceipt:
         """What of memory was sent when the session began, and the changes since then. Raises
         UsageError: memory is off.

@@ -449,6 +449,10 @@ def _text(name: str, data: bytes) -> str:
         ) from error
 
 
+def _is_of_memory(name: str) -> bool:
+    return name.removesuffix(".md") in CORE or is_note_name(name)
+
+
 def _demand_memory(store: GitMemoryStore, theirs: str, *, is_known: bool) -> None:
     """Refuse a repository that is not a memory, unless its history `is_known` here, and nested
     folders.
@@ -459,28 +463,19 @@ def _demand_memory(store: GitMemoryStore, theirs: str, *, is_known: bool) -> Non
     ls_tree = ("ls-tree", "-z", "--full-tree", theirs)
     listed = [line.partition(b"\t") for line in store.repository.git(*ls_tree).split(b"\0") if line]
     folders = [f"{os.fsdecode(name)}/" for about, _, name in listed if about.startswith(_FOLDER)]
-    below = (
-        store.repository.git(*ls_tree, "--", *folders[:_MAX_FOLDERS]).split(b"\0")
-        if folders
-        else []
-    )
-    if (
-        len(folders) > _MAX_FOLDERS
-        or len(below) > MAX_FILES
-        or any(line.startswith(_FOLDER) for line in below)
-    ):
-        raise SyncFailed(
-            "The remote holds folders in folders, or very many files: nothing is merged.",
-            f"A memory has one folder, `{ARCHIVE}`. Remove the others there, and try again.",
-        )
+    if folders:
+        below = store.repository.git(*ls_tree, "--", *folders[:_MAX_FOLDERS]).split(b"\0")
+        is_nested = any(line.startswith(_FOLDER) for line in below)
+        if is_nested or len(folders) > _MAX_FOLDERS or len(below) > MAX_FILES:
+            raise SyncFailed(
+                "The remote holds folders in folders, or very many files: nothing is merged.",
+                f"A memory has one folder, `{ARCHIVE}`. Remove the others there, and try again.",
+            )
     names = [name.decode(errors="replace") for _, _, name in listed]
     others = [
         name for name in names if name.removesuffix(".md") not in (*CORE, *_HOST_FILES, ARCHIVE)
     ]
-    is_memory = is_known or any(
-        name.removesuffix(".md") in CORE or is_note_name(name) for name in names
-    )
-    if others and not is_memory:
+    if others and not is_known and not any(map(_is_of_memory, names)):
         held = others[0][:60]
         raise SyncFailed(
             f"The remote is no memory: it holds {held!r}.", "Use an empty repository for memory."

@@ -120,48 +120,50 @@ async def ask_owner(manager: LongTermMemoryManager, channel: SessionChannel) -> 
     """Ask the user about their shared notes that have expired, each once; keep or archive them as
     the user answers.
     """
-    found = next(
-        (store for store in manager.stores if store.scope == "repo" and store.is_shared), None
-    )
-    if found is None:
+    shared = [store for store in manager.stores if store.scope == "repo" and store.is_shared]
+    if not shared:
         return
-    record = found.repository.state_dir / "expired-asked"
-    today = datetime.now(UTC).date().isoformat()
-
-    def due(editor: MemoryEditor) -> list[Note]:
-        asked = _read_lines(record)
-        owner = Git(manager.cwd, _GIT_TIMEOUT).ask("config", "user.email").strip()
-        notes = (file.note for file in editor.notebook.all() if file.scope == "repo")
-        own = (note for note in notes if note.extra.get(OWNER) == owner)
-        expired = (note for note in own if "" < str(note.extra.get(EXPIRES, "")) < today)
-        return [note for note in expired if _mark(note) not in asked]
-
-    def renew(editor: MemoryEditor, note: Note) -> None:
-        expires = _in_days(DAYS)
-        kept = replace(note, confirmed_at=timestamp(), extra={**note.extra, EXPIRES: expires})
-        editor.write(
-            "repo", {note.file_name: note_text(kept)}, f"Keep until {expires}: {note.text[:60]}"
-        )
-
-    def archive(editor: MemoryEditor, note: Note) -> None:
-        editor.notebook.archive([note.id], "person")
-
-    for note in (await manager.with_editor(due, quiet=True))[:_MAX_ASKED]:
+    record = shared[0].repository.state_dir / "expired-asked"
+    find = partial(_expired_own, cwd=manager.cwd, record=record)
+    for note in (await manager.with_editor(find, quiet=True))[:_MAX_ASKED]:
         details = f"{escaped(note.text)}\n{note.id}, yours, expired on {note.extra[EXPIRES]}"
         question = Question(
             "Does this shared note still hold?", (KEEP, ARCHIVE, LATER), details=details
         )
         answer = await channel.ask(f"expired:{note.id}", question)
         # Read again: an answer takes long, and other sessions ask too.
-        asked = [
-            *_read_lines(record),
-            _mark(note),
-        ]
+        asked = [*_read_lines(record), _mark(note)]
         await asyncio.to_thread(write_private, record, "".join(f"{line}\n" for line in asked))
         if answer in (Reply((KEEP,)), Reply((ARCHIVE,))):
-            act = renew if answer == Reply((KEEP,)) else archive
+            act = _renew if answer == Reply((KEEP,)) else _archive
             await manager.with_editor(partial(act, note=note))
-            channel.emit(Notice(f"Changed in {found.folder}: commit it for the team."))
+            channel.emit(Notice(f"Changed in {shared[0].folder}: commit it for the team."))
+
+
+def _expired_own(editor: MemoryEditor, cwd: Path, record: Path) -> list[Note]:
+    """The expired notes of the user, without those of the record: they were asked about."""
+    asked = _read_lines(record)
+    owner = Git(cwd, _GIT_TIMEOUT).ask("config", "user.email").strip()
+    today = datetime.now(UTC).date().isoformat()
+    found = []
+    for file in editor.notebook.all():
+        note = file.note
+        is_own = file.scope == "repo" and note.extra.get(OWNER) == owner
+        is_expired = "" < str(note.extra.get(EXPIRES, "")) < today
+        if is_own and is_expired and _mark(note) not in asked:
+            found.append(note)
+    return found
+
+
+def _renew(editor: MemoryEditor, note: Note) -> None:
+    expires = _in_days(DAYS)
+    kept = replace(note, confirmed_at=timestamp(), extra={**note.extra, EXPIRES: expires})
+    subject = f"Keep until {expires}: {note.text[:60]}"
+    editor.write("repo", {note.file_name: note_text(kept)}, subject)
+
+
+def _archive(editor: MemoryEditor, note: Note) -> None:
+    editor.notebook.archive([note.id], "person")
 
 
 def _mark(note: Note) -> str:

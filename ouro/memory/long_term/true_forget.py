@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import tarfile
+from collections.abc import Iterable
 from contextlib import closing, suppress
 from pathlib import Path
 
@@ -180,6 +181,16 @@ class TrueForget:
         if index.is_file() and report.add("the list of sessions", count) and changes:
             index.unlink()  # ouro builds it again from the sessions
 
+    def _forget_in_session(self, folder: Path, paths: Iterable[Path], report: ForgetReport) -> None:
+        if (folder / FILE_NAME).exists():
+            refuse_newer(folder)
+        with closing(SessionLock(folder)):
+            for path in paths:
+                if path.name == FILE_NAME:
+                    self._clean_records(folder, report)
+                else:
+                    forget_in_file(path, self._text, report)
+
     def _search_session(self, folder: Path, report: ForgetReport, changes: bool) -> None:
         files = [path for path in regular_files(folder) if path.name != LOCK_NAME]
         files = [path for path in files if path.relative_to(folder).parts[0] != SUBAGENTS]
@@ -194,14 +205,7 @@ class TrueForget:
             return
         report.sessions.append(folder.name)
         try:
-            if (folder / FILE_NAME).exists():
-                refuse_newer(folder)
-            with closing(SessionLock(folder)):
-                for path in found:
-                    if path.name == FILE_NAME:
-                        self._clean_records(folder, report)
-                    else:
-                        forget_in_file(path, self._text, report)
+            self._forget_in_session(folder, found, report)
         except SessionInUse as error:
             report.left.append(
                 f"Session {folder.name} is unchanged: {error.message} Close it, then forget again."
@@ -397,22 +401,30 @@ class ForgettingMemory:
         held = sum(1 for content in rewrite.objects(self._repository) if text.count_bytes(content))
         report.add(f"{self._name}: git history (objects that can be read)", held)
         self._is_in_history = held > 0
+        self._report_host()
+        if held:
+            self._report_remote()
+        return bool(files or own or held)
+
+    def _report_host(self) -> None:
+        """The host repository has a history of its own, which is not searched."""
         root = self._folder.parent.parent
         if self._store.is_shared and self._store.scope == "repo" and (root / ".git").exists():
-            report.unsearched.append(
+            self._report.unsearched.append(
                 f"{root}: its own git history, which this memory is shared in. `git -C {root}"
                 " filter-repo --invert-paths --path .ouro/memory` removes that folder from all its"
                 " commits: then commit it again, and tell everyone who has a copy."
             )
-        was_sent = held and self._repository.git("for-each-ref", "refs/ouro/remote", "refs/remotes")
+
+    def _report_remote(self) -> None:
+        was_sent = self._repository.git("for-each-ref", "refs/ouro/remote", "refs/remotes")
         remote = self._repository.read_record("remote") or ("a remote" if was_sent else "")
-        if held and remote:
-            report.left.append(
+        if remote:
+            self._report.left.append(
                 f"{self._name}: it was sent to {remote}, which still has it. Delete the branch"
                 " there, or the repository, and forget it on your other machines; hosts may keep"
                 " deleted commits for a while."
             )
-        return bool(files or own or held)
 
     def forget(self) -> None:
         with self._repository.alone():

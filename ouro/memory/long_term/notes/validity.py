@@ -141,35 +141,46 @@ def merged_branches(root: Path, names: Iterable[str]) -> frozenset[str]:
     if not wanted or not into:
         return frozenset()
     try:
-        git = Git(root, _GIT_TIMEOUT)
-        existing = dict(
-            line.split()
-            for line in git.ask("for-each-ref", f"--format={_TIPS}", "refs/heads").splitlines()
-        )
-        if into not in existing:
-            return frozenset()
-        merged = set(
-            git.ask(
-                "for-each-ref", f"--merged={into}", "--format=%(refname:short)", "refs/heads"
-            ).split()
-        )
-        subjects = git.ask(
-            "log", "--merges", "--format=%s", "-n", str(_MAX_MERGES), into, "--"
-        ).splitlines()
-        named = {found[1] or found[2] for subject in subjects if (found := _MERGE.match(subject))}
-        merged = {
-            name for name in merged & wanted if name in named or _begin(git, name) != existing[name]
-        }
-        if deleted := wanted - existing.keys():
-            begins, tips = _checked_out(git)
-            worked_on = {name for name, tip in tips.items() if tip != begins.get(name)}
-            merged |= {
-                name for name in deleted & worked_on if _contains(git, into, tips[name])
-            } | deleted & named
+        return frozenset(_find_merged(Git(root, _GIT_TIMEOUT), into, wanted))
     except GitError as error:
         log.info("merged branches of %s are not known: %s", root, error)
         return frozenset()
-    return frozenset(merged)
+
+
+def _find_merged(git: Git, into: str, wanted: set[str]) -> set[str]:
+    tips = git.ask("for-each-ref", f"--format={_TIPS}", "refs/heads").splitlines()
+    existing = dict(line.split() for line in tips)
+    if into not in existing:
+        return set()
+    contained = git.ask(
+        "for-each-ref", f"--merged={into}", "--format=%(refname:short)", "refs/heads"
+    )
+    named = _named_in_merges(git, into)
+    merged = set()
+    for name in wanted.intersection(contained.split()):
+        if name in named or _begin(git, name) != existing[name]:
+            merged.add(name)
+    if deleted := wanted - existing.keys():
+        merged |= (deleted & named) | _find_merged_deleted(git, into, deleted)
+    return merged
+
+
+def _named_in_merges(git: Git, into: str) -> set[str]:
+    """The branches that the latest merge commits name."""
+    log_of_merges = ("log", "--merges", "--format=%s", "-n", str(_MAX_MERGES), into, "--")
+    found = map(_MERGE.match, git.ask(*log_of_merges).splitlines())
+    return {match[1] or match[2] for match in found if match}
+
+
+def _find_merged_deleted(git: Git, into: str, deleted: set[str]) -> set[str]:
+    """The deleted branches whose last commit, or what it changed, is in `into`."""
+    begins, tips = _checked_out(git)
+    merged = set()
+    for name in deleted & tips.keys():
+        is_worked_on = tips[name] != begins.get(name)
+        if is_worked_on and _contains(git, into, tips[name]):
+            merged.add(name)
+    return merged
 
 
 def _begin(git: Git, branch: str) -> str:

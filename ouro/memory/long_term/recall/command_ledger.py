@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -231,31 +231,40 @@ def normalize_command(text: str) -> str:
     from ouro.safety import parse_line  # imported late: a session starts without it
 
     parsed = parse_line(text)
-    commands = [command for command in parsed.commands if command.kind == "plain"]
-    folder = next((command.text.split()[-1] for command in commands if command.name == "cd"), "")
-    commands = [command for command in commands if command.name != "cd"]
+    plain = [command for command in parsed.commands if command.kind == "plain"]
+    folder = next((command.text.split()[-1] for command in plain if command.name == "cd"), "")
+    commands = [command for command in plain if command.name != "cd"]
     if parsed.opaque or len(commands) != 1 or commands[0].program in _NOT_KEPT:
         return ""
     if commands[0].computed or commands[0].stdin is not None:
         return ""
     words = [word.text for word in commands[0].words]
-    name = commands[0].program if words[0].startswith("/") else words[0]
+    line = _without_texts(commands[0].program, words)
+    if line and folder and _PLAIN.fullmatch(folder) and not folder.startswith(("/", "..", "~")):
+        line = f"cd {folder} && {line}"
+    return line if len(line) <= _MAX_LENGTH else ""
+
+
+def _without_texts(program: str, words: Sequence[str]) -> str:
+    """Empty for code that is in the line, and for a program with an odd name."""
+    name = program if words[0].startswith("/") else words[0]
     is_script = name in _INTERPRETERS
-    if not _PLAIN.fullmatch(name) or (
-        is_script and (words[1:2] or ["/"])[0].startswith(_NOT_A_SCRIPT)
-    ):
+    runs_no_file = is_script and (words[1:2] or ["/"])[0].startswith(_NOT_A_SCRIPT)
+    if runs_no_file or not _PLAIN.fullmatch(name):
         return ""
-    kept, operands = [name], 0
-    for word in words[1:]:
+    line = " ".join([name, *_kept_words(words[1:], is_script=is_script)])
+    return re.sub(rf"{_GAP}(?: {_GAP})+", _GAP, line)
+
+
+def _kept_words(words: Sequence[str], *, is_script: bool) -> Iterator[str]:
+    """The options and the first operands, without file names; a gap for each other word."""
+    operands = 0
+    for word in words:
         is_option = word.startswith("-")
         operands += not is_option
         is_named = is_option or (is_script and operands == 1) or not _FILE.fullmatch(word)
         is_kept = is_named and (is_option or operands <= _MAX_OPERANDS) and _PLAIN.fullmatch(word)
-        kept.append(word if is_kept else _GAP)
-    line = re.sub(rf"{_GAP}(?: {_GAP})+", _GAP, " ".join(kept))
-    is_below = folder and _PLAIN.fullmatch(folder) and not folder.startswith(("/", "..", "~"))
-    line = f"cd {folder} && {line}" if is_below else line
-    return line if len(line) <= _MAX_LENGTH else ""
+        yield word if is_kept else _GAP
 
 
 def _subjects(command: str) -> set[str]:
