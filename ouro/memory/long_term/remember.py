@@ -248,9 +248,9 @@ def _decide(
     near = find_on_subject(placed.text, [entry for entry in in_use if entry.scope == placed.scope])
     line = next((entry for entry in (*replaced, *near) if entry.kind == "core"), None)
     if line is None:
-        placed = _unless_full(editor, placed)
+        placed = _make_note_if_full(editor, placed)
     elif not placed.until and (placed.is_note or line in replaced):
-        placed = _beside(line, placed)
+        placed = _put_in_file_of(line, placed)
     return placed, replaced, near
 
 
@@ -272,7 +272,7 @@ def _find_replaced(
     return placed, [entry for entry in replaced if entry.scope == placed.scope]
 
 
-def _unless_full(editor: MemoryEditor, placed: Placement) -> Placement:
+def _make_note_if_full(editor: MemoryEditor, placed: Placement) -> Placement:
     """A note instead of a core line if the core is full."""
     if placed.is_note:
         return placed
@@ -282,7 +282,7 @@ def _unless_full(editor: MemoryEditor, placed: Placement) -> Placement:
     return replace(placed, is_note=True, category=category, why="the core is full")
 
 
-def _beside(line: MemoryEntry, placed: Placement) -> Placement:
+def _put_in_file_of(line: MemoryEntry, placed: Placement) -> Placement:
     """A line of the core, in the file of `line`; unless it is too long."""
     if len(placed.text) > _MAX_CORRECTION:
         return placed

@@ -123,7 +123,7 @@ def find_replaced(text: str, entries: Sequence[_Entry], said: str = "") -> list[
     said, text = said or text, compiled("reason").sub("", text)
     pairs = [(compiled("reason").sub("", entry.text), entry) for entry in entries]
     names = _replaced_names(said)
-    ranked = _rank(text, _naming(text, pairs, names), _MIN_SHARED) if names else []
+    ranked = _rank(text, _select_named(text, pairs, names), _MIN_SHARED) if names else []
     is_change = not names and has("changes", said) and not has("adds", said)
     if not ranked and (is_change or has("contradicts", said)):
         ranked = _rank_changed(text, pairs)
@@ -141,7 +141,7 @@ def _replaced_names(said: str) -> frozenset[str]:
     return frozenset(names)
 
 
-def _naming(
+def _select_named(
     text: str, pairs: Sequence[_Pair[_Entry]], names: frozenset[str]
 ) -> list[_Pair[_Entry]]:
     """The pairs whose text affirms one of the names, for the same use."""
