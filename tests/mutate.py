@@ -1,8 +1,7 @@
 """Removes the defences of docs/threats.md one by one, and expects a failing test: `python -m
 tests.mutate [CODE …]`.
 
-It works on a copy of the tree, beside the checkout. No other ouro may start meanwhile: it would
-clean up what X11 leaves behind. A defence whose removal no test detects is a failure, and so is an
+It works on a copy of the tree, beside the checkout. A defence whose removal no test detects is a failure, and so is an
 entry whose text is not in its file exactly once.
 """
 
