@@ -10,7 +10,9 @@ from fakes.waiting import PATIENCE
 from fakes.wires import first_text
 
 from ouro.errors import ModelError, ModelUnavailable, RequestRefused, TransientModelError
-from ouro.llm import Timeouts
+from ouro.llm import ModelSpec, Timeouts
+from ouro.llm.model import Endpoint
+from ouro.llm.openai import EmbeddingWire
 from ouro.messages import user
 
 
@@ -54,6 +56,30 @@ async def test_l8_redirects_to_another_server_are_not_followed(wire):
         assert [type(error) for error in errors] == [RequestRefused] * 2
         assert other.requests == []
     assert len(wire.server.requests) == 2
+
+
+async def test_l8_redirects_of_a_request_by_httpx_are_not_followed(wire):
+    """An address with a password is requested by httpx, as addresses behind a proxy are."""
+    with ModelServer(["stolen"] * 5) as other:
+        path = "/v1/messages" if wire.speaks_anthropic else "/v1/chat/completions"
+        wire.server.script([Raw(307, "", {"Location": f"{other.url}{path}"})])
+        address = wire.server.url.replace("//", "//user:word@") + (
+            "" if wire.speaks_anthropic else "/v1"
+        )
+        error, _ = await wire.failure(url=address)
+        assert isinstance(error, RequestRefused)
+        assert (len(wire.server.requests), other.requests) == (1, [])
+
+
+def test_l8_redirects_of_a_request_for_vectors_are_not_followed(model_server):
+    with ModelServer(["stolen"]) as other:
+        model_server.script([Raw(307, "", {"Location": f"{other.url}/v1/embeddings"})])
+        endpoint = Endpoint(f"{model_server.url}/v1", "a-key")
+        wire = EmbeddingWire(ModelSpec("openai/vectors"), endpoint)
+        with pytest.raises(ModelError):
+            wire.embed(["text"])
+        wire.close()
+        assert other.requests == []
 
 
 async def test_l9_an_answer_without_end_is_stopped(model_server):
