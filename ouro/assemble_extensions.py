@@ -4,12 +4,13 @@ servers.
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import os
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
@@ -21,8 +22,8 @@ from ouro.errors import ConfigError, OuroError, TrustNeeded
 from ouro.events import Notice, Reply
 from ouro.llm import ModelSource
 from ouro.memory.manager import MemoryManager
-from ouro.memory.side_calls import ask_in_background
-from ouro.messages import assistant, system, user
+from ouro.memory.side_calls import ask_and_record, ask_in_background
+from ouro.messages import Message, assistant, system, user
 from ouro.safety import (
     CLAUDE_SETTINGS,
     Confinement,
@@ -291,6 +292,7 @@ class ExtensionBuilder(msgspec.Struct, dict=True):
             environment,
             self.tasks.warn,
             confine,
+            extensions.HookServices(self._ask_for_hook, partial(self.tasks.start, "hooks")),
         )
         try:
             if not is_safe:
@@ -408,6 +410,16 @@ class ExtensionBuilder(msgspec.Struct, dict=True):
         ]
         text = await ask_in_background(models, self.transcript, "compact", "mcp")(messages)
         return {"text": text, "model": models.current()[0].spec.name}
+
+    async def _ask_for_hook(
+        self, model: str, messages: list[Message], schema: Mapping[str, Any]
+    ) -> str:
+        """Ask the model of a hook with a prompt; its cost counts in the session."""
+        source = self.models()
+        usual = source.role("classify")
+        if model and not self.inputs.options.ready_model:
+            usual = source.named(await asyncio.to_thread(self.inputs.catalog.resolve, model))
+        return await ask_and_record(usual, self.transcript, "hook", messages, schema=schema)
 
     def _trusts(self, path: Path) -> bool:
         return self.inputs.trusted and self.inputs.trust.is_trusted(self.root, [path])

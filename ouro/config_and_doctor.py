@@ -199,7 +199,7 @@ def _public(value: Any) -> Any:
     if isinstance(value, Mapping) and any(map(is_dataclass, value.values())):
         return list(value)
     if isinstance(value, tuple) and any(map(is_dataclass, value)):
-        return [f"{hook.event}: {hook.command or hook.url}" for hook in value]
+        return [f"{hook.event}: {hook.command or hook.url or hook.prompt}" for hook in value]
     return value
 
 

@@ -187,13 +187,25 @@ HookEvent = Literal[
 
 @section
 class HookSettings:
-    """What runs at an event: a command, or a POST to a server on this machine."""
+    """What runs at an event: a command, a POST to a server on this machine, or a question to a
+    model.
+    """
 
     event: HookEvent
     command: str = ""
     url: str = ""
+    prompt: str = ""
+    """A check that a small model carries out: it answers whether this may happen."""
+    model: str = ""
+    """The model for `prompt`; empty: `classify` of models.yaml, else the model that compacts."""
     matcher: str = ""
     """A regular expression for the name of a tool; empty: every tool."""
+    if_: str = ""
+    """A permission rule: the hook of a tool runs only for calls that it covers; empty: for all."""
+    async_: bool = False
+    """Run in the background: the hook decides nothing."""
+    once: bool = False
+    """Run once in a session."""
     timeout_seconds: int = 60
     on_failure: FailureAction = ""
     """What happens if a hook of `before-tool` crashes, takes too long or answers nonsense: empty or

@@ -420,10 +420,9 @@ def _check_hook(hook: Any, where: str) -> None:
     # It would fail at each call, and a failed hook refuses nothing.
     if hook.timeout_seconds <= 0:
         raise ConfigError(f"{where}: `timeout_seconds` of a hook must be more than 0.")
-    if bool(hook.command) == bool(hook.url):
-        raise ConfigError(
-            f"{where}: a hook for {hook.event} needs `command` or `url`, and not both."
-        )
+    if sum(map(bool, (hook.command, hook.url, hook.prompt))) != 1:
+        needed = "needs one of `command`, `url` and `prompt`, and not several."
+        raise ConfigError(f"{where}: a hook for {hook.event} {needed}")
 
 
 def _from_environment() -> dict[str, SourcedValue]:

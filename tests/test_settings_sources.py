@@ -140,11 +140,11 @@ def test_lists_in_the_environment_may_be_yaml_and_have_quotes(monkeypatch):
         ),
         (
             "hooks: [{event: turn-end}]\n",
-            ":1: a hook for turn-end needs `command` or `url`, and not both.",
+            ":1: a hook for turn-end needs one of `command`, `url` and `prompt`, and not several.",
         ),
         (
             "hooks: [{event: turn-end, command: x, url: http://127.0.0.1:1}]\n",
-            ":1: a hook for turn-end needs `command` or `url`, and not both.",
+            ":1: a hook for turn-end needs one of `command`, `url` and `prompt`, and not several.",
         ),
         (
             "sandbox: {hosts: ['https://pypi.org/']}\n",

@@ -1212,8 +1212,8 @@ COMMANDS: tuple[Action, ...] = (
         "review",
         "repository.review",
         "Have a subagent review the uncommitted changes, a branch or a pull request",
-        (text("what", metavar="base, #PR or what"),),
-        ("review main", "review #12", "review the parser"),
+        (text("what", metavar="[security] base, #PR or what"),),
+        ("review main", "review #12", "review the parser", "review security main"),
         "prompt",
     ),
     Action(

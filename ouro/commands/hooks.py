@@ -82,7 +82,8 @@ async def hooks(context: ActionContext) -> Answer:
             used = f"ran {plural(len(results), 'time')}, refused {refused}"
         elif results:
             used = f"ran {plural(len(results), 'time')}"
-        what = f"{hook.event}{f' ({hook.matcher})' if hook.matcher else ''}"
+        limits = ", ".join(filter(None, (hook.matcher, str(hook.traits))))
+        what = f"{hook.event} ({limits})" if limits else hook.event
         rows.append((what, CodeSpan(hook.label), hook.place, used))
         data.append(
             {
@@ -90,6 +91,10 @@ async def hooks(context: ActionContext) -> Answer:
                 "matcher": hook.matcher,
                 "command": hook.command,
                 "url": hook.url,
+                "prompt": hook.traits.prompt,
+                "if": hook.traits.condition,
+                "async": hook.traits.in_background,
+                "once": hook.traits.is_once,
                 "timeout_seconds": hook.seconds,
                 "file": hook.place,
                 "runs": len(results),
@@ -301,7 +306,7 @@ def _run_details(run: HookRun) -> View:
 
 def _data(run: HookRun) -> dict[str, Any]:
     return {
-        "command": run.hook.command or run.hook.url,
+        "command": run.hook.command or run.hook.url or run.hook.traits.prompt,
         "file": run.hook.place,
         "seconds": run.seconds,
         **asdict(run.answer),

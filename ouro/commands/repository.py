@@ -35,6 +35,14 @@ async def init(cwd: Path, wish: str) -> str:
 
 
 async def review(cwd: Path, what: str) -> str:
+    word, _, rest = what.partition(" ")
+    if word == "security":
+        return _prompt("review_security.md").format(**await _find_change(cwd, rest.strip()))
+    return _prompt("review.md").format(**await _find_change(cwd, what))
+
+
+async def _find_change(cwd: Path, what: str) -> dict[str, str]:
+    """What is reviewed, and how it can be seen."""
     git, name = Git(cwd, GIT_SECONDS), what.removeprefix("#")
     how = "`git status`, `git diff HEAD`, the new files"
     if name.isdecimal():
@@ -46,7 +54,7 @@ async def review(cwd: Path, what: str) -> str:
         how = f"`git diff {what}...HEAD`" if is_base else "find it first"
         what = f"what this branch changes since `{what}`" if is_base else what
     what = what or UNCOMMITTED
-    return _prompt("review.md").format(what=what, how=how)
+    return {"what": what, "how": how}
 
 
 def _prompt(name: str) -> str:

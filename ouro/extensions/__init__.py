@@ -19,14 +19,17 @@ if TYPE_CHECKING:
         prompt_of,
     )
     from ouro.extensions.discovery import ExtensionFile, FileKind, find_files
-    from ouro.extensions.hooks import (
+    from ouro.extensions.hook_files import (
         EVENTS,
         Hook,
-        HookRun,
-        Hooks,
-        forbids,
         kind_of,
         load_hooks,
+    )
+    from ouro.extensions.hooks import (
+        HookRun,
+        Hooks,
+        HookServices,
+        forbids,
         own_arguments,
         tool_data,
     )

@@ -12,7 +12,7 @@ from typing import Literal
 import msgspec
 
 from ouro.extensions.discovery import ExtensionFile
-from ouro.extensions.hooks import Hook
+from ouro.extensions.hook_files import Hook
 from ouro.extensions.tool_names import own_rule
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.runtime import tilde

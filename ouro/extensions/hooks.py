@@ -1,56 +1,36 @@
-"""Hooks: commands that run at events of a session; they decide, add context or change the input of
-a tool.
-"""
+"""Hooks: what runs at events of a session. They decide, add context or change the input of a tool."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import re
-import shlex
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar
 
 import msgspec
 
 from ouro.errors import ConfigError
 from ouro.extensions.checks import Check, Checks
+from ouro.extensions.hook_files import DEFAULT_SECONDS, EVENT_NAMES, OF_TOOLS, Hook, is_rule
 from ouro.extensions.hook_process import HookAnswer, is_loopback, post, run_command
-from ouro.extensions.plugins import plugin_folder, plugin_tables
-from ouro.extensions.tool_names import names_elsewhere
-from ouro.safety import Deny, Effect, Permissions, Workspace
-from ouro.settings import FailureAction, HookEvent, HookSettings
+from ouro.extensions.prompt_hook import AskHookModel, ask_prompt, no_model
+from ouro.extensions.tool_names import names_elsewhere, own_rule
+from ouro.safety import Deny, Effect, Permissions, Workspace, parse_line, parse_rule
+from ouro.settings import HookEvent
 from ouro.tools.tool import HookOutcome, Verdict
-from ouro.utils.json_types import amount, dictionaries, dictionary, dump_json, read_json
+from ouro.utils.json_types import dictionaries, dump_json
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.log import log
-from ouro.utils.runtime import get_config_path, tilde
 from ouro.utils.text import cut, one_line
 
 T = TypeVar("T")
-EVENTS: tuple[HookEvent, ...] = get_args(HookEvent)
-CLAUDE_EVENTS: Mapping[str, HookEvent] = {
-    "SessionStart": "session-start",
-    "UserPromptSubmit": "user-prompt",
-    "PreToolUse": "before-tool",
-    "PostToolUse": "after-tool",
-    "PreCompact": "before-compaction",
-    "PostCompact": "after-compaction",
-    "Stop": "turn-end",
-    "SubagentStop": "subagent-end",
-    "SessionEnd": "session-end",
-    "Notification": "notification",
-}
-"""The events, by their names in Claude Code's settings.json."""
 _EDIT_FIELDS = {"old_string": "old_text", "new_string": "new_text"}
 """The texts of an edit, by their names in Claude Code."""
 _ONE_EDIT = (*_EDIT_FIELDS, "replace_all")
-_NAMES = {event: name for name, event in CLAUDE_EVENTS.items()}
-_KNOWN_KEYS = {"type", "command", "args", "timeout", "statusMessage", "url", "on_failure"}
 BLOCKS = 2
 """The exit code that blocks. Any other code except 0 is a failure."""
 _ANSWER_KEYS = {
@@ -72,7 +52,6 @@ _MAX_OBJECTS = 1_000
 """Maximum objects that are looked for in one output."""
 _BEGINS_ANSWER = late_pattern(r"\{\s*[\"']?(?:" + "|".join(sorted(_ANSWER_KEYS)) + r")\b")
 _NAMES_DECISION = late_pattern(r"(?im)decision\W*[:=].*|(?:^|permission)\W*(?:deny|block)\b.*")
-DEFAULT_SECONDS = 60
 _STRENGTH: tuple[Verdict, ...] = ("", "allow", "ask", "deny")
 _VERDICTS: Mapping[str, Verdict] = {
     "approve": "allow",
@@ -83,55 +62,13 @@ _VERDICTS: Mapping[str, Verdict] = {
 }
 
 
-class Hook(msgspec.Struct, frozen=True):
-    event: HookEvent
-    command: str
-    url: str
-    matcher: str
-    """Names, or a regular expression for a part of a name; empty: everything."""
-    seconds: float
-    place: str
-    """The file that it comes from: `~/.ouro/config.yaml`."""
-    is_project: bool
-    """Whether it is from a project or plugin: it may refuse, but never permit."""
-    check: Check | None = None
-    """The check that it enforces; a check with a rule does not run a command."""
-    plugin: str = ""
-    """The folder of the plugin that it comes from."""
-    agent: str = ""
-    """The kind of subagent that it is for, from its file; empty: all, and the agent of the session.
-    """
-    on_failure: FailureAction = ""
+class HookServices(msgspec.Struct, frozen=True):
+    """What hooks need of a session."""
 
-    @property
-    def is_guard(self) -> bool:
-        """Whether its failure refuses the call: a guard that did not answer has permitted nothing.
-
-        A server that is not on this machine is reported at the start, and not called.
-        """
-        is_called = bool(self.command or self.check) or is_loopback(self.url)
-        return self.event == "before-tool" and self.on_failure != "permit" and is_called
-
-    @property
-    def label(self) -> str:
-        return one_line(
-            self.command or self.url or f"refuses {self.check.rule if self.check else ''}", 80
-        )
-
-    def matches(self, names: Sequence[str], agent: str) -> bool:
-        """Whether it applies to one of these names (without names: always) and to the subagent with
-        that id.
-        """
-        if self.agent not in ("", kind_of(agent)):
-            return False
-        if self.matcher in ("", "*") or not names:
-            return True
-        if re.fullmatch(r"[\w ,|-]+", self.matcher):
-            return not {*re.split(r" *[,|] *", self.matcher.strip())}.isdisjoint(names)
-        try:
-            return any(re.search(self.matcher, name) for name in names)
-        except re.error:
-            return True  # fail closed: better to run a guard too often than never
+    ask: AskHookModel = no_model
+    """Asks a model, for hooks with a prompt."""
+    start: Callable[[Coroutine[Any, Any, None]], None] | None = None
+    """Starts a hook in the background; the session ends it."""
 
 
 class HookRun(msgspec.Struct, frozen=True):
@@ -145,129 +82,6 @@ class HookRun(msgspec.Struct, frozen=True):
     outcome: HookOutcome
     failure: str
     """Why its answer does not count; empty if it counts."""
-
-
-def load_hooks(
-    users: Sequence[HookSettings],
-    projects: Sequence[HookSettings],
-    claude_files: Mapping[Path, bool],
-) -> tuple[tuple[Hook, ...], tuple[str, ...]]:
-    """The hooks by priority, including those of plugins, and a line for each entry that is not
-    used.
-
-    Blocks.
-
-    Args:
-        users, projects: the hooks of the user's and of the project's config.yaml.
-        claude_files: settings files of Claude Code, and whether one is of the project.
-    """
-    problems: list[str] = []
-    settings = ((tilde(get_config_path()), False, users), (".ouro/config.yaml", True, projects))
-    found = [
-        Hook(
-            own.event,
-            own.command,
-            own.url,
-            own.matcher,
-            float(own.timeout_seconds),
-            place,
-            is_project,
-            on_failure=own.on_failure,
-        )
-        for place, is_project, hooks in settings
-        for own in hooks
-    ]
-    problems += (problem for hook in found for problem in _check_hook(hook))
-    for path, is_project in claude_files.items():
-        try:
-            events = dictionary(read_json(path).get("hooks"))
-        except ConfigError as error:
-            problems.append(f"{error.message} None of its hooks runs.")
-        else:
-            found += events_hooks(events, tilde(path), is_project, problems)
-    for name, events in plugin_tables("hooks", problems).items():
-        # Like a project, a plugin permits nothing: the user has seen a list, not its programs.
-        found += events_hooks(events, f"plugin {name}", True, problems, str(plugin_folder(name)))
-    return tuple(found), tuple(problems)
-
-
-def kind_of(agent: str) -> str:
-    """The kind of a subagent by its id: `explore` of `explore-1`."""
-    return agent.rpartition("-")[0]
-
-
-def _check_hook(hook: Hook) -> Iterator[str]:
-    if hook.url and not is_loopback(hook.url):
-        yield (
-            f"{hook.place}: the hook {hook.url} is not on this machine (http://127.0.0.1): it is"
-            " not called."
-        )
-    try:
-        re.compile(hook.matcher if hook.matcher != "*" else "")
-    except re.error as error:
-        yield f"{hook.place}: the matcher `{hook.matcher}` is not valid ({error}): it fits all."
-
-
-def events_hooks(
-    events: Mapping[str, Any], place: str, is_project: bool, problems: list[str], plugin: str = ""
-) -> Iterator[Hook]:
-    """The hooks in an object with Claude Code's format; each hook that is not used adds a line to
-    `problems`.
-    """
-    for name, groups in events.items():
-        event = CLAUDE_EVENTS.get(name) or next((own for own in EVENTS if own == name), None)
-        if event is None:
-            problems.append(f"{place}: ouro has no event {name}: its hooks do not run.")
-            continue
-        for group in dictionaries(groups):
-            for entry in dictionaries(group.get("hooks")):
-                kind, url = entry.get("type", "command"), str(entry.get("url") or "")
-                command = _command_line(entry)
-                if kind not in ("command", "http") or not (command or url):
-                    what = (
-                        f"a hook of type {kind} for {name} does not run: ouro has commands and"
-                        " HTTP."
-                    )
-                    problems.append(f"{place}: {what}")
-                    continue
-                if ignored := sorted(set(entry) - _KNOWN_KEYS):
-                    problems.append(
-                        f"{place}: `{', '.join(ignored)}` of a hook for {name} has no effect here."
-                    )
-                seconds = _parse_seconds(entry.get("timeout"))
-                matcher = str(group.get("matcher") or "")
-                hook = Hook(
-                    event,
-                    command,
-                    url,
-                    matcher,
-                    seconds,
-                    place,
-                    is_project,
-                    plugin=plugin,
-                    on_failure="permit" if entry.get("on_failure") == "permit" else "",
-                )
-                problems += _check_hook(hook)
-                yield hook
-
-
-def _parse_seconds(value: Any) -> float:
-    """In front matter numbers are text."""
-    try:
-        return amount(float(value)) or DEFAULT_SECONDS
-    except (TypeError, ValueError, OverflowError):
-        return DEFAULT_SECONDS
-
-
-def _command_line(entry: Mapping[str, Any]) -> str:
-    """The command as a bash line. With `args` it is quoted, and only `${CLAUDE_PROJECT_DIR}` is
-    expanded.
-    """
-    command, arguments = str(entry.get("command") or ""), entry.get("args")
-    if not command or not isinstance(arguments, list):
-        return command
-    line = shlex.join(map(str, [command, *arguments]))
-    return line.replace("${CLAUDE_PROJECT_DIR}", "'\"$CLAUDE_PROJECT_DIR\"'")
 
 
 def _enforce(check: Check) -> Hook:
@@ -291,12 +105,31 @@ def forbids(rule: str, tool: str, effect: str, targets: Sequence[str], cwd: Path
     return isinstance(judge.decide(tool, Effect(effect), targets), Deny)
 
 
+def covers(condition: str, given: Mapping[str, Any], cwd: Path) -> bool:
+    """Whether a rule is about a tool call. If that is not known, it is: a guard runs too often
+    rather than never.
+    """
+    if not is_rule(condition):
+        return True
+    rule, tool, targets = own_rule(condition), given["tool"], given["targets"]
+    if forbids(rule, tool, given["effect"], targets, cwd):
+        return True
+    is_about = parse_rule(rule).covers(tool, Effect(given["effect"]))
+    return is_about and given["effect"] == Effect.RUN and any(map(_is_opaque, targets))
+
+
+def _is_opaque(text: str) -> bool:
+    line = parse_line(text)
+    return bool(line.opaque or line.hidden)
+
+
 class Hooks:
     """Runs the hooks of one session, and records each run.
 
     Args:
         checks: the user's checks; they hold in addition to `hooks`, and their refusals are counted.
         confine: returns the command that runs a project's command in the sandbox.
+        services: of a session; without them no model answers, and nothing is in the background.
     """
 
     def __init__(
@@ -307,6 +140,7 @@ class Hooks:
         environment: Mapping[str, str],
         on_failure: Callable[[str], None] = lambda _text: None,
         confine: Callable[[Sequence[str]], Sequence[str]] = tuple,
+        services: HookServices | None = None,
     ) -> None:
         self.hooks = tuple(hooks)
         self.checks = checks
@@ -315,7 +149,12 @@ class Hooks:
         self._environment = environment
         self._on_failure = on_failure
         self._confine = confine
+        self._services = services or HookServices()
         self._failed: set[tuple[Hook, str]] = set()
+        self._began: set[Hook] = set()
+        """The hooks with `once` that have run."""
+        self._late: list[HookOutcome] = []
+        """What hooks in the background have said."""
 
     def change_checks(self, change: Callable[[Checks], T]) -> T:
         """Change the checks, then enforce the saved ones. Blocks. Raises ConfigError, and as
@@ -362,12 +201,46 @@ class Hooks:
         wanted = dict.fromkeys(
             hook for hook in self.hooks if hook.event == event and hook.matches(names, agent)
         )
-        if not wanted:
+        given = {**data, "hook_event_name": EVENT_NAMES[event], "event": event}
+        runs = [hook for hook in wanted if await self._is_due(hook, given)]
+        waits = [hook for hook in runs if not self._begins_later(hook, given)]
+        if not waits:
             return HookOutcome()
-        given = {**data, "hook_event_name": _NAMES[event], "event": event}
         return merge_outcomes(
-            await asyncio.gather(*(self._run_one(hook, given, most) for hook in wanted))
+            await asyncio.gather(*(self._run_one(hook, given, most) for hook in waits))
         )
+
+    def take_late(self) -> HookOutcome:
+        """What hooks in the background have said since the last time: context and messages."""
+        late, self._late = self._late, []
+        return merge_outcomes([HookOutcome(), *late])
+
+    async def _is_due(self, hook: Hook, given: Mapping[str, Any]) -> bool:
+        """Whether a hook runs for an event that its matcher fits."""
+        if hook in self._began:
+            return False
+        if hook.traits.condition and hook.event not in OF_TOOLS:
+            return False
+        if hook.traits.condition:
+            is_about = await asyncio.to_thread(covers, hook.traits.condition, given, self._cwd)
+            if not is_about:
+                return False
+        if hook.traits.is_once:
+            self._began.add(hook)
+        return True
+
+    def _begins_later(self, hook: Hook, given: Mapping[str, Any]) -> bool:
+        """Start a hook in the background, if it is one; at the end of a session nothing is."""
+        start = self._services.start
+        if not hook.traits.in_background or start is None or hook.event == "session-end":
+            return False
+
+        async def run() -> None:
+            outcome = await self._run_one(hook, given, None)
+            self._late.append(HookOutcome(context=outcome.context, message=outcome.message))
+
+        start(run())
+        return True
 
     async def _run_one(
         self, hook: Hook, given: Mapping[str, Any], most: float | None
@@ -422,6 +295,10 @@ class Hooks:
                 argv = await asyncio.to_thread(self._confine, argv)
             environment = {**self._environment, "CLAUDE_PLUGIN_ROOT": hook.plugin}
             return await run_command(argv, data, self._cwd, environment, seconds)
+        if hook.traits.prompt:
+            return await ask_prompt(
+                self._services.ask, hook.traits.prompt, hook.traits.model, data, seconds
+            )
         if is_loopback(hook.url):
             return await post(hook.url, data, seconds)
         return HookAnswer(None, "", "its address is not on this machine")

@@ -71,6 +71,8 @@ def _programs(value: Any, place: str) -> Iterator[str]:
         words += [f"{name}={text}" for name, text in dictionary(value.get("env")).items()]
         yield f"{escaped(place)}: {_cut_program(' '.join(map(str, words)))}"
         yield from _details(value, place)
+    elif (asked := value.get("prompt")) and place.startswith("hooks"):
+        yield f"{escaped(place)}: a model is asked: {_cut_program(str(asked))}"
     # Also below a program: a group of hooks may have a `command` that nothing runs.
     for (
         key,

@@ -44,7 +44,10 @@ class SessionHooks(msgspec.Struct, eq=False):
         """Text that hooks add to the user's message; with the first message also start hooks.
         Raises PromptRefused.
         """
-        texts: list[str] = []
+        late = self.hooks.take_late()
+        if late.message:
+            self.tasks.emit(Notice(late.message))
+        texts = [late.context]
         if not self.is_started:
             self.is_started = True
             source = "resume" if self.is_resumed else "startup"

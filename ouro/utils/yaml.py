@@ -13,6 +13,7 @@ import types
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import MISSING, fields, is_dataclass
+from keyword import iskeyword
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -303,9 +304,11 @@ def read_section(table: YamlTable, section: type[T], name: str, path: str = "") 
     values = {}
     for key, node in table.entries.items():
         full = f"{path}.{key}" if path else key
-        if key not in hints:
-            raise unknown_key(f"{name}:{table.key_lines[key]}", key, hints, path)
-        values[key] = convert(node, hints[key], name, full)
+        field = f"{key}_" if iskeyword(key) else key  # `if` and `async` of hooks
+        if field not in hints or key.endswith("_"):
+            known = [known.removesuffix("_") for known in hints]
+            raise unknown_key(f"{name}:{table.key_lines[key]}", key, known, path)
+        values[field] = convert(node, hints[field], name, full)
     for key in _required(section):
         if key not in values:
             raise ConfigError(f"{name}:{table.line}: `{path}` needs `{key}`.")

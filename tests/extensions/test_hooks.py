@@ -260,7 +260,7 @@ CLAUDE = {
                 "matcher": "Bash",
                 "hooks": [{"type": "command", "command": "echo no >&2; exit 2", "timeout": 5}],
             },
-            {"matcher": "Edit", "hooks": [{"type": "prompt", "prompt": "Is it good?"}]},
+            {"matcher": "Edit", "hooks": [{"type": "agent", "prompt": "Is it good?"}]},
         ],
         "SubagentStart": [{"hooks": [{"type": "command", "command": "true"}]}],
         "Stop": [{"hooks": [{"type": "command", "command": "true", "async": True}]}],
@@ -277,9 +277,8 @@ async def test_claude_code_settings_are_read(tmp_path):
         ("turn-end", "", 60),
     ]
     assert [line.partition(": ")[2] for line in problems] == [
-        "a hook of type prompt for PreToolUse does not run: ouro has commands and HTTP.",
+        "a hook of type agent for PreToolUse does not run: ouro has commands, HTTP and prompts.",
         "ouro has no event SubagentStart: its hooks do not run.",
-        "`async` of a hook for Stop has no effect here.",
     ]
     hooks = Hooks(found, Checks(tmp_path), tmp_path, ENVIRONMENT)
     assert (await hooks.run("before-tool", {}, ("shell", "Bash"))).verdict == "deny"

@@ -6,7 +6,8 @@ import sys
 import pytest
 
 from ouro.extensions.checks import Checks
-from ouro.extensions.hooks import Hooks, load_hooks
+from ouro.extensions.hook_files import load_hooks
+from ouro.extensions.hooks import Hooks
 from ouro.settings import HookSettings
 from tests.extensions.test_hooks import ENVIRONMENT
 

@@ -79,7 +79,13 @@ async def test_arguments_are_substituted(home, repository, body, typed, sent):
 
 
 @pytest.mark.parametrize(
-    ("typed", "sent"), [("/review tests", "Have tests reviewed"), ("/init", "Study this")]
+    ("typed", "sent"),
+    [
+        ("/review tests", "Have tests reviewed"),
+        ("/review security", "Review the security of the changes in this working tree"),
+        ("/review security #12", "Review the security of pull request 12"),
+        ("/init", "Study this"),
+    ],
 )
 async def test_builtin_command_is_shown_as_typed_and_sends_its_prompt(repository, typed, sent):
     session, model = await opened(repository)

@@ -24,7 +24,7 @@ from ouro.session import OpenRequest
 from ouro.session_options import Options
 
 PAGE = (Path(__file__).parents[2] / "docs" / "hooks.md").read_text()
-RECIPES = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)[1:]
+RECIPES = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)[2:]
 FORMAT, LINT, BLOCK, NOTIFY, COMMIT = RECIPES
 needs_jq = pytest.mark.skipif(not shutil.which("jq"), reason="the recipes use jq")
 
@@ -516,3 +516,34 @@ async def test_e4_trust_question_names_project_hooks_that_cannot_approve(reposit
     assert any(isinstance(event, PermissionAsked) for event in seen)
     assert session.turn.hooks.hooks.runs[-1].hook.seconds == 9
     await session.close()
+
+
+async def test_what_a_hook_in_the_background_says_comes_with_the_next_message(repository, home):
+    said = json.dumps({"context": "the build is red", "systemMessage": "hello user"})
+    (home / ".ouro").mkdir(exist_ok=True)
+    settings = {"event": "after-tool", "command": f"echo '{said}'", "async": True}
+    write_config(home, yaml.safe_dump({"hooks": [settings]}))
+    session, _ = await opened(repository, call("glob", pattern="*"), "Done.", "Yes.")
+    await play(session)
+    await until(lambda: session.turn.hooks.hooks.runs)
+    assert "the build is red" not in contexts(session)
+    await play(session, "and now?")
+    assert "the build is red" in contexts(session)
+    await session.close()
+
+
+async def test_a_prompt_of_a_hook_refuses_a_call_and_its_cost_has_a_purpose(repository, home):
+    settings = {"event": "before-tool", "prompt": "No writes on Fridays.", "if": "Write(*.txt)"}
+    write_config(home, yaml.safe_dump({"hooks": [settings]}))
+    script = [
+        call("write", path="a.txt", content="x"),
+        '{"ok": false, "reason": "It is Friday."}',
+        call("write", path="a.md", content="x"),
+        "Done.",
+    ]
+    session, _ = await opened(repository, *script)
+    await play(session)
+    await session.close()
+    assert "It is Friday." in results(session)[0]
+    assert not (repository / "a.txt").exists()
+    assert (repository / "a.md").exists()
