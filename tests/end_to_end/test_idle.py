@@ -5,8 +5,8 @@ from pathlib import Path
 
 QUIET = 3.0
 """Seconds that are watched; a thread that looks every 0.1 s wakes 30 times meanwhile."""
-MAX_WAKES = 12
-"""Of all threads: the loop looks at background jobs every two seconds."""
+MAX_WAKES = 3
+"""Of all threads, without a job and a turn; a timer of one second has as many."""
 ROUNDS = 8
 
 

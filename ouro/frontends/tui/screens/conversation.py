@@ -119,6 +119,7 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
         self._has_sent = False
         self._draft: DraftFile | None = None
         self._draft_timer: Timer | None = None
+        self._jobs_timer: Timer | None = None
         self._window_title: str | None = None
         self.reports_focus = False
         """Whether the terminal reports if it has the focus."""
@@ -264,6 +265,8 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
             self.header.session_title = self.session.title
             self._show_window_title(self.session.title)
             self.queue_changed()
+            if self._jobs_timer is None and self._may_have_jobs:
+                self._jobs_timer = self.set_timer(JOBS_INTERVAL, self._watch_jobs)
 
     def _update_script(self, session: Session) -> None:
         """Show the line of the user's command, and let it run with the new state."""
@@ -400,15 +403,19 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
         self.app.clear_notifications()  # they belonged to the closed sheet
 
     def on_mount(self) -> None:
-        self.set_interval(JOBS_INTERVAL, self._watch_jobs)
         if self._editing == "vim":
             self.prompt.use_editing("vim")
 
     def _watch_jobs(self) -> None:
-        """Check the background jobs regularly, because they end without an event."""
-        shown = self.status.status
-        if shown is not None and (shown.jobs or self.turns.running):
+        """Check the background jobs regularly while there may be any: they end without an event."""
+        self._jobs_timer = None
+        if self._may_have_jobs:
             self.show_state()
+
+    @property
+    def _may_have_jobs(self) -> bool:
+        shown = self.status.status
+        return shown is not None and (bool(shown.jobs) or self.turns.running)
 
     async def run_command(self, text: str) -> bool:
         return await self._run_command(text)
