@@ -19,6 +19,8 @@ from ouro.utils.text import clean
 
 _TICKS = re.compile(r"`+")
 _NOT_ASCII = re.compile(r"[^\x00-\x7f]+")
+_ONE_CELL_EACH = re.compile("[\x20-\x7e\xa1-\xac\xae-\xff\u2010-\u2027]*")
+"""Text in which each character has one cell, as in most notes; a cut one ends with an ellipsis."""
 
 
 class CodeSpan(str):
@@ -155,7 +157,7 @@ def columns(rows: Sequence[Sequence[str]], prefix: str = "ouro ") -> list[str]:
 
 
 def _width(text: str) -> int:
-    if text.isascii():
+    if text.isascii() or _ONE_CELL_EACH.fullmatch(text):
         return len(text)
     from rich.cells import cell_len  # imported late: 12 ms
 
