@@ -220,7 +220,7 @@ async def test_f1_whole_session_runs_no_program(hostile, witness):
         Options(hostile, ready_model=ScriptedModel(["Hello."])), OpenRequest()
     )
     assert [event async for event in session.send("hi")]
-    session.project_files()
+    list(session.find_files())
     session.status()
     await session.close()
     assert ran(witness) == []
