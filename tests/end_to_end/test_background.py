@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import signal
+import termios
 from pathlib import Path
 
 import pytest
@@ -58,6 +59,67 @@ def test_four_sessions_are_answered_from_the_list(ouro, sessions, size):
     terminal.until_shows("3 idle")
     terminal.send("q")
     assert terminal.end() == 0
+
+
+def test_questions_are_answered_from_the_list_in_words(ouro, sessions):
+    question = {"question": "Which one?", "choices": ["red", "blue"]}
+    asking = sessions.start(f"call: ask_user {json.dumps(question)}")
+    sessions.until_state(asking, "waiting")
+    permit = sessions.start("run: touch made")
+    terminal = ouro.start("agents", size=(24, 80))
+    terminal.until_shows("2 waiting", "Which one?", "a digit answers")
+    terminal.send("\x1b")  # it neither answers nor leaves
+    terminal.until_shows("The question stays open.")
+    terminal.press("2", lambda: terminal.shows("1 waiting"))
+    sessions.until(asking, lambda row: row["last_line"] == "blue")
+
+    terminal.until_shows("Allow?", "Tab comment")  # the next one is marked
+    terminal.press("\t", lambda: terminal.shows("Enter sends · Esc back"))
+    terminal.send("only once\r")
+
+    sessions.until(permit, lambda row: row["state"] == "idle")
+    assert "only once" in str(ouro.server.requests[-1].messages)
+    terminal.send("q")
+    assert terminal.end() == 0
+
+
+def test_a_host_that_hangs_has_a_row(ouro, sessions, monkeypatch):
+    monkeypatch.setattr("ouro.frontends.background.agents.STATE_TIMEOUT", 0.5)
+    session = sessions.start("say: done")
+    row = sessions.until_state(session, "idle")
+    os.kill(row["pid"], signal.SIGSTOP)
+    sessions.until_state(session, "silent")
+    os.kill(row["pid"], signal.SIGCONT)
+    sessions.until_state(session, "idle")
+
+
+def test_killing_the_launcher_ends_the_session_and_saves_it(ouro):
+    terminal = ouro.screen()
+    terminal.say("say: kept")
+    terminal.until_shows("  kept")
+    process = terminal.pid
+    assert process != terminal.child.pid
+    os.kill(terminal.child.pid, signal.SIGKILL)
+    BackgroundSessions(ouro).until_gone(process)
+    assert ouro.headless("-p", "say: again", "--resume", "latest").out == "again\n"
+
+
+def test_a_stopped_program_is_a_stopped_job_of_its_shell(ouro):
+    terminal = ouro.screen()
+    launcher = terminal.child.pid
+    terminal.send("\x1a")
+    terminal.until(lambda: state_of(launcher) == "T")
+    os.killpg(launcher, signal.SIGCONT)
+    terminal.until(lambda: state_of(launcher) != "T")
+    # Before that, Enter would be a line feed.
+    terminal.until(lambda: not terminal.modes()[0] & termios.ICRNL)
+    terminal.say("say: back again")
+    terminal.until_shows("  back again")
+    terminal.leave()
+
+
+def state_of(pid):
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
 def test_the_list_opens_a_session_and_comes_back(ouro, sessions):

@@ -23,14 +23,21 @@ from ouro.frontends.session_lines import format_age
 from ouro.frontends.tui.keymap import Keymap
 from ouro.frontends.tui.look import ANSI, THEMES, Look, make_theme
 from ouro.frontends.tui.screens.conversation import ConversationScreen
-from ouro.frontends.tui.widgets.question_panel import QuestionPanel, make_panel
+from ouro.frontends.tui.widgets.question_panel import (
+    PermissionPanel,
+    QuestionPanel,
+    make_panel,
+)
 from ouro.utils.text import clean, dollars, one_line, plural
 
 POLL_SECONDS = 1.0
 LINES = 2
 """Lines of a row: what it is, and what it says."""
 KEYS = "↑↓ · Enter attach · x end · q leave"
-ANSWER_KEYS = "y n … answer · Tab comment · ↑↓ · Enter attach · x end · q leave"
+PERMIT_KEYS = "y s a n d answer · Tab comment"
+REPLY_KEYS = "a digit answers · Tab another answer"
+MORE_KEYS = "Enter attach · x end · q leave"
+FIELD_KEYS = "Enter sends · Esc back"
 NOTHING = 'No session runs in the background.\n\nStart one: ouro --bg "fix the failing test"'
 _STYLES = {
     "waiting": "$warning bold",
@@ -153,7 +160,8 @@ class AgentsApp(App[AgentRow], inherit_bindings=False):
             "down": partial(self.table.move, 1),
             "enter": self._open,
             "x": self._ask_end,
-            **dict.fromkeys(("q", "escape", "ctrl+c", "ctrl+d"), partial(self.exit, None)),
+            "escape": self._leave_or_hint,
+            **dict.fromkeys(("q", "ctrl+c", "ctrl+d"), partial(self.exit, None)),
         }
         for name, colors in THEMES.items():
             self.register_theme(make_theme(name, colors))
@@ -164,6 +172,7 @@ class AgentsApp(App[AgentRow], inherit_bindings=False):
         yield from (self._head, self.table, self._foot)
 
     def on_mount(self) -> None:
+        self.screen.add_class("-agents")
         self.table.focus()
         self._show_foot()
         self.set_interval(POLL_SECONDS, self._poll)
@@ -181,8 +190,6 @@ class AgentsApp(App[AgentRow], inherit_bindings=False):
 
     async def on_key(self, event: events.Key) -> None:
         if self.panel is not None and self.panel.has_focus_within:
-            if event.key == "escape":
-                self.table.focus()
             return
         event.stop()
         if self._to_end:
@@ -198,6 +205,19 @@ class AgentsApp(App[AgentRow], inherit_bindings=False):
             panel.scroll_body(1 if event.key == "pagedown" else -1)
         else:
             panel.take_key(event)
+
+    def _leave_or_hint(self) -> None:
+        """Esc leaves the list; at a question it might be meant as an answer."""
+        if self.panel is None:
+            self.exit(None)
+        else:
+            self._say("The question stays open. q leaves the list.")
+
+    def on_descendant_focus(self) -> None:
+        if self.panel is not None and self.focused is self.panel:
+            self.table.focus()  # Esc in its field; the keys of the list answer, too
+        elif not self._to_end:
+            self._show_foot()
 
     def _open(self) -> None:
         row = self.table.row
@@ -329,7 +349,13 @@ class AgentsApp(App[AgentRow], inherit_bindings=False):
         self._head.update(" · ".join([title, *parts]))
 
     def _show_foot(self) -> None:
-        self._say(KEYS if self.panel is None else ANSWER_KEYS)
+        if self.panel is None:
+            self._say(KEYS)
+        elif self.panel.has_focus_within:
+            self._say(FIELD_KEYS)
+        else:
+            answers = PERMIT_KEYS if isinstance(self.panel, PermissionPanel) else REPLY_KEYS
+            self._say(f"{answers} · {MORE_KEYS}")
 
     def _say(self, text: str) -> None:
         self._foot.update(one_line(clean(text), 300))

@@ -315,7 +315,7 @@ async def test_a_question_mark_on_empty_input_opens_the_help_sheet():
 
 async def test_sheets_use_the_configured_keys():
     keys = {"page_down": "f9", "help": "f8", "receipt": "f7"}
-    async with screen_of(FakeSession(), keys={**keys, "select_all": []}).run_test(
+    async with screen_of(FakeSession(), keys={**keys, "select_all": [], "detach": []}).run_test(
         size=(100, 30)
     ) as pilot:
         await opened(pilot)
