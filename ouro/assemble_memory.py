@@ -62,7 +62,7 @@ class MemoryBuilder(msgspec.Struct, frozen=True):
             if is_saved
             else None
         )
-        recall = self._recall() if manager else None
+        recall = self._recall(manager) if manager else None
         half_life = self._settings.half_life_days
         return long_term.SessionMemory(
             self.memory, manager, self.lookup, recall, capture, maintenance, half_life
@@ -89,7 +89,7 @@ class MemoryBuilder(msgspec.Struct, frozen=True):
             self._ask("compact", "consolidation"), self.finds_secret, self._is_compactor_small
         )
 
-    def _recall(self) -> long_term.TurnRecall | None:
+    def _recall(self, manager: long_term.LongTermMemoryManager) -> long_term.TurnRecall | None:
         if self.lookup is None:
             return None
         settings = self._settings
@@ -99,10 +99,21 @@ class MemoryBuilder(msgspec.Struct, frozen=True):
             self.lookup, self._opened, self._root, cwd, self._mark, settings, recall_log
         )
         repo = next((scope for scope in self._opened if scope.scope == "repo"), None)
-        commands = None
+        commands = dead_ends = None
         if repo is not None and settings.commands and not self.memory.read_only:
             commands = long_term.ledger_of(repo, self.finds_secret, cwd)
-        return long_term.TurnRecall(self.memory, finder, self.channel, self._hypotheses(), commands)
+            dead_ends = long_term.DeadEnds(
+                self.memory,
+                manager,
+                finder,
+                repo,
+                self.channel,
+                settings.write,
+                is_written=self.inputs.options.interactive,
+            )
+        return long_term.TurnRecall(
+            self.memory, finder, self.channel, self._hypotheses(), commands, dead_ends
+        )
 
     def _hypotheses(self) -> long_term.HypothesisModel | None:
         if not self.models.is_given("retrieve"):

@@ -97,7 +97,8 @@ def _make_child(
     )
     tools = select_tools(spec, {tool.name: tool for tool in (*found, *own)})
     hooks = ToolEvents(session.hooks, cwd, child_id)
-    runner = ToolRunner(tools, permissions, ask_user, session.tools.changing, None, hooks)
+    changing, judge = session.tools.changing, session.judge
+    runner = ToolRunner(tools, permissions, ask_user, changing, None, hooks, judge)
     models, instructions = _choose_models(spec, session), session.extensions.instructions_in(cwd)
     prompt = prompt_message(_make_prompt(spec, instructions, session, has_skills="skill" in tools))
     environment = Environment(cwd, lambda: permissions.mode)

@@ -30,6 +30,7 @@ GROUPS = {
     "completion": "print a script that completes this command line in bash, zsh or fish",
     "acp": "work in an editor, as Zed, JetBrains and Neovim do",
     "batch": "run tasks in many repositories, and decide about their changes",
+    "eval": "run tasks with checks, and compare models, with and without memory",
     "agents": "list, answer and stop the sessions that run in the background",
     "attach": "see and steer a session that runs in the background",
     "sync": "fetch and send memory, sessions and settings over your git remote",

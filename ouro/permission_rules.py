@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import msgspec
 
@@ -24,12 +24,15 @@ from ouro.utils.text import local_time
 if TYPE_CHECKING:
     from ouro.commands.slash import SessionContext
     from ouro.session import Session
+    from ouro.session.judge import Judge
 
 _FILES = {
     "project": ".ouro/config.yaml",
     "environment": "OURO_PERMISSIONS_{}",
     "saved": "saved for this folder",
 }
+_ASKED_AGAIN = "the same call is asked from now on"
+_MAX_VERDICTS = 30
 
 
 class ListedRule(msgspec.Struct, frozen=True):
@@ -63,12 +66,14 @@ def find_rules(session: Session) -> tuple[ListedRule, ...]:
 async def permissions(context: SessionContext, mode: str) -> Answer | None:
     """Set the mode; without one show the rules, and let the user choose a mode or a rule to revoke."""
     if not mode:
-        rules = find_rules(context.session)
+        rules, judge = find_rules(context.session), _judge_of(context.session)
         context.show([Title("Rules in force"), *_view(rules)] if rules else _view(rules))
+        if judge is not None:
+            context.show(_view_of_judge(judge))
         choices = [Choice(name, name, what) for name, what in MODES.items()]
-        choices += (
-            [Choice("revoke", "revoke a rule", "what it allows is asked again")] if rules else []
-        )
+        if rules or judge is not None:
+            what = "a rule, or a verdict of the judge" if judge is not None else "a rule"
+            choices.append(Choice("revoke", f"revoke {what}", "what it allows is asked again"))
         mode = await context.choose("Mode", choices, context.session.status().mode) or ""
     if mode == "revoke":
         return await revoke(context, "")
@@ -99,11 +104,14 @@ allow, ask, deny = partial(_add, "allow"), partial(_add, "ask"), partial(_add, "
 async def revoke(context: ActionContext, rule: str) -> Answer | None:
     async with context.open_session() as session:
         rules = find_rules(session)
-        if not rule and rules:
-            names = [f"{one.kind} {one.rule}" for one in rules]
-            rule = await context.choose("Which rule?", [Choice(name, name) for name in names]) or ""
+        judge = _judge_of(session)
+        choices = [*_rule_choices(rules), *_judge_choices(judge)]
+        if not rule and choices:
+            rule = await context.choose("Which rule?", choices) or ""
             if not rule:
                 return None
+        if judge is not None and rule.partition(" ")[0] == "judge":
+            return _revoke_verdict(judge, rule.removeprefix("judge").strip(" #"))
         found = [one for one in rules if rule in (one.rule, f"{one.kind} {one.rule}")]
         if not found:
             raise UsageError(f"There is no rule `{rule}`.", commands=["permissions list"])
@@ -121,6 +129,53 @@ async def revoke(context: ActionContext, rule: str) -> Answer | None:
                 save_setting(name, kept)
             session.permissions.revoke(one.rule, one.kind)
         return Answer(msgspec.to_builtins(find_rules(session)), [line(f"Revoked: {rule}")])
+
+
+def _judge_of(session: Session) -> Judge | None:
+    """The model that answers permission questions, if the user has named one."""
+    return cast("Judge | None", session.turn.commands.tools.judge)
+
+
+def _rule_choices(rules: Sequence[ListedRule]) -> list[Choice]:
+    names = [f"{one.kind} {one.rule}" for one in rules]
+    return [Choice(name, name) for name in names]
+
+
+def _judge_choices(judge: Judge | None) -> list[Choice]:
+    """The verdicts that can be revoked, the latest first; then the judge itself."""
+    if judge is None or not judge.is_on:
+        return []
+    allowed = [item for item in reversed(judge.judged) if item.verdict.allows]
+    return [
+        *(
+            Choice(f"judge {item.number}", f"judge #{item.number}: {item.title}", _ASKED_AGAIN)
+            for item in allowed
+        ),
+        Choice("judge", "the judge, for this session", "you are asked instead"),
+    ]
+
+
+def _revoke_verdict(judge: Judge, number: str) -> Answer:
+    if not number:
+        judge.revoke()
+        return Answer("judge", [line("The judge decides nothing more in this session.")])
+    found = judge.revoke(int(number)) if number.isdecimal() else None
+    if found is None:
+        raise UsageError(f"There is no verdict `{number}`.", commands=["permissions"])
+    return Answer(found.number, [line(f"Revoked: ouro asks about {found.title} from now on.")])
+
+
+def _view_of_judge(judge: Judge) -> View:
+    rows = [
+        (
+            f"#{item.number}",
+            "allowed" if item.verdict.allows else "asked",
+            CodeSpan(item.title),
+            item.verdict.reason,
+        )
+        for item in judge.judged[-_MAX_VERDICTS:]
+    ]
+    return [Title(f"Judge: {judge.state}"), *table(rows)]
 
 
 def _view(rules: Sequence[ListedRule]) -> View:

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from ouro.agent.tool_runner import PermissionJudge
 from ouro.errors import NoModelError
 from ouro.llm import Catalog, Effort, Model, ModelChoice, ModelSource, Role
 from ouro.memory.backend import MemoryStore, SessionInfo
 from ouro.memory.manager import MemoryManager
-from ouro.safety import SecretMask, TrustStore
+from ouro.safety import Permissions, SecretMask, TrustStore
 from ouro.session import OpenRequest
 from ouro.session.session_tasks import SessionTasks
 from ouro.settings import McpServerSettings, Settings
@@ -144,6 +145,45 @@ async def open_transcript(
         on_notice=tasks.warn,
         keeps_memory=request.part == "then",
     )
+
+
+def build_judge(
+    inputs: SessionInputs,
+    models: ModelSource,
+    transcript: MemoryManager,
+    permissions: Permissions,
+    refuse: Callable[[], None],
+) -> PermissionJudge | None:
+    """The model that answers permission questions, if the user has named one. Blocks.
+
+    If it cannot be used, there is a notice, and the user is asked.
+    """
+    name = _name_of_judge(inputs, models)
+    if not name:
+        return None
+    from ouro.session.judge import Judge  # off by default
+
+    def judges() -> Sequence[Model]:
+        refuse()
+        return models.named(name)
+
+    return Judge(name, judges, transcript, permissions)
+
+
+def _name_of_judge(inputs: SessionInputs, models: ModelSource) -> str:
+    named, catalog = inputs.settings.permissions.judge, inputs.catalog
+    if not named or inputs.options.ready_model:
+        return named and models.current()[0].spec.name
+    try:
+        name = catalog.resolve(named)
+        reason = catalog.unusable(name)
+    except NoModelError as error:
+        name, reason = named, error.message.rstrip(".")
+    if not reason:
+        return name
+    notice = f"`permissions.judge` ({name}) cannot be used: {reason}. ouro asks you instead."
+    inputs.notices.append(notice)
+    return ""
 
 
 def build_models(

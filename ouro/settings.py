@@ -83,6 +83,10 @@ class PermissionSettings:
     """Rules that are always asked."""
     deny: tuple[str, ...] = ()
     """Rules that never run; they win over all others."""
+    judge: str = ""
+    """A model that answers questions which the mode `auto` would not ask, and those about hosts;
+    empty: the user answers all.
+    """
 
 
 @section

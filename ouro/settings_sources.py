@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, get_type_hints
 
 from ouro.errors import ConfigError
 from ouro.settings import MODES_BY_WIDTH, THEME_NAMES, HookSettings, McpServerSettings, Settings
+from ouro.utils.decoding import from_plain
 from ouro.utils.files import write_private
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.runtime import get_config_path, get_themes_dir, tilde
@@ -445,7 +446,7 @@ def _from_flags(flags: Mapping[str, Any]) -> Iterator[tuple[str, SourcedValue]]:
         if path not in _names():
             raise unknown_key("The options", path, _names())
         try:
-            converted = msgspec.convert(value, _type_of(path))
+            converted = from_plain(value, _type_of(path))
         except msgspec.ValidationError as error:
             raise ConfigError(f"The options: `{path}` cannot be `{value}`: {error}.") from error
         yield path, SourcedValue(_check_value(path, converted, "The options"), "flag")

@@ -4,13 +4,17 @@ removed.
 
 import json
 import re
+from types import SimpleNamespace
 
 import pytest
 from fakes.fake_front_end import FakeFrontEnd
 from fakes.ouro_program import OuroProgram
 
+from ouro.agent.tool_runner import JudgedCall
 from ouro.commands.slash import dispatch
+from ouro.errors import NoModelError
 from ouro.safety import Allow, Ask, Deny, Effect, Permissions, RuleStore, Workspace
+from ouro.session.judge import Judge
 from ouro.utils.runtime import get_config_path, get_permissions_path
 
 
@@ -153,3 +157,32 @@ def test_shell_commands_add_list_and_revoke_rules(model_server, repository):
     assert (rule["kind"], rule["rule"], rule["source"]) == ("deny", "shell(npm publish *)", "saved")
     assert program.headless("permissions", "revoke", "shell(npm publish *)").code == 0
     assert json.loads(program.headless("permissions", "list", "--json").out) == []
+
+
+async def test_verdicts_of_the_judge_are_listed_and_one_can_be_revoked(front_end):
+    def no_models():
+        raise NoModelError("There is no model.")
+
+    judge = Judge(
+        "haiku",
+        no_models,
+        SimpleNamespace(messages=tuple, transcript=SimpleNamespace(kept_entries=())),
+        front_end.session.permissions,
+    )
+    front_end.session.turn.commands.tools.judge = judge
+    verdict = await judge.judge(JudgedCall("write", {"path": "a.py"}, "write a.py", "it changes"))
+    assert (verdict.allows, verdict.reason) == (False, "no verdict: There is no model.")
+    front_end.picks = ["revoke", "judge"]
+    await dispatch(front_end, "/permissions")
+    assert "Judge: haiku: 0 calls allowed, 1 asked" in front_end.shown[-1]
+    assert "#1 · asked · `write a.py` · no verdict: There is no model." in front_end.shown[-1]
+    assert judge.state == "haiku: off in this session"
+    assert await judge.judge(JudgedCall("write", {"path": "a.py"}, "write a.py", "x")) is None
+
+
+def test_a_judge_that_cannot_be_used_is_named_at_the_start(home, repository, model_server):
+    model_server.script(["Done."])
+    program = OuroProgram(model_server, repository, {"OURO_PERMISSIONS_JUDGE": "nobody/knows-it"})
+    done = program.headless("-p", "hello")
+    assert done.code == 0
+    assert "`permissions.judge` (nobody/knows-it) cannot be used" in done.err

@@ -42,6 +42,7 @@ from ouro.memory.side_calls import ask_and_record
 from ouro.memory.tokens import CHARACTERS_A_TOKEN, estimate, estimate_messages
 from ouro.messages import Context, Message, Part, Text, ToolCall, ToolReply, Usage
 from ouro.settings import CompactionSettings
+from ouro.utils.decoding import decode_json
 from ouro.utils.text import one_line
 
 TOO_LONG = "Start a new session (`/clear`), or use a model with a larger window (`/model`)."
@@ -504,7 +505,7 @@ async def write_questions(
     questions: list[ProbeQuestion] = []
     for line in (await ask(_ASK.format(count=QUESTIONS))).splitlines():
         with suppress(msgspec.DecodeError):
-            asked = msgspec.json.decode(line.strip().strip("`,"), type=ProbeQuestion)
+            asked = decode_json(line.strip().strip("`,"), ProbeQuestion)
             expected = _normalize(asked.answer)
             # An answer that is not in the messages was invented: it would be reported as lost.
             if asked.question.strip() and expected and expected in cut:

@@ -69,6 +69,41 @@ class ToolHooks(Protocol):
         ...
 
 
+class JudgedCall(msgspec.Struct, frozen=True):
+    """A call that would be asked about, as its judge sees it."""
+
+    tool: str
+    arguments: Mapping[str, Any]
+    title: str
+    reason: str
+    """Why ouro would ask."""
+
+
+class JudgeVerdict(msgspec.Struct, frozen=True):
+    """What a model says to a call: it runs, or the user is asked."""
+
+    allows: bool
+    reason: str
+
+
+class PermissionJudge(Protocol):
+    async def judge(self, call: JudgedCall) -> JudgeVerdict | None:
+        """The verdict of a model; None: it is not asked any more. Whatever fails is no
+        permission.
+        """
+        ...
+
+
+class Permitted(msgspec.Struct, frozen=True):
+    """A call may run: what a command may change, and who has added what."""
+
+    limits: Limits
+    comment: str = ""
+    """Of the user."""
+    judged: str = ""
+    """The reason of the judge, if it has allowed the call."""
+
+
 class ToolRunner(msgspec.Struct, frozen=True):
     """Runs tool calls. Only here a tool's failure is converted to a result for the model."""
 
@@ -82,6 +117,7 @@ class ToolRunner(msgspec.Struct, frozen=True):
     time.
     """
     hooks: ToolHooks | None = None
+    judge: PermissionJudge | None = None
 
     def specs(self, model: ModelSpec) -> tuple[ToolSpec, ...]:
         """The tools as the model sees them, in a fixed order, with the edit tool that it was
@@ -232,14 +268,14 @@ class ToolBatch:
                     args = await tool.prepare(parse_arguments(tool, call.arguments))
                     self._emit(ToolStarted(call, tool.title(args)))
                     notes.append(f"A hook changed this call to: {tool.title(args)}")
-            comment, limits = await self._permit(call, tool, args, hooked)
-            may_change = tool.effect in _CHANGING and limits != "read"
+            permitted = await self._permit(call, tool, args, hooked)
+            may_change = tool.effect in _CHANGING and permitted.limits != "read"
             changing = self._runner.changing if may_change else not_changing
             async with changing(tool.effect, tool.targets(args)):
                 self._emit(ToolRunning(call.id))
                 # The user's time to answer does not count as the tool's time.
                 self._began[call.id] = time.monotonic()
-                result = await tool.run(args, self._context(call, limits))
+                result = await tool.run(args, self._context(call, permitted.limits))
             added = [hooked.context]
             if hooks:
                 added.append(await hooks.after(call, tool.effect, tool.targets(args), result))
@@ -250,38 +286,85 @@ class ToolBatch:
         except Exception as error:  # noqa: BLE001  # a defect in a tool must not end the session
             log.exception("tool %s failed", call.name)
             return _failure(f"{call.name} failed inside ouro: {type(error).__name__}: {error}")
-        notes += [f"The user adds: {comment}"] if comment else []
+        notes += [f"The user adds: {permitted.comment}"] if permitted.comment else []
         notes += [f"A hook adds: {text}" for text in added if text]
         text = "\n\n".join(filter(None, (result.text, *notes)))
-        return replace(result, text=readable_bytes(text))
+        display = _with_verdict(result.display, permitted.judged)
+        return replace(result, text=readable_bytes(text), display=display)
 
     async def _permit(
         self, call: ToolCall, tool: AnyTool, args: Any, hooked: HookOutcome
-    ) -> tuple[str, Limits]:
-        """Return once the call may run, with the user's comment on it and what a command may
-        change.
+    ) -> Permitted:
+        """Return once the call may run.
 
         Raises:
             RefusedError: it may not run.
         """
+        decision = self._decide(tool, args, hooked)
+        if not isinstance(decision, Ask):
+            return self._permitted(tool, args, hooked, decision)
+        verdict, allowed = await self._judge(call, tool, args, hooked, decision)
+        if verdict is not None and allowed is not None:
+            self._runner.permissions.admit(tool.effect, tool.targets(args))
+            return Permitted(allowed.limits, judged=verdict.reason)
+        # One question at a time: the answer "always" to the first may answer the second.
+        async with self._asking:
+            if self._stopped:
+                raise StopError(STOPPED)
+            return await self._ask(call, tool, args, hooked, verdict)
+
+    async def _ask(
+        self,
+        call: ToolCall,
+        tool: AnyTool,
+        args: Any,
+        hooked: HookOutcome,
+        verdict: JudgeVerdict | None,
+    ) -> Permitted:
+        """Ask the user. Ask again if the question changed while it was open: a path may lead to
+        another place now.
+        """
         decision, comment = self._decide(tool, args, hooked), ""
-        if isinstance(decision, Ask):
-            # One question at a time: the answer "always" to the first may answer the second.
-            async with self._asking:
-                if self._stopped:
-                    raise StopError(STOPPED)
-                decision, answered = self._decide(tool, args, hooked), None
-                # Ask again if the question changed while it was open: a path may lead to another
-                # place now.
-                while isinstance(decision, Ask) and decision != answered:
-                    comment = await self._ask_permission(call, tool, args, decision)
-                    decision, answered = self._decide(tool, args, hooked), decision
+        answered: Decision | None = None
+        while isinstance(decision, Ask) and decision != answered:
+            comment = await self._ask_permission(call, tool, args, decision, verdict)
+            decision, answered = self._decide(tool, args, hooked), decision
+        return self._permitted(tool, args, hooked, decision, comment)
+
+    def _permitted(
+        self, tool: AnyTool, args: Any, hooked: HookOutcome, decision: Decision, comment: str = ""
+    ) -> Permitted:
         if isinstance(decision, Deny):
             raise RefusedError(decision.reason)
         self._runner.permissions.admit(tool.effect, tool.targets(args))
         # An approved question of a hook does not remove the limits of the sandbox.
         own = self._decide(tool, args, HookOutcome()) if hooked.verdict else decision
-        return comment, own.limits if isinstance(own, Allow) else "off"
+        return Permitted(own.limits if isinstance(own, Allow) else "off", comment)
+
+    async def _judge(
+        self, call: ToolCall, tool: AnyTool, args: Any, hooked: HookOutcome, ask: Ask
+    ) -> tuple[JudgeVerdict | None, Allow | None]:
+        """What the judge says to a question that it may answer, and how the call runs if it has
+        allowed it.
+        """
+        judge = self._runner.judge
+        is_of_hook = self._decide(tool, args, HookOutcome()) != ask
+        if judge is None or is_of_hook or self._judged(tool, args) is None:
+            return None, None
+        judged = JudgedCall(tool.name, call.arguments, tool.title(args), ask.reason)
+        verdict = await judge.judge(judged)
+        if verdict is None or not verdict.allows:
+            return verdict, None
+        # What the call names may be something else by now: then the user decides.
+        allowed = self._judged(tool, args)
+        is_same = self._decide(tool, args, hooked) == ask
+        return (verdict, allowed) if is_same and allowed is not None else (None, None)
+
+    def _judged(self, tool: AnyTool, args: Any) -> Allow | None:
+        """How the call runs if the judge allows it; None: it is not for the judge."""
+        return self._runner.permissions.can_be_judged(
+            tool.name, tool.effect, tool.targets(args), outside=tool.runs_outside(args)
+        )
 
     def _decide(self, tool: AnyTool, args: Any, hooked: HookOutcome) -> Decision:
         """Decide by rules and mode. A hook can add a question, or answer one that `always` could
@@ -296,7 +379,9 @@ class ToolBatch:
             return Allow()
         return decision
 
-    async def _ask_permission(self, call: ToolCall, tool: AnyTool, args: Any, ask: Ask) -> str:
+    async def _ask_permission(
+        self, call: ToolCall, tool: AnyTool, args: Any, ask: Ask, verdict: JudgeVerdict | None
+    ) -> str:
         display = await tool.preview(args)
         edits = tool.effect is Effect.WRITE and self._runner.permissions.edits_by_mode(
             tool.name, tool.targets(args)
@@ -306,7 +391,7 @@ class ToolBatch:
             call,
             tool.title(args),
             display,
-            ask.reason,
+            f"{ask.reason}; the judge: {verdict.reason}" if verdict else ask.reason,
             ask.rule,
             edits=edits,
         )
@@ -340,6 +425,13 @@ class ToolBatch:
 
     def _question_id(self, call: ToolCall) -> str:
         return f"{call.id}:{next(self._numbers)}"
+
+
+def _with_verdict(display: Display, judged: str) -> Display:
+    """The display of a result, with what the judge has said; it stays in the session."""
+    if not judged:
+        return display
+    return replace(display, summary=f"{display.summary} · judge: {judged}".removeprefix(" · "))
 
 
 def _failure(text: str, refused: bool = False) -> ToolResult:

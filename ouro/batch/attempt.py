@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -27,15 +28,16 @@ from ouro.batch.state import (
     TaskResult,
 )
 from ouro.batch.tasks import Task
-from ouro.batch.tree import NoSuchTree, TaskTree, TreeError
+from ouro.batch.tree import NoSuchTree, TaskTree, TreeError, read_tree, save_tree
 from ouro.errors import plain_error
 from ouro.safety import Confinement, child_environment
+from ouro.utils.decoding import decode_json
 from ouro.utils.files import write_private
 from ouro.utils.json_types import amount, count, dictionary, string
 from ouro.utils.runtime import get_home, send_signal
 from ouro.utils.text import cut_middle
 
-_ANSWER, _LOG, _TREE = "answer.json", "log.txt", "tree.json"
+_ANSWER, _LOG, _FILES = "answer.json", "log.txt", "files.json"
 NICENESS = 5
 """Below an interactive session, which keeps its speed."""
 _FAULTS = {"failed"}
@@ -56,14 +58,21 @@ class Attempt:
 
     Args:
         program: the command that starts ouro.
+        has_lifeline: end the processes if this one is killed. Otherwise they end by themselves, and
+            the next run uses their answers.
     """
 
     def __init__(
-        self, state: BatchState, program: Sequence[str] = (sys.executable, "-m", "ouro")
+        self,
+        state: BatchState,
+        program: Sequence[str] = (sys.executable, "-m", "ouro"),
+        *,
+        has_lifeline: bool = False,
     ) -> None:
         self._state = state
         self._name = state.batch().name
         self._program = tuple(program)
+        self._has_lifeline = has_lifeline
         self._running: set[subprocess.Popen[bytes]] = set()
         self._stopping = threading.Event()
 
@@ -118,7 +127,8 @@ class Attempt:
             tree = left or TaskTree.make(task, place / "tree", f"ouro/{self._name}/{task.id}")
             if not left:
                 (place / _ANSWER).unlink(missing_ok=True)
-                write_private(place / _TREE, msgspec.json.encode(tree, enc_hook=str))
+                (place / _FILES).unlink(missing_ok=True)
+                save_tree(place, tree)
             with suppress(TreeError):  # the folder stays, and is named
                 try:
                     return self._answered(task, tree, max_cost, lease)
@@ -141,9 +151,7 @@ class Attempt:
         if not (place / "tree").is_dir() or not _read_answer(place / _ANSWER):
             return None
         try:
-            return msgspec.json.decode(
-                (place / _TREE).read_bytes(), type=TaskTree, dec_hook=lambda kind, text: kind(text)
-            )
+            return read_tree(place)
         except (OSError, msgspec.MsgspecError):
             return None
 
@@ -152,8 +160,8 @@ class Attempt:
     ) -> TaskResult:
         place = self._state.place(task.id)
         answer, timed_out = self._ask(task, tree.folder, max_cost, lease)
+        files = self._committed(task, tree)  # before the checks: what they write is not kept
         checks = self._check(task, tree.folder) if _has_answered(answer) else ()
-        files = tree.commit(_subject(task))
         (place / _ANSWER).unlink(missing_ok=True)
         self._state.save_patch(task.id, tree.patch() if files else "")
         tree.remove(keeps_branch=bool(files))
@@ -170,9 +178,18 @@ class Attempt:
             answer=_read_parts(answer),
             session_id=string(answer.get("session_id")),
             branch=tree.branch if files else "",
-            files=tuple(files),
+            files=files,
             checks=checks,
         )
+
+    def _committed(self, task: Task, tree: TaskTree) -> tuple[str, ...]:
+        """The names of the files that the agent changed, committed to the branch once."""
+        record = self._state.place(task.id) / _FILES
+        with suppress(OSError, msgspec.MsgspecError):
+            return decode_json(record.read_bytes(), tuple[str, ...])
+        files = tuple(tree.commit(_subject(task)))
+        write_private(record, msgspec.json.encode(files))
+        return files
 
     def _ask(
         self, task: Task, folder: Path, max_cost: float | None, lease: int
@@ -184,11 +201,14 @@ class Attempt:
         words = [*self._program, *_flags(task, max_cost, place)]
         with (place / _ANSWER).open("wb") as output, (place / _LOG).open("wb") as log:
             process = self._start(words, folder, _variables(task), lease, output, log)
-            timed_out = self._wait(process, task.limits.seconds)
+            with _lifeline(process.pid) if self._has_lifeline else nullcontext():
+                timed_out = self._wait(process, task.limits.seconds)
         return _read_answer(place / _ANSWER), timed_out
 
     def _check(self, task: Task, folder: Path) -> tuple[CheckResult, ...]:
         """The results of its checks, up to the first that fails."""
+        if task.tests:
+            _replace_folder(Path(task.tests), folder / "tests")
         confinement = Confinement(folder, get_home() / "sandbox")
         done = []
         with (self._state.place(task.id) / "checks.txt").open("w+b") as output:
@@ -251,6 +271,20 @@ class Attempt:
         return timed_out
 
 
+@contextmanager
+def _lifeline(group: int) -> Iterator[None]:
+    """Inside, a small process kills a group of processes as soon as this process is gone."""
+    line = f"read -r _; kill -KILL -- -{group}"
+    watcher = subprocess.Popen(["/bin/sh", "-c", line], stdin=subprocess.PIPE)
+    try:
+        yield
+    finally:
+        watcher.kill()
+        watcher.wait()
+        if watcher.stdin is not None:
+            watcher.stdin.close()
+
+
 def _flags(task: Task, max_cost: float | None, place: Path) -> list[str]:
     flags = [
         "--output",
@@ -276,6 +310,14 @@ def _flags(task: Task, max_cost: float | None, place: Path) -> list[str]:
     for rule in task.permissions.deny:
         flags += ["--deny", rule]
     return [*flags, f"--print={task.prompt}"]
+
+
+def _replace_folder(source: Path, target: Path) -> None:
+    """Copy a folder; what the agent wrote in its place does not count."""
+    if target.is_symlink() or target.is_file():
+        target.unlink()
+    shutil.rmtree(target, ignore_errors=True)
+    shutil.copytree(source, target, symlinks=True)
 
 
 def _variables(task: Task) -> dict[str, str]:

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import msgspec
 
+from ouro.batch.remote import BUNDLE, fetch_bundle
 from ouro.batch.state import BatchState, TaskResult
+from ouro.batch.tree import TaskTree, TreeError
 from ouro.errors import OuroError
 from ouro.utils.git import Git, GitError
 
@@ -82,9 +84,24 @@ def _repository(state: BatchState, result: TaskResult) -> Path:
     folder = Path(result.repo)
     if not folder.is_dir():
         folder = state.place(result.id) / "tree"
+        _clone_for_bundle(state, result, folder)
     if not folder.is_dir():
         raise BranchError(f"{folder} does not exist any more.", "Run the task again.")
     return folder
+
+
+def _clone_for_bundle(state: BatchState, result: TaskResult, folder: Path) -> None:
+    """Clone the repository for a branch that a worker sent as a bundle. Raises BranchError."""
+    bundle = state.place(result.id) / BUNDLE
+    if folder.is_dir() or not bundle.is_file():
+        return
+    task = state.task(result.id)
+    try:
+        TaskTree.make(task, folder, f"{result.branch}-base")
+        fetch_bundle(folder, bundle, result.branch)
+    except (TreeError, GitError) as error:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise BranchError(f"{result.id}: {error}") from error
 
 
 def _run(folder: Path, *words: str) -> str:

@@ -22,6 +22,8 @@ class Runner(Protocol):
     @property
     def is_stopped(self) -> bool: ...
 
+    def stop(self) -> None: ...
+
     def run(self, task: Task, max_cost: float | None) -> TaskResult: ...
 
 
@@ -76,16 +78,19 @@ def run_batch(
     *,
     workers: int,
     dollars: float | None = None,
-) -> list[TaskResult]:
-    """Run what has no result yet; returns the results of all tasks that ended. Blocks until they
-    have, or until the runner was stopped and what ran has ended.
+) -> None:
+    """Run what has no result yet. Blocks until all tasks have one, or until the runner was stopped
+    and what ran has ended. No result is kept in memory: the state holds them.
     """
     tasks = state.batch().tasks
-    known = {result.id for result in state.results()}
-    spent = sum(result.cost or 0.0 for result in state.results())
+    known: set[str] = set()
+    spent = 0.0
+    for result in state.results():
+        known.add(result.id)
+        spent += result.cost or 0.0
     budget = SharedBudget(dollars, spent, workers)
     waiting = deque(task for task in tasks if task.id not in known)
-    running: set[Future[TaskResult]] = set()
+    running: set[Future[None]] = set()
     with ThreadPoolExecutor(workers, "batch") as pool:
         _fill(pool, running, waiting, workers, runner, budget, progress)
         while running:
@@ -94,12 +99,11 @@ def run_batch(
             for future in ended:
                 _raise_unless_stopped(future)
             _fill(pool, running, waiting, workers, runner, budget, progress)
-    return state.results()
 
 
 def _fill(
     pool: ThreadPoolExecutor,
-    running: set[Future[TaskResult]],
+    running: set[Future[None]],
     waiting: deque[Task],
     workers: int,
     runner: Runner,
@@ -117,7 +121,7 @@ def _fill(
 
 def _run_one(
     runner: Runner, task: Task, limit: float | None, budget: SharedBudget, progress: BatchProgress
-) -> TaskResult:
+) -> None:
     progress.started(task)
     cost = None
     try:
@@ -126,10 +130,9 @@ def _run_one(
     finally:
         budget.settle(limit, cost)
     progress.ended(result)
-    return result
 
 
-def _raise_unless_stopped(future: Future[TaskResult]) -> None:
+def _raise_unless_stopped(future: Future[None]) -> None:
     error = future.exception()
     if error is not None and not isinstance(error, Stopped):
         raise error

@@ -8,7 +8,7 @@ from html import escape
 from ouro.batch.state import BatchState, TaskResult
 from ouro.utils.text import plural
 
-_STYLE = """\
+PAGE_STYLE = """\
 body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 70rem; padding: 0 1rem;
   color-scheme: light dark; }
 table { border-collapse: collapse; width: 100%; }
@@ -49,10 +49,10 @@ def dollars(cost: float | None) -> str:
 
 def report_page(state: BatchState) -> Iterator[str]:
     """The page as pieces of HTML; nothing in it is loaded from elsewhere."""
-    batch, results = state.batch(), state.results()
+    batch, results = state.batch(), list(state.results())
     name = escape(batch.name)
     yield f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{name}</title>'
-    yield f"<style>{_STYLE}</style><h1>{name}</h1>\n"
+    yield f"<style>{PAGE_STYLE}</style><h1>{name}</h1>\n"
     done = sum(result.is_done for result in results)
     total = sum(result.cost or 0.0 for result in results)
     yield f"<p>{done} of {len(batch.tasks)} tasks done, {dollars(total)}.</p>\n<table>"

@@ -11,6 +11,7 @@ import msgspec
 
 from ouro.batch.tasks import Batch, Task, UnknownTask
 from ouro.errors import UsageError
+from ouro.utils.decoding import decode_json, from_plain
 from ouro.utils.files import lock_file, write_private
 from ouro.utils.runtime import ensure_private_dir
 
@@ -105,7 +106,7 @@ class BatchState:
             found = msgspec.json.decode(path.read_bytes())
             if found["layout"] > LAYOUT:
                 raise UsageError(f"{self.folder} was written by a newer ouro.", "Update ouro.")
-            return msgspec.convert(found["batch"], Batch)
+            return from_plain(found["batch"], Batch)
         except FileNotFoundError as error:
             hint = "Name the folder that `ouro batch run` printed."
             raise UsageError(f"{self.folder} is not the state of a batch.", hint) from error
@@ -133,16 +134,16 @@ class BatchState:
 
     def result(self, task_id: str) -> TaskResult | None:
         try:
-            return msgspec.json.decode(
-                (self.place(task_id) / _RESULT).read_bytes(), type=TaskResult
-            )
+            return decode_json((self.place(task_id) / _RESULT).read_bytes(), TaskResult)
         except (OSError, msgspec.MsgspecError):
             return None
 
-    def results(self) -> list[TaskResult]:
-        """Those that are there, in the order of the tasks."""
-        found = (self.result(task.id) for task in self.batch().tasks)
-        return [result for result in found if result is not None]
+    def results(self) -> Iterator[TaskResult]:
+        """Those that are there, in the order of the tasks; each is read when it is asked for."""
+        for task in self.batch().tasks:
+            result = self.result(task.id)
+            if result is not None:
+                yield result
 
     def save(self, result: TaskResult) -> None:
         write_private(self.place(result.id) / _RESULT, msgspec.json.encode(result))

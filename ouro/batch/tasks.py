@@ -11,6 +11,7 @@ from typing import Any, Literal
 import msgspec
 
 from ouro.errors import ConfigError, OuroError
+from ouro.utils.decoding import decode_json, from_plain
 from ouro.utils.yaml import parse_yaml, plain_values
 
 _NAME = re.compile(r"\w[\w.-]{0,63}")
@@ -44,6 +45,10 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """A JSON schema that the answer must match."""
     checks: tuple[str, ...] = ()
     """Shell lines that must succeed in the changed tree, confined like commands of the agent."""
+    tests: str = ""
+    """A folder, relative to the file, that is copied to `tests` of the tree for the checks: the
+    agent does not see it, and the branch does not hold it.
+    """
     limits: TaskLimits = TaskLimits()
     permissions: TaskPermissions = TaskPermissions()
     memory: Literal["none", "read"] = "none"
@@ -68,8 +73,11 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     defaults: dict[str, Any] = {}
 
 
-def read_batch(path: Path) -> Batch:
+def read_batch(path: Path, mirror: str = "") -> Batch:
     """The tasks of a file: YAML with `tasks`, `defaults` and `name`, or a task on each line.
+
+    Args:
+        mirror: where the repositories of SWE-bench's instances are; see `swe_bench`.
 
     Raises:
         ConfigError: it cannot be read, or a task is wrong; names the task.
@@ -78,7 +86,7 @@ def read_batch(path: Path) -> Batch:
         text = path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} cannot be read: {error}.", "Name a file of tasks.") from error
-    found = _read_lines(text, path) if path.suffix in _LINES else _read_table(text, path)
+    found = _read_lines(text, path, mirror) if path.suffix in _LINES else _read_table(text, path)
     name = found.name or path.name.partition(".")[0]
     if not _NAME.fullmatch(name):
         raise ConfigError(
@@ -110,23 +118,33 @@ def for_repositories(prompt: str, repositories: Path, name: str) -> Batch:
 
 def _read_table(text: str, path: Path) -> _File:
     try:
-        return msgspec.convert(plain_values(parse_yaml(text, str(path))), _File, strict=False)
+        return from_plain(plain_values(parse_yaml(text, str(path))), _File, strict=False)
     except msgspec.ValidationError as error:
         raise ConfigError(
             f"{path}: {_plainly(error)}.", "`ouro help batch` has the format."
         ) from error
 
 
-def _read_lines(text: str, path: Path) -> _File:
+def _read_lines(text: str, path: Path, mirror: str) -> _File:
     tasks = []
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip():
             continue
         try:
-            tasks.append(msgspec.json.decode(line, type=dict[str, Any]))
+            tasks.append(decode_json(line, dict[str, Any]))
         except msgspec.MsgspecError as error:
             raise ConfigError(f"{path}:{number}: not a JSON object: {error}.") from error
+    from ouro.batch import swe_bench  # it reads states, which hold tasks
+
+    if swe_bench.is_swe_bench(tasks):
+        items = enumerate(tasks, 1)
+        tasks = [swe_bench.as_task(item, mirror, f"{path}:{number}") for number, item in items]
     return _File(tasks)
+
+
+def read_task(values: Mapping[str, Any], path: Path) -> Task:
+    """One task from the fields of a file. Raises ConfigError, which names the file."""
+    return _task(values, 1, _File([]), path)
 
 
 def _task(item: Mapping[str, Any], number: int, file: _File, path: Path) -> Task:
@@ -134,7 +152,7 @@ def _task(item: Mapping[str, Any], number: int, file: _File, path: Path) -> Task
     try:
         if isinstance(values.get("schema"), str):
             values["schema"] = json.loads(values["schema"])
-        task = msgspec.convert(values, Task, strict=False)
+        task = from_plain(values, Task, strict=False)
     except (msgspec.ValidationError, ValueError) as error:
         raise ConfigError(f"{path}: {_title(item, number)}: {_plainly(error)}.") from error
     if task.id and not _NAME.fullmatch(task.id):
@@ -142,7 +160,10 @@ def _task(item: Mapping[str, Any], number: int, file: _File, path: Path) -> Task
         raise ConfigError(f"{path}: {_title(item, number)}: this id cannot name a file.", hint)
     if not task.prompt.strip():
         raise ConfigError(f"{path}: {_title(item, number)}: its prompt is empty.")
-    return msgspec.structs.replace(task, repo=_resolved(task.repo, path))
+    tests = str((path.parent / Path(task.tests).expanduser()).resolve()) if task.tests else ""
+    if tests and not Path(tests).is_dir():
+        raise ConfigError(f"{path}: {_title(item, number)}: its tests are no folder: {tests}.")
+    return msgspec.structs.replace(task, repo=_resolved(task.repo, path), tests=tests)
 
 
 def _numbered(tasks: Sequence[Mapping[str, Any]]) -> list[tuple[int, Mapping[str, Any]]]:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import shutil
 import threading
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
 from ouro.batch.tasks import Task
 from ouro.errors import OuroError
+from ouro.utils.decoding import decode_json
+from ouro.utils.files import write_private
 from ouro.utils.git import Git, GitError, clone
 
 _SECONDS = 600.0
@@ -88,7 +91,9 @@ class TaskTree(msgspec.Struct, frozen=True):
     def remove(self, *, keeps_branch: bool) -> None:
         """Remove the folder of a worktree; a clone stays if its branch does, which is only there."""
         if self.repository is None:
-            if not keeps_branch:
+            if keeps_branch:
+                self._clean()
+            else:
                 shutil.rmtree(self.folder, ignore_errors=True)
             return
         git = Git(self.repository, _SECONDS)
@@ -97,3 +102,24 @@ class TaskTree(msgspec.Struct, frozen=True):
             git.change("worktree", "prune")
             if not keeps_branch:
                 git.change("branch", "--quiet", "-D", self.branch)
+
+    def _clean(self) -> None:
+        """Remove what the checks wrote into a clone."""
+        git = Git(self.folder, _SECONDS)
+        with suppress(GitError):
+            git.change("reset", "--quiet", "--hard", "HEAD")
+            git.change("clean", "--quiet", "-fd")
+
+
+_RECORD = "tree.json"
+
+
+def save_tree(place: Path, tree: TaskTree) -> None:
+    """Record the tree of a task in its folder of the state."""
+    write_private(place / _RECORD, msgspec.json.encode(tree, enc_hook=str))
+
+
+def read_tree(place: Path) -> TaskTree:
+    """The recorded tree. Raises OSError, MsgspecError."""
+    data = (place / _RECORD).read_bytes()
+    return decode_json(data, TaskTree, dec_hook=lambda kind, text: kind(text))

@@ -3,29 +3,35 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ouro.batch import branches
+from ouro.batch import branches, swe_bench
 from ouro.batch.attempt import Attempt
 from ouro.batch.branches import BranchError
-from ouro.batch.engine import default_workers, run_batch
+from ouro.batch.engine import Runner, default_workers, run_batch
 from ouro.batch.report import dollars, reason, report_page, summary_rows
 from ouro.batch.state import BatchState, TaskResult
 from ouro.batch.tasks import Batch, Task, for_repositories, read_batch
 from ouro.commands.action import Answer
-from ouro.commands.render import Quote, Title, View, line, table
+from ouro.commands.render import Quote, Title, View, line, print_document, table
 from ouro.errors import UsageError
 from ouro.utils.files import write_document
+from ouro.utils.json_types import dump_json
 from ouro.utils.text import plural
 
 if TYPE_CHECKING:
     from ouro.commands.shell import ShellContext
+
+_SHOWN = 8
+"""Tasks that ended, in the table of a run."""
 
 
 async def run(
@@ -34,41 +40,73 @@ async def run(
     prompt: str,
     repos: str,
     state: str,
+    mirror: str,
+    on: str,
+    env: Sequence[str],
     workers: int | None,
     max_cost: float | None,
     again: bool,
     dry_run: bool,
     yes: bool,
 ) -> Answer:
-    batch, folder = _chosen(tasks, prompt, repos, state)
+    batch, folder = _chosen(tasks, prompt, repos, state, mirror)
     if dry_run:
         return _planned(batch, folder)
     found = BatchState(folder)
     found.begin(batch)
     if again or yes:
-        _forget_failed(found)
+        forget_failed(found)
     if not yes:
-        _refuse_secrets(context, found)
-    count = workers or default_workers()
-    progress = _TableProgress(len(batch.tasks)) if sys.stderr.isatty() else _LineProgress(context)
-    runner = Attempt(found)
+        refuse_secrets(context, found)
+    await run_tasks(context, found, workers, max_cost, on, _names_of_variables(env))
+    return _summary(found, list(found.results()))
+
+
+async def run_tasks(
+    context: ShellContext,
+    state: BatchState,
+    workers: int | None,
+    max_cost: float | None,
+    on: str = "",
+    variables: Sequence[str] = (),
+) -> None:
+    """Run what has no result yet, with a live table on a terminal.
+
+    Args:
+        on: a scheduler of Dask, or a kind of cluster; empty: processes of this machine.
+    """
+    if not on:
+        runner = Attempt(state)
+        await _run_by(runner, context, state, workers or default_workers(), max_cost)
+        return
+    from ouro.batch.dask_runner import DaskRunner, connect, threads_of  # loads Dask
+
+    with connect(on, workers) as client:
+        by_dask = DaskRunner(state, client, variables)
+        await _run_by(by_dask, context, state, workers or threads_of(client), max_cost)
+
+
+async def _run_by(
+    runner: Runner, context: ShellContext, state: BatchState, count: int, max_cost: float | None
+) -> None:
+    tasks = len(state.batch().tasks)
+    progress = _TableProgress(tasks) if sys.stderr.isatty() else _LineProgress(context)
     with progress:
         try:
-            results = await asyncio.to_thread(
-                run_batch, found, runner, progress, workers=count, dollars=max_cost
+            await asyncio.to_thread(
+                run_batch, state, runner, progress, workers=count, dollars=max_cost
             )
         except asyncio.CancelledError:
             context.say("Interrupted: running tasks end, and begin again next time.", "warning")
             runner.stop()
             raise
-    return _summary(found, results)
 
 
 async def report(_context: ShellContext, state: str, html: str, force: bool) -> Answer:
     found = BatchState(Path(state))
     if html:
         write_document(Path(html), report_page(found), force=force)
-    return _summary(found, found.results())
+    return _summary(found, list(found.results()))
 
 
 async def show(_context: ShellContext, state: str, task: str) -> Answer:
@@ -107,6 +145,22 @@ async def open_pull_requests(
     return await _decide(context, state, task, all, branches.open_pull_request, only_done=True)
 
 
+async def predictions(
+    _context: ShellContext, state: str, name: str, output: str, force: bool
+) -> Answer | None:
+    found = BatchState(Path(state))
+    lines = (f"{dump_json(item)}\n" for item in swe_bench.predictions(found, name))
+    if not output:
+        print_document(lines)
+        return None
+    written = list(lines)
+    write_document(Path(output), written, force=force)
+    lacking = len(found.batch().tasks) - len(written)
+    rest = f", {plural(lacking, 'task')} without one" if lacking else ""
+    value = {"file": output, "predictions": len(written), "without": lacking}
+    return Answer(value, [line(f"Wrote {plural(len(written), 'prediction')} to {output}{rest}.")])
+
+
 async def _decide(
     context: ShellContext,
     state: str,
@@ -132,6 +186,16 @@ async def _decide(
     return Answer(values, table(rows) or [line("Nothing to do.")], 1 if failed else 0)
 
 
+def _names_of_variables(words: Sequence[str]) -> tuple[str, ...]:
+    """Raises UsageError: a word is not a name, for example because it has a value."""
+    for word in words:
+        if not re.fullmatch(r"[A-Za-z_]\w*", word):
+            name = word.partition("=")[0]
+            hint = "Set its value where the workers start: it is never sent."
+            raise UsageError(f"`--env {name}`: only the name of a variable.", hint)
+    return tuple(words)
+
+
 def _named(state: BatchState, names: Sequence[str]) -> list[TaskResult]:
     for name in names:
         state.task(name)
@@ -144,7 +208,7 @@ def _all_open(state: BatchState, only_done: bool) -> list[TaskResult]:
     return [result for result in found if result.is_done or not only_done]
 
 
-def _chosen(tasks: str, prompt: str, repos: str, state: str) -> tuple[Batch, Path]:
+def _chosen(tasks: str, prompt: str, repos: str, state: str, mirror: str) -> tuple[Batch, Path]:
     """The tasks, and the folder of their state."""
     if bool(tasks) == bool(prompt and repos):
         raise UsageError(
@@ -154,7 +218,7 @@ def _chosen(tasks: str, prompt: str, repos: str, state: str) -> tuple[Batch, Pat
     source = Path(tasks or repos)
     folder = Path(state) if state else source.with_name(f"{source.name.partition('.')[0]}.batch")
     if tasks:
-        return read_batch(source), folder
+        return read_batch(source, mirror), folder
     return for_repositories(prompt, source, source.name.partition(".")[0]), folder
 
 
@@ -171,7 +235,7 @@ def _planned(batch: Batch, folder: Path) -> Answer:
     return Answer([msgspec.to_builtins(task) for task in batch.tasks], view)
 
 
-def _refuse_secrets(context: ShellContext, state: BatchState) -> None:
+def refuse_secrets(context: ShellContext, state: BatchState) -> None:
     """Give tasks whose prompt holds a secret a result that says so: it would be sent and saved."""
     for task in state.batch().tasks:
         kind = context.folder.mask.kind_of_secret(task.prompt)
@@ -180,7 +244,7 @@ def _refuse_secrets(context: ShellContext, state: BatchState) -> None:
             state.save(TaskResult(id=task.id, repo=task.repo, outcome="refused", detail=detail))
 
 
-def _forget_failed(state: BatchState) -> None:
+def forget_failed(state: BatchState) -> None:
     for result in state.results():
         if not result.is_done:
             state.forget(result.id)
@@ -246,7 +310,9 @@ class _TableProgress:
 
         self._tasks = tasks
         self._running: dict[str, float] = {}
-        self._ended: list[TaskResult] = []
+        self._last: deque[TaskResult] = deque(maxlen=_SHOWN)
+        self._count = 0
+        self._spent = 0.0
         self._live = Live(
             get_renderable=self._draw, console=Console(stderr=True), refresh_per_second=4
         )
@@ -262,21 +328,22 @@ class _TableProgress:
 
     def ended(self, result: TaskResult) -> None:
         self._running.pop(result.id, None)
-        self._ended.append(result)
+        self._last.append(result)
+        self._count += 1
+        self._spent += result.cost or 0.0
 
     def _draw(self) -> Any:
         from rich.table import Table
 
-        spent = sum(result.cost or 0.0 for result in self._ended)
         drawn = Table(
             "task",
             "state",
             "time",
-            title=f"{len(self._ended)} of {self._tasks} ended, {dollars(spent)}",
+            title=f"{self._count} of {self._tasks} ended, {dollars(self._spent)}",
             title_justify="left",
             box=None,
         )
-        for result in self._ended[-8:]:
+        for result in tuple(self._last):
             colour = "green" if result.is_done else "red"
             drawn.add_row(
                 result.id, f"[{colour}]{result.outcome}[/{colour}]", f"{result.seconds:.0f} s"

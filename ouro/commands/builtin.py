@@ -233,7 +233,7 @@ SESSION_COMMANDS: tuple[Action, ...] = (
         "rewind.undo",
         "Undo your last message with its files, or what you name: a file, a hunk",
         (text("what"),),
-        ("undo conversation", "undo files memory", "undo src/a.py#3f2a"),
+        ("undo conversation", "undo files because the login broke", "undo src/a.py#3f2a"),
         between_turns=True,
     ),
     Action(

@@ -27,6 +27,7 @@ from ouro.memory import long_term
 from ouro.memory.side_calls import ask_and_record
 from ouro.messages import ToolCall, system, user
 from ouro.safety import parse_rule
+from ouro.utils.decoding import from_plain
 from ouro.utils.text import clean, cut, one_line, plural
 
 if TYPE_CHECKING:
@@ -207,7 +208,7 @@ def _parse_check(text: str, correction: str) -> Check:
             f"The model says that no program can check this: {one_line(str(reason), 300)}"
         )
     try:
-        check = msgspec.convert({**given, "text": one_line(clean(correction), 300)}, Check)
+        check = from_plain({**given, "text": one_line(clean(correction), 300)}, Check)
         if check.rule:
             parse_rule(check.rule)
     except (msgspec.ValidationError, ConfigError) as error:

@@ -28,6 +28,8 @@ NOT_LISTED = (
     " listed here."
 )
 _SCOPES: tuple[RewindScope, ...] = ("conversation", "files", "memory")
+_BECAUSE = "because"
+"""The word of `/undo` before the reason; the reason is in any language."""
 LISTED = 20
 """Maximum messages in a printed list; older ones can be named by their number."""
 
@@ -47,31 +49,44 @@ async def rewind(context: SessionContext, back: str) -> None:
 
 
 async def undo(context: SessionContext, what: str) -> None:
-    """`/undo`, `/undo files memory`, `/undo FILE[#HUNK] [messages back]`."""
-    words, front_end, rewind = what.split(), context.front_end, context.session.rewind
+    """`/undo`, `/undo files memory`, `/undo FILE[#HUNK] [messages back]`, each with `because …`."""
+    named, reason = _split_reason(what)
+    words, front_end, rewind = named.split(), context.front_end, context.session.rewind
     if not words:
         await rewind.last_turn()  # raises if there is none
         if choice := await front_end.choose_rewind(undo=True):
-            await carry_out(front_end, choice)
+            await carry_out(front_end, choice, reason)
         return
     if not set(words) <= set(_SCOPES):
-        path, _, hunk = words[0].partition("#")
-        if len(words) > 2 or (words[1:] and not words[1].isdigit()):
-            raise UsageError(
-                f"Usage: /undo [{' '.join(_SCOPES)}] or /undo FILE[#HUNK] [messages back]"
-            )
-        lines = await rewind.undo_file(path, hunk, int(words[1]) if words[1:] else 1)
-        for line in lines:
-            front_end.say(line)
-        await _ask_about_unsure(front_end, lines)
+        await _undo_file(front_end, words, reason)
         return
     scopes = tuple(name for name in _SCOPES if name in words)
-    if "conversation" not in scopes and await _offer_earlier(front_end, scopes):
+    if "conversation" not in scopes and await _offer_earlier(front_end, scopes, reason):
         return
-    await _show_rewound(front_end, await rewind.undo(scopes), "conversation" in scopes)
+    await _show_rewound(front_end, await rewind.undo(scopes, reason), "conversation" in scopes)
 
 
-async def _offer_earlier(front_end: FrontEnd, scopes: Collection[RewindScope]) -> bool:
+async def _undo_file(front_end: FrontEnd, words: Sequence[str], reason: str) -> None:
+    path, _, hunk = words[0].partition("#")
+    if len(words) > 2 or (words[1:] and not words[1].isdigit()):
+        raise UsageError(
+            f"Usage: /undo [{' '.join(_SCOPES)}] or /undo FILE[#HUNK] [messages back],"
+            " then [because REASON]"
+        )
+    back = int(words[1]) if words[1:] else 1
+    lines = await front_end.session.rewind.undo_file(path, hunk, back, reason)
+    for shown in lines:
+        front_end.say(shown)
+    await _ask_about_unsure(front_end, lines)
+
+
+def _split_reason(what: str) -> tuple[str, str]:
+    """What to undo, and why: `files because the login broke`."""
+    named, because, reason = f" {what.strip()} ".partition(f" {_BECAUSE} ")
+    return (named, reason.strip()) if because else (what, "")
+
+
+async def _offer_earlier(front_end: FrontEnd, scopes: Collection[RewindScope], reason: str) -> bool:
     """If the last turn changed nothing, ask whether to undo the last one that did; returns whether
     it asked.
     """
@@ -90,7 +105,7 @@ async def _offer_earlier(front_end: FrontEnd, scopes: Collection[RewindScope]) -
         Choice("keep", "leave it as it is"),
     ]
     if await front_end.choose(title, choices) == "undo":
-        await carry_out(front_end, RewindChoice("rewind", point.number, tuple(scopes)))
+        await carry_out(front_end, RewindChoice("rewind", point.number, tuple(scopes)), reason)
     return True
 
 
@@ -144,12 +159,12 @@ async def clean_old_checkpoints(context: ShellContext, days: int | None) -> Answ
     return Answer({"days": days, "freed": freed}, [line(text)])
 
 
-async def carry_out(front_end: FrontEnd, choice: RewindChoice) -> None:
+async def carry_out(front_end: FrontEnd, choice: RewindChoice, reason: str = "") -> None:
     rewind = front_end.session.rewind
     conversation = "conversation" in choice.scopes
     match choice.kind:
         case "rewind":
-            rewound = await rewind.rewind(choice.number, choice.scopes)
+            rewound = await rewind.rewind(choice.number, choice.scopes, reason)
             await _show_rewound(front_end, rewound, conversation)
         case "visit":
             lines = await rewind.visit(choice.number, choice.scopes)

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from ouro.errors import ConfigError, UsageError
 from ouro.settings import HookEvent
+from ouro.utils.decoding import decode_json
 from ouro.utils.files import lock_file, open_regular, write_private
 from ouro.utils.path_text import path_text
 from ouro.utils.runtime import ensure_private_dir, get_home, tilde
@@ -94,7 +95,7 @@ class Checks:
     def _read(self) -> list[Check]:
         try:
             with open_regular(self.path) as file:
-                return msgspec.json.decode(file.read(), type=list[Check])
+                return decode_json(file.read(), list[Check])
         except FileNotFoundError:
             return []
         except (OSError, msgspec.DecodeError) as error:

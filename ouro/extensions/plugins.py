@@ -17,6 +17,7 @@ import msgspec
 
 from ouro.errors import ConfigError, UsageError
 from ouro.safety import FILE_KINDS, files_below
+from ouro.utils.decoding import decode_json
 from ouro.utils.files import open_regular, read_start, write_private
 from ouro.utils.git import GitError, fetch_tree
 from ouro.utils.json_types import dictionaries, dictionary, string
@@ -75,7 +76,7 @@ def installed_plugins() -> dict[str, Plugin]:
     """The installed plugins by name. Raises ConfigError: their list cannot be read."""
     try:
         with open_regular(_index()) as file:
-            return msgspec.json.decode(file.read(_MAX_JSON), type=dict[str, Plugin])
+            return decode_json(file.read(_MAX_JSON), dict[str, Plugin])
     except FileNotFoundError:
         return {}
     except (OSError, msgspec.MsgspecError) as error:

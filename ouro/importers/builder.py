@@ -307,16 +307,21 @@ class TranscriptBuilder:
             created,
             origin=origin,
         )
-        messages = (record.message for record in self.records if isinstance(record, MessageRecord))
-        titles = [
-            title for item in messages if item.role == "user" and (title := make_title(item.text))
-        ]
-        default = next(
-            (title for title in titles if not title.startswith("/")), titles[0] if titles else ""
-        )
-        if title := self._title or default:
+        if title := self._title or self._default_title():
             self.records.append(TitleRecord(title, self.last_at))
         return ForeignSession(header, tuple(self.records), +self.left_out)
+
+    def _default_title(self) -> str:
+        """From the first text of the user that is not a command, else from the first one."""
+        first = ""
+        for record in self.records:
+            if not isinstance(record, MessageRecord) or record.message.role != "user":
+                continue
+            title = make_title(record.message.text)
+            if title and not title.startswith("/"):
+                return title
+            first = first or title
+        return first
 
     def _note_calls(self, parts: Sequence[Part]) -> None:
         self.calls.update({part.id: part for part in parts if isinstance(part, ToolCall)})

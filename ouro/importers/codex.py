@@ -119,26 +119,32 @@ class _LineReader:
         payload, kind = line.get("payload"), line.get("type")
         if item := _item(line):
             self._take_item(item)
-        elif not isinstance(payload, dict):
-            if "id" in line and "timestamp" in line and "type" not in line:
-                self._take_header(line)
-            elif "record_type" not in line:
-                builder.left_out["lines of an unknown kind"] += 1
-        elif kind == "session_meta":
-            self._take_header(payload)
-        elif kind == "turn_context":
-            self._model = short_text(payload.get("model"), 120) or self._model
-            builder.project = builder.project or project_folder(payload.get("cwd"))
-        elif kind == "event_msg":
-            self._take_event(payload)
-        elif kind == "compacted":
-            summary = payload.get("message")
-            # Otherwise it is encrypted for the provider.
-            if isinstance(summary, str) and summary.strip():
-                self._answer = 0
-                builder.compact(summary, self._at)
-        else:
-            builder.left_out[f"`{short_text(kind, 40) or 'nameless'}` lines"] += 1
+        elif isinstance(payload, dict):
+            self._take_payload(kind, payload)
+        elif "id" in line and "timestamp" in line and "type" not in line:
+            self._take_header(line)
+        elif "record_type" not in line:
+            builder.left_out["lines of an unknown kind"] += 1
+
+    def _take_payload(self, kind: Any, payload: dict[str, Any]) -> None:
+        """Take a line that is not an item of the model."""
+        builder = self.builder
+        match kind:
+            case "session_meta":
+                self._take_header(payload)
+            case "turn_context":
+                self._model = short_text(payload.get("model"), 120) or self._model
+                builder.project = builder.project or project_folder(payload.get("cwd"))
+            case "event_msg":
+                self._take_event(payload)
+            case "compacted":
+                summary = payload.get("message")
+                # Otherwise it is encrypted for the provider.
+                if isinstance(summary, str) and summary.strip():
+                    self._answer = 0
+                    builder.compact(summary, self._at)
+            case _:
+                builder.left_out[f"`{short_text(kind, 40) or 'nameless'}` lines"] += 1
 
     def finish(self, path: Path) -> ForeignSession:
         self.builder.git_branch = short_text(dictionary(self._header.get("git")).get("branch"))
@@ -157,11 +163,7 @@ class _LineReader:
             case "message":
                 self._take_message(item)
             case "reasoning":
-                pieces = [*dictionaries(item.get("summary")), *dictionaries(item.get("content"))]
-                texts = [piece.get("text") for piece in pieces]
-                thoughts = [text for text in texts if isinstance(text, str) and text.strip()]
-                if thoughts:
-                    self._answered(Thinking(cut_text("\n\n".join(thoughts))))
+                self._take_thoughts(item)
             case "function_call" | "custom_tool_call" | "local_shell_call":
                 self._answered(_call(item))
             case "web_search_call" | "tool_search_call":
@@ -171,13 +173,23 @@ class _LineReader:
                 self._answered(ToolCall(call_id, name, dictionary(item.get("action"))))
                 self._reply(call_id, "(the provider looked this up; what it found was not kept)")
             case "function_call_output" | "custom_tool_call_output":
-                text, images, failed = _output(item.get("output"))
-                found = _EXIT_CODE.search(text[:400])
-                code = int(found[1]) if found else None
-                call_id = short_text(item.get("call_id"))
-                self._reply(call_id, text, failed=failed, images=images, exit_code=code)
+                self._take_output(item)
             case kind if kind not in _WITHOUT_WORDS and kind != "tool_search_output":
                 self.builder.left_out[f"`{short_text(kind, 40) or 'nameless'}` items"] += 1
+
+    def _take_thoughts(self, item: Mapping[str, Any]) -> None:
+        pieces = [*dictionaries(item.get("summary")), *dictionaries(item.get("content"))]
+        texts = [piece.get("text") for piece in pieces]
+        thoughts = [text for text in texts if isinstance(text, str) and text.strip()]
+        if thoughts:
+            self._answered(Thinking(cut_text("\n\n".join(thoughts))))
+
+    def _take_output(self, item: Mapping[str, Any]) -> None:
+        text, images, failed = _output(item.get("output"))
+        found = _EXIT_CODE.search(text[:400])
+        code = int(found[1]) if found else None
+        call_id = short_text(item.get("call_id"))
+        self._reply(call_id, text, failed=failed, images=images, exit_code=code)
 
     def _take_message(self, item: Mapping[str, Any]) -> None:
         parts = texts_and_images(item.get("content"))
@@ -283,12 +295,20 @@ def _output(output: Any) -> tuple[str, tuple[Image, ...], bool]:
         images = tuple(part for part in parts if isinstance(part, Image))
         return "\n".join(part.text for part in parts if isinstance(part, Text)), images, False
     text = output if isinstance(output, str) else ""
-    if text.startswith('{"output":'):
-        try:
-            inner = json.loads(text)
-        except (ValueError, RecursionError):
-            inner = None
-        if isinstance(inner, dict) and isinstance(inner.get("output"), str):
-            code = dictionary(inner.get("metadata")).get("exit_code")
-            return cut_text(inner["output"]), (), isinstance(code, int) and code != 0
-    return cut_text(text), (), False
+    inner = _parse_older_output(text)
+    if inner is None:
+        return cut_text(text), (), False
+    code = dictionary(inner.get("metadata")).get("exit_code")
+    return cut_text(inner["output"]), (), isinstance(code, int) and code != 0
+
+
+def _parse_older_output(text: str) -> Mapping[str, Any] | None:
+    """The object `{"output": …, "metadata": …}` of older versions; None for any other text."""
+    if not text.startswith('{"output":'):
+        return None
+    try:
+        inner = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    has_text = isinstance(inner, dict) and isinstance(inner.get("output"), str)
+    return inner if has_text else None

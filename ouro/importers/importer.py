@@ -129,31 +129,44 @@ def _source(path: Path, program: Program | None) -> ImportSource | None:
 
 def _guess(path: Path, head: list[dict[str, object]]) -> Program | None:
     if path.suffix == ".yaml":
-        lines = (
-            read_start(path, _PEEK_BEGINNING).splitlines() if path.name == "session.yaml" else []
-        )
-        has_id = any(line.startswith("id:") for line in lines)
-        return (
-            "ouro-old" if has_id and not any(line.startswith("---") for line in lines[:3]) else None
-        )
+        return "ouro-old" if _is_old_session(path) else None
     if path.suffix == ".json":
-        start = read_start(path, _PEEK_BEGINNING).partition('"session"')[2]
-        first = None
-        with suppress(ValueError):
-            first, _ = json.JSONDecoder().raw_decode(start.lstrip(" \n:"))
-        return "json" if isinstance(first, dict) and "format" in first else None
+        return "json" if _is_export(path) else None
     for line in head:
-        if line.get("type") in ("session_meta", "response_item", "event_msg", "turn_context"):
+        if _is_of_codex(line):
             return "codex"
-        if "type" not in line and "id" in line and "timestamp" in line:
-            return "codex"
-        if (
-            "sessionId" in line
-            and line.get("type") in ("user", "assistant")
-            and line.get("isSidechain") is not True
-        ):
+        if _is_of_claude_code(line):
             return "claude-code"
     return None
+
+
+def _is_old_session(path: Path) -> bool:
+    """Whether a file is a session of an older version of ouro."""
+    if path.name != "session.yaml":
+        return False
+    lines = read_start(path, _PEEK_BEGINNING).splitlines()
+    has_id = any(line.startswith("id:") for line in lines)
+    return has_id and not any(line.startswith("---") for line in lines[:3])
+
+
+def _is_export(path: Path) -> bool:
+    """Whether a file is a session that ouro exported as JSON."""
+    start = read_start(path, _PEEK_BEGINNING).partition('"session"')[2]
+    with suppress(ValueError):
+        first, _ = json.JSONDecoder().raw_decode(start.lstrip(" \n:"))
+        return isinstance(first, dict) and "format" in first
+    return False
+
+
+def _is_of_codex(line: Mapping[str, object]) -> bool:
+    if line.get("type") in ("session_meta", "response_item", "event_msg", "turn_context"):
+        return True
+    return "type" not in line and "id" in line and "timestamp" in line  # the oldest layout
+
+
+def _is_of_claude_code(line: Mapping[str, object]) -> bool:
+    is_message = "sessionId" in line and line.get("type") in ("user", "assistant")
+    return is_message and line.get("isSidechain") is not True
 
 
 def _words(line: Mapping[str, object]) -> str:
@@ -253,12 +266,7 @@ class Importer(msgspec.Struct, frozen=True, eq=False):
             return replace(done, outcome="empty")
         if header.id in self.known:
             known = (await self.store.read_whole(header.id)).header
-            is_same = (known.created_at, known.project) == (header.created_at, header.project)
-            if (origin := _origin(known)) or _origin(header):
-                is_same = all(
-                    origin.get(name) == header.origin.get(name) for name in ("from", "id")
-                )
-            if not is_same:
+            if not _is_same_session(known, header):
                 header = replace(header, id=session_id_for(source.program, f"another {header.id}"))
                 done = replace(done, session_id=header.id)
         if header.id in self.known:
@@ -309,61 +317,98 @@ def _origin(header: SessionHeader) -> Mapping[str, str]:
     return {} if header.origin.get("from") == "json" else header.origin
 
 
+def _is_same_session(known: SessionHeader, header: SessionHeader) -> bool:
+    """Whether two sessions with the same id are one: from the same place, else begun together."""
+    origin = _origin(known)
+    if origin or _origin(header):
+        return all(origin.get(name) == header.origin.get(name) for name in ("from", "id"))
+    return (known.created_at, known.project) == (header.created_at, header.project)
+
+
 def _find_new(
     imported: Iterable[Record], source: Iterable[Record], program: str
 ) -> tuple[list[Record], bool]:
     """What a source has in addition to the session imported from it, and whether that session has
     additions too.
+    """
+    additions = _Additions(imported, source)
+    return additions.find(program), additions.has_parted
+
+
+class _Additions:
+    """What a source has in addition to the session imported from it.
 
     A message is recognized by its time, its role and the call it begins with; not by its text,
     because secrets in it may have been masked. Changes that would hide messages that were added
     here are left out.
     """
-    there, here = list(_keyed(source)), dict[_Key, Record]()
-    last_at, last = "", 0
-    for key, record in _keyed(imported):
-        here[key] = record
-        last_at, last = max(last_at, record.at), max(last, getattr(record, "number", 0))
-    changes = {key[:2] for key in here}
-    titles = [record.title for record in here.values() if isinstance(record, TitleRecord)]
-    messages = {key for key, record in here.items() if isinstance(record, MessageRecord)}
-    has_parted = bool(messages - {key for key, _ in there})
-    new: list[Record] = []
-    if has_parted:
-        last += 1
-        name = PROGRAM_NAMES.get(program, "another program")
-        note = f"What follows was said in {name}, where this session was continued too."
-        new.append(MessageRecord(last, last_at, Message("user", (Context(note),))))
-    numbers, before = {0: 0}, 0
-    for key, record in there:
+
+    def __init__(self, imported: Iterable[Record], source: Iterable[Record]) -> None:
+        self._there = list(_keyed(source))
+        self._here: dict[_Key, Record] = {}
+        self._last_at = ""
+        self._last = 0
+        """The number of the last message or summary here."""
+        for key, record in _keyed(imported):
+            self._here[key] = record
+            self._last_at = max(self._last_at, record.at)
+            self._last = max(self._last, getattr(record, "number", 0))
+        here = self._here.values()
+        self._titles = [record.title for record in here if isinstance(record, TitleRecord)]
+        messages = {key for key, item in self._here.items() if isinstance(item, MessageRecord)}
+        self.has_parted = bool(messages - {key for key, _ in self._there})
+        """Whether the imported session has additions, too."""
+        self._changes = {key[:2] for key in self._here}
+        self._numbers = {0: 0}
+        """The number of a message in the source -> its number here."""
+        self._before = 0
+        """The number here of the message before."""
+        self._new: list[Record] = []
+
+    def find(self, program: str) -> list[Record]:
+        """The records to add; `program`: where the source is from."""
+        if self.has_parted:
+            self._last += 1
+            name = PROGRAM_NAMES.get(program, "another program")
+            note = f"What follows was said in {name}, where this session was continued too."
+            message = Message("user", (Context(note),))
+            self._new.append(MessageRecord(self._last, self._last_at, message))
+        for key, record in self._there:
+            if isinstance(record, MessageRecord):
+                self._take_message(key, record)
+            elif isinstance(record, TitleRecord):
+                if record.title not in self._titles and len(self._titles) <= 1:
+                    self._new.append(record)
+            elif not self.has_parted and key[:2] not in self._changes:
+                self._take_change(record)
+        return self._new
+
+    def _take_message(self, key: _Key, record: MessageRecord) -> None:
+        known = self._here.get(key)
+        if isinstance(known, MessageRecord):
+            is_complete = len(known.message.parts) == len(record.message.parts)
+            if is_complete or self.has_parted:
+                self._before = self._numbers[record.number] = known.number
+                return
+        if known:  # it was incomplete at the last import
+            self._new.append(RewindRecord(self._before, record.at))
+        self._last += 1
+        self._before = self._numbers[record.number] = self._last
+        self._new.append(replace(record, number=self._last))
+
+    def _take_change(self, record: Record) -> None:
+        """Add a record that changes what counts of the messages, with their numbers here."""
+        numbers = self._numbers
         match record:
-            case MessageRecord():
-                known = here.get(key)
-                is_same = isinstance(known, MessageRecord) and len(known.message.parts) == len(
-                    record.message.parts
-                )
-                if isinstance(known, MessageRecord) and (is_same or has_parted):
-                    numbers[record.number] = before = known.number
-                    continue
-                if known:  # it was incomplete at the last import
-                    new.append(RewindRecord(before, record.at))
-                before = numbers[record.number] = last = last + 1
-                new.append(replace(record, number=before))
-            case TitleRecord(title):
-                if title not in titles and len(titles) <= 1:
-                    new.append(record)
-            case _ if has_parted or key[:2] in changes:
-                pass
             case RewindRecord(to):
-                new.append(replace(record, to=numbers.get(to, 0)))
+                self._new.append(replace(record, to=numbers.get(to, 0)))
             case CompactionRecord(covers=(first, final)):
-                covers = (numbers.get(first, 1), numbers.get(final, last))
+                covers = (numbers.get(first, 1), numbers.get(final, self._last))
                 kept = tuple(numbers[item] for item in record.kept if item in numbers)
-                last += 1
-                new.append(replace(record, number=last, covers=covers, kept=kept))
+                self._last += 1
+                self._new.append(replace(record, number=self._last, covers=covers, kept=kept))
             case _:
-                new.append(record)
-    return new, has_parted
+                self._new.append(record)
 
 
 def _keyed(records: Iterable[Record]) -> Iterator[tuple[_Key, Record]]:

@@ -145,14 +145,16 @@ def _answer(data: Mapping[str, Any]) -> Message | None:
         function = dictionary(call.get("function")) or call
         name = short_text(function.get("name")) or "unknown"
         parts.append(parse_call(short_text(call.get("id")), name, function.get("arguments")))
-    used = None
-    if isinstance(usage := data.get("usage"), dict):
-        read = count_of(usage.get("input_tokens")) or count_of(usage.get("prompt_tokens"))
-        written = count_of(usage.get("output_tokens")) or count_of(usage.get("completion_tokens"))
-        cached = count_of(usage.get("cache_read_tokens"))
-        used = Usage(read, cached, count_of(usage.get("cache_creation_tokens")), written)
-    return (
-        Message("assistant", tuple(parts), used, short_text(data.get("model"), 120))
-        if parts
-        else None
-    )
+    if not parts:
+        return None
+    model = short_text(data.get("model"), 120)
+    return Message("assistant", tuple(parts), _usage(data.get("usage")), model)
+
+
+def _usage(usage: Any) -> Usage | None:
+    if not isinstance(usage, dict):
+        return None
+    read = count_of(usage.get("input_tokens")) or count_of(usage.get("prompt_tokens"))
+    written = count_of(usage.get("output_tokens")) or count_of(usage.get("completion_tokens"))
+    cached = count_of(usage.get("cache_read_tokens"))
+    return Usage(read, cached, count_of(usage.get("cache_creation_tokens")), written)

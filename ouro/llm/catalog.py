@@ -226,17 +226,15 @@ class Catalog:
             return f"`{url}` is not an address of a server"
         if self._wire(name) == "litellm" and find_spec("litellm") is None:
             return "needs the package litellm, which is not installed"
-        is_listed = (
-            provider and provider.local and name not in self._file.models and is_for_chat(name)
-        )
-        if (
-            provider
-            and is_listed
-            and self._servers is not None
-            and name not in self._local_models()
-        ):
+        if provider and provider.local and self._is_known_to_be_missing(name):
             return f"{provider.title} does not offer it"
         return ""
+
+    def _is_known_to_be_missing(self, name: str) -> bool:
+        """Whether the local servers were asked, and a model that they would list is not there."""
+        if self._servers is None or name in self._file.models:
+            return False
+        return is_for_chat(name) and name not in self._local_models()
 
     def route(self, name: str) -> tuple[WireName, Endpoint]:
         """The wire and the endpoint of a model (full name); fetches its key.

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import sys
 import uuid
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
@@ -40,6 +41,7 @@ from ouro.llm.model import (
 from ouro.llm.portable import join_surrogates, parse_object
 from ouro.llm.text_tools import TextToolsModel
 from ouro.messages import Incomplete, Message, Part, Text, Thinking, ToolCall, Usage
+from ouro.utils.fair_loop import FairLoop
 
 ATTEMPTS = 5
 """The number of attempts for background work, and for a model that has a fallback."""
@@ -282,21 +284,28 @@ class ModelCall:
                 if wait > MAX_WAIT:
                     break
                 waited += wait
-                if isinstance(failure, ServerUnreachable):
-                    # A server that is starting is waited for; a wrong address is reported soon.
-                    is_patient = waited < self._patience
-                    attempts = number + 1 if is_patient else min(attempts, UNREACHABLE_ATTEMPTS)
-                elif isinstance(failure, EmptyAnswer | AnswerUnfinished):
-                    attempts = min(attempts, EMPTY_ATTEMPTS)
+                if isinstance(failure, ServerUnreachable) and waited < self._patience:
+                    attempts = number + 1  # a server that is starting is waited for
+                else:
+                    attempts = min(attempts, _max_attempts(failure))
         assert failure is not None, "no model was given"
         raise _describe_attempts(failure, model.spec.name, number)
 
     async def _answer(self, model: Model, on_chunk: Callable[[Chunk], None]) -> Message:
         async with aclosing(model.stream(self._messages, self._tools)) as chunks:
+            fair = FairLoop()
             async for chunk in chunks:
                 self._builder.add(chunk)
                 on_chunk(chunk)
+                await fair.step()
         return self._builder.finish()
+
+
+def _max_attempts(failure: TransientModelError) -> int:
+    """How often a model is asked that fails like this."""
+    if isinstance(failure, ServerUnreachable):  # a wrong address is reported soon
+        return UNREACHABLE_ATTEMPTS
+    return EMPTY_ATTEMPTS if isinstance(failure, EmptyAnswer | AnswerUnfinished) else sys.maxsize
 
 
 def _wait_seconds(failure: TransientModelError, number: int) -> float:

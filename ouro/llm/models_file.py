@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 from msgspec.structs import asdict, astuple, replace
@@ -116,21 +116,36 @@ def read_models_file(path: Path) -> ModelsFile:
     if not isinstance(models, YamlTable):
         return found
     for model, entry in found.models.items():
-        where = f"{name}:{models.key_lines[model]}: `{model}`"
-        ways = [way for way in KEY_WAYS if getattr(entry, way)]
-        if len(ways) > 1:
-            raise ConfigError(f"{where} has {' and '.join(f'`{way}`' for way in ways)}: keep one.")
-        if entry.api_base and not is_address(entry.api_base):
-            raise ConfigError(
-                f"{where}: `api_base` must be like http://HOST:PORT/v1, not `{entry.api_base}`."
-            )
-        for key in ("window", "max_output"):
-            size = getattr(entry, key)
-            if size is not None and size <= 0:
-                raise ConfigError(f"{where}: `{key}` must be more than 0, not `{size}`.")
-        if entry.prices and any(price is not None and price < 0 for price in astuple(entry.prices)):
-            raise ConfigError(f"{where}: `prices` cannot be below 0.")
+        _check_entry(entry, f"{name}:{models.key_lines[model]}: `{model}`")
     return found
+
+
+def _check_entry(entry: ModelEntry, where: str) -> None:
+    ways = [f"`{way}`" for way in KEY_WAYS if getattr(entry, way)]
+    if len(ways) > 1:
+        raise ConfigError(f"{where} has {' and '.join(ways)}: keep one.")
+    if entry.api_base and not is_address(entry.api_base):
+        raise ConfigError(
+            f"{where}: `api_base` must be like http://HOST:PORT/v1, not `{entry.api_base}`."
+        )
+    for key in ("window", "max_output"):
+        size = getattr(entry, key)
+        if size is not None and size <= 0:
+            raise ConfigError(f"{where}: `{key}` must be more than 0, not `{size}`.")
+    prices = astuple(entry.prices) if entry.prices else ()
+    if any(price is not None and price < 0 for price in prices):
+        raise ConfigError(f"{where}: `prices` cannot be below 0.")
+
+
+def _with_entry(
+    text: str, name: str, values: Mapping[str, Any], shown: str, *, is_new: bool
+) -> str:
+    """The text of models.yaml with an entry that has these values."""
+    for key, value in reversed(list(values.items())):  # each is inserted at the beginning
+        text = with_value(text, ("models", name, key), as_scalar(value) if value else "", shown)
+    if is_new and not any(values.values()):
+        text = with_value(text, ("models", name), "{}", shown)
+    return text
 
 
 def make_private(path: Path) -> str:
@@ -173,17 +188,10 @@ def write_models_file(name: str, entry: ModelEntry, default: str = "") -> Path:
             changed = {key: getattr(entry, key) for key in WRITTEN}
             models = {**found, name: replace(found.get(name, ModelEntry()), **changed)}
             wanted = replace(wanted, models=models)
-            for key, value in reversed(changed.items()):  # each is inserted at the beginning
-                text = with_value(
-                    text, ("models", name, key), as_scalar(value) if value else "", shown
-                )
-            if not any(changed.values()) and name not in found:
-                text = with_value(text, ("models", name), "{}", shown)
+            text = _with_entry(text, name, changed, shown, is_new=name not in found)
         if default:
-            text, wanted = (
-                with_value(text, ("default",), as_scalar(default), shown),
-                replace(wanted, default=default),
-            )
+            text = with_value(text, ("default",), as_scalar(default), shown)
+            wanted = replace(wanted, default=default)
         # Parsed before it is written, so that an unusual layout loses no entry.
         with suppress(ConfigError):  # the line numbers of the new text have no meaning for the user
             if read_section(parse_table(text, shown), ModelsFile, shown) == wanted:

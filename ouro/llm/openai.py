@@ -48,6 +48,7 @@ from ouro.llm.wire import (
     make_usage,
 )
 from ouro.messages import Image, Message, PerMessage, Thinking, ToolCall, ToolReply, Usage
+from ouro.utils.decoding import from_plain
 from ouro.utils.json_types import count, dictionaries, dictionary, string, text_or_json
 from ouro.utils.late_pattern import late_pattern
 
@@ -326,7 +327,7 @@ def parse_vectors(answer: Any, count: int, spec: ModelSpec, server: str) -> Embe
     something else.
     """
     try:
-        parsed = msgspec.convert(answer, _VectorList)
+        parsed = from_plain(answer, _VectorList)
     except msgspec.ValidationError as error:
         raise ModelError(f"{server} returned no vectors: {error}.") from error
     found = sorted(parsed.data, key=lambda item: item.index)

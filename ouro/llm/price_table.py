@@ -13,6 +13,7 @@ import msgspec
 
 from ouro.errors import ConfigError
 from ouro.llm.model import ModelSpec, Prices
+from ouro.utils.decoding import decode_json
 from ouro.utils.files import write_private
 from ouro.utils.json_types import amount, count, dictionary, string
 from ouro.utils.late_pattern import late_pattern
@@ -95,7 +96,7 @@ def _installed() -> Path | None:
 
 def _decode(data: bytes) -> Rows:
     try:
-        return msgspec.json.decode(data, type=Rows)
+        return decode_json(data, Rows)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         log.warning("the table of models cannot be read: %s", error)
         return {}

@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from ouro.errors import NoModelError
 from ouro.llm.model import ModelSpec, Prices
+from ouro.utils.decoding import decode_json
 from ouro.utils.json_types import count, dictionaries, dictionary, string
 from ouro.utils.late_pattern import late_pattern
 
@@ -56,9 +57,7 @@ class Provider(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return f"{self.name}/{self.flagship}"
 
 
-_ALL = msgspec.json.decode(
-    Path(__file__).with_suffix(".json").read_bytes(), type=tuple[Provider, ...]
-)
+_ALL = decode_json(Path(__file__).with_suffix(".json").read_bytes(), tuple[Provider, ...])
 HOSTED = tuple(provider for provider in _ALL if not provider.local)
 LOCAL = tuple(provider for provider in _ALL if provider.local)
 PROVIDERS = {provider.name: provider for provider in _ALL}

@@ -158,11 +158,13 @@ class _Turn(msgspec.Struct, frozen=True):
     @classmethod
     def of(cls, messages: Sequence[Message]) -> _Turn | None:
         """The turn whose last message is the result of one call; None for any other turn."""
-        start = next(
-            (at for at in reversed(range(len(messages))) if messages[at].role == "user"), 0
-        )
-        calls = {call.id: call for message in messages[start:] for call in message.tool_calls}
-        replies = [reply for message in messages[start:] for reply in message.parts_of(ToolReply)]
+        users = [at for at, message in enumerate(messages) if message.role == "user"]
+        start = users[-1] if users else 0
+        calls: dict[str, ToolCall] = {}
+        replies: list[ToolReply] = []
+        for message in messages[start:]:
+            calls |= {call.id: call for call in message.tool_calls}
+            replies += message.parts_of(ToolReply)
         done = [(calls[reply.call_id], reply) for reply in replies if reply.call_id in calls]
         if not done or messages[-1].role != "tool" or len(messages[-1].parts_of(ToolReply)) != 1:
             return None
@@ -285,22 +287,25 @@ def _make_change(path: str, old: list[str], answer: str) -> ToolCall | None:
     is_elided = any(_ELIDED.match(line) for line in new if line not in old)
     if old == new or len(new) < len(old) * _MIN_LEFT or is_elided:
         return None
-    # The lines from the first that differs to the last, and more until `edit` finds them once.
+    before, after = _find_change(old, new)
+    return ToolCall(
+        _id(_CHANGED), "edit", {"path": path, "edits": [{"old_text": before, "new_text": after}]}
+    )
+
+
+def _find_change(old: list[str], new: list[str]) -> tuple[str, str]:
+    """The lines from the first that differs to the last, and more until `edit` finds them once."""
     both = min(len(old), len(new))
     start = next((at for at in range(both) if old[at] != new[at]), both)
     same = next((at for at in range(both - start) if old[-1 - at] != new[-1 - at]), both - start)
     while True:
-        before, after = (
-            "\n".join(old[start : len(old) - same]),
-            "\n".join(new[start : len(new) - same]),
-        )
+        before = "\n".join(old[start : len(old) - same])
+        after = "\n".join(new[start : len(new) - same])
         is_unique = before.strip() and "\n".join(old).count(before) == 1
-        if (is_unique and len(new) - same > start) or (start == 0 and same == 0):
-            break
+        is_whole = start == 0 and same == 0
+        if is_whole or (is_unique and len(new) - same > start):
+            return before, after
         start, same = max(0, start - 1), max(0, same - 1)
-    return ToolCall(
-        _id(_CHANGED), "edit", {"path": path, "edits": [{"old_text": before, "new_text": after}]}
-    )
 
 
 def is_step(call: ToolCall) -> bool:

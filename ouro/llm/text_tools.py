@@ -17,10 +17,8 @@ from typing import Any
 
 import msgspec
 
-from ouro.errors import ModelError, ToolsRefused
+from ouro.errors import ToolsRefused
 from ouro.llm.model import (
-    MAX_CHARACTERS,
-    TOO_LARGE,
     CallChunk,
     Chunk,
     EndChunk,
@@ -39,28 +37,11 @@ from ouro.llm.small_steps import (
     next_step,
     small_tools,
 )
+from ouro.llm.streamed_answer import StreamedAnswer
 from ouro.llm.told import ask_again, broken_rule, put_beside, refusal
 from ouro.messages import Context, Message, Text, ToolCall, ToolReply, Usage, user
 from ouro.utils.late_pattern import late_pattern
 
-_OPENERS = (
-    '{"name"',
-    '{"tool"',
-    '{"tool_name"',
-    '{"function"',
-    '{"action"',
-    '[{"name"',
-    "<tool_call>",
-    "<tools>",
-    "<function=",
-    "<|python_tag|>",
-    "[TOOL_CALLS]",
-)
-"""Beginnings of a call, without white space; a fence may come before."""
-_FENCES = ("", "```", "```json", "```tool_call", "```xml")
-_BEGINNINGS = tuple(fence + opener for fence in _FENCES for opener in _OPENERS)
-_MAX_BEGINNING = 200
-"""Characters at the beginning of a line that decide whether it may be a call."""
 _LANGUAGE = late_pattern(r"\A\w*")
 # These match at each beginning of a call, to its end or that of the text: 50 KB of beginnings took
 # 0.7 s otherwise.
@@ -79,19 +60,6 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
     "object": (dict,),
     "null": (type(None),),
 }
-_ANSWER_OPENER = late_pattern(
-    r'\s*(?:```\w*\s*)?\{\s*"name"\s*:\s*"answer"\s*,\s*"arguments"\s*:\s*\{\s*"text"\s*:\s*"'
-)
-_STRING = late_pattern(
-    r'(?:[^"\\]|\\["\\/bfnrt]|\\u(?![dD][89a-fA-F])[0-9a-fA-F]{4}|\\u[dD][89abAB]\w\w\\u[dD][c-fC-F]\w\w)*'
-)
-"""Matches a JSON string up to its end, or to an incomplete escape."""
-_REPEATED, _TIMES, _MIN_WORDS = 60, 4, 5
-"""An answer repeats itself if it ends with `_TIMES` copies of a text with so many characters and
-words.
-"""
-_MAX_COMPARED = 20_000
-"""Characters at the end of an answer in which a copy is searched for."""
 _HOW = """\
 # Tools
 Answer with one JSON object and nothing else:
@@ -224,54 +192,53 @@ class TextToolsModel:
         tools: Sequence[ToolSpec],
     ) -> AsyncGenerator[Chunk, None]:
         """The chunks of an answer; text that may become a call is held back until its end."""
-        is_described = self.spec.describes_tools
-        gate, text, reader, has_answer = CallGate(), "", AnswerReader(), False
+        answer = StreamedAnswer(tools, is_described=self.spec.describes_tools)
         usage: Usage | None = None
         async for received in source:
             chunk: Chunk = received
             match received:
                 case TextChunk(piece):
-                    text += piece
-                    if len(text) > MAX_CHARACTERS:
-                        raise ModelError(TOO_LARGE)
-                    shown = gate.feed(piece) if tools else piece
-                    if is_described and tools and (new := reader.read(text)) is not None:
-                        shown, has_answer = new, has_answer or bool(new)
-                    yield TextChunk(shown)
-                    is_call = bool(tools) and not has_answer
-                    if (
-                        not is_described
-                        or (start := _cut_repetition(text, is_call=is_call)) is None
-                    ):
+                    yield TextChunk(answer.add(piece))
+                    before = answer.before_repetition()
+                    if before is None:
                         continue
-                    has_answer = True
-                    yield RevisedText(AnswerReader().read(start) or start)
+                    yield RevisedText(before)
                     chunk = EndChunk("stop")
                 case RevisedText(revised):  # what came before was thinking
-                    gate.end()
-                    text = revised
+                    answer.revise(revised)
                 case UsageChunk(new_usage) if new_usage:
                     usage = self._step_usage + new_usage if self._step_usage else new_usage
                     chunk = UsageChunk(usage)
-                case ThinkingChunk() | CallChunk():
-                    yield TextChunk(gate.end())
-                    text, reader, tools = (
-                        "",
-                        AnswerReader(),
-                        () if isinstance(received, CallChunk) else tools,
-                    )
-            if isinstance(chunk, EndChunk) and not has_answer:
-                before, calls = find_calls(text, tools, messages)
-                if is_described and (broken := _broken_by(calls, messages)):
-                    for chunk in self._refuse(broken, usage):
-                        yield chunk
-                    return
-                yield RevisedText(before) if calls else TextChunk(gate.end())
-                for index, call in enumerate(calls):
-                    yield _call_chunk(index, begin_change(call, messages) if is_described else call)
-            yield chunk
+                case ThinkingChunk():
+                    yield TextChunk(answer.interrupt())
+                case CallChunk():
+                    yield TextChunk(answer.interrupt())
+                    answer.tools = ()
             if isinstance(chunk, EndChunk):
+                for last in self._end(answer, chunk, messages, usage):
+                    yield last
                 return
+            yield chunk
+
+    def _end(
+        self,
+        answer: StreamedAnswer,
+        end: EndChunk,
+        messages: Sequence[Message],
+        usage: Usage | None,
+    ) -> list[Chunk]:
+        """The last chunks of an answer: the calls in its text, or what of it was held back."""
+        if answer.is_shown:
+            return [end]
+        before, calls = find_calls(answer.text, answer.tools, messages)
+        if self.spec.describes_tools:
+            if broken := _broken_by(calls, messages):
+                return self._refuse(broken, usage)
+            calls = [begin_change(call, messages) for call in calls]
+        if not calls:
+            return [TextChunk(answer.release()), end]
+        call_chunks = [_call_chunk(index, call) for index, call in enumerate(calls)]
+        return [RevisedText(before), *call_chunks, end]
 
     def _refuse(self, broken: tuple[str, ToolCall], usage: Usage | None) -> list[Chunk]:
         """The chunks instead of a forbidden call: none for the first, which is asked again; the
@@ -313,56 +280,6 @@ def find_calls(
     return before, calls
 
 
-class AnswerReader:
-    """Reads the text of a call of `answer` while it is written, each character once.
-
-    When each chunk was read from the beginning of the answer, 64 KB took 20 s.
-    """
-
-    def __init__(self) -> None:
-        self._end = 0
-        """The end of what was read; 0: no call of `answer` has begun."""
-
-    def read(self, text: str) -> str | None:
-        """What is new in `text`, which has grown since the last call; None if it is no call of
-        `answer`.
-        """
-        if not self._end:
-            opener = _ANSWER_OPENER.match(text, 0, _MAX_BEGINNING)
-            if opener is None:
-                return None
-            self._end = opener.end()
-        written = _STRING.match(text, self._end)
-        assert written is not None, "the pattern matches nothing, too"
-        self._end = written.end()
-        new: str = json.loads(f'"{written[0]}"', strict=False)
-        return new
-
-
-def _cut_repetition(text: str, *, is_call: bool) -> str | None:
-    """The text up to where it begins to repeat itself; None if it does not.
-
-    A small model at temperature 0 repeats two sentences until `max_output`. In a call that holds a
-    file this is allowed.
-    """
-    if is_call and text[:_MAX_BEGINNING].lstrip().startswith("{"):
-        return None
-    tail = text[-_REPEATED:]
-    before = text.rfind(tail, max(0, len(text) - _MAX_COMPARED), -1)
-    period = len(text) - _REPEATED - before
-    if (
-        before < 0
-        or len(set(tail.split())) < _MIN_WORDS
-        or not text.endswith(text[-period:] * _TIMES)
-    ):
-        return None
-    first = len(text) - period
-    while first > 0 and text[first - 1] == text[first - 1 + period]:
-        first -= 1
-    start = text[: first + period + 1]
-    return start[: max(map(start.rfind, ".!?")) + 1] or start
-
-
 def describe_tools(messages: Sequence[Message], tools: Sequence[ToolSpec]) -> list[Message]:
     """The messages with the tools described in the prompt, and with calls and results as text.
 
@@ -402,42 +319,6 @@ def call_schema(tools: Sequence[ToolSpec]) -> dict[str, Any]:
     return {"anyOf": [{**closed, "properties": properties} for properties in fields]}
 
 
-class CallGate:
-    """Holds back streamed text that may become a call, so that it is not shown as an answer first."""
-
-    def __init__(self) -> None:
-        self._held = ""
-        self._rest: list[str] = []
-        """What follows when `_held` is certainly held back."""
-        self._is_line_start = True
-
-    def feed(self, text: str) -> str:
-        """The text that can be shown now."""
-        if len(self._held) >= _MAX_BEGINNING:
-            self._rest.append(text)
-            return ""
-        self._held += text
-        shown = ""
-        while self._held and not (self._is_line_start and _may_begin_call(self._held)):
-            line, newline, self._held = self._held.partition("\n")
-            shown += line + newline
-            self._is_line_start = bool(newline)
-        return shown
-
-    def end(self) -> str:
-        """The text that was held back."""
-        held = "".join((self._held, *self._rest))
-        self._held, self._rest = "", []
-        return held
-
-
-def _may_begin_call(text: str) -> bool:
-    start = "".join(text[:_MAX_BEGINNING].split())
-    return bool(start) and (
-        start.startswith(_BEGINNINGS) or any(opener.startswith(start) for opener in _BEGINNINGS)
-    )
-
-
 def _split(text: str) -> tuple[str, list[Any]]:
     """The text before the calls, and the JSON values of these."""
     if found := list(_TAGGED.finditer(text)):
@@ -475,15 +356,17 @@ def _parse_call(value: Any, tools: Sequence[ToolSpec]) -> ToolCall | None:
     if isinstance(value.get("function"), dict):
         value = value["function"]
     name = next((value[key] for key in _NAMES if isinstance(value.get(key), str)), "")
-    arguments: Any = next((value[key] for key in _ARGUMENTS if key in value), {})
-    if isinstance(arguments, str):
-        arguments = next(iter(_parse_values(arguments)), None)
+    arguments = _arguments_in(value)
     tool = next((tool for tool in tools if tool.name == name), None)
-    return (
-        ToolCall("", name, arguments)
-        if tool and isinstance(arguments, dict) and _fits(arguments, tool)
-        else None
-    )
+    if tool is None or not isinstance(arguments, dict) or not _fits(arguments, tool):
+        return None
+    return ToolCall("", name, arguments)
+
+
+def _arguments_in(value: Mapping[str, Any]) -> Any:
+    """The arguments of a call; none if it names none."""
+    found: Any = next((value[key] for key in _ARGUMENTS if key in value), {})
+    return next(iter(_parse_values(found)), None) if isinstance(found, str) else found
 
 
 def _fits(arguments: Mapping[str, Any], tool: ToolSpec) -> bool:

@@ -17,6 +17,7 @@ import msgspec
 
 from ouro.errors import ConfigError
 from ouro.settings import McpServerSettings
+from ouro.utils.decoding import from_plain
 from ouro.utils.files import write_private
 from ouro.utils.json_types import dictionary, read_json
 from ouro.utils.late_pattern import late_pattern
@@ -149,7 +150,7 @@ def _parse_server(entry: Any, where: str) -> McpServerSettings:
     if kind == "sse":
         known["transport"] = "sse"
     try:
-        return msgspec.convert(known, McpServerSettings)
+        return from_plain(known, McpServerSettings)
     except msgspec.ValidationError as error:
         raise ConfigError(f"{where}: {error}.") from error
 

@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from ouro.llm import ToolSpec
+from ouro.utils.decoding import decode_json
 from ouro.utils.files import write_private
 from ouro.utils.log import log
 from ouro.utils.runtime import get_home
@@ -116,7 +117,7 @@ def load_approved(key: str) -> dict[str, ToolDefinition] | None:
     connected.
     """
     try:
-        tools = msgspec.json.decode(_approvals(key).read_bytes(), type=tuple[ToolDefinition, ...])
+        tools = decode_json(_approvals(key).read_bytes(), tuple[ToolDefinition, ...])
     except FileNotFoundError:
         return None
     except (OSError, msgspec.DecodeError) as error:

@@ -26,6 +26,7 @@ from ouro.mcp.definition import (
 )
 from ouro.messages import Image
 from ouro.settings import McpServerSettings
+from ouro.utils.decoding import from_plain
 from ouro.utils.log import log
 from ouro.utils.runtime import send_signal
 from ouro.utils.text import clean, one_line, plural
@@ -282,7 +283,7 @@ class McpServer:
                     async for event in events:
                         if "ready" in event:
                             await slot.aclose()
-                            self._on_ready(msgspec.convert(event["ready"], ServerListing))
+                            self._on_ready(from_plain(event["ready"], ServerListing))
                         else:
                             self._on_event(event)
                 raise ServerFailed("The connection was closed.")

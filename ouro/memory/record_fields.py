@@ -14,6 +14,7 @@ import msgspec
 
 from ouro.display import TodoState
 from ouro.messages import Incomplete, Thinking, Usage
+from ouro.utils.decoding import from_plain
 
 S = TypeVar("S", bound=msgspec.Struct)
 Path = tuple[str | int, ...]
@@ -119,7 +120,7 @@ def read_fields(
         )
         if path is None:
             try:
-                return msgspec.convert(data, kind), tuple(repaired)
+                return from_plain(data, kind), tuple(repaired)
             except msgspec.ValidationError as error:
                 problem = str(error)
                 path = _path_in(problem)

@@ -23,6 +23,7 @@ from ouro.memory.long_term.git.process import (
 )
 from ouro.memory.long_term.git.remote_wait import Progress, wait_for_remote
 from ouro.memory.long_term.git.repository import GitRepository
+from ouro.utils.decoding import decode_json
 from ouro.utils.files import write_private
 from ouro.utils.log import log
 
@@ -184,7 +185,7 @@ class SessionRemote:
         text = self.repository.read_record(_NEWEST)
         try:
             data = self.unseal(_NEWEST, base64.b64decode(text)) if self._key else text.encode()
-            newest = msgspec.json.decode(data, type=_NewestState)
+            newest = decode_json(data, _NewestState)
         except (UsageError, ValueError, zlib.error):
             return _NewestState()
         return newest if newest.address == self._address else _NewestState()
@@ -206,7 +207,7 @@ class SessionRemote:
             return _BranchState()
         try:
             data = self.read({_STATE_FILE: blob})[_STATE_FILE]
-            return msgspec.json.decode(data, type=_BranchState)
+            return decode_json(data, _BranchState)
         except (UsageError, ValueError) as error:
             log.warning("sessions: the state of the remote cannot be read: %s", error)
             return _BranchState()
@@ -331,9 +332,7 @@ class SessionRemote:
         self._key = b""
         format_file = {path: blob for path, blob in found.items() if path == _FORMAT_FILE}
         try:
-            about = msgspec.json.decode(
-                self.read(format_file).get(_FORMAT_FILE, b"{}"), type=_Format
-            )
+            about = decode_json(self.read(format_file).get(_FORMAT_FILE, b"{}"), _Format)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             hint = "Use the repository of your sessions, or a new, empty one."
             raise UsageError(

@@ -17,6 +17,7 @@ from ouro.memory.long_term.git.process import (
 )
 from ouro.memory.long_term.git.remote_wait import Progress, sync_alone, wait_for_remote
 from ouro.memory.long_term.git.repository import GitRepository
+from ouro.utils.decoding import decode_json
 
 BRANCH = "refs/heads/ouro-settings"
 _FILE, _STATE, _LAST_REMOTE = "settings.json", "settings", "remote"
@@ -106,7 +107,7 @@ class SettingsRemote:
             raise MemoryUnusable(f"{_FILE} of the remote has over {_MAX_FILE:,} bytes.")
         data = self._repository.blobs([blob])[blob]
         try:
-            return tip, msgspec.json.decode(data, type=dict[str, str])
+            return tip, decode_json(data, dict[str, str])
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise MemoryUnusable(f"{_FILE} of the remote cannot be read: {error}.") from error
 

@@ -57,6 +57,21 @@ def join_rules(rules: Sequence[str]) -> str:
     return ", ".join(unique) if all(unique) and len(unique) <= MAX_RULES else ""
 
 
+def _names_place(rule: Rule, area: Path | None) -> bool:
+    """Whether a rule counts outside of the workspace: it begins with / or ~, and for a place of
+    keys it names the place.
+    """
+    pattern = rule.pattern or ""
+    if not pattern.startswith(("/", "~")):
+        return False
+    start = Path(os.path.expanduser(pattern.partition("*")[0]))  # noqa: PTH111 - a pattern
+    return area is None or protected.is_under(start, area)
+
+
+def _is_below(folder: str, starts: tuple[str, ...]) -> bool:
+    return f"{path_text(folder)}/".startswith(starts)
+
+
 class _FolderNames(NamedTuple):
     number: int
     unreadable: Sequence[str]
@@ -143,11 +158,14 @@ class Permissions:
                 " user."
             )
         decisions = [self._on_target(tool, effect, target, outside) for target in targets or ("",)]
-        if denied := next((decision for decision in decisions if isinstance(decision, Deny)), None):
-            return denied
+        for decision in decisions:
+            if isinstance(decision, Deny):
+                return decision
         asked = [decision for decision in decisions if isinstance(decision, Ask)]
+        if not asked:
+            return decisions[0]
         reasons = "; ".join(dict.fromkeys(ask.reason for ask in asked))
-        return Ask(reasons, join_rules([ask.rule for ask in asked])) if asked else decisions[0]
+        return Ask(reasons, join_rules([ask.rule for ask in asked]))
 
     def edits_by_mode(self, tool: str, targets: Sequence[str]) -> bool:
         """Whether the mode `edit` would allow a change of these files, which the mode `ask` asks
@@ -158,6 +176,41 @@ class Permissions:
         wider = copy(self)
         wider._mode, wider._matched = "edit", {}
         return isinstance(wider._decide(tool, Effect.WRITE, targets, outside=False), Allow)
+
+    def can_be_judged(
+        self, tool: str, effect: Effect, targets: Sequence[str], *, outside: bool = False
+    ) -> Allow | None:
+        """How a call that is asked about runs if a model allows it; None: only the user decides.
+
+        A model decides about what the mode `auto` would not ask, and about hosts. A command then
+        runs confined as in `auto`, never with all rights.
+        """
+        if effect is Effect.NET:
+            is_plain = bool(targets) and all(self._is_plain_host(tool, url) for url in targets)
+            return Allow() if is_plain else None
+        if self.mode == "plan" and effect is not Effect.READ:
+            return None
+        decision = self._as_auto()._decide(tool, effect, targets, outside)
+        if not isinstance(decision, Allow):
+            return None
+        is_confined = effect is not Effect.RUN or (
+            decision.limits != "off" and self.workspace.hides()
+        )
+        return decision if is_confined else None
+
+    def _is_plain_host(self, tool: str, url: str) -> bool:
+        """Whether an address is asked about for its host only."""
+        decision = self._on_url(tool, url)
+        if not requested_url(url).hostname:
+            return False
+        return isinstance(decision, Allow) or (isinstance(decision, Ask) and bool(decision.rule))
+
+    def _as_auto(self) -> Permissions:
+        """The same permissions in the mode `auto`."""
+        wider = copy(self)
+        wider._mode, wider._matched = "auto", {}
+        wider._parent = self._parent._as_auto() if self._parent else None
+        return wider
 
     def admit(self, effect: Effect, targets: Sequence[str]) -> None:
         """Let an allowed call open its paths outside of the workspace, and its protected ones."""
@@ -259,15 +312,7 @@ class Permissions:
         unreadable = self.unreadable()
         if unreadable is None:
             return []
-        starts = [
-            re.split(r"[*?]", readable_bytes(absolute_pattern(pattern, root)))[0]
-            for pattern, root in self._denied()
-        ]
-        if not all(starts):  # a bare name
-            starts = [
-                *filter(None, starts),
-                *(f"{path_text(root)}/" for root in (*self.workspace.roots, *self._roots)),
-            ]
+        starts = self._starts_of_denied()
         above = (os.path.dirname(start.rstrip("/")) or "/" for start in starts)  # noqa: PTH120 - for every command
         folders = [str(text_path(folder)) for folder in above]
         looked_at: set[str] = set()
@@ -282,14 +327,22 @@ class Permissions:
                 names = self._names_in(folder, unreadable)
                 seen += names.number
                 found += map(Path, map(os.path.realpath, names.unreadable))
-                folders += [
-                    inner
-                    for inner in names.folders
-                    if f"{path_text(inner)}/".startswith(tuple(starts))
-                ]
+                folders += [inner for inner in names.folders if _is_below(inner, starts)]
             if len(found) > _MAX_UNREADABLE or seen > _MAX_SEEN:
                 raise OSError("the files that rules deny to read are too many to hide, or to find")
         return [path for path in dict.fromkeys(found) if path.exists()]
+
+    def _starts_of_denied(self) -> tuple[str, ...]:
+        """How the paths that rules deny to read begin, up to the first wildcard."""
+        starts = [
+            re.split(r"[*?]", readable_bytes(absolute_pattern(pattern, root)))[0]
+            for pattern, root in self._denied()
+        ]
+        if all(starts):
+            return tuple(starts)
+        # A bare name is denied everywhere below these folders.
+        roots = [f"{path_text(root)}/" for root in (*self.workspace.roots, *self._roots)]
+        return (*filter(None, starts), *roots)
 
     def _names_in(self, folder: str, unreadable: re.Pattern[str]) -> _FolderNames:
         """The names in a folder. It is read again only if it changed: no program can set the time
@@ -323,20 +376,13 @@ class Permissions:
         """Whether mode and allow rules let a path be read or written; ask and deny rules are not
         checked.
         """
-        inside, root = self.workspace.is_inside(path), self.workspace.root
+        inside = self.workspace.is_inside(path)
         area = None if inside else protected.reserved_area(path)
         if effect is Effect.WRITE and self.workspace.is_memory(path):
             return True
         for rule in self._about("allow", tool, effect):
-            # Outside of the workspace only rules that begin with / or ~ count, and for places of
-            # keys only rules that name the place.
-            start = Path(os.path.expanduser((rule.pattern or "").partition("*")[0]))  # noqa: PTH111 - a pattern
-            covers = inside or (rule.pattern or "").startswith(("/", "~"))
-            if (
-                covers
-                and (area is None or protected.is_under(start, area))
-                and rule.matches_path(path, root)
-            ):
+            covers = inside or _names_place(rule, area)
+            if covers and rule.matches_path(path, self.workspace.root):
                 self._matched[str(rule)] = self.workspace.shown(path)
                 return True
         if effect is Effect.READ:

@@ -153,9 +153,7 @@ def protection(path: Path) -> str:
     names = [_plain(part) for part in path.parts]
     if ".git" in names:
         return "git obeys what is in .git"
-    if any(
-        name == ".ouro" and names[at + 1 : at + 2] != ["memory"] for at, name in enumerate(names)
-    ):
+    if any(above == ".ouro" and name != "memory" for above, name in pairwise((*names, ""))):
         return "ouro obeys what is in .ouro"
     if _KEY_FOLDERS.intersection(names) or _is_among(path, KEYS_IN_HOME):
         return "keys are kept there"
@@ -163,10 +161,13 @@ def protection(path: Path) -> str:
         return "programs run it when they start"
     if any(_is_acting_name(name, above) for above, name in pairwise(("", *names))):
         return "other programs obey it"
+    return "ouro keeps its settings and sessions there" if _is_ours(path) else ""
+
+
+def _is_ours(path: Path) -> bool:
+    """Whether a path is in ouro's own folder, but not in its memory."""
     own = _real(get_home())
-    if is_under(path, own) and not is_under(path, own / "memory"):
-        return "ouro keeps its settings and sessions there"
-    return ""
+    return is_under(path, own) and not is_under(path, own / "memory")
 
 
 def is_acting(name: str, above: str) -> bool:

@@ -20,6 +20,7 @@ import msgspec
 from ouro.errors import ConfigError
 from ouro.safety.workspace import Workspace
 from ouro.settings import MODES_BY_WIDTH
+from ouro.utils.decoding import decode_json
 from ouro.utils.files import lock_file, write_private
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.path_text import path_text
@@ -341,7 +342,7 @@ class RuleStore:
     def _all_uses(self) -> Iterator[RuleUse]:
         for row in self._uses.read_bytes().splitlines() if self._uses.is_file() else ():
             with suppress(msgspec.MsgspecError):
-                yield msgspec.json.decode(row, type=RuleUse)
+                yield decode_json(row, RuleUse)
 
     def _change(self, change: Callable[[tuple[str, ...]], tuple[str, ...]]) -> None:
         import yaml

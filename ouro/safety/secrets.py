@@ -369,23 +369,19 @@ class SecretMask:
                 lambda match: _placeholder("known", match[0].encode("utf-8", "replace")), text
             )
         small, words = _lowercase(text), _long_words(text)
-        may_hold_a_token = any(
-            _LETTER.search(word) and _DIGIT.search(word) for word in words.split()
-        )
-        if may_hold_a_token and (self.scanner.is_ready or may_match(text)):
+        if _may_hold_a_token(words) and (self.scanner.is_ready or may_match(text)):
             text = self._scanned(text)
             small, words = _lowercase(text), _long_words(text)
         for name, pattern in _RULES.items():
-            if name in _NEEDED and not any(word in small for word in _NEEDED[name]):
+            if not _may_apply(name, small):
                 continue
             if name in ("token", "prefixed") and not pattern.search(words):
                 continue
+            mask = partial(_mask_match, name)
             if name in _STARTS:
-                masked = _replace_at(
-                    _places(small, _STARTS[name]), pattern, partial(_mask_match, name), text
-                )
+                masked = _replace_at(_places(small, _STARTS[name]), pattern, mask, text)
             else:
-                masked = pattern.sub(partial(_mask_match, name), text)
+                masked = pattern.sub(mask, text)
             if masked != text:
                 text, small, words = masked, _lowercase(masked), _long_words(masked)
         return text
@@ -421,6 +417,16 @@ def _lowercase(text: str) -> str:
     for letter, plain in _FOLDED.items():
         text = text.replace(letter, plain)
     return text.lower()
+
+
+def _may_hold_a_token(words: str) -> bool:
+    """Whether one of the words has letters and digits."""
+    return any(_LETTER.search(word) and _DIGIT.search(word) for word in words.split())
+
+
+def _may_apply(rule: str, small: str) -> bool:
+    """Whether a text in small letters has a word that the rule needs."""
+    return rule not in _NEEDED or any(word in small for word in _NEEDED[rule])
 
 
 def _long_words(text: str) -> str:

@@ -156,11 +156,11 @@ def _is_value(kind: str, value: str, rest: str, *, is_beside: bool) -> bool:
         return False
     if is_quoted and " " in bare:
         return _is_phrase(bare.split())
-    if _is_plain(bare):
-        if is_quoted:
-            return not (is_beside or _is_idle(bare))
-        return not is_beside and _is_plain_value(kind, bare, value, rest)
-    return len(bare) >= (_MIN_MIXED if is_beside else _MIN_PIN)
+    if not _is_plain(bare):
+        return len(bare) >= (_MIN_MIXED if is_beside else _MIN_PIN)
+    if is_beside:
+        return False
+    return not _is_idle(bare) if is_quoted else _is_plain_value(kind, bare, value, rest)
 
 
 def _is_number(kind: str, number: str, rest: str, is_quoted: bool) -> bool:

@@ -10,7 +10,6 @@ import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from itertools import islice
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -244,6 +243,7 @@ def with_imports(
     """
     found: dict[Path, FoundInstructions] = {}
     refused: list[str] = []
+    is_allowed = _is_users if is_users else _is_acting
 
     def add(path: Path, by: Path | None, depth: int) -> None:
         if path in found:
@@ -254,20 +254,25 @@ def with_imports(
             if not target.is_file():
                 if name.endswith(".md"):
                     refused.append(f"{path}: @{name} is not there")
-            elif not (_is_users(target, inside) if is_users else _is_acting(target, inside)):
+            elif not is_allowed(target, inside):
                 refused.append(f"{path}: @{name} is outside of {inside}")
-            elif reason := _why_no_instructions(target):
-                refused.append(f"{path}: @{name} is not imported: {reason}")
-            elif depth >= MAX_IMPORT_DEPTH:
-                refused.append(f"{path}: @{name} is imported more than {MAX_IMPORT_DEPTH} deep")
-            elif len(found) >= MAX_IMPORTS:
-                refused.append(f"{path}: @{name} is one of more than {MAX_IMPORTS} imports")
+            elif reason := _why_not_imported(target, depth, len(found)):
+                refused.append(f"{path}: @{name} is {reason}")
             else:
                 add(target.resolve(), path, depth + 1)
 
     for path in files:
         add(path, None, 0)
     return list(found.values()), refused
+
+
+def _why_not_imported(target: Path, depth: int, number: int) -> str:
+    """What is wrong with an import at this depth, after this number of files; empty: nothing."""
+    if reason := _why_no_instructions(target):
+        return f"not imported: {reason}"
+    if depth >= MAX_IMPORT_DEPTH:
+        return f"imported more than {MAX_IMPORT_DEPTH} deep"
+    return f"one of more than {MAX_IMPORTS} imports" if number >= MAX_IMPORTS else ""
 
 
 def _why_no_instructions(path: Path) -> str:
@@ -291,12 +296,11 @@ def extension_files(root: Path, kind: ExtensionKind) -> list[Path]:
     root = root.resolve()
     if root == Path.home().resolve():  # these belong to the user, not to a project
         return []
-    return [
-        path
-        for name in EXTENSION_FOLDERS[kind]
-        for path in files_below(root / name, kind, inside=root)
-        if _is_acting(path, root)
-    ]
+    found: list[Path] = []
+    for name in EXTENSION_FOLDERS[kind]:
+        files = files_below(root / name, kind, inside=root)
+        found += [path for path in files if _is_acting(path, root)]
+    return found
 
 
 def files_below(folder: Path, kind: ExtensionKind, *, inside: Path = Path("/")) -> list[Path]:
@@ -311,21 +315,17 @@ def files_below(folder: Path, kind: ExtensionKind, *, inside: Path = Path("/")) 
     seen: set[Path] = set()
     for parent, folders, files in os.walk(folder, followlinks=True):
         real = Path(parent).resolve()
-        is_new = real not in seen and real.is_relative_to(inside)
+        if real in seen or not real.is_relative_to(inside):
+            folders.clear()
+            continue
         seen.add(real)
         is_deep = len(Path(parent).relative_to(folder).parts) >= MAX_DEPTH
-        folders[:] = sorted(
-            name for name in folders if is_new and not is_deep and _is_used(name, kind)
-        )
-        names = (
-            name
-            for name in sorted(files)
-            if is_new and name.endswith(endings) and _is_used(name, kind)
-        )
-        paths = (Path(parent, name) for name in islice(names, MAX_FILES))
-        found += [
-            path for path in paths if path.is_file() and path.resolve().is_relative_to(inside)
-        ]
+        folders[:] = [] if is_deep else sorted(name for name in folders if _is_used(name, kind))
+        used = [name for name in files if name.endswith(endings) and _is_used(name, kind)]
+        for name in sorted(used)[:MAX_FILES]:
+            path = Path(parent, name)
+            if path.is_file() and path.resolve().is_relative_to(inside):
+                found.append(path)
         if len(found) >= MAX_FILES:
             break
     return found[:MAX_FILES]

@@ -106,14 +106,10 @@ class GuardedMemory(msgspec.Struct, frozen=True):
             if not named or os.path.realpath(self.path / named) != os.path.realpath(self.state_dir):
                 return f"{git_dir} is not ouro's"
             git_dir = self.state_dir
-        if found := next((name for name in _ACTING if os.path.lexists(git_dir / name)), ""):
-            return f"{git_dir / found} is not ouro's"
-        own = set(GIT_CONFIG.splitlines())
-        lines = read_start(git_dir / "config", _MAX_BYTES, os.O_NOFOLLOW).splitlines()
-        strange = next(
-            (line for line in lines if line not in own and not _HARMLESS.fullmatch(line)), ""
-        )
-        if strange or not own.issubset(lines):
+        for name in _ACTING:
+            if os.path.lexists(git_dir / name):
+                return f"{git_dir / name} is not ouro's"
+        if not _has_own_settings(git_dir / "config"):
             return f"the settings in {git_dir / 'config'} are not ouro's"
         return next((f"{path} names programs" for path in self._acting_below()), "")
 
@@ -127,6 +123,14 @@ class GuardedMemory(msgspec.Struct, frozen=True):
             names = {name.casefold(): name for name in (*folders, *files)}
             acting = {".gitattributes", ".git"} if Path(root) != self.path else {".gitattributes"}
             yield from (Path(root, names[name]) for name in sorted(acting & names.keys()))
+
+
+def _has_own_settings(config: Path) -> bool:
+    """Whether a configuration of git has ouro's settings, and beside them only harmless ones."""
+    own = set(GIT_CONFIG.splitlines())
+    lines = read_start(config, _MAX_BYTES, os.O_NOFOLLOW).splitlines()
+    are_harmless = all(line in own or _HARMLESS.fullmatch(line) for line in lines)
+    return are_harmless and own.issubset(lines)
 
 
 _MAX_TRIES = 20

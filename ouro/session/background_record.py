@@ -20,6 +20,7 @@ from ouro.errors import (
     UsageError,
 )
 from ouro.memory.backend import timestamp
+from ouro.utils.decoding import decode_json
 from ouro.utils.files import lock_descriptor, unlock, write_private
 from ouro.utils.log import log
 from ouro.utils.private_socket import check_folder, own_uid
@@ -151,7 +152,7 @@ def _read(path: Path) -> BackgroundRecord | None:
         with os.fdopen(descriptor, "rb") as file:
             if os.fstat(descriptor).st_uid != own_uid():
                 raise OSError(f"{path.name} belongs to another user")
-            record = msgspec.json.decode(file.read(MAX_RECORD), type=BackgroundRecord)
+            record = decode_json(file.read(MAX_RECORD), BackgroundRecord)
     except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
         log.warning("a background record is skipped: %s: %s", path.name, error)
         return None

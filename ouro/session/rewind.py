@@ -11,7 +11,7 @@ from ouro.errors import OuroError, UsageError
 from ouro.memory.backend import MessageRecord, RewindRecord, RewindScope, Undoable
 from ouro.memory.compaction import is_own_words
 from ouro.memory.manager import MemoryManager
-from ouro.messages import SHELL_NOTE, Image
+from ouro.messages import SHELL_NOTE, Image, Message
 from ouro.session.file_undo import FileUndo
 from ouro.utils.log import log
 from ouro.utils.text import plural
@@ -70,6 +70,18 @@ class Undoer(Protocol):
         """What was undone of the turns that began with these messages."""
 
 
+class UndoObserver(Protocol):
+    """Learns what the user undid in files."""
+
+    def files_undone(self, messages: Sequence[Message], turn: int, reason: str) -> None:
+        """What these messages did was undone; `turn` is the number of their last turn, `reason` in
+        the words of the user.
+        """
+
+    def files_redone(self) -> None:
+        """It was done again."""
+
+
 class Rewind(msgspec.Struct, frozen=True, eq=False):
     """The earlier messages and the branches of a session, and how to go to them.
 
@@ -84,6 +96,7 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
     undoers: Mapping[RewindScope, Undoer]
     settled: Callable[[], Awaitable[None]]
     """Waits until everything that the last turn did can be undone."""
+    observer: UndoObserver | None = None
 
     def points(self) -> tuple[Point, ...]:
         """The loaded messages of the user on this branch, oldest first."""
@@ -195,21 +208,26 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
             scope: found.what for scope, found in (await self._redoable(end, self.undoers)).items()
         }
 
-    async def rewind(self, number: int, scopes: Collection[RewindScope] = _CONVERSATION) -> Rewound:
+    async def rewind(
+        self, number: int, scopes: Collection[RewindScope] = _CONVERSATION, reason: str = ""
+    ) -> Rewound:
         """Undo in `scopes` what followed the user's message `number`, one of `points`; raises
         UsageError for another.
 
         With the conversation, the session continues before the message, which is returned for
-        editing.
+        editing. `reason`: why, in the words of the user.
         """
         self._check()
         entry = self._entry(number)
         undoable = await self._undoable(scopes, number)
+        done, turn = self._messages_since(number), self.memory.transcript.turns
         if "conversation" in scopes:
             await self._go(await self._before(entry), undoable)
         elif not undoable:
             raise UsageError("Nothing was changed there.")
         notices = await _carry_out(undoable, "undone")
+        if "files" in undoable and self.observer:
+            self.observer.files_undone(done, turn, reason)
         if "conversation" not in scopes:
             return Rewound(notices=tuple(notices))
         return Rewound(entry.message.text, entry.message.parts_of(Image), tuple(notices))
@@ -220,7 +238,11 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
         """
         return await self.files().diff(await self.number_back(back))
 
-    async def undo_file(self, path: str, hunk: str, back: int) -> Sequence[str]:
+    def _messages_since(self, number: int) -> list[Message]:
+        entries = self.memory.transcript.entries
+        return [entry.message for entry in entries if entry.number >= number]
+
+    async def undo_file(self, path: str, hunk: str, back: int, reason: str = "") -> Sequence[str]:
         """Undo what the turns since then did to one file, or one hunk of `diff`; returns lines for
         the user.
         """
@@ -229,7 +251,12 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
         await files.recover()
         if path in files.unsure and not hunk:
             return await files.restore_unsure(path)
-        return await files.undo_part(await self.number_back(back), path, hunk)
+        number = await self.number_back(back)
+        lines = await files.undo_part(number, path, hunk)
+        if self.observer:
+            done = self._messages_since(number)
+            self.observer.files_undone(done, self.memory.transcript.turns, reason)
+        return lines
 
     async def undo_shown(self, file: DiffedFile, hunk: str = "") -> Sequence[str]:
         """Undo one hunk of a file, or all that a diff shows of it; returns lines for the user.
@@ -293,10 +320,12 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
         await self._go(number, redoable)
         return await _carry_out(redoable, "done again")
 
-    async def undo(self, scopes: Collection[RewindScope] = ("conversation", "files")) -> Rewound:
+    async def undo(
+        self, scopes: Collection[RewindScope] = ("conversation", "files"), reason: str = ""
+    ) -> Rewound:
         """Undo in `scopes` the last turn, with the messages that steered it."""
         self._check()
-        return await self.rewind((await self.last_turn()).number, scopes)
+        return await self.rewind((await self.last_turn()).number, scopes, reason)
 
     async def redo(
         self, scopes: Collection[RewindScope] = ("conversation", "files", "memory")
@@ -314,7 +343,10 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
             raise UsageError("There is nothing to redo.", commands=["rewind"])
         if end is not None and returns:
             await self._go(end, redoable)
-        return await _carry_out(redoable, "done again")
+        lines = await _carry_out(redoable, "done again")
+        if "files" in redoable and self.observer:
+            self.observer.files_redone()
+        return lines
 
     def _redo_end(self) -> int | None:
         """The last message before the last rewind; None if a message was sent since."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -268,19 +268,17 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         """What a message would attach, and what of it is refused. Blocks."""
         return self.turn.attachments.preview(text)
 
-    def project_files(self) -> list[str]:
-        """What `@` completes: folders and files, outer ones first, and resources of MCP servers
-        (`server:uri`).
+    def find_files(self) -> Iterator[list[str]]:
+        """What `@` completes, some names at a time, as they are found: files and folders of the
+        project, and last the resources of MCP servers (`server:uri`). Blocks.
         """
-        from ouro.utils.project_files import list_project_files  # for the screen
+        # For the screen.
+        from ouro.utils.project_files import new_folders, stream_project_files
 
-        names = set(list_project_files(self.cwd))
-        for folder in [name.rpartition("/")[0] for name in names]:
-            while folder and f"{folder}/" not in names:
-                names.add(f"{folder}/")
-                folder = folder.rpartition("/")[0]  # noqa: PLW2901
-        outer_first = sorted(names, key=lambda name: (name.rstrip("/").count("/"), name))
-        return [*outer_first, *resource_names(self.extensions.servers)]
+        folders: set[str] = set()
+        for names in stream_project_files(self.cwd, tracked_first=True):
+            yield sorted({*names, *new_folders(names, folders)})
+        yield resource_names(self.extensions.servers)
 
     async def close(self) -> None:
         """End everything that runs, and release the session file; raises SaveFailed if a message is

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from ouro.errors import OuroError, UsageError, plain_error
 from ouro.events import Event, Notice, Outcome, TurnFinished
 from ouro.messages import Image
+from ouro.utils.fair_loop import FairLoop
 from ouro.utils.log import log
 
 if TYPE_CHECKING:
@@ -432,12 +433,14 @@ class TurnQueue:
         outcome: Outcome = "answered"
         try:
             async with aclosing(events):
+                fair = FairLoop()
                 async for event in events:
                     if self._live is not None:
                         self._live.add(event)
                     self._observer.show(event)
                     if isinstance(event, TurnFinished):
                         outcome = event.outcome
+                    await fair.step()
         except Exception as error:  # noqa: BLE001 (the front end outlives any defect of a turn)
             self._show_error(error, "a turn failed")
             return "failed"

@@ -15,6 +15,7 @@ from pathlib import Path
 import msgspec
 
 from ouro import __version__
+from ouro.utils.decoding import decode_json
 from ouro.utils.files import write_private
 from ouro.utils.log import log
 from ouro.utils.runtime import get_home
@@ -107,7 +108,7 @@ def newest_in(output: str) -> str:
 
 def _read(file: Path) -> LastCheck:
     try:
-        return msgspec.json.decode(file.read_bytes(), type=LastCheck)
+        return decode_json(file.read_bytes(), LastCheck)
     except (OSError, msgspec.MsgspecError):
         return LastCheck()
 

@@ -62,6 +62,11 @@ class Hunk(msgspec.Struct):
         """The lines that the file must have."""
         return [text for mark, text in self.lines if mark != "+"]
 
+    @property
+    def has_text(self) -> bool:
+        """Whether it has more than blank lines of context."""
+        return any(text or mark != " " for mark, text in self.lines)
+
 
 class FilePatch(msgspec.Struct):
     """The changes of one file."""
@@ -87,31 +92,31 @@ def parse_patch(text: str) -> list[FilePatch]:
         is_inside = bool(files) and files[-1].kind == "Update"
         if found := _FILE.fullmatch(line.rstrip() if is_inside else line.strip()):
             files.append(FilePatch(cast("FileVerb", found[1]), found[2].strip()))
-        elif not files:
-            if line.strip():
-                raise _wrong(
-                    number, line, "expected *** Add File:, *** Update File: or *** Delete File:"
-                )
-        elif files[-1].kind == "Update":
-            _read_update(files[-1], number, line)
-        # A blank line belongs to the added file if more lines of it follow.
-        elif files[-1].kind == "Add" and (
-            line.startswith("+") or (not line.strip() and lines[number + 1].startswith("+"))
-        ):
-            files[-1].content.append(line[1:])
+        elif files:
+            _read_line(files[-1], lines, number)
         elif line.strip():
-            is_added = files[-1].kind == "Add"
             raise _wrong(
-                number,
-                line,
-                (
-                    "each line of an added file begins with +"
-                    if is_added
-                    else "expected a file header"
-                ),
+                number, line, "expected *** Add File:, *** Update File: or *** Delete File:"
             )
     _demand_complete(files)
     return files
+
+
+def _read_line(file: FilePatch, lines: list[str], number: int) -> None:
+    """Read a line below the header of a file."""
+    line = lines[number]
+    if file.kind == "Update":
+        _read_update(file, number, line)
+        return
+    if file.kind == "Add":
+        # A blank line belongs to the added file if more lines of it follow.
+        is_blank_inside = not line.strip() and lines[number + 1].startswith("+")
+        if is_blank_inside or line.startswith("+"):
+            file.content.append(line[1:])
+            return
+    if line.strip():
+        added = "each line of an added file begins with +"
+        raise _wrong(number, line, added if file.kind == "Add" else "expected a file header")
 
 
 def _bounds(lines: list[str]) -> tuple[int, int]:
@@ -134,39 +139,47 @@ def _read_update(file: FilePatch, number: int, line: str) -> None:
     if hunk is None and (moved := _MOVE.fullmatch(line.rstrip())):
         file.moved_to = moved[1].strip()
     elif line.startswith("@@"):
-        header = "" if _UNIFIED.fullmatch(line) else line[2:].removeprefix(" ")
-        if hunk is None or hunk.lines:
-            hunk = Hunk(number)
-            file.hunks.append(hunk)
-        if header.strip():
-            hunk.headers += (header,)
+        _read_hunk_header(file, number, line)
     elif line.strip() == _END_OF_FILE:
         if hunk is None:
             raise _wrong(number, line, "there is no change before it")
         hunk.at_end = True
     elif line[:1] in (" ", "+", "-", ""):
-        if hunk is None or hunk.at_end:
-            if not line.strip():
-                return
-            hunk = Hunk(number)
-            file.hunks.append(hunk)
-        hunk.lines.append((line[:1] or " ", line[1:]))
+        _read_hunk_line(file, number, line)
     else:
         raise _wrong(number, line, "a line of a change begins with a space, + or -")
+
+
+def _read_hunk_header(file: FilePatch, number: int, line: str) -> None:
+    """Read `@@ NAME`; several headers in a row belong to one hunk."""
+    if not file.hunks or file.hunks[-1].lines:
+        file.hunks.append(Hunk(number))
+    header = "" if _UNIFIED.fullmatch(line) else line[2:].removeprefix(" ")
+    if header.strip():
+        file.hunks[-1].headers += (header,)
+
+
+def _read_hunk_line(file: FilePatch, number: int, line: str) -> None:
+    """Read a line of a hunk; a blank one begins no hunk."""
+    if not file.hunks or file.hunks[-1].at_end:
+        if not line.strip():
+            return
+        file.hunks.append(Hunk(number))
+    file.hunks[-1].lines.append((line[:1] or " ", line[1:]))
 
 
 def _demand_complete(files: list[FilePatch]) -> None:
     if not files:
         raise ToolError("The patch is empty: it names no file.")
+    paths: list[str] = []
     for file in files:
-        file.hunks = [
-            hunk for hunk in file.hunks if any(text or mark != " " for mark, text in hunk.lines)
-        ]
+        file.hunks = [hunk for hunk in file.hunks if hunk.has_text]
         if file.kind == "Update" and not file.hunks and not file.moved_to:
             raise ToolError(f"The patch changes nothing in {file.path}.")
-    paths = [path for file in files for path in (file.path, file.moved_to) if path]
-    if twice := next((path for path in paths if paths.count(path) > 1), ""):
-        raise ToolError(f"The patch names {twice} twice: put all its changes below one header.")
+        paths += filter(None, (file.path, file.moved_to))
+    for path in paths:
+        if paths.count(path) > 1:
+            raise ToolError(f"The patch names {path} twice: put all its changes below one header.")
 
 
 def _wrong(number: int, line: str, expected: str) -> ToolError:
@@ -192,18 +205,7 @@ def apply_hunks(file: TextFile, hunks: Sequence[Hunk], notes: list[str]) -> Text
     for hunk in hunks:
         start = at
         for header in hunk.headers:
-            named = _search(lines, [header], start)[0] or _search(lines, [header], 0)[0]
-            begun = [
-                number
-                for number, line in enumerate(lines)
-                if line.strip().startswith(header.strip())
-            ]
-            if not named and not begun:
-                near = nearest_lines(lines, [header])
-                raise ToolError(
-                    f"Line {hunk.line + 1} of the patch: no line is `{header}`.{_hint(near)}"
-                )
-            start = (named or [number for number in begun if number >= start] or begun)[0] + 1
+            start = _find_header(lines, hunk, header, start) + 1
         first, size = _place(lines, hunk, start, taken, notes)
         taken.update(range(first, first + size))
         spans += _spans(lines, hunk, first, size)
@@ -211,11 +213,24 @@ def apply_hunks(file: TextFile, hunks: Sequence[Hunk], notes: list[str]) -> Text
     starts = Lines(file.text).starts
     after = file.splice(Span(starts[span.start], starts[span.end], span.new) for span in spans)
     is_last_written = any(span.end == len(lines) for span in spans)
-    return (
-        replace(after, raw=after.raw.removesuffix(file.newline))
-        if is_open and not is_last_written
-        else after
-    )
+    if is_open and not is_last_written:
+        return replace(after, raw=after.raw.removesuffix(file.newline))
+    return after
+
+
+def _find_header(lines: list[str], hunk: Hunk, header: str, start: int) -> int:
+    """The line that a header names: from `start` on, else the first one; one that is it, else one
+    that begins with it.
+    """
+    named = _search(lines, [header], start)[0] or _search(lines, [header], 0)[0]
+    if named:
+        return named[0]
+    wanted = header.strip()
+    begun = [at for at, line in enumerate(lines) if line.strip().startswith(wanted)]
+    if not begun:
+        near = nearest_lines(lines, [header])
+        raise ToolError(f"Line {hunk.line + 1} of the patch: no line is `{header}`.{_hint(near)}")
+    return next((at for at in begun if at >= start), begun[0])
 
 
 def _place(
@@ -434,10 +449,10 @@ class ApplyPatch(ChangeTool[ApplyPatchArgs]):
             raise ToolError(f"{found.shown}: {error.message} No file was changed.") from None
         encode(found.shown, after, found.file)
         notes += [f"{found.shown}: {note}" for note in mine]
-        target = (
-            self._seen.find(patch.moved_to, access, held, creates=True) if patch.moved_to else None
-        )
-        if target is not None and target.file is not None:
+        if not patch.moved_to:
+            return _Step(patch, found, after)
+        target = self._seen.find(patch.moved_to, access, held, creates=True)
+        if target.file is not None:
             self._seen.require_current(target, if_read=True)
             notes.append(f"{target.shown} existed: it was replaced.")
         return _Step(patch, found, after, target)

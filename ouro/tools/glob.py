@@ -179,14 +179,7 @@ class Glob(Tool[GlobArgs]):
             found = (name for name in found if not f"{name}/".startswith(closed))
         dated = _dated(folder, found)
         if not dated:
-            more = "" if args.ignored else " Files that .gitignore excludes were not searched."
-            if args.pattern.startswith(("/", "~", "..")):
-                more += " To search another folder, name it in path."
-            return ToolResult(
-                f"No file has a name that matches {args.pattern}.{more} To search for text in"
-                " files, use grep.",
-                Display("no files"),
-            )
+            return _no_files(args)
         newest = heapq.nlargest(_MAX_SHOWN, dated)
         text = "\n".join(self._workspace.shown(folder / name) for _, name in newest)
         if len(dated) > _MAX_SHOWN:
@@ -195,6 +188,17 @@ class Glob(Tool[GlobArgs]):
                 " see others.]"
             )
         return ToolResult(text, Display(plural(len(dated), "file"), Plain(text)))
+
+
+def _no_files(args: GlobArgs) -> ToolResult:
+    more = "" if args.ignored else " Files that .gitignore excludes were not searched."
+    if args.pattern.startswith(("/", "~", "..")):
+        more += " To search another folder, name it in path."
+    return ToolResult(
+        f"No file has a name that matches {args.pattern}.{more} To search for text in"
+        " files, use grep.",
+        Display("no files"),
+    )
 
 
 def _dated(folder: Path, names: Iterable[str]) -> list[tuple[float, str]]:

@@ -314,19 +314,22 @@ class GrepSearch:
                     found = _ripgrep_text(data["lines"]).removesuffix("\n").split("\n")
                     for number, text in enumerate(found, data["line_number"]):
                         lines.append(FoundLine(number, text.removesuffix("\r"), kind == "match"))
-                case "end":
-                    path = (
-                        self._place.name
-                        if self._is_file
-                        else _ripgrep_path(data["path"]).removeprefix("./")
-                    )
-                    is_match = any(line.found for line in lines) and (
-                        self._is_file or self._fits(path)
-                    )
+                case "end" if any(line.found for line in lines):
+                    path = self._searched_path(data)
+                    if path is None:
+                        continue
                     # A file with a zero byte is binary, even if lines before it matched.
-                    self._binary += is_match and data["binary_offset"] is not None
-                    if is_match and data["binary_offset"] is None:
+                    if data["binary_offset"] is None:
                         yield FileMatches(path, tuple(lines))
+                    else:
+                        self._binary += 1
+
+    def _searched_path(self, data: dict[str, Any]) -> str | None:
+        """The path of the file that an event is about; None if it is not to be searched."""
+        if self._is_file:
+            return self._place.name
+        path = _ripgrep_path(data["path"]).removeprefix("./")
+        return path if self._fits(path) else None
 
 
 class _TooMany(Exception):

@@ -15,6 +15,7 @@ from ouro.display import Display
 from ouro.llm import ToolSpec
 from ouro.safety import Effect
 from ouro.tools.tool import AnyTool, Tool, ToolContext, ToolResult
+from ouro.utils.decoding import decode_json
 from ouro.utils.files import write_private
 from ouro.utils.runtime import ensure_private_dir, get_home
 
@@ -32,7 +33,7 @@ class SchemaCache:
     @cached_property
     def _specs(self) -> dict[str, ToolSpec]:
         with suppress(OSError, msgspec.MsgspecError, ValueError):
-            found = msgspec.json.decode(self._path.read_bytes(), type=_SavedSpecs)
+            found = decode_json(self._path.read_bytes(), _SavedSpecs)
             if found.version == self._version:
                 return {spec.name: spec for spec in found.specs}
         return {}

@@ -209,9 +209,7 @@ def _objects_in(text: str) -> list[Any]:
             break
         if value not in found:  # the whole input, and then the same in pieces
             found.append(_unquoted(value))
-        at = next(
-            (place for place in range(at, len(text)) if text[place] not in " \n\r\t,;"), len(text)
-        )
+        at = len(text) - len(text[at:].lstrip(" \n\r\t,;"))
     whole = [value for value in found if value not in ({}, None)] or found[:1]
     return whole if len(whole) <= MAX_JOINED else []
 

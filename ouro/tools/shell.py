@@ -234,19 +234,32 @@ class Shell(Tool[ShellArgs]):
         if process.capture.file:
             # The file is complete when it is read next, unless the output is very long.
             await asyncio.to_thread(process.capture.settle, _SPOOL_TIMEOUT)
-        output = process.capture.text()
         if limits != "off" and call_id:
             left = left or await asyncio.to_thread(self.confinement.take_left_running, call_id)
-        if in_time:
-            status = exit_status(process.exit_code)
-            refusal = self._explain_refusal(output, limits) if process.exit_code else ""
-            notes = [refusal, *_describe_left(left)]
-        else:
-            status, notes = "time limit", [_TIMED_OUT.format(timeout_seconds)]
-        is_ended_by_signal = (process.exit_code or 0) < 0
-        code = process.exit_code if in_time and not is_ended_by_signal else None
+        if not in_time:
+            notes = [_TIMED_OUT.format(timeout_seconds)]
+            return self._result(line, process, None, "time limit", notes, cwd, left)
+        code = process.exit_code
+        refusal = self._explain_refusal(process.capture.text(), limits) if code else ""
+        notes = [refusal, *_describe_left(left)]
+        is_ended_by_signal = (code or 0) < 0
+        code = None if is_ended_by_signal else code
+        status = exit_status(process.exit_code)
+        return self._result(line, process, code, status, notes, cwd, left)
+
+    def _result(
+        self,
+        line: str,
+        process: RunningCommand,
+        code: int | None,
+        status: str,
+        notes: Sequence[str],
+        cwd: Path,
+        left: int,
+    ) -> ToolResult:
+        """What a command that ended has printed; `left`: how many processes had outlived it."""
+        output = process.capture.text().rstrip("\n")
         place = "" if cwd == self._root else f" in {cwd}"
-        output = output.rstrip("\n")
         pieces = [output or "(no output)", f"[{status}, {process.seconds:.1f} s{place}]", *notes]
         parts = [
             status if code != 0 else "",

@@ -65,12 +65,7 @@ def _units(known: dict[str, str]) -> tuple[str, str]:
     """One step of indentation, on the model's side and in the file."""
     pairs = sorted(known.items(), key=lambda pair: _width(pair[0]))
     for (mine, its), (deeper, its_deeper) in zip([("", ""), *pairs], pairs, strict=False):
-        if (
-            deeper.startswith(mine)
-            and its_deeper.startswith(its)
-            and deeper != mine
-            and its_deeper != its
-        ):
+        if _is_deeper(deeper, mine) and _is_deeper(its_deeper, its):
             step, its_step = deeper[len(mine) :], its_deeper[len(its) :]
             # Both have the same number of steps, one of them in tabs.
             if ("\t" in step) != ("\t" in its_step):
@@ -80,6 +75,10 @@ def _units(known: dict[str, str]) -> tuple[str, str]:
         "\t" in mine for mine in known
     )
     return ("    ", "\t") if tabs_in_file else ("", "")
+
+
+def _is_deeper(indent: str, other: str) -> bool:
+    return indent != other and indent.startswith(other)
 
 
 def _indent(line: str) -> str:
@@ -170,23 +169,28 @@ def find_match(text: str, old: str, new: str, *, everywhere: bool) -> Match:
     lines = Lines(text)
     if found := _exactly(text, old, new, everywhere=everywhere):
         return _at_its_depth(lines, old, new) or found
-    without_numbers = _NUMBERED.sub("", old)
-    if without_numbers and all(_NUMBERED.match(line) for line in old.splitlines()):
-        old, new = without_numbers, _NUMBERED.sub("", new)
+    if _has_line_numbers(old):
+        old, new = _NUMBERED.sub("", old), _NUMBERED.sub("", new)
         if found := _exactly(text, old, new, everywhere=everywhere):
             return Match(found.spans, "line numbers were left out")
     wanted = old.removesuffix("\n").split("\n")
     for how, normal in TOLERANCES.items():
-        if places := _places(lines, wanted, normal):
-            if len(places) > 1 and not everywhere:
-                raise ToolError(_ambiguous(len(places), (first + 1 for first, _ in places), how))
-            return Match(
-                tuple(_span(lines, first, wanted, indent, old, new) for first, indent in places),
-                how,
-            )
+        places = _places(lines, wanted, normal)
+        if len(places) > 1 and not everywhere:
+            raise ToolError(_ambiguous(len(places), (first + 1 for first, _ in places), how))
+        spans = [_span(lines, first, wanted, indent, old, new) for first, indent in places]
+        if spans:
+            return Match(tuple(spans), how)
     if not everywhere and (found := _find_similar(lines, wanted, old, new)):
         return found
     raise ToolError(_not_found(lines, wanted, text, new))
+
+
+def _has_line_numbers(text: str) -> bool:
+    """Whether each line begins with a number, as `read` prints it, and there is more than these."""
+    if not _NUMBERED.sub("", text):
+        return False
+    return all(_NUMBERED.match(line) for line in text.splitlines())
 
 
 class Lines:

@@ -16,6 +16,7 @@ from ouro.events import Emit
 from ouro.llm import ToolSpec
 from ouro.messages import Image
 from ouro.safety import Effect, Limits
+from ouro.utils.decoding import from_plain
 from ouro.utils.late_pattern import late_pattern
 
 
@@ -98,7 +99,7 @@ class Tool(Protocol, Generic[A]):
     def parse(self, arguments: Mapping[str, Any]) -> A:
         """The arguments of a call. Raises msgspec.ValidationError or ToolError."""
         try:
-            return msgspec.convert(dict(arguments), self.Args, strict=False)
+            return from_plain(dict(arguments), self.Args, strict=False)
         except msgspec.ValidationError as error:
             if found := _IN_QUOTES.match(str(error)):
                 with suppress(msgspec.DecodeError):
@@ -181,18 +182,19 @@ def _inline(node: Any, definitions: Mapping[str, Any]) -> Any:
     if not isinstance(node, dict):
         return node
     if "$ref" in node:
-        named = definitions[node["$ref"]]
-        return _inline(
-            {key: named[key] for key in named if key not in ("title", "description")}, definitions
-        )
+        return _inline(_without(definitions[node["$ref"]], "title", "description"), definitions)
     kinds = [kind for kind in node.get("anyOf", ()) if kind != {"type": "null"}]
     if len(kinds) == 1:  # None is the default: the argument is left out
-        node = {**kinds[0], **{key: value for key, value in node.items() if key != "anyOf"}}
-    return {
-        key: _inline(value, definitions)
-        for key, value in node.items()
-        if not _is_obvious(key, value)
-    }
+        node = {**kinds[0], **_without(node, "anyOf")}
+    found = {}
+    for key, value in node.items():
+        if not _is_obvious(key, value):
+            found[key] = _inline(value, definitions)
+    return found
+
+
+def _without(node: Mapping[str, Any], *keys: str) -> dict[str, Any]:
+    return {key: value for key, value in node.items() if key not in keys}
 
 
 def _is_obvious(key: str, value: Any) -> bool:

@@ -324,18 +324,24 @@ def _text_of(url: str, content_type: str, data: bytes) -> tuple[str, str]:
             f"{one_line(url)} is {one_line(kind, 60)}, not text. To save it use `curl -o` in the"
             " shell."
         )
-    named = re.search(r"charset=\"?([\w-]+)", rest) or re.search(
-        rb"<meta[^>]+charset=[\"']?([\w-]+)", data[:2048]
-    )
-    encoding = named[1] if named else "utf-8"
-    try:
-        text = data.decode(encoding if isinstance(encoding, str) else encoding.decode(), "replace")
-    except (LookupError, ValueError):  # not every codec of Python can replace
-        text = data.decode("utf-8", "replace")
+    text = _decode(rest, data)
     is_html = "html" in kind or (
         not kind and re.match(r"\s*<(?:!doctype html|html)", text, re.IGNORECASE)
     )
     return clean(_markdown(url, text) if is_html else text), kind or "text"
+
+
+def _decode(parameters: str, data: bytes) -> str:
+    """The text of a page, by the encoding that its header or its first bytes name."""
+    encoding = "utf-8"
+    if by_header := re.search(r"charset=\"?([\w-]+)", parameters):
+        encoding = by_header[1]
+    elif by_page := re.search(rb"<meta[^>]+charset=[\"']?([\w-]+)", data[:2048]):
+        encoding = by_page[1].decode()
+    try:
+        return data.decode(encoding, "replace")
+    except (LookupError, ValueError):  # not every codec of Python can replace
+        return data.decode("utf-8", "replace")
 
 
 def _markdown(url: str, html: str) -> str:

@@ -7,13 +7,13 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache, cached_property
 from pathlib import Path
 
 from ouro.utils.files import open_regular, read_start
-from ouro.utils.git_process import GitProfile, run_git
+from ouro.utils.git_process import GitProfile, run_git, stream_git
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.path_text import text_path
 
@@ -91,6 +91,18 @@ class Git:
         # In one piece: name by name takes ten times as long.
         return os.fsdecode(done.stdout).rstrip("\0").split("\0") if done.stdout else []
 
+    def stream_paths(self, *arguments: str) -> Iterator[list[str]]:
+        """As `paths`, some paths at a time, as git finds them."""
+        words = ("ls-files", "-z", *arguments)
+        rest = b""
+        try:
+            for data in stream_git(GitProfile.USER, words, self._folder, timeout=self._seconds):
+                whole, end, rest = (rest + data).rpartition(b"\0")
+                if end:
+                    yield os.fsdecode(whole).split("\0")
+        except (OSError, subprocess.SubprocessError, ValueError) as error:
+            raise GitError(str(error)) from error
+
     def tree_paths(self, commit: str, paths: Sequence[str]) -> list[str]:
         """Those of the paths that are in a commit."""
         if not paths:
@@ -118,6 +130,14 @@ class Git:
         unsigned = ("-c", "user.useConfigOnly=false", "-c", "commit.gpgsign=false")
         self.change(*unsigned, *author, "commit", "--quiet", "--no-verify", "-m", subject)
         return True
+
+    def begin(self, subject: str) -> None:
+        """Make the folder a repository whose first commit holds all files. Raises GitError."""
+        self.change("init", "--quiet", "--template=", "--initial-branch=main")
+        self.change("add", "--all")
+        author = ("-c", "user.name=ouro", "-c", "user.email=ouro@localhost")
+        words = ("commit", "--quiet", "--no-verify", "--allow-empty", "-m", subject)
+        self.change(*author, "-c", "commit.gpgsign=false", *words)
 
     def merge(self, branch: str) -> None:
         """Merge a branch into what is checked out. Raises GitError: it conflicts, or git fails;

@@ -10,10 +10,12 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from enum import Enum, auto
+from io import BufferedReader
 from pathlib import Path
 
 from ouro.utils.runtime import send_signal
@@ -23,6 +25,8 @@ OnWait = Callable[[float], None]
 """Called several times a second with the seconds that a command runs; an exception from it ends the
 command, with all its processes.
 """
+_PIECE = 1 << 18
+"""Bytes of output that are read at once."""
 _WAIT_STEP = 0.2
 """Seconds between two calls of `OnWait`."""
 
@@ -230,8 +234,7 @@ def finish_git(
         else:
             output, errors = _communicate(process, data, timeout, on_wait)
     except BaseException:
-        send_signal(process.pid, signal.SIGKILL, group=profile in _OWN_GROUP)
-        process.wait()
+        _kill(profile, process)
         _close_pipes(process)
         raise
     return subprocess.CompletedProcess(process.args, process.returncode, output, errors)
@@ -254,6 +257,43 @@ def run_git(
     """
     process = start_git(profile, words, folder, own=own)
     return finish_git(profile, process, data, timeout)
+
+
+def stream_git(
+    profile: GitProfile, words: Sequence[str], folder: Path, *, timeout: float
+) -> Iterator[bytes]:
+    """Run git in a folder; yields its output as it comes. git ends when this generator is closed.
+
+    Raises:
+        OSError, ValueError: it cannot be started.
+        CalledProcessError: it failed, or took longer than `timeout` seconds.
+    """
+    process = start_git(profile, words, folder)
+    assert process.stdin is not None
+    assert isinstance(process.stdout, BufferedReader)
+    assert process.stderr is not None
+    process.stdin.close()
+    timer = threading.Timer(timeout, process.kill)
+    timer.daemon = True
+    timer.start()
+    try:
+        while data := process.stdout.read1(_PIECE):
+            yield data
+        errors = process.stderr.read()
+        process.wait()
+    except BaseException:
+        _kill(profile, process)
+        raise
+    finally:
+        timer.cancel()
+        _close_pipes(process)
+    if process.returncode:
+        raise subprocess.CalledProcessError(process.returncode, process.args, stderr=errors)
+
+
+def _kill(profile: GitProfile, process: subprocess.Popen[bytes]) -> None:
+    send_signal(process.pid, signal.SIGKILL, group=profile in _OWN_GROUP)
+    process.wait()
 
 
 def _of_profile(rows: Sequence[_Row], profile: GitProfile) -> list[str]:

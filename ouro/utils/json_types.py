@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from ouro.errors import ConfigError
+from ouro.utils.decoding import decode_json
 from ouro.utils.files import open_regular
 from ouro.utils.log import log
 from ouro.utils.runtime import tilde
@@ -53,7 +54,7 @@ def read_state(path: Path, kind: type[_State]) -> _State:
     try:
         with open_regular(path, os.O_NOFOLLOW) as file:
             data = file.read()
-        return msgspec.json.decode(data, type=kind) if data.strip() else kind()
+        return decode_json(data, kind) if data.strip() else kind()
     except FileNotFoundError:
         return kind()
     except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -145,6 +146,6 @@ def decode_answer(answer: str, kind: type[_Answer]) -> _Answer | None:
     """A model's answer by a JSON schema, also with text around the JSON; None if it does not match."""
     start, end = answer.find("{"), answer.rfind("}")
     try:
-        return msgspec.json.decode(answer[start : end + 1].encode(), type=kind)
+        return decode_json(answer[start : end + 1].encode(), kind)
     except (msgspec.DecodeError, UnicodeEncodeError):
         return None

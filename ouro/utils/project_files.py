@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,12 @@ if TYPE_CHECKING:
 Rules = tuple[tuple[str, "GitIgnoreSpec"], ...]
 """The .gitignore files that apply in a folder, with their folders, nearest first."""
 
+_TOGETHER = (("--cached", "--others", "--exclude-standard"),)
+_TRACKED_FIRST = (("--cached",), ("--others", "--exclude-standard"))
+"""Options of the calls of `git ls-files`."""
 _GIT_SECONDS = 20.0
+_BATCH = 1_000
+"""Names outside of git that are passed on at once."""
 _REPOSITORIES = {".git", ".hg", ".svn", ".jj"}
 _GENERATED = {
     "node_modules",
@@ -33,24 +39,67 @@ def list_project_files(root: Path) -> list[str]:
     """Sorted paths relative to `root`: what git tracks or would track; outside of git, what is not
     ignored.
     """
-    try:
-        listed = Git(root, _GIT_SECONDS).paths("--cached", "--others", "--exclude-standard")
-    except GitError:  # no repository, a repository of another user, or no git
-        return sorted(walk(root, skip=_GENERATED))
     # In the order of git, which is almost sorted; a file in conflict is listed several times.
-    names = dict.fromkeys(listed)
-    # git lists a nested repository as one entry; list its files in its place.
-    submodules = (root / ".gitmodules").exists()
-    inner = [
-        name
-        for name in names
-        if name.endswith("/") or (submodules and (root / name / ".git").exists())
-    ]
-    for name in inner:
-        del names[name]
-        folder = name.rstrip("/")
-        names.update((f"{folder}/{path}", None) for path in list_project_files(root / folder))
+    names: dict[str, None] = {}
+    for found in stream_project_files(root):
+        names.update(dict.fromkeys(found))
     return sorted(names)
+
+
+def stream_project_files(root: Path, *, tracked_first: bool = False) -> Iterator[list[str]]:
+    """As `list_project_files`, some names at a time, as they are found; a name may come twice.
+
+    Args:
+        tracked_first: begin with the files of git's index, which takes a moment in a repository of
+            any size; both together take a little longer.
+    """
+    inner: dict[str, None] = {}
+    listings = _TRACKED_FIRST if tracked_first else _TOGETHER
+    try:
+        for options in listings:
+            yield from _stream_repository(root, options, inner)
+    except GitError:  # no repository, a repository of another user, or no git
+        yield from _batches(walk(root, skip=_GENERATED))
+        return
+    # git lists a nested repository as one entry; list its files in its place.
+    for folder in inner:
+        for names in stream_project_files(root / folder):
+            yield [f"{folder}/{name}" for name in names]
+
+
+def _stream_repository(
+    root: Path, options: Sequence[str], inner: dict[str, None]
+) -> Iterator[list[str]]:
+    """What git lists, without nested repositories, which are added to `inner`."""
+    has_submodules = (root / ".gitmodules").exists()
+    git = Git(root, _GIT_SECONDS)
+    for names in git.stream_paths(*options):
+        nested = {name for name in names if _is_nested(root, name, has_submodules)}
+        inner |= dict.fromkeys(name.rstrip("/") for name in sorted(nested))
+        yield [name for name in names if name not in nested] if nested else names
+
+
+def new_folders(names: Iterable[str], known: set[str]) -> list[str]:
+    """The folders of these files that are not in `known` yet, each with a slash at its end; adds
+    them to it.
+    """
+    found: list[str] = []
+    for folder in {name.rpartition("/")[0] for name in names}:
+        outer = folder
+        while outer and outer not in known:
+            known.add(outer)
+            found.append(f"{outer}/")
+            outer = outer.rpartition("/")[0]
+    return found
+
+
+def _is_nested(root: Path, name: str, has_submodules: bool) -> bool:
+    return name.endswith("/") or (has_submodules and (root / name / ".git").exists())
+
+
+def _batches(names: Iterator[str]) -> Iterator[list[str]]:
+    while batch := list(islice(names, _BATCH)):
+        yield batch
 
 
 def walk(

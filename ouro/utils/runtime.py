@@ -104,6 +104,11 @@ def get_drafts_dir() -> Path:
     return get_home() / "drafts"
 
 
+def get_file_lists_dir() -> Path:
+    """Lists of the files of large projects."""
+    return get_home() / "file_lists"
+
+
 def get_log_path() -> Path:
     return get_home() / "logs" / "ouro.log"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -35,6 +36,16 @@ def test_git_is_started_in_one_place():
     # Long-term memory asks for git's version before it imports GitPython, which starts the command
     # line of the table.
     assert starting == {"utils/git_process.py", "memory/long_term/git/process.py"}
+
+
+def test_types_are_read_in_one_place():
+    """Two threads that read a type for the first time elsewhere can crash the process (X20)."""
+    typed = re.compile(
+        r"msgspec\.(?:convert|json\.Decoder)\((?!\))|msgspec\.json\.decode\([^()]*(?:\([^()]*\)[^()]*)*type="
+    )
+    reading = {source.name for source in sources() if typed.search(source.text)}
+
+    assert reading == {"utils/decoding.py"}
 
 
 def test_no_module_hides_a_lazy_export_of_its_package():

@@ -9,13 +9,19 @@ CODES = r"[A-Z]\d+(?:, [A-Z]\d+)*"
 
 
 def promises() -> dict[str, list[str]]:
-    """The sections of the page on security -> the codes of their tests."""
-    parts = re.split(r"^#{2,3} ", (DOCS / "security.md").read_text(), flags=re.MULTILINE)[1:]
+    """The paragraphs and items of the page on security -> the codes of their tests. Tables, pictures
+    and what introduces a list promise nothing themselves.
+    """
+    page = (DOCS / "security.md").read_text()
     found = {}
-    for part in parts:
-        title = part.partition("\n")[0]
-        named = re.search(rf"^Tests: ({CODES})\.$", part, re.MULTILINE)
-        found[title] = named[1].split(", ") if named else []
+    for section in re.split(r"^#{2,3} ", page, flags=re.MULTILINE)[1:]:
+        title, _, text = section.partition("\n")
+        if title in WITHOUT_PROMISES:
+            continue
+        for block in re.split(r"\n\n|\n(?=- )", text.strip()):
+            if not block.startswith(("|", "![")) and not block.endswith(":"):
+                named = re.search(rf"\(({CODES})\)$", " ".join(block.split()))
+                found[f"{title}: {block[:60]}"] = named[1].split(", ") if named else []
     return found
 
 
@@ -25,8 +31,9 @@ def codes_with_tests() -> set[str]:
     return {code for row in rows for code in row.split(", ")}
 
 
-def test_each_section_that_promises_something_names_its_tests():
-    assert {title for title, codes in promises().items() if not codes} == WITHOUT_PROMISES
+def test_each_promise_names_its_tests():
+    assert len(promises()) > 45
+    assert [promise for promise, codes in promises().items() if not codes] == []
 
 
 def test_each_code_on_the_page_has_a_test():

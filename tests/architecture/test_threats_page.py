@@ -10,7 +10,7 @@ ROW = re.compile(r"^\| ((?:[A-Z]\d+(?:, )?)+) \| [^|]+ \| ([^|]+) \|$", re.MULTI
 def rows() -> list[tuple[list[str], list[str]]]:
     text = (PROJECT / "docs" / "threats.md").read_text()
     return [
-        (ids.split(", "), re.findall(r"`((?:\.\./\w+/)?test_\w+\.py)`", files))
+        (ids.split(", "), re.findall(r"`((?:\.\./[\w/]+/)?test_\w+\.py)`", files))
         for ids, files in ROW.findall(text)
     ]
 

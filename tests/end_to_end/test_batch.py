@@ -3,38 +3,13 @@
 import json
 import os
 import signal
-import subprocess
 import time
 from pathlib import Path
 
 import pytest
 import yaml
+from fakes.files import git, make_repository, touch, write_tasks
 from fakes.waiting import PATIENCE
-
-
-def write_tasks(folder, tasks, **more):
-    path = folder / "tasks.yaml"
-    path.write_text(json.dumps({"name": "licences", "tasks": tasks, **more}))
-    return path
-
-
-def make_repository(folder):
-    folder.mkdir()
-    commands = ("init -q -b main", "add .", "commit -q -m first")
-    (folder / "api.py").write_text("print('hello')\n")
-    author = ("-c", "user.name=a", "-c", "user.email=a@b.example")
-    for command in commands:
-        subprocess.run(["git", *author, *command.split()], cwd=folder, check=True)
-    return folder
-
-
-def git(folder, *words):
-    done = subprocess.run(["git", *words], cwd=folder, capture_output=True, text=True, check=True)
-    return done.stdout.strip()
-
-
-def touch(name, text="new"):
-    return f'call: write {{"path": "{name}", "content": "{text}\\n"}}\nsay: wrote {name}'
 
 
 @pytest.fixture
@@ -217,6 +192,87 @@ def test_the_page_of_a_report_loads_nothing_and_escapes_what_models_wrote(ouro, 
     assert "&lt;script&gt;" in page
     assert "<script" not in page
     assert "http" not in page
+
+
+def instance(shop, prompt, **more):
+    base = git(shop, "rev-parse", "HEAD")
+    known = {
+        "instance_id": f"acme__{shop.name}-1",
+        "repo": f"acme/{shop.name}",
+        "base_commit": base,
+    }
+    return {**known, "problem_statement": prompt, "patch": "+gold_patch", "version": "1.0", **more}
+
+
+def test_instances_of_swe_bench_are_tasks_and_their_patches_predictions(ouro, tmp_path):
+    (tmp_path / "mirrors" / "acme").mkdir(parents=True)
+    shop = make_repository(tmp_path / "mirrors" / "acme" / "shop")
+    bank = make_repository(tmp_path / "mirrors" / "acme" / "bank")
+    git(bank, "config", "core.bare", "true")
+    (bank / ".git").rename(tmp_path / "mirrors" / "acme" / "bank.git")
+    (bank / "api.py").unlink()
+    bank.rmdir()
+    lines = [instance(shop, touch("a"))]
+    lines.append({**lines[0], "instance_id": "acme__bank-1", "repo": "acme/bank"})
+    lines[1]["base_commit"] = "main"
+    (ouro.folder / "swe.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    words = ("batch", "run", "swe.jsonl", "--mirror", str(tmp_path / "mirrors"), "--json")
+    done = ouro.headless(*words)
+    assert done.code == 0, done.err
+    assert "gold_patch" not in str([request.body for request in ouro.server.requests])
+    made = ouro.headless("batch", "predictions", "swe.batch", "--name", "m").lines
+    assert [(line["instance_id"], line["model_name_or_path"]) for line in made] == [
+        ("acme__shop-1", "m"),
+        ("acme__bank-1", "m"),
+    ]
+    assert "+new" in made[0]["model_patch"]
+    git(shop, "checkout", "-q", "-b", "graded")
+    (shop / "p.patch").write_text(made[0]["model_patch"])
+    git(shop, "apply", "p.patch")
+    assert (shop / "a").read_text() == "new\n"
+
+
+@pytest.mark.parametrize(
+    ("more", "words", "said"),
+    [
+        ({}, (), "swe.jsonl:1: pass --mirror"),
+        ({"repo": "../../etc"}, ("--mirror", "m"), "is not OWNER/NAME"),
+        ({"base_commit": None}, ("--mirror", "m"), "base_commit is missing"),
+        ({"instance_id": "a/b"}, ("--mirror", "m"), "this id cannot name a file"),
+    ],
+)
+def test_a_wrong_instance_is_refused_with_its_line(ouro, shops, more, words, said):
+    (ouro.folder / "swe.jsonl").write_text(json.dumps(instance(shops[0], "x", **more)))
+    done = ouro.headless("batch", "run", "swe.jsonl", *words)
+    assert done.code == 2
+    assert said in done.err
+
+
+def fake_gh(folder, code=0):
+    """`gh` that notes its words and prints an address, or fails."""
+    folder.mkdir()
+    script = f'#!/bin/sh\nprintf "%s\\n" "$@" >> {folder}/words\n'
+    last = "echo https://git.example.com/pull/7" if code == 0 else f"echo no login >&2; exit {code}"
+    (folder / "gh").write_text(f"{script}{last}\n")
+    (folder / "gh").chmod(0o755)
+    return f"{folder}{os.pathsep}{os.environ['PATH']}"
+
+
+def test_branches_become_pull_requests_by_gh(ouro, shops, tmp_path, monkeypatch):
+    remote = tmp_path / "remote.git"
+    git(tmp_path, "clone", "-q", "--bare", str(shops[0]), str(remote))
+    git(shops[0], "remote", "add", "origin", str(remote))
+    write_tasks(ouro.folder, [{"repo": str(shops[0]), "prompt": touch("a")}])
+    run(ouro)
+    monkeypatch.setenv("PATH", fake_gh(tmp_path / "failing", code=4))
+    done = ouro.headless("batch", "pr", "tasks.batch", "shop")
+    assert (done.code, "no login" in done.err) == (1, True)
+    monkeypatch.setenv("PATH", fake_gh(tmp_path / "working"))
+    done = ouro.headless("batch", "pr", "tasks.batch", "--all", "--json")
+    assert done.code == 0, done.err
+    assert json.loads(done.out)[0]["state"] == "https://git.example.com/pull/7"
+    assert git(remote, "show", "ouro/licences/shop:a") == "new"
+    assert "ouro/licences/shop" in (tmp_path / "working" / "words").read_text()
 
 
 def test_the_example_of_the_documentation_runs(ouro, shops):

@@ -51,7 +51,9 @@ class FakeRewind:
     async def can_rewind(self, number: int) -> Mapping[str, str]:
         return self.offered
 
-    async def rewind(self, number: int, scopes: Collection[str] = ("conversation",)) -> Rewound:
+    async def rewind(
+        self, number: int, scopes: Collection[str] = ("conversation",), reason=""
+    ) -> Rewound:
         self.went.append(("rewind", number, tuple(scopes)))
         point = next(point for point in self.listed if point.number == number)
         return Rewound(point.text, point.images, self.notices)
@@ -81,12 +83,12 @@ class FakeRewind:
     async def last_change(self, scopes):
         return self.changed
 
-    async def undo(self, scopes=("conversation", "files")) -> Rewound:
-        self.went.append(("undo", *scopes))
+    async def undo(self, scopes=("conversation", "files"), reason="") -> Rewound:
+        self.went.append(("undo", *scopes, *([reason] if reason else [])))
         return Rewound(self.listed[-1].text if "conversation" in scopes else "")
 
-    async def undo_file(self, path: str, hunk: str, back: int) -> list[str]:
-        self.went.append(("undo", path, hunk, back))
+    async def undo_file(self, path: str, hunk: str, back: int, reason="") -> list[str]:
+        self.went.append(("undo", path, hunk, back, *([reason] if reason else [])))
         return [f"Undone: {path}."]
 
     async def redo(self, scopes=()) -> list[str]:

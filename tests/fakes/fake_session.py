@@ -353,7 +353,8 @@ class FakeSession:
         self.wake = SimpleNamespace(due=asyncio.Event().wait)
         """Nothing happens in the background."""
         hooks = SimpleNamespace(hooks=SimpleNamespace(checks=SimpleNamespace(here=list)))
-        self.turn = SimpleNamespace(hooks=hooks, titles=FakeTitles())
+        commands = SimpleNamespace(tools=SimpleNamespace(judge=None))
+        self.turn = SimpleNamespace(hooks=hooks, titles=FakeTitles(), commands=commands)
         self.plan = FakePlan()
         self.scrollback = FakeScrollback()
         self.rewind = FakeRewind()
@@ -497,8 +498,8 @@ class FakeSession:
     def attachments_of(self, text: str) -> tuple[Attachment, ...]:
         return tuple(item for item in self.attachable if f"@{item.name}" in text)
 
-    def project_files(self) -> list[str]:
-        return self.files
+    def find_files(self) -> list[list[str]]:
+        return [self.files]
 
     async def settled(self) -> None:
         """Return immediately: this session writes no memory."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from pathlib import Path
 
@@ -19,3 +20,23 @@ def git(folder: Path, *arguments: str | Path) -> str:
         ["git", *arguments], cwd=folder, check=True, capture_output=True, text=True
     )
     return done.stdout.rstrip("\n")
+
+
+def write_tasks(folder, tasks, **more):
+    path = folder / "tasks.yaml"
+    path.write_text(json.dumps({"name": "licences", "tasks": tasks, **more}))
+    return path
+
+
+def make_repository(folder):
+    folder.mkdir()
+    commands = ("init -q -b main", "add .", "commit -q -m first")
+    (folder / "api.py").write_text("print('hello')\n")
+    author = ("-c", "user.name=a", "-c", "user.email=a@b.example")
+    for command in commands:
+        subprocess.run(["git", *author, *command.split()], cwd=folder, check=True)
+    return folder
+
+
+def touch(name, text="new"):
+    return f'call: write {{"path": "{name}", "content": "{text}\\n"}}\nsay: wrote {name}'

@@ -24,7 +24,8 @@ from ouro.llm import EndChunk, ModelSpec, Prices, ReplyBuilder, TextChunk, Timeo
 from ouro.llm.anthropic import AnthropicChunks
 from ouro.llm.openai import OpenAIChunks
 from ouro.llm.provider_errors import redact
-from ouro.llm.text_tools import ANSWER, CallGate, TextToolsModel, find_calls
+from ouro.llm.streamed_answer import CallGate
+from ouro.llm.text_tools import ANSWER, TextToolsModel, find_calls
 from ouro.llm.told import lines_for
 from ouro.llm.wire import make_usage
 from ouro.memory.backend import CHANGES, CompactionRecord, MessageRecord

@@ -1,5 +1,6 @@
 """ReplyBuilder: however an answer is cut into chunks, the message is the same."""
 
+import asyncio
 import itertools
 import json
 
@@ -12,6 +13,8 @@ from ouro.llm import (
     CUT_SHORT,
     CallChunk,
     EndChunk,
+    ModelCall,
+    ModelSpec,
     ReplyBuilder,
     TextChunk,
     ThinkingChunk,
@@ -181,3 +184,22 @@ def test_an_answer_without_end_is_stopped(chunks, reason):
 def test_raw_newlines_in_json_strings_are_accepted():
     (call,) = build(CallChunk(0, "a", "write", '{"text": "one\ntwo\t"}')).finish().tool_calls
     assert call.arguments == {"text": "one\ntwo\t"}
+
+
+async def test_other_tasks_run_while_a_whole_answer_is_read():
+    """All chunks of a burst are there already: reading them must not stop the program."""
+
+    class Burst:
+        spec = ModelSpec("m")
+
+        async def stream(self, messages, tools):
+            for _ in range(1_000):
+                yield TextChunk("word ")
+            yield EndChunk("stop")
+
+    read = []
+    call = asyncio.create_task(ModelCall([Burst()], []).run(read.append))
+    for _ in range(4):
+        await asyncio.sleep(0)
+    assert 0 < len(read) < 100
+    assert (await call).text == "word " * 1_000

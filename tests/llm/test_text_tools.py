@@ -7,7 +7,8 @@ import pytest
 
 from ouro.errors import ModelError
 from ouro.llm import ModelCall, ModelSpec, ScriptedModel, ScriptedReply, TextChunk, ToolSpec
-from ouro.llm.text_tools import AnswerReader, CallGate, call_schema, describe_tools, find_calls
+from ouro.llm.streamed_answer import AnswerReader, CallGate
+from ouro.llm.text_tools import call_schema, describe_tools, find_calls
 from ouro.messages import Message, Text, ToolCall, ToolReply, system, user
 
 READ = ToolSpec("read", "Read a file. Up to 2,000 lines.", {

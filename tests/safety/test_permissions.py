@@ -58,7 +58,7 @@ def shell(root: Path, line: str, **rules) -> list[str]:
         "command -v git",
     ],
 )
-def test_read_only_lines_in_the_workspace_are_always_allowed(root, line):
+def test_e3_read_only_lines_in_the_workspace_are_always_allowed(root, line):
     assert shell(root, line) == ["allow"] * 4
 
 
@@ -88,7 +88,7 @@ def test_read_only_lines_in_the_workspace_are_always_allowed(root, line):
         "git commit -F - <<'EOF'\nx\nEOF",
     ],
 )
-def test_effectful_lines_ask_are_denied_in_plan_and_allowed_in_auto(root, line):
+def test_e3_effectful_lines_ask_are_denied_in_plan_and_allowed_in_auto(root, line):
     assert shell(root, line) == ["ask", "ask", "deny", "allow"]
 
 
@@ -262,7 +262,7 @@ def test_suggested_rule_allows_the_same_line_or_none_is_offered(root, line, rule
         assert isinstance(permissions.decide("shell", Effect.RUN, [line]), Allow)
 
 
-def test_deny_overrides_ask_and_ask_overrides_allow(root):
+def test_e3_deny_overrides_ask_and_ask_overrides_allow(root):
     rules = {
         "allow": ["shell(git *)"],
         "ask": ["shell(git push *)"],
@@ -280,7 +280,7 @@ def test_allow_rule_must_cover_every_command_deny_only_one(root):
     assert shell(root, "ls && make", deny=["shell(make*)"]) == ["deny"] * 4
 
 
-def test_file_reads_are_allowed_inside_and_writes_follow_the_mode(root):
+def test_e3_file_reads_are_allowed_inside_and_writes_follow_the_mode(root):
     assert verdicts(root, "read", Effect.READ, "src/a.py") == ["allow"] * 4
     assert verdicts(root, "edit", Effect.WRITE, "src/a.py") == ["ask", "allow", "deny", "allow"]
     assert verdicts(root, "read", Effect.READ, "/etc/hosts") == ["ask", "ask", "ask", "allow"]

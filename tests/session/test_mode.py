@@ -39,9 +39,15 @@ async def test_mode_is_restored_and_shown_on_the_card(repository):
 
 
 @pytest.mark.parametrize(
-    ("left", "project", "restored"), [("auto", "ask", "ask"), ("plan", "ask", "plan")]
+    ("left", "project", "restored"),
+    [
+        ("auto", "ask", "ask"),
+        ("edit", "ask", "ask"),
+        ("edit", "plan", "plan"),
+        ("plan", "ask", "plan"),
+    ],
 )
-async def test_a_restored_mode_is_not_wider_than_that_of_the_project(
+async def test_e3_a_restored_mode_is_not_wider_than_that_of_the_project(
     repository, left, project, restored
 ):
     await leave_in_mode(repository, left)
@@ -114,7 +120,7 @@ async def test_shell_timeout_setting_limits_a_call_without_one(repository, monke
 
 
 @pytest.mark.parametrize(("answer", "mode"), [("Continue in auto", "auto"), ("Stay in ask", "ask")])
-async def test_auto_is_offered_on_resume_and_not_restored_in_silence(repository, answer, mode):
+async def test_e3_auto_is_offered_on_resume_and_not_restored_in_silence(repository, answer, mode):
     await leave_in_mode(repository, "auto")
     again = await opened(repository, resume="latest")
     assert again.status().mode == "ask"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import aclosing
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,7 @@ from ouro.events import (
     ToolStarted,
     TurnFinished,
 )
+from ouro.frontends.file_index import FileIndex
 from ouro.llm import ScriptedModel, ScriptedReply, call
 from ouro.messages import Context, Image, ToolReply
 from ouro.session import Draft, OpenRequest
@@ -358,7 +360,7 @@ async def test_at_completes_folders_and_files_outer_ones_first(repository):
     for name in ("src/b.py", "src/deep dir/c.py", "z.py"):
         (repository / name).write_text("")
     session = await opener(Options(repository, ready_model=ScriptedModel([])))(OpenRequest())
-    assert session.project_files() == [
+    assert list(FileIndex(chain.from_iterable(session.find_files())).names()) == [
         "api.py",
         "src/",
         "z.py",

@@ -7,7 +7,7 @@ from fakes.fake_session import FakeSession, Wait, says
 from fakes.waiting import until
 from msgspec.structs import replace
 
-from ouro.events import Notice, Titled, TurnFinished
+from ouro.events import Notice, TextDelta, Titled, TurnFinished
 from ouro.extensions import CommandRegistry, CustomCommand
 from ouro.messages import Image
 from ouro.session import Draft, TurnObserver, TurnQueue
@@ -220,3 +220,17 @@ async def test_session_that_does_not_close_is_abandoned_after_the_timeout():
     await until(lambda: session.running)
     await queue.close(turn_timeout=1, timeout=0.01)
     assert (session.background.kills, queue.running) == (1, False)
+
+
+async def test_what_was_pressed_is_handled_before_a_waiting_answer():
+    """A key passes some tasks on its way; an answer that is there already must not go first."""
+    answer = [TextDelta(f"word{number} ") for number in range(5_000)]
+    queue, recorder = queue_for(FakeSession([[*answer, TurnFinished("answered")]]))
+    queue.say(Draft("go"))
+    while not recorder.events:
+        await asyncio.sleep(0)
+    for _ in range(8):
+        await asyncio.sleep(0)
+    assert len(recorder.events) < 500
+    await queue.idle()
+    assert len(recorder.events) > 5_000

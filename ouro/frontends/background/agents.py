@@ -20,6 +20,7 @@ from ouro.session.background_record import (
     forget_record,
     read_records,
 )
+from ouro.utils.decoding import from_plain
 
 STATE_TIMEOUT = 5.0
 STOP_TIMEOUT = 25.0
@@ -166,7 +167,7 @@ def parse_answer(asked: PermissionAsked | QuestionAsked, given: str) -> UserAnsw
         if isinstance(asked, QuestionAsked):
             return parse_reply(given, asked.question)
         if word in asked.choices and word != "no":  # `no` stops the turn, as the key does
-            return msgspec.convert({"choice": word}, Permit)
+            return from_plain({"choice": word}, Permit)
         return parse_permit(given, asked.choices)
     except NotUnderstood as error:
         raise UsageError(f"`{given}` is not an answer.", str(error)) from error

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from ouro import events
 from ouro.events import Event
 from ouro.messages import Message, Part, Text, Thinking, ToolCall, Usage
+from ouro.utils.decoding import from_plain
 
 _PARTS: dict[str, Any] = {"text": Text, "thinking": Thinking, "call": ToolCall}
 """The parts of an answer that are shown."""
@@ -35,7 +36,7 @@ def decode(data: Any) -> Event | None:
     try:
         if isinstance(data, dict) and data.get("type") == "replied":
             return events.Replied(_decode_message(data["message"]))
-        event: Event = msgspec.convert(data, _known())
+        event: Event = from_plain(data, _known())
         return event
     except (msgspec.ValidationError, KeyError, TypeError):
         return None
@@ -65,6 +66,6 @@ def _decode_message(data: dict[str, Any]) -> Message:
     parts: list[Part] = []
     for part in data["parts"]:
         kind = _PARTS[part["kind"]]
-        parts.append(msgspec.convert({**part, "kind": None}, kind))
-    usage = msgspec.convert(data.get("usage"), Usage | None)
+        parts.append(from_plain({**part, "kind": None}, kind))
+    usage = from_plain(data.get("usage"), Usage | None)
     return Message("assistant", tuple(parts), usage, str(data.get("model", "")), bool(data["cut"]))

@@ -22,6 +22,7 @@ from ouro.frontends.background.host import SessionHost
 from ouro.frontends.headless.input import handle_signals
 from ouro.session import Draft, OpenRequest, OpenSession
 from ouro.session.background_record import Claim
+from ouro.utils.decoding import decode_json
 from ouro.utils.json_types import dump_json
 from ouro.utils.log import log
 from ouro.utils.runtime import ensure_private_dir, get_log_path, send_signal
@@ -81,7 +82,7 @@ def start_host(flag: str, flags: Mapping[str, Any], folder: Path) -> StartReport
             send_signal(process.pid, signal.SIGKILL, group=True)
             raise
     try:
-        return msgspec.json.decode(line, type=StartReport)
+        return decode_json(line, StartReport)
     except msgspec.DecodeError as error:
         send_signal(process.pid, signal.SIGTERM, group=True)
         raise StartFailed(

@@ -10,6 +10,7 @@ from ouro import events
 from ouro.display import Todo
 from ouro.frontends.background.event_codec import decode
 from ouro.session import Status
+from ouro.utils.decoding import from_plain
 from ouro.utils.text import one_line
 
 META = "ouro"
@@ -82,4 +83,4 @@ class SessionState(msgspec.Struct, frozen=True):
 
 def state_from(data: Any) -> SessionState:
     """The state as it was sent. Raises msgspec.ValidationError."""
-    return msgspec.convert(data, SessionState)
+    return from_plain(data, SessionState)

@@ -24,6 +24,7 @@ from ouro.frontends.background.event_codec import encode
 from ouro.frontends.background.host import SessionHost
 from ouro.messages import Image
 from ouro.session import Draft
+from ouro.utils.decoding import from_plain
 from ouro.utils.json_types import dump_json
 from ouro.utils.log import log
 from ouro.utils.text import clean
@@ -273,7 +274,7 @@ class Viewer:
         if method == names.ANSWER:
             self._host.answer(str(params.get("questionId")), _answer_of(params))
         elif method == names.SEND:
-            draft = msgspec.convert(params.get("draft"), _SentDraft)
+            draft = from_plain(params.get("draft"), _SentDraft)
             images = tuple(Image(i.media_type, i.data, i.name) for i in draft.images)
             send = self._host.turns.queue if params.get("later") else self._host.turns.say
             send(Draft(draft.text, images))
@@ -379,7 +380,7 @@ def _answer_of(params: dict[str, Any]) -> events.UserAnswer:
     try:
         if "choice" in params:
             given = {"choice": params["choice"], "comment": params.get("comment", "")}
-            return msgspec.convert(given, events.Permit)
-        return msgspec.convert({"answers": params.get("answers", ())}, events.Reply)
+            return from_plain(given, events.Permit)
+        return from_plain({"answers": params.get("answers", ())}, events.Reply)
     except msgspec.ValidationError as error:
         raise UsageError(f"This is not an answer: {error}.") from error

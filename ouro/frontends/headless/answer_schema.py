@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from ouro.errors import OuroError, UsageError
+from ouro.utils.decoding import from_plain
 
 MAX_ASKED_AGAIN = 2
 _FENCE = re.compile(r"```[\w-]*\n(.*?)```", re.DOTALL)
@@ -77,7 +78,7 @@ class AnswerSchema:
         if hasattr(kind, "model_json_schema"):  # pydantic
             return cls(kind.model_json_schema(), kind.model_validate)
         try:
-            return cls(msgspec.json.schema(kind), lambda value: msgspec.convert(value, kind))
+            return cls(msgspec.json.schema(kind), lambda value: from_plain(value, kind))
         except TypeError as error:
             raise UsageError(f"{kind!r} cannot be the type of an answer: {error}") from error
 

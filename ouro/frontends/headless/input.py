@@ -12,6 +12,7 @@ import msgspec
 from ouro.errors import UsageError
 from ouro.events import PermitChoice
 from ouro.messages import PIPED
+from ouro.utils.decoding import json_decoder
 
 PATIENCE = 3.0
 """Seconds to wait for the first byte of a pipe if there is a prompt already: CI systems may never
@@ -54,7 +55,7 @@ class InterruptInput(msgspec.Struct, tag="interrupt", tag_field="type", forbid_u
 
 
 Input = UserInput | PermissionInput | AnswerInput | InterruptInput
-_DECODER: msgspec.json.Decoder[Input] = msgspec.json.Decoder(Input)
+_DECODER: msgspec.json.Decoder[Input] = json_decoder(Input)
 
 
 def parse_input(line: bytes) -> Input:

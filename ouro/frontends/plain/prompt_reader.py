@@ -6,6 +6,7 @@ import asyncio
 import sys
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -210,9 +211,10 @@ class _Completer(Completer):
             return
         word = before.split()[-1] if before and not before[-1].isspace() else ""
         if word.startswith("@"):
-            if word == "@" or not self._files.names:
+            if word == "@" or not self._files.size:
                 session = self._repl.turns.session
-                self._files = FileIndex(session.project_files() if session else [])
+                found = session.find_files() if session else ()
+                self._files = FileIndex(chain.from_iterable(found))
             for name in self._files.search(word[1:]):
                 yield Completion(mention(name), -len(word), display=name)
 

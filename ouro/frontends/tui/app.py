@@ -20,6 +20,7 @@ from ouro.frontends.tui import editor_and_pager
 from ouro.frontends.tui.driver import TerminalDriver
 from ouro.frontends.tui.first_frame import SECOND_CTRL_C
 from ouro.frontends.tui.front_end import ScreenFrontEnd
+from ouro.frontends.tui.garbage import IdleCollector
 from ouro.frontends.tui.keymap import SCROLLS, Keymap
 from ouro.frontends.tui.look import AGAIN_QUITS, ANSI, THEMES, Look, make_theme
 from ouro.frontends.tui.run import SessionStart
@@ -70,6 +71,7 @@ class OuroApp(App[int], inherit_bindings=False):
         self.pressed_at = float("-inf")
         """When the key was pressed whose action runs."""
         self.painter = ScreenPainter()
+        self._collector = IdleCollector(self.set_timer, lambda: self.pressed_at)
         self._start = start
         keymap = Keymap(look.keys)
         # With PICK the session picker has the focus first.
@@ -186,6 +188,10 @@ class OuroApp(App[int], inherit_bindings=False):
                 await result
         except UsageError as error:
             self.conversation.status.show_message(" ".join(str(error).split("\n")), "warning")
+
+    @on(ConversationScreen.TurnEnded)
+    def _turn_ended(self) -> None:
+        self._collector.turn_ended()
 
     @on(ResumePanel.Chosen)
     def _resume_chosen(self, message: ResumePanel.Chosen) -> None:

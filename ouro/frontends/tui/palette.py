@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Sequence
+from itertools import chain, islice
 from typing import TYPE_CHECKING
 
 from ouro.commands.builtin import matching_commands
 from ouro.commands.pages import page_files, page_text, setting_helps
 from ouro.display import Choice
 from ouro.errors import OuroError
-from ouro.frontends.file_index import mention
+from ouro.frontends.file_index import FileIndex, mention
 from ouro.frontends.session_lines import format_age, labels_of, now, title_of
 from ouro.frontends.tui.keymap import ACTIONS, Keymap
 from ouro.session import OpenRequest
@@ -92,10 +93,11 @@ async def _models(session: Session) -> list[Choice]:
 
 def _files(session: Session) -> list[Choice]:
     try:
-        names = session.project_files()[:MAX_FILES]
+        index = FileIndex(chain.from_iterable(session.find_files()))
     except OSError as error:
         log.warning("the palette lists no files: %s", error)
         return []
+    names = islice(index.names(), MAX_FILES)
     return [Choice(f"file:{name}", name, "file") for name in names]
 
 

@@ -164,9 +164,10 @@ def run_tui(
     def make_app() -> OuroApp:
         from ouro.frontends.tui.app import OuroApp
         from ouro.frontends.tui.driver import TerminalDriver
+        from ouro.frontends.tui.garbage import shorten_collections
 
         gc.freeze()  # modules are never freed: the garbage collector need not visit them
-        gc.set_threshold(50_000, 20, 20)  # a long collection would be visible
+        shorten_collections()
         driver = partial(TerminalDriver, frame=frame, output=terminal)
         app = (app_kind() if app_kind else OuroApp)(
             start, frame.look, save_theme=save_theme, open_catalog=open_catalog, driver_class=driver

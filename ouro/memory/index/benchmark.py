@@ -19,6 +19,7 @@ from ouro.memory.index.query import SHIFT
 from ouro.memory.index.search import Search, SearchFilter
 from ouro.memory.index.vectors import Vectors
 from ouro.memory.long_term.notes.note import parse_note
+from ouro.utils.decoding import decode_json
 
 
 class Document(msgspec.Struct, frozen=True):
@@ -55,7 +56,7 @@ def read_lines(path: Path, kind: type[Any]) -> list[Any]:
     for number, line in enumerate(lines, 1):
         if line.strip():
             try:
-                found.append(msgspec.json.decode(line, type=kind))
+                found.append(decode_json(line, kind))
             except msgspec.MsgspecError as error:
                 raise UsageError(f"{path}, line {number}: {error}.") from error
     return found

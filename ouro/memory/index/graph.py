@@ -7,11 +7,10 @@ import sqlite3
 from collections.abc import Collection, Iterable
 from typing import Any
 
-import msgspec
-
 from ouro.memory.index.index import Index
 from ouro.memory.index.indexers import MemoryFolder
 from ouro.memory.long_term.notes.note import Anchor, Note
+from ouro.utils.decoding import decode_json
 
 _MAX_CHAIN = 200
 MAX_NAMING = 50
@@ -59,7 +58,7 @@ class Graph:
         from the text.
         """
         rows = self._ask(_NOTES, (folder.scope, folder.project))
-        return [(path, msgspec.json.decode(note, type=Note)) for path, note in rows]
+        return [(path, decode_json(note, Note)) for path, note in rows]
 
     def projects(self) -> list[str]:
         return [
@@ -106,6 +105,14 @@ class Graph:
         return [
             note for (note,) in self._ask(question, (json.dumps(list(files)), project, MAX_NAMING))
         ]
+
+    def in_category(self, category: str, project: str) -> list[str]:
+        """The notes of a category in a repository that are not archived, newest first."""
+        question = (
+            "SELECT note FROM notes WHERE kind = 'note' AND category = ? AND project = ?"
+            " AND archived = 0 ORDER BY id DESC"
+        )
+        return [note for (note,) in self._ask(question, (category, project))]
 
     def naming(self, entities: Collection[str]) -> dict[str, float]:
         """The notes that name any of `entities`, with a weight: an entity that many notes name

@@ -13,6 +13,7 @@ import msgspec
 
 from ouro.errors import ModelError, SearchUnavailable
 from ouro.memory.index.index import Index, Sources
+from ouro.utils.decoding import decode_json
 from ouro.utils.path_text import path_text, text_path
 
 LOWEST = 19
@@ -90,4 +91,4 @@ def _encode(sources: Sources) -> str:
 
 
 def _decode(text: str) -> Sources:
-    return msgspec.json.decode(text, type=Sources, dec_hook=lambda _path, text: text_path(text))
+    return decode_json(text, Sources, dec_hook=lambda _path, text: text_path(text))

@@ -69,13 +69,12 @@ if TYPE_CHECKING:
         ledger_of,
         project_commands,
     )
+    from ouro.memory.long_term.recall.dead_ends import DeadEnds
+    from ouro.memory.long_term.recall.hypotheses import HypothesisModel
+    from ouro.memory.long_term.recall.note_finder import NoteFinder
     from ouro.memory.long_term.recall.recall import Recall, Situation
     from ouro.memory.long_term.recall.recall_log import RecallLog, WeekUse, this_week
-    from ouro.memory.long_term.recall.turn_recall import (
-        HypothesisModel,
-        NoteFinder,
-        TurnRecall,
-    )
+    from ouro.memory.long_term.recall.turn_recall import TurnRecall
     from ouro.memory.long_term.remember import (
         find_doubtful,
         find_to_forget,
@@ -137,6 +136,7 @@ if TYPE_CHECKING:
         back_up_home,
     )
     from ouro.memory.long_term.trust.approval import Proposal
+    from ouro.memory.long_term.trust.provenance import own_words
     from ouro.memory.long_term.trust.running_turns import TurnMarks
 
 __getattr__ = lazy_exports(__name__)

@@ -18,7 +18,7 @@ from ouro.errors import MemoryUnusable, SearchUnavailable
 from ouro.memory.long_term.editor import MemoryEditor
 from ouro.memory.long_term.entries import MemoryEntry, all_entries
 from ouro.memory.long_term.git.files import ARCHIVE, MAX_FILES
-from ouro.memory.long_term.notes.note import CATEGORIES, Trigger, parse_note
+from ouro.memory.long_term.notes.note import CATEGORIES, DEAD_ENDS, Trigger, parse_note
 from ouro.memory.long_term.notes.notebook import NoteFile
 from ouro.memory.long_term.notes.validity import age_in_days
 from ouro.memory.long_term.recall.recall_log import RecallLog
@@ -87,7 +87,7 @@ def diagnose(
         problems = [
             *_check_files(scope),
             *_check_git(scope),
-            *_check_fields(own, {*CATEGORIES, *categories}),
+            *_check_fields(own, {*CATEGORIES, DEAD_ENDS, *categories}),
             *_check_links(own, {file.note.id: file.note.supersedes or "" for file in files}),
             *_check_duplicates(
                 [entry for entry in entries if entry.scope == scope.scope and entry.is_in_use]

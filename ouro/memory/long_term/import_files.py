@@ -19,6 +19,7 @@ from ouro.memory.long_term.git.files import ARCHIVE, FileRefused, decode_text, i
 from ouro.memory.long_term.git.values import Scope, SkippedFile
 from ouro.memory.long_term.notes.note import Note, parse_note
 from ouro.safety import TrustStore, acting_files
+from ouro.utils.decoding import from_plain
 from ouro.utils.files import open_regular
 from ouro.utils.git import find_root
 from ouro.utils.runtime import get_trust_path
@@ -278,10 +279,10 @@ def _from_json(path: Path, text: str) -> Iterator[ImportPiece]:
                 for line in str(core).splitlines():
                     if words := _plain(line):
                         yield ImportPiece(
-                            words, path.name, path, msgspec.convert(scope, Scope), "", category
+                            words, path.name, path, from_plain(scope, Scope), "", category
                         )
             for item in (item for item in part["notes"] if not item.get("archived")):
-                yield _whole_note(path, msgspec.convert(item, Note, strict=False))
+                yield _whole_note(path, from_plain(item, Note, strict=False))
     except (
         ValueError,
         KeyError,
@@ -308,7 +309,7 @@ def _from_export(path: Path, text: str) -> Iterator[ImportPiece]:
         ):
             continue
         elif words := _plain(_COMMENT.sub("", line)):
-            yield ImportPiece(words, path.name, path, msgspec.convert(scope, Scope), "", category)
+            yield ImportPiece(words, path.name, path, from_plain(scope, Scope), "", category)
 
 
 def _from_codex(path: Path, body: str) -> Iterator[ImportPiece]:
@@ -327,7 +328,7 @@ def _from_codex(path: Path, body: str) -> Iterator[ImportPiece]:
         is_own = not folder or not _ABOUT_USER.isdisjoint(above)
         scope, project = ("user", "") if is_own else ("repo", folder)
         words, origin = _REFERENCES.sub("", block), " › ".join([path.name, *above[-2:]])
-        yield ImportPiece(words, origin, path, msgspec.convert(scope, Scope), project)
+        yield ImportPiece(words, origin, path, from_plain(scope, Scope), project)
 
 
 def _from_markdown(path: Path, text: str, front: Mapping[str, Any]) -> Iterator[ImportPiece]:

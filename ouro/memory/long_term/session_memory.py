@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from ouro.memory.long_term.maintenance.background import MemoryMaintenance
     from ouro.memory.long_term.manager import LongTermMemoryManager
     from ouro.memory.long_term.prompt_block import MemoryReceipt
+    from ouro.memory.long_term.recall.dead_ends import DeadEnds
     from ouro.memory.long_term.recall.turn_recall import TurnRecall
     from ouro.memory.long_term.statement_effect import OpenStatement, StatementEffect
 
@@ -164,10 +165,6 @@ class SessionMemory:
             if self._recall:
                 self._recall.finder.changed = changed
 
-    def block(self) -> str:
-        """The memory block of the system prompt; empty if memory is off. Blocks."""
-        return self.manager.output.load_block() if self.manager else ""
-
     def receipt(self) -> MemoryReceipt:
         """What of memory was sent when the session began, and the changes since then. Raises
         UsageError: memory is off.
@@ -225,6 +222,11 @@ class SessionMemory:
             return []
         named = [_name_broken(key, text) for key, text in broken.items()]
         return [Notice(text, "warning") for text in named]
+
+    @property
+    def undo_observer(self) -> DeadEnds | None:
+        """Learns what the user undid in files: it may be a dead end. None if nothing is learned."""
+        return self._recall.dead_ends if self._recall else None
 
     def turn_ended(self) -> None:
         """Commit what the turn wrote, and capture notes, in the background; returns at once."""

@@ -60,6 +60,7 @@ from ouro.memory.sessions.session_folders import SUBAGENTS, TRASH
 from ouro.memory.sessions.session_index import INDEX_NAME
 from ouro.memory.sessions.session_reader import is_readable, refuse_newer
 from ouro.memory.sessions.yaml_text import BadYamlError, load
+from ouro.utils.decoding import from_plain
 
 MANY_PLACES = 50
 """With so many matches the user must confirm that such a common text is meant."""
@@ -477,7 +478,7 @@ class ForgettingMemory:
                     fields = msgspec.to_builtins(parsed.note)
                     for name in ("text", "extra", "entities", "relations", "anchors", "branch"):
                         fields[name] = self._text.remove_from_data(fields[name], name)
-                    data = note_text(msgspec.convert(fields, Note)).encode()
+                    data = note_text(from_plain(fields, Note)).encode()
         return self._text.remove_from_bytes(data)
 
     def _clean_name(self, data: bytes) -> bytes:

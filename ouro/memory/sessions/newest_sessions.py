@@ -26,6 +26,7 @@ from ouro.memory.sessions.session_index import (
     rank,
     survey,
 )
+from ouro.utils.decoding import json_decoder
 
 OPENED_NAME = ".opened"
 _OPENED_READ = 2 << 10
@@ -81,7 +82,7 @@ def _newest(root: Path, is_wanted: Callable[[str], bool], count: int) -> list[Se
 
 def _entries(descriptor: int) -> Iterator[SessionSurvey]:
     """The entries of the index in its order, read in blocks."""
-    decode = msgspec.json.Decoder(SessionSurvey).decode
+    decode = json_decoder(SessionSurvey).decode
     text, offset = read_range(descriptor, 0, _BLOCK), _BLOCK
     if not text.startswith(HEAD):
         return

@@ -51,6 +51,7 @@ from ouro.memory.sessions.session_reader import parse_record
 from ouro.memory.sessions.usage import Spending
 from ouro.memory.sessions.yaml_text import BadYamlError, load
 from ouro.messages import Usage
+from ouro.utils.decoding import decode_json
 from ouro.utils.json_types import amount, count
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.text import clean, one_line
@@ -360,9 +361,7 @@ def _read(root: Path, folder: str = "") -> dict[str, SessionSurvey]:
             place = text.find(b'"folder":' + msgspec.json.encode(folder) + b",")
             line = text[text.rfind(b"\n", 0, place) + 1 : text.find(b"\n", place)].rstrip(b",")
             text = b"[" + line + b"]" if place >= 0 else b"[]"
-        return {
-            item.info.folder: item for item in msgspec.json.decode(text, type=list[SessionSurvey])
-        }
+        return {item.info.folder: item for item in decode_json(text, list[SessionSurvey])}
     except (OSError, SessionError, msgspec.MsgspecError, UnicodeDecodeError):
         # Missing, broken, or from a newer version of ouro (another head): it is rebuilt from the
         # sessions.

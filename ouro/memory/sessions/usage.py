@@ -12,6 +12,7 @@ import msgspec
 from ouro.errors import SaveFailed, SpendingUnreadable
 from ouro.memory.backend import CostRecord, DailyUsage, SessionInfo, timestamp
 from ouro.messages import Usage
+from ouro.utils.decoding import decode_json
 from ouro.utils.files import MARK, demand_known_layout, lock_file, mark_layout, write_private
 from ouro.utils.runtime import ensure_private_dir
 
@@ -80,7 +81,7 @@ class SpendingFile:
         """
         demand_known_layout(self._mark, str(self._path), SpendingUnreadable)
         try:
-            return msgspec.json.decode(self._path.read_bytes(), type=tuple[DailyUsage, ...])
+            return decode_json(self._path.read_bytes(), tuple[DailyUsage, ...])
         except FileNotFoundError:
             return ()
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:

@@ -307,9 +307,10 @@ class Checkpoints:
             if new is not None and new != old:
                 changes.files[name] = TreeChange(name, *old, *new)
         if cut is not None:
-            for name in changes.files:
-                if name not in record.written and cut.is_unsure(name, str(self.root / name)):
-                    changes.unsure.add(name)
+            not_by_tools = changes.files.keys() - record.written.keys()
+            changes.unsure |= {
+                name for name in not_by_tools if cut.is_unsure(name, str(self.root / name))
+            }
         return changes
 
     def _kept_later(self, record: TurnRecord) -> dict[str, FileState]:

@@ -48,7 +48,8 @@ class CheckpointIndex:
         tags = self._listed()
         late = self._late(tags)
         left_out = {name.rstrip("/") for name in tags if self._is_left_out(name)}
-        looked_at = [name for name in tags if name.rstrip("/") not in left_out | late]
+        skipped = left_out | late
+        looked_at = [name for name in tags if name.rstrip("/") not in skipped]
         gone = {name for name in looked_at if self._is_gone(name, tags[name])}
         # By force: git refuses a file below a folder that is a link now.
         self._update("--force-remove", gone | (left_out - late))

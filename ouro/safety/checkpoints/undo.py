@@ -29,6 +29,7 @@ from ouro.safety.checkpoints.trees import (
     commit,
     small_trees,
 )
+from ouro.utils.decoding import from_plain
 from ouro.utils.files import append_private, open_folder, write_private
 from ouro.utils.git import PREFIXES
 from ouro.utils.git_process import GitProfile, finish_git
@@ -137,7 +138,7 @@ class Undo:
             if not lines:
                 place.unlink(missing_ok=True)
                 return None
-            plan = msgspec.convert(lines[0], RestorePlan)
+            plan = from_plain(lines[0], RestorePlan)
             turns = [turn for turn in self._checkpoints.turns() if turn.number in plan.numbers]
             done = {(number, path): outcome for number, path, outcome in lines[1:]}
             if not done:

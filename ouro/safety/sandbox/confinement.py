@@ -9,7 +9,7 @@ import shlex
 import shutil
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import cache
 from itertools import product, starmap
@@ -186,7 +186,7 @@ class Confinement:
             if sandbox.tier != "none":
                 policy = self._record_call(policy, limits, sandbox.tier, call_id)
             # So that one shell does both.
-            is_script = list(argv[:2]) == ["/bin/sh", "-c"] and argv[3:4] == ["sh"]
+            is_script = _is_script(argv)
             script, words = (argv[2], argv[4:]) if is_script else ('exec "$@" 8>&-', argv)
             is_watched = is_script and sandbox.tier == "bubblewrap"
             if is_watched:
@@ -198,8 +198,7 @@ class Confinement:
                 script = script.removesuffix('exec "$@"') + f'{inner} "$@"'
                 return ["/bin/sh", "-c", _BOUNDED + script, "sh", *bounds, *words]
             argv = ["/bin/sh", "-c", _BOUNDED + script, "sh", *bounds, *words]
-            reaches_hosts = self.settings.hosts and policy.connects and not policy.network
-            if reaches_hosts and sandbox.tier == "bubblewrap":
+            if self._reaches_hosts(policy) and sandbox.tier == "bubblewrap":
                 argv, policy = self._behind_proxy(argv, policy)
             elif is_watched:
                 policy = msgspec.structs.replace(policy, reaps=True)
@@ -221,6 +220,10 @@ class Confinement:
         if limits != "memory" and not reaches_memory:
             self._kept_from_memory.add(call_id)
         return policy
+
+    def _reaches_hosts(self, policy: SandboxPolicy) -> bool:
+        """Whether a command reaches only the hosts of the settings."""
+        return bool(self.settings.hosts) and policy.connects and not policy.network
 
     def _behind_proxy(
         self, argv: list[str], policy: SandboxPolicy
@@ -305,9 +308,7 @@ class Confinement:
         """
         if self._proxy is not None and (hosts := self._proxy.take_refused()):
             return hosts
-        lines = (line.strip() for line in reversed(output.splitlines()[-200:]))
-        lines = (line for line in lines if not any(path.name in line for path in self._kept_back))
-        line = next((line[:200] for line in lines if any(sign in line for sign in _DENIALS)), "")
+        line = self._find_refusal(output)
         if line and self._kept_back and self.known_tier == "landlock":
             folders = ", ".join(sorted({str(path.parent) for path in self._kept_back})[:_MAX_NAMED])
             line += (
@@ -315,6 +316,14 @@ class Confinement:
                 f" read: in {folders}."
             )
         return line
+
+    def _find_refusal(self, output: str) -> str:
+        """The last line with a sign of a refusal that is not about a file that is kept back."""
+        kept_back = [path.name for path in self._kept_back]
+        for line in reversed(output.splitlines()[-200:]):
+            if _has_one(line, _DENIALS) and not _has_one(line, kept_back):
+                return line.strip()[:200]
+        return ""
 
     def close(self) -> None:
         """Delete the /tmp of the commands, and stop their network proxy; move out what hooks and
@@ -337,19 +346,10 @@ class Confinement:
             for place in existing(protected.existing_reserved())
             if not f"{root}/".startswith(f"{place}/")
         ]
-        programs = [
-            folder for folder in os.environ.get("PATH", "").split(os.pathsep) if is_private(folder)
-        ]
         if limits != "repository":  # otherwise git would record a hidden file as deleted
             self._kept_back = self._unreadable()
             hidden += self._kept_back
-        places = (
-            *map(str, (Path.home(), self._root, *self._also_writable, *self._memory)),
-            *programs,
-        )
-        beside = (os.path.dirname(folder) for folder in programs)  # noqa: PTH120 - the libraries of an environment
-        in_private = [Path(place) for place in (*places, *beside) if is_private(place)]
-        visible = existing((*in_private, *self._visible))
+        visible = existing((*self._used_in_private(), *self._visible))
         policy = SandboxPolicy(hidden=tuple(hidden), visible=visible, connects=False)
         if limits == "read":
             return policy
@@ -367,6 +367,15 @@ class Confinement:
             network=self.settings.network,
             connects=True,
         )
+
+    def _used_in_private(self) -> list[Path]:
+        """The folders in private places that commands need: of the work, and of programs."""
+        folders = os.environ.get("PATH", "").split(os.pathsep)
+        programs = [folder for folder in folders if is_private(folder)]
+        libraries = [os.path.dirname(folder) for folder in programs]  # noqa: PTH120 - of an environment
+        places = map(str, (Path.home(), self._root, *self._also_writable, *self._memory))
+        used = (*places, *programs, *libraries)
+        return [Path(place) for place in used if is_private(place)]
 
     def _without_sockets(self, policy: SandboxPolicy, tier: Tier) -> SandboxPolicy:
         """The policy without the sockets of other programs that a command could connect to."""
@@ -414,6 +423,15 @@ class Confinement:
 
 def _is_git_dir(place: Path) -> bool:
     return place.name == ".git" and place.is_dir()
+
+
+def _is_script(argv: Sequence[str]) -> bool:
+    """Whether a command is `/bin/sh -c SCRIPT sh …`."""
+    return list(argv[:2]) == ["/bin/sh", "-c"] and argv[3:4] == ["sh"]
+
+
+def _has_one(line: str, texts: Iterable[str]) -> bool:
+    return any(text in line for text in texts)
 
 
 def _is_in(place: Path, folders: Sequence[Path]) -> bool:

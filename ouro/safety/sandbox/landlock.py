@@ -69,16 +69,7 @@ def _restrict(plan: dict[str, Any], version: int) -> None:
         OSError: a step of it failed.
     """
     handled = _RIGHTS_BY_ABI[max(known for known in _RIGHTS_BY_ABI if known <= version)]
-    attributes = struct.pack(
-        "=QQQ",
-        handled,
-        _TCP if version >= _TCP_FROM_ABI and not plan["network"] else 0,
-        _SCOPES if version >= _SCOPES_FROM_ABI else 0,
-    )
-    size = 24 if version >= _SCOPES_FROM_ABI else 16 if version >= _TCP_FROM_ABI else 8
-    ruleset = _check_result(
-        _libc().syscall(_CREATE, attributes, ctypes.c_size_t(size), ctypes.c_uint32(0))
-    )
+    ruleset = _create_ruleset(handled, version, refuses_tcp=not plan["network"])
     _allow(ruleset, "/", _READ_DIR)
     hidden = tuple(f"{place}/" for place in plan["hidden"])
     inside_hidden = (path for path in plan["visible"] if path.startswith(hidden))
@@ -93,6 +84,18 @@ def _restrict(plan: dict[str, Any], version: int) -> None:
     _check_result(_libc().prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0))
     _check_result(_libc().syscall(_RESTRICT, ctypes.c_int(ruleset), ctypes.c_uint32(0)))
     os.close(ruleset)
+
+
+def _create_ruleset(handled: int, version: int, *, refuses_tcp: bool) -> int:
+    """The descriptor of a ruleset with as many fields as the kernel knows."""
+    fields = [handled]
+    if version >= _TCP_FROM_ABI:
+        fields.append(_TCP if refuses_tcp else 0)
+    if version >= _SCOPES_FROM_ABI:
+        fields.append(_SCOPES)
+    attributes = struct.pack(f"={len(fields)}Q", *fields)
+    size = ctypes.c_size_t(len(attributes))
+    return _check_result(_libc().syscall(_CREATE, attributes, size, ctypes.c_uint32(0)))
 
 
 def _allow(ruleset: int, path: str, rights: int) -> None:

@@ -15,7 +15,7 @@ import tempfile
 import threading
 from collections.abc import Sequence
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from ouro.safety.sandbox.relay import join
 from ouro.utils.addresses import is_on_internet
@@ -35,7 +35,7 @@ class NetworkProxy:
     """
 
     def __init__(self, hosts: Sequence[str]) -> None:
-        self._hosts = tuple(host.lower().removeprefix("*.") for host in hosts)
+        self._hosts = frozenset(host.lower().removeprefix("*.") for host in hosts)
         self._folder = Path(tempfile.mkdtemp(prefix="ouro-net-"))
         self.socket = self._folder / "proxy"
         self._refused: list[str] = []
@@ -74,16 +74,13 @@ class NetworkProxy:
             OSError: it cannot be reached.
         """
         host = host.lower().rstrip(".")
-        named = {f"{host}:{port}", host} & set(self._hosts)
-        above = port in _USUAL_PORTS and any(
-            host.endswith(f".{allowed}") for allowed in self._hosts
-        )
-        if not (f"{host}:{port}" in named or (named and port in _USUAL_PORTS) or above):
+        if not self._is_allowed(host, port):
             raise self._refusal(f"{host}:{port} is not in sandbox.hosts")
         addresses = [
             str(place[0]) for *_, place in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         ]
-        is_own = named and host in ("localhost", *addresses)
+        is_named = not self._hosts.isdisjoint((host, f"{host}:{port}"))
+        is_own = is_named and host in ("localhost", *addresses)
         # A name on the internet must not lead to a server of this machine.
         reached = [name for name in addresses if is_own or is_on_internet(name)]
         if not reached:
@@ -93,9 +90,30 @@ class NetworkProxy:
                 return socket.create_connection((address, port), _CONNECT_TIMEOUT)
         return socket.create_connection((reached[-1], port), _CONNECT_TIMEOUT)
 
+    def _is_allowed(self, host: str, port: int) -> bool:
+        """Whether the settings name the host with its port, or it or a host above at a usual port."""
+        if f"{host}:{port}" in self._hosts:
+            return True
+        if port not in _USUAL_PORTS:
+            return False
+        return host in self._hosts or any(host.endswith(f".{above}") for above in self._hosts)
+
     def _refusal(self, reason: str) -> PermissionError:
         self._refused.append(reason)
         return PermissionError(reason)
+
+
+def _parse_target(target: str, *, is_tunnel: bool) -> tuple[SplitResult, str]:
+    """The address that a request names, and its host.
+
+    Raises:
+        ValueError: it names none that a proxy serves.
+    """
+    url = urlsplit(f"//{target}" if is_tunnel else target)
+    is_served = is_tunnel or url.scheme == "http"
+    if not is_served or not url.hostname or not url.hostname.isprintable():
+        raise ValueError("not a request to a proxy")
+    return url, url.hostname
 
 
 class _Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
@@ -116,19 +134,10 @@ class _Connection(socketserver.BaseRequestHandler):
         lines = head.decode("latin-1").split("\r\n")
         method, target, version = (*lines[0].split(" "), "", "", "")[:3]
         # The second is that of the relay: no answer is mixed with the bytes.
-        is_tunnel = method in (
-            "CONNECT",
-            "OPEN",
-        )
+        is_tunnel = method in ("CONNECT", "OPEN")
         try:
-            url = urlsplit(f"//{target}" if is_tunnel else target)
-            if (
-                not url.hostname
-                or not url.hostname.isprintable()
-                or (not is_tunnel and url.scheme != "http")
-            ):
-                raise ValueError("not a request to a proxy")
-            upstream = server.proxy.connect(url.hostname, url.port or 80)
+            url, host = _parse_target(target, is_tunnel=is_tunnel)
+            upstream = server.proxy.connect(host, url.port or 80)
         except PermissionError as error:
             _answer(client, "403 Forbidden", f"ouro's sandbox refused this: {error}.")
             return

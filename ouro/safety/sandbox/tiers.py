@@ -168,17 +168,7 @@ class Bubblewrap(Sandbox):
         # One of them may have been removed since they were found.
         command += _bound("--ro-bind-try", policy.protected)
         for place in policy.hidden:
-            if place.is_dir():
-                shown = [inside for inside in policy.visible if inside.is_relative_to(place)]
-                command += [
-                    "--tmpfs",
-                    str(place),
-                    *_bound("--ro-bind", shown),
-                    "--remount-ro",
-                    str(place),
-                ]
-            else:
-                command += ("--ro-bind", "/dev/null", str(place))
+            command += _hide(place, policy.visible)
         for place in policy.sockets:
             if place not in policy.visible:  # ouro's own proxy
                 command += ("--ro-bind", os.devnull, str(place))
@@ -192,8 +182,19 @@ class Bubblewrap(Sandbox):
         return ["/bin/sh", "-c", _WITH_FILTER, "sh", str(filters), *command, "--", *argv]
 
 
+def _hide(place: Path, visible: Sequence[Path]) -> list[str]:
+    """Options that put something empty over a place; what is visible below it is seen again."""
+    if not place.is_dir():
+        return ["--ro-bind", "/dev/null", str(place)]
+    shown = [inside for inside in visible if inside.is_relative_to(place)]
+    return ["--tmpfs", str(place), *_bound("--ro-bind", shown), "--remount-ro", str(place)]
+
+
 def _bound(option: str, places: Sequence[Path]) -> list[str]:
-    return [word for place in places for word in (option, str(place), str(place))]
+    words: list[str] = []
+    for place in places:
+        words += (option, str(place), str(place))
+    return words
 
 
 SOCKETS_OF_PROGRAMS = "sockets with a path, such as those of docker and ssh-agent"

@@ -136,16 +136,32 @@ def several_words(text: str, at: int) -> list[Word]:
     match = _SEVERAL.match(text, at)
     if not match or not shutil.which("bash"):
         return []
-    head, first, last, listed, start, end, tail = match.groups()
-    numbers = range(int(first or start or 1), int(last or end or 0) + 1)[: _MAX_WORDS + 1]
-    texts = [f"{head}{value}{tail}" for value in (listed.split(",") if listed else numbers)]
-    is_plain = all(texts) and len(texts) <= _MAX_WORDS and not (end and head + tail)
-    globs = [bool(re.search(r"[*?]", text)) for text in texts]
-    return (
-        [Word(text, not glob, glob, match[0]) for text, glob in zip(texts, globs, strict=True)]
-        if is_plain
-        else []
-    )
+    texts = _expand(*match.groups())
+    if not all(texts) or len(texts) > _MAX_WORDS:
+        return []
+    found: list[Word] = []
+    for word in texts:
+        is_glob = bool(re.search(r"[*?]", word))
+        found.append(Word(word, not is_glob, is_glob, match[0]))
+    return found
+
+
+def _expand(
+    head: str,
+    first: str | None,
+    last: str | None,
+    listed: str | None,
+    start: str | None,
+    end: str | None,
+    tail: str,
+) -> list[str]:
+    """The texts of `a{1..3}b`, `a{x,y}b` or `$(seq 2 3)`; none for `a$(seq 3)b`."""
+    if listed:
+        return [f"{head}{value}{tail}" for value in listed.split(",")]
+    if end and head + tail:
+        return []
+    numbers = range(int(first or start or 1), int(last or end or 0) + 1)
+    return [f"{head}{number}{tail}" for number in numbers[: _MAX_WORDS + 1]]
 
 
 def is_plain_test(words: Sequence[Word]) -> bool:

@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from ouro.safety.shell.command import Command, Word
+from ouro.safety.shell.command import Command, Redirect, Word
 from ouro.safety.shell.parse import ShellLine
 from ouro.safety.shell.paths import HARMLESS_DEVICES, Places, before_pattern
 from ouro.safety.shell.read_only import (
@@ -22,7 +22,7 @@ from ouro.safety.shell.read_only import (
     only_reads,
     read_options,
 )
-from ouro.safety.shell.tables import UNKNOWN, names, rows
+from ouro.safety.shell.tables import UNKNOWN, CommandRow, names, rows
 from ouro.safety.workspace import GuardedMemory, Workspace
 
 _FINAL = """
@@ -76,7 +76,8 @@ def _final_commands() -> tuple[tuple[str, tuple[str, ...], str], ...]:
     found = []
     for line in re.sub(r"\n    +", " ", _FINAL).strip().splitlines()[1:]:
         commands, _, reason = line.partition(" | ")
-        for texts in (command.split() for command in commands.split(",")):
+        for command in commands.split(","):
+            texts = command.split()
             options = tuple(text for text in texts if text[0] in "-.")
             found.append((" ".join([*texts[: len(texts) - len(options)], ""]), options, reason))
     return tuple(found)
@@ -131,9 +132,18 @@ def _check_opened(path: Path, is_written: bool, command: Command | None, places:
     is_git = command is not None and command.program == "git"
     if is_written and not is_git and (reason := places.workspace.protection(path)):
         return f"it writes to {places.workspace.shown(path)}: {reason}"
-    is_searched = command is not None and places.is_above_keys(path) and reads_all_below(command)
-    is_reached = is_searched or (not is_git and places.holds_keys(path))
-    return f"it reaches {places.workspace.shown(path)}, which holds keys" if is_reached else ""
+    if _reaches_keys(path, command, places):
+        return f"it reaches {places.workspace.shown(path)}, which holds keys"
+    return ""
+
+
+def _reaches_keys(path: Path, command: Command | None, places: Places) -> bool:
+    """Whether a command that opens a path reads keys there or below; None: a redirection."""
+    if command is None:
+        return places.holds_keys(path)
+    if places.is_above_keys(path) and reads_all_below(command):
+        return True
+    return command.program != "git" and places.holds_keys(path)
 
 
 def _is_foreign_device(path: Path, places: Places) -> bool:
@@ -206,18 +216,23 @@ def _check_removal(command: Command, places: Places) -> str:
 
 def _check_removed(command: Command, places: Places) -> str:
     words = command.arguments
-    is_recursive = read_options(words, UNKNOWN).has("r", "R", "recursive")
-    if not is_recursive and all(word.exact for word in words[:1]):
+    if not _may_be_recursive(words):
         return ""
-    changes = command.program in _CHANGERS
-    verb = "changes" if changes else "removes"
-    targets = [word for word in words if not word.text.startswith("-")]
-    # The first one of `chmod` is the mode.
-    for word in targets[1:] if changes else targets:
+    operands = [word for word in words if not word.text.startswith("-")]
+    verb, targets = "removes", operands
+    if command.program in _CHANGERS:
+        verb, targets = "changes", operands[1:]  # the first one is the mode or the owner
+    for word in targets:
         if reason := _check_target(word, places):
             return f"{verb} {reason}"
-    is_relative = any(not word.text.startswith(("/", "~")) for word in targets)
+    is_relative = any(not word.text.startswith(("/", "~")) for word in operands)
     return f"{verb} files in a folder that is not known" if places.lost and is_relative else ""
+
+
+def _may_be_recursive(words: Sequence[Word]) -> bool:
+    """Whether the words have an option such as `-r`, or may begin with one."""
+    is_first_known = not words or words[0].exact
+    return not is_first_known or read_options(words, UNKNOWN).has("r", "R", "recursive")
 
 
 def _check_moved(command: Command, places: Places) -> str:
@@ -291,19 +306,31 @@ def memory_git(command: Command, places: Places) -> GuardedMemory | None:
     """The memory that a command only commits to, as `git -C FOLDER commit -m TEXT`; None for any
     other command.
     """
-    words = command.arguments
-    texts = [word.text for word in words]
-    if command.kind != "plain" or command.name != "git" or command.assignments or command.piped:
+    row = _row_for_memory(command)
+    if row is None or not all(word.exact for word in command.arguments):
         return None
-    row = rows().get(f"git-{texts[2]}") if texts[:1] == ["-C"] and texts[2:] else None
-    if row is None or row.operands != "memory" or not all(word.exact for word in words):
+    _, folder, subcommand, *rest = command.arguments
+    memory = _memory_of(folder.text, places)
+    found = read_options(rest, row)
+    if memory is None or found.unlisted or not _is_safe_in_memory(subcommand.text, found):
         return None
-    folder = _memory_of(texts[1], places)
-    found = read_options(words[3:], row)
-    if folder is None or found.unlisted or not _is_safe_in_memory(texts[2], found):
+    for word in found.operands:
+        if not _is_in_memory(word.text, subcommand.text, memory):
+            return None
+    return memory
+
+
+def _row_for_memory(command: Command) -> CommandRow | None:
+    """The row of `git -C FOLDER SUBCOMMAND` if memory allows this subcommand."""
+    if command.name != "git" or command.kind != "plain":
         return None
-    operands = (word.text for word in found.operands)
-    return folder if all(_is_in_memory(text, texts[2], folder) for text in operands) else None
+    if command.assignments or command.piped:
+        return None
+    texts = [word.text for word in command.arguments]
+    if texts[:1] != ["-C"] or not texts[2:]:
+        return None
+    row = rows().get(f"git-{texts[2]}")
+    return row if row is not None and row.operands == "memory" else None
 
 
 def _memory_of(text: str, places: Places) -> GuardedMemory | None:
@@ -336,20 +363,36 @@ def memory_reason(line: ShellLine, text: str, places: Places) -> str:
     workspace = places.workspace
     if not workspace.memory:
         return ""
-    for redirect in line.redirects:
-        if redirect.writes and any(map(workspace.memory_at, places.named(redirect.target.text))):
-            return "it writes into long-term memory without the file tools"
-    inside = any(_is_near(folder, workspace) for folder in places.folders[1:])
-    named = False
-    for command in (command for command in line.commands if command.kind != "wrapper"):
-        touches = _names_memory(command, places)
-        named = named or touches
-        # A command that receives the path of memory from a pipe may do anything with it.
-        may_touch = touches or inside or (named and command.piped)
-        if may_touch and (reason := _check_on_memory(command, places)):
+    if any(_writes_memory(redirect, places) for redirect in line.redirects):
+        return "it writes into long-term memory without the file tools"
+    commands = [command for command in line.commands if command.kind != "wrapper"]
+    for command in _commands_on_memory(commands, places):
+        if reason := _check_on_memory(command, places):
             return reason
-    is_hidden = not named and _mentions([text], workspace)
-    return "it names long-term memory in a way that is not understood" if is_hidden else ""
+    if _mentions([text], workspace) and not any(_names_memory(item, places) for item in commands):
+        return "it names long-term memory in a way that is not understood"
+    return ""
+
+
+def _writes_memory(redirect: Redirect, places: Places) -> bool:
+    if not redirect.writes:
+        return False
+    return any(map(places.workspace.memory_at, places.named(redirect.target.text)))
+
+
+def _commands_on_memory(commands: Sequence[Command], places: Places) -> Sequence[Command]:
+    """The commands that may do something with memory: all, if the line changes to its folder."""
+    if any(_is_near(folder, places.workspace) for folder in places.folders[1:]):
+        return commands
+    found: list[Command] = []
+    is_named = False
+    for command in commands:
+        names_memory = _names_memory(command, places)
+        is_named = is_named or names_memory
+        # A command that receives the path of memory from a pipe may do anything with it.
+        if names_memory or (is_named and command.piped):
+            found.append(command)
+    return found
 
 
 def _check_on_memory(command: Command, places: Places) -> str:
@@ -378,15 +421,16 @@ def _names_memory(command: Command, places: Places) -> bool:
 
 def _mentions(texts: Sequence[str], workspace: Workspace) -> bool:
     """Whether one of the texts spells out a memory folder or its history."""
-    names = [
-        name
-        for folder in workspace.memory
-        for name in (str(folder.path), workspace.shown(folder.path))
-    ]
-    names += [
-        str(folder.state_dir.parent) for folder in workspace.memory if folder.state_dir is not None
-    ]
-    return any(_NAMED.search(text) or any(name in text for name in names) for text in texts)
+    names: list[str] = []
+    for folder in workspace.memory:
+        names += [str(folder.path), workspace.shown(folder.path)]
+        if folder.state_dir is not None:
+            names.append(str(folder.state_dir.parent))
+    return any(_NAMED.search(text) or _holds_one(text, names) for text in texts)
+
+
+def _holds_one(text: str, names: Sequence[str]) -> bool:
+    return any(name in text for name in names)
 
 
 COMMAND_CHECKS = (

@@ -251,17 +251,26 @@ def _limits(policy: Permissions, line: ShellLine, needs: Sequence[Need]) -> Limi
     """What a line may change if all its needs are met; what a rule of the user allows runs outside
     of the sandbox.
     """
-    runs_a_command = any(need.kind == "command" and not need.paths for need in needs)
-    if runs_a_command or only_sees_processes(line):
+    if any(map(_runs_a_command, needs)) or only_sees_processes(line):
         return "off"
-    written: list[Path] = []
-    for need in needs:
-        if need.kind in ("write", "command"):
-            written += need.paths
+    written = _written_paths(needs)
     in_memory = [path for path in written if policy.workspace.is_memory(path)]
     if in_memory or any(need.kind == "memory" for need in needs):
         return "memory" if len(in_memory) == len(written) else "off"
     return "workspace" if written or policy.mode in ("edit", "auto") else "read"
+
+
+def _runs_a_command(need: Need) -> bool:
+    """Whether a need is a command of which more is changed than known paths."""
+    return need.kind == "command" and not need.paths
+
+
+def _written_paths(needs: Sequence[Need]) -> list[Path]:
+    written: list[Path] = []
+    for need in needs:
+        if need.kind in ("write", "command"):
+            written += need.paths
+    return written
 
 
 def _find_line_rule(case: LineCase, kind: Literal["ask", "deny"]) -> tuple[Rule, str] | None:

@@ -67,7 +67,10 @@ def _rule_for(need: Need, workspace: Workspace) -> str:
         return ""
     if need.kind != "command" or need.command is None:
         return path_rule(need.kind, need.paths[0], workspace)
-    command = need.command
+    return _rule_for_command(need.command)
+
+
+def _rule_for_command(command: Command) -> str:
     if not _has_plain_name(command) or find_unlisted(command) or command.program in SHELLS:
         return ""
     # What such a command does depends on the text of its input.

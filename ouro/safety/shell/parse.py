@@ -101,22 +101,30 @@ class ShellLine(msgspec.Struct):
 
     def add(self, command: Command, depth: int) -> None:
         if len(self.commands) > MAX_COMMANDS * 4:
-            self.hidden = self.hidden or f"it runs more than {MAX_COMMANDS} commands"
+            self.hide(f"it runs more than {MAX_COMMANDS} commands")
             return
         if not command.words[0].exact:
-            self.hidden = self.hidden or "the command is computed"
+            self.hide("the command is computed")
         inner = inner_commands(command) if depth <= _MAX_DEPTH else None
         if inner is None:
             self.commands.append(command)
             return
         self.commands.append(replace(command, kind="wrapper") if inner.transparent else command)
-        self.opaque = self.opaque or inner.opaque
-        self.hidden = self.hidden or inner.hidden
+        self.make_opaque(inner.opaque)
+        self.hide(inner.hidden)
         for nested in inner.commands:
             self.add(nested, depth + 1)
         self.commands += inner.guesses
         if inner.script:
             _Lexer(inner.script, self, depth + 1).script()
+
+    def make_opaque(self, reason: str) -> None:
+        """Note why the line cannot be judged; the first reason counts."""
+        self.opaque = self.opaque or reason
+
+    def hide(self, reason: str) -> None:
+        """Note why the commands are not known; the first reason counts."""
+        self.hidden = self.hidden or reason
 
 
 def parse_line(text: str) -> ShellLine:
@@ -140,6 +148,16 @@ def _is_plain_value(word: Word) -> bool:
     if word.text.startswith("~"):
         return False
     return word.exact or (word.glob and not re.search(r"[$`{<>]", word.text))
+
+
+def _is_over_plain_values(words: Sequence[Word]) -> bool:
+    """Whether the words after `for` are a variable, `in`, and values that are known."""
+    has_values = len(words) > len(("x", "in")) and words[1].raw == "in"
+    return has_values and all(map(_is_plain_value, words[2:]))
+
+
+def _raw_text(words: Sequence[Word]) -> str:
+    return " ".join(word.raw for word in words)
 
 
 def _is_known(value: Word) -> bool:
@@ -278,10 +296,10 @@ class _Lexer:
         self._words.append(word)
 
     def _opaque(self, reason: str) -> None:
-        self._found.opaque = self._found.opaque or reason
+        self._found.make_opaque(reason)
 
     def _hide(self, reason: str) -> None:
-        self._found.hidden = self._found.hidden or reason
+        self._found.hide(reason)
 
     def _group(self, char: str) -> None:
         self._is_certain = False
@@ -374,24 +392,21 @@ class _Lexer:
 
     def _begin_loop(self, keyword: str, words: list[Word], source: Command | None) -> list[Word]:
         """The words of the condition that is a command."""
-        read = _READ.fullmatch(" ".join(word.raw for word in words)) if keyword == "while" else None
-        if keyword != "for" and not read:
+        if keyword == "for":
+            is_understood = _is_over_plain_values(words)
+            loop = _Loop([word.raw for word in words[:1]], words[2:], self._at)
+        elif keyword == "while" and (read := _READ.fullmatch(_raw_text(words))):
+            is_understood = True
+            files = Word("", exact=False, under=folders_of_names(source))
+            loop = _Loop(read[1].split(), [files])
+        else:
             self._loops.append(_Loop())
             return words
-        if read:
-            names = read[1].split()
-            values = [Word("", exact=False, under=folders_of_names(source))]
-            is_understood = True
-        else:
-            names = [word.raw for word in words[:1]]
-            values = words[2:]
-            has_values = len(words) > len(("x", "in")) and words[1].raw == "in"
-            is_understood = has_values and all(map(_is_plain_value, values))
-        is_read = self._after_heredocs <= self._at
-        loop = _Loop(names, values, 0 if read else self._at)
-        if not (is_understood and is_read and all(map(self._is_new_variable, names))):
+        has_heredoc = self._after_heredocs > self._at  # the body is after it
+        are_new = all(map(self._is_new_variable, loop.variables))
+        if has_heredoc or not (is_understood and are_new):
             self._opaque(f"it uses `{keyword}`")
-            loop.variables, loop.values = [], values[:1]
+            loop.variables, loop.values = [], loop.values[:1]
         self._enter_loop(loop, source)
         return []
 
@@ -496,34 +511,49 @@ class _Lexer:
         """Read characters up to one of `ends`, quoted pieces and expansions among them."""
         text = self._text
         while self._at < len(text):
-            char, following = text[self._at], text[self._at + 1 : self._at + 2]
-            if not quoted and char in "<>" and following == "(":
+            char = text[self._at]
+            if not quoted and text.startswith(("<(", ">("), self._at):
                 self._opaque("it uses the output of a command as a file")
                 self._substitute(draft)
             elif char in ends:
                 return
             elif char in "$`":
                 self._expansion(draft, quoted=quoted)
-            elif char == "\\" and (not quoted or following in ("$", "`", '"', "\\", "\n")):
-                if not following:
-                    self._hide("it cannot be parsed")
-                elif following == "\n":
-                    # Bash runs "$\ NEWLINE (touch x)".
-                    self._opaque("a word of it continues in the next line")
-                draft.text += following.replace("\n", "")
-                self._at += 2
-            elif char == "'" and not quoted:
-                draft.text += self._read_quoted(_SINGLE_QUOTES)
-            elif char == '"' and not quoted:
-                self._at += 1
-                self._read(draft, '"', quoted=True)
-                if self._at >= len(text):
-                    self._hide("a quote is not closed")
-                self._at += 1
+            elif char == "\\" and self._is_escape(quoted=quoted):
+                self._read_escaped(draft)
+            elif char in "'\"" and not quoted:
+                self._read_quotes(draft, char)
             else:
                 draft.text += char
                 draft.bare += "" if quoted else char
                 self._at += 1
+
+    def _is_escape(self, *, quoted: bool) -> bool:
+        """Whether the backslash at this position changes the meaning of the next character."""
+        following = self._text[self._at + 1 : self._at + 2]
+        return not quoted or following in ("$", "`", '"', "\\", "\n")
+
+    def _read_escaped(self, draft: _Draft) -> None:
+        """Read a backslash and the character after it."""
+        following = self._text[self._at + 1 : self._at + 2]
+        if not following:
+            self._hide("it cannot be parsed")
+        elif following == "\n":
+            # Bash runs "$\ NEWLINE (touch x)".
+            self._opaque("a word of it continues in the next line")
+        draft.text += following.replace("\n", "")
+        self._at += 2
+
+    def _read_quotes(self, draft: _Draft, quote: str) -> None:
+        """Read `'…'` or `"…"`."""
+        if quote == "'":
+            draft.text += self._read_quoted(_SINGLE_QUOTES)
+            return
+        self._at += 1
+        self._read(draft, '"', quoted=True)
+        if self._at >= len(self._text):
+            self._hide("a quote is not closed")
+        self._at += 1
 
     def _expansion(self, draft: _Draft, *, quoted: bool) -> None:
         text, at = self._text, self._at
@@ -537,9 +567,7 @@ class _Lexer:
             draft.text += match[0]
             draft.exact = False
         elif text.startswith("$(", at):
-            if not (quoted and _SIMPLE_INSIDE.match(text, at)):
-                self._opaque("it uses the output of a command")
-            self._substitute(draft)
+            self._read_substitution(draft, quoted=quoted)
         elif text.startswith("$'", at) and not quoted:
             self._opaque("it uses $'…'")
             draft.text += _ANSI_ESCAPE.sub(_unescape, self._read_quoted(_ANSI_QUOTES))
@@ -550,6 +578,13 @@ class _Lexer:
             self._read_computation(draft)
         else:
             self._read_dollar(draft, quoted=quoted)
+
+    def _read_substitution(self, draft: _Draft, *, quoted: bool) -> None:
+        """Read `$(…)`."""
+        is_one_word = quoted and _SIMPLE_INSIDE.match(self._text, self._at)
+        if not is_one_word:
+            self._opaque("it uses the output of a command")
+        self._substitute(draft)
 
     def _read_backticks(self, draft: _Draft) -> None:
         self._opaque("it uses the output of a command")

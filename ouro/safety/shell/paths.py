@@ -26,6 +26,7 @@ _MAX_MATCHES = 1000
 _MAX_BELOW = 100_000
 _GIT_TIMEOUT = 1.0
 _STARTED = ("sh", "bash", "cat", "grep", "gzip")  # started by egrep, zcat and git
+_CD_OPTION = re.compile(r"-[LPe@]*|--")
 HARMLESS_DEVICES = frozenset(
     {"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/stdin", "/dev/tty", "/dev/zero"}
 )
@@ -45,23 +46,17 @@ class Places:
         """Why the folder in which commands run is not known; empty if it is known."""
         for command in line.commands:
             if command.program in ("cd", "pushd", "popd") and command.kind != "guess":
-                targets = [
-                    word
-                    for word in command.arguments
-                    if not re.fullmatch(r"-[LPe@]*|--", word.text)
-                ]
-                texts = [word.text for word in command.arguments]
-                if (
-                    command.program == "popd"
-                    or "-" in texts
-                    or len(targets) < len(texts) - 1
-                    or "CDPATH" in os.environ
-                ):
-                    self.lost = "it changes to a folder that is not known"
-                self._move(targets[0] if targets else Word("~"))
+                self._move(command)
 
-    def _move(self, target: Word) -> None:
-        if not target.exact or len(self.folders) > _MAX_FOLDERS:
+    def _move(self, command: Command) -> None:
+        """Follow `cd FOLDER`."""
+        words = command.arguments
+        targets = [word for word in words if not _CD_OPTION.fullmatch(word.text)]
+        target = targets[0] if targets else Word("~")
+        is_known = target.exact and len(words) - len(targets) <= 1
+        if not is_known or _goes_back(command) or "CDPATH" in os.environ:
+            self.lost = "it changes to a folder that is not known"
+        if len(self.folders) > _MAX_FOLDERS:
             self.lost = "it changes to a folder that is not known"
         # `cd link/..` leads back to where the link is, `cat link/../x` to the folder above its
         # target.
@@ -166,13 +161,20 @@ class Places:
                     return (
                         f"a name with {odd[0].strip('/')!r} below {start} may become something else"
                     )
-                for entry in entries:
-                    if entry.is_file(follow_symlinks=False):  # most names are: 50,000 take 25 ms
-                        continue
-                    if entry.is_symlink() and self.is_outside(Path(os.path.realpath(entry.path))):
-                        return f"{entry.path} leads out of the workspace"
-                    folders += [entry.path] if entry.is_dir(follow_symlinks=False) else []
+                if strange := self._collect_folders(entries, folders):
+                    return strange
         return f"there are too many files below {start}" if folders else ""
+
+    def _collect_folders(self, entries: list[os.DirEntry[str]], folders: list[str]) -> str:
+        """Add the folders among `entries`; returns which link leads out of the workspace."""
+        for entry in entries:
+            if entry.is_file(follow_symlinks=False):  # most names are: 50,000 take 25 ms
+                continue
+            if entry.is_symlink() and self.is_outside(Path(os.path.realpath(entry.path))):
+                return f"{entry.path} leads out of the workspace"
+            if entry.is_dir(follow_symlinks=False):
+                folders.append(entry.path)
+        return ""
 
     def _matches(self, start: Path, word: Word) -> Iterator[str]:
         if not self.workspace.is_inside(start):
@@ -267,6 +269,11 @@ class Places:
         return ""
 
 
+def _goes_back(command: Command) -> bool:
+    """Whether the folder is one of before: `popd`, `cd -`."""
+    return command.program == "popd" or any(word.text == "-" for word in command.arguments)
+
+
 def _strange_name(matches: list[str], word: Word) -> str:
     """Why bash or the command may read one of the names that a pattern matches as something else."""
     if len(matches) >= _MAX_MATCHES:
@@ -320,9 +327,14 @@ def _written_operands(program: str, found: ReadOptions) -> Sequence[Word]:
         outputs = (word for word in operands if word.text.startswith("of="))
         return [Word(word.text[3:], word.exact) for word in outputs]
     if program == "git" and operands:
-        subcommand = read_options(operands[1:], rows()["git-log"])
-        written = subcommand.values.get("output", [])
-        if {"clone", "init", "worktree"} & {word.text for word in operands[:2]}:
-            return [*written, *(subcommand.operands[-1:] or operands)]
-        return written
+        return _written_by_git(operands)
     return ()
+
+
+def _written_by_git(operands: Sequence[Word]) -> Sequence[Word]:
+    """The value of `--output`, and the folder that a subcommand makes."""
+    subcommand = read_options(operands[1:], rows()["git-log"])
+    written = subcommand.values.get("output", [])
+    if {"clone", "init", "worktree"} & {word.text for word in operands[:2]}:
+        return [*written, *(subcommand.operands[-1:] or operands)]
+    return written

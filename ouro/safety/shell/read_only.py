@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Sequence
-from itertools import takewhile
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from itertools import product, takewhile
 from typing import NamedTuple
 
 import msgspec
@@ -38,10 +38,8 @@ def files_read(command: Command, named: Collection[str] = ()) -> tuple[Word, ...
     texts = [word.text for word in words]
     if _only_lists(name, texts) and all(word.exact for word in words):
         return tuple(words)
-    if name == "git":
-        return _git(words, named)
-    if name == "find":
-        return _find(words, named)
+    if read := _READERS.get(name):
+        return read(words, named)
     row = rows().get(name)
     if row is None or row.operands not in _UNASKED:
         return None
@@ -148,11 +146,15 @@ class ReadOptions(msgspec.Struct):
 
     def has(self, *options: str) -> bool:
         """Whether one of the options may be given, possibly abbreviated or with a value attached."""
-        pairs = [(given, option) for given in self.given for option in options]
-        long = (pair for pair in pairs if min(map(len, pair)) > 1)
-        return any(a == b for a, b in pairs) or any(
-            a.startswith(b) or b.startswith(a) for a, b in long
-        )
+        return any(_may_be(given, option) for given, option in product(self.given, options))
+
+
+def _may_be(given: str, option: str) -> bool:
+    """Whether an option is another one, or a long one that is abbreviated or has a value."""
+    if given == option:
+        return True
+    are_long = len(given) > 1 and len(option) > 1
+    return are_long and (given.startswith(option) or option.startswith(given))
 
 
 def read_options(words: Sequence[Word], row: CommandRow) -> ReadOptions:
@@ -221,13 +223,8 @@ def _read_value(
     option: _Option, word: Word, row: CommandRow, rest: list[Word], found: ReadOptions
 ) -> bool:
     """Read the value of an option; returns whether the option is listed with it."""
-    marks, value = row.valued[option.name], option.value
-    if "+" in marks and rest and rest[0].exact and not rest[0].text.startswith("-"):
-        del rest[0]
-    # The value must not look like an option: if the letter takes no value, as `-l` of `git
-    # grep`, it would act.
-    if value is None and rest and not re.match(r"-[^\d]", rest[0].text):
-        value = rest.pop(0)
+    marks = row.valued[option.name]
+    value = _take_value(option, marks, rest)
     if value is None:
         return False
     found.values.setdefault(option.name, []).append(value)
@@ -238,6 +235,19 @@ def _read_value(
     # `--include=*.py` stays unchanged: a file of that name needs a question, because it is named
     # like an option.
     return not marks and _is_path(word) and bool(re.match(r"--[\w-]+=[^/]+\Z", word.text))
+
+
+def _take_value(option: _Option, marks: str, rest: list[Word]) -> Word | None:
+    """The value of an option: in the same word, or the next one, which is removed from `rest`."""
+    if "+" in marks and rest and rest[0].exact and not rest[0].text.startswith("-"):
+        del rest[0]
+    if option.value is not None:
+        return option.value
+    # The value must not look like an option: if the letter takes no value, as `-l` of `git
+    # grep`, it would act.
+    if rest and not re.match(r"-[^\d]", rest[0].text):
+        return rest.pop(0)
+    return None
 
 
 def _is_path(word: Word, may_begin_with_pattern: bool = False) -> bool:
@@ -279,14 +289,17 @@ def _find(words: Sequence[Word], named: Collection[str]) -> tuple[Word, ...] | s
     for begin, end in reversed(find_runs(words)):
         if words[begin - 1].text == "-exec" and end < len(words):
             del rest[begin - 1 : end + 1]  # each is judged separately
-    unlisted += [
-        word.text
-        for word in rest[len(starts) :]
-        if not word.exact
-        or (re.match(r"-[a-zA-Z]", word.text) and not FIND_EXPRESSION.fullmatch(word.text))
-    ]
+    unlisted += [word.text for word in rest[len(starts) :] if not _is_listed_test(word)]
     newer = [rest[at] for at, word in enumerate(rest[:-1], 1) if word.text == "-newer"]
     return _first(unlisted, named) or (*starts, *newer)
+
+
+def _is_listed_test(word: Word) -> bool:
+    """Whether a word of the expression of `find` is listed, or an operand of a test."""
+    if not word.exact:
+        return False
+    is_test = re.match(r"-[a-zA-Z]", word.text)
+    return not is_test or bool(FIND_EXPRESSION.fullmatch(word.text))
 
 
 def git_words(words: Sequence[Word]) -> tuple[list[Word], list[str]]:
@@ -323,21 +336,30 @@ def _test_operators(words: list[Word]) -> list[Word]:
     return words[1:2] if has_two else words[:1] if len(words) == len(("-f", "x")) else words
 
 
+def _computed_in_git(begin: Sequence[Word], operands: Sequence[Word]) -> list[str]:
+    """The words up to the subcommand that are not exact, and the operands that are no paths."""
+    computed = [word.text for word in begin if not word.exact]
+    return computed + [word.text for word in operands if not _is_path(word)]
+
+
 def _git(words: Sequence[Word], named: Collection[str]) -> tuple[Word, ...] | str | None:
     rest, unlisted = git_words(words)
-    if (strange := _first(unlisted, named)) or not rest:
-        return strange or None
-    first = len(words) - len(rest)
-    computed = [
-        word.text
-        for at, word in enumerate(words)
-        if not (word.exact or (at > first and _is_path(word)))
-    ]
-    row = rows().get(f"git-{rest[0].text}")
+    if strange := _first(unlisted, named):
+        return strange
+    if not rest:
+        return None
+    subcommand, *operands = rest
+    computed = _computed_in_git(words[: len(words) - len(operands)], operands)
+    row = rows().get(f"git-{subcommand.text}")
     if row is None or row.operands != "git":
-        is_listed = not computed and git_lists(rest[0].text, [word.text for word in rest[1:]])
+        is_listed = not computed and git_lists(subcommand.text, [word.text for word in operands])
         return tuple(words) if is_listed else None
     formats = (word.text for word in words if _GIT_FORMAT.search(word.text))
-    return _first((*computed, *read_options(rest[1:], row).unlisted, *formats), named) or tuple(
-        words
-    )
+    strange = _first((*computed, *read_options(operands, row).unlisted, *formats), named)
+    return strange or tuple(words)
+
+
+_READERS: Mapping[
+    str, Callable[[Sequence[Word], Collection[str]], tuple[Word, ...] | str | None]
+] = {"git": _git, "find": _find}
+"""Commands whose words are read in a way of their own."""

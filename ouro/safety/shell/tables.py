@@ -10,6 +10,8 @@ from typing import Literal
 
 import msgspec
 
+from ouro.utils.decoding import from_plain
+
 
 def names(text: str) -> frozenset[str]:
     return frozenset(text.split())
@@ -283,7 +285,7 @@ def rows() -> dict[str, CommandRow]:
         marks = {option[0]: option[1] for option in re.findall(r"([\w-]+)(\S*)", valued)}
         found |= dict.fromkeys(
             commands.split(),
-            CommandRow(letters, names(long), marks, msgspec.convert(operands, Operands)),
+            CommandRow(letters, names(long), marks, from_plain(operands, Operands)),
         )
     return found
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 from msgspec.structs import replace
@@ -81,38 +81,27 @@ class InnerCommands(msgspec.Struct, frozen=True):
 
 def inner_commands(command: Command) -> InnerCommands | None:
     """What `command` runs; None for a command that runs nothing else."""
-    name, words = command.program, command.arguments
-    texts = [word.text for word in words]
-    if texts == ["--version"]:
+    if [word.text for word in command.arguments] == ["--version"]:
         return None
-    if name in SHELLS:
-        return _shell(command)
-    if name in ("eval", "trap", "alias", "source", "."):
-        scripts = {
-            "eval": texts,
-            "trap": texts[:1],
-            "alias": [text.partition("=")[2] for text in texts],
-        }
-        computed = "" if all(word.exact for word in words) else f"what {name} would run is computed"
-        guesses = _suffixes(words) if computed else ()
-        return InnerCommands(
-            (),
-            guesses,
-            " ".join(scripts.get(name, [])),
-            opaque=f"{name} runs text",
-            hidden=computed,
-        )
-    if name in ("find", "gfind"):
-        return _find(words)
+    name = command.program
+    if read := _READERS.get(name):
+        return read(command)
     row = rows().get(name)
     if row and row.operands in ("command", "wrapped") and name != "git":
         return _unwrap(command, row)
-    if name in _RUNNERS:
+    return _guess(command)
+
+
+def _guess(command: Command) -> InnerCommands | None:
+    """What a program may run that is known to run commands, but is not read further."""
+    words = command.arguments
+    if command.program in _RUNNERS:
         return InnerCommands(guesses=_suffixes(words))
-    start = next(
-        (at for at, text in enumerate(texts, 1) if text in _RUNNING_SUBCOMMANDS.get(name, ())), 0
-    )
-    return InnerCommands(guesses=_suffixes(words[start:])) if start else None
+    subcommands = _RUNNING_SUBCOMMANDS.get(command.program, ())
+    for at, word in enumerate(words, 1):
+        if word.text in subcommands:
+            return InnerCommands(guesses=_suffixes(words[at:]))
+    return None
 
 
 def _shell(command: Command) -> InnerCommands:
@@ -121,21 +110,41 @@ def _shell(command: Command) -> InnerCommands:
         (at for at, word in enumerate(words) if re.fullmatch(r"-[a-zA-Z]*c[a-zA-Z]*", word.text)),
         -1,
     )
-    operand = next(
-        (at for at, word in enumerate(words) if at > option and not re.match(r"[-+]", word.text)),
-        None,
-    )
-    if operand is not None and not all(word.exact for word in words[: operand + 1]):
+    rest = range(option + 1, len(words))
+    operands = [at for at in rest if not words[at].text.startswith(("-", "+"))]
+    if not operands:
+        script = command.stdin if option < 0 else None
+        return _shell_script(name, script)
+    operand = operands[0]
+    if not all(word.exact for word in words[: operand + 1]):
         return InnerCommands(hidden=f"what {name} would run is computed", guesses=_suffixes(words))
-    if operand is not None and option < 0:
-        return InnerCommands()
-    script = words[operand].text if operand is not None else command.stdin
-    if script is None or (option >= 0 and operand is None):
+    return InnerCommands() if option < 0 else _shell_script(name, words[operand].text)
+
+
+def _shell_script(name: str, script: str | None) -> InnerCommands:
+    if script is None:
         return InnerCommands(hidden=f"{name} reads its commands from its input")
     return InnerCommands(script=script, transparent=True, opaque=f"{name} runs a script")
 
 
-def _find(words: Sequence[Word]) -> InnerCommands | None:
+def _evaluated(command: Command) -> InnerCommands:
+    """What `eval`, `trap` and the like run: text, or a file whose commands are not known."""
+    name, words = command.program, command.arguments
+    texts = [word.text for word in words]
+    scripts = {
+        "eval": texts,
+        "trap": texts[:1],
+        "alias": [text.partition("=")[2] for text in texts],
+    }
+    script, opaque = " ".join(scripts.get(name, [])), f"{name} runs text"
+    if all(word.exact for word in words):
+        return InnerCommands(script=script, opaque=opaque)
+    hidden = f"what {name} would run is computed"
+    return InnerCommands(guesses=_suffixes(words), script=script, opaque=opaque, hidden=hidden)
+
+
+def _find(command: Command) -> InnerCommands | None:
+    words = command.arguments
     found: list[Command] = []
     starts = find_starts(words)
     folders: tuple[str, ...] = ()
@@ -171,20 +180,32 @@ def _with_names(
 
 def folders_of_names(command: Command | None) -> tuple[str, ...]:
     """The folders whose files a command prints the names of; empty if it may print other text."""
+    lister = _find_lister(command)
+    if lister is None:
+        return ()
+    found = files_read(lister)
+    if not isinstance(found, tuple) or not all(_is_exact(word, lister) for word in found):
+        return ()
+    text = "".join(f" {word.text}" for word in lister.arguments)
+    if not re.fullmatch(_NAME_LISTERS[lister.name], text):
+        return ()
+    if lister.name == "git":
+        return (".",)
+    folders = tuple(word.text for word in found)
+    if lister.name == "ls":  # it prints names in a folder without the folder
+        return (*folders, ".")
+    return folders or (".",)
+
+
+def _find_lister(command: Command | None) -> Command | None:
+    """The command at the begin of a pipe whose lines arrive unchanged, if it may list names."""
     while command is not None and command.program in _NAME_FILTERS and command.source is not None:
         if not _prints_lines_unchanged(command):
-            return ()
+            return None
         command = command.source
     if command is None or command.name not in _NAME_LISTERS or command.assignments:
-        return ()
-    found = files_read(command)
-    if not isinstance(found, tuple) or not all(_is_exact(word, command) for word in found):
-        return ()
-    text = "".join(f" {word.text}" for word in command.arguments)
-    if not re.fullmatch(_NAME_LISTERS[command.name], text):
-        return ()
-    folders = tuple(word.text for word in found) if command.name != "git" else ()
-    return folders if folders and command.name != "ls" else (*folders, ".")
+        return None
+    return command
 
 
 def _prints_lines_unchanged(command: Command) -> bool:
@@ -200,23 +221,17 @@ def _is_exact(word: Word, command: Command) -> bool:
 
 
 def _unwrap(command: Command, row: CommandRow) -> InnerCommands | None:
-    name = command.program
-    if name == "command" and command.arguments and command.arguments[0].text in ("-v", "-V"):
+    if _only_prints(command):
         return None
+    name = command.program
     found = read_options(command.arguments, row)
     if name == "env" and found.has("S", "split-string"):
         guesses = _suffixes(command.arguments)
         return InnerCommands(hidden="env -S splits text into a command", guesses=guesses)
     words, assignments = found.operands, list(command.assignments)
-    is_understood = _is_understood(command, row, found)
-    if name == "env":
-        is_understood = _take_settings(words, assignments) and is_understood
-    if name == "timeout" and words:
-        word = words.pop(0)
-        is_understood = is_understood and word.exact and bool(_DURATION.fullmatch(word.text))
+    begins_understood = _take_begin(name, words, assignments)
     if not words:
-        only_prints = name == "env" and not command.arguments
-        return None if only_prints else InnerCommands(opaque=f"{name} is not understood")
+        return InnerCommands(opaque=f"{name} is not understood")
     if name == "xargs":
         folders = folders_of_names(command.source)
         words = [*_with_names(words, folders), Word("…", exact=False, under=folders)]
@@ -226,11 +241,19 @@ def _unwrap(command: Command, row: CommandRow) -> InnerCommands | None:
         assignments=tuple(assignments),
         piped=command.piped or name == "xargs",
     )
-    if is_understood:
+    if begins_understood and _is_understood(command, row, found):
         return InnerCommands((inner,), transparent=True)
     return InnerCommands(
         (inner,), _suffixes(words), transparent=True, opaque=f"{name} runs a command"
     )
+
+
+def _only_prints(command: Command) -> bool:
+    """Whether a wrapper runs nothing: `env` alone, `command -v ls`."""
+    words = command.arguments
+    if not words:
+        return command.program == "env"
+    return command.program == "command" and words[0].text in ("-v", "-V")
 
 
 def _is_understood(command: Command, row: CommandRow, found: ReadOptions) -> bool:
@@ -240,6 +263,16 @@ def _is_understood(command: Command, row: CommandRow, found: ReadOptions) -> boo
     for option, values in found.values.items():
         if not all(_UNDERSTOOD.fullmatch(f"{option} {value.text}") for value in values):
             return False
+    return True
+
+
+def _take_begin(name: str, words: list[Word], assignments: list[Assignment]) -> bool:
+    """Remove what a wrapper has before the inner command; returns whether it is understood."""
+    if name == "env":
+        return _take_settings(words, assignments)
+    if name == "timeout" and words:
+        duration = words.pop(0)
+        return duration.exact and bool(_DURATION.fullmatch(duration.text))
     return True
 
 
@@ -261,3 +294,11 @@ def _suffixes(words: Sequence[Word]) -> tuple[Command, ...]:
     scripts = [tuple(map(Word, word.text.split())) for word in words if re.search(r"\s", word.text)]
     starts = [tuple(words[at:]) for at in range(min(len(words), 12)) if words[at].text]
     return tuple(Command(parts, kind="guess") for parts in (*starts, *scripts) if parts)
+
+
+_READERS: Mapping[str, Callable[[Command], InnerCommands | None]] = {
+    **dict.fromkeys(SHELLS, _shell),
+    **dict.fromkeys(names("eval trap alias source ."), _evaluated),
+    **dict.fromkeys(names("find gfind"), _find),
+}
+"""Programs whose commands are read in a way of their own."""

@@ -31,7 +31,7 @@ def turn(kept: Checkpoints, work):
     return kept.take(1, "after")
 
 
-def test_a_deleted_file_is_restored(kept, root):
+def test_e13_a_deleted_file_is_restored(kept, root):
     assert turn(kept, (root / "big").unlink).lost == {}
     assert Undo(kept).undo(kept.turns()).paths == ("big",)
     assert (root / "big").read_bytes() == b"1" * SIZE
@@ -68,7 +68,7 @@ def test_a_file_that_a_tool_changes_is_restored(kept, root):
     assert (root / "big").read_bytes() == b"1" * SIZE
 
 
-def test_new_and_grown_files_are_named(kept, root):
+def test_e13_new_and_grown_files_are_named(kept, root):
     def work():
         (root / "new").write_bytes(b"2" * SIZE)
         (root / "a.py").write_bytes(b"2" * SIZE)
@@ -128,7 +128,7 @@ def make_nested(root: Path) -> Path:
     return root / "sub"
 
 
-def test_changes_in_a_nested_repository_are_named(kept, root):
+def test_e13_changes_in_a_nested_repository_are_named(kept, root):
     nested = make_nested(root)
 
     lost = command(kept, lambda: (nested / "x.py").write_text("y\n")).lost

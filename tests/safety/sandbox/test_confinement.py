@@ -260,7 +260,7 @@ def test_seccomp_filters_of_both_processors_differ_only_in_numbers():
     assert one != other
 
 
-def test_seatbelt_takes_paths_as_parameters_and_denies_by_default():
+def test_b7_seatbelt_takes_paths_as_parameters_and_denies_by_default():
     policy = SandboxPolicy(
         writable=(Path('/w "x"'),),
         protected=(Path('/w "x"/.git'),),
@@ -299,7 +299,7 @@ def test_seatbelt_takes_paths_as_parameters_and_denies_by_default():
         ("ls missing", ""),
     ],
 )
-async def test_resource_limits_are_enforced_and_reported(root, home, tmp_path, line, setting):
+async def test_b7_resource_limits_are_enforced_and_reported(root, home, tmp_path, line, setting):
     limits = SandboxSettings(max_memory_mb=200, max_processes=300, max_open_files=64)
     confinement = Confinement(root, home / ".ouro" / "sandbox", limits)
     if not confinement.is_on:
@@ -313,7 +313,7 @@ async def test_resource_limits_are_enforced_and_reported(root, home, tmp_path, l
     confinement.close()
 
 
-async def test_b6_sandbox_refusal_is_reported_to_the_model_with_a_hint(root, home, tmp_path):
+async def test_b7_sandbox_refusal_is_reported_to_the_model_with_a_hint(root, home, tmp_path):
     confinement = Confinement(root, home / ".ouro" / "sandbox")
     if not confinement.is_on:
         pytest.skip("no sandbox works here")

@@ -84,7 +84,7 @@ def test_connect_tunnels_bytes_in_both_directions(proxy, port):
     ["127.0.0.1:1", "localhost:80", "evil.invalid:443", "notexample.invalid:443", "example.invalid.evil:443",
      "example.invalid:22", "[::1]:80", "EVIL.invalid.:443", "example.invalid@evil.invalid:443"],
 )  # fmt: skip
-def test_host_not_in_the_settings_is_refused_and_recorded(proxy, target):
+def test_b7_host_not_in_the_settings_is_refused_and_recorded(proxy, target):
     answer = spoken(proxy, f"CONNECT {target} HTTP/1.1\r\n\r\n".encode())
     assert answer.startswith(b"HTTP/1.1 403 Forbidden")
     assert proxy.take_refused()
@@ -123,7 +123,7 @@ def test_malformed_proxy_request_is_refused(proxy, line):
     ],
 )
 @pytest.mark.parametrize("host", ["example.invalid", "a.other.invalid"])
-def test_name_resolving_to_a_local_network_is_refused(proxy, monkeypatch, host, address):
+def test_b7_name_resolving_to_a_local_network_is_refused(proxy, monkeypatch, host, address):
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: [(0, 0, 0, "", (address, 443))])
     assert b"is an address of a local network" in spoken(
         proxy, f"CONNECT {host}:443 HTTP/1.1\r\n\r\n".encode()
@@ -166,7 +166,7 @@ def run(confinement, *argv: str, limits="workspace") -> subprocess.CompletedProc
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 
-def test_a_confined_command_reaches_the_hosts_of_the_settings_and_no_other(confinement, port):
+def test_b7_a_confined_command_reaches_the_hosts_of_the_settings_and_no_other(confinement, port):
     assert run(confinement, "python3", "-c", FETCH, f"http://127.0.0.1:{port}/x").stdout.startswith(
         "127.0.0.1"
     )

@@ -138,16 +138,29 @@ class BlockList:
         self._rebuild([*blocks, *self.blocks])
 
     def remove(self, blocks: Iterable[TranscriptBlock]) -> None:
-        removed = set(blocks)
-        remaining = [block for block in self.blocks if block not in removed]
-        if remaining != self.blocks[: len(remaining)]:
-            for block in remaining:
-                block.invalidate()
+        removed = set(filter(self._has, blocks))
+        if not removed:
+            return
+        last = self._cut(min(block.place for block in removed))
         for block in removed:
-            block.changed_blocks = None
             self._drawn.pop(block, None)
         self.moving -= removed
-        self._rebuild(remaining)
+        for block in last:
+            block.changed_blocks = None
+            if block not in removed:
+                block.invalidate()
+                self.add(block)
+
+    def _cut(self, place: int) -> list[TranscriptBlock]:
+        """Take the blocks from `place` on out of the column, and return them."""
+        last = self.blocks[place:]
+        self.total = self.top(last[0])
+        del self.blocks[place:], self._tops[place + 1 :]
+        self._changed[:] = [block for block in self._changed if block.place < place]
+        return last
+
+    def _has(self, block: TranscriptBlock) -> bool:
+        return block.place < len(self.blocks) and self.blocks[block.place] is block
 
     def draw_changed(self) -> int | None:
         """Draw the changed blocks that were drawn before; returns the number of the first changed

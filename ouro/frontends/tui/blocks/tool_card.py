@@ -308,6 +308,8 @@ class ToolCard(TranscriptBlock):
         body = self._body
         if self.state == "failed" and isinstance(body, Plain) and body.text.startswith(summary):
             return ""  # the text below begins with it
+        if figures.strip() and summary.startswith(f"{figures.strip()} · "):
+            return summary.removeprefix(f"{figures.strip()} · ")  # the verdict of a judge
         is_said = summary == figures.strip() or self.title.endswith(f" {summary}")
         return "" if is_said else summary
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 from textual import on
 from textual.app import ComposeResult
+from textual.message import Message
 from textual.screen import Screen
 from textual.timer import Timer
 
@@ -19,6 +20,7 @@ from ouro.events import Event
 from ouro.frontends.drafts import DraftFile, take_draft
 from ouro.frontends.file_index import ProjectFiles
 from ouro.frontends.history import PromptHistory
+from ouro.frontends.kept_files import KeptFiles
 from ouro.frontends.session_lines import LEFT_BRANCH, script_state
 from ouro.frontends.tui.blocks.lines import tidy
 from ouro.frontends.tui.blocks.messages import AnswerBlock, UserMessage
@@ -34,7 +36,7 @@ from ouro.frontends.tui.look import (
 from ouro.frontends.tui.screens.sheet import Layout
 from ouro.frontends.tui.transcript_writer import TranscriptWriter, blocks_of
 from ouro.frontends.tui.widgets.attachment_bar import AttachmentBar
-from ouro.frontends.tui.widgets.prompt import Completion, PromptArea, PromptBox
+from ouro.frontends.tui.widgets.prompt import MAX_SUGGESTIONS, Completion, PromptArea, PromptBox
 from ouro.frontends.tui.widgets.question_panel import QuestionPanel, QuestionStack
 from ouro.frontends.tui.widgets.start_panel import StartPanel
 from ouro.frontends.tui.widgets.status import Header, ResumePanel, StatusLine, TodoPanel
@@ -43,7 +45,7 @@ from ouro.frontends.tui.widgets.transcript_reader import TranscriptReader
 from ouro.frontends.welcome import welcome
 from ouro.session.turn_queue import Draft, TurnObserver, TurnQueue
 from ouro.utils.log import log, writer
-from ouro.utils.runtime import get_drafts_dir, get_history_path
+from ouro.utils.runtime import get_drafts_dir, get_file_lists_dir, get_history_path
 from ouro.utils.text import clean
 
 if TYPE_CHECKING:
@@ -84,6 +86,9 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
         run_command: runs a slash command; returns False if the text is not one.
         takes_focus: whether the prompt has the focus first; otherwise a sheet has it.
     """
+
+    class TurnEnded(Message):
+        """A turn or a shell line has ended."""
 
     VERTICAL_BREAKPOINTS = [  # noqa: RUF012 (Textual's own form)
         (0, "-tiny"),
@@ -136,11 +141,11 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
         self.resume = ResumePanel()
         self.start = StartPanel(keymap.shown("import_memory"))
         self._files = ProjectFiles(
-            lambda: self.session.project_files() if self.session else [], self._suggest
+            lambda: self.session.find_files() if self.session else [],
+            self._suggest,
+            lambda: KeptFiles(get_file_lists_dir(), self.session.cwd) if self.session else None,
         )
-        self.completion = Completion(
-            lambda: self.session, lambda: self._files.index() if self.session else None
-        )
+        self.completion = Completion(lambda: self.session, self._find_files)
         self.prompt = PromptArea(
             keymap, self.prompt_history, self.completion, self.turns.withdraw, self.start.move
         )
@@ -385,6 +390,7 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
         if panel is not None and self.questions.panel is None:
             self.prompt.focus()
         self.show_state()
+        self.post_message(self.TurnEnded())
         if self._bell_after < seconds:
             self.ring("ouro is done")
 
@@ -478,6 +484,9 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
         self._has_sent = True
         self.start.close()
         (self.turns.queue if message.later else self.turns.say)(message.draft)
+
+    def _find_files(self, text: str) -> list[str] | None:
+        return self._files.search(text, MAX_SUGGESTIONS) if self.session else None
 
     @on(PromptArea.Changed)
     @on(PromptArea.SelectionChanged)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,7 @@ from textual.widgets import Static, TextArea
 
 from ouro.display import Choice
 from ouro.frontends.clipboard import dropped_image
-from ouro.frontends.file_index import FileIndex, mention
+from ouro.frontends.file_index import mention
 from ouro.frontends.history import HistoryWalk, PromptHistory
 from ouro.frontends.tui.blocks.messages import format_duration, spinner_sign
 from ouro.frontends.tui.first_frame import PASTE_GAP
@@ -64,11 +64,13 @@ class Completion(PickList):
     """
 
     def __init__(
-        self, session: Callable[[], Session | None], files: Callable[[], FileIndex | None]
+        self,
+        session: Callable[[], Session | None],
+        find_files: Callable[[str], Sequence[str] | None],
     ) -> None:
         super().__init__(id="completion")
         self._session = session
-        self._files = files
+        self._find_files = find_files
         self._dismissed = ""
         self.typed = ""
         """The word that a suggestion replaces."""
@@ -105,12 +107,10 @@ class Completion(PickList):
             )
 
             return matching_commands(self._session(), typed[1:])[:MAX_SUGGESTIONS]
-        files = self._files()
-        if files is None:
+        found = self._find_files(typed[1:])
+        if found is None:
             return [Choice(typed, "reading the list of files …")]
-        return [
-            Choice(f"{mention(name)} ", name) for name in files.search(typed[1:], MAX_SUGGESTIONS)
-        ]
+        return [Choice(f"{mention(name)} ", name) for name in found]
 
 
 def _word(before: str) -> str:

@@ -36,8 +36,8 @@ from ouro.memory.long_term.consolidator import find_covered
 from ouro.memory.long_term.git.repository import GitRepository
 from ouro.memory.long_term.git.values import Scope
 from ouro.memory.long_term.notes.entities import has_names_of
-from ouro.memory.long_term.notes.note import Edge, Note, new_id
-from ouro.memory.long_term.notes.notebook import Notebook, Written
+from ouro.memory.long_term.notes.note import DEAD_ENDS, Edge, Note, new_id
+from ouro.memory.long_term.notes.notebook import Notebook, NoteFile, Written
 from ouro.memory.long_term.prompt_block import quoted
 from ouro.memory.long_term.supersession import fold_words
 from ouro.memory.side_calls import AskModel
@@ -207,7 +207,7 @@ class NoteConsolidator(msgspec.Struct, eq=False):
         files = list(self.notebook.all(archived=True))
         replaced = {file.note.supersedes for file in files}
         return sorted(
-            (file.note for file in files if not file.archived and file.note.id not in replaced),
+            (file.note for file in files if _is_merged(file) and file.note.id not in replaced),
             key=_age,
         )
 
@@ -266,6 +266,11 @@ def clusters(
             for group in joined.values()
         ]
     return sorted(found, key=lambda group: _age(group[0]))
+
+
+def _is_merged(file: NoteFile) -> bool:
+    """A dead end is no text: it is recognized by what was tried."""
+    return not file.archived and file.note.category != DEAD_ENDS
 
 
 def _age(note: Note) -> tuple[str, str]:

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from ouro.memory.long_term.git.files import visible_text
 from ouro.memory.long_term.git.values import Scope
 from ouro.memory.sessions.yaml_text import BadYamlError, dump, load
+from ouro.utils.decoding import from_plain
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.yaml import FRONT_MATTER
 
@@ -41,8 +42,14 @@ CATEGORIES: Mapping[str, Scope] = {
 }
 """The built-in categories, each with its usual scope."""
 
+DEAD_ENDS = "dead-ends"
+"""The category of what was tried, failed and was undone. ouro writes these notes; no model chooses
+the category.
+"""
+
 _HEADING = late_pattern(r"\s{0,3}(?:#{1,6}(?:\s|$)|-{3,}\s*$|<!--)")
 _MIN_START = 3
+_ONLY_IF_SET = ("until", "tried")
 
 
 class Edge(msgspec.Struct, frozen=True):
@@ -65,6 +72,20 @@ class Anchor(msgspec.Struct, frozen=True):
 
     path: str
     blob: str
+
+
+class Tried(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A file that was changed, or a command that was run, without its text: enough to recognize it
+    again.
+    """
+
+    path: str = ""
+    marks: str = ""
+    """Hashes of the words that were added and removed."""
+    command: str = ""
+    """The hash of the line."""
+    failed: bool = False
+    """Whether the command itself failed."""
 
 
 class Note(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,6 +120,8 @@ class Note(msgspec.Struct, frozen=True, kw_only=True):
     anchors: tuple[Anchor, ...] = ()
     until: str = ""
     """The last day on which it holds, `2026-11-21`; empty: it lasts, and the file does not name it."""
+    tried: tuple[Tried, ...] = ()
+    """Of a dead end: what was tried. Other files do not name it."""
     text: str = ""
     extra: Mapping[str, Any] = msgspec.field(default_factory=dict)
     """Unknown fields of the front matter, written back unchanged."""
@@ -186,7 +209,7 @@ def _from_fields(data: Mapping[str, Any]) -> tuple[Note, list[str]]:
         if seen != value:
             problems.append(f"`{name}` holds invisible characters: removed")
         try:
-            values[name] = msgspec.convert(seen, known[name], strict=False)
+            values[name] = from_plain(seen, known[name], strict=False)
         except (msgspec.ValidationError, OverflowError) as error:
             problems.append(f"`{name}` cannot be read: {error}")
     extra = {name: value for name, value in data.items() if name not in known}
@@ -198,8 +221,9 @@ def note_text(note: Note) -> str:
     """The file's content; `parse_note` gives the same note back."""
     data: dict[str, Any] = msgspec.to_builtins(note)
     body, extra = data.pop("text"), data.pop("extra")
-    if not note.until:
-        del data["until"]
+    for name in _ONLY_IF_SET:
+        if not data[name]:
+            del data[name]
     return f"---\n{dump({**data, **extra})}---\n{_plain(body).strip(chr(10))}\n"
 
 

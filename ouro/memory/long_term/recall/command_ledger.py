@@ -50,6 +50,7 @@ _NOT_KEPT = frozenset(
     """.split()
 )
 """Programs that show or move files: their exit codes say nothing about the project."""
+_NEVER_FAIL = {"cd", "echo", "export", "mkdir", "printf", "set", "true"}
 _PLAIN = late_pattern(r"[\w./:=@+,%-]{1,60}")
 _FILE = late_pattern(r".*(?:/|::|\.[A-Za-z]\w{0,4}$)")
 _WORD = late_pattern(r"[a-z]{3,}")
@@ -265,6 +266,30 @@ def _kept_words(words: Sequence[str], *, is_script: bool) -> Iterator[str]:
         is_named = is_option or (is_script and operands == 1) or not _FILE.fullmatch(word)
         is_kept = is_named and (is_option or operands <= _MAX_OPERANDS) and _PLAIN.fullmatch(word)
         yield word if is_kept else _GAP
+
+
+def describe_command(text: str) -> str:
+    """As `normalize_command`; of a line with several commands the programs. Empty if one of them
+    only looks at files: the exit code may be its own.
+    """
+    if name := normalize_command(text):
+        return name
+    from ouro.safety import parse_line
+
+    commands = [one for one in parse_line(text).commands if one.kind == "plain"]
+    may_fail = {one.program for one in commands} - _NEVER_FAIL
+    if len(commands) < 2 or not may_fail.isdisjoint(_NOT_KEPT):
+        return ""
+    return name_programs(text)
+
+
+def name_programs(text: str) -> str:
+    """The programs of a line, without their arguments."""
+    from ouro.safety import parse_line
+
+    plain = [one.program for one in parse_line(text).commands if one.kind == "plain"]
+    names = [name for name in dict.fromkeys(plain) if _PLAIN.fullmatch(name)]
+    return " && ".join(f"{name} {_GAP}" for name in names if name not in _NEVER_FAIL)
 
 
 def _subjects(command: str) -> set[str]:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -23,9 +22,9 @@ from msgspec.structs import replace
 
 from ouro.errors import NoteError
 from ouro.events import RecalledNote
-from ouro.memory.index import DAYS, Graph, MemoryHit, Search, SearchFilter, parse_query, stem
+from ouro.memory.index import Graph, MemoryHit, Search, SearchFilter
 from ouro.memory.long_term.notes.entities import entities_in
-from ouro.memory.long_term.notes.note import Note
+from ouro.memory.long_term.notes.note import DEAD_ENDS, Note
 from ouro.memory.long_term.notes.notebook import Notebook, NoteFile
 from ouro.memory.long_term.notes.validity import (
     Anchors,
@@ -35,8 +34,19 @@ from ouro.memory.long_term.notes.validity import (
     is_over,
     is_visible,
 )
-from ouro.memory.long_term.patterns import compiled, has
 from ouro.memory.long_term.prompt_block import quoted
+from ouro.memory.long_term.recall.relevance import (
+    MAX_STANDING,
+    NEAR_BEST,
+    STANDING,
+    STANDING_RULE,
+    find_relevant,
+    is_request,
+    is_rule_for,
+    nearness,
+    questions_in,
+    stems,
+)
 from ouro.memory.tokens import estimate
 from ouro.settings import MemorySettings
 from ouro.utils.text import one_line, plural
@@ -45,6 +55,7 @@ MIN_HYPOTHESIS_COSINE = 0.3
 RANK = 60
 """k of reciprocal rank fusion."""
 ABOUT_FILE = "about this file"
+REPEATED = "tried before, and undone"
 _STALE, _HOP = 0.5, 0.6
 _RECENT_DAYS = 90
 _EARLIER_WIDTH = 160
@@ -57,6 +68,7 @@ _ABOUT_MESSAGE, _ABOUT_FILES = (
     "that may be relevant to the user's next message",
     "about files that were just used",
 )
+_ABOUT_REPEATED = "about what was just done: it was tried before, failed and was undone"
 _OF_BOTH = " Where a repo note contradicts a user note, the repo note holds here."
 
 
@@ -163,9 +175,9 @@ class Recall(msgspec.Struct, eq=False, dict=True):
             wanted = SearchFilter(kinds=("note",), project=situation.project, category=category)
             hits += search.find(text, MAX_STANDING, wanted)
         asked = stems(text)
-        near = [hit for hit in hits if _is_rule_for(asked, hit)]
-        best = sorted(near, key=_nearness, reverse=True)[:MAX_STANDING]
-        return [hit.id for hit in best if _nearness(hit) >= NEAR_BEST * _nearness(best[0])]
+        near = [hit for hit in hits if is_rule_for(asked, hit)]
+        best = sorted(near, key=nearness, reverse=True)[:MAX_STANDING]
+        return [hit.id for hit in best if nearness(hit) >= NEAR_BEST * nearness(best[0])]
 
     def find_by_hypotheses(self, hypotheses: Sequence[str], situation: Situation) -> Recalled:
         """Find the `top_k` notes nearest to each hypothesis. Raises ModelError."""
@@ -194,6 +206,17 @@ class Recall(msgspec.Struct, eq=False, dict=True):
         ]
         return self._select(candidates, situation, "touch", began, room)
 
+    def find_repeated(self, note_ids: Sequence[str], situation: Situation, room: int) -> Recalled:
+        """Select which of these dead ends, that were just repeated, are sent: at most `room`
+        tokens.
+        """
+        began = time.perf_counter()
+        candidates = [
+            _Candidate(note_id, 1 / (RANK + rank), REPEATED)
+            for rank, note_id in enumerate(note_ids)
+        ]
+        return self._select(candidates, situation, "touch", began, room, _ABOUT_REPEATED)
+
     def _select(
         self,
         candidates: Sequence[_Candidate],
@@ -201,13 +224,14 @@ class Recall(msgspec.Struct, eq=False, dict=True):
         way: str,
         began: float,
         room: int | None = None,
+        about: str = _ABOUT_FILES,
     ) -> Recalled:
         """Select what is sent, also of the neighbours; `room` is given for notes about files alone."""
         if room is None:
             about, room = _ABOUT_MESSAGE, self.settings.injection_token_budget
             known: Sequence[_Candidate] = self._extend(candidates)
         else:
-            about, known = _ABOUT_FILES, candidates
+            known = candidates
         items, texts = self._fit(self._weigh(known, situation), situation, room)
         loaded = [item for item in items if item.state == "loaded"]
         marks = " ".join(_mark(item.id, item.text) for item in loaded)
@@ -242,17 +266,7 @@ class Recall(msgspec.Struct, eq=False, dict=True):
         files, best first.
         """
         now, half_life = datetime.now(UTC), self.settings.half_life_days
-        chosen = _best(candidates, 4 * self.settings.retrieval_top_k)
-        latest = self.graph.latest_of(candidate.note_id for candidate in chosen)
-        best: dict[str, _Candidate] = {}
-        for candidate in chosen:  # the last version of each, with the best score of any version
-            best.setdefault(latest[candidate.note_id], candidate)
-        found: list[tuple[_Candidate, NoteFile]] = []
-        for last, candidate in itertools.islice(best.items(), 2 * self.settings.retrieval_top_k):
-            # A planted note that names another one as its earlier version must not hide that one.
-            trusted = (self._read_trusted(name, situation) for name in (last, candidate.note_id))
-            if file := next(filter(None, trusted), None) or self._read_note(last):
-                found.append((candidate, file))
+        found = self._read_best(candidates, situation)
         away = {
             file.note.branch for _, file in found if not is_visible(file.note, situation.branch)
         }
@@ -272,6 +286,29 @@ class Recall(msgspec.Struct, eq=False, dict=True):
                 (note, replace(item, state="skipped", reason=refusal) if refusal else item)
             )
         return sorted(weighed, key=lambda pair: -pair[1].score)
+
+    def _read_best(
+        self, candidates: Iterable[_Candidate], situation: Situation
+    ) -> list[tuple[_Candidate, NoteFile]]:
+        """The files of the best candidates, each in its last version.
+
+        A dead end comes with the tool result that repeats it, not before.
+        """
+        chosen = _best(candidates, 4 * self.settings.retrieval_top_k)
+        latest = self.graph.latest_of(candidate.note_id for candidate in chosen)
+        best: dict[str, _Candidate] = {}
+        for candidate in chosen:  # the last version of each, with the best score of any version
+            best.setdefault(latest[candidate.note_id], candidate)
+        found: list[tuple[_Candidate, NoteFile]] = []
+        for last, candidate in itertools.islice(best.items(), 2 * self.settings.retrieval_top_k):
+            # A planted note that names another one as its earlier version must not hide that one.
+            trusted = (self._read_trusted(name, situation) for name in (last, candidate.note_id))
+            file = next(filter(None, trusted), None) or self._read_note(last)
+            if file is None:
+                continue
+            if file.note.category != DEAD_ENDS or candidate.reason == REPEATED:
+                found.append((candidate, file))
+        return found
 
     def _refusal_now(
         self, file: NoteFile, situation: Situation, merged: frozenset[str], now: datetime
@@ -391,200 +428,3 @@ def _note_line(note: Note, item: RecalledNote, earlier: Sequence[Note], versions
 
 def _mark(note_id: str, text: str) -> str:
     return f"{note_id}:{hashlib.sha256(text.encode(errors='replace')).hexdigest()[:8]}"
-
-
-MIN_SHARE = 0.25
-"""Share of the message's words, weighted by rarity, that a note needs to be relevant by words."""
-MIN_SHARE_OF_ONE = 0.45
-"""The same for a note that has only one word of the message."""
-MIN_SHARE_OF_CODE = 0.9
-"""The same for a note that has only two words of the message, if both are words of any program."""
-STANDING = ("coding-preferences", "project-conventions", "corrections")
-"""The categories of standing rules."""
-STANDING_RULE = "a standing rule for such a task"
-MAX_STANDING = 2
-MIN_STANDING_SHARE = 0.17
-"""As `MIN_SHARE`, for a standing rule."""
-MIN_STANDING = 0.4
-"""With vectors: the share of words and the cosine together."""
-NEAR_BEST = 0.6
-"""Notes with a smaller share of the best score are not relevant."""
-_WEIGHTS = {
-    "bias": -6.35,
-    "share": 0.91,
-    "cosine": 7.11,
-    "above": 5.05,
-    "subject": 2.37,
-    "cover": -19.52,
-    "general": -5.26,
-    "gap": -11.15,
-    "asked": 0.8,
-    "both": 26.11,
-}
-"""Weights of the features of a note and a question: with vectors, a note is relevant if the
-weighted sum is above 0.
-
-From a logistic regression on two sets of notes (`benchmarks.recall_quality --fit`); a third set
-measures it.
-"""
-_FEW, _USUAL_COSINE = 5, 0.2
-"""Hits after the first five count as unrelated: their mean cosine is the baseline. Without such
-hits it is 0.2.
-"""
-MAX_SENTENCES = 4
-_MAX_DONE = 20_000
-"""Characters that are read at the end of what was done in a turn."""
-_GIST = 400
-"""Characters that are searched for at each end of a long message."""
-_SENTENCE = re.compile(r"(?<=[.!?])\s+|\n\s*\n")
-_OF_TASKS = """
-    add again answer ask be better bit build change check clean code continue create current delete do done edit error
-    explain file find fix folder follow function get give go good great help implement keep know last let line list
-    look make mean move name need new next nice now ok okay old open plan please print problem proceed put read really
-    remove rename replace rewrite right run same save say see set show start step stop sure take tell thank thanks thing
-    think time try two understand undo update use want way well what whole why work works write wrong yes
-    """.split()
-"""Words that say what to do, but do not name a subject."""
-_OF_CODE = """
-    argument array bug case character class command comment compile count dictionary docstring exception fail format
-    heading helper hint import input integer item length library loop method module number object only output parameter
-    refactor return script short shorter simple size sort split string summarise test tool translate type typo unused
-    value variable version word
-    """.split()
-"""Words that occur in any program: alone they do not name a subject."""
-
-_OF_DAYS = """
-    ago agree anything april august choose couple day december decide decision discuss february few five four friday
-    happen january july june learn march may monday month november october plan remember saturday september settle
-    six sunday talk three thursday today tuesday wednesday week year yesterday
-    """.split()
-
-
-def questions_in(text: str) -> list[str]:
-    """The texts to search for: the message, and each of its sentences.
-
-    Of a long message only the end and the start are used: the question is often below pasted text.
-    """
-    whole = text if len(text) <= 2 * _GIST else f"{text[-_GIST:]}\n\n{text[:_GIST]}"
-    sentences = [sentence.strip() for sentence in _SENTENCE.split(whole)]
-    chosen = [
-        sentence
-        for sentence in sentences
-        if has("owned", sentence) or stems(sentence) - _STEMS_OF_TASKS
-    ]
-    chosen = chosen if len(sentences) > 1 else []
-    if len(chosen) > MAX_SENTENCES:
-        chosen = [*chosen[: MAX_SENTENCES // 2], *chosen[-MAX_SENTENCES // 2 :]]
-    return list(dict.fromkeys([whole, *chosen]))
-
-
-def stems(text: str) -> frozenset[str]:
-    return frozenset(stem(forms[0]) for forms in parse_query(text).words)
-
-
-def find_relevant(question: str, hits: Sequence[MemoryHit]) -> dict[str, str]:
-    """The ids of the hits that are relevant to a question, each with the reason, in their order."""
-    asked = stems(question)
-    owned = stems(" ".join(compiled("owned").findall(question)))
-    best = max(map(_share, hits), default=0.0)
-    subjects = asked - _STEMS_OF_TASKS - _STEMS_OF_DAYS
-    is_of_days = bool(has("asks", question)) and all(map(str.isdigit, subjects))
-    reasons: dict[str, str] = {}
-    for hit, known in zip(hits, features(question, hits), strict=True):
-        if is_of_days and hit.parts.get("days", 0.0) >= DAYS:
-            reasons[hit.id] = f"noted on {hit.at[:10]}"
-        elif "vectors" in hit.parts:
-            if sum(_WEIGHTS[name] * value for name, value in known.items()) > 0:
-                reasons[hit.id] = (
-                    f"says {_share(hit):.0%} of the words, {_cosine(hit):.2f} close in meaning"
-                )
-        elif _share(hit) >= NEAR_BEST * best and _says_the_same(asked, owned, hit):
-            reasons[hit.id] = f"says {_share(hit):.0%} of the words"
-    return reasons
-
-
-def features(question: str, hits: Sequence[MemoryHit]) -> list[dict[str, float]]:
-    """The features of each hit for the question, by the name of their weights."""
-    asked, is_general = stems(question), float(has("general_question", question))
-    without = (_STEMS_OF_TASKS | _STEMS_OF_CODE) - stems(
-        " ".join(compiled("owned").findall(question))
-    )
-    others = sorted(map(_cosine, hits), reverse=True)[_FEW:]
-    usual = sum(others) / len(others) if others else _USUAL_COSINE
-    best = max((_share(hit) + _cosine(hit) for hit in hits), default=0.0)
-    found = []
-    for hit in hits:
-        share, cosine, own = _share(hit), _cosine(hit), stems(hit.text)
-        known = {
-            "bias": 1.0,
-            "share": share,
-            "cosine": cosine,
-            "above": cosine - usual,
-            "subject": min(len((asked & own) - without), 3),
-            "cover": len(asked & own) / max(1, len(own)),
-            "general": is_general,
-            "gap": best - share - cosine,
-            "asked": min(len(asked - without), 6),
-            "both": share * cosine,
-        }
-        found.append(known)
-    return found
-
-
-def is_request(text: str) -> bool:
-    """Whether a message may ask for work: it is no question."""
-    return not text.rstrip().endswith(("?", "？", "؟"))
-
-
-def _nearness(hit: MemoryHit) -> float:
-    return _share(hit) + _cosine(hit)
-
-
-def _is_rule_for(asked: frozenset[str], hit: MemoryHit) -> bool:
-    """Whether a rule is near a task: by a word that few rules have, or in meaning."""
-    is_named = bool((asked & stems(hit.text)) - _STEMS_OF_TASKS)
-    if "vectors" in hit.parts:
-        return _nearness(hit) >= MIN_STANDING and (is_named or _cosine(hit) >= MIN_STANDING)
-    return is_named and _share(hit) >= MIN_STANDING_SHARE
-
-
-def is_used(note: str, prompt: str, done: str, *, is_of_file: bool = False) -> bool:
-    """Whether a note was used in a turn: what was said and given to tools has a name, or half the
-    words, of it alone.
-
-    If the note was sent because of a file, the name of that file proves nothing.
-    """
-    done = done[-_MAX_DONE:]
-    names = {
-        entity for entity in entities_in(note) if not (is_of_file and entity.startswith("file:"))
-    }
-    if any(entity.partition(":")[2] in done for entity in names.difference(entities_in(prompt))):
-        return True
-    own = stems(note) - stems(prompt) - _STEMS_OF_TASKS - _STEMS_OF_CODE
-    return len(own & stems(done)) >= max(2, len(own) / 2)
-
-
-def _share(hit: MemoryHit) -> float:
-    return hit.parts.get("words", 0.0)
-
-
-def _cosine(hit: MemoryHit) -> float:
-    return hit.parts.get("vectors", 0.0)
-
-
-def _says_the_same(asked: frozenset[str], owned: frozenset[str], hit: MemoryHit) -> bool:
-    """Whether a note is relevant, by words, to a message with the stems `asked`; `owned` stems name
-    a subject.
-    """
-    shared = asked & stems(hit.text)
-    subjects = shared - (_STEMS_OF_TASKS - owned)
-    is_of_code = not subjects - (_STEMS_OF_CODE - owned)
-    if len(shared) < 2:
-        return not is_of_code and _share(hit) >= MIN_SHARE_OF_ONE
-    least = MIN_SHARE_OF_CODE if is_of_code and len(shared) == 2 else MIN_SHARE
-    return bool(subjects) and _share(hit) >= least
-
-
-_STEMS_OF_TASKS = frozenset(found for word in _OF_TASKS for found in stems(word) or {word})
-_STEMS_OF_DAYS = frozenset(found for word in _OF_DAYS for found in stems(word) or {word})
-_STEMS_OF_CODE = frozenset(map(stem, _OF_CODE))

@@ -3,42 +3,37 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from functools import cached_property, partial
+from collections.abc import Callable, Sequence
 from itertools import chain
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
-from ouro.errors import ModelError, OuroError
+from ouro.errors import OuroError
 from ouro.events import Event, NotesRecalled, Notice, Prompted, RecalledNote
 from ouro.memory.backend import MessageRecord, RecalledItem, RecalledRecord
-from ouro.memory.index import Lookup
-from ouro.memory.long_term.git.values import LoadedScope, Scope
-from ouro.memory.long_term.notes.notebook import Notebook, timestamp
-from ouro.memory.long_term.prompt_block import quoted, recalled_marks
+from ouro.memory.long_term.notes.notebook import timestamp
+from ouro.memory.long_term.prompt_block import recalled_marks
 from ouro.memory.long_term.recall.command_ledger import CommandLedger, command_mark, commands_block
-from ouro.memory.long_term.recall.recall_log import RecallCounts, RecallLog
-from ouro.memory.long_term.scope import ScopeMemory
+from ouro.memory.long_term.recall.dead_ends import DeadEnds
+from ouro.memory.long_term.recall.hypotheses import (
+    HypothesisModel,
+    hypotheses_request,
+    read_hypotheses,
+)
+from ouro.memory.long_term.recall.note_finder import NoteFinder
+from ouro.memory.long_term.recall.recall_log import RecallCounts
 from ouro.memory.manager import MemoryManager
 from ouro.memory.message_tree import begins_turn
 from ouro.memory.side_calls import SessionChannel
 from ouro.memory.tokens import estimate
-from ouro.messages import Context, Message, system, user
-from ouro.settings import MemorySettings
-from ouro.utils.git import git_branch
-from ouro.utils.late_pattern import late_pattern
+from ouro.messages import Context
 from ouro.utils.log import log
-from ouro.utils.path_text import path_text
 
 if TYPE_CHECKING:
-    from ouro.memory.long_term.capture.session_parts import Spoken
-    from ouro.memory.long_term.line_records import CoreRecord
-    from ouro.memory.long_term.recall.recall import Recall, Recalled, Situation
+    from ouro.memory.long_term.recall.recall import Recalled
 
 _T = TypeVar("_T")
 HYDE_TIMEOUT = 2.0
@@ -55,203 +50,12 @@ FILL_TIMEOUT = 0.15
 FILL_NOTES = 8
 """Maximum notes without a vector for which a turn makes the vectors; a process makes those of more.
 """
-FOLLOW_TIMEOUT = 0.4
-"""Seconds for which the index reads changed notes in one turn; the rest is read in later turns."""
-_WEIGHT_OF_FILE = 0.5
-"""How much a used file counts in the statistics of a note; a turn counts 1."""
-RESERVED_TOKENS = 2_000
-"""Tokens of the model's window for the instructions and the answer."""
-_NO_REPOSITORY = "-"
-"""Stands for the project if its memory is off, so that its notes are not found."""
-_MAX_SENTENCE = 300
-_MARKS = late_pattern(r"^\s*(?:[-*•]|\d{1,2}[.)])?\s*[\"“'`]*")
-_INSTRUCTIONS = """\
-A coding assistant has notes from earlier sessions: preferences, conventions, decisions with their reasons, facts,
-corrections. You read what the user says now. Write {count} different notes that would help to answer it, as if they
-existed: one short, concrete sentence each, in the language of the user. No questions, no introduction.
-Answer with {count} lines, one sentence a line."""
 
 
-TIMED_OUT, LATE = "timeout", "late"
-"""Ways of a receipt: the message went without notes, and what was found for it afterwards."""
-
-
-def _done_in(turn: Sequence[Message]) -> str:
-    """The answers of a turn, and what they gave to tools."""
-    answers = [message for message in turn if message.role == "assistant"]
-    done = [answer.text for answer in answers]
-    for answer in answers:
-        for call in answer.tool_calls:
-            done += map(str, call.arguments.values())
-    return " ".join(done)
-
-
-class HypothesisModel(msgspec.Struct, frozen=True):
-    ask: Callable[[list[Message]], Awaitable[str]]
-    window: Callable[[], int]
-    """Returns its window, in tokens."""
-    is_for_auto: bool
-    """Whether `auto` uses hypotheses: an embedding model is configured, and this model is not a
-    small one (of a small model only one of four sentences is usable).
-    """
-
-
-class NoteFinder(msgspec.Struct, eq=False, dict=True):
-    """Finds notes in the scopes of a session. Every method but `has_notes` blocks."""
-
-    lookup: Lookup
-    scopes: tuple[ScopeMemory, ...]
-    root: Path
-    cwd: Path
-    mark: str
-    settings: MemorySettings
-    recall_log: RecallLog
-    changed: frozenset[tuple[Scope, str]] = frozenset()
-    """Notes that are not recalled: memory is used as of an earlier time, and they changed after it.
-    """
-    _followed: tuple[str, tuple[LoadedScope, ...]] | None = None
-    """The index, and the files with which it was last updated."""
-
-    @property
-    def has_notes(self) -> bool:
-        """Whether there were any notes when the scopes were last read."""
-        return any(scope.loaded.notes for scope in self.scopes)
-
-    def follow(self) -> None:
-        """Index the notes as the scopes were read when the turn began. If nothing changed, no file
-        is read.
-        """
-        from ouro.memory.index import Sources
-
-        made, loaded = (
-            self.lookup.search().index.made(),
-            tuple(scope.loaded for scope in self.scopes),
-        )
-        if self._followed is not None and self._followed[0] == made:
-            # A scope that was read again is a new object.
-            pairs = zip(self._followed[1], loaded, strict=True)
-            if all(before is now for before, now in pairs):
-                return
-        if self.lookup.follow(Sources.of_scopes(self.scopes), FOLLOW_TIMEOUT):
-            self._followed = made, loaded
-
-    def embed(self, text: str) -> bool:
-        """Make the vectors of a message; returns False without an embedding model, or if it does
-        not answer.
-        """
-        from ouro.memory.index import parse_query
-        from ouro.memory.long_term.recall.recall import questions_in
-
-        vectors = self.lookup.search().vectors
-        try:
-            return vectors is not None and bool(
-                vectors.questions([parse_query(q).spoken for q in questions_in(text)])
-            )
-        except ModelError:
-            return False  # the embedder has logged it
-
-    def about_files(self, paths: Sequence[str]) -> list[str]:
-        """The ids of the notes about these files; paths are relative to the working folder."""
-        places = [Path(os.path.realpath(self.cwd / path)) for path in paths]
-        root = self.root.resolve()
-        inside = [
-            path_text(place.relative_to(root)) for place in places if place.is_relative_to(root)
-        ]
-        return self.recall.graph.anchored_to(inside, self._project) if inside else []
-
-    def find_about_files(
-        self, note_ids: Sequence[str], sent: frozenset[str], room: int
-    ) -> Recalled:
-        """Select which of these notes are sent: at most `room` tokens. An unchanged file counts as
-        half a use.
-        """
-        found = self.recall.find_about_files(note_ids, self.situation(sent), room)
-        if read := [item for item in found.items if item.state == "loaded"]:
-            unchanged = [item.id for item in read if "stale" not in item.reason]
-            judged = dict.fromkeys([item.id for item in read], _WEIGHT_OF_FILE)
-            used = dict.fromkeys(unchanged, _WEIGHT_OF_FILE)
-            self.recall_log.add(RecallCounts(judged=judged, used=used))
-        return found
-
-    def judge(self, notes: Sequence[RecalledNote], turn: Sequence[Message]) -> None:
-        if not notes:
-            return
-        from ouro.memory.long_term.recall.recall import ABOUT_FILE, is_used
-
-        prompt, done = turn[0].text, _done_in(turn)
-        used = {
-            note.id
-            for note in notes
-            if is_used(note.text, prompt, done, is_of_file=ABOUT_FILE in note.reason)
-        }
-        self._judge({note.id: note.text for note in notes}, used, turn)
-
-    def judge_core(self, turn: Sequence[Message]) -> None:
-        """Count which core lines the answers of a turn used: they are in each request."""
-        records = self._core_records()
-        if not records:
-            return
-        from ouro.memory.long_term.recall.recall import is_used
-
-        prompt, done = turn[0].text, _done_in(turn)
-        used = {record.id for record in records if is_used(record.text, prompt, done)}
-        self._judge({record.id: record.text for record in records}, used, turn)
-
-    def broken_rules(
-        self, notes: Sequence[RecalledNote], turn: Sequence[Message]
-    ) -> dict[str, str]:
-        """The remembered rules that a turn broke: the text of each, by the id of its entry."""
-        from ouro.memory.long_term.recall.obedience import broken_among
-
-        rules = {record.id: record.text for record in self._core_records()}
-        return broken_among(rules | {note.id: note.text for note in notes}, turn)
-
-    def _core_records(self) -> list[CoreRecord]:
-        from ouro.memory.long_term.line_records import core_records
-
-        return [*chain.from_iterable(core_records(scope).values() for scope in self.scopes)]
-
-    def _judge(self, texts: Mapping[str, str], used: set[str], turn: Sequence[Message]) -> None:
-        from ouro.memory.long_term.recall.obedience import count_turn
-
-        self.recall_log.add(count_turn(texts, used, turn))
-
-    @cached_property
-    def notebook(self) -> Notebook:
-        return Notebook({scope.scope: scope.store for scope in self.scopes})
-
-    @cached_property
-    def recall(self) -> Recall:
-        from ouro.memory.long_term.notes.validity import Anchors
-        from ouro.memory.long_term.recall.recall import Recall
-
-        search, anchors = self.lookup.search(), Anchors(self.root)
-        return Recall(
-            search, self.notebook, self.mark, self.settings, anchors, self.recall_log.usefulness
-        )
-
-    @property
-    def _project(self) -> str:
-        from ouro.memory.index import project_of
-
-        projects = (
-            project_of(scope.store.folder) for scope in self.scopes if scope.scope == "repo"
-        )
-        return next(projects, _NO_REPOSITORY)
-
-    def situation(self, sent: frozenset[str], text: str = "") -> Situation:
-        from ouro.memory.long_term.line_links import linked_notes
-        from ouro.memory.long_term.notes.validity import merged_branches
-        from ouro.memory.long_term.recall.recall import Situation
-
-        merged = partial(merged_branches, self.root)
-        untrusted = frozenset(
-            (scope.scope, name) for scope in self.scopes for name in scope.untrusted
-        )
-        linked = linked_notes(self.scopes, text) if text else {}
-        return Situation(
-            self._project, git_branch(self.root), merged, sent, untrusted, linked, self.changed
-        )
+TIMED_OUT, LATE, TOUCHED = "timeout", "late", "touch"
+"""Ways of a receipt: the message went without notes; what was found for it afterwards; notes about
+what tools have used and done.
+"""
 
 
 class TurnRecall(msgspec.Struct, eq=False):
@@ -261,6 +65,8 @@ class TurnRecall(msgspec.Struct, eq=False):
     hypotheses: HypothesisModel | None
     commands: CommandLedger | None = None
     """None if no project has memory here, or `memory.commands` is off."""
+    dead_ends: DeadEnds | None = None
+    """As `commands`."""
     _receipts: dict[int, NotesRecalled] = msgspec.field(default_factory=dict)
     """The receipts of this turn, by the number of the message with which the notes were sent."""
     _unsaved: NotesRecalled | None = None
@@ -272,6 +78,8 @@ class TurnRecall(msgspec.Struct, eq=False):
 
     def start(self) -> None:
         """Warn when `hyde` is chosen and not configured; returns at once."""
+        if self.dead_ends:
+            self.dead_ends.start()
         if self.finder.settings.retrieval == "hyde":
             self.channel.start("check recall", self._check())
 
@@ -337,13 +145,33 @@ class TurnRecall(msgspec.Struct, eq=False):
         """The text to send with the results of tools that used these files: the notes about them,
         each once; and what was found for the message after the time of recall was over.
         """
-        late = self._take_late()
-        about = await self._find_about_files(paths)
-        if late and self._unsaved:
-            self._unsaved = replace(self._unsaved, items=(*late.items, *self._unsaved.items))
-        elif late:
-            self._unsaved = NotesRecalled(late.items, LATE, late.milliseconds)
-        return "\n\n".join(filter(None, (late.text if late else "", about)))
+        late, found = self._take_late(), [*filter(None, [await self._find_about_files(paths)])]
+        if repeated := await self._find_repeated(found):
+            found.append(repeated)
+        parts = [*([late] if late else []), *found]
+        if parts:
+            items = _items_of(parts)
+            milliseconds = sum(part.milliseconds for part in parts)
+            self._unsaved = NotesRecalled(items, TOUCHED if found else LATE, milliseconds)
+        return "\n\n".join(part.text for part in parts)
+
+    async def _find_repeated(self, found: Sequence[Recalled]) -> Recalled | None:
+        """The dead ends that the last tool calls repeated."""
+        room = self._room - sum(item.tokens for item in _items_of(found))
+        if self.dead_ends is None or self._way() == "off" or room <= 0:
+            return None
+        try:
+            async with asyncio.timeout(LOCAL_TIMEOUT):
+                return await asyncio.to_thread(self.dead_ends.find_repeated, room)
+        except (TimeoutError, OuroError, OSError, ValueError) as error:
+            log.warning("recall: dead ends are not looked for: %s", error)
+            return None
+
+    @property
+    def _room(self) -> int:
+        """The tokens that are left for notes in this turn."""
+        sent = sum(item.tokens for item in self.loaded_items())
+        return self.finder.settings.injection_token_budget - sent
 
     def _take_late(self) -> Recalled | None:
         """The notes that were found while the model answered; only once."""
@@ -359,12 +187,10 @@ class TurnRecall(msgspec.Struct, eq=False):
             self._late.cancel()
         self._late = None
 
-    async def _find_about_files(self, paths: Sequence[str]) -> str:
-        room = self.finder.settings.injection_token_budget - sum(
-            item.tokens for item in self.loaded_items()
-        )
+    async def _find_about_files(self, paths: Sequence[str]) -> Recalled | None:
+        room = self._room
         if self._way() == "off" or not paths or room <= 0 or not self.finder.has_notes:
-            return ""
+            return None
         try:
             async with asyncio.timeout(LOCAL_TIMEOUT):
                 ids = await asyncio.to_thread(self.finder.about_files, paths)
@@ -375,18 +201,15 @@ class TurnRecall(msgspec.Struct, eq=False):
                 )
         except (TimeoutError, OuroError, OSError, ValueError) as error:
             log.warning("recall: no notes about %s: %s", ", ".join(paths)[:200], error)
-            return ""
-        if found is None or not found.text:
-            return ""
-        self._unsaved = NotesRecalled(found.items, found.way, found.milliseconds)
-        return found.text
+            return None
+        return found if found and found.text else None
 
     def on_event(self, event: Event) -> list[Event]:
         """React to an event of the turn; returns the receipt, once its notes were sent."""
         if self.commands:
             self.commands.observe(event)
         receipt = self._unsaved
-        if receipt is None or not (isinstance(event, Prompted) or receipt.way in ("touch", LATE)):
+        if receipt is None or not (isinstance(event, Prompted) or receipt.way in (TOUCHED, LATE)):
             return []
         self._unsaved = None
         self._record(receipt)
@@ -408,6 +231,8 @@ class TurnRecall(msgspec.Struct, eq=False):
         """
         if self.commands:
             _begin(self.commands.save)
+        if self.dead_ends:
+            self.dead_ends.turn_ended()
         turn = [entry.message for entry in self._turn()]
         notes = self._loaded_notes()
         is_answered = (
@@ -566,6 +391,10 @@ class TurnRecall(msgspec.Struct, eq=False):
         return recalled_marks(contexts, self.finder.mark)
 
 
+def _items_of(parts: Sequence[Recalled]) -> tuple[RecalledNote, ...]:
+    return tuple(chain.from_iterable(part.items for part in parts))
+
+
 def _begin(work: Callable[..., _T], *arguments: object) -> asyncio.Task[_T]:
     """Start work in a thread; a failure is logged."""
 
@@ -576,23 +405,3 @@ def _begin(work: Callable[..., _T], *arguments: object) -> asyncio.Task[_T]:
     task = asyncio.create_task(asyncio.to_thread(work, *arguments))
     task.add_done_callback(log_failure)
     return task
-
-
-def hypotheses_request(
-    spoken: Sequence[Spoken], text: str, count: int, mark: str, window: int
-) -> list[Message]:
-    """The request for `count` sentences, with the newest messages that fit into `window` tokens."""
-    room = max(0, window - RESERVED_TOKENS)
-    now = text[: 3 * room]  # at least three characters a token
-    from ouro.memory.long_term.capture.session_parts import newest_lines
-
-    before = "\n".join(newest_lines(spoken, room - estimate(now), size=estimate)) or "nothing yet"
-    asked = f"Before:\n<{mark}>\n{quoted(before)}\n</{mark}>\n\nNow:\n<{mark}>\n{quoted(now)}\n</{mark}>"
-    return [system(_INSTRUCTIONS.format(count=count)), user(asked)]
-
-
-def read_hypotheses(answer: str, count: int) -> list[str]:
-    """The sentences in a model's answer, without numbers and bullets, each once."""
-    lines = (_MARKS.sub("", line).strip().rstrip("\"”'`") for line in answer.splitlines())
-    usable = (line[:_MAX_SENTENCE] for line in lines if len(line) >= 8 and not line.endswith(":"))
-    return list(dict.fromkeys(usable))[:count]

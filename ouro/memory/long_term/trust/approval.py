@@ -22,6 +22,7 @@ from ouro.memory.long_term.git.values import FileEdit, Scope, TurnRef
 from ouro.memory.long_term.store import FindsSecret
 from ouro.memory.long_term.trust.provenance import Provenance
 from ouro.memory.long_term.trust.states import TRANSITIONS, ChangeEvent, State
+from ouro.utils.decoding import decode_json
 from ouro.utils.log import log
 from ouro.utils.text import cut, escaped, join_names, line_changes
 
@@ -206,7 +207,7 @@ class Proposals:
 def _read(raw: msgspec.Raw) -> Proposal | None:
     """None if it is damaged, or a newer version of ouro wrote it."""
     try:
-        return msgspec.json.decode(raw, type=Proposal)
+        return decode_json(raw, Proposal)
     except msgspec.DecodeError as error:
         log.warning("memory: a proposal cannot be read: %s", error)
         return None

@@ -279,6 +279,11 @@ def _last_turn(messages: Sequence[Message]) -> Sequence[Message]:
     return ()
 
 
+def own_words(messages: Sequence[Message]) -> tuple[str, ...]:
+    """The messages that the user has typed, oldest first; without what was pasted or piped in."""
+    return tuple(message.text for message in messages if message.text and _is_own(message))
+
+
 def _is_own(message: Message) -> bool:
     text = message.text
     return (

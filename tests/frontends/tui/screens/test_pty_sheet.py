@@ -36,7 +36,7 @@ async def test_keys_go_to_the_program_and_its_screen_is_drawn(bench):
         assert job.running
 
 
-async def test_a_line_of_the_user_gets_a_terminal(home, repository):
+async def test_x19_what_the_user_types_in_secret_is_not_shown(home, repository):
     """A question for a secret: what is typed is neither shown nor saved."""
     open_session = opener(Options(repository, ready_model=ScriptedModel([])))
     async with screen_of(open_session=open_session).run_test(size=(80, 24)) as pilot:

@@ -1,4 +1,4 @@
-"""X20: who may use the socket of a background session, and what a viewer can do to its host."""
+"""X22: who may use the socket of a background session, and what a viewer can do to its host."""
 
 import asyncio
 import json
@@ -55,7 +55,7 @@ class Running:
         return await asyncio.open_unix_connection(sock=connect(BackgroundPlace(ID).socket))
 
 
-async def test_x20_the_host_refuses_a_process_of_another_user(home, monkeypatch):
+async def test_x22_the_host_refuses_a_process_of_another_user(home, monkeypatch):
     async with Running() as running:
         connection = await HostConnection.open(RECORD)
         assert (await connection.state()).id == ID
@@ -70,7 +70,7 @@ async def test_x20_the_host_refuses_a_process_of_another_user(home, monkeypatch)
         writer.close()
 
 
-def test_x20_a_viewer_sends_nothing_to_a_process_of_another_user(folder, monkeypatch):
+def test_x22_a_viewer_sends_nothing_to_a_process_of_another_user(folder, monkeypatch):
     server = listen(folder / "a.sock")
     monkeypatch.setattr(private_socket, "peer_uid", lambda _connection: OTHER)
 
@@ -83,7 +83,7 @@ def test_x20_a_viewer_sends_nothing_to_a_process_of_another_user(folder, monkeyp
     server.close()
 
 
-def test_x20_no_process_is_accepted_if_the_system_does_not_name_its_user(folder, monkeypatch):
+def test_x22_no_process_is_accepted_if_the_system_does_not_name_its_user(folder, monkeypatch):
     server = listen(folder / "a.sock")
 
     def fail(_connection):
@@ -95,7 +95,7 @@ def test_x20_no_process_is_accepted_if_the_system_does_not_name_its_user(folder,
     server.close()
 
 
-def test_x20_a_socket_of_another_user_is_neither_used_nor_deleted(folder, monkeypatch):
+def test_x22_a_socket_of_another_user_is_neither_used_nor_deleted(folder, monkeypatch):
     path = BackgroundPlace(ID).socket
     server = listen(path)
     monkeypatch.setattr(private_socket, "own_uid", lambda: OTHER)
@@ -110,7 +110,7 @@ def test_x20_a_socket_of_another_user_is_neither_used_nor_deleted(folder, monkey
     server.close()
 
 
-def test_x20_a_folder_of_another_user_is_neither_used_nor_changed(folder, monkeypatch):
+def test_x22_a_folder_of_another_user_is_neither_used_nor_changed(folder, monkeypatch):
     monkeypatch.setattr(private_socket, "own_uid", lambda: OTHER)
     for act in (lambda: listen(folder / "a.sock"), lambda: Claim(ID), read_records):
         with pytest.raises(SocketRefused, match="not to you"):
@@ -118,7 +118,7 @@ def test_x20_a_folder_of_another_user_is_neither_used_nor_changed(folder, monkey
     assert list(folder.iterdir()) == []
 
 
-def test_x20_folder_and_socket_are_private(folder):
+def test_x22_folder_and_socket_are_private(folder):
     folder.chmod(0o777)
     server = listen(folder / "a.sock")
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
@@ -126,7 +126,7 @@ def test_x20_folder_and_socket_are_private(folder):
     server.close()
 
 
-def test_x20_a_link_instead_of_the_folder_is_refused(home, tmp_path):
+def test_x22_a_link_instead_of_the_folder_is_refused(home, tmp_path):
     get_background_dir().parent.mkdir(mode=0o700, exist_ok=True)
     get_background_dir().symlink_to(tmp_path)
     with pytest.raises(SocketRefused, match="is not a folder"):
@@ -134,7 +134,7 @@ def test_x20_a_link_instead_of_the_folder_is_refused(home, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_x20_a_file_in_the_place_of_a_socket_stays(folder):
+def test_x22_a_file_in_the_place_of_a_socket_stays(folder):
     path = BackgroundPlace(ID).socket
     path.write_text("mine")
     for act in (lambda: connect(path), lambda: forget_record(ID)):
@@ -143,7 +143,7 @@ def test_x20_a_file_in_the_place_of_a_socket_stays(folder):
     assert path.read_text() == "mine"
 
 
-async def test_x20_a_host_does_not_start_over_something_else(folder):
+async def test_x22_a_host_does_not_start_over_something_else(folder):
     path = BackgroundPlace(ID).socket
     path.write_text("mine")
     host = SessionHost(FakeSession(session_id=ID), Claim(ID), idle_minutes=0)
@@ -153,7 +153,7 @@ async def test_x20_a_host_does_not_start_over_something_else(folder):
     await host.turns.close()
 
 
-async def test_x20_a_stale_socket_is_named_and_only_its_next_host_replaces_it(folder):
+async def test_x22_a_stale_socket_is_named_and_only_its_next_host_replaces_it(folder):
     path = BackgroundPlace(ID).socket
     listen(path).close()
     with pytest.raises(HostGone, match="No process listens"):
@@ -166,7 +166,7 @@ async def test_x20_a_stale_socket_is_named_and_only_its_next_host_replaces_it(fo
     assert not path.exists()
 
 
-def test_x20_a_session_has_one_host(folder):
+def test_x22_a_session_has_one_host(folder):
     claim = Claim(ID)
     with pytest.raises(SessionInUse, match="already runs"):
         Claim(ID)
@@ -177,7 +177,7 @@ def test_x20_a_session_has_one_host(folder):
     assert not BackgroundPlace(ID).is_alive
 
 
-def test_x20_odd_records_are_skipped(folder):
+def test_x22_odd_records_are_skipped(folder):
     claim = Claim(ID)
     claim.write(RECORD)
     claim.release()
@@ -191,7 +191,7 @@ def test_x20_odd_records_are_skipped(folder):
     assert find_record(ID[:6]).id == ID
 
 
-async def test_x20_what_a_viewer_sends_does_not_end_the_host(home):
+async def test_x22_what_a_viewer_sends_does_not_end_the_host(home):
     async with Running([says("the answer")]) as running:
         for sent in (
             b"\xff\xfe garbage\n",
@@ -217,7 +217,7 @@ async def test_x20_what_a_viewer_sends_does_not_end_the_host(home):
         await connection.close()
 
 
-async def test_x20_a_viewer_that_does_not_read_is_dropped_and_the_turn_goes_on(home, monkeypatch):
+async def test_x22_a_viewer_that_does_not_read_is_dropped_and_the_turn_goes_on(home, monkeypatch):
     from ouro.events import TextDelta
     from ouro.frontends.background import viewer
 

@@ -1,0 +1,180 @@
+"""Run the tasks of a batch on the workers of Dask."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import msgspec
+
+from ouro.batch.attempt import Stopped
+from ouro.batch.remote import Order, receive, run_on_worker
+from ouro.batch.state import FAULT, BatchState, TaskResult
+from ouro.batch.tasks import Task
+from ouro.errors import ConfigError, OuroError
+from ouro.utils.text import one_line
+
+_CONNECT_TIMEOUT = 30
+_POLL = 1.0
+"""Seconds between two looks whether the run was stopped."""
+_MAX_LOST = 3
+"""How often a task is begun again because its worker was lost."""
+_CLUSTERS = {
+    "slurm": ("dask_jobqueue", "SLURMCluster"),
+    "kubernetes": ("dask_kubernetes.operator", "KubeCluster"),
+}
+
+
+class SchedulerLost(OuroError):
+    """The scheduler does not answer any more; what has a result is kept."""
+
+
+class DaskRunner:
+    """Runs tasks on workers, each in a thread that waits for it; see Attempt.
+
+    Args:
+        client: a client of `distributed`.
+        variables: names of variables that each worker must have.
+    """
+
+    def __init__(self, state: BatchState, client: Any, variables: Sequence[str] = ()) -> None:
+        self._state = state
+        self._name = state.batch().name
+        self._client = client
+        self._variables = tuple(variables)
+        self._stopping = threading.Event()
+
+    @property
+    def is_stopped(self) -> bool:
+        return self._stopping.is_set()
+
+    def stop(self) -> None:
+        """Cancel what runs, and start nothing more."""
+        self._stopping.set()
+
+    def run(self, task: Task, max_cost: float | None) -> TaskResult:
+        """The result of a task, by whichever worker has time. Blocks.
+
+        The lease in the state keeps a second coordinator from it, and one key per task keeps the
+        scheduler from having it at work twice.
+
+        Raises:
+            Stopped: `stop` was called.
+            SchedulerLost: the scheduler does not answer.
+        """
+        with self._state.lease(task.id):
+            known = self._state.result(task.id)
+            if known is not None:
+                return known
+            result = self._run(task, max_cost)
+            self._state.save(result)
+        return result
+
+    def _run(self, task: Task, max_cost: float | None) -> TaskResult:
+        from ouro import __version__  # not while the package is imported
+
+        order = Order(__version__, self._name, task, max_cost, self._variables)
+        encoded = msgspec.msgpack.encode(order)
+        detail = ""
+        for attempt in range(1, _MAX_LOST + 1):
+            found, detail = self._wait(self._submit(task, encoded))
+            if found is not None:
+                result = receive(self._state, task, found)
+                attempts = max(result.attempts, attempt)
+                return msgspec.structs.replace(result, attempts=attempts)
+        return TaskResult(id=task.id, repo=task.repo, outcome=FAULT, detail=detail)
+
+    def _submit(self, task: Task, encoded: bytes) -> Any:
+        try:
+            return self._client.submit(run_on_worker, encoded, key=self._key(task), pure=False)
+        except Exception as error:  # any of tornado, dask and the system
+            raise _lost(error) from error
+
+    def _wait(self, future: Any) -> tuple[bytes | None, str]:
+        """What the worker sent, or why there is nothing. Raises Stopped, SchedulerLost."""
+        ended = threading.Event()
+        future.add_done_callback(lambda _: ended.set())
+        while not ended.wait(_POLL):
+            if self._stopping.is_set():
+                future.cancel()
+                raise Stopped
+            self._demand_scheduler()
+        status = future.status
+        error = future.exception() if status == "error" else None
+        if status == "finished":
+            return future.result(), ""
+        self._demand_scheduler()
+        future.release()
+        why = one_line(str(error) or type(error).__name__) if error else "it was cancelled"
+        return None, f"Its worker was lost or failed: {why}"
+
+    def _demand_scheduler(self) -> None:
+        if self._client.status != "running":
+            raise _lost(None)
+
+    def _key(self, task: Task) -> str:
+        """The same for a task of this folder in each run, so that it is at work once."""
+        digest = hashlib.sha256(str(self._state.folder).encode(errors="replace")).hexdigest()
+        return f"ouro-{self._name}-{digest[:8]}-{task.id}"
+
+
+@contextmanager
+def connect(on: str, workers: int | None) -> Iterator[Any]:
+    """A client of the scheduler at an address, or of a cluster of `workers` jobs that is started by
+    its own configuration and ended afterwards.
+
+    Raises:
+        ConfigError: a package is missing, or the scheduler cannot be reached.
+    """
+    try:
+        from distributed import Client
+    except ImportError as error:
+        hint = "Install it: pip install 'ouro[dask]'"
+        raise ConfigError(f"`--on {on}` needs Dask.", hint) from error
+    cluster = None if "://" in on else _start_cluster(on, workers)
+    try:
+        client = Client(cluster or on, timeout=_CONNECT_TIMEOUT, set_as_default=False)
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            f"The scheduler {on} cannot be reached: {one_line(str(error))}"
+        ) from error
+    try:
+        yield client
+    finally:
+        client.close()
+        if cluster is not None:
+            cluster.close()
+
+
+def threads_of(client: Any) -> int:
+    """The tasks that the workers can run at once, at least one."""
+    threads: dict[str, int] = client.nthreads()
+    return max(1, sum(threads.values()))
+
+
+def _start_cluster(kind: str, workers: int | None) -> Any:
+    import importlib
+
+    if kind not in _CLUSTERS:
+        hint = f"An address such as tcp://host:8786, or one of: {', '.join(_CLUSTERS)}."
+        raise ConfigError(f"`--on {kind}` is not known.", hint)
+    if workers is None:
+        raise ConfigError(f"`--on {kind}` needs the number of workers.", "Pass --workers N.")
+    module, name = _CLUSTERS[kind]
+    try:
+        make = getattr(importlib.import_module(module), name)
+    except ImportError as error:
+        package = module.partition(".")[0].replace("_", "-")
+        raise ConfigError(f"`--on {kind}` needs {package}.", f"pip install {package}") from error
+    cluster = make()
+    cluster.scale(workers)
+    return cluster
+
+
+def _lost(error: Exception | None) -> SchedulerLost:
+    why = f": {one_line(str(error))}" if error else ""
+    hint = "Results are kept. The same command continues when the scheduler is back."
+    return SchedulerLost(f"The scheduler does not answer{why}", hint)

@@ -1,0 +1,323 @@
+"""DeadEnds: notes of what was tried, failed and was undone; they come with the tool result that
+repeats it.
+
+A note holds what ouro saw itself: file names, commands as in the ledger, exit codes, and the words
+of the user. What a command printed is words of others: it waits for approval (M1).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+from msgspec.structs import replace
+
+from ouro.errors import NoteError, OuroError
+from ouro.events import Event
+from ouro.memory.long_term.git.values import FileEdit, TurnRef
+from ouro.memory.long_term.notes.note import DEAD_ENDS, Note, new_id, note_text
+from ouro.memory.long_term.notes.notebook import Notebook, note_event, notes_event, proposal_event
+from ouro.memory.long_term.recall.note_finder import NoteFinder
+from ouro.memory.long_term.scope import ScopeMemory
+from ouro.memory.long_term.trust.approval import ASKS
+from ouro.memory.manager import MemoryManager
+from ouro.memory.message_tree import begins_turn
+from ouro.memory.side_calls import SessionChannel
+from ouro.messages import Message
+from ouro.utils.git import git_branch
+from ouro.utils.late_pattern import late_pattern
+from ouro.utils.log import log
+from ouro.utils.text import clean, cut, one_line
+
+if TYPE_CHECKING:
+    from ouro.memory.long_term.manager import LongTermMemoryManager
+    from ouro.memory.long_term.recall.attempts import DeadEnd, Step
+    from ouro.memory.long_term.recall.recall import Recalled
+
+_MAX_NAMED = 4
+_MAX_FILE_BYTES = 1 << 20
+_PRINTED_WIDTH = 200
+_SAME = 0.9
+"""The share of common marks from which on a change was tried before in the same way."""
+_CONFIDENCE = 0.9
+_NAME = late_pattern(r"[\w./+@-]{1,100}")
+"""A file name that can be no sentence."""
+_UNREADABLE = "\0"
+"""Equals the content of no file that a tool showed."""
+
+
+class DeadEnds(msgspec.Struct, eq=False):
+    memory: MemoryManager
+    manager: LongTermMemoryManager
+    finder: NoteFinder
+    repo: ScopeMemory
+    channel: SessionChannel
+    write: Literal["tell", "ask", "silent"]
+    is_written: bool = True
+    """If false, the session writes no notes, and is only reminded of them."""
+    _judged: set[str] = msgspec.field(default_factory=set)
+    """The calls whose undoing was looked at."""
+    _reminded: set[str] = msgspec.field(default_factory=set)
+    _branch: str = ""
+    """The branch at the last look: another branch changes files, and undoes nothing."""
+    _of_undo: list[str] = msgspec.field(default_factory=list)
+    """The notes that the last undo of the user made."""
+
+    def start(self) -> None:
+        self._branch = git_branch(self.finder.root)
+
+    # What failed
+
+    def turn_ended(self) -> None:
+        """Look for dead ends of the last turns in the background; returns at once."""
+        if self.is_written:
+            messages = [entry.message for entry in self.memory.transcript.entries]
+            turn = self.memory.transcript.turns
+            self.channel.start("dead ends", self._look(messages, turn))
+
+    def files_undone(self, messages: Sequence[Message], turn: int, reason: str) -> None:
+        """The user undid what these messages did to files; returns at once.
+
+        Args:
+            turn: the number of their last turn.
+            reason: why, in the words of the user.
+        """
+        if self.is_written:
+            self.channel.start("dead ends", self._look(messages, turn, reason, by_user=True))
+
+    def files_redone(self) -> None:
+        """The user redid it: it is no dead end."""
+        if self._of_undo:
+            self.channel.start("dead ends", self._withdraw())
+
+    async def _look(
+        self, messages: Sequence[Message], turn: int, reason: str = "", *, by_user: bool = False
+    ) -> None:
+        try:
+            found = await asyncio.to_thread(self._find, messages, turn, reason, by_user=by_user)
+            if by_user:
+                self._of_undo = []
+            for dead_end in found:
+                note = await self._keep(dead_end)
+                self._of_undo += [note] if by_user and note else []
+        except (OuroError, OSError) as error:
+            log.warning("dead ends: %s", error)
+
+    def _find(
+        self, messages: Sequence[Message], turn: int, reason: str, *, by_user: bool
+    ) -> list[DeadEnd]:
+        from ouro.memory.long_term.recall.attempts import dead_end_of_commands, find_undone
+
+        steps = self._steps(messages, turn)
+        found: list[DeadEnd | None] = []
+        for undone in find_undone(steps, self._read):
+            calls = undone.calls
+            if self._judged.isdisjoint(calls):
+                found.append(undone.judge(steps, reason))
+            self._judged.update(calls)
+        before, self._branch = self._branch, git_branch(self.finder.root)
+        if by_user and not found:
+            found.append(dead_end_of_commands(steps, reason))
+        if by_user:
+            self._judged.update(step.call_id for step in steps)
+        is_same_branch = by_user or before == self._branch
+        return [one for one in found if one is not None and is_same_branch]
+
+    def _steps(self, messages: Sequence[Message], turn: int) -> list[Step]:
+        from ouro.memory.long_term.recall.attempts import steps_of
+
+        return steps_of(messages, turn, self.finder.relative)
+
+    def _read(self, path: str) -> str | None:
+        place = self.finder.root / path
+        try:
+            if place.stat().st_size > _MAX_FILE_BYTES:
+                return _UNREADABLE
+            with place.open(encoding="utf-8", newline="") as file:
+                return file.read()
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError):
+            return _UNREADABLE
+
+    # What is kept of it
+
+    async def _keep(self, dead_end: DeadEnd) -> str:
+        """Write the note; returns its id, empty if the same was tried before. Raises as `Notebook`."""
+        events: list[Event] = []
+        note_id = await self.manager.alone(partial(self._write, dead_end, events))
+        for event in events:
+            self.channel.emit(event)
+        return note_id
+
+    def _write(self, dead_end: DeadEnd, events: list[Event]) -> str:
+        from ouro.memory.long_term.recall.attempts import tried_of
+
+        turn = TurnRef(self.memory.session_id, dead_end.turn)
+        book, tried = self._notebook, tried_of(dead_end)
+        if same := self._find_same(Note(id="", tried=tried)):
+            if self.write != "ask":
+                book.confirm(same, "capture", turn.trailers("capture"))
+            return ""
+        note = Note(
+            id=new_id(),
+            text=_describe(dead_end),
+            category=DEAD_ENDS,
+            session_id=turn.session,
+            turn=turn.turn,
+            trigger="agent",
+            source="assistant",
+            confidence=_CONFIDENCE,
+            tried=tried,
+        )
+        if self.write == "ask":
+            note = book.add_times(note)
+            reason = f"{ASKS}: “{cut(note.text, _PRINTED_WIDTH)}”"
+            events.append(self._propose(note, None, reason, (), turn))
+            return note.id
+        written = book.add(note, "capture", turn.trailers("capture"))
+        if self.write != "silent":
+            events.append(note_event(written))
+        if printed := _printed(dead_end):
+            events += self._propose_output(written.note, printed, dead_end, turn)
+        return note.id
+
+    def _propose_output(
+        self, note: Note, printed: str, dead_end: DeadEnd, turn: TurnRef
+    ) -> list[Event]:
+        """Add what the command printed, once the user approves it."""
+        whole = replace(note, text=f"{note.text} It printed: “{printed}”")
+        sources = [f"`{failure.name}`" for failure in dead_end.failures]
+        reason = f"a command printed “{printed}”"
+        try:
+            return [self._propose(whole, note, reason, sources, turn)]
+        except OuroError as error:
+            log.info("dead ends: the output is not kept: %s", error)
+            return []
+
+    def _propose(
+        self, note: Note, before: Note | None, reason: str, sources: Sequence[str], turn: TurnRef
+    ) -> Event:
+        """Raises SecretInMemory."""
+        earlier = note_text(before) if before else None
+        edit = FileEdit(note.file_name, earlier, note_text(note))
+        self.repo.store.demand_no_secret([edit.after])
+        self.repo.propose([edit], reason, sources, turn)
+        return proposal_event([note])
+
+    async def _withdraw(self) -> None:
+        ids, self._of_undo = self._of_undo, []
+        book = self._notebook
+        try:
+            written = await self.manager.alone(lambda: book.archive(ids, "capture"))
+        except (OuroError, OSError) as error:
+            log.warning("dead ends: %s", error)
+            return
+        if self.write == "tell":
+            for event in notes_event("archive", written, "of what was redone"):
+                self.channel.emit(event)
+
+    def _find_same(self, new: Note) -> str:
+        from ouro.memory.long_term.recall.attempts import is_same_attempt
+
+        for known in self.finder.dead_ends():
+            if is_same_attempt(known.tried, new.tried, _SAME) and self._is_trusted(known.id):
+                return known.id
+        return ""
+
+    def _is_trusted(self, note_id: str) -> bool:
+        try:
+            return bool(self._notebook.find(note_id))
+        except NoteError:
+            return False
+
+    @property
+    def _notebook(self) -> Notebook:
+        stores = {self.repo.scope: self.repo.store}
+        return Notebook(stores, untrusted=lambda _scope: self.repo.untrusted)
+
+    # What repeats it
+
+    def find_repeated(self, room: int) -> Recalled | None:
+        """The dead ends that the last tool calls repeated, each once a session. Blocks."""
+        if not self.repo.loaded.notes:
+            return None
+        steps, new = self._last_steps()
+        if not new:
+            return None
+        from ouro.memory.long_term.recall.attempts import repeats
+
+        reminded = self._reminded | self._reminded_before()
+        known = [note for note in self.finder.dead_ends() if note.id not in reminded]
+        ids = [note.id for note in known if repeats(note.tried, steps, new)]
+        if not ids:
+            return None
+        found = self.finder.find_repeated(ids, room)
+        self._reminded.update(item.id for item in found.items if item.state == "loaded")
+        return found if found.text else None
+
+    def _last_steps(self) -> tuple[list[Step], list[Step]]:
+        """The steps of this turn, and those of the last answer."""
+        turn: list[Message] = []
+        for entry in reversed(self.memory.transcript.entries):
+            turn.append(entry.message)
+            if begins_turn(entry.message):
+                break
+        turn.reverse()
+        asked = [place for place, message in enumerate(turn) if message.role == "assistant"]
+        steps = self._steps(turn, self.memory.transcript.turns)
+        last = {call.id for call in turn[asked[-1]].tool_calls} if asked else set()
+        return steps, [step for step in steps if step.call_id in last]
+
+    def _reminded_before(self) -> set[str]:
+        """The notes of which this session was reminded, also before a resume."""
+        found: set[str] = set()
+        for record in self.memory.transcript.recalled.values():
+            found.update(item.id for item in record.items if item.state == "loaded")
+        return found
+
+
+def _describe(dead_end: DeadEnd) -> str:
+    """The text of the note."""
+    from ouro.memory.long_term.recall.command_ledger import name_programs, normalize_command
+
+    if dead_end.edits:
+        what = f"a change of {_join(dead_end.paths)}"
+    else:
+        lines = [step.line for step in dead_end.commands]
+        names = [normalize_command(line) or name_programs(line) for line in lines]
+        what = f"the command {_join(names, is_file=False)}"
+    failed = [
+        f"`{failure.name}` failed with exit code {failure.code}" for failure in dead_end.failures
+    ]
+    parts = [f"Tried and undone: {what}."]
+    if failed:
+        parts.append(f"{' and '.join(failed[:_MAX_NAMED])}.")
+    if dead_end.reason:
+        parts.append(f"The user undid it: “{dead_end.reason}”")
+    return " ".join(parts)
+
+
+def _join(names: Sequence[str], *, is_file: bool = True) -> str:
+    seen = [f"`{name}`" if not is_file or _NAME.fullmatch(name) else "…" for name in names]
+    more = len(seen) - _MAX_NAMED
+    shown = ", ".join(dict.fromkeys(seen[:_MAX_NAMED]))
+    return f"{shown} and {more} more" if more > 0 else shown
+
+
+def _printed(dead_end: DeadEnd) -> str:
+    """The line of the failed command's output that names a changed file, else its last line."""
+    names = [path.rpartition("/")[2] for path in dead_end.paths]
+    for failure in dead_end.failures:
+        lines = [line.strip() for line in failure.output.splitlines() if line.strip()]
+        if lines:
+            naming = next((line for line in lines if _names_any(line, names)), lines[-1])
+            return one_line(clean(naming), _PRINTED_WIDTH)
+    return ""
+
+
+def _names_any(line: str, names: Sequence[str]) -> bool:
+    return any(name in line for name in names)

@@ -1,0 +1,56 @@
+"""Hypotheses: sentences that a model writes as if they were notes, to find the real ones (HyDE)."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ouro.memory.long_term.prompt_block import quoted
+from ouro.memory.tokens import estimate
+from ouro.messages import Message, system, user
+from ouro.utils.late_pattern import late_pattern
+
+if TYPE_CHECKING:
+    from ouro.memory.long_term.capture.session_parts import Spoken
+
+RESERVED_TOKENS = 2_000
+"""Tokens of the model's window for the instructions and the answer."""
+_MAX_SENTENCE = 300
+_MARKS = late_pattern(r"^\s*(?:[-*•]|\d{1,2}[.)])?\s*[\"“'`]*")
+_INSTRUCTIONS = """\
+A coding assistant has notes from earlier sessions: preferences, conventions, decisions with their reasons, facts,
+corrections. You read what the user says now. Write {count} different notes that would help to answer it, as if they
+existed: one short, concrete sentence each, in the language of the user. No questions, no introduction.
+Answer with {count} lines, one sentence a line."""
+
+
+class HypothesisModel(msgspec.Struct, frozen=True):
+    ask: Callable[[list[Message]], Awaitable[str]]
+    window: Callable[[], int]
+    """Returns its window, in tokens."""
+    is_for_auto: bool
+    """Whether `auto` uses hypotheses: an embedding model is configured, and this model is not a
+    small one (of a small model only one of four sentences is usable).
+    """
+
+
+def hypotheses_request(
+    spoken: Sequence[Spoken], text: str, count: int, mark: str, window: int
+) -> list[Message]:
+    """The request for `count` sentences, with the newest messages that fit into `window` tokens."""
+    room = max(0, window - RESERVED_TOKENS)
+    now = text[: 3 * room]  # at least three characters a token
+    from ouro.memory.long_term.capture.session_parts import newest_lines
+
+    before = "\n".join(newest_lines(spoken, room - estimate(now), size=estimate)) or "nothing yet"
+    asked = f"Before:\n<{mark}>\n{quoted(before)}\n</{mark}>\n\nNow:\n<{mark}>\n{quoted(now)}\n</{mark}>"
+    return [system(_INSTRUCTIONS.format(count=count)), user(asked)]
+
+
+def read_hypotheses(answer: str, count: int) -> list[str]:
+    """The sentences in a model's answer, without numbers and bullets, each once."""
+    lines = (_MARKS.sub("", line).strip().rstrip("\"”'`") for line in answer.splitlines())
+    usable = (line[:_MAX_SENTENCE] for line in lines if len(line) >= 8 and not line.endswith(":"))
+    return list(dict.fromkeys(usable))[:count]

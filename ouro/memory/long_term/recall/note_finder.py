@@ -1,0 +1,225 @@
+"""NoteFinder: the notes in the scopes of a session, and what its turns say about their use."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import cached_property, partial
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ouro.errors import ModelError, NoteError
+from ouro.events import RecalledNote
+from ouro.memory.index import Lookup
+from ouro.memory.long_term.git.values import LoadedScope, Scope
+from ouro.memory.long_term.notes.note import DEAD_ENDS, Note
+from ouro.memory.long_term.notes.notebook import Notebook
+from ouro.memory.long_term.recall.recall_log import RecallCounts, RecallLog
+from ouro.memory.long_term.scope import ScopeMemory
+from ouro.messages import Message
+from ouro.settings import MemorySettings
+from ouro.utils.git import git_branch
+from ouro.utils.path_text import path_text
+
+if TYPE_CHECKING:
+    from ouro.memory.long_term.line_records import CoreRecord
+    from ouro.memory.long_term.recall.recall import Recall, Recalled, Situation
+
+FOLLOW_TIMEOUT = 0.4
+"""Seconds for which the index reads changed notes in one turn; the rest is read in later turns."""
+_WEIGHT_OF_FILE = 0.5
+"""How much a used file counts in the statistics of a note; a turn counts 1."""
+_NO_REPOSITORY = "-"
+"""Stands for the project if its memory is off, so that its notes are not found."""
+
+
+class NoteFinder(msgspec.Struct, eq=False, dict=True):
+    """Finds notes in the scopes of a session. Every method but `has_notes` blocks."""
+
+    lookup: Lookup
+    scopes: tuple[ScopeMemory, ...]
+    root: Path
+    cwd: Path
+    mark: str
+    settings: MemorySettings
+    recall_log: RecallLog
+    changed: frozenset[tuple[Scope, str]] = frozenset()
+    """Notes that are not recalled: memory is used as of an earlier time, and they changed after it.
+    """
+    _followed: tuple[str, tuple[LoadedScope, ...]] | None = None
+    """The index, and the files with which it was last updated."""
+
+    @property
+    def has_notes(self) -> bool:
+        """Whether there were any notes when the scopes were last read."""
+        return any(scope.loaded.notes for scope in self.scopes)
+
+    def follow(self) -> None:
+        """Index the notes as the scopes were read when the turn began. If nothing changed, no file
+        is read.
+        """
+        from ouro.memory.index import Sources
+
+        made, loaded = (
+            self.lookup.search().index.made(),
+            tuple(scope.loaded for scope in self.scopes),
+        )
+        if self._followed is not None and self._followed[0] == made:
+            # A scope that was read again is a new object.
+            pairs = zip(self._followed[1], loaded, strict=True)
+            if all(before is now for before, now in pairs):
+                return
+        if self.lookup.follow(Sources.of_scopes(self.scopes), FOLLOW_TIMEOUT):
+            self._followed = made, loaded
+
+    def embed(self, text: str) -> bool:
+        """Make the vectors of a message; returns False without an embedding model, or if it does
+        not answer.
+        """
+        from ouro.memory.index import parse_query
+        from ouro.memory.long_term.recall.relevance import questions_in
+
+        vectors = self.lookup.search().vectors
+        try:
+            return vectors is not None and bool(
+                vectors.questions([parse_query(q).spoken for q in questions_in(text)])
+            )
+        except ModelError:
+            return False  # the embedder has logged it
+
+    def about_files(self, paths: Sequence[str]) -> list[str]:
+        """The ids of the notes about these files; paths are relative to the working folder."""
+        inside = [*filter(None, map(self.relative, paths))]
+        return self.recall.graph.anchored_to(inside, self._project) if inside else []
+
+    def relative(self, path: str) -> str:
+        """A path as in the repository; empty if it is outside. `path`: from the working folder."""
+        place, root = Path(os.path.realpath(self.cwd / path)), self.root.resolve()
+        return path_text(place.relative_to(root)) if place.is_relative_to(root) else ""
+
+    def dead_ends(self) -> list[Note]:
+        """What was tried in this repository, failed and was undone, newest first."""
+        self.follow()
+        book, found = self.notebook, list[Note]()
+        for note_id in self.recall.graph.in_category(DEAD_ENDS, self._project):
+            with suppress(NoteError):
+                found.append(book.find(note_id).note)
+        return found
+
+    def find_repeated(self, note_ids: Sequence[str], room: int) -> Recalled:
+        return self.recall.find_repeated(note_ids, self.situation(frozenset()), room)
+
+    def find_about_files(
+        self, note_ids: Sequence[str], sent: frozenset[str], room: int
+    ) -> Recalled:
+        """Select which of these notes are sent: at most `room` tokens. An unchanged file counts as
+        half a use.
+        """
+        found = self.recall.find_about_files(note_ids, self.situation(sent), room)
+        if read := [item for item in found.items if item.state == "loaded"]:
+            unchanged = [item.id for item in read if "stale" not in item.reason]
+            judged = dict.fromkeys([item.id for item in read], _WEIGHT_OF_FILE)
+            used = dict.fromkeys(unchanged, _WEIGHT_OF_FILE)
+            self.recall_log.add(RecallCounts(judged=judged, used=used))
+        return found
+
+    def judge(self, notes: Sequence[RecalledNote], turn: Sequence[Message]) -> None:
+        if not notes:
+            return
+        from ouro.memory.long_term.recall.recall import ABOUT_FILE
+        from ouro.memory.long_term.recall.relevance import is_used
+
+        prompt, done = turn[0].text, _done_in(turn)
+        used = {
+            note.id
+            for note in notes
+            if is_used(note.text, prompt, done, is_of_file=ABOUT_FILE in note.reason)
+        }
+        self._judge({note.id: note.text for note in notes}, used, turn)
+
+    def judge_core(self, turn: Sequence[Message]) -> None:
+        """Count which core lines the answers of a turn used: they are in each request."""
+        records = self._core_records()
+        if not records:
+            return
+        from ouro.memory.long_term.recall.relevance import is_used
+
+        prompt, done = turn[0].text, _done_in(turn)
+        used = {record.id for record in records if is_used(record.text, prompt, done)}
+        self._judge({record.id: record.text for record in records}, used, turn)
+
+    def broken_rules(
+        self, notes: Sequence[RecalledNote], turn: Sequence[Message]
+    ) -> dict[str, str]:
+        """The remembered rules that a turn broke: the text of each, by the id of its entry."""
+        from ouro.memory.long_term.recall.obedience import broken_among
+
+        rules = {record.id: record.text for record in self._core_records()}
+        return broken_among(rules | {note.id: note.text for note in notes}, turn)
+
+    def _core_records(self) -> list[CoreRecord]:
+        from ouro.memory.long_term.line_records import core_records
+
+        return [*chain.from_iterable(core_records(scope).values() for scope in self.scopes)]
+
+    def _judge(self, texts: Mapping[str, str], used: set[str], turn: Sequence[Message]) -> None:
+        from ouro.memory.long_term.recall.obedience import count_turn
+
+        self.recall_log.add(count_turn(texts, used, turn))
+
+    @cached_property
+    def notebook(self) -> Notebook:
+        return Notebook({scope.scope: scope.store for scope in self.scopes})
+
+    @cached_property
+    def recall(self) -> Recall:
+        from ouro.memory.long_term.notes.validity import Anchors
+        from ouro.memory.long_term.recall.recall import Recall
+
+        search, anchors = self.lookup.search(), Anchors(self.root)
+        return Recall(
+            search, self.notebook, self.mark, self.settings, anchors, self.recall_log.usefulness
+        )
+
+    @property
+    def _project(self) -> str:
+        from ouro.memory.index import project_of
+
+        projects = (
+            project_of(scope.store.folder) for scope in self.scopes if scope.scope == "repo"
+        )
+        return next(projects, _NO_REPOSITORY)
+
+    def situation(self, sent: frozenset[str], text: str = "") -> Situation:
+        from ouro.memory.long_term.line_links import linked_notes
+        from ouro.memory.long_term.notes.validity import merged_branches
+        from ouro.memory.long_term.recall.recall import Situation
+
+        merged = partial(merged_branches, self.root)
+        untrusted: set[tuple[Scope, str]] = set()
+        for scope in self.scopes:
+            untrusted.update((scope.scope, name) for name in scope.untrusted)
+        linked = linked_notes(self.scopes, text) if text else {}
+        return Situation(
+            self._project,
+            git_branch(self.root),
+            merged,
+            sent,
+            frozenset(untrusted),
+            linked,
+            self.changed,
+        )
+
+
+def _done_in(turn: Sequence[Message]) -> str:
+    """The answers of a turn, and what they gave to tools."""
+    answers = [message for message in turn if message.role == "assistant"]
+    done = [answer.text for answer in answers]
+    for answer in answers:
+        for call in answer.tool_calls:
+            done += map(str, call.arguments.values())
+    return " ".join(done)

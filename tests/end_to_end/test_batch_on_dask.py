@@ -1,0 +1,174 @@
+"""`ouro batch run --on`: a real scheduler and four workers on loopback, two of them killed."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from fakes.files import git, make_repository, touch, write_tasks
+from fakes.waiting import PATIENCE
+
+distributed = pytest.importorskip("distributed", reason="Dask is not installed")
+
+
+class Machines:
+    """A scheduler, and workers that are processes without a nanny: a killed one stays dead."""
+
+    def __init__(self, folder, environment):
+        self.folder, self.environment = folder, environment
+        self.processes = []
+        self.scheduler = self.start("dask_scheduler", "--host", "127.0.0.1", "--port", "0",
+                                    "--no-dashboard", "--scheduler-file", str(folder / "s.json"))  # fmt: skip
+        self.wait(lambda: (folder / "s.json").exists() and (folder / "s.json").stat().st_size)
+        self.address = json.loads((folder / "s.json").read_text())["address"]
+
+    def start(self, program, *words):
+        log = (self.folder / f"{program}-{len(self.processes)}.log").open("wb")
+        line = [sys.executable, "-m", f"distributed.cli.{program}", *words]
+        process = subprocess.Popen(line, env=self.environment, stdout=log, stderr=log)
+        self.processes.append(process)
+        return process
+
+    def workers(self, count, **more):
+        environment, self.environment = self.environment, {**self.environment, **more}
+        flags = ("--no-nanny", "--nthreads", "1", "--no-dashboard", "--death-timeout", "60")
+        found = [
+            self.start(
+                "dask_worker", self.address, *flags, "--local-directory", str(self.folder / str(n))
+            )
+            for n in range(count)
+        ]
+        self.environment = environment
+        with distributed.Client(self.address, set_as_default=False) as client:
+            client.wait_for_workers(count, timeout=PATIENCE)
+        return found
+
+    def wait(self, done, needed=None):
+        """Wait for a state, as long as the process that makes it runs."""
+        end = time.monotonic() + PATIENCE
+        while not done():
+            assert time.monotonic() < end
+            assert needed is None or needed.poll() is None
+            time.sleep(0.05)
+
+    def close(self):
+        for process in self.processes:
+            process.kill()
+            process.wait()
+
+
+@pytest.fixture
+def machines(ouro, tmp_path):
+    (tmp_path / "machines").mkdir()
+    found = Machines(tmp_path / "machines", ouro.environment)
+    yield found
+    found.close()
+
+
+def run(ouro, machines, *words):
+    words = ("batch", "run", "tasks.yaml", "--json", "--on", machines.address, *words)
+    batch = ouro.begin(*words)
+    out, errors = batch.communicate(timeout=PATIENCE * 4)
+    return errors.decode(), json.loads(out)["results"]
+
+
+def first_prompts(ouro):
+    prompts = [request.body["messages"][-1] for request in ouro.server.requests]
+    return [prompt for prompt in prompts if prompt["role"] == "user"]
+
+
+@pytest.mark.timeout(300)
+def test_two_of_four_workers_are_killed_and_each_task_is_done_once(ouro, machines, tmp_path):
+    shop = make_repository(tmp_path / "shop")
+    tasks = [
+        {"id": f"t{n}", "repo": str(shop), "prompt": f"run: sleep 1\n{touch(f'a{n}')}"}
+        for n in range(8)
+    ]
+    write_tasks(ouro.folder, tasks)
+    workers = machines.workers(4)
+    batch = ouro.begin("batch", "run", "tasks.yaml", "--json", "--on", machines.address, "-j", "4")
+    machines.wait(lambda: len(first_prompts(ouro)) >= 4, batch)
+    for worker in workers[:2]:
+        worker.send_signal(signal.SIGKILL)
+    out = batch.communicate(timeout=PATIENCE * 4)[0]
+    assert batch.returncode == 0
+    results = json.loads(out)["results"]
+    assert [result["files"] for result in results] == [[f"a{n}"] for n in range(8)]
+    assert git(shop, "show", "ouro/licences/t7:a7") == "new"
+    assert len(first_prompts(ouro)) <= 8 + 2  # only what the killed ones had begun
+    assert _left_over(ouro.home) == []
+    sessions = {session["id"] for session in ouro.sessions_of_all()}
+    assert {result["session_id"] for result in results} <= sessions
+
+
+def _left_over(home):
+    """Headless processes of this home that still run."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (process / "cmdline").read_bytes().split(b"\0")
+            own = (process / "environ").read_bytes()
+        except OSError:
+            continue
+        if b"--print=" in b" ".join(words) and f"OURO_HOME={home}".encode() in own:
+            found.append(process.name)
+    return found
+
+
+@pytest.mark.timeout(300)
+def test_a_killed_run_goes_on_an_address_is_cloned_and_a_worker_without_a_key_is_named(
+    ouro, machines, tmp_path
+):
+    shop = make_repository(tmp_path / "shop")
+    tasks = [{"id": "far", "repo": f"file://{shop}", "prompt": touch("a")}]
+    tasks.append({"id": "lost", "repo": str(tmp_path / "nowhere"), "prompt": "say: x"})
+    tasks.append({"id": "slow", "repo": str(shop), "prompt": f"run: sleep 2\n{touch('b')}"})
+    write_tasks(ouro.folder, tasks)
+    machines.workers(2)
+    refused = ouro.headless("batch", "run", "tasks.yaml", "--on", machines.address, "--env", "K=v")
+    assert (refused.code, "only the name" in refused.err) == (2, True)
+    batch = ouro.begin("batch", "run", "tasks.yaml", "--on", machines.address)
+    machines.wait(lambda: any("sleep 2" in str(prompt) for prompt in first_prompts(ouro)), batch)
+    batch.send_signal(signal.SIGKILL)
+    batch.wait()
+    errors, results = run(ouro, machines)
+    found = {result["id"]: result for result in results}
+    assert (found["far"]["outcome"], found["slow"]["outcome"]) == ("done", "done"), errors
+    assert found["lost"]["outcome"] == "fault"
+    assert "nowhere" in found["lost"]["detail"]
+    tree = ouro.folder / "tasks.batch" / "tasks" / "far" / "tree"
+    assert not tree.exists()
+    os.environ["PATH"], old = str(_pushing_gh(tmp_path)), os.environ["PATH"]
+    try:
+        pushed = ouro.headless("batch", "pr", "tasks.batch", "far")
+    finally:
+        os.environ["PATH"] = old
+    assert pushed.code == 0, pushed.err
+    assert git(shop, "show", "ouro/licences/far:a") == "new"
+    again = ouro.headless(
+        "batch", "run", "tasks.yaml", "--state", "s", "--on", machines.address, "--env", "NO_KEY"
+    )
+    assert "lacks the variable NO_KEY" in again.err
+
+
+def _pushing_gh(tmp_path):
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "gh").write_text("#!/bin/sh\necho pushed\n")
+    (tmp_path / "bin" / "gh").chmod(0o755)
+    return f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}"
+
+
+def test_a_scheduler_that_is_not_there_and_an_unknown_place_are_named(ouro, tmp_path):
+    write_tasks(
+        ouro.folder, [{"repo": str(make_repository(tmp_path / "shop")), "prompt": "say: x"}]
+    )
+    done = ouro.headless("batch", "run", "tasks.yaml", "--on", "lsf")
+    assert (done.code, "`--on lsf` is not known" in done.err) == (2, True)
+    done = ouro.headless("batch", "run", "tasks.yaml", "--on", "slurm")
+    assert (done.code, "needs the number of workers" in done.err) == (2, True)
+    done = ouro.headless("batch", "run", "tasks.yaml", "--on", "slurm", "-j", "2")
+    assert (done.code, "pip install dask-jobqueue" in done.err) == (2, True)

@@ -1,0 +1,87 @@
+"""What is released: one version and one owner everywhere, a dated section, a wheel that is the same each time."""
+
+import hashlib
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+
+import ouro
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+
+
+def test_the_version_is_the_same_everywhere():
+    version = PROJECT["version"]
+    assert ouro.__version__ == version
+    changes = (ROOT / "CHANGELOG.md").read_text()
+    assert re.search(rf"^## \[{re.escape(version)}\] - \d{{4}}-\d\d-\d\d$", changes, re.MULTILINE)
+
+
+def owner_script():
+    spec = importlib.util.spec_from_file_location("set_owner", ROOT / "scripts" / "set_owner.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_owner_of_the_repository_is_the_same_everywhere():
+    script = owner_script()
+    found = {path: script.owners_in(path.name, path.read_text()) for path in script.files()}
+    named = {path: owners for path, owners in found.items() if owners}
+    owner = script.owners_in("pyproject.toml", PROJECT["urls"]["Homepage"])
+    assert {path: owners for path, owners in named.items() if owners != owner} == {}
+    assert len(named) >= 5
+
+
+def test_another_owner_is_written_into_each_address():
+    script = owner_script()
+    text = "https://github.com/OWNER/ouro uses: OWNER/ouro@v1 https://OWNER.github.io/ouro/ OWNER"
+    assert script.owners_in("a.md", script.with_owner("a.md", text, "ada")) == {"ada"}
+    assert script.with_owner("CODEOWNERS", "* @OWNER\n", "ada") == "* @ada\n"
+
+
+def test_the_step_of_the_workflow_that_compares_tag_and_version_works():
+    jobs = yaml.safe_load((ROOT / ".github/workflows/release.yml").read_text())["jobs"]
+    lines = [step.get("run", "") for step in jobs["build"]["steps"]]
+    (line,) = [line for line in lines if "GITHUB_REF_NAME" in line]
+    for tag, code in ((f"v{PROJECT['version']}", 0), ("v9.9.9", 1)):
+        environment = {**os.environ, "GITHUB_REF_NAME": tag}
+        assert subprocess.run(["bash", "-c", line], cwd=ROOT, env=environment).returncode == code
+
+
+@pytest.mark.timeout(300)
+def test_a_wheel_is_the_same_each_time_it_is_built(tmp_path):
+    digests = []
+    for number, when in enumerate((1_700_000_000, 1_600_000_000)):
+        tree = tmp_path / str(number)
+        words = ["git", "ls-files", "-z", "ouro", "docs", "pyproject.toml", "README.md", "LICENSE"]
+        listed = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
+        if listed.returncode:
+            pytest.skip("not a checkout of git")
+        for name in filter(None, listed.stdout.split("\0")):
+            target = tree / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes((ROOT / name).read_bytes())
+            os.utime(target, (when, when))
+        build = [
+            sys.executable,
+            "-m",
+            "hatchling",
+            "build",
+            "-t",
+            "wheel",
+            "-d",
+            str(tree / "dist"),
+        ]
+        subprocess.run(build, cwd=tree, check=True, capture_output=True)
+        (wheel,) = (tree / "dist").iterdir()
+        digests.append(hashlib.sha256(wheel.read_bytes()).hexdigest())
+    assert len(set(digests)) == 1
