@@ -32,6 +32,8 @@ TWO_COLUMNS = 160
 """The minimum width to show before and after side by side."""
 PAGE_ROWS = 32
 """Rows that are drawn together, when the first of them is seen."""
+LEAD = 32
+"""Lines before a page where the search for the beginning of a statement starts."""
 MAX_LEAD = 80
 """Maximum lines before a page that are lexed for its colours: a text or comment may begin there."""
 GIT_FILE = "diff --git "
@@ -244,6 +246,8 @@ class _Hunk(ABC):
 
     def _mark_words(self, pairs: Sequence[Pair], olds: _Side, news: _Side) -> None:
         palette = self._palette
+        removed = _marking(palette.removed, palette.removed_word)
+        added = _marking(palette.added, palette.added_word)
         for pair in pairs:
             if pair.is_same:
                 continue
@@ -251,8 +255,8 @@ class _Hunk(ABC):
             old_spans, new_spans = (
                 find_changed_words(pair.old or "", pair.new or "") if is_both else ([], [])
             )
-            _mark(olds, pair.old_number, old_spans, palette.removed, palette.removed_word)
-            _mark(news, pair.new_number, new_spans, palette.added, palette.added_word)
+            _mark(olds, pair.old_number, old_spans, removed)
+            _mark(news, pair.new_number, new_spans, added)
 
     def _row(self, sign: str, number: int, side: _Side, width: int) -> list[StyledLine]:
         palette, digits = self._palette, self._digits
@@ -270,20 +274,27 @@ class _Hunk(ABC):
 
 def _lead_start(texts: Sequence[str], first: int) -> int:
     """Where to begin lexing for the line `first`: far enough before it, where a statement begins."""
-    lead = max(0, first - MAX_LEAD)
-    while 0 < lead < first and not texts[lead][:1].isalpha():
-        lead += 1
+    for least in (first - LEAD, first - MAX_LEAD):
+        lead = max(0, least)
+        while 0 < lead < first and not texts[lead][:1].isalpha():
+            lead += 1
+        if lead < first:
+            break
     return lead
 
 
+def _marking(back: Style, word: Style) -> tuple[Style, Style]:
+    """The styles of a changed word, and of the rest of its line, which keep the syntax colours."""
+    strong = Style(color=word.color, bgcolor=word.bgcolor, bold=True)
+    return strong, Style(bgcolor=back.bgcolor)
+
+
 def _mark(
-    side: _Side, number: int, spans: Sequence[tuple[int, int]], back: Style, word: Style
+    side: _Side, number: int, spans: Sequence[tuple[int, int]], marking: tuple[Style, Style]
 ) -> None:
     """Put the colours of a changed line under its syntax colours, those of its words too."""
-    if number not in side:
-        return
-    strong = Style(color=word.color, bgcolor=word.bgcolor, bold=True)
-    side[number] = list(restyle_spans(side[number], spans, strong, Style(bgcolor=back.bgcolor)))
+    if number in side:
+        side[number] = list(restyle_spans(side[number], spans, *marking))
 
 
 class _OneColumn(_Hunk):

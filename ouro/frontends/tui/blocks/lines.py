@@ -267,20 +267,25 @@ def restyle_spans(
     """Add a style to the characters in `spans`, and another one to the rest."""
     offset = 0
     for text, style in runs:
-        cuts = sorted(
-            {
-                0,
-                len(text),
-                *(cut - offset for span in spans for cut in span if 0 < cut - offset < len(text)),
-            }
-        )
-        for start, end in pairwise(cuts):
-            is_inside = any(first <= offset + start < last for first, last in spans)
-            yield (
-                text[start:end],
-                style + inside if is_inside else style + outside if outside else style,
-            )
-        offset += len(text)
+        around = style + outside if outside else style
+        end = offset + len(text)
+        touching = [span for span in spans if span[0] < end and span[1] > offset]
+        if touching:
+            within = style + inside
+            for part, is_inside in _cut_at(text, offset, touching):
+                yield part, within if is_inside else around
+        else:
+            yield text, around
+        offset = end
+
+
+def _cut_at(
+    text: str, offset: int, spans: Sequence[tuple[int, int]]
+) -> Iterator[tuple[str, bool]]:
+    """The parts of a text that begins at `offset`, and whether each is in one of the spans."""
+    ends = {max(0, min(len(text), cut - offset)) for span in spans for cut in span}
+    for start, end in pairwise(sorted({0, len(text), *ends})):
+        yield text[start:end], any(first <= offset + start < last for first, last in spans)
 
 
 def join_fitting(items: Sequence[str], width: int, most: int) -> str:
