@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -15,10 +16,15 @@ from ouro.agent.worktree import Worktree, WorktreeChanges
 from ouro.errors import ConfigError, ToolError, UsageError
 from ouro.safety import TrustStore, acting_files
 from ouro.utils.git import Git, GitError, find_root
+from ouro.utils.log import log
 from ouro.utils.runtime import get_trust_path, get_worktrees_dir, tilde
 from ouro.utils.text import plural
 
+INCLUDE_FILE = ".worktreeinclude"
+"""Names ignored files that a new worktree gets, in the patterns of `.gitignore`."""
 _GIT_TIMEOUT = 60.0
+_NAMES_AT_ONCE = 500
+"""Names in one command line of git."""
 _NAME = re.compile(r"\w[\w-]{0,60}(?:\.[\w-]{1,60})?")
 _QUESTION = "[m] merge it into {target}   [k] keep it   [r] remove it: "
 Ask = Callable[[str], str]
@@ -47,14 +53,54 @@ def enter_worktree(cwd: Path, name: str) -> OwnWorktree:
     root = find_root(cwd)
     digest = hashlib.sha256(str(root).encode(errors="surrogateescape")).hexdigest()[:8]
     folder = get_worktrees_dir() / f"{root.name}-{digest}" / name
+    is_new = not folder.exists()
     try:
         tree = Worktree.open(cwd, folder, f"ouro/{name}")
     except ToolError as error:
         raise UsageError(str(error)) from error
+    if is_new:
+        _copy_included(root, folder)
     inner = folder / cwd.resolve().relative_to(root.resolve())
     own = OwnWorktree(name, tree, inner if inner.is_dir() else folder)
     _share_trust(cwd, root, own)
     return own
+
+
+def _copy_included(root: Path, folder: Path) -> None:
+    """Copy the ignored files that `.worktreeinclude` names; what cannot be copied is logged."""
+    try:
+        for name in included_files(root):
+            _copy_file(root / name, folder / name, folder)
+    except (GitError, OSError) as error:
+        log.warning("%s: not all files are copied: %s", INCLUDE_FILE, error)
+
+
+def included_files(root: Path) -> list[str]:
+    """The files that match the patterns of `.worktreeinclude` and that git ignores.
+
+    Raises:
+        GitError: git fails.
+    """
+    patterns = root / INCLUDE_FILE
+    if not patterns.is_file():
+        return []
+    git = Git(root, _GIT_TIMEOUT)
+    ignored = ("--others", "--ignored")
+    named = git.paths(*ignored, f"--exclude-from={patterns}")
+    found: list[str] = []
+    for start in range(0, len(named), _NAMES_AT_ONCE):
+        names = [f":(literal){name}" for name in named[start : start + _NAMES_AT_ONCE]]
+        found += git.paths(*ignored, "--exclude-standard", "--", *names)
+    return found
+
+
+def _copy_file(source: Path, target: Path, folder: Path) -> None:
+    """Copy a file or a link into the worktree, never through a link out of it."""
+    if target.exists() or target.is_symlink():
+        return
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if target.parent.resolve().is_relative_to(folder.resolve()):
+        shutil.copy2(source, target, follow_symlinks=False)
 
 
 def _share_trust(cwd: Path, root: Path, own: OwnWorktree) -> None:

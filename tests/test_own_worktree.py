@@ -39,6 +39,37 @@ def test_a_worktree_without_changes_is_removed_at_the_end(project):
     assert "ouro/idea" not in git(project, "branch", "--all")
 
 
+def test_ignored_files_that_worktreeinclude_names_are_copied_and_no_others(project):
+    (project / ".gitignore").write_text(".env*\n*.log\nlocal/\n")
+    (project / ".worktreeinclude").write_text(".env*\n!.env.old\nlocal/[a]*\nopen.txt\n")
+    for name in (".env", ".env.old", "x.log", "open.txt", "local/[a].json", "local/b.json"):
+        (project / name).parent.mkdir(exist_ok=True)
+        (project / name).write_text(name)
+    (project / ".env.link").symlink_to("/etc/hostname")
+    (project / "local" / "a.json").write_text("a")
+    own = enter_worktree(project, "idea")
+    there = sorted(
+        str(path.relative_to(own.cwd))
+        for path in own.cwd.rglob("*")
+        if path.name.startswith(".env") or path.suffix in (".json", ".log", ".txt")
+    )
+    assert there == [".env", ".env.link", "local/a.json"]
+    assert (own.cwd / ".env.link").is_symlink()
+    (own.cwd / ".env").write_text("changed here")
+    again = enter_worktree(project, "idea")
+    assert (again.cwd / ".env").read_text() == "changed here"
+
+
+def test_what_cannot_be_copied_does_not_prevent_the_worktree(project):
+    (project / ".gitignore").write_text("local/\n")
+    (project / ".worktreeinclude").write_text("local/\n")
+    (project / "local").mkdir()
+    (project / "local" / "a").write_text("a")
+    (project / "local" / "a").chmod(0)
+    own = enter_worktree(project, "idea")
+    assert own.cwd.is_dir()
+
+
 def test_it_begins_in_the_same_folder_of_the_repository(project):
     own = enter_worktree(project / "src", "idea")
     assert own.cwd == own.tree.folder / "src"
