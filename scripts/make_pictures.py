@@ -8,7 +8,6 @@ Run it after a change of the screen, and check the pictures.
 
 from __future__ import annotations
 
-import html
 import os
 import re
 import subprocess
@@ -25,15 +24,11 @@ from fakes.model_server import Call, ModelServer, Reply  # noqa: E402 - found by
 from fakes.ouro_program import OuroProgram, OuroTerminal  # noqa: E402
 from fakes.terminal import Terminal  # noqa: E402
 
+from scripts.terminal_picture import frame, screen_rows  # noqa: E402
+from scripts.terminal_picture import still as picture_of  # noqa: E402
+
 PICTURES = ROOT / "docs" / "pictures"
 ROWS, COLUMNS = 30, 104
-CELL, LINE = 8.4, 18.0
-BACKGROUND, FOREGROUND = "#11131a", "#d8dce6"
-COLOURS = {
-    "black": "#11131a", "red": "#f07178", "green": "#a6da95", "brown": "#ffcb6b", "blue": "#82aaff",
-    "magenta": "#c792ea", "cyan": "#89ddff", "white": "#d8dce6",
-}  # fmt: skip
-
 CHANGING = (
     (re.compile(r"\b\d\d:\d\d\b"), "14:20"),
     (re.compile(r"\b\d\.\d s\b"), "0.9 s"),
@@ -217,59 +212,12 @@ def _settle(terminal: Terminal, seconds: float = 0.6) -> None:
 
 def _rows(terminal: Terminal) -> list[str]:
     """Each row of the screen as SVG, with its colours."""
-    return [_row(terminal, number) for number in range(ROWS)]
-
-
-def _row(terminal: Terminal, number: int) -> str:
-    cells = [terminal.screen.buffer[number][column] for column in range(COLUMNS)]
-    y, out, start = number * LINE, [], 0
-    while start < COLUMNS:
-        end = start
-        while end < COLUMNS and cells[end][1:] == cells[start][1:]:
-            end += 1
-        out.append(
-            _run(
-                cells[start], "".join(cell.data for cell in cells[start:end]), start, end - start, y
-            )
-        )
-        start = end
-    return "".join(out)
-
-
-def _run(style, text: str, column: int, width: int, y: float) -> str:
-    fore, back = _colour(style.fg, FOREGROUND), _colour(style.bg, BACKGROUND)
-    if style.reverse:
-        fore, back = back, fore
-    x = column * CELL
-    box = (
-        f'<rect x="{x:.1f}" y="{y:.1f}" width="{width * CELL:.1f}" height="{LINE}" fill="{back}"/>'
-    )
-    if not text.strip():
-        return box if back != BACKGROUND else ""
-    weight = ' font-weight="700"' if style.bold else ""
-    slant = ' font-style="italic"' if style.italics else ""
-    line = ' text-decoration="underline"' if style.underscore else ""
-    for changing, fixed in CHANGING:
-        text = changing.sub(fixed, text)
-    words = "".join(  # word by word: viewers drop blanks, and then stretch the rest
-        f'<text x="{x + match.start() * CELL:.1f}" y="{y + 13.5:.1f}"'
-        f' textLength="{len(match[0]) * CELL:.1f}"'
-        f' fill="{fore}"{weight}{slant}{line}>{html.escape(match[0])}</text>'
-        for match in re.finditer(r"\S+", text)
-    )
-    return words if back == BACKGROUND else box + words
-
-
-def _colour(name: str, default: str) -> str:
-    if name == "default":
-        return default
-    plain = name.removeprefix("bright")
-    return COLOURS.get(plain, f"#{name}" if len(name) == 6 else default)
+    return screen_rows(terminal.screen, changing=CHANGING)
 
 
 def still(terminal: Terminal) -> str:
     """The current screen, as SVG."""
-    return _frame("".join(f"<g>{row}</g>" for row in _rows(terminal) if row))
+    return picture_of(terminal.screen, changing=CHANGING)
 
 
 def animated(film: list[tuple[float, list[str]]]) -> str:
@@ -290,17 +238,7 @@ def animated(film: list[tuple[float, list[str]]]) -> str:
                 out.append(
                     f'<g display="none"><set attributeName="display" to="inline" {span}/>{row}</g>'
                 )
-    return _frame("".join(out))
-
-
-def _frame(inside: str) -> str:
-    width, height = COLUMNS * CELL + 24, ROWS * LINE + 24
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}"'
-        f' width="{width:.0f}"><rect width="100%" height="100%" rx="8" fill="{BACKGROUND}"/><g'
-        ' transform="translate(12 12)" font-family="ui-monospace,Menlo,Consolas,\'DejaVu Sans'
-        f' Mono\',monospace" font-size="14" xml:space="preserve">{inside}</g></svg>\n'
-    )
+    return frame("".join(out), COLUMNS, ROWS)
 
 
 def main(names: list[str]) -> None:
