@@ -25,6 +25,26 @@ def test_session_of_the_plain_prompt_is_resumed(ouro):
     again.until_shows("make it", "It is made.")
 
 
+def test_what_other_agents_know_is_offered_once_a_folder(ouro, tmp_path):
+    home = tmp_path / "other-home"
+    (home / ".claude").mkdir(parents=True)
+    (home / ".claude" / "CLAUDE.md").write_text("- I want short answers\n")
+    ouro.more = {"HOME": str(home)}
+    terminal = ouro.start("--plain", size=(30, 160))
+    terminal.until_shows("Not in memory yet: 1 entry of Claude Code")
+    [line] = [line for line in terminal.lines() if "/memory import --yes" in line]
+    assert "short answers" not in ouro.headless("memory", "export").out
+    terminal.send(f"{line.strip()}\r")
+    terminal.until_shows("Imported")
+    terminal.send("\x04")
+    assert terminal.end() == 0
+    again = ouro.start("--plain")
+    again.until_shows("›")
+    again.send("say: hello\r")
+    again.until_shows("hello")
+    assert not again.shows("Not in memory yet")
+
+
 @pytest.mark.parametrize(("seconds", "rings"), [("1", True), ("0", False)])
 def test_the_settings_of_the_status_line_and_the_bell_apply(ouro, seconds, rings):
     ouro.server.script([Reply("Soon done.", delay=1.3)])

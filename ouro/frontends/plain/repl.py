@@ -47,7 +47,7 @@ from ouro.session import (
 )
 from ouro.settings import TuiSettings
 from ouro.utils.log import log
-from ouro.utils.text import clean, plural
+from ouro.utils.text import clean, join_names, plural
 
 if TYPE_CHECKING:
     from ouro.frontends.background.detach import Hosting
@@ -309,8 +309,27 @@ class Repl(TurnObserver):
         if not opened:
             self.leave()
             return
-        if first_message and not await dispatch(self._front_end, first_message):
+        if not first_message:
+            await self._offer_import()
+        elif not await dispatch(self._front_end, first_message):
             await self._front_end.send(first_message)
+
+    async def _offer_import(self) -> None:
+        """Name what imports the knowledge of other agents here, once a folder, to a user."""
+        from ouro.commands.memory_offer import find_offer, import_lines, note_offer
+
+        session = self._front_end.session
+        if session.resumed is not None or not sys.stdin.isatty():
+            return
+        offer = await find_offer(session)
+        if offer is None:
+            return
+        known = f"{plural(offer.entries, 'entry', 'entries')} of {join_names(offer.agents)}"
+        lines = "\n".join(import_lines(session, offer.paths))
+        self._front_end.say(
+            f"Not in memory yet: {known}. To read them, once and with undo:\n{lines}"
+        )
+        await note_offer(session)
 
     async def _read_lines(self) -> None:
         while not self._is_leaving():
