@@ -272,6 +272,12 @@ class Keymap:
                 sections[title].append((", ".join(map(format_key, keys)), action.help))
         return list(sections.items())
 
+    def of_place(self, place: Place) -> list[tuple[str, str]]:
+        """The keys of one place, as they are written, and what they do."""
+        actions = [action for action in ACTIONS if action.place == place]
+        keys = [(self._keys[action.name], action.help) for action in actions]
+        return [(" ".join(map(format_key, found)), what) for found, what in keys if found]
+
     def keys(self, name: str) -> tuple[str, ...]:
         return self._keys[name]
 

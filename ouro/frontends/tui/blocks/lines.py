@@ -279,9 +279,7 @@ def restyle_spans(
         offset = end
 
 
-def _cut_at(
-    text: str, offset: int, spans: Sequence[tuple[int, int]]
-) -> Iterator[tuple[str, bool]]:
+def _cut_at(text: str, offset: int, spans: Sequence[tuple[int, int]]) -> Iterator[tuple[str, bool]]:
     """The parts of a text that begins at `offset`, and whether each is in one of the spans."""
     ends = {max(0, min(len(text), cut - offset)) for span in spans for cut in span}
     for start, end in pairwise(sorted({0, len(text), *ends})):

@@ -11,14 +11,13 @@ from typing import Any, ClassVar, Literal, NamedTuple
 from rich.cells import cell_len
 from textual import events, on
 from textual.binding import Binding
-from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.containers import Horizontal, VerticalScroll
 from textual.content import Content
 from textual.widgets import Input, Static
 
 from ouro.errors import OuroError
-from ouro.frontends.tui.blocks.lines import join_fitting
 from ouro.frontends.tui.keymap import Keymap, Place
-from ouro.frontends.tui.screens.sheet import Sheet
+from ouro.frontends.tui.screens.sheet import MOVES, Keys, SearchField, Sheet, make_frame
 from ouro.frontends.tui.widgets.row_list import RowList
 from ouro.session.opening import OpenRequest
 from ouro.utils.text import clean
@@ -149,14 +148,14 @@ class Browser(Sheet[OpenRequest | None]):
     """
 
     BINDINGS = [Binding("ctrl+c", "leave", show=False, priority=True)]  # noqa: RUF012 (Textual's own form)
+    TITLE: ClassVar[str]
     READS_PAGES: ClassVar[bool] = False
     """Whether it opens with the focus in the list, and the page can get the focus."""
 
     def __init__(self, id: str, keymap: Keymap, place: Place, rows: RowList[Any]) -> None:  # noqa: A002
         self._keymap = keymap
         self._actions = keymap.of(place)
-        self._has_message = False
-        self._search = Input(
+        self._search = SearchField(
             placeholder="/ searches" if self.READS_PAGES else "type to search",
             compact=True,
             id="browser-search",
@@ -167,12 +166,21 @@ class Browser(Sheet[OpenRequest | None]):
         self._list = rows
         self._page_view = PageView()
         self._page_view.can_focus = self.READS_PAGES
-        self._foot = Static(id="browser-foot", markup=False)
         sign = Static("❯ ", id="browser-sign", markup=False)
-        head = Horizontal(sign, self._search, self._count, id="browser-head")
+        head = Horizontal(sign, self._search, id="browser-head")
         body = Horizontal(rows, self._page_view, id="browser-body")
+        self._place = place
         super().__init__(
-            Vertical(head, self._heading, body, self._foot, classes="sheet browser", id=id)
+            make_frame(
+                self.TITLE,
+                head,
+                self._heading,
+                body,
+                keys=[("Esc", "closes")],
+                id=id,
+                beside=self._count,
+                is_full=True,
+            )
         )
 
     @abstractmethod
@@ -196,8 +204,16 @@ class Browser(Sheet[OpenRequest | None]):
         """The line above the list."""
 
     @abstractmethod
-    def _keys(self) -> list[str]:
+    def _keys(self) -> Keys:
         """The keys in the last line; the last one is always shown."""
+
+    def all_keys(self) -> Keys:
+        return [
+            *self._keymap.of_place(self._place),
+            *MOVES,
+            ("Tab", "search, list"),
+            ("Esc", "back"),
+        ]
 
     def on_mount(self) -> None:
         (self._list if self.READS_PAGES else self._search).focus()
@@ -212,7 +228,7 @@ class Browser(Sheet[OpenRequest | None]):
 
     @on(Input.Changed, "#browser-search")
     def _search_changed(self, event: Input.Changed) -> None:
-        self._has_message = False
+        self.key_line.show_keys()
         self._search_for(event.value)
 
     @on(RowList.Picked)
@@ -239,7 +255,7 @@ class Browser(Sheet[OpenRequest | None]):
 
     async def _take_key(self, event: events.Key) -> bool:
         """Handle a key; returns False if it is text for the search field."""
-        self._has_message = False
+        self.key_line.show_keys()
         in_search, action = self._search.has_focus, self._actions.get(event.key, "")
         if event.key == "enter":
             await self._open()
@@ -273,23 +289,15 @@ class Browser(Sheet[OpenRequest | None]):
 
     def _show_frame(self) -> None:
         self._heading.update(self._heading_text())
-        if not self._has_message:
-            self._foot.remove_class("-asks", "-failed")
-            width = self._foot.size.width or self.app.size.width
-            self._foot.update(
-                join_fitting(
-                    [key for key in self._keys() if key], width, 1 if self.has_class("-low") else 2
-                )
-            )
+        if not self.key_line.has_message:
+            more = "F1" if self._search.has_focus else "?"
+            self.key_line.show_keys([key for key in self._keys() if key[0]], more)
 
     def _show_message(self, text: str, kind: str = "-asks") -> None:
         """Show a message or question (`-asks`) or an error (`-failed`) in the last line until the
         next key.
         """
-        self._has_message = True
-        self._foot.remove_class("-asks", "-failed")
-        self._foot.add_class(kind)
-        self._foot.update(clean(text))
+        self.key_line.show_message(text, kind)
 
     def _letter(self, action: str) -> str:
         """The key of an action while the list has the focus; a letter if there is one."""

@@ -10,7 +10,7 @@ from textual.binding import Binding
 from textual.widget import Widget
 from textual.widgets import Input
 
-from ouro.frontends.tui.screens.sheet import Sheet
+from ouro.frontends.tui.screens.sheet import Sheet, SheetFrame
 from ouro.utils.text import plural
 
 K = TypeVar("K", bound=Hashable)
@@ -37,7 +37,7 @@ class CommentSheet(Sheet[str | None], Generic[K]):
     BINDINGS = [Binding("ctrl+s", "send", show=False, priority=True)]  # noqa: RUF012 (Textual's own form)
 
     def __init__(
-        self, frame: Widget, lines: Widget, field: CommentField, comments: dict[K, str]
+        self, frame: SheetFrame, lines: Widget, field: CommentField, comments: dict[K, str]
     ) -> None:
         """`lines`: the widget with the lines, which shows `comments`."""
         super().__init__(frame)
@@ -55,10 +55,6 @@ class CommentSheet(Sheet[str | None], Generic[K]):
     def _message(self) -> str:
         """All comments as one message."""
 
-    @abstractmethod
-    def _show_keys(self, text: str = "") -> None:
-        """Show this text instead of the keys, until the next key; empty: the keys."""
-
     def action_send(self) -> None:
         if self._field.display:
             self._keep_comment()
@@ -70,7 +66,7 @@ class CommentSheet(Sheet[str | None], Generic[K]):
         elif self._comments and not self._asked_to_discard:
             self._asked_to_discard = True
             unsent = plural(len(self._comments), "comment")
-            self._show_keys(f"Ctrl+S sends {unsent} · Esc again discards")
+            self.key_line.show_message(f"Ctrl+S sends {unsent} · Esc again discards", "-asks")
         else:
             self.dismiss(None)
 
@@ -81,7 +77,7 @@ class CommentSheet(Sheet[str | None], Generic[K]):
         """Handle Enter and Delete on a line; returns whether it did so."""
         if self._asked_to_discard:
             self._asked_to_discard = False
-            self._show_keys()
+            self.key_line.show_keys()
         if self._field.display or self._marked_key is None:
             return False
         if key == "enter":

@@ -12,6 +12,7 @@ from textual.app import ComposeResult
 from textual.message import Message
 from textual.screen import Screen
 from textual.timer import Timer
+from textual.widgets import Static
 
 from ouro import events
 from ouro.display import Display
@@ -166,6 +167,7 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
     def compose(self) -> ComposeResult:
         yield from (
             self.header,
+            Static("Transcript", id="reader-title"),
             self.transcript,
             self.todos,
             self.questions,

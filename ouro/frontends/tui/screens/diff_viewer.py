@@ -7,18 +7,16 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from rich.cells import cell_len
 from textual import events, on, work
-from textual.containers import Horizontal, Vertical
-from textual.content import Content
+from textual.containers import Horizontal
 from textual.widgets import Static
 
 from ouro.display import Choice
 from ouro.errors import OuroError
 from ouro.frontends.tui import editor_and_pager
 from ouro.frontends.tui.blocks.diff import DiffLayout, DiffPlace
-from ouro.frontends.tui.blocks.lines import crop, join_fitting
 from ouro.frontends.tui.keymap import Keymap
 from ouro.frontends.tui.screens.comment_sheet import CommentField, CommentSheet
-from ouro.frontends.tui.screens.sheet import Picker, show_sheet
+from ouro.frontends.tui.screens.sheet import MOVES, WORDS_FROM, Keys, Picker, make_frame, show_sheet
 from ouro.frontends.tui.widgets.diff_lines import DiffLines, ParsedFile, lay_out, parse_file
 from ouro.frontends.tui.widgets.row_list import Cell, RowList
 from ouro.session import SessionDiff, ShownDiff
@@ -28,9 +26,14 @@ SIDE_BY_SIDE_FROM = 120
 """The minimum columns of the lines to show before and after side by side."""
 FILES_FROM = 100
 """The minimum columns to list the files beside the lines."""
-WORDS_FROM = 30
-"""The minimum columns to say in the last line what Esc does."""
+_AROUND_TITLE = 6
+"""Columns beside the title and the counts: the frame and blanks."""
 _SIGNS = {"added": "+", "deleted": "−", "renamed": "→", "changed": " "}
+
+
+def _title(shown: ShownDiff) -> str:
+    since = shown.since
+    return f"Changes since {since}" if not since.startswith("before ") else "Changes of one turn"
 
 
 class DiffFileList(RowList[ParsedFile], can_focus=False):
@@ -62,15 +65,21 @@ class DiffViewer(CommentSheet[DiffPlace]):
         """None: by the width."""
         self._agreed: Callable[[], Awaitable[None]] | None = None
         """What `y` does, while a question is in the last line."""
-        self._has_message = False
         comments: dict[DiffPlace, str] = {}
         self._lines = DiffLines(comments)
         self._list = DiffFileList(id="diff-files")
-        self._head = Static(id="diff-head", markup=False)
-        self._foot = Static(id="browser-foot", markup=False)
+        self._count = Static(id="diff-count", markup=False)
         field = CommentField()
         body = Horizontal(self._list, self._lines, id="diff-body")
-        frame = Vertical(self._head, body, field, self._foot, classes="sheet browser", id="diff")
+        frame = make_frame(
+            _title(shown),
+            body,
+            field,
+            keys=[("Esc", "closes")],
+            id="diff",
+            beside=self._count,
+            is_full=True,
+        )
         super().__init__(frame, self._lines, field, comments)
 
     def on_mount(self) -> None:
@@ -111,18 +120,16 @@ class DiffViewer(CommentSheet[DiffPlace]):
         self._show_frame()
 
     def _show_frame(self) -> None:
-        width = self._head.size.width or self.app.size.width
-        self._head.update(self._head_text(width))
-        if not self._has_message:
-            self._foot.remove_class("-asks", "-failed")
-            lines = 1 if self.has_class("-low") else 2
-            self._foot.update(join_fitting(self._keys(), width, lines))
+        self._frame.title.update(_title(self._shown))
+        room = self.size.width - cell_len(_title(self._shown)) - _AROUND_TITLE
+        self._count.update(self._count_text(room))
+        if not self.key_line.has_message:
+            self.key_line.show_keys(self._keys())
 
-    def _head_text(self, width: int) -> Content:
+    def _count_text(self, room: int) -> str:
+        """The files, lines and the place of the mark, as far as there is room."""
         added = sum(parsed.file.added for parsed in self._files)
         removed = sum(parsed.file.removed for parsed in self._files)
-        since = self._shown.since
-        since = f"since {since}" if not since.startswith("before ") else "of one turn"
         counts = f"{plural(len(self._files), 'file')} +{added} −{removed}"
         place = self._lines.marked
         at = ""
@@ -130,50 +137,42 @@ class DiffViewer(CommentSheet[DiffPlace]):
             hunks = len(self._files[place.file].file.hunks)
             at = f"file {place.file + 1}/{len(self._files)}"
             at += f" · hunk {place.hunk + 1}/{hunks}" if place.hunk >= 0 else ""
-        title = f"changes {since}"
-        room = max(0, width - cell_len(title) - cell_len(counts) - 5)
-        parts = [(crop(title, width), "$mark bold"), (f" · {counts}", "$muted")]
-        return Content.assemble(*parts, (f" · {at}" if len(at) <= room else "", "$muted")).truncate(
-            width, ellipsis=True
-        )
+        texts = (" · ".join(filter(None, (at, counts))), counts)
+        return next((text for text in texts if cell_len(text) <= room), "")
 
-    def _keys(self) -> list[str]:
+    def _keys(self) -> Keys:
         key = self._key
 
-        unsent = f"{key('send_comments')} sends {plural(len(self._comments), 'comment')}"
+        unsent = (key("send_comments"), f"sends {plural(len(self._comments), 'comment')}")
         return [
             *([unsent] if self._comments else []),
-            f"{key('next_hunk')} {key('previous_hunk')} hunks",
-            f"{key('next_file')} files",
-            "Enter comments",
-            f"{key('undo_shown_hunk')} undo hunk",
-            f"{key('undo_shown_file')} undo file",
-            f"{key('redo_shown')} redo",
-            f"{key('open_there')} editor",
-            f"{key('choose_source')} turn, commit …",
-            f"{key('choose_file')} find file",
-            f"{key('side_by_side')} side by side",
-            "Esc closes" if self.app.size.width >= WORDS_FROM else "Esc",
+            (f"{key('next_hunk')} {key('previous_hunk')}", "hunks"),
+            (key("next_file"), "files"),
+            ("Enter", "comments"),
+            (key("undo_shown_hunk"), "undo hunk"),
+            (key("undo_shown_file"), "undo file"),
+            (key("redo_shown"), "redo"),
+            (key("open_there"), "editor"),
+            (key("choose_source"), "turn, commit …"),
+            (key("choose_file"), "find file"),
+            (key("side_by_side"), "side by side"),
+            ("Esc", "closes" if self.app.size.width >= WORDS_FROM else ""),
         ]
+
+    def all_keys(self) -> Keys:
+        comments = (("Enter", "comment on the line"), ("Delete", "remove the comment"))
+        return [*self._keymap.of_place("diff"), *comments, *MOVES, ("Esc q", "close")]
 
     def _key(self, action: str) -> str:
         """The first key of an action; a letter as one types it."""
         keys = self._keymap.keys(action)
         return keys[0] if keys and len(keys[0]) == 1 else self._keymap.shown(action)
 
-    def _show_keys(self, text: str = "") -> None:
-        self._show_message(text)
-
     def _show_message(self, text: str, kind: str = "") -> None:
         """Show a text in the last line until the next key: a question (`-asks`), an error
         (`-failed`).
         """
-        self._has_message = bool(text)
-        self._show_frame()
-        if text:
-            self._foot.remove_class("-asks", "-failed")
-            self._foot.set_class(bool(kind), kind or "-asks")
-            self._foot.update(clean(" ".join(text.split())))
+        self.key_line.show_message(text, kind)
 
     # Keys and mouse
 
@@ -194,8 +193,8 @@ class DiffViewer(CommentSheet[DiffPlace]):
 
     async def _take_key(self, event: events.Key) -> bool:
         agreed, self._agreed = self._agreed, None
-        if self._has_message:
-            self._show_message("")
+        if self.key_line.has_message:
+            self.key_line.show_keys()
         if agreed is not None:
             if event.key == "y":
                 await self._attempt(agreed())

@@ -23,7 +23,7 @@ from ouro.display import Choice
 from ouro.errors import OuroError
 from ouro.frontends.session_lines import format_age, now
 from ouro.frontends.tui.keymap import Keymap
-from ouro.frontends.tui.screens.sheet import Sheet, make_frame
+from ouro.frontends.tui.screens.sheet import Keys, SearchField, Sheet, make_frame
 from ouro.frontends.tui.widgets.row_list import PickList
 from ouro.session import Branch, Point, Rewind, RewindScope
 from ouro.utils.text import clean
@@ -52,7 +52,8 @@ class ListSheet(Sheet[R]):
         title: str,
         actions: Mapping[str, str],
         *,
-        keys: str,
+        keys: Keys,
+        more: str = "?",
         id: str,  # noqa: A002 (Textual's own name)
         nothing: str = "No matches.",
     ) -> None:
@@ -60,7 +61,7 @@ class ListSheet(Sheet[R]):
         self._rows: dict[str, Any] = {}
         self._list = PickList(nothing=nothing)
         self._preview = Static(markup=False, classes="sheet--preview")
-        super().__init__(make_frame(title, *self._body(), keys=keys, id=id))
+        super().__init__(make_frame(title, *self._body(), keys=keys, more=more, id=id))
 
     def _body(self) -> Sequence[Widget]:
         return self._list, self._preview
@@ -92,19 +93,23 @@ class ListSheet(Sheet[R]):
 
     async def _take_key(self, event: events.Key) -> bool:
         if event.key not in self._actions:
-            return self._list.take_key(event.key)
+            return self._list.take_key(event.key, is_alone=self.focused is None)
         await self.run_action(self._actions[event.key])
         return True
 
 
+_TASK_KEYS: Keys = (("↑↓", ""), ("x", "ends it"), ("Esc", "closes"))
+
+
 class TasksSheet(ListSheet[None]):
-    """The goal, loops, background jobs and subagents, with the end of the marked one's output. `k` ends it."""
+    """The goal, loops, background jobs and subagents, with the end of the marked one's output. `x` ends it."""
 
     def __init__(
         self, tasks: Callable[[], Sequence[BackgroundTask]], kill: Callable[[str], Awaitable[None]]
     ) -> None:
-        actions = {"k": "kill", **dict.fromkeys(("q", "enter", "ctrl+b"), "close")}
-        keys, nothing = "↑↓ · k ends it · Esc closes", "No background jobs and no subagents."
+        ends = dict.fromkeys(("x", "delete"), "kill")
+        actions = {**ends, **dict.fromkeys(("q", "enter", "ctrl+b"), "close")}
+        keys, nothing = _TASK_KEYS, "No background jobs and no subagents."
         super().__init__("Tasks", actions, keys=keys, id="tasks", nothing=nothing)
         self._tasks = tasks
         self._kill = kill
@@ -137,8 +142,10 @@ class ContextSheet(ListSheet[None]):
     def __init__(self, window: ContextWindow, keymap: Keymap) -> None:
         actions = {**keymap.of("context"), "q": "close", "enter": "close"}
         drop, pin = keymap.shown("drop_item"), keymap.shown("pin_item")
-        keys = f"↑↓ · {drop} drops or restores · {pin} pins · Esc closes"
-        super().__init__("", actions, keys=keys, id="context", nothing="Nothing was sent yet.")
+        keys = (("↑↓", ""), (drop, "drops or restores"), (pin, "pins"), ("Esc", "closes"))
+        super().__init__(
+            "Context", actions, keys=keys, id="context", nothing="Nothing was sent yet."
+        )
         self._window = window
 
     def on_mount(self) -> None:
@@ -161,7 +168,7 @@ class ContextSheet(ListSheet[None]):
             self._fill()
 
     def _say(self, text: str) -> None:
-        self.query_one(".sheet--title", Static).update(text)
+        self._frame.title.update(text)
 
     def _read(self) -> Iterable[tuple[Choice, Any]]:
         is_narrow = self.app.size.width < COLUMNS_FROM_WIDTH
@@ -180,12 +187,12 @@ class RewindSheet(ListSheet[RewindChoice | None]):
         self._past = past
         self._with_files = with_files
         self._asked: Worker[None] | None = None
-        self._search = Input(placeholder="type to search", compact=True, id="picker-search")
+        self._search = SearchField(placeholder="type to search", compact=True, id="picker-search")
         self._boxes = ScopeBoxes({"conversation", "files"} if with_files else {"conversation"})
-        fork = f"{key} forks · " if (key := keymap.shown("fork_there")) else ""
-        keys = f"↑↓ Enter rewinds · {fork}Tab Space tick · Esc closes"
+        fork = [(key, "forks")] if (key := keymap.shown("fork_there")) else []
+        keys = (("↑↓ Enter", "rewinds"), *fork, ("Tab Space", "tick"), ("Esc", "closes"))
         actions = {**keymap.of("sheet"), "enter": "choose"}
-        super().__init__("Rewind to a message", actions, keys=keys, id="rewind")
+        super().__init__("Rewind to a message", actions, keys=keys, more="F1", id="rewind")
 
     def _body(self) -> Sequence[Widget]:
         not_listed = (
@@ -307,7 +314,7 @@ class RedoSheet(Sheet[RewindChoice | None]):
     def __init__(self, offered: Mapping[RewindScope, str]) -> None:
         self._boxes = ScopeBoxes(offered)
         self._boxes.offer(offered)
-        keys = "Enter redoes · Tab Space tick · Esc closes"
+        keys = (("Enter", "redoes"), ("Tab Space", "tick"), ("Esc", "closes"))
         super().__init__(make_frame("Redo what was undone", self._boxes, keys=keys))
 
     async def _take_key(self, event: events.Key) -> bool:

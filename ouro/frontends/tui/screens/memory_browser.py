@@ -19,6 +19,7 @@ from ouro.frontends.tui.keymap import UNDO_MEMORY, Keymap
 from ouro.frontends.tui.screens import memory_pages as pages
 from ouro.frontends.tui.screens.browser import Browser, Page, PageLink
 from ouro.frontends.tui.screens.memory_pages import MemoryRow, Tab
+from ouro.frontends.tui.screens.sheet import Keys
 from ouro.frontends.tui.widgets.row_list import Cell, RowList
 from ouro.session import all_entries
 from ouro.session.opening import OpenRequest
@@ -88,6 +89,7 @@ class MemoryList(RowList[MemoryRow]):
 class MemoryBrowser(Browser):
     """Enter moves the focus to the page of the marked row; there, Enter follows a link."""
 
+    TITLE = "Memory"
     READS_PAGES = True
     HORIZONTAL_BREAKPOINTS = [  # noqa: RUF012
         (0, "-narrow"),
@@ -325,15 +327,15 @@ class MemoryBrowser(Browser):
         text = f"‹{text[1:]}" if first else text
         return text if len(text) <= width else f"{text[: max(0, width - 1)]}›"
 
-    def _keys(self) -> list[str]:
+    def _keys(self) -> Keys:
         if self._search.has_focus:
-            tabs = [] if self._search.value else ["←→ tabs"]
+            tabs = [] if self._search.value else [("←→", "tabs")]
             return [
-                "Enter opens",
+                ("Enter", "opens"),
                 *tabs,
-                "Tab list",
+                ("Tab", "list"),
                 *self._filters(self._keymap.shown),
-                "Esc closes",
+                ("Esc", "closes"),
             ]
         aim = self._marked_link()
         is_archived = (
@@ -343,19 +345,19 @@ class MemoryBrowser(Browser):
         labels = {name: name.removesuffix("_note") for name in KEYS.get(kind, ())} | {
             UNDO_MEMORY: "undo"
         }
-        actions = [f"{self._letter(name)} {labels[name]}" for name in KEYS.get(kind, ())]
+        actions = [(self._letter(name), labels[name]) for name in KEYS.get(kind, ())]
         if kind == "hunk":
-            actions = [f"{actions[0]} this hunk"]
+            actions = [(actions[0][0], "undo this hunk")]
         if self._page_view.has_focus:
-            return [*actions, "↑↓ links", "Enter follows", "Esc back"]
+            return [*actions, ("↑↓", "links"), ("Enter", "follows"), ("Esc", "back")]
         return [
             *actions,
-            "Enter opens",
-            "←→ tabs",
+            ("Enter", "opens"),
+            ("←→", "tabs"),
             *self._filters(self._letter),
-            "Tab search",
-            "Esc closes",
+            ("/", "search"),
+            ("Esc", "closes"),
         ]
 
-    def _filters(self, shown: Callable[[str], str]) -> list[str]:
-        return [f"{shown('change_memory')} scope", f"{shown('change_category')} category"]
+    def _filters(self, shown: Callable[[str], str]) -> Keys:
+        return [(shown("change_memory"), "scope"), (shown("change_category"), "category")]

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from textual import events
 from textual.app import App
-from textual.widgets import Static
 
 from ouro.frontends.tui.screens.comment_sheet import CommentField, CommentSheet
-from ouro.frontends.tui.screens.sheet import make_frame, show_sheet
+from ouro.frontends.tui.screens.sheet import Keys, make_frame, show_sheet
 from ouro.frontends.tui.screens.text_sheet import TextSheet
 from ouro.frontends.tui.widgets.row_list import Cell, RowList
 from ouro.session.plan_file import join_comments
@@ -19,7 +18,13 @@ from ouro.utils.text import clean, cut
 if TYPE_CHECKING:
     from ouro.session.plan_approval import PlanApproval
 
-_COMMENT_KEYS = "↑↓ Enter comments · Delete removes · Ctrl+S sends all · Esc back"
+_COMMENT_KEYS: Keys = (
+    ("↑↓", ""),
+    ("Enter", "comments"),
+    ("Delete", "removes"),
+    ("Ctrl+S", "sends all"),
+    ("Esc", "back"),
+)
 
 
 async def edit_plan(app: App[Any], plan: PlanApproval) -> str:
@@ -84,6 +89,3 @@ class PlanComments(CommentSheet[int]):
 
     def _message(self) -> str:
         return join_comments(self._text, list(self._comments.items()))
-
-    def _show_keys(self, text: str = "") -> None:
-        self.query_one(".sheet--keys", Static).update(text or _COMMENT_KEYS)

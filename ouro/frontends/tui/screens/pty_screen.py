@@ -12,17 +12,16 @@ from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.screen import ModalScreen
 from textual.widget import Widget
-from textual.widgets import Static
 
 from ouro.errors import ToolError
 from ouro.frontends.tui.blocks.lines import crop
-from ouro.frontends.tui.screens.sheet import make_frame
+from ouro.frontends.tui.screens.sheet import KeyLine, Keys, Sheet, make_frame
 from ouro.utils.text import clean, one_line
 
 _REFRESH = 0.1
 """Seconds between two looks at the screen of the program."""
-_KEYS = "Ctrl+] returns · all other keys go to the program"
-_HIDDEN = "Ctrl+] returns · what you type is neither shown nor saved"
+_KEYS: Keys = (("Ctrl+]", "returns"), ("all other keys", "go to the program"))
+_HIDDEN: Keys = (("Ctrl+]", "returns"), ("what you type", "is neither shown nor saved"))
 _COLORS = {"brown": "yellow", "brightbrown": "bright_yellow", "bfightmagenta": "bright_magenta"}
 """pyte's names that rich does not know."""
 
@@ -141,13 +140,22 @@ class PtySheet(ModalScreen[None]):
 
     BINDINGS = [Binding("ctrl+right_square_bracket", "close", show=False, priority=True)]  # noqa: RUF012 (Textual's own form)
 
+    VERTICAL_BREAKPOINTS = Sheet.VERTICAL_BREAKPOINTS
+
     def __init__(self, command: str, pty: ProgramTerminal) -> None:
         super().__init__()
         self._command, self._pty = command, pty
         self._view = PtyView(pty)
 
     def compose(self) -> ComposeResult:
-        yield make_frame(crop(one_line(self._command, 200), 100), self._view, keys=_KEYS, id="pty")
+        yield make_frame(
+            crop(one_line(self._command, 200), 100),
+            self._view,
+            keys=_KEYS,
+            more="",
+            id="pty",
+            is_full=True,
+        )
 
     def on_mount(self) -> None:
         self.set_interval(_REFRESH, self._look)
@@ -159,8 +167,7 @@ class PtySheet(ModalScreen[None]):
         if self._pty.exit_code is not None:
             self.dismiss(None)
             return
-        keys = self.query_one(".sheet--keys", Static)
-        keys.update(_HIDDEN if self._pty.hides_input else _KEYS)
+        self.query_one(KeyLine).show_keys(_HIDDEN if self._pty.hides_input else _KEYS)
 
 
 def _style(cell: Any, *, is_cursor: bool) -> Style:

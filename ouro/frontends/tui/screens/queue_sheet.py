@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from textual import events
 
 from ouro.frontends.tui.blocks.lines import crop
-from ouro.frontends.tui.screens.sheet import Sheet, make_frame, show_sheet
+from ouro.frontends.tui.screens.sheet import Keys, Sheet, make_frame, show_sheet
 from ouro.frontends.tui.screens.text_sheet import TextSheet
 from ouro.frontends.tui.widgets.row_list import Cell, RowList
 from ouro.utils.text import clean
@@ -19,7 +19,13 @@ if TYPE_CHECKING:
 REFRESH = 0.3
 """Seconds between two looks at the queue, which becomes shorter while the agent works."""
 _MOVES = {"shift+up": -1, "shift+down": 1, "K": -1, "J": 1}
-_KEYS = "↑↓ · Enter edits · Shift+↑↓ moves · Delete removes · Esc closes"
+_KEYS: Keys = (
+    ("↑↓", ""),
+    ("Enter", "edits"),
+    ("Shift+↑↓", "moves"),
+    ("Delete", "removes"),
+    ("Esc", "closes"),
+)
 QueueRow = tuple[int, str, bool]
 """Place, text, and whether it steers the running turn."""
 

@@ -25,7 +25,7 @@ from ouro.frontends.session_lines import (
 from ouro.frontends.tui.blocks.lines import crop
 from ouro.frontends.tui.keymap import Keymap
 from ouro.frontends.tui.screens.browser import Browser, Page
-from ouro.frontends.tui.screens.sheet import LineSheet
+from ouro.frontends.tui.screens.sheet import Keys, LineSheet
 from ouro.frontends.tui.widgets.row_list import Cell, RowList
 from ouro.session.opening import OpenCatalog, OpenRequest
 from ouro.utils.runtime import tilde
@@ -126,6 +126,7 @@ class SessionPicker(Browser):
         (0, "-narrow"),
         (WIDE_FROM, "-beside"),
     ]
+    TITLE = "Sessions"
     _list: SessionList
 
     def __init__(
@@ -367,7 +368,8 @@ class SessionPicker(Browser):
             )
 
     def _end_question(self) -> SessionInfo:
-        info, self._to_delete, self._has_message = self._to_delete, None, False
+        info, self._to_delete = self._to_delete, None
+        self.key_line.show_keys()
         assert info is not None
         if self._asked_in_search:
             self._search.focus()
@@ -387,19 +389,19 @@ class SessionPicker(Browser):
         self._matches.change(await self._session_catalog.sessions())
         self._show()
 
-    def _keys(self) -> list[str]:
+    def _keys(self) -> Keys:
         in_list = self._list.has_focus
         name = self._letter if in_list else self._keymap.shown
         shows_all = self._is_loaded and self._matches.scope == ALL
         return [
-            "Enter",
-            "" if self.has_class("-beside") else f"{name('look_inside')} preview",
-            f"{self._keymap.shown('change_scope')} {'this project' if shows_all else 'all'}",
-            f"{name('fork_session')} fork",
-            f"{name('rename_session')} rename",
-            f"{name('tag_session')} tag",
-            f"{name('pin_session')} pin",
-            f"{name('delete_session')} delete",
-            "Tab search" if in_list else "Tab list",
-            f"Esc {self._esc}",
+            ("Enter", ""),
+            ("" if self.has_class("-beside") else name("look_inside"), "preview"),
+            (self._keymap.shown("change_scope"), "this project" if shows_all else "all"),
+            (name("fork_session"), "fork"),
+            (name("rename_session"), "rename"),
+            (name("tag_session"), "tag"),
+            (name("pin_session"), "pin"),
+            (name("delete_session"), "delete"),
+            ("Tab", "search" if in_list else "list"),
+            ("Esc", self._esc),
         ]

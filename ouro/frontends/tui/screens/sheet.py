@@ -5,19 +5,23 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Sequence
+from textwrap import wrap
 from typing import Any, TypeVar
 
+from rich.cells import cell_len, set_cell_size
+from rich.text import Text
 from textual import events, on
 from textual._compositor import Compositor, CompositorMap, ReflowResult
 from textual.app import App, ComposeResult
 from textual.binding import Binding
-from textual.containers import Vertical, VerticalScroll
+from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.geometry import Size
 from textual.screen import ModalScreen
 from textual.widget import Widget
 from textual.widgets import Input, Static
 
 from ouro.display import Choice
+from ouro.frontends.tui.blocks.lines import join_fitting
 from ouro.frontends.tui.blocks.messages import AnswerBlock
 from ouro.frontends.tui.keymap import SCROLLS, Keymap
 from ouro.frontends.tui.look import HEADER_FROM_HEIGHT
@@ -50,25 +54,129 @@ class Layout(Compositor):
         return result
 
 
+Keys = Sequence[tuple[str, str]]
+"""Keys as they are written, and what they do; the last one closes the dialog."""
+MOVES: Keys = (
+    ("↑ ↓ · j k", "one line"),
+    ("PageUp PageDown", "one page"),
+    ("Home End · g G", "first, last"),
+)
+"""The keys of every list and text. While a search field has the focus, letters are text."""
+WORDS_FROM = 30
+"""The minimum columns to name the key that shows all keys."""
+_SHOWS_KEYS = ("question_mark", "f1")
+
+
+class KeyLine(Widget):
+    """The last line of a dialog: its keys, as many as fit, or for a moment a message."""
+
+    def __init__(self, keys: Keys, more: str, most: int = 2) -> None:
+        """`more`: the key that shows all of them; empty: there are no others. `most`: lines."""
+        super().__init__(classes="sheet--keys")
+        self._most = most
+        self.keys = keys
+        self._more = more
+        self._message = ""
+
+    @property
+    def has_message(self) -> bool:
+        return bool(self._message)
+
+    def show_keys(self, keys: Keys | None = None, more: str | None = None) -> None:
+        """Show these keys, or the same as before, instead of a message."""
+        self.keys = self.keys if keys is None else keys
+        self._more = self._more if more is None else more
+        self._message = ""
+        self.remove_class("-asks", "-failed")
+        self.refresh(layout=True)
+
+    def show_message(self, text: str, kind: str = "") -> None:
+        """Show a message: a question (`-asks`), an error (`-failed`)."""
+        self._message = clean(" ".join(text.split()))
+        self.remove_class("-asks", "-failed")
+        if kind:
+            self.add_class(kind)
+        self.refresh(layout=True)
+
+    def render(self) -> Text:
+        return Text(self._text(self.size.width))
+
+    def get_content_height(self, _container: Size, _viewport: Size, width: int) -> int:
+        return self._text(width).count("\n") + 1
+
+    def _text(self, width: int) -> str:
+        most = 1 if self.screen.has_class("-low") else self._most
+        if self._message:
+            return "\n".join(wrap(self._message, max(1, width))[:most])
+        shown = [" ".join(filter(None, key)) for key in self.keys]
+        if self._more and width >= WORDS_FROM:
+            shown[-1] = f"{self._more} keys · {shown[-1]}"
+        return join_fitting(shown, width, most)
+
+
+class SheetFrame(Vertical):
+    """The frame of a dialog: its title, its body, and its keys in the last line."""
+
+    def __init__(
+        self,
+        title: Static,
+        *body: Widget,
+        key_line: KeyLine,
+        id: str | None = None,  # noqa: A002 (Textual's own name)
+        classes: str = "sheet",
+    ) -> None:
+        """`title` is in the first widget of the body."""
+        self.title = title
+        self.key_line = key_line
+        super().__init__(*body, key_line, classes=classes, id=id)
+
+
+class SearchField(Input):
+    """The search field of a dialog; `?` in the empty field shows the keys."""
+
+    async def _on_key(self, event: events.Key) -> None:
+        if event.key == "question_mark" and not self.value:
+            event.stop()
+            event.prevent_default()
+            await self.screen.run_action("show_keys")
+
+
 class Sheet(ModalScreen[R]):
-    """A framed sheet over the conversation; Esc and Ctrl+C close it without a result."""
+    """A dialog over the conversation: a frame with its title first and its keys last.
+
+    Esc and Ctrl+C close it without a result, or go back one step; `?` and F1 show its keys.
+    """
 
     BINDINGS = [Binding("escape,ctrl+c", "close", show=False, priority=True)]  # noqa: RUF012 (Textual's own form)
     VERTICAL_BREAKPOINTS = [(0, "-low"), (HEADER_FROM_HEIGHT, "-normal")]  # noqa: RUF012 (as above)
 
-    def __init__(self, frame: Widget) -> None:
+    def __init__(self, frame: SheetFrame) -> None:
         super().__init__()
         self._compositor = Layout()
         self._frame = frame
+        self.key_line = frame.key_line
 
     def compose(self) -> ComposeResult:
         yield self._frame
 
+    def all_keys(self) -> Keys:
+        """The keys that `?` lists: those of the last line, and those of every list."""
+        *own, closes = self.key_line.keys
+        moving = [key for key in own if not key[0].startswith("↑↓") or key[1]]
+        return [*moving, *MOVES, closes]
+
     def action_close(self) -> None:
         self.dismiss(None)
 
+    def action_show_keys(self) -> None:
+        self.app.push_screen(KeySheet(self.all_keys()))
+
     async def _on_key(self, event: events.Key) -> None:
-        if await self._take_key(event):
+        is_handled = await self._take_key(event)
+        if not is_handled and event.key in _SHOWS_KEYS:
+            self.action_show_keys()
+            is_handled = True
+        if is_handled:
             event.stop()
             event.prevent_default()
 
@@ -84,16 +192,49 @@ async def show_sheet(app: App[Any], sheet: Sheet[R | None]) -> R | None:
     return await result
 
 
-def make_frame(title: str, *body: Widget, keys: str, id: str | None = None) -> Vertical:  # noqa: A002 (Textual's own name)
-    """The frame of a sheet: its title, its body, and its keys in the last line."""
+def make_frame(
+    title: str,
+    *body: Widget,
+    keys: Keys,
+    id: str | None = None,  # noqa: A002 (Textual's own name)
+    more: str = "?",
+    beside: Widget | None = None,
+    is_full: bool = False,
+) -> SheetFrame:
+    """The frame of a dialog.
+
+    `more`: the key that shows all keys; `beside`: at the right of the title; `is_full`: it covers
+    the whole screen.
+    """
     shown = Static(clean(title), classes="sheet--title", markup=False)
-    return Vertical(
-        VerticalScroll(shown, classes="sheet--question", can_focus=False),
-        *body,
-        Static(keys, classes="sheet--keys", markup=False),
-        classes="sheet",
-        id=id,
-    )
+    head: Widget = VerticalScroll(shown, classes="sheet--question", can_focus=False)
+    if beside is not None:
+        head = Horizontal(shown, beside, classes="sheet--head")
+    classes = "sheet -full" if is_full else "sheet"
+    return SheetFrame(shown, head, *body, key_line=KeyLine(keys, more), classes=classes, id=id)
+
+
+class KeySheet(Sheet[None]):
+    """All keys of a dialog; any of the keys that close dialogs closes it."""
+
+    BINDINGS = [Binding("q,enter,question_mark,f1", "close", show=False)]  # noqa: RUF012 (as above)
+
+    def __init__(self, keys: Keys) -> None:
+        wide = max(cell_len(key) for key, _ in keys)
+        rows = [f"{set_cell_size(key, wide)}  {what}".rstrip() for key, what in keys]
+        self._text = VerticalScroll(
+            Static("\n".join(rows), markup=False), classes="sheet--scroll", can_focus=True
+        )
+        closes = (("↑↓", ""), ("Esc", "closes"))
+        super().__init__(make_frame("Keys", self._text, keys=closes, more=""))
+
+    def on_mount(self) -> None:
+        self._text.focus()
+
+    async def _take_key(self, event: events.Key) -> bool:
+        if event.key in ("j", "k"):
+            self._text.scroll_relative(y=1 if event.key == "j" else -1, animate=False)
+        return event.key in ("j", "k")
 
 
 _HELP = "Help · /help NAME shows details and an example"
@@ -108,9 +249,16 @@ class HelpSheet(Sheet[None]):
         self._text = TranscriptView(classes="sheet--scroll")
         self._text.following = False  # read from its beginning
         self._text.add(AnswerBlock(text))
+        self._field = SearchField(
+            placeholder="words to search for", compact=True, id="picker-search"
+        )
+        self._field.display = False
+        self._words = ""
         pages = [keymap.shown(name) for name in ("page_up", "page_down")]
-        keys = f"{' '.join(['↑↓', *filter(None, pages)])} · Esc closes"
-        super().__init__(make_frame(title, self._text, keys=keys))
+        moves = " ".join(["↑↓", *filter(None, pages)])
+        keys = ((moves, ""), ("/", "searches"), ("Esc", "closes"))
+        frame = make_frame(title, self._field, self._text, keys=keys, more="")
+        super().__init__(frame)
         for key, name in keymap.of("app").items():
             if name in SCROLLS:
                 self._bindings.bind(key, f"scroll_text('{SCROLLS[name]}')", show=False)
@@ -123,6 +271,61 @@ class HelpSheet(Sheet[None]):
     def action_scroll_text(self, action: str) -> None:
         getattr(self._text, f"action_{action}")()
 
+    def action_close(self) -> None:
+        if not self._field.display:
+            self.dismiss(None)
+            return
+        self._field.display = False
+        self._text.focus()
+
+    def action_show_keys(self) -> None:
+        """`?` closes the page that it opens."""
+        self.dismiss(None)
+
+    @on(Input.Submitted)
+    def _search(self, event: Input.Submitted) -> None:
+        event.stop()
+        self._words = event.value.strip()
+        self.action_close()
+        self._go_to_match(1)
+
+    def _go_to_match(self, by: int) -> None:
+        if not self._words:
+            return
+        if self._text.find(self._words, by) or self._text.find(self._words, -by):
+            found = (("n N", "next, previous"), ("/", "searches"), ("Esc", "closes"))
+            self.key_line.show_keys(found)
+        else:
+            self.key_line.show_message(f"No match for `{self._words}`.", "-failed")
+
+    async def _take_key(self, event: events.Key) -> bool:
+        if self._field.display:
+            return False
+        if event.key == "slash":
+            self._field.value = ""
+            self._field.display = True
+            self._field.focus()
+        elif event.key in _TEXT_MOVES:
+            getattr(self._text, f"action_{_TEXT_MOVES[event.key]}")()
+        elif event.key in ("n", "N"):
+            self._go_to_match(1 if event.key == "n" else -1)
+        else:
+            return False
+        return True
+
+
+_TEXT_MOVES = {
+    "j": "scroll_down",
+    "k": "scroll_up",
+    "space": "page_down",
+    "b": "page_up",
+    "g": "scroll_home",
+    "G": "scroll_end",
+}
+
+
+_LINE_KEYS: Keys = (("Enter", ""), ("Esc", "closes"))
+
 
 class LineSheet(Sheet[str | None]):
     """Asks for a line of text; None if the user cancels."""
@@ -132,7 +335,7 @@ class LineSheet(Sheet[str | None]):
         field = Input(
             text, select_on_focus=False, password=secret, compact=True, id="picker-search"
         )
-        super().__init__(make_frame(title, field, keys="Enter · Esc closes"))
+        super().__init__(make_frame(title, field, keys=_LINE_KEYS, more=""))
 
     @on(Input.Submitted)
     def _take(self, event: Input.Submitted) -> None:
@@ -194,14 +397,18 @@ class Picker(Sheet[str | None]):
         self._list = PickList(
             choices, current, "No matches." if choices else "There is nothing to choose from."
         )
-        self._search = Input(
+        self._search = SearchField(
             search or "", placeholder="type to search", compact=True, id="picker-search"
         )
         self._whole = Static(markup=False, classes="sheet--whole")
-        pages = " · PageUp PageDown scroll" if title.count("\n") >= LONG_TITLE else ""
+        is_long = title.count("\n") >= LONG_TITLE
+        pages = [("PageUp PageDown", "scroll")] if is_long else []
         field = [] if self.is_short else [self._search]
-        keys = f"↑↓ Enter · Esc closes{pages}"
-        super().__init__(make_frame(title, *field, self._list, self._whole, keys=keys))
+        keys = (("↑↓ Enter", ""), *pages, ("Esc", "closes"))
+        frame = make_frame(
+            title, *field, self._list, self._whole, keys=keys, more="?" if self.is_short else "F1"
+        )
+        super().__init__(frame)
         self.set_class(self.is_short, "-numbered")
 
     def on_mount(self) -> None:
@@ -270,6 +477,8 @@ class Picker(Sheet[str | None]):
             pass
         elif self.is_short and event.key == "enter":
             self._take()
+        elif event.key in _SHOWS_KEYS and not self._typed:
+            return False
         elif self.is_short and (event.is_printable or event.key == "backspace"):
             self._press(event)
         else:
@@ -282,9 +491,10 @@ class Picker(Sheet[str | None]):
         """
         number = int(event.character) if event.character and event.character.isdecimal() else 0
         accepts = time.monotonic() >= self._accepts_from
+        self._forget_moves(event.time)
         if accepts and 0 < number <= len(self._choices):
             self.dismiss(self._choices[number - 1].value)
-        elif not (accepts and self._mark_typed(event)):
+        elif not (accepts and (self._mark_typed(event) or self._move_by_letter(event))):
             self._pass_to_prompt([*self._typed, event])
 
     def _mark_typed(self, event: events.Key) -> bool:
@@ -300,6 +510,22 @@ class Picker(Sheet[str | None]):
         self._typed.append(event)
         self._list.place = place
         return True
+
+    def _move_by_letter(self, event: events.Key) -> bool:
+        """Move for `j` and `k`; at once followed by other letters they are a message."""
+        if time.monotonic() < self._reads_from or event.key not in ("j", "k"):
+            return False
+        if any(key.key not in ("j", "k") for key in self._typed):
+            return False
+        self._typed.append(event)
+        self._list.action_move(1 if event.key == "j" else -1)
+        return True
+
+    def _forget_moves(self, now: float) -> None:
+        """After a moment `j` and `k` are no beginning of a message any more."""
+        moved = self._typed and all(key.key in ("j", "k") for key in self._typed)
+        if moved and now - self._typed[-1].time > STRAY_GRACE:
+            self._typed = []
 
     def _find(self, typed: str) -> int | None:
         """The choice that begins with a text, else the first whose words begin with its words:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from textual.binding import Binding
-from textual.widgets import Static, TextArea
+from textual.widgets import TextArea
 
 from ouro.errors import UsageError
 from ouro.frontends.tui import editor_and_pager
-from ouro.frontends.tui.screens.sheet import Sheet, make_frame
+from ouro.frontends.tui.screens.sheet import Keys, Sheet, make_frame
 
-_EDITOR_KEYS = "Ctrl+S uses it · Ctrl+G your editor · Esc back"
-_DISCARD = "Ctrl+S uses it · Esc again discards your changes"
+_EDITOR_KEYS: Keys = (("Ctrl+S", "uses it"), ("Ctrl+G", "your editor"), ("Esc", "back"))
+_DISCARD: Keys = (("Ctrl+S", "uses it"), ("Esc", "again discards your changes"))
 
 
 class TextSheet(Sheet[str | None]):
@@ -25,7 +25,7 @@ class TextSheet(Sheet[str | None]):
         self._before = text
         self._asked_to_discard = False
         self._area = TextArea(text, compact=True, soft_wrap=True, id="text-area")
-        super().__init__(make_frame(title, self._area, keys=_EDITOR_KEYS, id="text"))
+        super().__init__(make_frame(title, self._area, keys=_EDITOR_KEYS, more="", id="text"))
 
     def on_mount(self) -> None:
         self._area.focus()
@@ -37,19 +37,16 @@ class TextSheet(Sheet[str | None]):
         try:
             self._area.text = await editor_and_pager.edit(self.app, self._area.text)
         except UsageError as error:
-            self._show_keys(str(error))
+            self.key_line.show_message(str(error), "-failed")
 
     def action_close(self) -> None:
         if self._area.text == self._before or self._asked_to_discard:
             self.dismiss(None)
             return
         self._asked_to_discard = True
-        self._show_keys(_DISCARD)
+        self.key_line.show_keys(_DISCARD)
 
     def on_text_area_changed(self) -> None:
         if self._asked_to_discard:
             self._asked_to_discard = False
-            self._show_keys(_EDITOR_KEYS)
-
-    def _show_keys(self, text: str) -> None:
-        self.query_one(".sheet--keys", Static).update(text)
+            self.key_line.show_keys(_EDITOR_KEYS)

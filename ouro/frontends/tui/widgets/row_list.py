@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from ouro.display import Choice
 
 _STEPS = {"up": -1, "down": 1, "ctrl+p": -1, "ctrl+n": 1}
+_LAST = 1_000_000
+_LETTERS = {"j": 1, "k": -1, "g": -_LAST, "home": -_LAST, "G": _LAST, "end": _LAST}
 PAGES = {"pageup": -1, "pagedown": 1}
 
 
@@ -143,15 +145,16 @@ class RowList(LineScroll, Generic[T], can_focus=True):
     def action_page(self, by: int) -> None:
         self.action_move(by * max(1, self.size.height - 1))
 
-    def take_key(self, key: str) -> bool:
-        """Move the mark for a key of the search field above the list; returns whether the key does
-        so.
+    def take_key(self, key: str, *, is_alone: bool = False) -> bool:
+        """Move the mark for a key of the search field above the list, or of a list `is_alone`, where
+        letters move it, too; returns whether the key does so.
         """
-        if key in _STEPS:
-            self.action_move(_STEPS[key])
+        steps = {**_STEPS, **_LETTERS} if is_alone else _STEPS
+        if key in steps:
+            self.action_move(steps[key])
         elif key in PAGES:
             self.action_page(PAGES[key])
-        return key in _STEPS or key in PAGES
+        return key in steps or key in PAGES
 
     def watch_place(self, old: int, new: int) -> None:
         self._show_place()

@@ -13,10 +13,18 @@ from textual.widgets import Input, Static
 from ouro.errors import OuroError
 from ouro.frontends.tui import editor_and_pager
 from ouro.frontends.tui.blocks.block_list import TranscriptBlock
+from ouro.frontends.tui.screens.sheet import MOVES, KeyLine, Keys, KeySheet
 from ouro.frontends.tui.widgets.transcript import TranscriptView
 
-_HINT = "q closes · / search · { } messages · p pager · [ scrollback · ↑↓ PageUp PageDown g G"
-_FOUND_HINT = "q closes · n older · N newer · / search"
+_KEYS: Keys = (
+    ("↑↓ PageUp PageDown", ""),
+    ("/", "search"),
+    ("{ }", "messages"),
+    ("p", "pager"),
+    ("[", "scrollback"),
+    ("q", "closes"),
+)
+_FOUND_KEYS: Keys = (("n", "older"), ("N", "newer"), ("/", "search"), ("q", "closes"))
 _SCROLLS = {
     "up": "scroll_up",
     "k": "scroll_up",
@@ -58,7 +66,7 @@ class TranscriptReader(Horizontal, can_focus=True):
         self._after_close = closed
         self._opened_before: frozenset[TranscriptBlock] = frozenset()
         self._closing_keys = {"q", "escape", "ctrl+c", "ctrl+d", *closing_keys}
-        self._hint = Static(_HINT, markup=False, id="reader-hint")
+        self._hint = KeyLine(_KEYS, "?", most=1)
         self._search = Input(compact=True, id="reader-search")
         self._words = ""
         super().__init__(
@@ -75,7 +83,7 @@ class TranscriptReader(Horizontal, can_focus=True):
             self.screen.add_class("-reading")
             self._opened_before = self._transcript.open_only()
         self._words = words
-        self._show_hint(_HINT)
+        self._show_keys(_KEYS)
         self.focus()
         if words:
             self._start_search(-1)
@@ -92,7 +100,7 @@ class TranscriptReader(Horizontal, can_focus=True):
         key = event.key
         if self.has_class("-searching"):
             if key in ("escape", "ctrl+c"):
-                self._show_hint(_HINT)
+                self._show_keys(_KEYS)
                 self.focus()
             elif self._search.has_focus:
                 return
@@ -105,6 +113,10 @@ class TranscriptReader(Horizontal, can_focus=True):
             self.add_class("-searching")
             self._search.value = ""
             self._search.focus()
+        elif key in ("question_mark", "f1"):
+            self.app.push_screen(
+                KeySheet([*_KEYS[1:-1], *_FOUND_KEYS[:2], *MOVES, ("q Esc", "close")])
+            )
         elif key in _OUTSIDE:
             self.run_worker(self._show_outside(_OUTSIDE[key]))
         elif key in _MATCHES and self._words:
@@ -122,7 +134,7 @@ class TranscriptReader(Horizontal, can_focus=True):
     def _search_words(self, event: Input.Submitted) -> None:
         event.stop()
         self._words = event.value.strip()
-        self._show_hint(_HINT)
+        self._show_keys(_KEYS)
         self.focus()
         if self._words:
             self._start_search(-1)
@@ -137,15 +149,17 @@ class TranscriptReader(Horizontal, can_focus=True):
         try:
             await show(self.app, self._transcript.as_markdown())
         except OuroError as error:
-            self._show_hint(f"{error} · {_HINT}")
+            self._hint.show_message(str(error), "-failed")
 
     async def _go_to_match(self, by: int) -> None:
         """Search the transcript; up (-1), also messages that are not read from disk yet."""
         while not (is_there := self._transcript.find(self._words, by)):
             if by > 0 or not await self._show_earlier():
                 break
-        self._show_hint(_FOUND_HINT if is_there else f"No match for `{self._words}`. · {_HINT}")
+        self._show_keys(_FOUND_KEYS)
+        if not is_there:
+            self._hint.show_message(f"No match for `{self._words}`.", "-failed")
 
-    def _show_hint(self, text: str) -> None:
+    def _show_keys(self, keys: Keys) -> None:
         self.remove_class("-searching")
-        self._hint.update(text)
+        self._hint.show_keys(keys)

@@ -78,7 +78,7 @@ async def test_files_and_hunks_are_shown_with_their_keys(repository, size):
         (repository / "new.py").write_text("print('new')\n")
         await open_it()
         text = screen_text(pilot.app)
-        assert "changes since" in text
+        assert "Changes since" in text
         assert "hunk" in last(pilot)
         assert "Esc" in last(pilot)
         if size[0] > 40:

@@ -15,7 +15,7 @@ AGENT = BackgroundTask(
 )
 
 
-async def test_jobs_and_subagents_are_listed_with_their_output_and_ended_by_k():
+async def test_jobs_and_subagents_are_listed_with_their_output_and_ended_by_x():
     session = FakeSession()
     session.background.tasks = (AGENT, SERVER)
     async with screen_of(session).run_test(size=(100, 30)) as pilot:
@@ -27,11 +27,11 @@ async def test_jobs_and_subagents_are_listed_with_their_output_and_ended_by_k():
         await pilot.press("down")
         await until(pilot, lambda: "GET /index.html" in screen_text(pilot.app))
         assert "❯ job_1  npm run dev" in screen_text(pilot.app)
-        await pilot.press("k")
+        await pilot.press("x")
         await until(pilot, lambda: session.background.killed == ["job_1"])
         session.background.tasks = ()
         await until(pilot, lambda: "No background jobs and no subagents." in screen_text(pilot.app))
-        await pilot.press("k", "ctrl+b")
+        await pilot.press("x", "ctrl+b")
         await until(pilot, lambda: not isinstance(pilot.app.screen, TasksSheet))
     assert session.background.killed == ["job_1"]
 
@@ -48,5 +48,5 @@ async def test_a_task_that_has_just_ended_is_not_an_error(monkeypatch):
         await opened(pilot)
         await pilot.press("ctrl+b")
         await until(pilot, lambda: "explore-1" in screen_text(pilot.app))
-        await pilot.press("k", "down")
+        await pilot.press("x", "down")
         await until(pilot, lambda: isinstance(pilot.app.screen, TasksSheet))

@@ -1,0 +1,163 @@
+"""All dialogs are of one kind: title first, keys last, and the same keys."""
+
+from pathlib import Path
+
+import pytest
+from fakes.fake_session import FakeSession
+from fakes.screens import opened, screen_of, screen_text, until
+from textual.widgets import Input
+
+from ouro.display import Choice
+from ouro.frontends.tui.keymap import Keymap
+from ouro.frontends.tui.screens.diff_viewer import DiffViewer
+from ouro.frontends.tui.screens.list_sheets import RedoSheet, TasksSheet
+from ouro.frontends.tui.screens.plan_sheets import PlanComments
+from ouro.frontends.tui.screens.queue_sheet import QueueSheet
+from ouro.frontends.tui.screens.session_picker import SessionPicker
+from ouro.frontends.tui.screens.sheet import HelpSheet, KeySheet, LineSheet, Picker, Sheet
+from ouro.frontends.tui.screens.text_sheet import TextSheet
+from ouro.session import BackgroundTask, ShownDiff
+from ouro.utils.git_diff import DiffedFile
+
+SIZES = [(120, 40), (80, 24), (40, 10)]
+MANY = [Choice(f"c{number}", f"choice {number}") for number in range(30)]
+TASKS = [
+    BackgroundTask(f"job_{number}", f"sleep {number}", "running", True, True, "ready")
+    for number in range(3)
+]
+FILE = DiffedFile("api.py", hunks=("@@ -1 +1 @@\n-one\n+two\n",))
+
+
+async def no_kill(task):
+    raise AssertionError(task)
+
+
+def dialogs(app):
+    keymap = Keymap()
+    queue = app.turns
+
+    async def get_catalog():
+        return FakeSession().session_catalog
+
+    shown = ShownDiff("", "the last commit", "", Path("/project"), [FILE])
+    return {
+        "Help": HelpSheet(keymap, "word\n\n" * 60),
+        "A line": LineSheet("A line", secret=False),
+        "Few": Picker("Few", MANY[:4]),
+        "Many": Picker("Many", MANY),
+        "A text": TextSheet("A text", "one\ntwo"),
+        "Comment on lines": PlanComments("1. one\n2. two"),
+        "Queued messages": QueueSheet(queue),
+        "Tasks": TasksSheet(lambda: TASKS, no_kill),
+        "Redo what was undone": RedoSheet({"files": "2 files"}),
+        "Sessions": SessionPicker(get_catalog, keymap),
+        "Changes since the last": DiffViewer(shown, None, keymap),
+    }
+
+
+NAMES = (
+    "Help", "A line", "Few", "Many", "A text", "Comment on lines", "Queued messages", "Tasks",
+    "Redo what was undone", "Sessions", "Changes since the last",
+)  # fmt: skip
+WRITING = {"A line", "A text"}
+"""Here `?` is text."""
+
+
+async def open_dialog(pilot, name):
+    await opened(pilot)
+    dialog = dialogs(pilot.app)[name]
+    pilot.app.push_screen(dialog)
+    await until(pilot, lambda: name in screen_text(pilot.app) and "Esc" in screen_text(pilot.app))
+    return dialog
+
+
+def inside(pilot):
+    """The lines of the frame, without its border and blank lines."""
+    at = pilot.app.screen.query_one(".sheet").region
+    rows = screen_text(pilot.app).split("\n")[at.y : at.bottom]
+    lines = [row[at.x : at.right].strip("│╭╮╰╯─ ") for row in rows]
+    return [line for line in lines if line]
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("name", NAMES)
+async def test_a_dialog_has_its_title_first_and_its_keys_last(name, size):
+    async with screen_of(FakeSession()).run_test(size=size) as pilot:
+        await open_dialog(pilot, name)
+        assert inside(pilot)[0].startswith(name)
+        assert "Esc" in inside(pilot)[-1]
+        has_frame = "╭" in screen_text(pilot.app)
+        assert has_frame == (size != (40, 10))
+        assert max(map(len, screen_text(pilot.app).split("\n"))) <= size[0]
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in {*WRITING, "Help"}])
+async def test_a_question_mark_shows_the_keys_and_escape_goes_back_one_step(name):
+    async with screen_of(FakeSession()).run_test(size=(80, 24)) as pilot:
+        dialog = await open_dialog(pilot, name)
+        await pilot.press("question_mark")
+        await until(pilot, lambda: isinstance(pilot.app.screen, KeySheet))
+        assert inside(pilot)[0] == "Keys"
+        assert ("PageUp PageDown", "one page") in dialog.all_keys()
+        await pilot.press("escape")
+        await until(pilot, lambda: pilot.app.screen is dialog)
+        await pilot.press("f1")
+        await until(pilot, lambda: isinstance(pilot.app.screen, KeySheet))
+        await pilot.press("escape", "escape")
+        await until(pilot, lambda: not isinstance(pilot.app.screen, Sheet))
+
+
+@pytest.mark.parametrize("name", sorted(WRITING))
+async def test_in_a_text_a_question_mark_is_text(name):
+    async with screen_of(FakeSession()).run_test(size=(80, 24)) as pilot:
+        dialog = await open_dialog(pilot, name)
+        await pilot.press("question_mark")
+        assert pilot.app.screen is dialog
+        assert "?" in screen_text(pilot.app)
+
+
+async def test_a_question_mark_after_other_letters_is_searched():
+    async with screen_of(FakeSession()).run_test(size=(80, 24)) as pilot:
+        dialog = await open_dialog(pilot, "Many")
+        await pilot.press("a", "question_mark")
+        assert pilot.app.screen is dialog
+        assert dialog.query_one(Input).value == "a?"
+
+
+async def test_letters_move_where_nothing_is_searched():
+    async with screen_of(FakeSession()).run_test(size=(80, 24)) as pilot:
+        dialog = await open_dialog(pilot, "Tasks")
+        await until(pilot, lambda: len(dialog._list.rows) == 3)
+        places = []
+        for key in ("j", "j", "k", "G", "g", "end", "home", "pagedown"):
+            await pilot.press(key)
+            places.append(dialog._list.place)
+        assert places == [1, 2, 1, 2, 0, 2, 0, 2]
+
+
+async def test_a_short_list_moves_by_letters_and_gives_a_message_to_the_prompt(monkeypatch):
+    monkeypatch.setattr("ouro.frontends.tui.screens.sheet.STRAY_GRACE", 60)
+    async with screen_of(FakeSession()).run_test(size=(80, 24)) as pilot:
+        dialog = await open_dialog(pilot, "Few")
+        dialog._reads_from = 0.0
+        await pilot.press("j", "j", "k")
+        assert dialog._list.place == 1
+        await pilot.press("e")
+        await until(pilot, lambda: pilot.app.conversation.prompt.text == "jjke")
+
+
+async def test_a_page_of_help_is_searched():
+    async with screen_of(FakeSession()).run_test(size=(80, 24)) as pilot:
+        await opened(pilot)
+        text = "\n\n".join(f"line {number}" for number in range(80))
+        pilot.app.push_screen(HelpSheet(Keymap(), text))
+        await until(pilot, lambda: "line 1" in screen_text(pilot.app))
+        await pilot.press("slash", *"77", "enter")
+        await until(pilot, lambda: "line 77" in screen_text(pilot.app))
+        assert "n N next, previous" in screen_text(pilot.app)
+        await pilot.press("slash", "x", "escape")
+        assert isinstance(pilot.app.screen, HelpSheet)
+        await pilot.press("slash", *"nowhere", "enter")
+        await until(pilot, lambda: "No match for `nowhere`." in screen_text(pilot.app))
+        await pilot.press("escape")
+        await until(pilot, lambda: not isinstance(pilot.app.screen, HelpSheet))
