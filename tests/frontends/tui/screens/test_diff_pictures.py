@@ -11,15 +11,18 @@ from ouro.frontends.tui.screens.diff_viewer import DiffViewer
 from ouro.session import ShownDiff
 from ouro.utils.git_diff import DiffedFile
 
-HUNK = """\
-@@ -3,5 +3,6 @@ def total(prices):
-     \"\"\"The sum of the prices in cents.\"\"\"
--    return sum(prices) - discount
-+    rest = 1 - discount
-+    return round(sum(prices) * rest)
-
-
-"""
+HUNK = "\n".join(
+    [
+        "@@ -3,4 +3,5 @@ def total(prices):",
+        '     """The sum of the prices in cents."""',
+        "-    return sum(prices) - discount",
+        "+    rest = 1 - discount",
+        "+    return round(sum(prices) * rest)",
+        " ",
+        " ",
+        "",
+    ]
+)
 FILES = [
     DiffedFile("shop/basket.py", hunks=(HUNK, "@@ -40 +41 @@\n-LIMIT = 5\n+LIMIT = 50\n")),
     DiffedFile("docs/préface 説明.md", "added", hunks=("@@ -0,0 +1,2 @@\n+# Shop\n+Prices.\n",)),
