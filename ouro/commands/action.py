@@ -80,6 +80,12 @@ def text(name: str, **options: Any) -> Argument:
     return Argument((name,), options, is_text=True)
 
 
+YES = arg("-y", "--yes", action="store_true", help="do not ask")
+FORCE = arg("--force", action="store_true", help="overwrite an existing file")
+SESSION_HELP = "an id, its start, `latest`, or words of its title or messages"
+"""What names a session."""
+
+
 class _JoinWords(ArgparseAction):
     def __call__(
         self, _parser: object, namespace: object, values: Any, _option: str | None = None

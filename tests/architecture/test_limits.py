@@ -26,7 +26,7 @@ ONE_FILE_EACH = (
 )
 """Folders with one tool, widget, screen or format in each file, however small."""
 LONG_FILES = {
-    "commands/builtin.py": "the table of all actions, one argument a line",
+    "commands/memory_actions.py": "the table of the actions on memory, one argument a line",
     "commands/memory_notes.py": "the actions on entries of memory",
     "safety/shell/parse.py": "one lexer",
 }
