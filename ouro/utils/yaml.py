@@ -19,7 +19,7 @@ from typing import Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origi
 
 from ouro.errors import ConfigError
 from ouro.utils.files import open_regular
-from ouro.utils.late_pattern import late_pattern, late_patterns
+from ouro.utils.late_pattern import late_pattern
 
 MAX_BYTES = 1_000_000
 MAX_DEPTH = 32
@@ -206,13 +206,14 @@ def read_events(
     Raises:
         SyntaxError: not YAML.
     """
-    with late_patterns():
-        import yaml
+    import yaml  # many sessions read none
 
     parser: Any = None
     root: list[Any] = []
     outer: list[Any] = []
     add = root.append
+    makers = {yaml.MappingEndEvent: mapping, yaml.SequenceEndEvent: sequence}
+    last = (yaml.DocumentEndEvent, yaml.StreamEndEvent, type(None))
     try:
         # May refuse characters at once.
         parser = getattr(yaml, "CSafeLoader", yaml.SafeLoader)(text)
@@ -223,14 +224,10 @@ def read_events(
             kind = type(event)
             if kind is yaml.ScalarEvent and event.anchor is None and event.tag is None:
                 add(scalar(event))
-            elif kind is yaml.MappingEndEvent or kind is yaml.SequenceEndEvent:
+            elif kind in makers:
                 add, items, start = outer.pop()
-                add(
-                    mapping(items, start)
-                    if kind is yaml.MappingEndEvent
-                    else sequence(items, start)
-                )
-            elif kind is yaml.DocumentEndEvent or kind is yaml.StreamEndEvent or event is None:
+                add(makers[kind](items, start))
+            elif kind in last:
                 break
             # An alias is an anchor.
             elif event.anchor is not None or event.tag is not None or len(outer) >= max_depth:
@@ -242,15 +239,17 @@ def read_events(
         if root and type(event := parser.get_event()) is not yaml.StreamEndEvent:
             raise refuse(event)
     except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        problem = (
-            getattr(error, "problem", None) or getattr(error, "reason", None) or "cannot be read"
-        )
-        raise SyntaxError(problem, (None, mark.line + 1 if mark else 0, None, None)) from error
+        raise _syntax_error(error) from error
     finally:
         if parser is not None:
             parser.dispose()
     return root
+
+
+def _syntax_error(error: Exception) -> SyntaxError:
+    mark = getattr(error, "problem_mark", None)
+    reason = getattr(error, "problem", None) or getattr(error, "reason", None)
+    return SyntaxError(reason or "cannot be read", (None, mark.line + 1 if mark else 0, None, None))
 
 
 class _NodeReader:
@@ -333,38 +332,53 @@ def convert(node: Node, to: Any, name: str, path: str) -> Any:
     """The value of `node` as the type `to`. Raises ConfigError: it has another type; names the
     expected one.
     """
-    origin, is_empty = get_origin(to), isinstance(node, Scalar) and node.is_null
-    if origin in {types.UnionType, Union}:
-        if is_empty:
+    if get_origin(to) in {types.UnionType, Union}:
+        if _is_empty(node):
             return None
-        (to,) = (kind for kind in get_args(to) if kind is not type(None))
-        origin = get_origin(to)
-    is_section = is_dataclass(to) or hasattr(to, "__struct_fields__")
+        to = _without_none(to)
+    if is_dataclass(to) or hasattr(to, "__struct_fields__"):
+        return read_section(_table(node, name, path), to, name, path)
+    origin, arguments = get_origin(to), get_args(to)
     # The origin of a Literal is not a class.
-    is_mapping = isinstance(origin, type) and issubclass(origin, Mapping)
-    if is_section or is_mapping:
-        # Empty, if all lines below a heading are commented out.
-        table = YamlTable({}, {}, node.line) if is_empty else node
-        if not isinstance(table, YamlTable):
-            raise _wrong(node, "keys and values", name, path)
-        return _section_or_mapping(table, to, name, path, is_section=is_section)
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        entries = _table(node, name, path).entries
+        return {
+            key: convert(item, arguments[1], name, f"{path}.{key}") for key, item in entries.items()
+        }
     if origin is tuple:
-        items = Sequence((), node.line) if is_empty else node
-        if not isinstance(items, Sequence):
-            raise _wrong(node, "a list", name, path)
-        return tuple(convert(item, get_args(to)[0], name, path) for item in items.items)
+        items = _items(node, name, path)
+        return tuple(convert(item, arguments[0], name, path) for item in items)
     if origin is Literal:
-        return _one_of(node, get_args(to), name, path)
+        return _one_of(node, arguments, name, path)
     return _single_value(node, to, name, path)
 
 
-def _section_or_mapping(
-    table: YamlTable, to: Any, name: str, path: str, *, is_section: bool
-) -> Any:
-    if is_section:
-        return read_section(table, to, name, path)
-    kind = get_args(to)[1]
-    return {key: convert(item, kind, name, f"{path}.{key}") for key, item in table.entries.items()}
+def _without_none(to: Any) -> Any:
+    """`X` of `X | None`."""
+    (kind,) = (kind for kind in get_args(to) if kind is not type(None))
+    return kind
+
+
+def _is_empty(node: Node) -> bool:
+    return isinstance(node, Scalar) and node.is_null
+
+
+def _table(node: Node, name: str, path: str) -> YamlTable:
+    """The node as a table; an empty one if all lines below a heading are commented out."""
+    if isinstance(node, YamlTable):
+        return node
+    if _is_empty(node):
+        return YamlTable({}, {}, node.line)
+    raise _wrong(node, "keys and values", name, path)
+
+
+def _items(node: Node, name: str, path: str) -> tuple[Node, ...]:
+    """The items of a list; none if all of them are commented out."""
+    if isinstance(node, Sequence):
+        return node.items
+    if _is_empty(node):
+        return ()
+    raise _wrong(node, "a list", name, path)
 
 
 def _one_of(node: Node, words: tuple[str, ...], name: str, path: str) -> str:
