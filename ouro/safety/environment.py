@@ -59,12 +59,12 @@ def child_environment(
         secrets: values (provider keys) to remove from every variable, with any name.
     """
     known = [value for value in secrets if len(value) >= MIN_SECRET_LENGTH]
-    passed = {
-        name: value
-        for name, value in environment.items()
-        if not any(secret in value for secret in known)
-        and not (_looks_secret(name, value) or _STEERS_SHELL.fullmatch(name))
-    }
+    passed: dict[str, str] = {}
+    for name, value in environment.items():
+        if _looks_secret(name, value) or _STEERS_SHELL.fullmatch(name):
+            continue
+        if not any(secret in value for secret in known):
+            passed[name] = value
     return {**passed, **_UNATTENDED}
 
 

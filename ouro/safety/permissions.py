@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from copy import copy
+from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
@@ -259,9 +260,8 @@ class Permissions:
         try:
             yield
         finally:
-            self._rules["allow"] = [
-                rule for rule in self._rules["allow"] if not any(rule is own for own in lent)
-            ]
+            ids = set(map(id, lent))  # the user may have a rule that is equal
+            self._rules["allow"] = [rule for rule in self._rules["allow"] if id(rule) not in ids]
 
     def find_rule(
         self, kind: Kind, tool: str, effect: Effect, test: Callable[[Rule], bool], what: str = ""
@@ -278,7 +278,7 @@ class Permissions:
         self, kind: Kind, tool: str, effect: Effect, path: Path, unresolved: Path
     ) -> Rule | None:
         """The first rule that asks about or denies a path, resolved or as given."""
-        places = [(path, root) for path in (path, unresolved) for root in self._roots]
+        places = list(product((path, unresolved), self._roots))
         return self.find_rule(
             kind,
             tool,
@@ -300,7 +300,8 @@ class Permissions:
 
     def _denied(self) -> list[tuple[str, Path]]:
         rules = self._about("deny", "read", Effect.READ)
-        return [(rule.pattern, root) for rule in rules if rule.pattern for root in self._roots]
+        patterns = [rule.pattern for rule in rules if rule.pattern]
+        return list(product(patterns, self._roots))
 
     def unreadable_files(self) -> list[Path]:
         """The files and folders that rules deny to read, below the workspace or below the path of a

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import cache, partial
 from importlib.util import find_spec
+from itertools import chain
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -494,7 +495,8 @@ def is_secret_name(name: str) -> bool:
 
 
 def _known_forms(values: Iterable[str]) -> list[re.Pattern[str]]:
-    forms = {form for value in values if len(value) >= MIN_SECRET_LENGTH for form in _forms(value)}
+    long_values = (value for value in values if len(value) >= MIN_SECRET_LENGTH)
+    forms = set(chain.from_iterable(map(_forms, long_values)))
     if not forms:
         return []
     longest_first = sorted(forms, key=len, reverse=True)

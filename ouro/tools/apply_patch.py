@@ -6,6 +6,7 @@ import os
 import stat
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
+from itertools import chain
 from typing import Annotated, Literal, cast
 
 import msgspec
@@ -171,15 +172,22 @@ def _read_hunk_line(file: FilePatch, number: int, line: str) -> None:
 def _demand_complete(files: list[FilePatch]) -> None:
     if not files:
         raise ToolError("The patch is empty: it names no file.")
-    paths: list[str] = []
     for file in files:
         file.hunks = [hunk for hunk in file.hunks if hunk.has_text]
         if file.kind == "Update" and not file.hunks and not file.moved_to:
             raise ToolError(f"The patch changes nothing in {file.path}.")
-        paths += filter(None, (file.path, file.moved_to))
+    paths = _paths_of(files)
     for path in paths:
         if paths.count(path) > 1:
             raise ToolError(f"The patch names {path} twice: put all its changes below one header.")
+
+
+def _paths_of(files: Sequence[FilePatch]) -> tuple[str, ...]:
+    """The paths that a patch names, also those to which it moves files."""
+    paths: list[str] = []
+    for file in files:
+        paths += filter(None, (file.path, file.moved_to))
+    return tuple(paths)
 
 
 def _wrong(number: int, line: str, expected: str) -> ToolError:
@@ -382,7 +390,7 @@ class ApplyPatch(ChangeTool[ApplyPatchArgs]):
             files = self._files(args)
         except ToolError:
             return ()  # `run` reports the error and changes nothing
-        return tuple(path for file in files for path in (file.path, file.moved_to) if path)
+        return _paths_of(files)
 
     def _files(self, args: ApplyPatchArgs) -> list[FilePatch]:
         """The files of the patch, each with the path of the file that is meant."""
@@ -398,7 +406,7 @@ class ApplyPatch(ChangeTool[ApplyPatchArgs]):
 
     def _change(self, args: ApplyPatchArgs, access: Access, notes: list[str]) -> Display:
         files = self._files(args)
-        names = [path for file in files for path in (file.path, file.moved_to) if path]
+        names = _paths_of(files)
         if len(set(map(self._workspace.resolve, names))) < len(names):
             raise ToolError(
                 "The patch names one file under two names: put all its changes below one header."
@@ -412,7 +420,7 @@ class ApplyPatch(ChangeTool[ApplyPatchArgs]):
                     for step in steps:
                         self._do(step, undo)
                     undo.pop_all()
-            return display_of([change for step in steps for change in step.changes])
+            return display_of([*chain.from_iterable(step.changes for step in steps)])
 
     def _report(self, args: ApplyPatchArgs, display: Display) -> str:
         lines = ["Applied the patch:"]

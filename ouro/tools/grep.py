@@ -50,6 +50,11 @@ class FileMatches(msgspec.Struct, frozen=True):
     path: str
     lines: tuple[FoundLine, ...]
 
+    @property
+    def count(self) -> int:
+        """The number of lines that match."""
+        return sum(line.found for line in self.lines)
+
 
 @contextmanager
 def _limited(command: Sequence[str], **options: Any) -> Iterator[subprocess.Popen[bytes]]:
@@ -460,7 +465,7 @@ def _grep_files(hits: Iterator[FileMatches], args: GrepArgs) -> ToolResult:
     taken = list(islice(hits, args.limit + 1))
     more = len(taken) > args.limit
     taken = taken[: args.limit]
-    counts = [sum(line.found for line in hit.lines) for hit in taken]
+    counts = [hit.count for hit in taken]
     if args.mode == "count":
         lines = [f"{hit.path}: {count}" for hit, count in zip(taken, counts, strict=True)]
     else:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from ouro.errors import ToolError
 from ouro.tools.pty_screen import COLUMNS, ROWS, PtyScreen
-from ouro.tools.shell_process import ShellProcess
+from ouro.tools.shell_process import ShellProcess, start_process
 from ouro.tools.truncate import OutputCapture
 
 _SLICE = 4 * 1024
@@ -194,23 +194,7 @@ async def start_in_pty(
     except OSError as error:
         raise ToolError(f"The system has no terminal for it: {error}.") from error
     set_size(slave, COLUMNS, ROWS)
-    try:
-        process = await asyncio.create_subprocess_exec(
-            *("/bin/sh", "-c", _OWN_TERMINAL, os.ttyname(slave)),
-            *argv,
-            cwd=cwd,
-            env={**environment, **_ATTENDED, "GIT_EDITOR": environment.get("EDITOR") or "vi"},
-            stdin=slave,
-            stdout=slave,
-            stderr=slave,
-            start_new_session=True,
-        )
-    except (OSError, ValueError) as error:
-        os.close(master)
-        raise ToolError(f"The shell could not be started in {cwd}: {error}.") from error
-    except BaseException:
-        os.close(master)
-        raise
-    finally:
-        os.close(slave)
+    own_terminal = ("/bin/sh", "-c", _OWN_TERMINAL, os.ttyname(slave))
+    attended = {**environment, **_ATTENDED, "GIT_EDITOR": environment.get("EDITOR") or "vi"}
+    process = await start_process((*own_terminal, *argv), cwd, attended, slave, (master, slave))
     return PtyProcess(process, tag, capture, master, report)

@@ -264,9 +264,8 @@ class Read(FileTool[ReadArgs]):
             root / name for name in list_project_files(root) if name.rpartition("/")[2] == path.name
         ][:3]
         close = get_close_matches(path.name, _names_in(path.parent), 3, 0.75)
-        names = dict.fromkeys(
-            self._workspace.shown(near) for near in (*same, *(path.parent / name for name in close))
-        )
+        near = [*same, *(path.parent / name for name in close)]
+        names = dict.fromkeys(map(self._workspace.shown, near))
         return f" Did you mean {' or '.join(names)}?" if names else " Use glob to find it."
 
 

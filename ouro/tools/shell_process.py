@@ -296,12 +296,35 @@ async def start_shell(
     if sys.platform == "linux":
         with contextlib.suppress(OSError):  # the user's limit of memory for pipes is reached
             fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, _PIECE)
+    process = await start_process(
+        argv, cwd, environment, asyncio.subprocess.DEVNULL, (reading, writing)
+    )
+    return ShellProcess(process, tag, capture, reading, report)
+
+
+async def start_process(
+    argv: Sequence[str],
+    cwd: Path,
+    environment: Mapping[str, str],
+    stdin: int,
+    ends: tuple[int, int],
+) -> asyncio.subprocess.Process:
+    """Start a program in its own process session.
+
+    Args:
+        ends: the descriptors where its output is read and where it is written. The second is closed, the first only if
+            the program cannot be started.
+
+    Raises:
+        ToolError: it cannot be started.
+    """
+    reading, writing = ends
     try:
-        process = await asyncio.create_subprocess_exec(
+        return await asyncio.create_subprocess_exec(
             *argv,
             cwd=cwd,
             env=dict(environment),
-            stdin=asyncio.subprocess.DEVNULL,
+            stdin=stdin,
             stdout=writing,
             stderr=writing,
             start_new_session=True,
@@ -314,7 +337,6 @@ async def start_shell(
         raise
     finally:
         os.close(writing)
-    return ShellProcess(process, tag, capture, reading, report)
 
 
 def count_started(pids: Collection[int]) -> int:

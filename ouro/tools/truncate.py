@@ -182,9 +182,12 @@ def fold_progress(text: str) -> str:
     if "\r" not in text:
         return text
     lines = re.sub(r"(?<!\r)\r+\n", "\n", text).split("\n")
-    return "\n".join(
-        next((part for part in reversed(line.split("\r")) if part.strip()), "") for line in lines
-    )
+    return "\n".join(map(_last_state, lines))
+
+
+def _last_state(line: str) -> str:
+    """What is after the last carriage return that something follows."""
+    return next((part for part in reversed(line.split("\r")) if part.strip()), "")
 
 
 def shorten(text: str, limit: int = MAX_SHOWN, note: str = "") -> str:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import platform
 import socket
 import struct
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
@@ -110,7 +111,7 @@ def _program(internet: bool, connects: bool, keeps_tag: bool, machine: str) -> b
         _ret(_KILL),
         *_load(_NUMBER),
         *_when(_JUMP_AT_LEAST, _X32, _ERROR | _ENOSYS),
-        *(line for number in denied for line in _when(_JUMP_EQUAL, number, _ERROR | _EPERM)),
+        *_when_one_of(denied, _ERROR | _EPERM),
         # glibc then uses clone, whose flags a filter can read.
         *_when(_JUMP_EQUAL, _CLONE3[column], _ERROR | _ENOSYS),
         *(_keep_tag(column) if keeps_tag else ()),
@@ -122,11 +123,7 @@ def _program(internet: bool, connects: bool, keeps_tag: bool, machine: str) -> b
             _IOCTL[column],
             [
                 *_load(_SECOND),
-                *(
-                    line
-                    for request in _TYPES_INTO_TERMINAL
-                    for line in _when(_JUMP_EQUAL, request, _ERROR | _EPERM)
-                ),
+                *_when_one_of(_TYPES_INTO_TERMINAL, _ERROR | _EPERM),
                 _ret(_ALLOW),
             ],
         ),
@@ -134,7 +131,7 @@ def _program(internet: bool, connects: bool, keeps_tag: bool, machine: str) -> b
             _SOCKET[column],
             [
                 *_load(_FIRST),
-                *(line for family in families for line in _when(_JUMP_EQUAL, family, _ALLOW)),
+                *_when_one_of(families, _ALLOW),
                 _ret(_ERROR | _EAFNOSUPPORT),
             ],
         ),
@@ -199,6 +196,13 @@ def _load(offset: int) -> list[bytes]:
 
 def _when(test: int, value: int, result: int) -> list[bytes]:
     return [_line(test, value, 0, 1), _ret(result)]
+
+
+def _when_one_of(values: Iterable[int], result: int) -> list[bytes]:
+    lines: list[bytes] = []
+    for value in values:
+        lines += _when(_JUMP_EQUAL, value, result)
+    return lines
 
 
 def _for_call(number: int, lines: list[bytes]) -> list[bytes]:

@@ -289,7 +289,9 @@ class Seatbelt(Sandbox):
             rules.append("(allow network*)\n")
         elif policy.connects:
             rules.append('(allow network* (local ip "localhost:*") (remote ip "localhost:*"))\n')
-        options = [word for name, place in parameters.items() for word in ("-D", f"{name}={place}")]
+        options: list[str] = []
+        for name, place in parameters.items():
+            options += ("-D", f"{name}={place}")
         temp = ["/usr/bin/env", f"TMPDIR={policy.temp}"] if policy.temp else []
         return [*temp, _SANDBOX_EXEC, *options, "-p", "".join(rules), "--", *argv]
 

@@ -8,6 +8,7 @@ import os
 import re
 from collections.abc import Callable, Sequence
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -415,7 +416,7 @@ def _is_near(folder: Path, workspace: Workspace) -> bool:
 def _names_memory(command: Command, places: Places) -> bool:
     texts = [command.stdin or "", *(setting.value.text for setting in command.assignments)]
     texts += [word.text for word in command.words]
-    paths = (path for word in command.words for path in places.of_word(word))
+    paths = chain.from_iterable(map(places.of_word, command.words))
     return _mentions(texts, places.workspace) or any(map(places.workspace.memory_at, paths))
 
 

@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import lru_cache
-from itertools import chain, islice
+from itertools import chain, islice, product
 from pathlib import Path, PurePath
 
 from ouro.safety import protected
@@ -77,7 +77,7 @@ class Places:
         # Cached: a line is walked several times, and may repeat a word a thousand times.
         if word in self._of_words:
             return self._of_words[word]
-        found = [path for text in word.paths for path in self.named(text)]
+        found = list(chain.from_iterable(map(self.named, word.paths)))
         if word.glob and not word.text.startswith("-"):
             for start in self.named(before_pattern(word.text)):
                 found += [start, *map(self.workspace.resolve, self._matches(start, word))]
@@ -94,28 +94,23 @@ class Places:
         """
         for redirect in line.redirects:
             if not redirect.duplicates and redirect.target.text not in HARMLESS_DEVICES:
-                yield from (
-                    (path, redirect.writes, None) for path in self.named(redirect.target.text)
-                )
+                for path in self.named(redirect.target.text):
+                    yield path, redirect.writes, None
         for command in line.commands:
             if not only_reads(command):
-                yield from (
-                    (path, True, command)
-                    for word in written_paths(command)
-                    for path in self.named(word.text)
-                )
-            yield from (
-                (path, False, command) for word in command.arguments for path in self.of_word(word)
-            )
+                for word in written_paths(command):
+                    yield from ((path, True, command) for path in self.named(word.text))
+            for word in command.arguments:
+                yield from ((path, False, command) for path in self.of_word(word))
 
     def has_program(self, name: str) -> bool:
         """Whether bash may find a program of that name in the workspace, or one that a listed
         program starts.
         """
         folders = _own_folders(os.environ.get("PATH", ""), self.workspace.roots)
-        places = [folder for text in folders for folder in self.named(text)]
+        places = chain.from_iterable(map(self.named, folders))
         return any(
-            (folder / program).exists() for folder in places for program in (name, *_STARTED)
+            (place / program).exists() for place, program in product(places, (name, *_STARTED))
         )
 
     def strange_match(self, command: Command, word: Word) -> str:
@@ -222,9 +217,7 @@ class Places:
     def _folders_of_git(self, command: Command) -> list[Path]:
         texts = [word.text for word in command.arguments]
         moved = [texts[at + 1] for at, text in enumerate(texts[:-1]) if text == "-C"]
-        return list(
-            dict.fromkeys([*self.folders, *(path for text in moved for path in self.named(text))])
-        )
+        return list(dict.fromkeys(chain(self.folders, *map(self.named, moved))))
 
     def is_outside(self, path: Path) -> bool:
         return not self.workspace.is_inside(path) and str(path) not in HARMLESS_DEVICES
