@@ -46,11 +46,7 @@ def notice_of(event: Event) -> tuple[str, Level] | None:
         case events.Retrying():
             return retry_line(event, event.wait), "warning"
         case events.TurnFinished() if event.outcome != "answered":
-            ending, level = _ENDINGS[event.outcome]
-            # The detail already begins with `Stopped: …`, `The answer was cut: …`, `Refused. …`
-            if event.outcome in ("limit", "cut", "interrupted") and event.detail:
-                return event.detail, level
-            return (f"{ending}: {event.detail}" if event.detail else f"{ending}."), level
+            return _ending_line(event), _ENDINGS[event.outcome][1]
         case events.Compacted():
             return (
                 f"Compacted: {describe_compaction(event)}. The session file keeps everything.",
@@ -61,13 +57,27 @@ def notice_of(event: Event) -> tuple[str, Level] | None:
         ):
             return plural(loaded, "memory", "memories"), "info"
         case events.NoteKept():
-            waits = " · /memory list" if event.operation == "propose" else ""
-            undo = f" · /memory undo {event.undo[:7]}" if event.undo else ""
-            return f"{_KEPT[event.operation]} ({event.scope}): {event.text}{waits}{undo}", "info"
+            return _note_line(event), "info"
         case events.CoreChanged():
             return _core_line(event), "warning" if event.proposal else "info"
         case _:
             return None
+
+
+def _ending_line(event: events.TurnFinished) -> str:
+    ending = _ENDINGS[event.outcome][0]
+    if not event.detail:
+        return f"{ending}."
+    # The detail already begins with `Stopped: …`, `The answer was cut: …`, `Refused. …`
+    if event.outcome in ("limit", "cut", "interrupted"):
+        return event.detail
+    return f"{ending}: {event.detail}"
+
+
+def _note_line(event: events.NoteKept) -> str:
+    waits = " · /memory list" if event.operation == "propose" else ""
+    undo = f" · /memory undo {event.undo[:7]}" if event.undo else ""
+    return f"{_KEPT[event.operation]} ({event.scope}): {event.text}{waits}{undo}"
 
 
 def retry_line(event: events.Retrying, left: float) -> str:

@@ -235,11 +235,7 @@ class VimEditor:
     def _word_motion(self, key: str, times: int, operator: str) -> Target | None:
         text, at, big = self.text, self.cursor, key in ("W", "B", "E", "gE")
         if key in ("w", "W"):
-            if operator == "c" and at < len(text) and not text[at].isspace():
-                return self._change_word(times, big)
-            for left in range(times - 1, -1, -1):
-                at = motions.next_word(text, at, big, stops_at_end=bool(operator) and left == 0)
-            return Target(at if operator else min(at, max(0, len(text) - 1)), "exclusive")
+            return self._next_word(times, operator, big)
         steps = {"b": motions.previous_word, "e": motions.word_end, "ge": motions.previous_end}
         step = steps.get(key.lower())
         if step is None or key == "Ge":
@@ -247,6 +243,14 @@ class VimEditor:
         for _ in range(times):
             at = step(text, at, big)
         return Target(at, "exclusive" if key in ("b", "B") else "inclusive")
+
+    def _next_word(self, times: int, operator: str, big: bool) -> Target:
+        text, at = self.text, self.cursor
+        if operator == "c" and at < len(text) and not text[at].isspace():
+            return self._change_word(times, big)
+        for left in range(times - 1, -1, -1):
+            at = motions.next_word(text, at, big, stops_at_end=bool(operator) and left == 0)
+        return Target(at if operator else min(at, max(0, len(text) - 1)), "exclusive")
 
     def _change_word(self, times: int, big: bool) -> Target:
         """`cw` on a word is `ce`, but the end of the word under the cursor counts."""
@@ -511,12 +515,7 @@ class VimEditor:
         elif key == "o":
             self.anchor, self.cursor = self.cursor, self.anchor
         elif key in ("i", "a"):
-            name = keys.next()
-            span = motions.text_object(self.text, self.cursor, key == "a", name, count or 1)
-            if span is None or span.start == span.end:
-                raise InvalidCommand
-            self.anchor, self.cursor = span.start, span.end - 1
-            self.mode = "visual line" if name == "p" else self.mode
+            self._select_object(key, keys.next(), count or 1)
         elif (operator := _VISUAL.get(key)) is not None:
             self._operate_on_selection(operator, key, keys)
         elif key == "g":
@@ -524,6 +523,14 @@ class VimEditor:
         else:
             self._move(self._motion(key, count, keys), keeps_column=key in ("j", "k", "$"))
             self.cursor = min(self.cursor, max(0, len(self.text) - 1))
+
+    def _select_object(self, key: str, name: str, count: int) -> None:
+        """`iw`, `ap` and the like."""
+        span = motions.text_object(self.text, self.cursor, key == "a", name, count)
+        if span is None or span.start == span.end:
+            raise InvalidCommand
+        self.anchor, self.cursor = span.start, span.end - 1
+        self.mode = "visual line" if name == "p" else self.mode
 
     def _run_visual_g(self, key: str, count: int, keys: CommandKeys) -> None:
         if key in _OPERATORS:

@@ -434,6 +434,16 @@ def _text_of(question: Question) -> str:
     return "\n\n".join(filter(None, (question.text, question.details)))
 
 
+def _embedded_image(name: str, resource: acp.BlobResourceContents) -> Image:
+    kind = resource.mime_type or ""
+    if not kind.startswith("image/"):
+        raise UsageError(
+            f"{name} ({kind or 'binary'}) cannot be embedded.",
+            "Name its path in the text.",
+        )
+    return _image(name, resource.blob)
+
+
 def draft_of(blocks: Iterable[Any], cwd: Path) -> Draft:
     """Build a message from the content blocks of a prompt.
 
@@ -458,14 +468,9 @@ def draft_of(blocks: Iterable[Any], cwd: Path) -> Draft:
                 text = _with_mention(text, name)
                 attached.append(f"<file path={name!r}>\n{resource.text}\n</file>")
             case acp.EmbeddedResourceContentBlock(resource=acp.BlobResourceContents() as resource):
-                name, kind = _name(resource.uri, cwd), resource.mime_type or ""
+                name = _name(resource.uri, cwd)
                 text = _with_mention(text, name)
-                if not kind.startswith("image/"):
-                    raise UsageError(
-                        f"{name} ({kind or 'binary'}) cannot be embedded.",
-                        "Name its path in the text.",
-                    )
-                images.append(_image(name, resource.blob))
+                images.append(_embedded_image(name, resource))
             case _:
                 raise UsageError("ouro understands text, images and files; not audio.")
     if not text.strip() and not images:

@@ -15,7 +15,7 @@ from ouro import events
 from ouro.commands.render import block
 from ouro.display import CommandOutput, Diff, Display, Plain, Todo
 from ouro.events import Event
-from ouro.frontends.event_lines import notice_of
+from ouro.frontends.event_lines import notice_of, retry_line
 from ouro.messages import ToolCall, Usage
 from ouro.utils.text import clean
 
@@ -89,24 +89,17 @@ class EventUpdates:
             case events.TodosChanged(todos):
                 yield plan_of(todos)
             case events.UsageUpdated():
-                cost = event.session.cost
-                price = acp.Cost(amount=cost, currency="USD") if cost is not None else None
-                yield acp.UsageUpdate(
-                    session_update="usage_update", used=event.context, size=event.window, cost=price
-                )
+                yield _usage_of(event)
             case events.Titled(title):
                 yield acp.SessionInfoUpdate(session_update="session_info_update", title=title)
             case events.NotesRecalled() | events.TurnFinished():
                 pass
-            case _ if found := notice_of(event):
-                repeats = (
-                    " What the answer had so far does not count."
-                    if isinstance(event, events.Retrying)
-                    else ""
-                )
-                yield notice(f"{found[0]}{repeats}")
+            case events.Retrying():
+                said = retry_line(event, event.wait)
+                yield notice(f"{said} What the answer had so far does not count.")
             case _:
-                pass
+                if found := notice_of(event):
+                    yield notice(found[0])
 
     def replay(self, event: Event) -> Iterator[Update]:
         """The updates for an event of a loaded session: also the user's messages."""
@@ -226,6 +219,14 @@ class EventUpdates:
 
     def _absolute(self, path: str) -> str:
         return os.path.normpath(self._cwd / Path(path.replace("\0", "\ufffd")).expanduser())
+
+
+def _usage_of(event: events.UsageUpdated) -> Update:
+    cost = event.session.cost
+    price = acp.Cost(amount=cost, currency="USD") if cost is not None else None
+    return acp.UsageUpdate(
+        session_update="usage_update", used=event.context, size=event.window, cost=price
+    )
 
 
 def plan_of(todos: Sequence[Todo]) -> Update:

@@ -101,12 +101,8 @@ class Printer(NoticePrinter):
 
     def event(self, event: Event) -> None:
         match event:
-            case events.Prompted(text) if text in self.echoed:
-                self.echoed.remove(text)
             case events.Prompted(text):
-                first, *more = clean(text).splitlines() or [""]
-                rest = f" … and {plural(len(more), 'more line')}" if more else ""
-                self.line(f"› {first}{rest}", "bold")
+                self._prompt(text)
             case events.TextDelta():
                 self._end_thought()
                 self._print_blocks(self._blocks.add(event.text))
@@ -119,21 +115,14 @@ class Printer(NoticePrinter):
                 self._titles[call_id] = title = self._titles.pop(call_id)  # the newest
                 if self.plain:
                     self.line(f"… {one_line(title)}")
-            case events.ToolFinished(display=display, failed=failed):
-                mark, style = ("✗", "red") if failed else ("✓", "green")
-                title, result = self._finish_call(event)
-                self.marked(mark, style, title, result)
-                if event.call_id not in self.seen or not isinstance(display.body, Diff):
-                    self._body(display.body, FAILED_LINES if failed else OUTPUT_LINES, DIFF_LINES)
+            case events.ToolFinished():
+                self._result(event)
             case events.SubagentProgress():
                 if event.call_id in self._titles:
                     self._titles[event.call_id] = f"{event.id}: {event.task}"
                 super().event(event)
             case events.Compacting():
-                if _COMPACTION not in self._titles:
-                    self.say("Compacting the session …")
-                part = f"part {event.part} of {event.parts}, " if event.parts > 1 else ""
-                self._titles[_COMPACTION] = f"compacting: {part}{event.written:,} characters"
+                self._compacting(event)
             case events.NotesRecalled():
                 if notice := notice_of(event):
                     self.say(f"{notice[0]} · /memory receipt")
@@ -143,6 +132,28 @@ class Printer(NoticePrinter):
             case _:
                 self._end(event)
                 super().event(event)
+
+    def _prompt(self, text: str) -> None:
+        if text in self.echoed:
+            self.echoed.remove(text)
+            return
+        first, *more = clean(text).splitlines() or [""]
+        rest = f" … and {plural(len(more), 'more line')}" if more else ""
+        self.line(f"› {first}{rest}", "bold")
+
+    def _result(self, event: events.ToolFinished) -> None:
+        mark, style = ("✗", "red") if event.failed else ("✓", "green")
+        title, result = self._finish_call(event)
+        self.marked(mark, style, title, result)
+        body = event.display.body
+        if event.call_id not in self.seen or not isinstance(body, Diff):
+            self._body(body, FAILED_LINES if event.failed else OUTPUT_LINES, DIFF_LINES)
+
+    def _compacting(self, event: events.Compacting) -> None:
+        if _COMPACTION not in self._titles:
+            self.say("Compacting the session …")
+        part = f"part {event.part} of {event.parts}, " if event.parts > 1 else ""
+        self._titles[_COMPACTION] = f"compacting: {part}{event.written:,} characters"
 
     def _end(self, event: Event) -> None:
         """Finish or discard what an event ends: a compaction, an answer that is retried, the turn."""

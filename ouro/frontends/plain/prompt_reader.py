@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from itertools import chain
 from pathlib import Path
@@ -204,19 +204,23 @@ class _Completer(Completer):
     ) -> Iterable[Completion]:
         before = document.text_before_cursor
         if before.startswith("/") and " " not in before and "\n" not in before:
-            for fit in matching_commands(self._repl.turns.session, before[1:]):
-                yield Completion(
-                    fit.value.rstrip(), -len(before), display=fit.label, display_meta=fit.detail
-                )
-            return
+            return self._commands(before)
         word = before.split()[-1] if before and not before[-1].isspace() else ""
-        if word.startswith("@"):
-            if word == "@" or not self._files.size:
-                session = self._repl.turns.session
-                found = session.find_files() if session else ()
-                self._files = FileIndex(chain.from_iterable(found))
-            for name in self._files.search(word[1:]):
-                yield Completion(mention(name), -len(word), display=name)
+        return self._mentions(word) if word.startswith("@") else ()
+
+    def _commands(self, typed: str) -> Iterator[Completion]:
+        for fit in matching_commands(self._repl.turns.session, typed[1:]):
+            yield Completion(
+                fit.value.rstrip(), -len(typed), display=fit.label, display_meta=fit.detail
+            )
+
+    def _mentions(self, word: str) -> Iterator[Completion]:
+        if word == "@" or not self._files.size:
+            session = self._repl.turns.session
+            found = session.find_files() if session else ()
+            self._files = FileIndex(chain.from_iterable(found))
+        for name in self._files.search(word[1:]):
+            yield Completion(mention(name), -len(word), display=name)
 
 
 def _keys(repl: Repl, take: Callable[[Buffer], None]) -> KeyBindings:

@@ -57,8 +57,7 @@ class TranscriptWriter:
         view = self._transcript
         match event:
             case events.Prompted():
-                names = [image.name or image.media_type for image in event.images]
-                view.add(UserMessage(event.text, names, view.outputs_key))
+                self._show_prompt(event)
             case events.TextDelta():
                 self._stream(AnswerBlock, event.text)
             case events.ThinkingDelta():
@@ -88,10 +87,7 @@ class TranscriptWriter:
             case events.ToolFinished():
                 self._finish(event.call_id, event.name, event.display, event.failed, event.seconds)
             case events.Compacting():
-                card = self._card(_COMPACTION, _COMPACTION_TITLE)
-                card.set_state("running")
-                if event.parts > 1 and not event.written:
-                    card.append(f"part {event.part} of {event.parts}\n")
+                self._show_compacting(event)
             case events.Compacted():
                 receipt = Display(
                     describe_compaction(event), Plain(compaction_receipt(event), "markdown")
@@ -106,9 +102,11 @@ class TranscriptWriter:
                 self._notice(event)
             case events.NotesRecalled():
                 self._notice(event, f" · {view.receipt_key}" if view.receipt_key else "")
-            case events.NoteKept() | events.CoreChanged():
+            case events.NoteKept():
                 self._notice(event)
-                if isinstance(event, events.CoreChanged) and event.display.body is not None:
+            case events.CoreChanged():
+                self._notice(event)
+                if event.display.body is not None:
                     view.add(DisplayBlock(event.display))
             case (
                 events.QuestionAsked()
@@ -120,6 +118,17 @@ class TranscriptWriter:
             case _:
                 assert_never(event)
         view.draw_soon()
+
+    def _show_prompt(self, event: events.Prompted) -> None:
+        view = self._transcript
+        names = [image.name or image.media_type for image in event.images]
+        view.add(UserMessage(event.text, names, view.outputs_key))
+
+    def _show_compacting(self, event: events.Compacting) -> None:
+        card = self._card(_COMPACTION, _COMPACTION_TITLE)
+        card.set_state("running")
+        if event.parts > 1 and not event.written:
+            card.append(f"part {event.part} of {event.parts}\n")
 
     def _show_subagent(self, event: events.SubagentProgress) -> None:
         if (

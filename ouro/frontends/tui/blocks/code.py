@@ -40,11 +40,9 @@ class Code:
     def _draw(self, text: str) -> list[StyledLine]:
         inner = max(1, self._width - 2)
         space = (" ", self._palette.code)
-        lines = [
-            line
-            for row in highlight(text, self._language, self._palette, self._palette.code)
-            for line in fold(row, inner)
-        ]
+        lines: list[StyledLine] = []
+        for row in highlight(text, self._language, self._palette, self._palette.code):
+            lines += fold(row, inner)
         padded = pad(indent(lines, space, space), self._width, self._palette.code)
         return indent(padded, self._margin, self._margin) if self._margin[0] else padded
 
@@ -62,15 +60,20 @@ def highlight(code: str, language: str, palette: Palette, base: Style) -> list[l
     for _, kind, value in lexer.get_tokens_unprocessed(f"{code}\n"):
         style = styles.get(kind)
         if style is None:
-            name = str(kind).removeprefix("Token.")
-            while name and name not in palette.syntax:
-                name = name.rpartition(".")[0]
-            style = styles[kind] = base + palette.syntax.get(name, Style.null())
+            style = styles[kind] = base + _style_of(kind, palette)
         first, *others = value.split("\n")
         if first:
             rows[-1].append((first, style))
         rows.extend([(other, style)] if other else [] for other in others)
     return [row or [("", base)] for row in rows[:-1]]
+
+
+def _style_of(kind: object, palette: Palette) -> Style:
+    """The style of a kind of token, or of the nearest kind above it: `Name.Function` -> `Name`."""
+    name = str(kind).removeprefix("Token.")
+    while name and name not in palette.syntax:
+        name = name.rpartition(".")[0]
+    return palette.syntax.get(name, Style.null())
 
 
 @lru_cache(maxsize=256)

@@ -161,12 +161,7 @@ class _Drawing:
             if lines and item[0].map and item[0].map[0] > bottom:
                 lines.append(StyledLine([]))
             lines += self._item(item, width, f"{number}. " if number is not None else "• ")
-            texts = [
-                token
-                for token in item
-                if token.map and token.nesting >= 0 and token.type not in _CONTAINERS
-            ]
-            bottom = max((token.map[1] for token in texts if token.map), default=0)
+            bottom = _last_line(item)
             number = None if number is None else number + 1
             position = end
         return lines
@@ -246,22 +241,35 @@ class _Inline:
                 self._styles.append(style)
                 self._links.append((target, len(self._runs)))
             case "link_close":
-                self._styles.pop()
-                target, start = self._links.pop()
-                shown = "".join(text for text, _ in self._runs[start:])
-                if not shown:
-                    self._put(target, style)
-                elif _needs_address(shown, target):
-                    self._put(f" ({target})", palette.muted)
+                self._end_link()
             case "image":
                 self._put(f"[image: {token.content or 'image'}]", style + Style(italic=True))
                 self._put(f" ({clean(str(token.attrs.get('src', '')))})", palette.muted)
             case _ if token.nesting < 0:
                 self._styles.pop()
 
+    def _end_link(self) -> None:
+        """Show the address of a link if its text does not."""
+        style = self._styles.pop()
+        target, start = self._links.pop()
+        shown = "".join(text for text, _ in self._runs[start:])
+        if not shown:
+            self._put(target, style)
+        elif _needs_address(shown, target):
+            self._put(f" ({target})", self._palette.muted)
+
     def _put(self, text: str, style: Style | None = None) -> None:
         if text := text if text == "\n" else clean(text):
             self._runs.append((text, style or self._styles[-1]))
+
+
+def _last_line(tokens: Sequence[Token]) -> int:
+    """The last line with text; the lines of a container include blank ones after it."""
+    last = 0
+    for token in tokens:
+        if token.map and token.nesting >= 0 and token.type not in _CONTAINERS:
+            last = max(last, token.map[1])
+    return last
 
 
 def _end_of(tokens: Sequence[Token], start: int) -> int:
@@ -449,15 +457,16 @@ def _piece(
     if number is not None and before.marker == marker:
         number = (before.number or 0) + 1
     continues = not before.source.endswith("\n") and token.type != "table_open"
-    gap = (
-        bool(re.search(r"\n *\n *\Z", before.source))
-        or token.type in _SPACED
-        or before.kind in _SPACED
-    )
-    gap = gap or ("" not in (marker, before.marker) and before.marker != marker)
-    return MarkdownPiece(
-        source, token.type, gap and not continues, number, marker, continues=continues
-    )
+    gap = not continues and _has_gap(before, token, marker)
+    return MarkdownPiece(source, token.type, gap, number, marker, continues=continues)
+
+
+def _has_gap(before: MarkdownPiece, token: Token, marker: str) -> bool:
+    """Whether there is a blank line between two pieces."""
+    if token.type in _SPACED or before.kind in _SPACED:
+        return True
+    is_other_list = "" not in (marker, before.marker) and before.marker != marker
+    return is_other_list or bool(re.search(r"\n *\n *\Z", before.source))
 
 
 MIN_PART = 500
