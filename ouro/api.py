@@ -510,11 +510,7 @@ def tool(
 
 def _session_options(cwd: Path, options: AgentOptions) -> Options:
     model, tools = options.get("model", ""), tuple(options.get("tools", ()))
-    if other := next((tool for tool in tools if not isinstance(tool, FunctionTool)), None):
-        raise UsageError(f"{other!r} is not a tool.", "Decorate the function with @tool.")
-    for name in ("allow", "deny", "add_dirs"):
-        if isinstance(given := options.get(name), str | Path):
-            raise UsageError(f"`{name}` is a list, not `{given}`.", "Put it in brackets.")
+    _check_lists(options, tools)
     more = options.get("settings", {})
     settings = {
         "model": model or None,
@@ -543,6 +539,16 @@ def _session_options(cwd: Path, options: AgentOptions) -> Options:
         ready_model=ready,
         tools=tuple(tool.in_folder(cwd) for tool in tools),
     )
+
+
+def _check_lists(options: AgentOptions, tools: Sequence[object]) -> None:
+    for tool in tools:
+        if not isinstance(tool, FunctionTool):
+            raise UsageError(f"{tool!r} is not a tool.", "Decorate the function with @tool.")
+    for name in ("allow", "deny", "add_dirs"):
+        given = options.get(name)
+        if isinstance(given, str | Path):
+            raise UsageError(f"`{name}` is a list, not `{given}`.", "Put it in brackets.")
 
 
 def _check_mode(mode: Mode) -> Mode:

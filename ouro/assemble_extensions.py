@@ -9,6 +9,7 @@ import itertools
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property, partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -277,7 +278,7 @@ class ExtensionBuilder(msgspec.Struct, dict=True):
             else find_hooks(inputs.settings, self.root, self._trusts, trusted=inputs.trusted)
         )
         self.problems += problems
-        found += tuple(hook for file in self._agent_files for hook in file.hooks)
+        found += tuple(chain.from_iterable(file.hooks for file in self._agent_files))
         environment = self.environment | dict.fromkeys(
             ("CLAUDE_PROJECT_DIR", "OURO_PROJECT_DIR"), str(self.root)
         )
@@ -453,12 +454,11 @@ def _own_command(action: Action, cwd: Path) -> extensions.CustomCommand:
 
 def prompt_commands(servers: mcp.McpServers) -> list[extensions.CustomCommand]:
     """The prompts of all connected servers as commands: `/github:review`."""
-    return [
-        _prompt_command(server, prompt)
-        for server in servers.servers.values()
-        if server.state == "ready"
-        for prompt in server.listing.prompts
-    ]
+    found: list[extensions.CustomCommand] = []
+    for server in servers.servers.values():
+        if server.state == "ready":
+            found += [_prompt_command(server, prompt) for prompt in server.listing.prompts]
+    return found
 
 
 def _prompt_command(server: mcp.McpServer, prompt: mcp.ServerPrompt) -> extensions.CustomCommand:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -161,9 +162,8 @@ def _make_prompt(
     )
     core = manager.output.prompt.core() if (manager := session.memory.manager) else ""
     named = [skills.read(name) for name in spec.skills]
-    session.extensions.hooks.add(
-        [hook for name in spec.skills for hook in skills.offered(name).file.hooks]
-    )
+    files = [skills.offered(name).file for name in spec.skills]
+    session.extensions.hooks.add([*chain.from_iterable(file.hooks for file in files)])
     return "\n\n".join(filter(None, (prompt, skills.prompt() if has_skills else "", *named, core)))
 
 

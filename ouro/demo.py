@@ -307,7 +307,7 @@ def recorded_model(test_command: str, pace: float, *, watched: bool) -> Scripted
         return ScriptedReply(text, calls, thinking, usage=usage)
 
     def after_the_fix(messages: Sequence[Message]) -> ScriptedReply:
-        results = [result for message in messages for result in message.parts_of(ToolReply)]
+        results = [*chain.from_iterable(message.parts_of(ToolReply) for message in messages)]
         return (
             reply(REFUSED) if results and results[-1].failed else reply("The tests again:", tests)
         )

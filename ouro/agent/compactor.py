@@ -9,6 +9,7 @@ import re
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
+from itertools import chain
 
 import msgspec
 from msgspec.structs import replace
@@ -266,8 +267,9 @@ class Compactor(msgspec.Struct, eq=False):
         body = await self._body(plan, summary.text)
         sent, tokens = self.memory.context(), self.memory.tokens
         tail = make_sendable([entry.message for entry in plan.tail])
-        results = (result.call_id for message in tail for result in message.parts_of(ToolReply))
-        dropped = tuple(call_id for call_id in results if call_id in self.memory.transcript.dropped)
+        results = chain.from_iterable(message.parts_of(ToolReply) for message in tail)
+        ids = [result.call_id for result in results]
+        dropped = tuple(call_id for call_id in ids if call_id in self.memory.transcript.dropped)
         after = scale_tokens(
             tokens, sent, plan.will_be_sent(body, frozenset(dropped)), self.memory.constant
         )
@@ -499,9 +501,8 @@ async def write_questions(
     """Let the model write questions about what is cut, while the messages are still sent. Raises
     ModelError.
     """
-    cut = _normalize(
-        " ".join(_text(part) for entry in plan.covered for part in entry.message.parts)
-    )
+    covered = chain.from_iterable(entry.message.parts for entry in plan.covered)
+    cut = _normalize(" ".join(map(_text, covered)))
     questions: list[ProbeQuestion] = []
     for line in (await ask(_ASK.format(count=QUESTIONS))).splitlines():
         with suppress(msgspec.DecodeError):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 import msgspec
@@ -136,6 +136,11 @@ class _Child:
         self.state, self.activity = state, activity
         self.emit(self.progress())
 
+    def show_once(self, state: SubagentState) -> None:
+        """Show a state if it is a new one."""
+        if self.state != state:
+            self.show(state, self.activity)
+
     def report(self) -> str:
         """The text of its last answer with text."""
         messages = self.transcript.messages() if self.transcript else ()
@@ -258,11 +263,7 @@ class Subagents:
                 f"{settings.max_running} subagents are running already. Wait for one to end."
             )
         info = await self.transcript_of(args.resume) if args.resume else None
-        wanted = args.resume.rpartition("-")[0] or args.agent
-        name = wanted if wanted in self.specs else _NAMES_ELSEWHERE.get(wanted, wanted)
-        spec = self.specs.get(name)
-        if spec is None:
-            raise ToolError(f"There is no agent `{name}`. There are: {', '.join(self.specs)}.")
+        name, spec = self._find_spec(args.resume.rpartition("-")[0] or args.agent)
         if any(child.id == args.resume for child in self._running()):
             raise ToolError(f"{args.resume} is still running.")
         emit = self._services.channel.emit if args.background else ctx.emit
@@ -284,6 +285,14 @@ class Subagents:
         self._children.pop(child.id, None)
         self._children[child.id] = child
         return child
+
+    def _find_spec(self, wanted: str) -> tuple[str, AgentSpec]:
+        """A kind of subagent and its name here. Raises ToolError: there is none of this name."""
+        name = wanted if wanted in self.specs else _NAMES_ELSEWHERE.get(wanted, wanted)
+        spec = self.specs.get(name)
+        if spec is None:
+            raise ToolError(f"There is no agent `{name}`. There are: {', '.join(self.specs)}.")
+        return name, spec
 
     async def _free_id(self, name: str) -> str:
         taken = [*self._children, *await self.saved()]
@@ -345,38 +354,38 @@ class Subagents:
 
     async def _run_agent(self, child: _Child, made: ChildAgent) -> TurnFinished:
         prompt = Prompt(child.args.prompt, context=await made.context(child.args.prompt))
-
-        def on_event(event: Event) -> None:
-            self._account(child)
-            match event:
-                case ThinkingDelta() | TextDelta():
-                    state: SubagentState = (
-                        "thinking" if isinstance(event, ThinkingDelta) else "answering"
-                    )
-                    if child.state != state:
-                        child.show(state, child.activity)
-                case ToolStarted():
-                    child.show("running", event.title)
-                case ToolFinished():
-                    child.calls += 1
-                case Replied():
-                    child.show("running", child.activity)  # shows its new figures
-                case Retrying():
-                    child.show("running", f"asks again: {event.reason}")
-                case Compacting(written=0):
-                    child.show("running", "compacts its session")
-                case Notice(text, level) if level != "info":
-                    child.emit(Notice(f"{child.id}: {text}", level))
-                case _:
-                    pass
-
         seconds = self._settings.max_seconds
         child.timeout = asyncio.timeout(seconds)
         try:
             async with child.timeout:
-                return await made.agent.run_checked(prompt, on_event, made.ended)
+                return await made.agent.run_checked(
+                    prompt, partial(self._take_event, child), made.ended
+                )
         except TimeoutError:
             return TurnFinished("limit", f"Stopped after {seconds} s (subagents.max_seconds).")
+
+    def _take_event(self, child: _Child, event: Event) -> None:
+        """Show what a subagent does."""
+        self._account(child)
+        match event:
+            case ThinkingDelta():
+                child.show_once("thinking")
+            case TextDelta():
+                child.show_once("answering")
+            case ToolStarted():
+                child.show("running", event.title)
+            case ToolFinished():
+                child.calls += 1
+            case Replied():
+                child.show("running", child.activity)  # shows its new figures
+            case Retrying():
+                child.show("running", f"asks again: {event.reason}")
+            case Compacting(written=0):
+                child.show("running", "compacts its session")
+            case Notice(text, level) if level != "info":
+                child.emit(Notice(f"{child.id}: {text}", level))
+            case _:
+                pass
 
     async def _ask(self, child: _Child, question: PermissionAsked | QuestionAsked) -> UserAnswer:
         """Ask the user for a subagent; its time limit stops meanwhile."""

@@ -37,10 +37,11 @@ def system_prompt(project: Sequence[str], user: Sequence[str] = (), own: str = "
     instead.
     """
     own = own or Path(__file__).with_suffix(".md").read_text(encoding="utf-8").strip()
-    sections = ((USER, user), (PROJECT, project))
-    return "\n\n".join(
-        [own, *(text for title, texts in sections if texts for text in (title, *texts))]
-    )
+    pieces = [own]
+    for title, texts in ((USER, user), (PROJECT, project)):
+        if texts:
+            pieces += (title, *texts)
+    return "\n\n".join(pieces)
 
 
 def prompt_message(prompt: str, memory: str = "") -> Message:

@@ -155,21 +155,29 @@ class ToolRunner(msgspec.Struct, frozen=True):
 
     def files_in(self, messages: Sequence[Message]) -> Iterator[str]:
         """The files that the calls in `messages` changed or read, in order, as list items."""
-        results = {
-            result.call_id: result for message in messages for result in message.parts_of(ToolReply)
-        }
-        for call in (call for message in messages for call in message.tool_calls):
+        calls: list[ToolCall] = []
+        results: dict[str, ToolReply] = {}
+        for message in messages:
+            calls += message.tool_calls
+            results |= {result.call_id: result for result in message.parts_of(ToolReply)}
+        for call in calls:
             result = results.get(call.id)
-            if result is None or result.failed:
-                continue
-            try:
-                tool, args = self.parse(call)
-            except ToolError:
-                continue  # a tool that no longer exists
-            if tool.effect is Effect.WRITE:
-                yield from (f"- changed `{path}`" for path in tool.targets(args))
-            elif tool.name == "read":
-                yield from (f"- read `{path}`" for path in tool.targets(args))
+            if result is not None and not result.failed:
+                yield from self._list_files(call)
+
+    def _list_files(self, call: ToolCall) -> Iterator[str]:
+        try:
+            tool, args = self.parse(call)
+        except ToolError:
+            return  # a tool that no longer exists
+        if tool.effect is Effect.WRITE:
+            did = "changed"
+        elif tool.name == "read":
+            did = "read"
+        else:
+            return
+        for path in tool.targets(args):
+            yield f"- {did} `{path}`"
 
 
 class ToolBatch:

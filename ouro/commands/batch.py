@@ -253,11 +253,9 @@ def forget_failed(state: BatchState) -> None:
 def _summary(state: BatchState, results: Sequence[TaskResult]) -> Answer:
     batch = state.batch()
     done = sum(result.is_done for result in results)
-    known = [result.cost for result in results if result.cost is not None]
-    total = sum(known)
+    total = sum(result.cost or 0.0 for result in results)
     missing = len(batch.tasks) - len(results)
-    spent = f", {dollars(total)}" if known else ""
-    words = f"{done} of {plural(len(batch.tasks), 'task')} done{spent}"
+    words = f"{done} of {plural(len(batch.tasks), 'task')} done, {dollars(total)}"
     more = f", {missing} not run" if missing else ""
     view: View = [*table(summary_rows(results)), line(f"{words}{more}. State: {state.folder}")]
     value = {

@@ -12,7 +12,7 @@ from ouro.commands.slash import SessionContext
 from ouro.display import Choice
 from ouro.errors import UsageError
 from ouro.memory.backend import MessageRecord, WholeSession
-from ouro.messages import ToolReply
+from ouro.messages import ToolCall, ToolReply
 from ouro.session import OpenRequest
 from ouro.utils.runtime import tilde
 from ouro.utils.text import clean, dollars, one_line, plural
@@ -165,21 +165,21 @@ async def agents(context: SessionContext, name: str) -> Answer:
 
 def _transcript(whole: WholeSession) -> Iterator[str]:
     messages = [record.message for record in whole.records() if isinstance(record, MessageRecord)]
-    replies = {
-        reply.call_id: reply for message in messages for reply in message.parts_of(ToolReply)
-    }
+    replies: dict[str, ToolReply] = {}
+    for message in messages:
+        replies |= {reply.call_id: reply for reply in message.parts_of(ToolReply)}
     for message in messages:
         if message.role != "tool" and (text := clean(message.text).strip()):
             yield f"**Task**: {escape(text)}" if message.role == "user" else escape(text)
-        lines = []
-        for call in message.tool_calls:
-            reply = replies.get(call.id)
-            about = next(
-                (str(value) for value in call.arguments.values() if isinstance(value, str)), ""
-            )
-            summary = reply.display.summary if reply and reply.display else ""
-            sign = "✗" if reply is None or reply.failed else "✓"
-            shown = code(one_line(f"{call.name} {about}", 100))
-            lines.append(f"- {sign} {shown} {escape(one_line(summary, 80))}".rstrip())
+        lines = [_call_line(call, replies.get(call.id)) for call in message.tool_calls]
         if lines:
             yield "\n".join(lines)
+
+
+def _call_line(call: ToolCall, reply: ToolReply | None) -> str:
+    """A call with its first text and its result."""
+    about = next((value for value in call.arguments.values() if isinstance(value, str)), "")
+    summary = reply.display.summary if reply and reply.display else ""
+    sign = "✗" if reply is None or reply.failed else "✓"
+    shown = code(one_line(f"{call.name} {about}", 100))
+    return f"- {sign} {shown} {escape(one_line(summary, 80))}".rstrip()

@@ -76,13 +76,7 @@ async def hooks(context: ActionContext) -> Answer:
         own = checks.get(hook.check.number) if hook.check else None
         results = [run.outcome.verdict for run in runs if run.hook == hook]
         refused = results.count("deny")
-        used = ""
-        if own:
-            used = f"refused {plural(own.fired, 'time')} since {own.added_at[:10]}"
-        elif refused:
-            used = f"ran {plural(len(results), 'time')}, refused {refused}"
-        elif results:
-            used = f"ran {plural(len(results), 'time')}"
+        used = _describe_use(own, len(results), refused)
         limits = ", ".join(filter(None, (hook.matcher, str(hook.traits))))
         what = f"{hook.event} ({limits})" if limits else hook.event
         rows.append((what, CodeSpan(hook.label), hook.place, used))
@@ -109,15 +103,28 @@ async def hooks(context: ActionContext) -> Answer:
     return Answer(data, view)
 
 
-async def test(context: ActionContext, event: str, tool: str, input_json: str) -> Answer:
-    if event not in EVENTS:
-        raise UsageError(f"`{event}` is not an event. There are: {', '.join(EVENTS)}.")
+def _describe_use(check: Check | None, runs: int, refused: int) -> str:
+    if check:
+        return f"refused {plural(check.fired, 'time')} since {check.added_at[:10]}"
+    if refused:
+        return f"ran {plural(runs, 'time')}, refused {refused}"
+    return f"ran {plural(runs, 'time')}" if runs else ""
+
+
+def _parse_input(text: str) -> dict[str, Any]:
     try:
-        given = json.loads(input_json or "{}")
+        given = json.loads(text or "{}")
     except ValueError as error:
         raise UsageError(f"--input is not JSON: {error}.") from error
     if not isinstance(given, dict):
         raise UsageError("--input is not a JSON object.")
+    return given
+
+
+async def test(context: ActionContext, event: str, tool: str, input_json: str) -> Answer:
+    if event not in EVENTS:
+        raise UsageError(f"`{event}` is not an event. There are: {', '.join(EVENTS)}.")
+    given = _parse_input(input_json)
     is_of_tool = "tool" in event
     async with context.open_session() as session:
         runner, names = session.turn.hooks.hooks, (tool, *names_elsewhere(tool))
@@ -252,9 +259,8 @@ def _draft_view(session: Session, check: Check) -> View:
 
 
 def _last_calls(session: Session) -> list[ToolCall]:
-    return [call for message in session.transcript.messages() for call in message.tool_calls][
-        -MAX_CALLS:
-    ]
+    calls = chain.from_iterable(message.tool_calls for message in session.transcript.messages())
+    return list(calls)[-MAX_CALLS:]
 
 
 def _refused_title(session: Session, rule: str, call: ToolCall) -> str:

@@ -41,7 +41,9 @@ TRIGGERS = (
 
 def help_text(session: Session | None, keys: KeySections) -> str:
     """All commands by subject, what may begin a message, and the keys, as Markdown."""
-    section_of = {name: title for title, names in _SECTIONS.items() for name in names.split()}
+    section_of: dict[str, str] = {}
+    for title, names in _SECTIONS.items():
+        section_of |= dict.fromkeys(names.split(), title)
     sections: dict[str, list[tuple[str, str]]] = {title: [] for title in (*_SECTIONS, _OTHER)}
     for command in COMMANDS:
         sections[section_of.get(command.name, _OTHER)].append(

@@ -180,8 +180,9 @@ def _names_in(found: Any) -> set[str]:
     """The core files, and the ids of the notes, that `memory_notes.show` shows."""
     if isinstance(found, long_term.EntryDetails):
         entries = (found.entry, *found.chain)
-        named = {name for entry in entries for name in (entry.id, f"{entry.scope}/{entry.file}")}
-        return named | {link.note_id for link in found.links}
+        files = {f"{entry.scope}/{entry.file}" for entry in entries}
+        ids = {entry.id for entry in entries} | {link.note_id for link in found.links}
+        return files | ids
     return {
         f"{file['scope']}/{file['name']}"
         for file in (found if isinstance(found, list) else [found])

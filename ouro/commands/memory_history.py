@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ouro.commands.action import ActionContext, Answer, MemoryAccess, confirm, undo_hint
@@ -63,17 +64,7 @@ async def diff(
             "Name one or two.",
             ["memory diff 3f2a91c"],
         )
-
-    def work(memory: MemoryAccess) -> Sequence[MemoryDiff]:
-        if since:
-            return memory.timeline.since(since)
-        if len(commits) == 2:
-            return [memory.timeline.between(*commits)]
-        if not commits and memory.began_with:
-            return memory.timeline.since_commits(memory.began_with)
-        return [memory.timeline.changes(commits[0] if commits else "last")]
-
-    found = await context.memory(work)
+    found = await context.memory(partial(_find_changes, commits, since))
     view: View = []
     for change in found:
         rows = []
@@ -84,6 +75,17 @@ async def diff(
         title = f"{change.scope} · {change.before[:7] or 'nothing'} → {change.after[:7]}"
         view += [Title(title), _diff_quote(rows)]
     return Answer(found, view or [line("Memory has not changed.")])
+
+
+def _find_changes(commits: Sequence[str], since: str, memory: MemoryAccess) -> Sequence[MemoryDiff]:
+    """The changes since a date, between two commits, of one commit, or of this session."""
+    if since:
+        return memory.timeline.since(since)
+    if len(commits) == 2:
+        return [memory.timeline.between(*commits)]
+    if not commits and memory.began_with:
+        return memory.timeline.since_commits(memory.began_with)
+    return [memory.timeline.changes(commits[0] if commits else "last")]
 
 
 async def blame(context: ActionContext, file: str, number: int) -> Answer | None:
@@ -152,20 +154,17 @@ async def why(context: ActionContext, turn: int, session: str) -> Answer | None:
 
 
 async def undo(context: ActionContext, words: Sequence[str], hunk: int, yes: bool) -> Answer:
-    rest = [word for word in words if word not in ("hunk", "yes")]
-    if len(rest) > 2 or not all(word.isdigit() for word in rest[1:]):
-        raise UsageError(
-            f"`{' '.join(words)}` is not a commit and a hunk.",
-            commands=["memory undo 3f2a91c hunk 2"],
-        )
-    commit, hunk = rest[0] if rest else "last", int(rest[1]) if rest[1:] else hunk
+    commit, hunk = _commit_and_hunk(words, hunk)
     planned = await context.memory(lambda memory: memory.timeline.plan_undo(commit, hunk))
     if not planned.edits:
         raise UsageError("Nothing is left to undo: the lines changed since.")
     # In a session a named commit is undone at once; the command line needs --yes.
     is_sure = yes or "yes" in words or (context.session is not None and commit != "last")
     if not is_sure:
-        context.show([item for part in (planned, *planned.also) for item in _plan_view(part)])
+        view: View = []
+        for part in (planned, *planned.also):
+            view += _plan_view(part)
+        context.show(view)
     if not await confirm(context, f"Undo {planned.commit.id[:7]}?", "Undo it", assume_yes=is_sure):
         return Answer(None, [line("Nothing was undone.")], 1)
 
@@ -180,6 +179,18 @@ async def undo(context: ActionContext, words: Sequence[str], hunk: int, yes: boo
         )
 
     return await context.memory(work)
+
+
+def _commit_and_hunk(words: Sequence[str], hunk: int) -> tuple[str, int]:
+    """The commit, by default the last one, and the hunk, by default `hunk`."""
+    rest = [word for word in words if word not in ("hunk", "yes")]
+    if len(rest) > 2 or not all(word.isdigit() for word in rest[1:]):
+        raise UsageError(
+            f"`{' '.join(words)}` is not a commit and a hunk.",
+            commands=["memory undo 3f2a91c hunk 2"],
+        )
+    commit = rest[0] if rest else "last"
+    return commit, int(rest[1]) if rest[1:] else hunk
 
 
 async def show_at(context: ActionContext, when: Sequence[str]) -> Answer:
@@ -325,11 +336,9 @@ def _reasons_view(
 
 
 def _plan_view(part: long_term.UndoPlan) -> View:
-    edits = (
-        (f"{edit.name}:", *changed_lines(edit.before or "", edit.after or ""))
-        for edit in part.edits
-    )
-    rows = [row for lines in edits for row in lines]
+    rows: list[str] = []
+    for edit in part.edits:
+        rows += (f"{edit.name}:", *changed_lines(edit.before or "", edit.after or ""))
     title = Title(
         f"Undo {part.commit.id[:7]} ({part.scope}): {long_term.describe_commits(part.commits)}"
     )

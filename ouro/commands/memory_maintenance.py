@@ -75,15 +75,10 @@ async def consolidate(
 async def crystallize(
     context: ActionContext, age: str, days: int, every: bool, yes: bool
 ) -> Answer | None:
-    if age not in ("", "all") and not (age.isdecimal() and len(age) <= len(str(MAX_COUNT))):
-        raise UsageError(
-            f"`{age}` is not an age in days, or `all`.", commands=["memory crystallize 30"]
-        )
+    days = _parse_age(age, days)
     async with context.open_session() as session:
         maintenance = await _maintenance(context, session)
-        found, plan = await maintenance.find_sessions(
-            0 if every or age == "all" else int(age or days)
-        )
+        found, plan = await maintenance.find_sessions(0 if every else days)
         skipped = [old for old in found if old.skipped]
         steps: list[CrystallizedPart] = []
         is_unread = len(found) > len(skipped)
@@ -100,6 +95,18 @@ async def crystallize(
         return Answer(
             value, [] if is_unread else [line("Every old session here was already read.")]
         )
+
+
+def _parse_age(age: str, default: int) -> int:
+    if age == "all":
+        return 0
+    if not age:
+        return default
+    if not age.isdecimal() or len(age) > len(str(MAX_COUNT)):
+        raise UsageError(
+            f"`{age}` is not an age in days, or `all`.", commands=["memory crystallize 30"]
+        )
+    return int(age)
 
 
 async def reindex(context: ShellContext) -> Answer:

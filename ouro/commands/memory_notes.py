@@ -9,6 +9,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -221,18 +222,14 @@ async def receipt(context: SessionContext) -> Answer:
     await context.manager.settled()
     found = context.session.memory.receipt()
     view: View = [Title(f"What memory put into the prompt: {core_total(found)}")]
-    for scope, file in dict.fromkeys((row.scope, row.file) for row in found.lines):
-        rows = [
-            (
-                row.state,
-                f"{row.tokens} tokens",
-                " ".join(row.text.lstrip("-*#+ ").split()) or "the file",
-                row.reason,
-            )
-            for row in found.lines
-            if (row.scope, row.file) == (scope, file)
-        ]
-        view += [line(CodeSpan(f"{scope}/{file}")), *table(rows)]
+    rows: dict[str, list[tuple[str, ...]]] = {}
+    for row in found.lines:
+        text = " ".join(row.text.lstrip("-*#+ ").split()) or "the file"
+        rows.setdefault(f"{row.scope}/{row.file}", []).append(
+            (row.state, f"{row.tokens} tokens", text, row.reason)
+        )
+    for file, of_file in rows.items():
+        view += [line(CodeSpan(file)), *table(of_file)]
     if not found.lines:
         view.append(line("Nothing is remembered yet."))
     if found.changes:
@@ -461,14 +458,14 @@ accept, reject = partial(_answer_proposal, True), partial(_answer_proposal, Fals
 
 
 def _pending(editor: MemoryEditor) -> list[Proposal]:
-    return [proposal for scope in editor.scopes for proposal in scope.proposals()]
+    return list(chain.from_iterable(scope.proposals() for scope in editor.scopes))
 
 
 async def forget(
     context: ActionContext, text: str, pick: str, yes: bool, everywhere: bool, **how: Any
 ) -> Answer:
     if everywhere:
-        return await _forget_everywhere(context, text, yes=yes, **how)
+        return await _forget_everywhere(context, text, is_sure=yes, **how)
     if any(how.values()):
         raise UsageError("--secret, --backup and --no-backup need --everywhere.")
     found = await context.memory(lambda memory: long_term.find_to_forget(memory.editor, text))
@@ -482,15 +479,13 @@ async def forget(
         lambda memory: long_term.forget_entries(memory.editor, chosen), reports=False
     )
     value["undo"] = {change.scope: change.undo for change in done}
-    what = line(
-        f"Forgot {plural(len(chosen), 'entry', 'entries')}. The git history keeps the text."
-    )
-    undo = [
-        line("Undo: ", CommandText(f"memory undo {change.undo[:7]}"))
-        for change in done
-        if change.undo
+    view: View = [
+        line(f"Forgot {plural(len(chosen), 'entry', 'entries')}. The git history keeps the text.")
     ]
-    return Answer(value, [what, *undo])
+    for change in done:
+        if change.undo:
+            view.append(line("Undo: ", CommandText(f"memory undo {change.undo[:7]}")))
+    return Answer(value, view)
 
 
 async def _choose_entries(
@@ -513,10 +508,10 @@ async def _choose_entries(
 
 
 async def _forget_everywhere(
-    context: ActionContext, words: str, *, yes: bool, secret: bool, backup: str, no_backup: bool
+    context: ActionContext, words: str, *, is_sure: bool, secret: bool, backup: str, no_backup: bool
 ) -> Answer:
     text = await _text_to_forget(context, words, secret=secret)
-    if yes and not backup and not no_backup:
+    if is_sure and not backup and not no_backup:
         raise UsageError("This cannot be undone.", "With --yes, pass --backup FILE or --no-backup.")
     home = long_term.OuroHome(get_home(), get_history_dir(), get_sessions_dir(), get_index_path())
     job = long_term.TrueForget(text, home)
@@ -526,37 +521,19 @@ async def _forget_everywhere(
         searched = table((place.place,) for place in found.places)
         view = [line("The text was found nowhere. Searched:"), *searched, *_not_searched(found)]
         return Answer({"found": found, "done": False}, view, 1)
-    rows: list[tuple[str, ...]] = [
-        (f"{place.count:>6,}", place.place) for place in found.places if place.count
-    ]
-    rows += [("session", CodeSpan(name)) for name in found.sessions]
-    context.show([Title("Where the text is"), *table(rows)])
-    if found.count >= long_term.MANY_PLACES and not secret:
-        many = f"The text is in {found.count:,} places: check that it is not a common word."
-        context.show([line(many, level="warning")])
+    context.show(_places_view(found, is_secret=secret))
     question = f"Forget it in {plural(found.count, 'place')}? This cannot be undone."
-    target = Path(backup) if backup else _free_path(_BACKUP.expanduser())
-    if yes or backup or no_backup:
-        agreed = await action.confirm(context, question, "Forget it", assume_yes=yes)
+    target: Path | None = Path(backup) if backup else None
+    if is_sure or backup or no_backup:
+        agreed = await action.confirm(context, question, "Forget it", assume_yes=is_sure)
     else:
-        choices = [
-            Choice(
-                "backup",
-                "Forget, after a backup",
-                f"{tilde(target)} still holds the text: remove it later",
-            ),
-            Choice("now", "Forget, without a backup"),
-            Choice("no", "Change nothing"),
-        ]
-        picked = await context.choose(question, choices)
-        agreed, backup = picked in ("backup", "now"), str(target) if picked == "backup" else ""
+        agreed, target = await _choose_backup(context, question)
     if not agreed:
         return Answer({"found": found, "done": False}, [line("Nothing was changed.")], 1)
-    saved = (
-        str(await asyncio.to_thread(long_term.back_up_home, home, target, context.progress))
-        if backup
-        else ""
-    )
+    saved = ""
+    if target is not None:
+        back_up = asyncio.to_thread(long_term.back_up_home, home, target, context.progress)
+        saved = str(await back_up)
     done = await asyncio.shield(asyncio.to_thread(job.forget, context.progress))
     await context.update_index()
     context.progress("")
@@ -567,26 +544,52 @@ async def _forget_everywhere(
         "backup": saved,
         "done": not done.left,
     }
-    view = [
-        Title(f"Forgotten in {done.count:,} places"),
-        line(f"Where a text is needed, it is now {job.placeholder}."),
-        *table((f"{place.count:>6,}", place.place) for place in done.places),
-        *(line(f"NOT DONE: {problem}", level="warning") for problem in done.left),
-        *_not_searched(done),
-        line(long_term.PROVIDERS),
-    ]
+    view = _forgotten_view(done, job.placeholder)
     if context.session:
         view.append(line(_IN_SESSION))
     elif not secret:
         view.append(line("Your shell may have saved the command line in its history file."))
     if saved:
-        view.append(
-            line(
-                f"The backup {tilde(Path(saved))} still holds the text: remove it when you are"
-                " sure."
-            )
-        )
+        kept = f"The backup {tilde(Path(saved))} still holds the text"
+        view.append(line(f"{kept}: remove it when you are sure."))
     return Answer(value, view, 1 if done.left else 0)
+
+
+def _places_view(found: long_term.ForgetReport, *, is_secret: bool) -> View:
+    """Where the text was found; a warning if it may be a common word."""
+    rows: list[tuple[str, ...]] = [
+        (f"{place.count:>6,}", place.place) for place in found.places if place.count
+    ]
+    rows += [("session", CodeSpan(name)) for name in found.sessions]
+    view: View = [Title("Where the text is"), *table(rows)]
+    if found.count >= long_term.MANY_PLACES and not is_secret:
+        many = f"The text is in {found.count:,} places: check that it is not a common word."
+        view.append(line(many, level="warning"))
+    return view
+
+
+async def _choose_backup(context: ActionContext, question: str) -> tuple[bool, Path | None]:
+    """Whether the user agrees, and where to write a backup before; None: they want none."""
+    target = _free_path(_BACKUP.expanduser())
+    kept = f"{tilde(target)} still holds the text: remove it later"
+    choices = [
+        Choice("backup", "Forget, after a backup", kept),
+        Choice("now", "Forget, without a backup"),
+        Choice("no", "Change nothing"),
+    ]
+    picked = await context.choose(question, choices)
+    return picked in ("backup", "now"), target if picked == "backup" else None
+
+
+def _forgotten_view(done: long_term.ForgetReport, placeholder: str) -> View:
+    return [
+        Title(f"Forgotten in {done.count:,} places"),
+        line(f"Where a text is needed, it is now {placeholder}."),
+        *table((f"{place.count:>6,}", place.place) for place in done.places),
+        *(line(f"NOT DONE: {problem}", level="warning") for problem in done.left),
+        *_not_searched(done),
+        line(long_term.PROVIDERS),
+    ]
 
 
 async def _text_to_forget(context: ActionContext, words: str, *, secret: bool) -> str:

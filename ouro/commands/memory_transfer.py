@@ -122,17 +122,21 @@ async def import_(
     }
     if dry_run:
         value["entries"] = [{"place": place, "text": text} for place, text in found.texts]
+    return Answer(value, _imported_view(context, done))
+
+
+def _imported_view(context: ActionContext, done: long_term.Imported | None) -> View:
     if done is None:
-        return Answer(value, [line("Nothing was imported.")])
+        return [line("Nothing was imported.")]
     if not done.proposals:
         what = line(f"Imported {plural(done.entries, 'entry', 'entries')}.")
-        return Answer(value, [what, *undo_hint(context, *done.undo.values())])
-    # In a session an event asks for approval.
-    ids = [
+        return [what, *undo_hint(context, *done.undo.values())]
+    if context.session:
+        return []  # an event asks for approval
+    return [
         line("Waiting for approval: ", CommandText(f"memory accept {proposal}"))
         for proposal in done.proposals
     ]
-    return Answer(value, [] if context.session else ids)
 
 
 async def _apply(context: ActionContext, found: long_term.Import) -> long_term.Imported:

@@ -448,10 +448,9 @@ async def set_up(asker: Asker) -> str:
         detail = f"with the key in {variable}" if variable else "with your own key"
         places.append(Choice(provider.name, provider.title, detail))
     silent = dict(catalog.silent_servers())
-    places += [
-        Choice(f"{SILENT}{title}", title, f"on this machine; nothing answers at {url}")
-        for title, url in silent.items()
-    ]
+    for title, url in silent.items():
+        nothing = f"on this machine; nothing answers at {url}"
+        places.append(Choice(f"{SILENT}{title}", title, nothing))
     places.append(Choice(OTHER, "Another server", "anything that speaks OpenAI's chat completions"))
     while (chosen := await asker.choose("Where is your model?", places)) is not None:
         if chosen == OTHER:

@@ -42,21 +42,19 @@ async def import_sessions(
     if not sources:
         usual = "No sessions of Claude Code or Codex were found: pass a path."
         return Answer({"imported": []}, [line("No sessions were found there." if paths else usual)])
+    if paths or every:
+        return await _import_chosen(context, sources)
     offered = [_source_row(source) for source in sources[:_MAX_OFFERED]]
-    if not (paths or every) and not context.can_ask:
-        more = (
-            [line(f"… and {len(sources) - _MAX_OFFERED:,} older ones")]
-            if len(sources) > _MAX_OFFERED
-            else []
-        )
-        view = [*table(offered), *more, line("Import all with --all, or some by their paths.")]
-        return Answer({"found": [_source_data(source) for source in sources]}, view)
-    chosen = sources
-    if not (paths or every):
-        choices = [Choice(str(place), "  ".join(row)) for place, row in enumerate(offered)]
-        chosen = [
-            sources[int(place)] for place in await context.choose_many("Import which?", choices)
-        ]
+    if not context.can_ask:
+        value = {"found": [_source_data(source) for source in sources]}
+        return Answer(value, _offered_view(offered, len(sources) - _MAX_OFFERED))
+    choices = [Choice(str(place), "  ".join(row)) for place, row in enumerate(offered)]
+    chosen = await context.choose_many("Import which?", choices)
+    return await _import_chosen(context, [sources[int(place)] for place in chosen])
+
+
+async def _import_chosen(context: ShellContext, chosen: Sequence[ImportSource]) -> Answer:
+    """Import sessions; an interrupt shows what was imported until then."""
     done: list[ImportResult] = []
     try:
         if chosen:
@@ -70,6 +68,13 @@ async def import_sessions(
         raise
     failed = any(result.outcome == "failed" for result in done)
     return Answer(_import_data(done, len(chosen)), _import_view(done) if done else [], int(failed))
+
+
+def _offered_view(offered: Sequence[tuple[str, ...]], older: int) -> View:
+    view: View = table(offered)
+    if older > 0:
+        view.append(line(f"… and {older:,} older ones"))
+    return [*view, line("Import all with --all, or some by their paths.")]
 
 
 async def _import_all(

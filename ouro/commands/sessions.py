@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from ouro.memory.session_sync import SessionSyncReport
 
 _MAX_LISTED = 20
+_MAX_QUOTED = 8
+"""Lines of a text that `show` prints."""
 _MAX_NAMED = 5
 """Sessions that one line names."""
 
@@ -51,12 +53,10 @@ async def list_sessions(context: ShellContext, words: Sequence[str], every: bool
     if not view and words:
         view = [line("No matches in titles or messages.")]
     elif not view:
-        others = (
-            [f" {len(everywhere):,} of other folders: ", CommandText("sessions list --all")]
-            if everywhere
-            else []
-        )
-        view = [line(f"No session{'' if every else ' of this folder'} yet.", *others)]
+        none = f"No session{'' if every else ' of this folder'} yet."
+        elsewhere = f" {len(everywhere):,} of other folders: "
+        others = [elsewhere, CommandText("sessions list --all")] if everywhere else []
+        view = [line(none, *others)]
     return Answer([_data(info) for info in found], view)
 
 
@@ -98,11 +98,18 @@ async def show(context: ShellContext, session: str) -> Answer:
         ("first message:", excerpt.first),
         ("last answer:", answers[-1] if answers else ""),
     ):
-        lines = text.strip().splitlines()
-        more = [f"  … {len(lines) - 8} more lines"] if len(lines) > 8 else []
-        quoted = "\n".join([*(f"  {row[:200]}" for row in lines[:8]), *more])
-        view += [Title(title), Quote(quoted)] if text else []
+        if text:
+            view += [Title(title), _quote_begin(text)]
     return Answer(_data(info), view)
+
+
+def _quote_begin(text: str) -> Quote:
+    """The first lines of a text."""
+    lines = text.strip().splitlines()
+    quoted = [f"  {row[:200]}" for row in lines[:_MAX_QUOTED]]
+    if len(lines) > _MAX_QUOTED:
+        quoted.append(f"  … {len(lines) - _MAX_QUOTED} more lines")
+    return Quote("\n".join(quoted))
 
 
 async def export(
@@ -182,8 +189,8 @@ async def remove(context: ShellContext, sessions: Sequence[str], yes: bool, purg
         for query in dict.fromkeys(sessions)
     ]
     removed = []
+    verb, end = ("Delete", "? This cannot be undone.") if purge else ("Move to the trash:", "?")
     for info in found:
-        verb, end = ("Delete", "? This cannot be undone.") if purge else ("Move to the trash:", "?")
         question = f"{verb} “{info.title}” ({info.short_id}, {_figures(info)}){end}"
         if not await confirm(context, question, "Yes", assume_yes=yes):
             continue
@@ -192,10 +199,8 @@ async def remove(context: ShellContext, sessions: Sequence[str], yes: bool, purg
         if purge:
             await context.store.purge_session(info.id)
         removed.append(info)
-    view = [
-        line(f"{'Deleted' if purge else 'Moved to the trash:'} {info.short_id} {info.title}")
-        for info in removed
-    ]
+    what = "Deleted" if purge else "Moved to the trash:"
+    view = [line(f"{what} {info.short_id} {info.title}") for info in removed]
     if removed and not purge:
         view.append(line("Restore: ", CommandText(f"sessions restore {removed[-1].short_id}")))
     return Answer(
@@ -233,28 +238,29 @@ async def clean_up(context: ShellContext, days: int | None, yes: bool) -> Answer
     days = context.folder.settings.sessions.keep_days if days is None else days
     if days is None:
         raise UsageError("`sessions.keep_days` is not set: sessions are kept.", "Pass --days 90.")
-    moment = datetime.now(UTC) - timedelta(days=days)
-    before = moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    old = [info for info in await context.catalog.sessions() if info.updated_at < before]
-    is_sure = yes or not old
-    if not is_sure:
+    old = await _unused_for(context, days)
+    value = {"days": days, "old": [info.id for info in old], "moved": list[str]()}
+    if not old:
+        unused = f"Every session was used in the last {plural(days, 'day')}."
+        return Answer(value, [line(unused)])
+    if not yes:
         context.show(_listed(old))
         size = f"{plural(len(old), 'session')} ({sum(info.size for info in old):,} bytes)"
         question = f"Move {size}, not used for {plural(days, 'day')}, to the trash?"
-        is_sure = context.can_ask and await confirm(context, question, "Yes")
-    moved = []
-    if is_sure:
-        moved = [info for info in old if await _is_moved_to_trash(context, info)]
-    value = {"days": days, "old": [info.id for info in old], "moved": [info.id for info in moved]}
-    if not old:
-        result = line(f"Every session was used in the last {plural(days, 'day')}.")
-    elif is_sure:
-        moved_count = f"Moved {plural(len(moved), 'session')} to the trash. Restore one: "
-        result = line(moved_count, CommandText("sessions restore ID"))
-    else:
-        remedy = "." if context.can_ask else ": pass --yes to confirm."
-        result = line(f"Nothing was moved{remedy}")
-    return Answer(value, [result])
+        if not context.can_ask:
+            return Answer(value, [line("Nothing was moved: pass --yes to confirm.")])
+        if not await confirm(context, question, "Yes"):
+            return Answer(value, [line("Nothing was moved.")])
+    moved = [info for info in old if await _is_moved_to_trash(context, info)]
+    value["moved"] = [info.id for info in moved]
+    what = f"Moved {plural(len(moved), 'session')} to the trash. Restore one: "
+    return Answer(value, [line(what, CommandText("sessions restore ID"))])
+
+
+async def _unused_for(context: ShellContext, days: int) -> list[SessionInfo]:
+    moment = datetime.now(UTC) - timedelta(days=days)
+    before = moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return [info for info in await context.catalog.sessions() if info.updated_at < before]
 
 
 async def sync(context: ShellContext, remote: str, encrypt: bool, plain: bool) -> Answer:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any, Literal
 
 from msgspec.structs import asdict
@@ -89,6 +90,15 @@ def _table_line(row: Sequence[str], widths: Sequence[int]) -> str:
     return "  ".join([name.ljust(widths[0]), *numbers])
 
 
+def _period_data(period: UsagePeriod) -> dict[str, Any]:
+    uses = [{"model": use.model, "calls": use.calls, **asdict(use.usage)} for use in period.models]
+    return {
+        "models": uses,
+        "total": asdict(period.total),
+        "every_price_is_known": period.is_priced,
+    }
+
+
 async def _usage_of_periods(context: ActionContext) -> Answer:
     if context.session is not None:
         report = await context.session.budget.report()
@@ -101,20 +111,11 @@ async def _usage_of_periods(context: ActionContext) -> Answer:
         agents = ()
     data: dict[str, Any] = {
         "day": today(),
-        **{
-            period.name: {
-                "models": [
-                    {"model": use.model, "calls": use.calls, **asdict(use.usage)}
-                    for use in period.models
-                ],
-                "total": asdict(period.total),
-                "every_price_is_known": period.is_priced,
-            }
-            for period in report.periods
-        },
+        **{period.name: _period_data(period) for period in report.periods},
         "budgets": [{**asdict(limit), "left": limit.left} for limit in report.limits],
     }
-    used_by_agents = sum((day.usage for info in agents for day in info.spent), Usage())
+    spent = chain.from_iterable(info.spent for info in agents)
+    used_by_agents = sum((day.usage for day in spent), Usage())
     if agents:
         data["subagents"] = {"count": len(agents), **asdict(used_by_agents)}
     budgets = [

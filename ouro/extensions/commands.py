@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -16,6 +15,7 @@ from ouro.extensions.hook_files import Hook
 from ouro.extensions.tool_names import own_rule
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.runtime import tilde
+from ouro.utils.text import shell_words
 from ouro.utils.yaml import words_in
 
 _INSERT = late_pattern(
@@ -239,21 +239,7 @@ def _pieces(body: str, typed: str, names: Sequence[str]) -> Iterator[str | Inser
 
     Inserts are found before arguments are filled in, so that an argument cannot add one.
     """
-    try:
-        words = shlex.split(typed)
-    except ValueError:  # a quote is not closed
-        words = typed.split()
-    named = {match[1]: match[2] for word in words if (match := _NAMED.fullmatch(word))}
-    placed = [word for word in words if not _NAMED.fullmatch(word)]
-    first = 0 if _FROM_ZERO.search(body) else 1
-    values = {
-        "ARGUMENTS": typed,
-        **dict.fromkeys(names, ""),
-        **dict(zip(names, placed, strict=False)),
-        **named,
-    }
-    values |= {str(at): word for at, word in enumerate(placed, first)}
-    values |= {f"ARGUMENTS[{at}]": word for at, word in enumerate(placed)}
+    values = _argument_values(typed, names, 0 if _FROM_ZERO.search(body) else 1)
     is_used = False
 
     def filled(text: str) -> str:
@@ -279,3 +265,18 @@ def _pieces(body: str, typed: str, names: Sequence[str]) -> Iterator[str | Inser
     yield filled(body[at:])
     if typed and not is_used:
         yield f"\n\nArguments: {typed}"
+
+
+def _argument_values(typed: str, names: Sequence[str], first: int) -> dict[str, str]:
+    """What each name in a command stands for; `first`: the number of the first argument."""
+    words = shell_words(typed)
+    named = {match[1]: match[2] for word in words if (match := _NAMED.fullmatch(word))}
+    placed = [word for word in words if not _NAMED.fullmatch(word)]
+    values = {
+        "ARGUMENTS": typed,
+        **dict.fromkeys(names, ""),
+        **dict(zip(names, placed, strict=False)),
+        **named,
+    }
+    values |= {str(at): word for at, word in enumerate(placed, first)}
+    return values | {f"ARGUMENTS[{at}]": word for at, word in enumerate(placed)}

@@ -4,7 +4,7 @@ plugins.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -87,52 +87,38 @@ def _places(
 ) -> Iterator[tuple[Path, Path, Source]]:
     """Each file, the folder that its name is relative to, and its source."""
 
-    def with_limit(folder: Path, files: list[Path]) -> list[Path]:
-        if len(files) == MAX_FILES:
-            problems.append(
-                f"{tilde(folder)} holds more than {MAX_FILES:,} files: the rest is not used."
-            )
-        return files
-
     names = EXTENSION_FOLDERS[kind]  # `~/.ouro/commands`, `~/.claude/commands`, …
     for name in names:
-        folder = (
-            get_home() / name.removeprefix(".ouro/")
-            if name.startswith(".ouro/")
-            else Path.home() / name
-        )
-        yield from (
-            (path, folder, "user") for path in with_limit(folder, files_below(folder, kind))
-        )
+        is_ours = name.startswith(".ouro/")
+        folder = get_home() / name.removeprefix(".ouro/") if is_ours else Path.home() / name
+        files = files_below(folder, kind)
+        problems += _check_number(folder, files)
+        yield from ((path, folder, "user") for path in files)
     for plugin in map(Path.resolve, plugin_folders(problems).values()):
-        yield from (
-            (path, plugin / kind, "plugin")
-            for path in files_below(plugin / kind, kind, inside=plugin)
-        )
-    if trusted:
-        files = extension_files(root, kind)
-        for folder in (root.resolve() / name for name in names):
-            here = [path for path in files if path.is_relative_to(folder)]
-            yield from ((path, folder, "project") for path in with_limit(folder, here))
+        folder = plugin / kind
+        yield from ((path, folder, "plugin") for path in files_below(folder, kind, inside=plugin))
+    if not trusted:
+        return
+    of_project = extension_files(root, kind)
+    for name in names:
+        folder = root.resolve() / name
+        files = [path for path in of_project if path.is_relative_to(folder)]
+        problems += _check_number(folder, files)
+        yield from ((path, folder, "project") for path in files)
+
+
+def _check_number(folder: Path, files: Sequence[Path]) -> list[str]:
+    """The problem if a folder has more files than are used; otherwise none."""
+    if len(files) < MAX_FILES:
+        return []
+    return [f"{tilde(folder)} holds more than {MAX_FILES:,} files: the rest is not used."]
 
 
 def _read(
     kind: FileKind, path: Path, folder: Path, source: Source, problems: list[str]
 ) -> ExtensionFile:
     """Raises ValueError if the file cannot be used, with the reason and the remedy."""
-    try:
-        with open_regular(path) as file:
-            data = file.read(MAX_BYTES + 1)
-        text = data.decode("utf-8")
-    except OSError as error:
-        raise ValueError(f"it cannot be read: {error.strerror}.") from error
-    except UnicodeDecodeError as error:
-        raise ValueError(f"it is not UTF-8 text (byte {error.start}).") from error
-    if len(data) > MAX_BYTES:
-        raise ValueError(
-            f"it is larger than {MAX_BYTES:,} bytes. Move what is long to a file that it names."
-        )
-    meta, body = split_front_matter(clean(text))
+    meta, body = split_front_matter(clean(_read_text(path)))
     if kind != "commands" and not meta.get("description"):
         raise ValueError(f"it has no description. {_FORMAT}")
     name = _name(kind, path, folder, meta)
@@ -155,6 +141,23 @@ def _read(
             for hook in found
         ]
     return ExtensionFile(name, path, meta, body.strip(), source, tuple(found))
+
+
+def _read_text(path: Path) -> str:
+    """Raises ValueError if the file cannot be used, with the reason and the remedy."""
+    try:
+        with open_regular(path) as file:
+            data = file.read(MAX_BYTES + 1)
+        text = data.decode("utf-8")
+    except OSError as error:
+        raise ValueError(f"it cannot be read: {error.strerror}.") from error
+    except UnicodeDecodeError as error:
+        raise ValueError(f"it is not UTF-8 text (byte {error.start}).") from error
+    if len(data) > MAX_BYTES:
+        raise ValueError(
+            f"it is larger than {MAX_BYTES:,} bytes. Move what is long to a file that it names."
+        )
+    return text
 
 
 def _name(kind: FileKind, path: Path, folder: Path, meta: Mapping[str, Any]) -> str:

@@ -8,7 +8,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -159,11 +159,7 @@ def fetched(source: str, ref: str = "", path: str = "") -> Iterator[tuple[str, P
         whole, commit = Path(temporary) / "source", ""
         local = Path(source).expanduser()
         if local.is_dir() and not ref:
-            source = str(local.resolve())
-            try:
-                shutil.copytree(local, whole, symlinks=True, ignore=shutil.ignore_patterns(".git"))
-            except (OSError, shutil.Error) as error:
-                raise UsageError(f"{local} cannot be copied: {error}") from error
+            source = _copy(local, whole)
         else:
             source, commit = _fetch(source, ref, whole)
         folder = (whole / path).resolve()
@@ -229,14 +225,12 @@ def describe_plugin(folder: Path) -> Iterator[str]:
 
     for kind in FILE_KINDS:
         paths = files_below(folder / kind, kind)
-        for path in (path for path in paths if path.suffix == ".md"):
-            yield from programs_in(read_start(path, _MAX_JSON), path.name)
-        found = [path.relative_to(folder / kind) for path in paths]
-        if kind == "skills":
-            found = [path.parent for path in found if path.name == "SKILL.md"]
-        names = ", ".join(escaped(str(path).removesuffix(".md")) for path in found)
+        for path in paths:
+            if path.suffix == ".md":
+                yield from programs_in(read_start(path, _MAX_JSON), path.name)
+        names = _names_of_files(paths, folder / kind, kind)
         if names:
-            yield f"{kind}: {names}"
+            yield f"{kind}: {', '.join(names)}"
     for key in TABLES:
         table = _table(folder, key)
         shown = json.dumps({key: table}).replace(
@@ -248,17 +242,33 @@ def describe_plugin(folder: Path) -> Iterator[str]:
         yield f"{_IGNORES}{', '.join(others)}"
 
 
+def _names_of_files(paths: Sequence[Path], folder: Path, kind: str) -> list[str]:
+    """The names under which the files of a kind are used: of a skill, its folder."""
+    found = [path.relative_to(folder) for path in paths]
+    if kind == "skills":
+        found = [path.parent for path in found if path.name == "SKILL.md"]
+    return [escaped(str(path).removesuffix(".md")) for path in found]
+
+
 def changed_files(before: Path, after: Path) -> list[str]:
     """The files that differ between two folders of a plugin, and how."""
-    old, new = (
-        {str(path.relative_to(base)): path for path in _all_files(base)} for base in (before, after)
-    )
+    old = {str(path.relative_to(before)): path for path in _all_files(before)}
+    new = {str(path.relative_to(after)): path for path in _all_files(after)}
     lines = [f"added {name}" for name in sorted(new.keys() - old.keys())]
     lines += [f"removed {name}" for name in sorted(old.keys() - new.keys())]
     both = sorted(old.keys() & new.keys())
     return lines + [
         f"changed {name}" for name in both if old[name].read_bytes() != new[name].read_bytes()
     ]
+
+
+def _copy(local: Path, folder: Path) -> str:
+    """Copy a folder of this machine into a new one; returns its real path."""
+    try:
+        shutil.copytree(local, folder, symlinks=True, ignore=shutil.ignore_patterns(".git"))
+    except (OSError, shutil.Error) as error:
+        raise UsageError(f"{local} cannot be copied: {error}") from error
+    return str(local.resolve())
 
 
 def _fetch(source: str, ref: str, folder: Path) -> tuple[str, str]:

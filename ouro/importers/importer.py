@@ -121,10 +121,16 @@ def _source(path: Path, program: Program | None) -> ImportSource | None:
         return None
     if found is None:
         return None
-    places = (item.get("cwd") for line in head for item in (line, dictionary(line.get("payload"))))
-    project = next(filter(None, map(project_folder, places)), "")
+    projects = filter(None, map(_project_of, head))
+    project = next(projects, "")
     words = next((text for line in head if (text := _words(line))), "")
     return ImportSource(path, found, status.st_size, parse_time(status.st_mtime), project, words)
+
+
+def _project_of(line: Mapping[str, object]) -> str:
+    """The folder that a line names; empty if it names none."""
+    payload = dictionary(line.get("payload"))
+    return project_folder(line.get("cwd")) or project_folder(payload.get("cwd"))
 
 
 def _guess(path: Path, head: list[dict[str, object]]) -> Program | None:

@@ -190,12 +190,11 @@ class AnthropicWire(Wire):
                     for tool in tools
                 ]
             )
-        if prompt := [
-            _text(text)
-            for message in messages
-            if message.role == "system"
-            for text in texts_of(message)
-        ]:
+        prompt: list[dict[str, Any]] = []
+        for message in messages:
+            if message.role == "system":
+                prompt += map(_text, texts_of(message))
+        if prompt:
             body["system"] = mark_for_cache(prompt)
         body["messages"] = self._messages(messages)
         body |= self._thinking(messages)

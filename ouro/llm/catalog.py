@@ -9,6 +9,7 @@ import subprocess
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cached_property
 from importlib.util import find_spec
+from itertools import chain
 from typing import TYPE_CHECKING, Literal
 
 from msgspec.structs import replace
@@ -156,7 +157,7 @@ class Catalog:
             return found
         if "/" in name and is_litellm_provider(name.partition("/")[0]):
             return name
-        every = [known for group in (*own, *others) for known in group]
+        every = list(chain(*own, *others))
         near = find_nearest(name, every)
         meant = f" Did you mean {' or '.join(f'`{model}`' for model in near)}?" if near else ""
         raise NoModelError(f"No model `{name}`.{meant} See models.yaml, or `ouro models` for all.")
@@ -343,8 +344,9 @@ class Catalog:
     def key_values(self) -> tuple[str, ...]:
         """The values of all keys, for the secret mask; grows when `make` runs a key command."""
         entries = self._file.models.values()
-        variables = {name for provider in PROVIDERS.values() for name in provider.key_variables}
-        variables |= {entry.api_key_env for entry in entries}
+        variables = {entry.api_key_env for entry in entries}
+        for provider in PROVIDERS.values():
+            variables.update(provider.key_variables)
         given = [*(entry.api_key for entry in entries), *map(self._variable, sorted(variables))]
         return tuple(dict.fromkeys(filter(None, [*given, *self._fetched_keys.values()])))
 
@@ -376,17 +378,16 @@ class Catalog:
 
     def _known_models_with_key(self) -> list[str]:
         usable = self._providers_with_key()
-        known = [
-            name for provider in usable for name in KNOWN_NAMES if provider_of(name) == provider
-        ]
+        known: list[str] = []
+        for provider in usable:
+            known += [name for name in KNOWN_NAMES if provider_of(name) == provider]
         return list(dict.fromkeys([*known, *(provider.first_model for provider in usable)]))
 
     def _local_models(self) -> Mapping[str, int | None]:
-        return {
-            name: window
-            for server in self.servers().values()
-            for name, window in server.models.items()
-        }
+        models: dict[str, int | None] = {}
+        for server in self.servers().values():
+            models |= server.models
+        return models
 
     def _origin(self, name: str) -> str:
         if name in self._file.models:
@@ -564,10 +565,7 @@ class ModelSource:
             await model.close()
 
     async def close(self) -> None:
-        self._before += [
-            *self._models,
-            *(model for models in self._made.values() for model in models),
-        ]
+        self._before += [*self._models, *chain.from_iterable(self._made.values())]
         self._made.clear()
         await self.release()
 

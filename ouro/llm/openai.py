@@ -7,6 +7,7 @@ import json
 import re
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -67,7 +68,7 @@ class OpenAIFormat:
         self._made = PerMessage(lambda message: tuple(self._message(message)))
 
     def messages(self, messages: Sequence[Message]) -> list[dict[str, Any]]:
-        return [sent for made in self._made(messages) for sent in made]
+        return list(chain.from_iterable(self._made(messages)))
 
     def _message(self, message: Message) -> Iterator[dict[str, Any]]:
         match message.role:
@@ -365,7 +366,7 @@ class EmbeddingWire:
             ) as response,
         ):
             decoded = make_decoder(response, endpoint)
-            for piece in (piece for data in response.iter_raw() for piece in decoded(data)):
+            for piece in chain.from_iterable(map(decoded, response.iter_raw())):
                 body += piece
                 if len(body) > MAX_ANSWER:
                     raise ModelError(

@@ -12,7 +12,7 @@ import json
 import re
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing
-from itertools import islice
+from itertools import chain, islice, product
 from typing import Any
 
 import msgspec
@@ -322,9 +322,8 @@ def call_schema(tools: Sequence[ToolSpec]) -> dict[str, Any]:
 def _split(text: str) -> tuple[str, list[Any]]:
     """The text before the calls, and the JSON values of these."""
     if found := list(_TAGGED.finditer(text)):
-        return text[: found[0].start()].rstrip(), [
-            value for one in found for value in _parse_values(one[1])
-        ]
+        called = chain.from_iterable(_parse_values(tagged[1]) for tagged in found)
+        return text[: found[0].start()].rstrip(), list(called)
     if found := list(_FUNCTION.finditer(text)):
         return text[: found[0].start()].rstrip(), [
             {"name": one[1], "arguments": one[2]} for one in found
@@ -387,16 +386,17 @@ def _fits(arguments: Mapping[str, Any], tool: ToolSpec) -> bool:
 
 
 def _kinds(schema: Mapping[str, Any]) -> list[str]:
-    found = [kind for option in schema.get("anyOf", ()) for kind in _kinds(option)]
+    found = list(chain.from_iterable(map(_kinds, schema.get("anyOf", ()))))
     named = schema.get("type", ())
     return [*found, *([named] if isinstance(named, str) else named)]
 
 
 def _is_any_quoted(values: Sequence[Any], sent: Sequence[Message]) -> bool:
-    parts = (part for message in sent if message.role in ("user", "tool") for part in message.parts)
+    said = (message for message in sent if message.role in ("user", "tool"))
+    parts = chain.from_iterable(message.parts for message in said)
     texts = [_squeeze(part.text) for part in parts if isinstance(part, Text | Context | ToolReply)]
     written = [_squeeze(json.dumps(value, ensure_ascii=False)) for value in values]
-    return any(call in text for call in written for text in texts)
+    return any(call in text for call, text in product(written, texts))
 
 
 def _squeeze(text: str) -> str:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from ouro.display import Question
 from ouro.errors import UsageError
 from ouro.mcp.definition import ServerPrompt
 from ouro.utils.json_types import count, dictionaries, dictionary
-from ouro.utils.text import one_line
+from ouro.utils.text import one_line, shell_words
 from ouro.utils.worker import JsonObject
 
 MAX_FIELDS = 20
@@ -105,23 +104,25 @@ def _value(kind: str, answers: tuple[str, ...], field: JsonObject) -> Any:
     return answers[0]
 
 
+def _named_values(words: Sequence[str], names: Sequence[str]) -> dict[str, str]:
+    """The values that are given as `NAME=value`."""
+    values: dict[str, str] = {}
+    for word in words:
+        name, is_named, value = word.partition("=")
+        if is_named and name in names:
+            values[name] = value
+    return values
+
+
 def parse_prompt_arguments(prompt: ServerPrompt, typed: str) -> dict[str, str]:
     """Parse the arguments of a prompt: `NAME=value`, or in their order.
 
     Raises:
         UsageError: a required one is missing.
     """
-    try:
-        words = shlex.split(typed)
-    except ValueError:
-        words = typed.split()
+    words = shell_words(typed)
     names = [argument.name for argument in prompt.arguments]
-    values = {
-        name: value
-        for word in words
-        for name, is_named, value in [word.partition("=")]
-        if is_named and name in names
-    }
+    values = _named_values(words, names)
     free = [word for word in words if word.partition("=")[0] not in values]
     open_names = [name for name in names if name not in values]
     if len(open_names) == 1 and free:

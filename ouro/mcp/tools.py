@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
@@ -235,44 +235,27 @@ class ToolSearch(Tool[ToolSearchArgs]):
         if starting:
             ctx.report(f"waiting for {', '.join(starting)} …")
             await self._servers.settle()
-        ranked = [
-            tool
-            for _score, tool in sorted(self._score_tools(args.query), key=lambda pair: -pair[0])
-        ]
-        hits = [
-            await self._describe_approved(server, tool, ctx)
-            for server, tool in ranked[: args.max_results]
-        ]
-        texts = [*filter(None, hits)]
-        more = [
-            f"{server.name}.{one_line(tool.name, 80)}"
-            for server, tool in ranked[args.max_results :]
-        ]
-        if more:
-            texts.append(
-                "Others that fit:"
-                f" {', '.join(more[:MAX_NAMES])}{' …' if len(more) > MAX_NAMES else ''}"
-            )
+        scored = sorted(self._score_tools(args.query), key=lambda pair: -pair[0])
+        ranked = [tool for _score, tool in scored]
+        found, others = ranked[: args.max_results], ranked[args.max_results :]
+        texts = [] if ranked else ["No tool fits. Try other words, or the name of a server."]
+        for server, tool in found:
+            texts.append(await self._describe_approved(server, tool, ctx))
+        if others:
+            texts.append(_name_others(others))
         texts += [
             f"{server.name}: {server.problem}"
             for server in self._servers.servers.values()
             if server.state == "failed"
         ]
-        about = {
-            server.name: server.listing.instructions for server, _tool in ranked[: args.max_results]
-        }
-        texts += [
-            f"{name} says about its tools, as data:\n{cut(text, MAX_PREVIEW)}"
-            for name, text in about.items()
-            if text
-        ]
-        if not ranked:
-            texts.insert(0, "No tool fits. Try other words, or the name of a server.")
-        found = min(len(ranked), args.max_results)
-        shown = "\n".join(f"{server.name}.{tool.name}" for server, tool in ranked[:found])
+        about = {server.name: server.listing.instructions for server, _tool in found}
+        for name, text in about.items():
+            if text:
+                texts.append(f"{name} says about its tools, as data:\n{cut(text, MAX_PREVIEW)}")
+        shown = "\n".join(f"{server.name}.{tool.name}" for server, tool in found)
         return ToolResult(
-            clean("\n\n".join(texts)),
-            Display(f"{plural(found, 'tool')} found", Plain(clean(shown))),
+            clean("\n\n".join(filter(None, texts))),
+            Display(f"{plural(len(found), 'tool')} found", Plain(clean(shown))),
         )
 
     def _score_tools(self, query: str) -> Iterator[tuple[float, tuple[McpServer, ToolDefinition]]]:
@@ -357,6 +340,12 @@ async def ask_approval(server: McpServer, tool: ToolDefinition, ctx: ToolContext
     return True
 
 
+def _name_others(tools: Sequence[tuple[McpServer, ToolDefinition]]) -> str:
+    names = [f"{server.name}.{one_line(tool.name, 80)}" for server, tool in tools]
+    more = " …" if len(names) > MAX_NAMES else ""
+    return f"Others that fit: {', '.join(names[:MAX_NAMES])}{more}"
+
+
 def mcp_tools(servers: McpServers, outputs: Outputs, budget: int) -> tuple[AnyTool, ...]:
     """The tools of servers for the requests of a session; none without a server.
 
@@ -400,13 +389,12 @@ def tokens_of(spec: ToolSpec) -> int:
 
 def resource_names(servers: McpServers) -> list[str]:
     """The resources of connected servers, for completion: `github:repo://ouro/README`."""
-    return [
-        f"{server.name}:{one_line(resource.uri, 200)}"
-        for server in servers.servers.values()
-        if server.state == "ready"
-        for resource in server.listing.resources
-        if not resource.is_template
-    ]
+    found: list[str] = []
+    for server in servers.servers.values():
+        if server.state == "ready":
+            uris = [item.uri for item in server.listing.resources if not item.is_template]
+            found += [f"{server.name}:{one_line(uri, 200)}" for uri in uris]
+    return found
 
 
 async def read_named_resources(servers: McpServers, text: str) -> str:

@@ -8,7 +8,7 @@ import asyncio
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from typing import cast, get_args
+from typing import TypeGuard, cast, get_args
 
 import msgspec
 
@@ -86,46 +86,40 @@ class CommandRunner(msgspec.Struct, frozen=True, eq=False):
         was refused.
         """
         called = self.registry.called_by(text)
-        # A word after an `@` that is not a file stays unchanged: it may be a name.
-        resolve = self.permissions.workspace.resolve
-        inserts = [
-            piece
-            for piece in prompt.pieces
-            if isinstance(piece, Insert)
-            and (piece.kind == "shell" or resolve(piece.what).is_file())
-        ]
-        calls = [self._call(insert) for insert in inserts]
-        replies: dict[Insert, ToolReply] = {}
-        if calls:
-            batch = ToolBatch(self.tools, calls, emit)
-            await batch.run()
-            replies = dict(zip(inserts, batch.results(), strict=True))
-        for insert, reply in replies.items():
-            if reply.failed and reply.display and reply.display.summary == "refused":
-                raise UsageError(f"The command was not sent: `{insert.what}` was refused.")
-        body = ""
-        for piece in prompt.pieces:
-            if isinstance(piece, str):
-                body += piece
-            elif piece not in replies:
-                body += piece.written
-            elif piece.kind == "shell":
-                body += _SUCCESS.sub("", replies[piece].text)
-            else:
-                body += f'\n<file path="{piece.what}">\n{replies[piece].text}\n</file>\n'
-        opening = (
-            OPENING.format(called[0].name, called[0].place) if called else OPENING.format("", "")
-        )
+        name, place = (called[0].name, called[0].place) if called else ("", "")
+        opening = OPENING.format(name, place)
+        body = _fill_in(prompt, await self._run_inserts(prompt, emit))
         if not prompt.agent:
             self.hooks.add(prompt.hooks)
-            return _SENT.format(opening, _DO, body.strip())
-        order = {"task": cut(text, 100), "prompt": body.strip(), "agent": prompt.agent}
+            return _SENT.format(opening, _DO, body)
+        order = {"task": cut(text, 100), "prompt": body, "agent": prompt.agent}
         batch = ToolBatch(
             self.tools, [ToolCall(f"command_{next(self.numbers)}", "subagent", order)], emit
         )
         with self.hooks.added(prompt.hooks):
             await batch.run()
         return _SENT.format(opening, _REPORT, batch.results()[0].text)
+
+    async def _run_inserts(self, prompt: CommandPrompt, emit: Emit) -> dict[Insert, ToolReply]:
+        """Run the commands and read the files of a prompt. Raises UsageError: one was refused."""
+        inserts = [piece for piece in prompt.pieces if self._is_insert(piece)]
+        if not inserts:
+            return {}
+        batch = ToolBatch(self.tools, [self._call(insert) for insert in inserts], emit)
+        await batch.run()
+        replies = dict(zip(inserts, batch.results(), strict=True))
+        for insert, reply in replies.items():
+            if reply.failed and reply.display and reply.display.summary == "refused":
+                raise UsageError(f"The command was not sent: `{insert.what}` was refused.")
+        return replies
+
+    def _is_insert(self, piece: str | Insert) -> TypeGuard[Insert]:
+        """Whether a piece is replaced. A word after an `@` that is not a file stays unchanged: it
+        may be a name.
+        """
+        if isinstance(piece, str):
+            return False
+        return piece.kind == "shell" or self.permissions.workspace.resolve(piece.what).is_file()
 
     @contextmanager
     def in_force(self, prompt: CommandPrompt, emit: Emit) -> Iterator[None]:
@@ -169,6 +163,21 @@ class CommandRunner(msgspec.Struct, frozen=True, eq=False):
     def _call(self, insert: Insert) -> ToolCall:
         key, name = ("command", "shell") if insert.kind == "shell" else ("path", "read")
         return ToolCall(f"command_{next(self.numbers)}", name, {key: insert.what})
+
+
+def _fill_in(prompt: CommandPrompt, replies: Mapping[Insert, ToolReply]) -> str:
+    """The text of a prompt with the results of its inserts."""
+    body = ""
+    for piece in prompt.pieces:
+        if isinstance(piece, str):
+            body += piece
+        elif piece not in replies:
+            body += piece.written
+        elif piece.kind == "shell":
+            body += _SUCCESS.sub("", replies[piece].text)
+        else:
+            body += f'\n<file path="{piece.what}">\n{replies[piece].text}\n</file>\n'
+    return body.strip()
 
 
 class AgentTurn(msgspec.Struct, frozen=True, eq=False):

@@ -96,18 +96,22 @@ class Budget(msgspec.Struct, eq=False):
                     f"{_PERIODS[limit.period].capitalize()} has cost {dollars(limit.spent)} of "
                     f"{dollars(limit.limit)} ({limit.setting}): {dollars(limit.left)} are left."
                 )
-        models = next((period.models for period in periods if period.name == "today"), ())
-        names = [use.model for use in models if use.usage.cost is None]
+        names = self._unpriced_models(periods)
+        if names and "prices" not in self._warned:
+            self._warned.add("prices")
+            yield (
+                f"The price of {', '.join(names)} is not known: its calls count for no limit,"
+                " unless the provider reports what they cost. Write `prices` into models.yaml."
+            )
+
+    def _unpriced_models(self, periods: Sequence[UsagePeriod]) -> list[str]:
+        """The models whose calls count for no limit, since their cost is not known."""
+        used_today = next((period.models for period in periods if period.name == "today"), ())
+        names = [use.model for use in used_today if use.usage.cost is None]
         model, has_limit = self.model(), bool(periods) or self.limits.max_cost is not None
         if has_limit and model.prices is None and self.memory.usage.cost is None:
             names.append(model.name)
-        if names and "prices" not in self._warned:
-            self._warned.add("prices")
-            models_named = ", ".join(dict.fromkeys(names))
-            yield (
-                f"The price of {models_named} is not known: its calls count for no limit, unless"
-                " the provider reports what they cost. Write `prices` into models.yaml."
-            )
+        return list(dict.fromkeys(names))
 
     def _spending(self, periods: Sequence[UsagePeriod]) -> tuple[SpendingLimit, ...]:
         most, spent = self.limits.max_cost, self.memory.usage.cost or 0.0

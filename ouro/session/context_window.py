@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapping, Sequence
-from itertools import takewhile
+from itertools import chain, takewhile
 from typing import Literal
 
 import msgspec
@@ -200,9 +200,8 @@ class ContextWindow(msgspec.Struct, frozen=True, eq=False):
 
     def items(self) -> tuple[ContextItem, ...]:
         """The items of the session that are sent, and those that the user dropped; in order."""
-        return tuple(
-            item for entry in self._transcript.sendable_entries() for item in self._items_of(entry)
-        )
+        entries = self._transcript.sendable_entries()
+        return tuple(chain.from_iterable(map(self._items_of, entries)))
 
     async def drop(self, ids: Collection[str], *, restore: bool = False) -> tuple[int, int]:
         """Drop these items from the request, or restore them; an answer with its calls and outputs.
@@ -219,20 +218,14 @@ class ContextWindow(msgspec.Struct, frozen=True, eq=False):
             raise UsageError("The agent is at work.", "Interrupt it, or wait until it is done.")
         if memory.read_only:
             raise UsageError("This session is open read-only.", "/fork continues in a copy.")
-        for unknown in (given for given in ids if given not in items):
-            raise UsageError(f"`{unknown}` is not in the request.", commands=["context"])
-        chosen = {item for given in ids for item in self._with_results(items[given])}
-        changed = [
-            item
-            for item in items.values()
-            if item.is_dropped == restore and (item.id in chosen or str(item.number) in chosen)
-        ]
+        chosen = self._choose(ids, items)
+        old = [item for item in items.values() if item.is_dropped == restore]
+        changed = [item for item in old if item.id in chosen or str(item.number) in chosen]
         before = memory.tokens
         if not changed:
             return before, before
-        whole = memory.constant + estimate_messages(memory.context())
-        change = sum(item.tokens for item in changed) * (1 if restore else -1)
-        after = before * max(0, whole + change) // max(1, whole)
+        size = sum(item.tokens for item in changed)
+        after = self._estimate_tokens(size if restore else -size)
         record = DropRecord(
             memory.next_number, memory.now(), tuple(sorted(chosen)), restore, (before, after)
         )
@@ -240,6 +233,21 @@ class ContextWindow(msgspec.Struct, frozen=True, eq=False):
         if not restore:
             self.compactor.on_compacted()
         return before, after
+
+    def _choose(self, ids: Collection[str], items: Mapping[str, ContextItem]) -> set[str]:
+        """The named items with what belongs to them. Raises UsageError: there is no such item."""
+        chosen: set[str] = set()
+        for given in ids:
+            if given not in items:
+                raise UsageError(f"`{given}` is not in the request.", commands=["context"])
+            chosen |= self._with_results(items[given])
+        return chosen
+
+    def _estimate_tokens(self, change: int) -> int:
+        """The tokens of the request after a change by so many estimated tokens."""
+        memory = self.compactor.memory
+        whole = memory.constant + estimate_messages(memory.context())
+        return memory.tokens * max(0, whole + change) // max(1, whole)
 
     def _with_results(self, item: ContextItem) -> set[str]:
         """The item with what belongs to it: an answer with its tool results, a message with what

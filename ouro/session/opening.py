@@ -171,21 +171,26 @@ async def _ask(dialog: OpenDialog, request: OpenRequest, error: OuroError) -> Op
             answer = await _choose(dialog, *trust_question(error))
             return replace(request, trust="yes" if answer == "yes" else "no") if answer else None
         case NoModelError():
-            usable = [Choice(f"{USE}{name}", f"use {name}") for name in error.usable]
-            title = _no_model_text(error)
-            while chosen := await _choose(dialog, title, [*usable, *NO_MODEL_CHOICES]):
-                if chosen == "demo":
-                    raise DemoRequested("The user chose the demo.")
-                if chosen.startswith(USE):
-                    return replace(request, model=chosen.removeprefix(USE))
-                if name := await dialog.set_up_model():
-                    return replace(request, model=name)
-            raise error
+            return replace(request, model=await _ask_for_model(dialog, error))
         case _:
             how = await dialog.choose_open(error.message, IN_USE_CHOICES)
             if not how:
                 raise error
             return replace(request, read_only=how == "read", fork=how == "copy")
+
+
+async def _ask_for_model(dialog: OpenDialog, error: NoModelError) -> str:
+    """The model that the user chooses or sets up. Raises DemoRequested, or `error`: none."""
+    usable = [Choice(f"{USE}{name}", f"use {name}") for name in error.usable]
+    title = _no_model_text(error)
+    while chosen := await _choose(dialog, title, [*usable, *NO_MODEL_CHOICES]):
+        if chosen == "demo":
+            raise DemoRequested("The user chose the demo.")
+        if chosen.startswith(USE):
+            return chosen.removeprefix(USE)
+        if name := await dialog.set_up_model():
+            return name
+    raise error
 
 
 def _no_model_text(error: NoModelError) -> str:

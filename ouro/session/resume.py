@@ -24,7 +24,7 @@ from ouro.memory.compaction import MAX_TAIL, is_own_words, scale_tokens
 from ouro.memory.long_term import SessionMemory
 from ouro.memory.short_term import make_sendable, replace_by_summary
 from ouro.memory.tokens import estimate_messages
-from ouro.messages import Context, Usage
+from ouro.messages import Context, Message, Usage
 from ouro.safety import Permissions
 from ouro.session.context_window import ContextWindow
 from ouro.session.opening import Part
@@ -120,11 +120,10 @@ class Resumed(msgspec.Struct, eq=False):
         await memory.pager.finish_loading()
         entries = memory.transcript.sent_entries()
         messages = [entry.message for entry in entries]
-        last = messages[-1] if messages else None
-        notes = (part.text for message in reversed(messages) for part in message.parts_of(Context))
-        branch_then = next(filter(None, map(branch_in_note, notes)), "")
         repository, changes = await asyncio.gather(
-            asyncio.to_thread(repository_changes, self.cwd, info.updated_at, branch_then),
+            asyncio.to_thread(
+                repository_changes, self.cwd, info.updated_at, _last_branch(messages)
+            ),
             asyncio.to_thread(self.memory.changes_since, info.updated_at),
         )
         spec = self.models.current()[0].spec
@@ -140,8 +139,7 @@ class Resumed(msgspec.Struct, eq=False):
             memory=MemorySince(changes, self.memory.is_held),
             folder="" if info.project == path_text(self.cwd) else path_text(self.cwd),
             todos=tuple(todo for todo in self.plan.items if todo.state != "done"),
-            in_the_middle=last is not None
-            and (last.role != "assistant" or last.cut or bool(last.tool_calls)),
+            in_the_middle=bool(messages) and not _ends_turn(messages[-1]),
             tail=self._tail(entries),
             is_long=not self.is_decided and size >= (SMALL if "warm" in cache else TINY),
         )
@@ -221,6 +219,19 @@ class Resumed(msgspec.Struct, eq=False):
         return Tail(turns, after) if after < memory.tokens * 0.9 else None
 
 
+def _last_branch(messages: Sequence[Message]) -> str:
+    """The branch that the last note about it names; empty if there is none."""
+    for message in reversed(messages):
+        for part in message.parts_of(Context):
+            if branch := branch_in_note(part.text):
+                return branch
+    return ""
+
+
+def _ends_turn(message: Message) -> bool:
+    return message.role == "assistant" and not message.cut and not message.tool_calls
+
+
 def repository_changes(cwd: Path, since: str, branch_then: str) -> RepositoryChanges | None:
     """What has changed in the repository since then; None outside of one, or if git took too long.
     Blocks.
@@ -254,12 +265,10 @@ def _begin_of_tail(entries: Sequence[MessageRecord]) -> int:
     starts = [
         place for place, entry in enumerate(entries) if entry.number and is_own_words(entry.message)
     ]
-    fitting = (
-        place
-        for place in starts[-TAIL_TURNS:]
-        if estimate_messages([entry.message for entry in entries[place:]]) <= MAX_TAIL
-    )
-    return next(fitting, starts[-1] if starts else 0)
+    for place in starts[-TAIL_TURNS:]:
+        if estimate_messages([entry.message for entry in entries[place:]]) <= MAX_TAIL:
+            return place
+    return starts[-1] if starts else 0
 
 
 def _cache_state(model: str, info: SessionInfo) -> CacheState:

@@ -156,17 +156,14 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
 
     def branches(self) -> tuple[Branch, ...]:
         """The branches that rewinds have left, in the order of their beginning."""
-        return tuple(
-            Branch(
-                branch.entries[-1].number,
-                branch.since,
-                branch.entries[-1].at,
-                tuple(entry.message.text for entry in branch.entries if _is_typed(entry)),
-                len(branch.entries),
-                sum(len(entry.message.tool_calls) for entry in branch.entries),
-            )
-            for branch in self.memory.transcript.branches
-        )
+        found: list[Branch] = []
+        for branch in self.memory.transcript.branches:
+            last = branch.entries[-1]
+            typed = tuple(entry.message.text for entry in branch.entries if _is_typed(entry))
+            calls = sum(len(entry.message.tool_calls) for entry in branch.entries)
+            size = len(branch.entries)
+            found.append(Branch(last.number, branch.since, last.at, typed, size, calls))
+        return tuple(found)
 
     @property
     def lacks_branches(self) -> bool:

@@ -90,11 +90,8 @@ class Scrollback(msgspec.Struct, frozen=True, eq=False):
         await memory.pager.finish_loading()
         if prompts := await self._reached(number):
             return Reached(prompts)
-        numbers = (
-            [entry.number for entry in branch.entries] for branch in memory.transcript.branches
-        )
-        left = next((branch for branch in numbers if number in branch), None)
-        if left is None:
+        left = self._branch_with(number)
+        if not left:
             raise UsageError(f"Message {number} is not in this session any more.")
         if not memory.read_only:
             raise UsageError(
@@ -102,6 +99,14 @@ class Scrollback(msgspec.Struct, frozen=True, eq=False):
             )
         await memory.record(RewindRecord(left[-1], memory.now()))
         return Reached(await self._reached(number), is_left=True)
+
+    def _branch_with(self, number: int) -> list[int]:
+        """The numbers of the messages of the branch that has a message; empty if none has it."""
+        for branch in self.memory.transcript.branches:
+            numbers = [entry.number for entry in branch.entries]
+            if number in numbers:
+                return numbers
+        return []
 
     async def _reached(self, number: int) -> int:
         """The number of user messages from it to the end, after it is shown; 0: it is not on this

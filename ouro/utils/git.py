@@ -212,7 +212,10 @@ class Git:
         # Such a name cannot be written as a flag.
         if unheard := [name for name in filters if "=" in name]:
             raise GitError(f"{unheard[0]} of this repository cannot be turned off")
-        return tuple(flag for name in filters for flag in ("-c", f"{name}="))
+        flags: list[str] = []
+        for name in filters:
+            flags += ("-c", f"{name}=")
+        return tuple(flags)
 
     @cached_property
     def _own_settings(self) -> dict[str, str]:
@@ -221,12 +224,12 @@ class Git:
         if done.returncode:
             raise GitError("the repository's settings cannot be read")
         words = done.stdout.decode(errors="replace").split("\0")
-        lines = (
-            line
-            for scope, line in zip(words[::2], words[1::2], strict=False)
-            if scope not in _NOT_ITS_OWN
-        )
-        return {name: value for name, _, value in (line.partition("\n") for line in lines)}
+        settings: dict[str, str] = {}
+        for scope, line in zip(words[::2], words[1::2], strict=False):
+            if scope not in _NOT_ITS_OWN:
+                name, _, value = line.partition("\n")
+                settings[name] = value
+        return settings
 
     def _git(self, *arguments: str) -> subprocess.CompletedProcess[bytes]:
         return _run_git(self._folder, arguments, self._seconds)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import os
+from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -96,7 +97,7 @@ def arguments_object(value: Any) -> dict[str, Any] | None:
             for item in level
             if isinstance(item, dict | list)
         ]
-        level = [inner for items in nested for inner in items]
+        level = list(chain.from_iterable(nested))
         if not level:
             break
     return value if isinstance(value, dict) and not level else None

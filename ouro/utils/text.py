@@ -100,6 +100,16 @@ def one_line(text: str, width: int = 160) -> str:
     return cut(" ".join(clean(text).split()), width)
 
 
+def shell_words(text: str) -> list[str]:
+    """The words of a text, as a shell splits it; at blanks if a quote is not closed."""
+    import shlex  # few sessions need it
+
+    try:
+        return shlex.split(text)
+    except ValueError:
+        return text.split()
+
+
 def plural(count: int, noun: str, many: str = "") -> str:
     """`1 note`, `1,204 notes`; `many` is the plural of a noun that does not take an s."""
     return f"{count:,} {noun if count == 1 else many or f'{noun}s'}"

@@ -152,7 +152,17 @@ def guess(data: bytes, neighbours: Iterable[str] = ()) -> EncodingGuess | None:
     """The most probable encoding; None if no encoding fits. `neighbours`: encodings of the files
     beside it.
     """
-    beside, language_here = frozenset(neighbours), _locale_language()
+    scores = _score_encodings(data, frozenset(neighbours))
+    if not scores:
+        return None
+    best = max(scores, key=lambda name: scores[name])
+    near_best = [name for name in scores if scores[name] > scores[best] - _MARGIN]
+    return EncodingGuess(best, tuple(name for name in near_best if name != best))
+
+
+def _score_encodings(data: bytes, beside: frozenset[str]) -> dict[str, float]:
+    """The encodings that fit, with how likely the text is in the best language of each."""
+    language_here = _locale_language()
     lines = b"\n".join(line for line in data.splitlines() if not line.isascii())[:_MAX_SCORED]
     fitting = {name for name in _all_encodings() if _fits(data, name)}
     scores: dict[str, float] = {}
@@ -165,11 +175,7 @@ def guess(data: bytes, neighbours: Iterable[str] = ()) -> EncodingGuess | None:
             near = _NEIGHBOUR if encoding in beside else 0.0
             score = _score(text, language) + bonus + near - rank * 1.5
             scores[encoding] = max(score, scores.get(encoding, -math.inf))
-    if not scores:
-        return None
-    best = max(scores, key=lambda name: scores[name])
-    near_best = [name for name in scores if scores[name] > scores[best] - _MARGIN]
-    return EncodingGuess(best, tuple(name for name in near_best if name != best))
+    return scores
 
 
 @cache

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -193,16 +193,9 @@ class SessionDocument:
             return
         if message.role == "assistant" or message.text:
             yield from self._unanswered(open_calls)
-        shown = [
-            part
-            for part in message.parts
-            if isinstance(part, Image)
-            or (isinstance(part, Text | Context | Thinking) and part.text.strip())
-        ]
+        shown = [part for part in message.parts if _has_content(part)]
         if shown:
-            who = "ouro" if message.role == "assistant" else "You"
-            if who == "You" and all(isinstance(part, Context) for part in shown):
-                who = "Added for the model"
+            who = _speaker(message, shown)
             notes = [date_and_time(record.at), self._form.escaped(message.model), _ending(message)]
             body = self._form.gap.join(self._part(part, by_user=who == "You") for part in shown)
             yield self._form.message(who, record.number, " · ".join(filter(None, notes)), body)
@@ -252,6 +245,20 @@ class SessionDocument:
         if image.media_type in _EMBEDDABLE and 0 < len(image.data) <= self._form.max_picture:
             return self._form.picture(name, image)
         return self._form.no_picture(f"picture: {name}, {len(image.data):,} bytes")
+
+
+def _has_content(part: Part) -> bool:
+    """Whether a part is shown: a call is shown with its result."""
+    if isinstance(part, Text | Context | Thinking):
+        return bool(part.text.strip())
+    return isinstance(part, Image)
+
+
+def _speaker(message: Message, shown: Sequence[Part]) -> str:
+    if message.role == "assistant":
+        return "ouro"
+    is_added = all(isinstance(part, Context) for part in shown)
+    return "Added for the model" if is_added else "You"
 
 
 def _call_title(call: ToolCall) -> str:

@@ -8,7 +8,7 @@ import base64
 import json
 import re
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import takewhile
 from os import environ
 from pathlib import Path
@@ -18,7 +18,7 @@ import msgspec
 
 from ouro.memory.backend import LoadedSession, MessageRecord, SessionHeader, WholeSession, timestamp
 from ouro.memory.transcript import Transcript
-from ouro.messages import Image, Message, Text, Thinking, ToolCall, ToolReply
+from ouro.messages import Image, Message, Text, Thinking, ToolCall, ToolReply, Usage
 from ouro.utils.json_types import dump_json
 
 Agent = Literal["claude", "codex"]
@@ -124,28 +124,32 @@ def _claude_lines(
             block for part in item.message.parts if (block := _claude_block(part, item.message))
         ]
         at = item.at or transcript.last_at
-        if not content:
-            continue
-        if item.message.role != "assistant":
+        if content and item.message.role == "assistant":
+            answer = _claude_answer(item.number, item.message, content)
+            yield entry("assistant", item.number, at, message=answer)
+        elif content:
             yield entry("user", item.number, at, message={"role": "user", "content": content})
-            continue
-        usage = item.message.usage
-        answer: dict[str, Any] = {
-            "id": f"msg_ouro_{item.number}",
-            "type": "message",
-            "role": "assistant",
-            "content": content,
-            "model": item.message.model.removeprefix("anthropic/") or "<synthetic>",
-            "stop_reason": "tool_use" if item.message.tool_calls else "end_turn",
-            "stop_sequence": None,
-            "usage": {
-                "input_tokens": usage.input - usage.cached - usage.cache_written if usage else 0,
-                "cache_read_input_tokens": usage.cached if usage else 0,
-                "cache_creation_input_tokens": usage.cache_written if usage else 0,
-                "output_tokens": usage.output if usage else 0,
-            },
-        }
-        yield entry("assistant", item.number, at, message=answer)
+
+
+def _claude_answer(
+    number: int, message: Message, content: Sequence[Mapping[str, Any]]
+) -> Mapping[str, Any]:
+    usage = message.usage or Usage()
+    return {
+        "id": f"msg_ouro_{number}",
+        "type": "message",
+        "role": "assistant",
+        "content": content,
+        "model": message.model.removeprefix("anthropic/") or "<synthetic>",
+        "stop_reason": "tool_use" if message.tool_calls else "end_turn",
+        "stop_sequence": None,
+        "usage": {
+            "input_tokens": usage.input - usage.cached - usage.cache_written,
+            "cache_read_input_tokens": usage.cached,
+            "cache_creation_input_tokens": usage.cache_written,
+            "output_tokens": usage.output,
+        },
+    }
 
 
 def _claude_block(part: Any, message: Message) -> dict[str, Any] | None:

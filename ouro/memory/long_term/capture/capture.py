@@ -33,9 +33,7 @@ from ouro.memory.long_term.git.repository import GitRepository
 from ouro.memory.long_term.git.values import MESSAGE, TurnRef
 from ouro.memory.long_term.notes.note import Note, Trigger, new_id
 from ouro.memory.long_term.notes.notebook import Written, note_event, proposal_event
-from ouro.memory.long_term.notes.validity import TENTATIVE_CONFIDENCE
 from ouro.memory.long_term.supersession import fold_words
-from ouro.messages import Message
 from ouro.utils.log import log
 
 if TYPE_CHECKING:
@@ -57,10 +55,6 @@ _CAPTURED = "captured"
 _MAX_CAPTURED = 2_000
 _FOREVER = "~"
 """Sorts after every time."""
-
-
-def _no_turns(_messages: Sequence[Message], _turn: int) -> frozenset[int]:
-    return frozenset()
 
 
 class Captured(msgspec.Struct):
@@ -90,8 +84,6 @@ class _Excerpt(msgspec.Struct):
     """The notes that were sent to the model in these turns: the turns may confirm them."""
     sources: Sequence[str] = ()
     """What came into the session from outside before these messages."""
-    checked: frozenset[int] = frozenset()
-    """The turns that ended with passing checks."""
     lines: Mapping[str, Note] = {}
     """The lines of the core, by id, when the classifier was asked."""
 
@@ -105,10 +97,6 @@ class Capture(msgspec.Struct, eq=False):
     """Runs a function that writes memory in a thread, while nothing else writes."""
     asks: bool = False
     """Every note becomes a proposal."""
-    find_checked: Callable[[Sequence[Message], int], frozenset[int]] = _no_turns
-    """Returns the turns among messages, up to the turn of that number, that ended with passing
-    checks.
-    """
 
     async def run_parts(
         self,
@@ -136,10 +124,7 @@ class Capture(msgspec.Struct, eq=False):
                 sources = await asyncio.to_thread(
                     self.notes.outside_sources, messages, is_whole=is_whole
                 )
-                checked = self.find_checked(messages, part.turn)
-                captured = await self.run(
-                    part.spoken, turn, trigger, tuple(loaded), sources, checked
-                )
+                captured = await self.run(part.spoken, turn, trigger, tuple(loaded), sources)
             yield part, captured
 
     async def run(
@@ -149,18 +134,15 @@ class Capture(msgspec.Struct, eq=False):
         trigger: Trigger,
         recalled: Sequence[str] = (),
         sources: Sequence[str] = (),
-        checked: frozenset[int] = frozenset(),
     ) -> Captured:
-        """Make notes of `spoken`; `sources` had come into the session from outside by then, and the
-        checks of the turns `checked` passed. Raises ModelError.
+        """Make notes of `spoken`; `sources` had come into the session from outside by then. Raises
+        ModelError.
         """
         captured = Captured()
         own = [message for message in spoken if message.is_own]
         is_small = self.question.is_small()
         is_apart = bool(sources) or is_small
-        excerpts = [
-            _Excerpt(own if is_apart else spoken, own, turn, trigger, recalled, (), checked)
-        ]
+        excerpts = [_Excerpt(own if is_apart else spoken, own, turn, trigger, recalled)]
         if (
             sources
             and not is_small
@@ -265,8 +247,6 @@ class Capture(msgspec.Struct, eq=False):
             until = excerpt.spoken[-1].at
             corrected = line if line and operation.verb == "supersede" else None
             is_sure = operation.certainty == "compared"
-            if note.source == "assistant" and note.turn not in excerpt.checked:
-                note = _as_tentative(note, message)
             written = self._write(note, verb, message, corrected, is_sure=is_sure)
             captured.written.append(written)
             if corrected and written.change == "add":
@@ -317,12 +297,6 @@ class Capture(msgspec.Struct, eq=False):
             anchors=self.notes.anchors.of(operation.entities) if in_repo else (),
         )
         return note, message
-
-
-def _as_tentative(note: Note, message: Spoken) -> Note:
-    """A conclusion that neither a check nor the user has confirmed."""
-    confidence = min(note.confidence, TENTATIVE_CONFIDENCE)
-    return replace(note, tentative=message.day.isoformat(), confidence=confidence)
 
 
 def _was_captured(repository: GitRepository, text: str, since: str) -> bool:
