@@ -27,11 +27,12 @@ def test_session_of_the_plain_prompt_is_resumed(ouro):
 
 def test_what_other_agents_know_is_offered_once_a_folder(ouro, tmp_path):
     home = tmp_path / "other-home"
-    (home / ".claude").mkdir(parents=True)
-    (home / ".claude" / "CLAUDE.md").write_text("- I want short answers\n")
+    (home / ".gemini").mkdir(parents=True)
+    known = "## Gemini Added Memories\n- I want short answers\n"
+    (home / ".gemini" / "GEMINI.md").write_text(known)
     ouro.more = {"HOME": str(home)}
     terminal = ouro.start("--plain", size=(30, 160))
-    terminal.until_shows("Not in memory yet: 1 entry of Claude Code")
+    terminal.until_shows("Not in memory yet: 1 entry of Gemini")
     [line] = [line for line in terminal.lines() if "/memory import --yes" in line]
     assert "short answers" not in ouro.headless("memory", "export").out
     terminal.send(f"{line.strip()}\r")

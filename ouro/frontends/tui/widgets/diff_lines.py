@@ -179,7 +179,8 @@ class DiffLines(LineScroll, can_focus=True):
         return strip.apply_offsets(0, number)
 
     def _with_margin(self, line: StyledLine, *, is_marked: bool = False) -> StyledLine:
-        margin = Segment(MARGIN, self._palette.accent) if is_marked else Segment("  ", self._palette.text)
+        blank = Segment(" " * len(MARGIN), self._palette.text)
+        margin = Segment(MARGIN, self._palette.accent) if is_marked else blank
         gutter = line.gutter + len(MARGIN)
         return StyledLine([margin, *line.segments], gutter, line.joint, line.filling)
 
