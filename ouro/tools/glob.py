@@ -10,6 +10,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,7 +22,7 @@ from ouro.errors import ToolError
 from ouro.safety import Effect, Workspace
 from ouro.tools.similar_names import find_existing
 from ouro.tools.tool import AnyTool, Tool, ToolContext, ToolResult
-from ouro.utils.project_files import list_project_files, walk
+from ouro.utils.project_files import stream_project_files, walk
 from ouro.utils.text import plural
 
 _BRACES = re.compile(r"\{([^{}]*)\}")
@@ -170,11 +171,15 @@ class Glob(Tool[GlobArgs]):
             kind = "is a file, not a folder" if folder.exists() else "does not exist"
             raise ToolError(f"{self._workspace.shown(folder)} {kind}.")
         fits = name_pattern(args.pattern.removeprefix(f"{folder}/").removeprefix("./"))
-        names = walk(folder, ignored=True) if args.ignored else list_project_files(folder)
+        names: Iterable[str] = (
+            walk(folder, ignored=True)
+            if args.ignored
+            else chain.from_iterable(stream_project_files(folder))
+        )
         closed = tuple(
             f"{area.relative_to(folder)}/" for area in self._workspace.closed_below(folder)
         )
-        found: Iterable[str] = filter(fits, names)
+        found: Iterable[str] = dict.fromkeys(filter(fits, names))  # git lists a conflict thrice
         if closed:
             found = (name for name in found if not f"{name}/".startswith(closed))
         dated = _dated(folder, found)
