@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -17,15 +17,17 @@ from ouro.errors import ConfigError
 from ouro.extensions.checks import Check, Checks
 from ouro.extensions.hook_files import DEFAULT_SECONDS, EVENT_NAMES, OF_TOOLS, Hook, is_rule
 from ouro.extensions.hook_process import HookAnswer, is_loopback, post, run_command
-from ouro.extensions.prompt_hook import AskHookModel, ask_prompt, no_model
 from ouro.extensions.tool_names import names_elsewhere, own_rule
-from ouro.safety import Deny, Effect, Permissions, Workspace, parse_line, parse_rule
+from ouro.safety import Deny, Effect, Permissions, Workspace, parse_rule
 from ouro.settings import HookEvent
 from ouro.tools.tool import HookOutcome, Verdict
 from ouro.utils.json_types import dictionaries, dump_json
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.log import log
 from ouro.utils.text import cut, one_line
+
+if TYPE_CHECKING:
+    from ouro.extensions.prompt_hook import AskHookModel
 
 T = TypeVar("T")
 _EDIT_FIELDS = {"old_string": "old_text", "new_string": "new_text"}
@@ -65,7 +67,7 @@ _VERDICTS: Mapping[str, Verdict] = {
 class HookServices(msgspec.Struct, frozen=True):
     """What hooks need of a session."""
 
-    ask: AskHookModel = no_model
+    ask: AskHookModel | None = None
     """Asks a model, for hooks with a prompt."""
     start: Callable[[Coroutine[Any, Any, None]], None] | None = None
     """Starts a hook in the background; the session ends it."""
@@ -119,6 +121,8 @@ def covers(condition: str, given: Mapping[str, Any], cwd: Path) -> bool:
 
 
 def _is_opaque(text: str) -> bool:
+    from ouro.safety import parse_line  # few hooks have a condition
+
     line = parse_line(text)
     return bool(line.opaque or line.hidden)
 
@@ -296,6 +300,8 @@ class Hooks:
             environment = {**self._environment, "CLAUDE_PLUGIN_ROOT": hook.plugin}
             return await run_command(argv, data, self._cwd, environment, seconds)
         if hook.traits.prompt:
+            from ouro.extensions.prompt_hook import ask_prompt  # few hooks ask a model
+
             return await ask_prompt(
                 self._services.ask, hook.traits.prompt, hook.traits.model, data, seconds
             )

@@ -36,21 +36,16 @@ class PromptVerdict(msgspec.Struct, frozen=True):
     reason: str = ""
 
 
-async def no_model(_name: str, _messages: list[Message], _schema: Mapping[str, Any]) -> str:
-    raise OuroError("a hook with a prompt needs a session with a model")
-
-
 async def ask_prompt(
-    ask: AskHookModel, prompt: str, model: str, data: bytes, seconds: float
+    ask: AskHookModel | None, prompt: str, model: str, data: bytes, seconds: float
 ) -> HookAnswer:
     """The verdict of a model as the answer of a hook; what is no verdict is a failure."""
-    event = cut_middle(data.decode("utf-8", "replace"), MAX_EVENT).replace("<", "\\u003c")
-    quoted = f"<event>\n{event}\n</event>"
-    is_placed = ARGUMENTS in prompt
-    text = prompt.replace(ARGUMENTS, quoted) if is_placed else f"{prompt}\n\n{quoted}"
+    if ask is None:
+        return HookAnswer(None, "", "a hook with a prompt needs a session with a model")
+    asked = [system(INSTRUCTIONS), user(_fill_in(prompt, data))]
     try:
         async with asyncio.timeout(seconds):
-            answer = await ask(model, [system(INSTRUCTIONS), user(text)], schema_of(PromptVerdict))
+            answer = await ask(model, asked, schema_of(PromptVerdict))
     except TimeoutError:
         return HookAnswer(None, "", f"the model gave no answer within {seconds:g} s")
     except OuroError as error:
@@ -59,3 +54,12 @@ async def ask_prompt(
     if verdict is None:
         return HookAnswer(None, "", f"the model gave no verdict: {one_line(answer, 120)}")
     return HookAnswer(0, "", "") if verdict.ok else HookAnswer(BLOCKS, "", clean(verdict.reason))
+
+
+def _fill_in(prompt: str, data: bytes) -> str:
+    """The prompt with the event in it, or behind it; no text in the event can end the quote."""
+    event = cut_middle(data.decode("utf-8", "replace"), MAX_EVENT).replace("<", "\\u003c")
+    quoted = f"<event>\n{event}\n</event>"
+    if ARGUMENTS not in prompt:
+        return f"{prompt}\n\n{quoted}"
+    return prompt.replace(ARGUMENTS, quoted)
