@@ -15,7 +15,6 @@ from typing import Any, NamedTuple, get_type_hints
 
 from ouro.errors import ConfigError
 from ouro.settings import MODES_BY_WIDTH, THEME_NAMES, HookSettings, McpServerSettings, Settings
-from ouro.utils.decoding import from_plain
 from ouro.utils.files import write_private
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.runtime import get_config_path, get_themes_dir, tilde
@@ -442,6 +441,8 @@ def _from_flags(flags: Mapping[str, Any]) -> Iterator[tuple[str, SourcedValue]]:
         if value in (None, (), []):
             continue
         import msgspec  # the first frame has no flags, and does not need the import
+
+        from ouro.utils.decoding import from_plain
 
         if path not in _names():
             raise unknown_key("The options", path, _names())
