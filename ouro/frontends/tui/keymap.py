@@ -225,7 +225,7 @@ _SHOWN = {
 
 
 _NEWER = {
-    "import_memory", "next_model", "palette", "previous_model", "queue_list", "terminal",
+    "detach", "import_memory", "next_model", "palette", "previous_model", "queue_list", "terminal",
     "transcript", "unfold",
 }  # fmt: skip
 """Actions outside of lists that came after version 0.1.0: their own keys yield."""

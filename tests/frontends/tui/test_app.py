@@ -320,7 +320,9 @@ async def test_sheets_use_the_configured_keys():
     ) as pilot:
         await opened(pilot)
         await pilot.press("f8")
-        await until(pilot, lambda: "↑↓ PageUp F9 · Esc closes" in screen_text(pilot.app))
+        await until(
+            pilot, lambda: "↑↓ PageUp F9 · / searches · Esc closes" in screen_text(pilot.app)
+        )
         while "Keys everywhere" not in screen_text(pilot.app):
             await pilot.press("f9")
         await pilot.press("f8")
@@ -512,7 +514,7 @@ async def test_marked_choice_and_keys_stay_visible_in_a_long_list():
     async with screen_of(FakeSession()).run_test(size=(80, 24)) as pilot:
         await opened(pilot)
         pilot.app.push_screen(Picker("Which one?", choices))
-        await until(pilot, lambda: "↑↓ Enter · Esc closes" in screen_text(pilot.app))
+        await until(pilot, lambda: "↑↓ Enter · F1 keys · Esc closes" in screen_text(pilot.app))
         await pilot.press(*["down"] * 39)
         await until(pilot, lambda: "❯ choice 39" in screen_text(pilot.app))
         await pilot.resize_terminal(40, 10)
