@@ -403,6 +403,7 @@ async def test_x21_a_revoked_judge_decides_nothing_more(project):
     await here.type("/permissions revoke judge")
     await here.type("write it again")
     assert [asked.title for asked in here.asked] == ["write two.txt"]
+    assert len(here.requests) == 1
     await here.turns.close()
 
 
