@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ouro.errors import OuroError
+from ouro.errors import OuroError, UsageError
 from ouro.memory import long_term
 from ouro.utils.git import find_root
 from ouro.utils.log import log
@@ -23,14 +23,18 @@ async def find_offer(session: Session) -> AgentMemory | None:
     """What other agents know about the folder of a session, unless that was offered before, or
     memory is off. Nothing is imported.
     """
-    if session.memory.manager is None or session.memory.is_held:
+    try:
+        memory = session.memory
+    except UsageError:  # the session runs in another process, and that one has made the offer
+        return None
+    if memory.manager is None or memory.is_held:
         return None
     root, offers = find_root(session.cwd), long_term.ImportOffers(get_import_offers_path())
     sent = [file.path for file in session.extensions.instructions.report() if file.state == "sent"]
     try:
         if await asyncio.to_thread(offers.was_made, root):
             return None
-        found = await session.memory.with_editor(
+        found = await memory.with_editor(
             lambda editor: long_term.find_agent_memory(editor, root, sent), quiet=True
         )
     except (OuroError, OSError) as error:

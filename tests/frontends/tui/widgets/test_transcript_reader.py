@@ -86,7 +86,7 @@ async def test_braces_move_between_messages():
     async with screen_of(session).run_test(size=(60, 16)) as pilot:
         await reading(pilot, session, "a", "b")
         await pilot.press("left_curly_bracket", "left_curly_bracket")
-        await until(pilot, lambda: screen_text(pilot.app).startswith("❯ a"))
+        await until(pilot, lambda: screen_text(pilot.app).startswith(" Transcript\n❯ a"))
         await pilot.press("right_curly_bracket")
         await until(pilot, lambda: "❯ b" in screen_text(pilot.app))
 
