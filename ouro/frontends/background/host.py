@@ -143,6 +143,8 @@ class SessionHost(TurnObserver):
         self._pushing: asyncio.TimerHandle | None = None
         self._importing = asyncio.Lock()
         self._has_protocol = False
+        self._connected: dict[asyncio.Task[None], Viewer] = {}
+        """All connections, also those that only ask for the state."""
         self.front_end = HostFrontEnd(self)
         if turns is None:
             self.turns = TurnQueue(self)
@@ -197,6 +199,7 @@ class SessionHost(TurnObserver):
             await asyncio.gather(
                 *(viewer.close(FLUSH_TIMEOUT) for viewer in self.viewers), return_exceptions=True
             )
+            await self._hang_up()
             self._write_record()
             if has_socket(socket):
                 socket.unlink()
@@ -249,11 +252,22 @@ class SessionHost(TurnObserver):
         await self._import_protocol()
         from ouro.frontends.background.viewer import Viewer, serve_viewer
 
-        viewer = Viewer(self)
+        viewer, task = Viewer(self), asyncio.current_task()
+        assert task is not None
+        self._connected[task] = viewer
         try:
             await serve_viewer(viewer, reader, writer)
         finally:
+            del self._connected[task]
             self.forget(viewer)
+
+    async def _hang_up(self) -> None:
+        """Close the connections of all viewers, and wait until they have ended."""
+        connected = dict(self._connected)
+        for viewer in connected.values():
+            viewer.hang_up()
+        if connected:
+            await asyncio.wait(connected, timeout=FLUSH_TIMEOUT)
 
     async def _import_protocol(self) -> None:
         """Import what only viewers need, once: the first one may not be alone."""

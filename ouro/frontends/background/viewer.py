@@ -46,10 +46,11 @@ class SocketTransport:
         writer.transport.set_write_buffer_limits(MAX_BYTES)
 
     async def send(self, message: dict[str, Any]) -> None:
-        """Write one message. Raises OSError: the viewer is gone."""
+        """Write one message. A viewer that is gone is noticed by `receive`."""
         line = dump_json(message, is_ascii=True, separators=(",", ":")).encode() + b"\n"
         self._writer.write(line)
-        await self._writer.drain()
+        with suppress(ConnectionError):
+            await self._writer.drain()
 
     async def receive(self) -> dict[str, Any] | None:
         """The next message; None at the end, and after a line that is none."""
