@@ -156,6 +156,7 @@ class MemoryBuilder(msgspec.Struct, frozen=True):
             self._question(ask, more_instructions),
             manager.alone,
             asks=settings.write == "ask",
+            find_checked=long_term.find_checked_turns,
         )
 
     def _question(self, ask: AskModel, more_instructions: str = "") -> long_term.MeaningQuestion:

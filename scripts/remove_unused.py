@@ -3,7 +3,7 @@
 FOLDER is the folder of installed packages. With the sizes of the versions in requirements/ouro.txt:
 the pages of litellm's server (40 MB), tests of numpy (17 MB), botocore's descriptions of the services
 of AWS other than those that models are behind (25 MB), a faster downloader of Hugging Face (11 MB),
-which falls back to its plain one.
+which falls back to its plain one; types for editors (2 MB).
 """
 
 from __future__ import annotations
@@ -14,19 +14,20 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-FOLDERS = (
+PLACES = (
     "hf_xet",
     "litellm/proxy/_experimental/out",
+    "litellm/proxy/_lazy_openapi_snapshot.json",
     "litellm/proxy/swagger",
 )
 AWS = "botocore/data"
-KEPT_OF_AWS = re.compile(r"(bedrock|sts|sso|signin|sagemaker-runtime).*")
+KEPT_OF_AWS = re.compile(r"bedrock(-runtime)?|sts|sso(-oidc)?|signin|sagemaker-runtime")
 """litellm signs in to AWS, and calls models of Bedrock and SageMaker."""
 TESTS = ("numpy",)
 
 
 def unused(packages: Path) -> Iterator[Path]:
-    yield from (packages / name for name in FOLDERS)
+    yield from (packages / name for name in PLACES)
     yield from packages.glob("hf_xet-*.dist-info")
     services = packages / AWS
     if services.is_dir():
@@ -35,6 +36,7 @@ def unused(packages: Path) -> Iterator[Path]:
                 yield folder
     for name in TESTS:
         yield from (packages / name).rglob("tests")
+    yield from packages.rglob("*.pyi")
 
 
 def main() -> int:
@@ -42,7 +44,10 @@ def main() -> int:
         print(__doc__.partition("\n")[0], file=sys.stderr)
         return 2
     for path in list(unused(Path(sys.argv[1]))):
-        shutil.rmtree(path, ignore_errors=True)
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
     return 0
 
 

@@ -54,8 +54,9 @@ def report_page(state: BatchState) -> Iterator[str]:
     yield f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{name}</title>'
     yield f"<style>{PAGE_STYLE}</style><h1>{name}</h1>\n"
     done = sum(result.is_done for result in results)
-    total = sum(result.cost or 0.0 for result in results)
-    yield f"<p>{done} of {len(batch.tasks)} tasks done, {dollars(total)}.</p>\n<table>"
+    known = [result.cost for result in results if result.cost is not None]
+    spent = f", {dollars(sum(known))}" if known else ""
+    yield f"<p>{done} of {len(batch.tasks)} tasks done{spent}.</p>\n<table>"
     yield "<tr><th>Task<th>Outcome<th>Files<th>Cost<th>Time<th>Why, or branch</tr>\n"
     for result, row in zip(results, summary_rows(results), strict=True):
         kind = "done" if result.is_done else "bad"

@@ -253,9 +253,11 @@ def forget_failed(state: BatchState) -> None:
 def _summary(state: BatchState, results: Sequence[TaskResult]) -> Answer:
     batch = state.batch()
     done = sum(result.is_done for result in results)
-    total = sum(result.cost or 0.0 for result in results)
+    known = [result.cost for result in results if result.cost is not None]
+    total = sum(known)
     missing = len(batch.tasks) - len(results)
-    words = f"{done} of {plural(len(batch.tasks), 'task')} done, {dollars(total)}"
+    spent = f", {dollars(total)}" if known else ""
+    words = f"{done} of {plural(len(batch.tasks), 'task')} done{spent}"
     more = f", {missing} not run" if missing else ""
     view: View = [*table(summary_rows(results)), line(f"{words}{more}. State: {state.folder}")]
     value = {

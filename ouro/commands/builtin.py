@@ -319,6 +319,13 @@ COMMANDS: tuple[Action, ...] = (
         "prompt",
     ),
     Action(
+        "pr",
+        "pull_request.pr",
+        "Show the pull request of this branch and its checks; open one, or follow its checks",
+        (text("words", metavar="open|follow"),),
+        ("pr", "pr open as a draft", "pr follow"),
+    ),
+    Action(
         "diff",
         "repository.diff",
         "Show what changed since a commit, in the session or in a turn; undo and comment parts",

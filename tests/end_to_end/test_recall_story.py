@@ -4,9 +4,11 @@ package.
 
 import itertools
 import json
+from datetime import UTC, datetime
 
 import pytest
 from fakes.talk import Talk
+from msgspec.structs import replace
 
 from ouro.memory.long_term.notes.note import Note, note_text
 
@@ -119,3 +121,18 @@ def test_the_tool_finds_notes_and_their_newer_versions(ouro, user_folder):
     assert "replaced by mem_00000003" in found
     assert "changed 1 time" in found
     talk.end()
+
+
+def test_a_tentative_note_is_sent_and_listed_as_such(ouro, user_folder):
+    talk = Talk(ouro)
+    talk.say("say: hello there")
+    today = datetime.now(UTC).date().isoformat()
+    note = replace(BREAD, source="assistant", confidence=0.5, tentative=today, created_at=today)
+    put(user_folder, note)
+    assert talk.say("say: how long do sourdough loaves rise?") == {BREAD.id: "loaded"}
+    assert f"tentative since {today}" in words(ouro.server.requests[-1])
+    talk.end()
+    listed = ouro.headless("memory", "list", "tentative")
+    assert ("Sourdough loaves rise" in listed.out, "tentative" in listed.out) == (True, True)
+    assert ouro.headless("memory", "confirm", BREAD.id).code == 0
+    assert "Sourdough" not in ouro.headless("memory", "list", "tentative").out

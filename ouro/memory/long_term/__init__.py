@@ -64,6 +64,7 @@ if TYPE_CHECKING:
         ReceiptLine,
         mark_of,
     )
+    from ouro.memory.long_term.recall.attempts import find_checked_turns
     from ouro.memory.long_term.recall.command_ledger import (
         CommandRecord,
         ledger_of,

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 from msgspec.structs import replace
 
-from ouro.errors import MemoryUnusable, SearchUnavailable, UsageError
+from ouro.errors import MemoryUnusable, NoteError, SearchUnavailable, UsageError
 from ouro.memory.long_term.editor import NOWHERE, MemoryEditor
 from ouro.memory.long_term.git import history
 from ouro.memory.long_term.git.files import ARCHIVE
 from ouro.memory.long_term.git.values import Commit, Scope
-from ouro.memory.long_term.notes.note import ids_named, is_core_line, plain
+from ouro.memory.long_term.notes.note import Note, ids_named, is_core_line, plain
 from ouro.memory.long_term.notes.notebook import NoteFile
-from ouro.memory.long_term.notes.validity import confidence_now
+from ouro.memory.long_term.notes.validity import confidence_now, may_be_tentative
 from ouro.utils.log import log
 from ouro.utils.path_text import path_text
 from ouro.utils.text import plural
@@ -26,7 +26,15 @@ if TYPE_CHECKING:
     from ouro.memory.long_term.line_records import CoreRecord
     from ouro.memory.long_term.scope import ScopeMemory
 
-_BADGES = ("archived", "replaced", "contradicted", "contradicts", "unconfirmed", "stale")
+_BADGES = (
+    "archived",
+    "replaced",
+    "contradicted",
+    "contradicts",
+    "unconfirmed",
+    "tentative",
+    "stale",
+)
 _LESSONS = ("corrections", "patterns")
 
 
@@ -52,7 +60,8 @@ class MemoryEntry(msgspec.Struct, frozen=True):
     confidence: float = 1.0
     supersedes: str = ""
     badges: tuple[str, ...] = ()
-    """`archived`, `replaced`, `contradicted`, `contradicts`, `unconfirmed` (not approved), `stale`
+    """`archived`, `replaced`, `contradicted`, `contradicts`, `unconfirmed` (not approved),
+    `tentative` (concluded, and confirmed by nothing), `stale`
     (a file that it names has changed), `on BRANCH`.
     """
     versions: int = 1
@@ -195,6 +204,7 @@ def note_entries(
             note.id in contradicted,
             note.id in contradicting,
             file.name in untrusted.get(file.scope, ()),
+            _is_tentative(editor, note),
             bool(anchors and anchors.changed(note.anchors)),
         )
         branch = (f"on {note.branch}",) if note.branch else ()
@@ -239,6 +249,16 @@ def all_notes(editor: MemoryEditor) -> list[NoteFile]:
     return list(editor.notebook.all(archived=True))
 
 
+def _is_tentative(editor: MemoryEditor, note: Note) -> bool:
+    """Reads the file, which few notes need: the index does not hold it."""
+    if not may_be_tentative(note):
+        return False
+    try:
+        return bool(editor.notebook.find(note.id).note.tentative)
+    except NoteError:
+        return False
+
+
 def find_entry(editor: MemoryEditor, named: str) -> MemoryEntry:
     """The entry of an id or the start of it, or `user/facts.md:3`. Raises UsageError: there is
     none, or several.
@@ -262,7 +282,7 @@ def list_entries(editor: MemoryEditor, what: str = "") -> list[MemoryEntry]:
             for entry in entries
             if word in (entry.scope, entry.category, entry.kind, *entry.badges)
         ]
-        allowed = {"core", "note", *_BADGES[:5], *editor.names, *editor.core}
+        allowed = {"core", "note", *_BADGES[:6], *editor.names, *editor.core}
         allowed |= {entry.category for entry in every}
         if not entries and word not in allowed:
             raise UsageError(

@@ -33,7 +33,9 @@ from ouro.memory.long_term.git.repository import GitRepository
 from ouro.memory.long_term.git.values import MESSAGE, TurnRef
 from ouro.memory.long_term.notes.note import Note, Trigger, new_id
 from ouro.memory.long_term.notes.notebook import Written, note_event, proposal_event
+from ouro.memory.long_term.notes.validity import TENTATIVE_CONFIDENCE
 from ouro.memory.long_term.supersession import fold_words
+from ouro.messages import Message
 from ouro.utils.log import log
 
 if TYPE_CHECKING:
@@ -55,6 +57,10 @@ _CAPTURED = "captured"
 _MAX_CAPTURED = 2_000
 _FOREVER = "~"
 """Sorts after every time."""
+
+
+def _no_turns(_messages: Sequence[Message], _turn: int) -> frozenset[int]:
+    return frozenset()
 
 
 class Captured(msgspec.Struct):
@@ -84,6 +90,8 @@ class _Excerpt(msgspec.Struct):
     """The notes that were sent to the model in these turns: the turns may confirm them."""
     sources: Sequence[str] = ()
     """What came into the session from outside before these messages."""
+    checked: frozenset[int] = frozenset()
+    """The turns that ended with passing checks."""
     lines: Mapping[str, Note] = {}
     """The lines of the core, by id, when the classifier was asked."""
 
@@ -97,6 +105,10 @@ class Capture(msgspec.Struct, eq=False):
     """Runs a function that writes memory in a thread, while nothing else writes."""
     asks: bool = False
     """Every note becomes a proposal."""
+    find_checked: Callable[[Sequence[Message], int], frozenset[int]] = _no_turns
+    """Returns the turns among messages, up to the turn of that number, that ended with passing
+    checks.
+    """
 
     async def run_parts(
         self,
@@ -124,7 +136,10 @@ class Capture(msgspec.Struct, eq=False):
                 sources = await asyncio.to_thread(
                     self.notes.outside_sources, messages, is_whole=is_whole
                 )
-                captured = await self.run(part.spoken, turn, trigger, tuple(loaded), sources)
+                checked = self.find_checked(messages, part.turn)
+                captured = await self.run(
+                    part.spoken, turn, trigger, tuple(loaded), sources, checked
+                )
             yield part, captured
 
     async def run(
@@ -134,15 +149,18 @@ class Capture(msgspec.Struct, eq=False):
         trigger: Trigger,
         recalled: Sequence[str] = (),
         sources: Sequence[str] = (),
+        checked: frozenset[int] = frozenset(),
     ) -> Captured:
-        """Make notes of `spoken`; `sources` had come into the session from outside by then. Raises
-        ModelError.
+        """Make notes of `spoken`; `sources` had come into the session from outside by then, and the
+        checks of the turns `checked` passed. Raises ModelError.
         """
         captured = Captured()
         own = [message for message in spoken if message.is_own]
         is_small = self.question.is_small()
         is_apart = bool(sources) or is_small
-        excerpts = [_Excerpt(own if is_apart else spoken, own, turn, trigger, recalled)]
+        excerpts = [
+            _Excerpt(own if is_apart else spoken, own, turn, trigger, recalled, (), checked)
+        ]
         if (
             sources
             and not is_small
@@ -247,6 +265,8 @@ class Capture(msgspec.Struct, eq=False):
             until = excerpt.spoken[-1].at
             corrected = line if line and operation.verb == "supersede" else None
             is_sure = operation.certainty == "compared"
+            if note.source == "assistant" and note.turn not in excerpt.checked:
+                note = _as_tentative(note, message)
             written = self._write(note, verb, message, corrected, is_sure=is_sure)
             captured.written.append(written)
             if corrected and written.change == "add":
@@ -297,6 +317,12 @@ class Capture(msgspec.Struct, eq=False):
             anchors=self.notes.anchors.of(operation.entities) if in_repo else (),
         )
         return note, message
+
+
+def _as_tentative(note: Note, message: Spoken) -> Note:
+    """A conclusion that neither a check nor the user has confirmed."""
+    confidence = min(note.confidence, TENTATIVE_CONFIDENCE)
+    return replace(note, tentative=message.day.isoformat(), confidence=confidence)
 
 
 def _was_captured(repository: GitRepository, text: str, since: str) -> bool:

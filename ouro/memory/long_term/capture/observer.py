@@ -23,6 +23,7 @@ from ouro.memory.long_term.capture.session_parts import (
     words_in,
 )
 from ouro.memory.long_term.git.files import is_note_name
+from ouro.memory.long_term.git.values import TurnRef
 from ouro.memory.long_term.manager import LongTermMemoryManager
 from ouro.memory.long_term.notes.note import Note
 from ouro.memory.long_term.notes.notebook import Notebook, Written, note_event, notes_event
@@ -85,6 +86,7 @@ class CaptureObserver(msgspec.Struct, eq=False, dict=True):
         """
         self._has_answered.set()
         self.channel.start("compare memory", self._compare_added())
+        self.channel.start("confirm notes", self._confirm_checked())
         if self._is_due():
             self._begin("cadence")
 
@@ -135,6 +137,26 @@ class CaptureObserver(msgspec.Struct, eq=False, dict=True):
         log.warning("capture: %s", error or type(error).__name__)
         self._skips = min(2**self._failures - 1, _MAX_SKIPPED)
         self._failures += 1
+
+    async def _confirm_checked(self) -> None:
+        """Confirm what was tentative about the files of the last turn, if its checks passed."""
+        transcript = self.memory.transcript
+        entries = [one for one in transcript.entries if one.number >= transcript.last_prompt]
+        messages = [entry.message for entry in entries]
+        turn = TurnRef(self.memory.session_id, transcript.turns)
+        if self.memory.read_only or not any(message.tool_calls for message in messages):
+            return
+        try:
+            capture = self._capturer
+            if turn.turn not in await asyncio.to_thread(capture.find_checked, messages, turn.turn):
+                return
+            notes = capture.notes
+            written = await self.manager.alone(lambda: notes.confirm_checked(messages, turn))
+        except (OuroError, OSError) as error:
+            log.warning("capture: tentative notes are not confirmed: %s", error)
+            return
+        for change in written if not self.silent else ():
+            self.channel.emit(note_event(change))
 
     async def _compare_added(self) -> None:
         """Compare what the agent wrote into the core with the rest of memory."""

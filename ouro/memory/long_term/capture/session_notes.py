@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 
 import msgspec
@@ -26,6 +27,8 @@ from ouro.memory.long_term.notes.validity import (
     Anchors,
     default_branch,
     has_decayed,
+    is_tentative_over,
+    may_be_tentative,
     merged_branches,
 )
 from ouro.memory.long_term.placement import note_category
@@ -35,6 +38,7 @@ from ouro.memory.long_term.trust.approval import ASKS, change_of
 from ouro.memory.long_term.trust.provenance import Provenance
 from ouro.messages import Message
 from ouro.utils.log import log
+from ouro.utils.path_text import path_text
 from ouro.utils.text import cut
 
 FROM_OUTSIDE = "was concluded after material from outside was read"
@@ -203,13 +207,31 @@ class SessionNotes:
         notes = [note for path, note in found if Path(path).parent.name != ARCHIVE]
         now, half_life = datetime.now(UTC), self._half_life
         # Reads few files, even with 10,000 notes.
-        old = [note for note in notes if has_decayed(note, now, half_life)]
-        # The index does not hold the time of confirmation.
+        old = [
+            note for note in notes if has_decayed(note, now, half_life) or may_be_tentative(note)
+        ]
+        # The index does not hold the time of confirmation, and not whether it is tentative.
         files = filter(None, (self._note(note.id) for note in old))
-        decayed = [note.id for note in files if has_decayed(note, now, half_life)]
+        decayed = [note.id for note in files if _is_to_archive(note, now, half_life)]
         merged = merged_branches(self.root, {note.branch or "" for note in notes})
         shared = [note.id for note in notes if note.branch in merged and self._note(note.id)]
         return decayed, [note_id for note_id in shared if note_id not in decayed]
+
+    def confirm_checked(self, messages: Sequence[Message], turn: TurnRef) -> list[Written]:
+        """Confirm the tentative notes about the files of a turn whose checks passed."""
+        names = {f"file:{path}" for path in _paths_in(messages, self._cwd, self.root)}
+        try:
+            ids = Graph(self._search().index).naming(names)
+        except SearchUnavailable as error:
+            log.warning("tentative notes are not confirmed: %s", error)
+            return []
+        notes = [note for note in map(self._note, ids) if note and note.tentative]
+        own = (turn.session, turn.turn)
+        earlier = [note for note in notes if (note.session_id, note.turn) != own]
+        trailers = turn.trailers("capture")
+        return [
+            self.notebook.confirm(note.id, "capture", trailers, is_checked=True) for note in earlier
+        ]
 
     def _note(self, note_id: str) -> Note | None:
         try:
@@ -225,3 +247,18 @@ class SessionNotes:
 
     def _latest(self, note_id: str) -> str:
         return Graph(self._lookup.search().index).latest_of([note_id])[note_id]
+
+
+def _is_to_archive(note: Note, now: datetime, half_life: float) -> bool:
+    return has_decayed(note, now, half_life) or is_tentative_over(note, now)
+
+
+def _paths_in(messages: Sequence[Message], cwd: Path, root: Path) -> set[str]:
+    """The files that tools used, as in the repository and by their last part."""
+    found: set[str] = set()
+    for call in chain.from_iterable(message.tool_calls for message in messages):
+        path = call.arguments.get("path")
+        place = (cwd / path).resolve() if isinstance(path, str) else None
+        if place is not None and place.is_relative_to(root.resolve()):
+            found |= {path_text(place.relative_to(root.resolve())), place.name}
+    return found

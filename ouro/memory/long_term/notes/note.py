@@ -49,7 +49,7 @@ the category.
 
 _HEADING = late_pattern(r"\s{0,3}(?:#{1,6}(?:\s|$)|-{3,}\s*$|<!--)")
 _MIN_START = 3
-_ONLY_IF_SET = ("until", "tried")
+_ONLY_IF_SET = ("until", "tentative", "tried")
 
 
 class Edge(msgspec.Struct, frozen=True):
@@ -120,6 +120,10 @@ class Note(msgspec.Struct, frozen=True, kw_only=True):
     anchors: tuple[Anchor, ...] = ()
     until: str = ""
     """The last day on which it holds, `2026-11-21`; empty: it lasts, and the file does not name it."""
+    tentative: str = ""
+    """The day on which a model concluded it, `2026-11-21`, if nothing has confirmed it; else empty,
+    and the file does not name it.
+    """
     tried: tuple[Tried, ...] = ()
     """Of a dead end: what was tried. Other files do not name it."""
     text: str = ""

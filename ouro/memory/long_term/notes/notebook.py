@@ -24,6 +24,8 @@ _WIDTH = 80
 """Characters of a note's text in the subject of a commit, and in an event about several notes."""
 _CONFIRMATION = 0.15
 """Added to the confidence in an inferred note when it is confirmed."""
+_CHECKED = 0.8
+"""The least confidence in a note after a check of its files has passed."""
 _CONFIRMED_BY_USER = 0.9
 """The least confidence in a note that the user confirmed."""
 Change = Literal[
@@ -143,11 +145,18 @@ class Notebook(msgspec.Struct, eq=False):
         edges = (Edge(other, "relates-to") for other in ids if other not in linked)
         return replace(note, related=(*note.related, *edges))
 
-    def confirm(self, note_id: str, origin: Origin, trailers: Trailers | None = None) -> Written:
+    def confirm(
+        self,
+        note_id: str,
+        origin: Origin,
+        trailers: Trailers | None = None,
+        *,
+        is_checked: bool = False,
+    ) -> Written:
         """Record that the note still holds; an archived one is restored.
 
         A note confirmed by the user (`origin` is `person`) counts as said by the user, and its
-        anchors are renewed.
+        anchors are renewed. With `is_checked` a check has passed: it is no longer tentative.
         """
         found = self.find(note_id if origin == "person" else self.latest(note_id))
         note = replace(found.note, confirmed_at=timestamp())
@@ -160,7 +169,10 @@ class Notebook(msgspec.Struct, eq=False):
                 source="user",
                 confidence=max(note.confidence, _CONFIRMED_BY_USER),
                 anchors=anchors,
+                tentative="",
             )
+        elif is_checked:
+            note = replace(note, confidence=max(note.confidence, _CHECKED), tentative="")
         else:
             note = replace(note, confidence=min(1.0, note.confidence + _CONFIRMATION))
         # Moves the file out of the archive.

@@ -21,6 +21,10 @@ MAX_ANCHORS = 8
 """A note that names more files is not anchored: it is not about one of them in particular."""
 MIN_CONFIDENCE = 0.3
 """Notes with less confidence are archived."""
+TENTATIVE_DAYS = 7
+"""A tentative note that nothing confirms is archived after these."""
+TENTATIVE_CONFIDENCE = 0.5
+"""The most confidence in a tentative note: the index holds it, so that few files are read."""
 _MAX_FILE_BYTES = 1 << 20
 _GIT_TIMEOUT = 3.0
 _DEFAULT_BRANCHES = ("main", "master", "trunk", "develop")
@@ -241,6 +245,17 @@ def confidence_now(note: Note, now: datetime, half_life_days: float) -> float:
 
 def has_decayed(note: Note, now: datetime, half_life_days: float) -> bool:
     return confidence_now(note, now, half_life_days) < MIN_CONFIDENCE and note.source != "user"
+
+
+def may_be_tentative(note: Note) -> bool:
+    """Whether the fields that the index holds are those of a tentative note."""
+    return note.source == "assistant" and note.confidence <= TENTATIVE_CONFIDENCE
+
+
+def is_tentative_over(note: Note, now: datetime) -> bool:
+    """Whether a tentative note was not confirmed in time."""
+    days = age_in_days(note.tentative, now) if note.tentative else None
+    return days is not None and days > TENTATIVE_DAYS
 
 
 def is_over(note: Note, now: datetime) -> bool:

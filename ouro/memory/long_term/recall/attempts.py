@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from ouro.display import CommandOutput, Diff, FileChange
 from ouro.memory.long_term.notes.note import Tried
-from ouro.memory.long_term.recall.command_ledger import describe_command
+from ouro.memory.long_term.recall.command_ledger import describe_command, is_check
 from ouro.memory.message_tree import begins_turn
 from ouro.messages import Message, ToolCall, ToolReply
 from ouro.utils.late_pattern import late_pattern
@@ -340,6 +340,22 @@ def may_change(line: str) -> bool:
 
     is_git = any(command.program == "git" for command in parse_line(line).commands)
     return not is_git and not only_reads(line)
+
+
+def find_checked_turns(messages: Iterable[Message], last_turn: int) -> frozenset[int]:
+    """As `checked_turns`, of the turns in these messages; `last_turn` is the number of the last."""
+    return checked_turns(steps_of(messages, last_turn))
+
+
+def checked_turns(steps: Sequence[Step]) -> frozenset[int]:
+    """The turns that ended with passing checks: the last run of each check passed."""
+    last: dict[tuple[int, str], CommandStep] = {}
+    for step in _commands_in(steps):
+        name = describe_command(step.line)
+        if name and is_check(name):
+            last[step.turn, name] = step
+    failed = {turn for (turn, _), step in last.items() if step.code != 0}
+    return frozenset(turn for turn, _ in last) - failed
 
 
 # What repeats it

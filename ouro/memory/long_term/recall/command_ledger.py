@@ -70,6 +70,7 @@ _SUBJECTS = {
     "migrate": "alembic",
 }
 """The words of users for the work of these programs; the program names do not contain them."""
+_CHECKS = "test check lint typecheck build compile verify spec"
 _NO_SUBJECT = frozenset(
     """
     all bash bin bundle cargo cd deno dev dotnet exec file make node npm npx out poetry python quiet run script src tool
@@ -290,6 +291,11 @@ def name_programs(text: str) -> str:
     plain = [one.program for one in parse_line(text).commands if one.kind == "plain"]
     names = [name for name in dict.fromkeys(plain) if _PLAIN.fullmatch(name)]
     return " && ".join(f"{name} {_GAP}" for name in names if name not in _NEVER_FAIL)
+
+
+def is_check(name: str) -> bool:
+    """Whether a normalized command tests, checks or builds, by the names of programs and targets."""
+    return not _subjects(name).isdisjoint(_stems(_CHECKS))
 
 
 def _subjects(command: str) -> set[str]:

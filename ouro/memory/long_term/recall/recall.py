@@ -32,6 +32,7 @@ from ouro.memory.long_term.notes.validity import (
     confidence_now,
     has_decayed,
     is_over,
+    is_tentative_over,
     is_visible,
 )
 from ouro.memory.long_term.prompt_block import quoted
@@ -315,6 +316,8 @@ class Recall(msgspec.Struct, eq=False, dict=True):
     ) -> str:
         if is_over(file.note, now):
             return "its last day has passed"
+        if is_tentative_over(file.note, now):
+            return f"tentative since {file.note.tentative}, and nothing confirmed it"
         is_decayed = has_decayed(file.note, now, self.settings.half_life_days)
         return _refusal(file, situation, merged, is_decayed=is_decayed)
 
@@ -407,6 +410,8 @@ def _note_line(note: Note, item: RecalledNote, earlier: Sequence[Note], versions
         note.category,
         f"{who}, {(note.confirmed_at or note.updated_at or note.created_at)[:10]}",
     ]
+    if note.tentative:
+        about.append(f"tentative since {note.tentative}: nothing has confirmed it")
     if earlier:
         about.append(f"changed {plural(len(earlier), 'time')}")
     if note.branch:

@@ -68,7 +68,7 @@ async def opened(project, *script, **options):
 async def settle(session):
     """Wait for what was started in the background."""
     await session.memory.settled()
-    names = {"dead ends"}
+    names = {"dead ends", "confirm notes"}
     while busy := [task for task in asyncio.all_tasks() if task.get_name() in names]:
         await asyncio.wait(busy)
 
