@@ -70,7 +70,7 @@ async def serve_viewer(
     viewer: Viewer, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
 ) -> None:
     """Serve one viewer until it leaves."""
-    viewer.hang_up = writer.close
+    viewer.hang_up, viewer.drop = writer.close, writer.transport.abort
     transport = SocketTransport(reader, writer)
     try:
         await run_agent(cast("Any", viewer), transport, use_unstable_protocol=True)
@@ -89,6 +89,8 @@ class Viewer:
 
     def __init__(self, host: SessionHost) -> None:
         self.hang_up: Callable[[], None] = lambda: None
+        self.drop: Callable[[], None] = lambda: None
+        """Ends the connection without sending what waits: a viewer may never read it."""
         self._host = host
         self._client: Client | None = None
         self._is_ouro = False
@@ -304,7 +306,7 @@ class Viewer:
     def _queue(self, message: Coroutine[Any, Any, Any]) -> None:
         if self._sender.done() or self._outgoing.qsize() >= MAX_WAITING:
             message.close()
-            self.hang_up()
+            self.drop()
             return
         self._outgoing.put_nowait(message)
 
