@@ -11,6 +11,7 @@ import shutil
 import signal
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from ouro.frontends.tui.look import Look
 
 _GIT_SECONDS = 20
+_REMOVE_SECONDS = 3.0
 PACE = 0.035
 """Seconds between two words, as fast as a user reads."""
 SPEC = ModelSpec("recorded (demo)", window=128_000, prices=Prices(0, 0), thinking=True)
@@ -228,7 +230,15 @@ def _scratch() -> Iterator[Path]:
             del os.environ["OURO_HOME"]
         else:
             os.environ["OURO_HOME"] = home_before
+        _remove(top)
+
+
+def _remove(top: Path) -> None:
+    """Remove a folder, although a process in the background may still write its last file there."""
+    ends = time.monotonic() + _REMOVE_SECONDS
+    while top.exists() and time.monotonic() < ends:
         shutil.rmtree(top, ignore_errors=True)
+        time.sleep(0.05)
 
 
 def _opener(project: Path, message: str, *, watched: bool = True) -> Opener:

@@ -57,6 +57,8 @@ def pytest_configure(config: pytest.Config) -> None:
     """Give slow machines more time; compile ouro once: otherwise each worker compiles all of it."""
     from fakes.waiting import SLOWER
 
+    # The background jobs of a shell ignore Ctrl+C, and so would what tests start in terminals.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     if SLOWER != 1:
         os.environ["PYTEST_TIMEOUT"] = str(float(config.getini("timeout")) * SLOWER)
     if config.getoption("numprocesses", None) and not hasattr(config, "workerinput"):
