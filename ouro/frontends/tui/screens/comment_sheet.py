@@ -8,15 +8,15 @@ from typing import Generic, TypeVar
 
 from textual.binding import Binding
 from textual.widget import Widget
-from textual.widgets import Input
 
 from ouro.frontends.tui.screens.sheet import Sheet, SheetFrame
+from ouro.frontends.tui.widgets.typed_field import TypedField
 from ouro.utils.text import plural
 
 K = TypeVar("K", bound=Hashable)
 
 
-class CommentField(Input):
+class CommentField(TypedField):
     """The line in which a comment is written, hidden until then."""
 
     def __init__(self) -> None:

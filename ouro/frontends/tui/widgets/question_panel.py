@@ -13,7 +13,7 @@ from textual import events
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.message import Message
 from textual.widget import Widget
-from textual.widgets import Input, Static
+from textual.widgets import Static
 
 from ouro.display import CommandOutput, Diff, Display, Plain
 from ouro.events import (
@@ -38,6 +38,7 @@ from ouro.frontends.tui.look import (
 )
 from ouro.frontends.tui.widgets.choice_list import ChoiceList
 from ouro.frontends.tui.widgets.transcript import TranscriptView
+from ouro.frontends.tui.widgets.typed_field import TypedField
 from ouro.utils.text import clean, escaped, one_line, plural
 
 _ROWS_AROUND = (
@@ -91,7 +92,7 @@ class QuestionPanel(Vertical, can_focus=True):
         """
         self.question_id = question_id
         self.options = options
-        self.field = Input(
+        self.field = TypedField(
             compact=True, select_on_focus=False, placeholder=hint, classes="question--field"
         )
         self.field.display = False

@@ -1,0 +1,25 @@
+"""TypedField: a line of text whose editing keys act in the order of typing."""
+
+from __future__ import annotations
+
+from textual import events
+from textual.widgets import Input
+
+_EDITING = {"backspace", "ctrl+k", "ctrl+u", "ctrl+w"}
+
+
+class TypedField(Input):
+    """An Input that deletes only what was typed before the key.
+
+    Textual runs the action of a key after the key has passed all parents. On a busy machine the
+    next letters were in the field by then, and Ctrl+U deleted them.
+    """
+
+    async def _on_key(self, event: events.Key) -> None:
+        found = self._bindings.key_to_bindings.get(event.key, [])
+        if event.key in _EDITING and found:
+            event.stop()
+            event.prevent_default()
+            await self.run_action(found[0].action)
+        else:
+            await super()._on_key(event)

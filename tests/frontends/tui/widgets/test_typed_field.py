@@ -1,0 +1,44 @@
+"""TypedField: editing keys act in the order of typing."""
+
+import pytest
+from textual import events
+from textual.app import App
+from textual.containers import Vertical
+from textual.widgets import Input
+
+from ouro.frontends.tui.widgets.typed_field import TypedField
+
+
+class FieldApp(App):
+    def __init__(self, field):
+        super().__init__()
+        self.field = field
+
+    def compose(self):
+        with Vertical(), Vertical(), Vertical():
+            yield self.field
+
+    def on_mount(self):
+        self.field.focus()
+
+
+def burst(*keys):
+    return [events.Key(key, key if len(key) == 1 else None) for key in keys]
+
+
+@pytest.mark.parametrize(
+    ("keys", "left"),
+    [
+        ((*"old", "ctrl+u", *"new"), "new"),
+        ((*"a bc", "ctrl+w", *"d"), "a d"),
+        ((*"ab", "backspace", *"c"), "ac"),
+    ],
+)
+@pytest.mark.parametrize(("kind", "keeps_order"), [(TypedField, True), (Input, False)])
+async def test_keys_of_one_burst_act_in_their_order(keys, left, kind, keeps_order):
+    async with FieldApp(kind()).run_test() as pilot:
+        await pilot.pause()
+        for key in burst(*keys):
+            pilot.app.post_message(key)
+        await pilot.pause()
+        assert (pilot.app.field.value == left) is keeps_order
