@@ -303,10 +303,11 @@ async def test_x21_without_a_sandbox_a_model_decides_about_no_command(project):
 
 async def test_x21_what_the_judge_allows_is_confined(project):
     needs_sandbox(project)
-    line = f"python3 -c \"open('{project.parent}/home/outside/file.txt', 'w')\""
+    theirs = project.parent.joinpath("home", "outside", "file.txt")
+    line = f"python3 -c \"open('{theirs}', 'w')\""
     here = await run_all(project, [call("shell", command=line)], "ask")
     assert len(here.judged) == 1
-    assert (project.parent / "home/outside/file.txt").read_text() == "theirs\n"
+    assert theirs.read_text() == "theirs\n"
 
 
 @pytest.mark.parametrize(
