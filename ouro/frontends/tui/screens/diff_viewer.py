@@ -60,6 +60,9 @@ class DiffViewer(CommentSheet[DiffPlace]):
         self._keymap = keymap
         self._actions = keymap.of("diff")
         self._files: Sequence[ParsedFile] = ()
+        self._files_of: ShownDiff | None = None
+        """The changes that `_files` were read from."""
+        self._opens_at = DiffPlace(0)
         self._layout_now: DiffLayout | None = None
         self._wants_two_columns: bool | None = None
         """None: by the width."""
@@ -94,18 +97,26 @@ class DiffViewer(CommentSheet[DiffPlace]):
 
     # What is shown
 
-    @work(group="layout", exclusive=True)
-    async def _show_diff(self, shown: ShownDiff, place: DiffPlace | None = None) -> None:
+    def _show_diff(self, shown: ShownDiff, place: DiffPlace | None = None) -> None:
         """Show other changes, at this place or the one that is nearest."""
-        self._shown = shown
-        # Long diffs take a moment; a thread lets keys and frames go between.
-        self._files = await asyncio.to_thread(lambda: list(map(parse_file, shown.files)))
-        self._list.show(self._files)
-        await self._lay_out(place or DiffPlace(0))
+        self._shown, self._opens_at = shown, place or DiffPlace(0)
+        self._lay_out_later()
 
     @work(group="layout", exclusive=True)
     async def _lay_out_later(self) -> None:
-        await self._lay_out(self._lines.marked or DiffPlace(0))
+        # It ends the one that is under way, and does its work, too.
+        await self._read_and_lay_out()
+
+    async def _read_and_lay_out(self) -> None:
+        shown = self._shown
+        if self._files_of is shown:
+            await self._lay_out(self._lines.marked or DiffPlace(0))
+            return
+        # Long diffs take a moment; a thread lets keys and frames go between.
+        self._files = await asyncio.to_thread(lambda: list(map(parse_file, shown.files)))
+        self._files_of = shown
+        self._list.show(self._files)
+        await self._lay_out(self._opens_at)
 
     async def _lay_out(self, place: DiffPlace) -> None:
         width, palette = self._lines.text_width, self._lines.palette

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 import pytest
 from fakes.screens import opened, screen_of, screen_text, type_text, until
 from fakes.turns import say
+from msgspec.structs import replace
 
 from ouro.assemble import Options, open_session
 from ouro.frontends.tui.screens.diff_viewer import DiffViewer
@@ -290,3 +291,17 @@ async def test_a_long_diff_is_drawn_page_by_page(repository):
         await pilot.press("end")
         await until(pilot, lambda: "value_19999" in screen_text(pilot.app))
         assert len(layout.lines._drawn) < 20
+
+
+async def test_a_resize_while_other_changes_are_read_does_not_lose_them(repository):
+    async with viewing(repository) as (_, pilot, open_it):
+        await open_it()
+        viewer = pilot.app.screen
+        shown, before = viewer._shown, list(viewer._files)
+        assert before
+        viewer._show_diff(replace(shown, files=()))
+        viewer._lay_out_later()
+        await until(pilot, lambda: not viewer._files)
+        viewer._show_diff(shown)
+        viewer._lay_out_later()
+        await until(pilot, lambda: len(viewer._files) == len(before))
