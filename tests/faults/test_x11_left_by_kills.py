@@ -48,7 +48,10 @@ with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as ouro:
     end_orphans()  # without processes of its own, an ouro that starts now may have ended some
     asyncio.run(until(lambda: not any(map(living, numbers))))
 """
-_OWN_PROCESSES = ["bwrap", "--dev-bind", "/", "/", "--unshare-pid", "--proc", "/proc", "--"]
+_OWN_PROCESSES = [
+    *("bwrap", "--die-with-parent", "--dev-bind", "/", "/"),
+    *("--unshare-pid", "--proc", "/proc", "--"),
+]
 """Starts a command where other programs of this machine, such as another ouro, have no part."""
 NUMBERS = tuple(f"{number}{os.getpid()}" for number in (871, 872, 873))
 
