@@ -91,8 +91,14 @@ class MemoryEditor:
         changes: Mapping[str, str | None],
         subject: str,
         origin: Origin = "person",
+        *,
+        accepts_notes: bool = False,
     ) -> CoreChanged | None:
         """Change files of a scope in one commit; returns the event, None if nothing changed.
+
+        Args:
+            accepts_notes: the user has read the notes in `changes` as they were read here, so that
+                unapproved changes in them are accepted too.
 
         Raises:
             UsageError: a note has unapproved changes, which writing would approve too; or a file has changed
@@ -101,7 +107,8 @@ class MemoryEditor:
             LongTermMemoryError, OSError: it could not be written.
         """
         found = self.scope(scope)
-        if untrusted := sorted(filter(is_note_name, changes.keys() & found.foreign.keys())):
+        untrusted = sorted(filter(is_note_name, changes.keys() & found.foreign.keys()))
+        if untrusted and not accepts_notes:
             waiting = next(
                 (proposal.id for proposal in found.proposals() if proposal.origin == "outside"), ""
             )
@@ -112,7 +119,9 @@ class MemoryEditor:
             )
         seen = {name: self._seen[scope, name] for name in changes if (scope, name) in self._seen}
         try:
-            events = found.write(changes, subject, self.moment, origin, seen=seen)
+            events = found.write(
+                changes, subject, self.moment, origin, seen=seen, accepts_notes=accepts_notes
+            )
         except FileRefused as error:
             raise UsageError(f"{', '.join(changes)} cannot be written: {error}.") from error
         self._seen |= {(scope, name): text or "" for name, text in changes.items()}

@@ -548,7 +548,7 @@ def open_file(editor: MemoryEditor, named: str) -> OpenedFile:
 
 def save_file(editor: MemoryEditor, opened: OpenedFile, after: str) -> SavedFile:
     """Save an edited file: an empty one is removed; changes made meanwhile elsewhere in the file
-    stay.
+    stay. A note that waits for approval is accepted with the edit: the user has read all of it.
 
     If it cannot be saved, the hint of the UsageError names the file with the user's text.
     """
@@ -557,9 +557,15 @@ def save_file(editor: MemoryEditor, opened: OpenedFile, after: str) -> SavedFile
     after = f"{after.rstrip()}\n" if after.strip() else ""
     try:
         now = editor.text(opened.scope, opened.name)
-        if now != opened.text:
+        is_read = now == opened.text
+        if not is_read:
             after = apply_edit(FileEdit(opened.name, opened.text, after), now)
-        done = editor.write(opened.scope, {opened.name: after or None}, f"Edit {opened.name}")
+        done = editor.write(
+            opened.scope,
+            {opened.name: after or None},
+            f"Edit {opened.name}",
+            accepts_notes=is_read,
+        )
     except OuroError as error:
         path = (
             ensure_private_dir(get_home() / "cache")

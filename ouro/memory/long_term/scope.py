@@ -275,11 +275,13 @@ class ScopeMemory(ScopeState):
         at: TurnRef,
         origin: str,
         seen: Mapping[str, str] | None = None,
+        *,
+        accepts_notes: bool = False,
     ) -> list[CoreChanged]:
         """Write files for the user or for ouro itself, and commit them. Returns the events to show.
 
         Foreign text in a core file stays there and keeps waiting: only the lines that `changes`
-        adds or removes become trusted.
+        adds or removes become trusted. A note becomes trusted as a whole if `accepts_notes`.
 
         Nothing is written if a text holds a secret (SecretInMemory), or a file is not as it was
         `seen` (UsageError).
@@ -289,8 +291,12 @@ class ScopeMemory(ScopeState):
             done = [edit for edit in edits if edit.before != edit.after]
             if not done:
                 return []
-            if not self.foreign.keys().isdisjoint(changes):
-                begun = seen or {}
+            foreign = [name for name in changes if name in self.foreign]
+            begun = seen or {}
+            are_read = accepts_notes and all(
+                is_note_name(name) and name in begun for name in foreign
+            )
+            if foreign and not are_read:
                 edits = [
                     FileEdit(edit.name, begun.get(edit.name, edit.before), edit.after)
                     for edit in edits
@@ -298,7 +304,11 @@ class ScopeMemory(ScopeState):
                 return self._write_beside(edits, subject, at, origin)
             with self._changing() as base:
                 self.store.save_and_commit(
-                    {edit.name: edit.after for edit in done}, subject, at.trailers(origin), seen
+                    {edit.name: edit.after for edit in done},
+                    subject,
+                    at.trailers(origin),
+                    seen,
+                    approves_seen=are_read,
                 )
         return self._events(done, origin, base)
 

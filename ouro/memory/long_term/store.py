@@ -170,13 +170,15 @@ class GitMemoryStore(ApprovedFiles):
         subject: str,
         trailers: Mapping[str, str] | None = None,
         seen: Mapping[str, str] | None = None,
+        *,
+        approves_seen: bool = False,
     ) -> str:
         """Write files (None: remove them), approve them, and commit them; returns the commit.
 
         The files are written even if no commit can be made: then "" is returned, and `obstacle`
         holds the reason. `seen` holds the contents from which the new files were made: what was
         written there since is not lost. If the seen contents were not approved, the new files are
-        not approved either.
+        not approved either, unless the user has read them and `approves_seen`.
 
         Raises:
             UsageError, SecretInMemory: a file is not as it was seen, a text holds a secret; nothing was written.
@@ -191,7 +193,7 @@ class GitMemoryStore(ApprovedFiles):
                 raise UsageError(
                     f"{other} has changed meanwhile; nothing was written.", "Try again."
                 )
-            is_approved = not seen
+            is_approved = approves_seen or not seen
             with suppress(MemoryUnusable):
                 is_approved = is_approved or not self.find_unapproved(seen)
             encoded = self._put(changes, approved=is_approved)
