@@ -32,7 +32,7 @@ def main() -> int:
             check=True,
         )
         programs = Path(folder, "node_modules", ".bin")
-        client = f"{sys.executable} {TESTS / 'fakes' / 'mcp_conformance_client.py'}"
+        client = f"{sys.executable} {TESTS / 'mcp_conformance_client.py'}"
         expected = str(TESTS / "mcp" / "conformance.yaml")
         suite = [
             str(programs / "node"),

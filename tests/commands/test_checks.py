@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
+from fakes.agents import notices_of
 from fakes.fake_front_end import FakeFrontEnd
-from fakes.turns import notices_of
 
 from ouro.assemble import opener
 from ouro.commands.slash import dispatch

@@ -1,5 +1,4 @@
-from fakes.fake_front_end import FakeFrontEnd
-from fakes.slash import slash
+from fakes.fake_front_end import FakeFrontEnd, slash
 from msgspec.structs import replace
 
 from ouro.agent.project_instructions import ProjectInstructions

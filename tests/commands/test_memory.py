@@ -1,9 +1,8 @@
 """/memory on a real long-term memory."""
 
 import pytest
-from fakes.fake_front_end import FakeFrontEnd
+from fakes.fake_front_end import FakeFrontEnd, memory
 from fakes.knowledge import Conversation, write_as_user
-from fakes.slash import memory
 
 from ouro.errors import UsageError
 

@@ -3,9 +3,8 @@
 import re
 
 import pytest
-from fakes.fake_front_end import FakeFrontEnd
+from fakes.fake_front_end import FakeFrontEnd, memory
 from fakes.knowledge import Conversation, write_as_user
-from fakes.slash import memory
 from fakes.waiting import wait
 
 from ouro.errors import UsageError

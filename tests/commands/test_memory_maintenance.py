@@ -6,9 +6,8 @@ import itertools
 import json
 
 import pytest
-from fakes.fake_front_end import FakeFrontEnd
+from fakes.fake_front_end import FakeFrontEnd, memory
 from fakes.knowledge import write_as_user
-from fakes.slash import memory
 from fakes.stored_sessions import old_session, session_id
 
 from ouro.assemble import Options, opener

@@ -3,9 +3,8 @@
 import subprocess
 
 import pytest
-from fakes.fake_front_end import FakeFrontEnd
+from fakes.fake_front_end import FakeFrontEnd, memory, slash
 from fakes.knowledge import Conversation, write_as_user
-from fakes.slash import memory, slash
 
 from ouro.memory.long_term import GitMemoryStore, synchronize
 

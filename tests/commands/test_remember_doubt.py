@@ -1,7 +1,7 @@
 """Of which entry only the user knows whether a new text replaces it."""
 
 import pytest
-from fakes.memory_editors import editor_of
+from fakes.knowledge import editor_of
 
 from ouro.memory.long_term import all_entries, find_doubtful, remember_text
 

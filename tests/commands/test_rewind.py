@@ -1,6 +1,6 @@
 import pytest
 from fakes.fake_front_end import FakeFrontEnd
-from fakes.fake_rewind import FakeRewind
+from fakes.fake_parts import FakeRewind
 from fakes.fake_session import FakeSession
 
 from ouro.commands.front_end import RewindChoice

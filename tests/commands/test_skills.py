@@ -1,7 +1,6 @@
 import pytest
-from fakes.fake_front_end import FakeFrontEnd
+from fakes.fake_front_end import FakeFrontEnd, slash
 from fakes.files import write
-from fakes.slash import slash
 from msgspec.structs import replace
 
 from ouro.assemble import Options, opener

@@ -5,8 +5,8 @@ catches up.
 import threading
 
 import pytest
+from fakes.classifier import TwoVoices
 from fakes.model_server import Reply, failure
-from fakes.two_voices import TwoVoices
 
 from ouro.utils.runtime import get_log_path
 

@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from fakes.whole_sessions import at
+from fakes.stored_sessions import at
 
 from benchmarks.programs import programs
 from ouro.memory.backend import CompactionRecord, MessageRecord, SessionHeader

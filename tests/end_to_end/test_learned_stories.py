@@ -5,10 +5,9 @@ later one.
 import subprocess
 
 import pytest
-from fakes.classifier import add
+from fakes.classifier import TwoVoices, add, content, place
 from fakes.model_server import Call
-from fakes.talk import Talk
-from fakes.two_voices import TwoVoices, content, place
+from fakes.ouro_program import Talk
 
 from ouro.memory.long_term.notes.note import parse_note
 

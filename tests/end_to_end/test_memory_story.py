@@ -13,7 +13,7 @@ import pytest
 from fakes.files import git
 from fakes.knowledge import git_held
 from fakes.model_server import Call, Reply
-from fakes.talk import Talk
+from fakes.ouro_program import Talk
 
 from ouro.memory.long_term import open_scopes
 from ouro.memory.long_term.git.values import TurnRef

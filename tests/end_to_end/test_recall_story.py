@@ -7,7 +7,7 @@ import json
 from datetime import UTC, datetime
 
 import pytest
-from fakes.talk import Talk
+from fakes.ouro_program import Talk
 from msgspec.structs import replace
 
 from ouro.memory.long_term.notes.note import Note, note_text

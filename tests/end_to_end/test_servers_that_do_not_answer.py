@@ -4,9 +4,8 @@ import json
 import socket
 
 import yaml
+from fakes.local_servers import own_api, tls_server
 from fakes.model_server import ModelServer, failure
-from fakes.own_apis import own_api
-from fakes.tls_server import tls_server
 
 LOADING = {"error": {"code": 503, "message": "Loading model", "type": "unavailable_error"}}
 CHAT = [{"choices": [{"index": 0, "delta": {"content": "Hello."}, "finish_reason": "stop"}]}]

@@ -4,10 +4,9 @@ deleted.
 
 import shutil
 
-from fakes.classifier import add
+from fakes.classifier import TwoVoices, add
 from fakes.files import git
-from fakes.talk import Talk
-from fakes.two_voices import TwoVoices
+from fakes.ouro_program import Talk
 
 from ouro.memory.long_term.notes.note import Note, note_text
 

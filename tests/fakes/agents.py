@@ -1,4 +1,4 @@
-"""A LoopAgent as `assemble` makes it, with the parameters that tests set."""
+"""A LoopAgent as `assemble` makes it, with the parameters that tests set, and turns of a session."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from ouro.agent.compactor import Compactor
 from ouro.agent.loop import LoopAgent, Prompt
 from ouro.agent.tool_runner import ToolRunner, not_changing
-from ouro.events import Event
+from ouro.events import Event, Notice
 from ouro.llm import Model
 from ouro.memory.manager import MemoryManager
 from ouro.messages import system
 from ouro.safety import Permissions
+from ouro.session import Session
 from ouro.session.budget import check_calls
 from ouro.session.session_tasks import SessionTasks
 from ouro.settings import CompactionSettings, LimitSettings
@@ -97,3 +98,17 @@ async def stream_events(work) -> list[Event]:
 
 async def _nothing(_tool: str) -> None:
     await asyncio.sleep(0)
+
+
+async def say(session: Session, text: str) -> list[Event]:
+    """Send a message, and return all events of its turn."""
+    return [event async for event in session.send(text)]
+
+
+def notices_of(session: Session) -> list[str]:
+    """The notices that nothing has read yet, such as those of the start; takes all background
+    events.
+    """
+    queue = session.turn.tasks._events
+    unread = [queue.get_nowait() for _ in range(queue.qsize())]
+    return [event.text for event in unread if isinstance(event, Notice)]

@@ -1,5 +1,5 @@
-"""Counts the functions of a package that an action enters, and its floors: the deepest chain of
-calls.
+"""Counts calls, because growth is guarded by counts, not by clocks: of given functions, and of all
+functions of a package that an action enters, with the deepest chain.
 
 From tests/: `python -m fakes.entered_functions` prints them for one remembered line, path by path;
 `--chain` with the deepest chain, `--all` with all functions.
@@ -19,6 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from types import CodeType, FrameType
+from typing import Any
 
 import msgspec
 
@@ -74,8 +75,7 @@ async def remembered_lines(root: Path) -> dict[str, Entered]:
     """One line remembered on each path, in a memory that has some already: path -> what was
     entered.
     """
-    from fakes.knowledge import Conversation
-    from fakes.memory_editors import editor_of
+    from fakes.knowledge import Conversation, editor_of
     from ouro.memory.long_term import remember_text
 
     home, project = root / ".ouro", root / "project"
@@ -131,6 +131,23 @@ def main() -> None:
                 print(f"       {name}")
             for name, count in sorted(found.functions.items()) if arguments.all else ():
                 print(f"  {count:4} {name}")
+
+
+@contextmanager
+def counted_calls(*functions: Callable[..., Any]) -> Iterator[Counter[str]]:
+    """The number of calls of these functions in this thread, by their names."""
+    codes = {function.__code__: function.__qualname__ for function in functions}
+    counts: Counter[str] = Counter()
+
+    def note(frame: FrameType, event: str, _argument: object) -> None:
+        if event == "call" and frame.f_code in codes:
+            counts[codes[frame.f_code]] += 1
+
+    sys.setprofile(note)
+    try:
+        yield counts
+    finally:
+        sys.setprofile(None)
 
 
 if __name__ == "__main__":

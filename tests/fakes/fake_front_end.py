@@ -1,10 +1,12 @@
-"""A front end that records the calls of commands."""
+"""A front end that records the calls of commands, and slash commands as a user types them."""
 
 from __future__ import annotations
 
 from fakes.fake_session import FakeSession
+from ouro.commands.builtin import find_command
 from ouro.commands.front_end import RewindChoice
 from ouro.commands.rewind import last_message
+from ouro.commands.slash import run_command
 
 
 class FakeFrontEnd:
@@ -87,3 +89,13 @@ class FakeFrontEnd:
 
     def leave(self):
         self.left = True
+
+
+async def slash(front_end, name, argument=""):
+    """Run `/NAME ARGUMENT`."""
+    await run_command(front_end, find_command(name), argument)
+
+
+async def memory(front_end, argument=""):
+    """Run `/memory ARGUMENT`."""
+    await slash(front_end, "memory", argument)

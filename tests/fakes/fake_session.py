@@ -16,7 +16,7 @@ from types import SimpleNamespace
 
 from msgspec.structs import replace
 
-from fakes.fake_rewind import FakeRewind
+from fakes.fake_parts import FakeRewind
 from ouro.agent.project_instructions import ProjectInstructions
 from ouro.agent.subagents import Subagents
 from ouro.commands.builtin import COMMAND_NAMES

@@ -1,27 +1,36 @@
 """Long-term memory under test: the real manager on real folders and git, driven by the events of a
-session.
+session; a memory editor on real stores; and an embedding model of words alone.
 """
 
 from __future__ import annotations
 
 import asyncio
 import fcntl
+import re
 import subprocess
+import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import numpy as np
+
 from ouro.display import Question
 from ouro.events import CoreChanged, Notice, QuestionAsked, QuestionClosed, Reply
+from ouro.memory.index import Index
 from ouro.memory.long_term import (
     MARK,
+    FileEdit,
+    GitMemoryStore,
     LongTermMemoryConsolidator,
     LongTermMemoryManager,
+    MemoryEditor,
     MemoryOutput,
     MemoryPrompt,
     TurnMarks,
     open_scopes,
 )
+from ouro.memory.long_term.editor import NOWHERE
 from ouro.memory.long_term.git.values import TurnRef
 from ouro.memory.long_term.store import repo_store, user_store
 from ouro.messages import Message, ToolCall, ToolReply, assistant, tool, user
@@ -236,3 +245,58 @@ def plain_git(folder: Path, *arguments: str) -> str:
 def seen_by_model(context: str) -> list[str]:
     """The quoted lines of a text."""
     return [line.removeprefix("| ") for line in context.splitlines() if line.startswith("| ")]
+
+
+def editor_of(
+    home: Path,
+    project: Path | None = None,
+    *,
+    indexed: bool = True,
+    moment: TurnRef = NOWHERE,
+    core: Sequence[str] = (),
+    is_sound: bool = True,
+) -> MemoryEditor:
+    """The editor of a session in `project`; `home` is ouro's. `hunter2secret` is a secret."""
+
+    def finds_secret(text: str) -> str:
+        return "key" if "hunter2secret" in text else ""
+
+    stores = [user_store(home / "memory", home / "history.git", finds_secret, core_files=core)]
+    if project is not None:
+        stores.append(repo_store(project, home / "history.git", finds_secret, core_files=core))
+    scopes = open_scopes(stores)
+    assert (scopes.problems == ()) is is_sound
+    index = Index(home / "cache" / "index.db")
+    return MemoryEditor(scopes.opened, (lambda: index) if indexed else None, moment)
+
+
+def unapproved(store: GitMemoryStore) -> tuple[FileEdit, ...]:
+    """The changes in the files that are not approved."""
+    return store.edits_since(store.accepted, store.find_unapproved())
+
+
+DIMENSIONS = 256
+
+
+class WordEmbedder:
+    """Nearly one dimension per word; records its requests."""
+
+    def __init__(self, name: str = "words") -> None:
+        self.name = name
+        self.asked: list[tuple[str, ...]] = []
+
+    def embed(self, texts: Sequence[str]):
+        """A row of length one for each text."""
+        self.asked.append(tuple(texts))
+        return np.array([vector_of(text) for text in texts], np.float32)
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+
+def vector_of(text: str) -> list[float]:
+    """The word counts of a text by dimension, scaled to length one."""
+    row = np.full(DIMENSIONS, 1e-3)
+    for word in re.findall(r"\w+", text.lower()):
+        row[zlib.crc32(word.encode()) % DIMENSIONS] += 1
+    return [float(each) for each in row / np.linalg.norm(row)]

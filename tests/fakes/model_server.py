@@ -55,8 +55,7 @@ from pathlib import Path
 from typing import Any
 
 from fakes import model_formats
-from fakes.loopback import GoneError, Listener
-from fakes.model_agent import agent, echo, markdown
+from fakes.local_servers import GoneError, Listener
 from fakes.model_script import (
     Call,
     Play,
@@ -66,8 +65,11 @@ from fakes.model_script import (
     Script,
     Step,
     Tokens,
+    agent,
+    echo,
     failure,
     load,
+    markdown,
     paced,
     sse,
 )

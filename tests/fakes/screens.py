@@ -1,4 +1,6 @@
-"""The full screen under test: an OuroApp on fake sessions, and functions that wait for it."""
+"""The full screen under test: an OuroApp on fake sessions, an app with only a transcript, and functions
+that wait for a screen.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +9,16 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from textual.app import App, ComposeResult
+
 from fakes.fake_session import FakeSession, opener
 from fakes.waiting import PATIENCE
 from ouro.frontends.tui.app import OuroApp
 from ouro.frontends.tui.look import Look
 from ouro.frontends.tui.run import SessionStart
+from ouro.frontends.tui.transcript_writer import TranscriptWriter
 from ouro.frontends.tui.widgets.question_panel import QuestionPanel
+from ouro.frontends.tui.widgets.transcript import TranscriptView
 from ouro.session import OpenRequest
 
 
@@ -77,3 +83,33 @@ def screen_text(app: OuroApp) -> str:
         "".join(segment.text for segment in strip).rstrip()
         for strip in app.screen._compositor.render_strips()
     )
+
+
+class TranscriptApp(App[None]):
+    """`show(…)` shows events, `lines()` returns the screen."""
+
+    def __init__(self, *events, theme="textual-dark"):
+        super().__init__()
+        self.events = events
+        self.wanted_theme = theme
+        self.now = 100.0
+        self.transcript = TranscriptView(clock=lambda: self.now)
+        self.writer = TranscriptWriter(self.transcript)
+
+    def compose(self) -> ComposeResult:
+        yield self.transcript
+
+    def on_mount(self) -> None:
+        self.theme = self.wanted_theme
+        self.show(*self.events)
+
+    def show(self, *events):
+        self.writer.replay(events)
+        self.transcript._draw()
+
+    def strips(self):
+        return [self.transcript.render_line(y) for y in range(self.transcript.size.height)]
+
+    def lines(self):
+        """The rows of the screen, without empty ones at the end."""
+        return "\n".join(strip.text.rstrip() for strip in self.strips()).rstrip("\n").split("\n")

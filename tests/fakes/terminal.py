@@ -1,14 +1,16 @@
 """A terminal for tests and benchmarks: a program in a pseudo-terminal, and the picture that a user
-sees (pyte).
+sees (pyte); also with the full screen on a fake session in it.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import select
 import signal
+import sys
 import termios
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -228,3 +230,29 @@ def descendants(pid: int) -> Iterator[int]:
         with contextlib.suppress(OSError):
             for child in (task / "children").read_text().split():
                 yield from descendants(int(child))
+
+
+TESTS = Path(__file__).parents[1]
+
+
+class ScreenTerminal(Terminal):
+    """`python -m fakes.screen_program SCENARIO` in a terminal."""
+
+    def __init__(
+        self, scenario: str, folder: Path, size: tuple[int, int] = (24, 80), **environment: str
+    ) -> None:
+        self.folder = folder
+        values = {
+            "TERM": "xterm-256color",
+            "COLORTERM": "truecolor",
+            "PYTHONPATH": str(TESTS),
+            **environment,
+        }
+        command = [sys.executable, "-m", "fakes.screen_program", scenario, str(folder)]
+        super().__init__(command, {**os.environ, **values}, Path.cwd(), size)
+
+    def calls(self, name: str) -> list:
+        """The recorded values of this name."""
+        file = self.folder / "calls"
+        lines = file.read_text().splitlines() if file.exists() else []
+        return [value for line in lines for key, value in json.loads(line).items() if key == name]

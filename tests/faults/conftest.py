@@ -1,8 +1,8 @@
 """The full screen in its own terminal, and the shell tool."""
 
 import pytest
-from fakes.screen_terminal import ScreenTerminal
-from fakes.shells import ShellBench
+from fakes.terminal import ScreenTerminal
+from fakes.tool_benches import ShellBench
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from fakes.shells import ShellBench
+from fakes.tool_benches import ShellBench
 
 from ouro.safety import Permissions, Workspace
 from ouro.safety.rules import Ask, Effect

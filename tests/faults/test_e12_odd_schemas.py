@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
-from fakes.mcp_bench import Bench
+from fakes.mcp_bench import Bench, fake
 
 from ouro.errors import ToolError
 from ouro.settings import McpServerSettings
-
-ODD = Path(__file__).parents[1] / "fakes" / "mcp_odd_schemas.py"
 
 
 @pytest.fixture
@@ -23,8 +18,7 @@ async def bench(tmp_path):
 
 
 def odd(kind: str, size: int = 1, field: str = "inputSchema") -> McpServerSettings:
-    args = (str(ODD), kind, str(size), field)
-    return McpServerSettings(command=sys.executable, args=args, timeout_seconds=60)
+    return fake(60, odd=[kind, size, field])
 
 
 @pytest.mark.parametrize(

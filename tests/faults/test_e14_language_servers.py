@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 import yaml
-from fakes.lsp_bench import SERVER, LspBench
 from fakes.model_server import Call
+from fakes.tool_benches import SERVER, LspBench
 from fakes.waiting import until
 
 from ouro.lsp import servers as lsp_servers

@@ -8,7 +8,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-from fakes.ready_mask import ready_mask
+from fakes.tool_benches import ready_mask
 
 from ouro.display import CommandOutput, Diff, Display, FileChange
 from ouro.memory.manager import MemoryManager

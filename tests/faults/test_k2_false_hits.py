@@ -4,7 +4,7 @@ import sysconfig
 from pathlib import Path
 
 import pytest
-from fakes.ready_mask import ready_mask
+from fakes.tool_benches import ready_mask
 
 from ouro.memory.sessions.yaml_text import dump, load
 

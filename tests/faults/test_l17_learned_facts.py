@@ -7,8 +7,8 @@ import string
 from datetime import UTC, datetime
 
 import pytest
+from fakes.local_servers import tls_server
 from fakes.model_server import ModelServer, Reply, failure
-from fakes.tls_server import tls_server
 from fakes.wires import KEY, READ, Wire, chunks_of
 from hypothesis import given, settings
 from hypothesis import strategies as st

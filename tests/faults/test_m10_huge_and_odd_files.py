@@ -4,8 +4,7 @@ import os
 import re
 
 import pytest
-from fakes.knowledge import Conversation, write_as_user
-from fakes.memory_editors import unapproved
+from fakes.knowledge import Conversation, unapproved, write_as_user
 
 from ouro.memory.long_term import GitMemoryStore
 from ouro.memory.long_term.git.files import MAX_FILE_BYTES, FileRefused

@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from fakes.tool_context import call
+from fakes.tool_benches import call
 
 from ouro.errors import SecretInMemory, ToolError
 from ouro.memory.long_term import FileEdit, GitMemoryStore

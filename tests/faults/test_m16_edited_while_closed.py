@@ -4,8 +4,7 @@ import time
 
 import pytest
 from fakes.files import git
-from fakes.knowledge import Conversation
-from fakes.memory_editors import editor_of
+from fakes.knowledge import Conversation, editor_of
 
 from ouro.errors import SecretInMemory, UsageError
 from ouro.memory.long_term import open_file, remember_text, save_file, synchronize

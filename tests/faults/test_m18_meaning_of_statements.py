@@ -5,8 +5,7 @@ shown, writes into no scope that is off, keeps no secret and no draft, and drops
 import json
 
 import pytest
-from fakes.knowledge import Conversation
-from fakes.memory_editors import editor_of
+from fakes.knowledge import Conversation, editor_of
 
 from ouro.errors import SecretInMemory
 from ouro.events import Reply

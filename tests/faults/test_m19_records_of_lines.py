@@ -3,7 +3,7 @@ forgotten text leaves them, too.
 """
 
 import pytest
-from fakes.memory_editors import editor_of
+from fakes.knowledge import editor_of
 
 from ouro.memory.long_term import OuroHome, TrueForget, all_entries, remember_text
 from ouro.memory.long_term.line_records import carry_records, core_records

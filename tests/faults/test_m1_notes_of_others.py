@@ -3,9 +3,9 @@
 import subprocess
 
 import pytest
+from cases.words_of_others import EVIL, PHRASINGS
 from fakes.classifier import Two, add, say, wait_until_quiet
 from fakes.waiting import until
-from fakes.words_of_others import EVIL, PHRASINGS
 
 from ouro.llm import call
 from ouro.messages import ATTACHED, PIPED

@@ -6,10 +6,8 @@ import stat
 from contextlib import nullcontext
 
 import pytest
-from fakes.fake_front_end import FakeFrontEnd
-from fakes.knowledge import Conversation
-from fakes.memory_editors import editor_of
-from fakes.slash import memory
+from fakes.fake_front_end import FakeFrontEnd, memory
+from fakes.knowledge import Conversation, editor_of
 
 from ouro.errors import UsageError
 from ouro.memory.long_term import all_entries, propose_comments, read_comments

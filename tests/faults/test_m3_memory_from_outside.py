@@ -8,8 +8,7 @@ from pathlib import Path
 from threading import Event, Thread
 
 import pytest
-from fakes.knowledge import Conversation
-from fakes.memory_editors import unapproved
+from fakes.knowledge import Conversation, unapproved
 
 from ouro.errors import UsageError
 from ouro.memory.long_term import FileEdit, GitMemoryStore, ScopeMemory

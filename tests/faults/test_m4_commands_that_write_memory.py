@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 from fakes.classifier import Two, say
-from fakes.knowledge import Conversation, write_as_user
-from fakes.memory_editors import unapproved
+from fakes.knowledge import Conversation, unapproved, write_as_user
 
 from ouro.llm import call
 from ouro.memory.long_term import GitMemoryStore

@@ -7,8 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from fakes.knowledge import Conversation, plain_git, seen_by_model, write_as_user
-from fakes.memory_editors import unapproved
+from fakes.knowledge import Conversation, plain_git, seen_by_model, unapproved, write_as_user
 from fakes.warm_python import WARM
 
 from ouro.memory.long_term import FileEdit, TurnMarks

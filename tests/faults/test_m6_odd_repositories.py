@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from fakes.memory_editors import unapproved
+from fakes.knowledge import unapproved
 
 from ouro.memory.long_term import GitMemoryStore
 from ouro.memory.long_term.git import process

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from fakes.memory_editors import unapproved
+from fakes.knowledge import unapproved
 
 from ouro.errors import MemoryUnusable
 from ouro.memory.long_term import FileEdit, GitMemoryStore

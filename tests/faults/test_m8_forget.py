@@ -11,7 +11,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-from fakes.memory_editors import unapproved
+from fakes.knowledge import unapproved
 from fakes.stored_sessions import StoredSession
 from fakes.waiting import wait
 from fakes.warm_python import WARM

@@ -8,7 +8,7 @@ import os
 import shutil
 
 import pytest
-from fakes.session_machines import Machine, git
+from fakes.synced_homes import Machine, git
 
 from ouro.errors import UsageError
 from ouro.memory.session_remote import SessionRemote, chunk_name

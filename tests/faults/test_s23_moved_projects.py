@@ -6,7 +6,7 @@ import shutil
 import subprocess
 
 import pytest
-from fakes.turns import notices_of
+from fakes.agents import notices_of
 
 from ouro.assemble import Options, open_session
 from ouro.errors import SessionInUse, SessionNotFound

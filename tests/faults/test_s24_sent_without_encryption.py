@@ -7,7 +7,7 @@ from __future__ import annotations
 import shutil
 
 import pytest
-from fakes.session_machines import Machine, git
+from fakes.synced_homes import Machine, git
 
 from ouro.errors import UsageError
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from fakes.files import git
-from fakes.memory_editors import editor_of
+from fakes.knowledge import editor_of
 
 from ouro.errors import LongTermMemoryError
 from ouro.memory.long_term import remember_text, synchronize

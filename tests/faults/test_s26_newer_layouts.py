@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from fakes.files import git
-from fakes.memory_editors import editor_of
+from fakes.knowledge import editor_of
 
 from ouro.memory.index.index import VERSION
 from ouro.memory.long_term import remember_text

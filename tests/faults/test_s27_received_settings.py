@@ -6,9 +6,8 @@ import subprocess
 import sys
 
 import pytest
-from fakes.fake_front_end import FakeFrontEnd
+from fakes.fake_front_end import FakeFrontEnd, slash
 from fakes.knowledge import Conversation
-from fakes.slash import slash
 
 from ouro.memory.settings_remote import BRANCH, SettingsRemote
 

@@ -5,8 +5,7 @@ network.
 import re
 
 import pytest
-from fakes.screens import until
-from fakes.transcript_app import TranscriptApp
+from fakes.screens import TranscriptApp, until
 from textual.strip import Strip
 
 from ouro.display import CommandOutput, Diff, Display, FileChange, Picture, Plain, Todo, Todos

@@ -8,7 +8,7 @@ import termios
 from pathlib import Path
 
 import pytest
-from fakes.screen_terminal import TESTS
+from fakes.terminal import TESTS
 
 from ouro.frontends.tui.widgets.placeholders import Placeholders
 

@@ -8,7 +8,7 @@ import sys
 import time
 
 import pytest
-from fakes.shells import living
+from fakes.tool_benches import living
 from fakes.waiting import until, wait
 
 from ouro.memory.backend import MessageRecord, SessionHeader
@@ -31,7 +31,7 @@ asyncio.run(main())
 """
 _KILLED_AND_CLEANED = """
 import asyncio, os, subprocess, sys
-from fakes.shells import living
+from fakes.tool_benches import living
 from fakes.waiting import until
 from ouro.tools.shell_process import end_orphans
 jobs, folder = sys.argv[1:]

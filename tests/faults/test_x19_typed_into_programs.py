@@ -1,7 +1,7 @@
 """X19: what the agent types into a program is judged as a shell line, by what the program may do."""
 
 import pytest
-from fakes.shells import ShellBench
+from fakes.tool_benches import ShellBench
 from fakes.waiting import until
 
 from ouro.extensions.tool_names import names_elsewhere, own_names

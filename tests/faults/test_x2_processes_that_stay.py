@@ -6,7 +6,7 @@ import resource
 from pathlib import Path
 
 import pytest
-from fakes.shells import living
+from fakes.tool_benches import living
 from fakes.waiting import PATIENCE, until
 
 from ouro.safety import Confinement

@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 import pytest
-from fakes.shells import living
+from fakes.tool_benches import living
 from fakes.waiting import until
 
 from ouro.errors import ToolError

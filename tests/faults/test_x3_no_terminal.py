@@ -42,7 +42,7 @@ EOF"""
 PROGRAM = textwrap.dedent("""
     import asyncio, fcntl, sys, termios
     from pathlib import Path
-    from fakes.shells import ShellBench
+    from fakes.tool_benches import ShellBench
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
     assert open("/dev/tty")
     result = asyncio.run(ShellBench(Path(sys.argv[1])).run(sys.argv[2]))

@@ -4,7 +4,7 @@ import os
 import subprocess
 
 import pytest
-from fakes.shells import ShellBench
+from fakes.tool_benches import ShellBench
 from msgspec.structs import replace
 
 from ouro.safety import Confinement

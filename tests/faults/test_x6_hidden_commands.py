@@ -3,7 +3,7 @@
 import subprocess
 
 import pytest
-from fakes.shells import decision
+from fakes.tool_benches import decision
 
 from ouro.safety import Deny
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from fakes.files import git
-from fakes.shells import decision
+from fakes.tool_benches import decision
 
 from ouro.safety import Allow, Ask, Deny
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from fakes.files import git
-from fakes.shells import decision
+from fakes.tool_benches import decision
 from fuzz_judge import Judge, Lines, fuzz
 
 from ouro.safety import Allow, Ask, Deny, Effect, Permissions, Workspace

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from fakes.tool_context import call
+from fakes.tool_benches import call
 
 from ouro.errors import ToolError
 from ouro.safety import Workspace

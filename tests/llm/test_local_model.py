@@ -4,7 +4,7 @@ import asyncio
 import threading
 
 import pytest
-from fakes.own_apis import OwnApi, ollama, own_api, said
+from fakes.local_servers import OwnApi, ollama, own_api, said
 from fakes.wires import KEY, READ, chunks_of
 
 from ouro.errors import ModelError, ToolsRefused

@@ -1,7 +1,7 @@
 """Real language servers on pipes."""
 
 import pytest
-from fakes.lsp_bench import LspBench
+from fakes.tool_benches import LspBench
 
 
 @pytest.fixture

@@ -134,7 +134,7 @@ async def test_no_process_is_started_for_other_files(bench):
 
 
 async def test_two_servers_that_find_the_same_error_report_it_once(bench):
-    from fakes.lsp_bench import server_command
+    from fakes.tool_benches import server_command
 
     bench.open_specs(
         LanguageServerSpec("first", server_command(), {".toy": "toy"}),

@@ -1,7 +1,7 @@
 """The tool `lsp`: symbols, definitions, references, renames."""
 
 import pytest
-from fakes.tool_context import Surroundings, call
+from fakes.tool_benches import Surroundings, call
 
 from ouro.errors import ToolError
 from ouro.lsp.tools import apply_text_edits

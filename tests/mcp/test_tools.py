@@ -6,7 +6,7 @@ import json
 
 import pytest
 from fakes.mcp_bench import Bench, fake
-from fakes.tool_context import Surroundings
+from fakes.tool_benches import Surroundings
 from fakes.waiting import until
 from msgspec.structs import replace
 

@@ -8,8 +8,8 @@ import base64
 import json
 
 import pytest
+from fakes.agents import notices_of
 from fakes.model_server import Call, Reply
-from fakes.turns import notices_of
 
 from ouro.assemble import Options, open_session
 from ouro.commands.export import document

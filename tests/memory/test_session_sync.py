@@ -6,7 +6,7 @@ import re
 import shutil
 
 import pytest
-from fakes.session_machines import Machine, git
+from fakes.synced_homes import Machine, git
 
 from ouro.errors import MemoryUnusable, UsageError
 from ouro.memory.manager import MemoryManager

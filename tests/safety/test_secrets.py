@@ -8,7 +8,7 @@ from unittest.mock import Mock
 from urllib.parse import quote
 
 import pytest
-from fakes.ready_mask import ready_mask
+from fakes.tool_benches import ready_mask
 
 from ouro.memory.backend import MessageRecord
 from ouro.memory.serialization import record_data

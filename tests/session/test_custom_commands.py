@@ -5,8 +5,8 @@ from __future__ import annotations
 import subprocess
 
 import pytest
+from fakes.agents import notices_of
 from fakes.files import write
-from fakes.turns import notices_of
 
 from ouro.assemble import Options, opener
 from ouro.events import (

@@ -7,7 +7,7 @@ import shutil
 import threading
 
 import pytest
-from fakes.turns import say
+from fakes.agents import say
 
 from ouro.assemble import Options, open_session
 from ouro.errors import UsageError

@@ -1,7 +1,7 @@
 """A resumed session has the mode that it had at its end, unless the command line sets another one."""
 
 import pytest
-from fakes.turns import say
+from fakes.agents import say
 from fakes.waiting import until
 
 from ouro.assemble import Options, open_session

@@ -5,8 +5,8 @@ who is called.
 from __future__ import annotations
 
 import pytest
+from fakes.agents import say
 from fakes.model_server import Reply, Tokens
-from fakes.turns import say
 
 from ouro.assemble import Options, open_session
 from ouro.errors import UsageError

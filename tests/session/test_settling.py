@@ -6,8 +6,8 @@ import asyncio
 from contextlib import ExitStack, aclosing, asynccontextmanager
 
 import pytest
+from fakes.agents import say
 from fakes.knowledge import git_held
-from fakes.turns import say
 
 from ouro.assemble import Options, opener
 from ouro.events import CoreChanged, ToolFinished, TurnFinished

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from fakes.transcript_app import TranscriptApp
-from fakes.turns import say
+from fakes.agents import say
+from fakes.screens import TranscriptApp
 
 from ouro.assemble import Options, open_session
 from ouro.events import (

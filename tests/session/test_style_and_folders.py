@@ -1,9 +1,9 @@
 """Output styles, further instructions, further folders and safe mode in a session."""
 
 import pytest
+from fakes.agents import notices_of, say
 from fakes.fake_front_end import FakeFrontEnd
 from fakes.files import write
-from fakes.turns import notices_of, say
 
 from ouro.assemble import Options, opener
 from ouro.commands.slash import dispatch

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from fakes.agents import say
 from fakes.classifier import wait_until_quiet
-from fakes.turns import say
 
 from ouro.assemble import Options, opener
 from ouro.errors import ModelUnavailable, UsageError

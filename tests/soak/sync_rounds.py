@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from fakes.memory_editors import editor_of
+from fakes.knowledge import editor_of
 
 from ouro.memory.long_term import remember_text
 from ouro.memory.manager import MemoryManager

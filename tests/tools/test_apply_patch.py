@@ -7,7 +7,7 @@ from difflib import SequenceMatcher
 from pathlib import Path
 
 import pytest
-from fakes.tool_context import call
+from fakes.tool_benches import call
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fakes.tool_context import Surroundings
+from fakes.tool_benches import Surroundings
 
 from ouro.display import Display, Plain, Question
 from ouro.tools.ask_user import AskUser, AskUserArgs

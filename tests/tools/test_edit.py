@@ -7,7 +7,7 @@ import stat
 from pathlib import Path
 
 import pytest
-from fakes.tool_context import call
+from fakes.tool_benches import call
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 

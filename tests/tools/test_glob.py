@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from fakes.tool_context import call
+from fakes.tool_benches import call
 
 from ouro.errors import ToolError
 from ouro.safety import Workspace

@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from fakes.tool_context import call
+from fakes.tool_benches import call
 
 from ouro.errors import ToolError
 from ouro.safety import Permissions, Workspace

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from fakes.tool_context import call
+from fakes.tool_benches import call
 
 from ouro.safety import Confinement, Workspace
 from ouro.tools.builtin import builtin_tools

@@ -6,7 +6,7 @@ from contextlib import closing
 
 import pytest
 from fakes.stored_sessions import NOTE, StoredSession
-from fakes.tool_context import call
+from fakes.tool_benches import call
 
 from ouro.display import Display, Plain
 from ouro.errors import SearchUnavailable, ToolError

@@ -9,7 +9,7 @@ import zlib
 from pathlib import Path
 
 import pytest
-from fakes.tool_context import call
+from fakes.tool_benches import call
 from PIL import Image as Pillow
 
 from ouro.display import Display, Picture, Plain

@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from fakes.shells import ShellBench, living
+from fakes.tool_benches import ShellBench, living
 from fakes.waiting import until
 
 from ouro.errors import ToolError

@@ -6,7 +6,7 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
-from fakes.tool_context import call
+from fakes.tool_benches import call
 
 from ouro.errors import ToolError
 from ouro.safety import Allow, Ask, Deny, Effect, Permissions, Workspace

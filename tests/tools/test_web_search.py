@@ -7,8 +7,8 @@ from http.server import BaseHTTPRequestHandler
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from fakes.loopback import Listener
-from fakes.tool_context import call
+from fakes.local_servers import Listener
+from fakes.tool_benches import call
 
 from ouro.assemble_extensions import SEARCH_VARIABLES
 from ouro.errors import ConfigError, ToolError

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from fakes.tool_context import call
+from fakes.tool_benches import call
 
 from ouro.display import Diff, Display, FileChange
 from ouro.errors import ToolError

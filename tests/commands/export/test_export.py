@@ -7,8 +7,8 @@ import time
 import pytest
 from fakes.fake_front_end import FakeFrontEnd
 from fakes.fake_session import FakeSession
+from fakes.stored_sessions import ID, PNG, everything
 from fakes.waiting import wait
-from fakes.whole_sessions import ID, PNG, everything
 
 from ouro.commands.export import document
 from ouro.commands.render import date_and_time

@@ -4,8 +4,7 @@ import json
 from types import SimpleNamespace
 
 import pytest
-from fakes.fake_front_end import FakeFrontEnd
-from fakes.slash import slash
+from fakes.fake_front_end import FakeFrontEnd, slash
 
 from ouro.commands.export.for_agents import session_for_agent
 from ouro.importers.claude_code import read_claude_code

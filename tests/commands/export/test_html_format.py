@@ -1,6 +1,6 @@
 from html.parser import HTMLParser
 
-from fakes.whole_sessions import everything, hostile, whole
+from fakes.stored_sessions import everything, hostile, whole
 
 from ouro.commands.export import document
 from ouro.memory.backend import MessageRecord

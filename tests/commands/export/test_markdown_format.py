@@ -1,4 +1,4 @@
-from fakes.whole_sessions import HOSTILE, everything, hostile, whole
+from fakes.stored_sessions import HOSTILE, everything, hostile, whole
 from markdown_it import MarkdownIt
 
 from ouro.commands.export import document

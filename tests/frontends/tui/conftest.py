@@ -1,7 +1,7 @@
 """The full screen from its first moment."""
 
 import pytest
-from fakes.screen_terminal import ScreenTerminal
+from fakes.terminal import ScreenTerminal
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@ the prompt.
 """
 
 import pytest
-from fakes.fake_resumed import CARD, NOW, FakeResumed
+from fakes.fake_parts import CARD, NOW, FakeResumed
 from fakes.fake_session import FakeSession, says
 from fakes.screens import opened, screen_of, shown, until
 from msgspec.structs import replace

@@ -1,7 +1,7 @@
 """Snapshots of the transcript, one for each state."""
 
 import pytest
-from fakes.transcript_app import TranscriptApp
+from fakes.screens import TranscriptApp
 
 from ouro.display import CommandOutput, Diff, Display, FileChange, Plain
 from ouro.events import (

@@ -1,7 +1,7 @@
 """Each event, and how the transcript shows it."""
 
 import pytest
-from fakes.transcript_app import TranscriptApp
+from fakes.screens import TranscriptApp
 
 from ouro.display import (
     CommandOutput,

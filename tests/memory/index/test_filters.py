@@ -3,7 +3,7 @@ them.
 """
 
 import pytest
-from fakes.word_embedder import WordEmbedder
+from fakes.knowledge import WordEmbedder
 
 from ouro.memory.index import Index, Search, SearchFilter, Vectors
 from ouro.memory.index.query import SHIFT, content_hash

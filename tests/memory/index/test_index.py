@@ -3,7 +3,7 @@
 import sqlite3
 
 import pytest
-from fakes.counted_calls import counted_calls
+from fakes.entered_functions import counted_calls
 from fakes.stored_sessions import AT, NOTE, StoredSession, session_id
 from fakes.waiting import wait
 

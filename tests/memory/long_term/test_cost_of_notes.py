@@ -6,8 +6,7 @@ import os
 from collections import Counter
 
 import pytest
-from fakes.knowledge import Conversation, write_as_user
-from fakes.memory_editors import unapproved
+from fakes.knowledge import Conversation, unapproved, write_as_user
 
 from ouro.memory.long_term import GitMemoryStore, ScopeMemory
 from ouro.memory.long_term.git import files, repository

@@ -3,7 +3,7 @@
 import shutil
 
 import pytest
-from fakes.memory_editors import editor_of
+from fakes.knowledge import editor_of
 
 from ouro.memory.long_term import diagnose, remember_text
 from ouro.memory.long_term.notes.note import Edge, Note, note_text

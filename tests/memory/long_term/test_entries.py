@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from fakes.memory_editors import editor_of
+from fakes.knowledge import editor_of
 
 from ouro.errors import UsageError
 from ouro.memory.long_term import MemoryEditor, details_of, list_entries, note_entries, open_file

@@ -1,7 +1,7 @@
 """/forget: find, show and archive, and how to restore."""
 
 import pytest
-from fakes.memory_editors import editor_of
+from fakes.knowledge import editor_of
 
 from ouro.errors import UsageError
 from ouro.memory.long_term import (

@@ -8,7 +8,7 @@ import tarfile
 from urllib.parse import quote, quote_plus
 
 import pytest
-from fakes.memory_editors import editor_of, unapproved
+from fakes.knowledge import editor_of, unapproved
 from fakes.stored_sessions import StoredSession
 from fakes.waiting import wait
 

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from fakes.memory_editors import unapproved
+from fakes.knowledge import unapproved
 from fakes.waiting import until
 
 from ouro.errors import MemoryUnusable

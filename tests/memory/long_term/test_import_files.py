@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from fakes.memory_editors import editor_of
+from fakes.knowledge import editor_of
 from fakes.synced_homes import in_this_process
 
 from ouro.memory.long_term import all_entries, apply_import, plan_import, read_sources

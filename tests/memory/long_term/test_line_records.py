@@ -3,8 +3,7 @@
 import subprocess
 
 import pytest
-from fakes.knowledge import Conversation
-from fakes.memory_editors import editor_of
+from fakes.knowledge import Conversation, editor_of
 
 from ouro.memory.long_term import details_of, find_entry, remember_text, synchronize
 from ouro.memory.long_term.entries import note_entries

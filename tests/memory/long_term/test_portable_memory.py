@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from fakes.files import git
-from fakes.memory_editors import unapproved
+from fakes.knowledge import unapproved
 from fakes.warm_python import WARM
 
 from ouro.memory.long_term import GitMemoryStore, open_scopes

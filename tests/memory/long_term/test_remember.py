@@ -4,7 +4,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from fakes.memory_editors import editor_of
+from fakes.knowledge import editor_of
 
 from ouro.errors import SecretInMemory, UsageError
 from ouro.memory.long_term import all_entries, describe_source, remember_text

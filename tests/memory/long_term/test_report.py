@@ -1,7 +1,7 @@
 """The report shows what memory was used for, and what is of no use."""
 
 import msgspec
-from fakes.memory_editors import editor_of
+from fakes.knowledge import editor_of
 from msgspec.structs import replace
 
 from ouro.memory.long_term import core_records, remember_text, report_usefulness

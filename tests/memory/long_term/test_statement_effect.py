@@ -3,8 +3,7 @@
 import json
 
 import pytest
-from fakes.knowledge import Conversation
-from fakes.memory_editors import editor_of
+from fakes.knowledge import Conversation, editor_of
 
 from ouro.events import CoreChanged
 from ouro.memory.long_term import all_entries, ask_effect, open_statement, remember_text

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from fakes.files import git
-from fakes.memory_editors import unapproved
+from fakes.knowledge import unapproved
 
 from ouro.memory.long_term import FileEdit, GitMemoryStore, repo_folder
 from ouro.memory.long_term.git import process as git_process

@@ -5,7 +5,7 @@ import random
 from types import SimpleNamespace
 
 import pytest
-from fakes.memory_editors import editor_of
+from fakes.knowledge import editor_of
 
 from ouro.memory.long_term import all_entries, remember_text
 from ouro.memory.long_term.remember import find_entry

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from fakes.files import git
-from fakes.memory_editors import unapproved
+from fakes.knowledge import unapproved
 from fakes.synced_homes import SyncedHomes, in_this_process
 from fakes.warm_python import WARM
 from msgspec.structs import replace

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from fakes.memory_editors import editor_of
+from fakes.knowledge import editor_of
 
 from ouro.errors import UsageError
 from ouro.memory.long_term import (

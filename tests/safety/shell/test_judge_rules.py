@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from fakes.shells import decision
+from fakes.tool_benches import decision
 
 from ouro.safety import Allow, Ask, Decision, Deny, Effect, Permissions, Workspace
 from ouro.safety.shell import judge

@@ -3,7 +3,7 @@
 import subprocess
 
 import pytest
-from fakes.counted_calls import counted_calls
+from fakes.entered_functions import counted_calls
 
 from ouro.display import Diff, Display, FileChange, Plain
 from ouro.frontends.tui.blocks.code import highlight

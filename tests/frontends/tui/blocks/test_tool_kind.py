@@ -1,7 +1,7 @@
 """Cards by kind: a sign for each, a verb for each; reads in a row are one line."""
 
 import pytest
-from fakes.transcript_app import TranscriptApp
+from fakes.screens import TranscriptApp
 
 from ouro.display import Diff, Display, FileChange, Plain
 from ouro.events import TextDelta, ToolFinished, ToolRunning, ToolStarted

@@ -4,8 +4,8 @@ import subprocess
 from contextlib import asynccontextmanager
 
 import pytest
+from fakes.agents import say
 from fakes.screens import opened, screen_of, screen_text, type_text, until
-from fakes.turns import say
 from msgspec.structs import replace
 
 from ouro.assemble import Options, open_session

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 from fakes.screens import opened, screen_of, screen_text, type_text, until
-from fakes.shells import ShellBench
+from fakes.tool_benches import ShellBench
 from textual.app import App
 
 from ouro.assemble import Options, opener

@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from fakes.fake_rewind import FakeRewind
+from fakes.fake_parts import FakeRewind
 from fakes.fake_session import FakeSession, Wait
 from fakes.screens import opened, screen_of, screen_text, shown, until
 

@@ -3,7 +3,7 @@
 import asyncio
 from pathlib import Path
 
-from fakes.counted_calls import counted_calls
+from fakes.entered_functions import counted_calls
 from fakes.fake_session import FakeSession, Wait
 from fakes.screens import asked, opened, screen_of, screen_text, until
 from textual.screen import Screen

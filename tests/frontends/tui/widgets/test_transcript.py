@@ -1,8 +1,7 @@
 """The transcript widget: its scroll position, what it keeps, what can be copied."""
 
 import pytest
-from fakes.screens import until
-from fakes.transcript_app import TranscriptApp
+from fakes.screens import TranscriptApp, until
 from rich.cells import cell_len
 from textual.geometry import Offset
 from textual.selection import SELECT_ALL, Selection

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 from fakes.classifier import Two, add, say, unread_events, wait_until_quiet
-from fakes.memory_editors import editor_of
+from fakes.knowledge import editor_of
 from fakes.waiting import until
 
 from ouro.events import QuestionAsked, Reply

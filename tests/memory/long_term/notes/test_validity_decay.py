@@ -3,7 +3,7 @@ from contextlib import closing
 from datetime import UTC, datetime
 
 import pytest
-from fakes.memory_editors import editor_of
+from fakes.knowledge import editor_of
 
 from ouro.memory.index import Lookup
 from ouro.memory.long_term import SessionNotes

@@ -2,7 +2,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from fakes.files import git
-from fakes.word_embedder import WordEmbedder
+from fakes.knowledge import WordEmbedder
 
 from ouro.memory.index import Index, MemoryFolder, Search, Sources, Vectors
 from ouro.memory.long_term import GitMemoryStore, Notebook, Recall, RecallLog, Situation

@@ -8,7 +8,7 @@ import json
 import subprocess
 
 import pytest
-from fakes.turns import say
+from fakes.agents import say
 
 from ouro.assemble import Options, opener
 from ouro.events import NotesRecalled

@@ -8,8 +8,8 @@ import json
 import pytest
 import yaml
 from fakes.classifier import wait_until_quiet
+from fakes.knowledge import WordEmbedder, vector_of
 from fakes.model_server import Raw, Reply
-from fakes.word_embedder import WordEmbedder, vector_of
 
 from ouro.assemble import Options, opener
 from ouro.events import NotesRecalled, Notice, Prompted
