@@ -215,9 +215,11 @@ def test_a_search_in_a_long_diff_needs_no_colours():
 
 
 def test_pages_that_are_far_away_are_forgotten():
-    lines = body_lines(Diff((FileChange("a.py", None, CODE),)), 100, PALETTE)
+    rows = 4 * MAX_PAGES * PAGE_ROWS
+    code = "".join(CODE.splitlines(keepends=True)[:rows])
+    lines = body_lines(Diff((FileChange("a.py", None, code),)), 100, PALETTE)
     assert isinstance(lines, PagedLines)
-    assert sum(1 for _ in lines) == len(lines) == 50_001
+    assert sum(1 for _ in lines) == len(lines) == rows + 1
     assert len(lines._drawn) == MAX_PAGES
 
 

@@ -30,10 +30,16 @@ def draw(answer, width=50):
     ]
 
 
+MOST_PIECES = 800
+"""Pieces of one drawn answer: a frame is drawn after each, and a document may have 20,000 letters."""
+
+
 def stream_answer(text, sizes):
     answer, place, turn = AnswerBlock(), 0, 0
+    pieces = len(text) * len(sizes) // sum(sizes)
+    longer = 1 + pieces // MOST_PIECES
     while place < len(text):
-        size = sizes[turn % len(sizes)]
+        size = sizes[turn % len(sizes)] * longer
         answer.append(text[place : place + size])
         answer.lines(50, PALETTE)
         place, turn = place + size, turn + 1
@@ -46,6 +52,8 @@ def stream_answer(text, sizes):
 @example("- a\n\n  ```\n  x\n  ```\n- b\n```\n", [1])
 @example("```py\n" + "x = '''\n" * 60 + "```", [7])
 @example("```\nx\n```\n ", [1])
+@example("a * b _c d " * 60, [1])
+@example("日本語" * 200 + "\n- item", [1])
 def test_streamed_answer_looks_like_the_whole_one(text, sizes):
     answer = stream_answer(text, sizes)
     assert draw(answer) == draw(AnswerBlock(text))
