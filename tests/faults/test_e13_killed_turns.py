@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -94,6 +95,18 @@ def test_e13_files_that_a_command_changed_are_restored(root):
     assert (root / "a.py").read_text() == "one\n"
     Undo(kept).redo(kept.turns())
     assert (root / "c.py").read_text() == "new\n"
+
+
+def test_e13_the_end_of_a_released_turn_is_noted_without_a_wait(root):
+    kept = opened(root)
+    kept.take(1, "before")
+    kept.command_began(1)
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert kept.release() == [1]
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert [path.name for path in kept.folder.glob("open/*.died")] == ["s1.1.died"]
+    # A watcher that waits for the end of this process asks for it ten thousand times.
+    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 0.1
 
 
 def test_e13_a_file_that_the_user_changed_since_is_not_overwritten(root):

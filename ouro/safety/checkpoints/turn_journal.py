@@ -23,12 +23,14 @@ FOLDER = "open"
 _DIED = ".died"
 _WRITE_SECONDS = 1.0
 """A tool that was about to change a file has done so after this time, or never."""
-# It reads until the pipe is closed: by ouro, or by the system while a killed ouro ends. Its parent
-# is another process once that has ended; then the commands in a sandbox are killed, too.
+_RELEASED = b"released\n"
+# It reads until ouro releases the turn, or the system closes the pipe while a killed ouro ends. Its
+# parent is another process once that has ended; then the commands in a sandbox are killed, too.
 _WATCH = """
-read -r _
+read -r released
 [ -e "$0" ] || exit
 n=0
+[ -z "$released" ] || n=9999
 while [ $n -lt 9999 ] && read -r _ _ _ parent _ < /proc/$$/stat && [ "$parent" = "$PPID" ]; do
     n=$((n + 1))
 done 2> /dev/null
@@ -118,6 +120,8 @@ class TurnJournal:
             self._path.unlink(missing_ok=True)
         if self._watcher is not None:
             assert self._watcher.stdin is not None
+            with suppress(OSError):  # the watcher may have been killed
+                os.write(self._watcher.stdin.fileno(), _RELEASED)
             self._watcher.stdin.close()
             self._watcher.wait()
         unlock(self._descriptor)
