@@ -12,6 +12,8 @@ import ast
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -44,6 +46,12 @@ def functions_of(source: Source) -> Iterator[Function]:
             yield Function(f"{source.name}: {node.name}", _count_decisions(node), lines)
 
 
+@cache
+def all_functions() -> tuple[Function, ...]:
+    """The functions of all modules: counting their decisions takes a second."""
+    return tuple(chain.from_iterable(map(functions_of, sources())))
+
+
 def dense_comprehensions() -> dict[str, int]:
     """How many comprehensions of each module are dense."""
     return {source.name: count for source in sources() if (count := _count_dense(source))}
@@ -51,10 +59,7 @@ def dense_comprehensions() -> dict[str, int]:
 
 def dense_functions() -> set[str]:
     """The functions with more than MANY_DECISIONS."""
-    found = set()
-    for source in sources():
-        found.update(item.name for item in functions_of(source) if item.decisions > MANY_DECISIONS)
-    return found
+    return {item.name for item in all_functions() if item.decisions > MANY_DECISIONS}
 
 
 def known_functions() -> set[str]:

@@ -29,7 +29,7 @@ def test_the_dense_comprehensions_of_a_module_only_become_fewer():
 
 
 def test_functions_have_few_decisions_for_their_length():
-    functions = [item for source in sources() for item in density.functions_of(source)]
+    functions = density.all_functions()
     share = sum(item.decisions for item in functions) / sum(item.lines for item in functions)
     assert 100 * share <= MAX_DECISIONS_PER_100_LINES
     assert sum(item.decisions > 10 for item in functions) <= MAX_FUNCTIONS_OVER_10
