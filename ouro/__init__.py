@@ -6,10 +6,11 @@ from ouro.utils.lazy_exports import lazy_exports
 
 TYPE_CHECKING = False  # without `typing`, which takes a third as long as Python's own start
 if TYPE_CHECKING:
-    from ouro.api import Agent, AgentOptions, AsyncAgent, tool
+    from ouro.api import Agent, AgentOptions, AsyncAgent
     from ouro.errors import OuroError
     from ouro.events import Permit, Reply
     from ouro.frontends.headless.output import Result
+    from ouro.tools.function_tool import tool
 
 __version__ = "0.2.0"
 

@@ -21,7 +21,7 @@ from collections.abc import (
 from concurrent.futures import Future, wait
 from contextlib import aclosing, suppress
 from pathlib import Path
-from typing import Any, Literal, Self, TypedDict, TypeVar, Unpack, cast, get_args, overload
+from typing import Any, Literal, Self, TypedDict, TypeVar, Unpack, cast, get_args
 
 from ouro.assemble import opener
 from ouro.commands.goal import goal_of_prompt
@@ -474,38 +474,6 @@ class Agent:
             self._call_soon(self._end.set)
             self._thread.join()
         self._thread = self._loop = self._end = None
-
-
-@overload
-def tool(function: Callable[..., Any], /) -> FunctionTool: ...
-@overload
-def tool(
-    *, name: str = "", asks: bool = False, reads: str = "", writes: str = ""
-) -> Callable[[Callable[..., Any]], FunctionTool]: ...
-def tool(
-    function: Callable[..., Any] | None = None,
-    /,
-    *,
-    name: str = "",
-    asks: bool = False,
-    reads: str = "",
-    writes: str = "",
-) -> Any:
-    """A decorator that makes a function a tool, for `tools=`; with or without arguments.
-
-    Args:
-        name: what the model calls it; by default the name of the function.
-        asks: `on_permission` decides on each call.
-        reads, writes: the argument that names the file that is read or changed: the rules on files apply to it.
-
-    Raises:
-        UsageError: there is no docstring, or a parameter has no type hint or one that has no JSON schema.
-    """
-
-    def make(function: Callable[..., Any]) -> FunctionTool:
-        return FunctionTool(function, name, asks=asks, reads=reads, writes=writes)
-
-    return make if function is None else make(function)
 
 
 def _session_options(cwd: Path, options: AgentOptions) -> Options:

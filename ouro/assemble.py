@@ -443,6 +443,8 @@ class SessionBuilder(msgspec.Struct, dict=True):
                 raise UsageError(
                     f"There are two tools with the name `{tool.name}`.", "Give yours another name."
                 )
+        of_files = self.extensions.file_tools(tools, self.permissions)
+        tools |= {tool.name: tool for tool in of_files}
         ask_user = self.hooks.with_notifications(self.tasks.ask_user)
         hooks = ToolEvents(self.hooks, self.inputs.options.cwd)
         changing = self.files.changing if self.files else not_changing

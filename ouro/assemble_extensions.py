@@ -28,6 +28,7 @@ from ouro.messages import Message, assistant, system, user
 from ouro.safety import (
     CLAUDE_SETTINGS,
     Confinement,
+    Permissions,
     SecretMask,
     TrustStore,
     acting_files,
@@ -43,6 +44,7 @@ from ouro.tools.skill import SkillArgs, SkillTool
 from ouro.tools.subagent import AgentSpec, RunSubagent, SubagentArgs
 from ouro.tools.tool import AnyTool, ToolContext, ToolResult
 from ouro.utils.git import find_root
+from ouro.utils.runtime import get_home, tilde
 from ouro.utils.text import clean, cut, escaped, one_line, plural
 from ouro.utils.worker import JsonObject
 
@@ -114,6 +116,7 @@ class ExtensionBuilder(msgspec.Struct, dict=True):
 
     def __post_init__(self) -> None:
         self.problems: list[str] = []
+        self.own_tools: Sequence[extensions.OwnTool] = ()
 
     @cached_property
     def environment(self) -> dict[str, str]:
@@ -237,6 +240,40 @@ class ExtensionBuilder(msgspec.Struct, dict=True):
             self.problems.append(error.message)
             return ()
         return [tool] if tool else ()
+
+    def file_tools(
+        self, taken: Collection[str], permissions: Permissions
+    ) -> Sequence[extensions.OwnTool]:
+        """The tools of the files in `tools/`, but those with the name of another tool. Blocks: files
+        that are new are described by a worker.
+        """
+        folders = (get_home() / "tools", self.root / ".ouro" / "tools")
+        if self.inputs.options.safe or not any(folder.is_dir() for folder in folders):
+            return ()
+        files = extensions.find_tool_files(self.root, self._trusts, self.problems)
+        found: list[extensions.OwnTool] = []
+        for tool in extensions.ToolFiles(files, self._tool_file_host(), self.problems).tools:
+            if tool.name in taken:
+                where = tilde(tool.file.path)
+                self.problems.append(f"{where}: there is another tool `{tool.name}`. Rename yours.")
+                continue
+            if tool.asks:
+                permissions.remember(tool.name, "ask", save=False)
+            found.append(tool)
+        self.own_tools = found
+        return found
+
+    def _tool_file_host(self) -> extensions.ToolFileHost:
+        settings = self.inputs.settings.shell
+        keys = self.inputs.catalog.key_values()
+        added = extensions.variables_of_user(os.environ, settings.tool_env, keys)
+        return extensions.ToolFileHost(
+            self.inputs.options.cwd,
+            self.environment,
+            {**self.environment, **dict(added)},
+            lambda argv, limits: self.confinement().wrap(argv, limits),
+            settings.timeout_seconds,
+        )
 
     def lsp_tools(self, seen: FilesSeen, keeps_back: Callable[[Path], bool]) -> Sequence[AnyTool]:
         """The tool `lsp`, if there is a server for files of this project. Blocks.

@@ -96,9 +96,10 @@ def _make_child(
         *([] if has_own_folder else session.extensions.lsp_tools(seen, permissions.keeps_back)),
         *session.extensions.tools(),
     )
-    tools = select_tools(spec, {tool.name: tool for tool in (*found, *own)})
-    hooks = ToolEvents(session.hooks, cwd, child_id)
     changing, judge = session.tools.changing, session.judge
+    of_files = [tool.in_folder(cwd, confinement.wrap) for tool in session.extensions.own_tools]
+    tools = select_tools(spec, {tool.name: tool for tool in (*found, *own, *of_files)})
+    hooks = ToolEvents(session.hooks, cwd, child_id)
     runner = ToolRunner(tools, permissions, ask_user, changing, None, hooks, judge)
     models, instructions = _choose_models(spec, session), session.extensions.instructions_in(cwd)
     prompt = prompt_message(_make_prompt(spec, instructions, session, has_skills="skill" in tools))

@@ -449,6 +449,8 @@ def _extensions(folder: Path) -> Iterator[Finding]:
         settings.mcp.servers, root if is_trusted else None, plugin_tables("mcpServers", problems)
     )
     counts["hook"] = len(hooks) + hooks_of_files
+    if tools := _tool_files(folder, root, trusts, settings, problems):
+        counts["own tool"] = tools
     if checks := len(Checks(root).here()):
         counts["check"] = checks
     counts["MCP server"] = len(servers.servers)
@@ -485,6 +487,27 @@ def _extension_files(root: Path, is_trusted: bool) -> tuple[dict[str, int], int,
             )
             problems += registry.problems()
     return counts, hooks, problems
+
+
+def _tool_files(
+    folder: Path,
+    root: Path,
+    trusts: Callable[[Path], bool],
+    settings: Settings,
+    problems: list[str],
+) -> int:
+    """How many tools the files in `tools/` have; adds what is wrong with them."""
+    from ouro.extensions import ToolFileHost, ToolFiles, find_tool_files
+    from ouro.safety import Confinement, child_environment
+
+    files = find_tool_files(root, trusts, problems)
+    if not files:
+        return 0
+    environment = child_environment(os.environ)
+    confinement = Confinement(folder, get_home() / "sandbox", settings.sandbox)
+    seconds = settings.shell.timeout_seconds
+    host = ToolFileHost(folder, environment, environment, confinement.wrap, seconds)
+    return len(ToolFiles(files, host, problems).tools)
 
 
 def _unread_settings(root: Path, *, hooks_run: bool) -> Iterator[Finding]:

@@ -130,6 +130,8 @@ class LlmSettings:
 class ShellSettings:
     timeout_seconds: int = 120
     """The time limit of a command for which the model sets none."""
+    tool_env: tuple[str, ...] = ()
+    """Variables that look secret and that tools from your own files get nevertheless: `JIRA_TOKEN`."""
 
 
 @section

@@ -45,6 +45,20 @@ SHELL, MEMORY, SESSIONS = "ouro/safety/shell", "ouro/memory/long_term", "ouro/me
 CHECKPOINTS = "ouro/safety/checkpoints"
 ACTION = ".github/actions/ouro/run.py"
 DEFENCES = (
+    # tools from files
+    Defence("E17", "ouro/extensions/tool_files.py", "if path.parent == of_project and trusts(path):",
+            "if path.parent == of_project:", "test_e17_tool_files.py"),
+    Defence("E17", "ouro/extensions/tool_files.py", '_WORKER = ("-P", ', "_WORKER = (", "test_e17_tool_files.py"),
+    Defence("E17", "ouro/extensions/tool_files.py", 'limits: Limits = "read" if self.effect is Effect.READ else "workspace"',
+            'limits: Limits = "off"', "test_e17_tool_files.py"),
+    Defence("E17", "ouro/extensions/tool_files.py", 'runs = (\n        host.run(file, request, "read", DESCRIBE_SECONDS)',
+            'runs = (\n        host.run(file, request, "off", DESCRIBE_SECONDS)', "test_e17_tool_files.py"),
+    Defence("E17", "ouro/extensions/tool_files.py",
+            "if value is not None and not any(secret in value for secret in withheld):", "if value is not None:",
+            "test_e17_tool_files.py"),
+    Defence("E17", "ouro/extensions/tool_files.py",
+            'self.own_environment if file.source == "user" else self.environment', "self.own_environment",
+            "test_e17_tool_files.py"),
     # sockets of background sessions
     Defence("X22", "ouro/frontends/background/host.py", 'if not is_own_peer(writer.get_extra_info("socket")):', "if False:",
             "test_x22_background_sockets.py"),
@@ -208,7 +222,7 @@ DEFENCES = (
             "(path := root / name).is_file()", "../session/test_session_hooks.py -k e4"),
     Defence("E5", "ouro/extensions/hook_process.py", "send_signal(process.pid, signal.SIGKILL, group=True)", "pass",
             "../extensions/test_hooks.py -k e5"),
-    Defence("E5", "ouro/extensions/hook_process.py", "into += data[: max(0, MAX_OUTPUT - len(into))]", "into += data",
+    Defence("E5", "ouro/extensions/hook_process.py", "kept = data[: max(0, max_bytes - len(into))]", "kept = data",
             "../extensions/test_hooks.py -k e5"),
     Defence("E11", "ouro/extensions/hooks.py", "    if garbled:\n", "    if False:\n", "test_e11_unreadable_hooks.py"),
     Defence("E11", "ouro/extensions/hooks.py", "    if not hook.is_guard:\n", "    if True:\n",

@@ -1,4 +1,4 @@
-"""The code of docs/extending.md is added to a copy of the package, and used."""
+"""The code of docs/extending.md is a file of a user, and is added to a copy of the package, and used."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "extending.md").read_text(), re.DOTALL)
-TOOL, TOOL_LINE, COMMAND, COMMAND_LINE = BLOCKS
+FILE, TOOL, TOOL_LINE, COMMAND, COMMAND_LINE = BLOCKS
 
 USE_BOTH = """
 import asyncio, pathlib
@@ -24,7 +24,8 @@ from ouro.llm import ScriptedModel, call
 from ouro.session import OpenRequest
 
 async def main():
-    model = ScriptedModel([call("word_count", path="text.md"), "Four."])
+    answers = [call("word_count", path="text.md"), call("line_count", path="text.md"), "Four."]
+    model = ScriptedModel(answers)
     session = await opener(Options(pathlib.Path.cwd(), ready_model=model))(OpenRequest())
     async for event in session.send("count"):
         if isinstance(event, ToolFinished):
@@ -71,6 +72,9 @@ def _insert(path: Path, after: str, line: str) -> None:
 def test_the_tool_and_the_command_of_the_page_work(extended_package, tmp_path):
     work = tmp_path / "work"
     work.mkdir()
+    tools = tmp_path / "home" / "tools"
+    tools.mkdir(parents=True)
+    (tools / "text.py").write_text(FILE)
     (work / "text.md").write_text("four words are here\n")
     done = subprocess.run(
         [sys.executable, "-c", USE_BOTH],
@@ -87,6 +91,7 @@ def test_the_tool_and_the_command_of_the_page_work(extended_package, tmp_path):
     assert done.stderr == ""
     assert done.stdout.splitlines() == [
         "4 words",
+        "1 lines",
         "True",
         "True `/project`",
         "['`/where` Show the folder of this session.']",

@@ -37,7 +37,7 @@ from ouro.utils.log import log
 from ouro.utils.text import readable_bytes
 
 MAX_SIDE_BY_SIDE = 8
-_CHANGING = (Effect.WRITE, Effect.RUN, Effect.MCP)
+_CHANGING = (Effect.WRITE, Effect.RUN, Effect.MCP, Effect.TOOL)
 INTERRUPTED = "Interrupted by the user before it finished."
 _MAX_INTERRUPTED = 8_000
 """The number of characters that are kept from the end of an interrupted call's output."""

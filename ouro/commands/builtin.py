@@ -378,6 +378,14 @@ COMMANDS: tuple[Action, ...] = (
         between_turns=True,
     ),
     Action(
+        "tools",
+        "tools.list_tools",
+        "List the tools of the agent: where each comes from, and its tokens in a request",
+        (),
+        ("tools",),
+        "both",
+    ),
+    Action(
         "mcp",
         "mcp.list_servers",
         "List MCP servers, or run one of its actions",

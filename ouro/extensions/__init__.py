@@ -47,6 +47,13 @@ if TYPE_CHECKING:
     from ouro.extensions.skills import Skills
     from ouro.extensions.status_script import StatusScript
     from ouro.extensions.styles import NO_STYLE, OutputStyles
+    from ouro.extensions.tool_files import (
+        OwnTool,
+        ToolFileHost,
+        ToolFiles,
+        find_tool_files,
+        variables_of_user,
+    )
     from ouro.extensions.tool_names import (
         MODES,
         demand_rules,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 from asyncio.subprocess import PIPE
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -36,9 +36,19 @@ class HookAnswer(msgspec.Struct, frozen=True):
 
 
 async def run_command(
-    argv: Sequence[str], data: bytes, cwd: Path, environment: Mapping[str, str], seconds: float
+    argv: Sequence[str],
+    data: bytes,
+    cwd: Path,
+    environment: Mapping[str, str],
+    seconds: float,
+    max_output: int = MAX_OUTPUT,
+    on_error_output: Callable[[str], None] = lambda _text: None,
 ) -> HookAnswer:
-    """Run a command; when this returns, all processes of its group have ended."""
+    """Run a command; when this returns, all processes of its group have ended.
+
+    Args:
+        on_error_output: gets what the command prints on standard error, when it prints it.
+    """
     from tempfile import TemporaryFile  # imported late: it imports random
 
     try:
@@ -60,8 +70,8 @@ async def run_command(
     assert process.stderr is not None
     out, error_output = bytearray(), bytearray()
     readers = [
-        asyncio.create_task(_read(process.stdout, out)),
-        asyncio.create_task(_read(process.stderr, error_output)),
+        asyncio.create_task(_read(process.stdout, out, max_output)),
+        asyncio.create_task(_read(process.stderr, error_output, MAX_OUTPUT, on_error_output)),
         ended := asyncio.create_task(process.wait()),
     ]
     in_time = True
@@ -109,9 +119,17 @@ def is_loopback(url: str) -> bool:
     return parts.scheme == "http" and parts.hostname in LOOPBACK
 
 
-async def _read(stream: asyncio.StreamReader, into: bytearray) -> None:
+async def _read(
+    stream: asyncio.StreamReader,
+    into: bytearray,
+    max_bytes: int,
+    on_text: Callable[[str], None] = lambda _text: None,
+) -> None:
     while data := await stream.read(1 << 16):
-        into += data[: max(0, MAX_OUTPUT - len(into))]
+        kept = data[: max(0, max_bytes - len(into))]
+        into += kept
+        if kept:
+            on_text(clean(kept.decode("utf-8", "replace")))
 
 
 def _text(data: bytes | bytearray) -> str:

@@ -43,7 +43,7 @@ name everywhere.
 """
 _ALSO_MATCHED = {"shell_input": ("Bash",)}
 """A hook that watches commands watches what is typed into them, too."""
-_OTHER_HEADS = ("run", "net", "mcp")
+_OTHER_HEADS = ("run", "net", "mcp", "tool")
 """Effects that a permission rule can name instead of a tool."""
 _CHANGING = ("write", "edit", "apply_patch")
 _RULES = {

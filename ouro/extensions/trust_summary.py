@@ -111,6 +111,8 @@ def _kind_and_name(path: str) -> tuple[str, str]:
 def _extension_name(below: str, kind: str) -> str:
     if kind == "skills":
         return below.rpartition("/")[0].partition("/")[0] or below
+    if kind == "tools":
+        return below
     name = below.removesuffix(".md").replace("/", ":")
     return f"/{name}" if kind == "commands" else name
 

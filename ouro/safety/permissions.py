@@ -46,6 +46,11 @@ _ENCODED = re.compile(r"[A-Za-z0-9+=%]{64,}")
 """Encoded data in an address: it is longer than a hash, and unlike the words of a title it has no
 `-` or `_`.
 """
+_WHO_RUNS = {
+    Effect.MCP: "the MCP server {} runs it, outside of the sandbox",
+    Effect.TOOL: "the file of {} runs, in the sandbox",
+}
+"""The effects of tools that only their names are known of, and why ouro asks."""
 PLAN = (
     "Plan mode is on: do not change or run anything. Read and search as needed, then tell the user"
     " your plan."
@@ -403,8 +408,8 @@ class Permissions:
             return decide_line(self, tool, target, outside=outside)
         if effect is Effect.NET:
             return self._on_url(tool, target)
-        if effect is Effect.MCP:
-            return self._on_mcp(tool, target)
+        if effect in _WHO_RUNS:
+            return self._on_named(tool, effect, target)
         rule = self.find_rule("ask", tool, effect, lambda rule: rule.pattern is None)
         return Ask(f"the rule `ask {rule}` says so") if rule else Allow()
 
@@ -448,18 +453,17 @@ class Permissions:
             f"{tool}({host})" if host and has_no_wildcard(host) else tool,
         )
 
-    def _on_mcp(self, tool: str, name: str) -> Decision:
-        if rule := self.find_rule("deny", tool, Effect.MCP, lambda rule: rule.matches_name(name)):
+    def _on_named(self, tool: str, effect: Effect, name: str) -> Decision:
+        """A tool of an MCP server, or of a file: nothing but its name is judged."""
+        if rule := self.find_rule("deny", tool, effect, lambda rule: rule.matches_name(name)):
             return Deny(f"The rule `deny {rule}` forbids {name}.")
         if self.mode == "plan":
             return Ask(f"plan mode is on, and {name} may change something")
-        if rule := self.find_rule("ask", tool, Effect.MCP, lambda rule: rule.matches_name(name)):
+        if rule := self.find_rule("ask", tool, effect, lambda rule: rule.matches_name(name)):
             return Ask(f"the rule `ask {rule}` says so")
         if self.mode == "auto" or self.find_rule(
-            "allow", tool, Effect.MCP, lambda rule: rule.matches_name(name), name
+            "allow", tool, effect, lambda rule: rule.matches_name(name), name
         ):
             return Allow()
-        offered = f"mcp({name})" if has_no_wildcard(name) else ""
-        return Ask(
-            f"the MCP server {name.partition('.')[0]} runs it, outside of the sandbox", offered
-        )
+        offered = f"{effect.value}({name})" if has_no_wildcard(name) else ""
+        return Ask(_WHO_RUNS[effect].format(name.partition(".")[0]), offered)

@@ -53,6 +53,8 @@ class Effect(StrEnum):
     """Reaches a network; the target is a URL."""
     MCP = "mcp"
     """Calls a tool of an MCP server; the target is `server.tool`."""
+    TOOL = "tool"
+    """Runs a tool from a file of the user or the project; the target is its name."""
 
 
 Limits = Literal["read", "memory", "workspace", "repository", "off"]
@@ -93,6 +95,7 @@ _EFFECTS = {
     "shell": Effect.RUN,
     "net": Effect.NET,
     "mcp": Effect.MCP,
+    "tool": Effect.TOOL,
 }
 
 

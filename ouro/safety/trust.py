@@ -128,15 +128,24 @@ CONFIG_FILE = Path(".ouro") / "config.yaml"
 CLAUDE_SETTINGS = (Path(".claude") / "settings.json", Path(".claude") / "settings.local.json")
 MCP_FILE = Path(".mcp.json")
 
-ExtensionKind: TypeAlias = Literal["commands", "skills", "agents", "output-styles", "rules"]
+ExtensionKind: TypeAlias = Literal[
+    "commands", "skills", "agents", "output-styles", "rules", "tools"
+]
 EXTENSION_FOLDERS: Mapping[ExtensionKind, tuple[str, ...]] = {
     "commands": (".ouro/commands", ".claude/commands", ".codex/prompts"),
     "skills": (".ouro/skills", ".agents/skills", ".claude/skills", ".codex/skills"),
     "agents": (".ouro/agents", ".claude/agents"),
     "output-styles": (".ouro/output-styles", ".claude/output-styles"),
     "rules": (".ouro/rules", ".claude/rules", ".cursor/rules"),
+    "tools": (".ouro/tools",),
 }
 """The folders of a project for extension files of a kind, in order of priority."""
+_ENDINGS: Mapping[ExtensionKind, tuple[str, ...]] = {
+    "skills": ("",),
+    "rules": (".md", ".mdc"),
+    "tools": (".py",),
+}
+"""The endings of the files of a kind; of others `.md`."""
 FILE_KINDS: tuple[ExtensionKind, ...] = ("commands", "skills", "agents", "output-styles")
 """The kinds whose files are called by a name."""
 MAX_FILES = 2_000
@@ -292,7 +301,9 @@ def _why_no_instructions(path: Path) -> str:
 
 
 def extension_files(root: Path, kind: ExtensionKind) -> list[Path]:
-    """The extension files of a project: of skills all files, of other kinds the Markdown files."""
+    """The extension files of a project: of skills all files, of tools the Python files, of other
+    kinds the Markdown files.
+    """
     root = root.resolve()
     if root == Path.home().resolve():  # these belong to the user, not to a project
         return []
@@ -310,7 +321,7 @@ def files_below(folder: Path, kind: ExtensionKind, *, inside: Path = Path("/")) 
     Links are followed, but not out of the resolved folder `inside`: a repository with a link to `/`
     would stop ouro.
     """
-    endings = {"skills": ("",), "rules": (".md", ".mdc")}.get(kind, (".md",))
+    endings = _ENDINGS.get(kind, (".md",))
     found: list[Path] = []
     seen: set[Path] = set()
     for parent, folders, files in os.walk(folder, followlinks=True):

@@ -31,7 +31,7 @@ UNDONE = "Undone"
 REDONE = "Changed again"
 _NAMED = 3
 _CLEAN_EVERY = 86_400.0
-_COMMANDS = (Effect.RUN, Effect.MCP)
+_COMMANDS = (Effect.RUN, Effect.MCP, Effect.TOOL)
 
 
 class FileUndo(msgspec.Struct, eq=False):

@@ -1,4 +1,4 @@
-"""FunctionTool: a Python function as a tool."""
+"""FunctionTool: a Python function as a tool; the decorator `tool` makes one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import os
 import typing
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 import msgspec
 
@@ -58,9 +58,9 @@ class FunctionTool(Tool[msgspec.Struct]):
         self.effect = Effect.WRITE if writes else Effect.READ if reads else Effect.NONE
         self.asks = asks
         self.function = function
-        self._path_argument = writes or reads
-        if self._path_argument and self._path_argument not in self.Args.__struct_fields__:
-            raise UsageError(f"The tool `{name}` has no argument `{self._path_argument}`.")
+        self.path_argument = writes or reads
+        if self.path_argument and self.path_argument not in self.Args.__struct_fields__:
+            raise UsageError(f"The tool `{name}` has no argument `{self.path_argument}`.")
         self._cwd = Path.cwd()
 
     def in_folder(self, cwd: Path) -> FunctionTool:
@@ -80,12 +80,12 @@ class FunctionTool(Tool[msgspec.Struct]):
         return one_line(f"{self.name}({shown})")
 
     def targets(self, args: msgspec.Struct) -> tuple[str, ...]:
-        return (str(getattr(args, self._path_argument)),) if self._path_argument else ()
+        return (str(getattr(args, self.path_argument)),) if self.path_argument else ()
 
     async def run(self, args: msgspec.Struct, ctx: ToolContext) -> ToolResult:
         given = msgspec.structs.asdict(args)
         # The file that permissions have judged, also if the program changes its folder.
-        if name := self._path_argument:
+        if name := self.path_argument:
             given[name] = os.path.realpath(self._cwd / Path(given[name]).expanduser())
         try:
             if inspect.iscoroutinefunction(self.function):
@@ -98,6 +98,39 @@ class FunctionTool(Tool[msgspec.Struct]):
             log.exception("the function of the tool %s failed", self.name)
             raise ToolError(f"{self.name} failed: {type(error).__name__}: {error}") from error
         return value if isinstance(value, ToolResult) else _result(value)
+
+
+@overload
+def tool(function: Callable[..., Any], /) -> FunctionTool: ...
+@overload
+def tool(
+    *, name: str = "", asks: bool = False, reads: str = "", writes: str = ""
+) -> Callable[[Callable[..., Any]], FunctionTool]: ...
+def tool(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    name: str = "",
+    asks: bool = False,
+    reads: str = "",
+    writes: str = "",
+) -> Any:
+    """A decorator that makes a function a tool, for `tools=` of a program and for files in `tools/`;
+    with or without arguments.
+
+    Args:
+        name: what the model calls it; by default the name of the function.
+        asks: the user, or `on_permission`, decides on each call.
+        reads, writes: the argument that names the file that is read or changed: the rules on files apply to it.
+
+    Raises:
+        UsageError: there is no docstring, or a parameter has no type hint or one that has no JSON schema.
+    """
+
+    def make(function: Callable[..., Any]) -> FunctionTool:
+        return FunctionTool(function, name, asks=asks, reads=reads, writes=writes)
+
+    return make if function is None else make(function)
 
 
 def _arguments(name: str, function: Callable[..., Any]) -> type[msgspec.Struct]:

@@ -54,6 +54,7 @@ def test_every_documented_row_is_tested():
         "MCP servers of all projects",
         "permission rules",
         "plugins",
+        "[tools](extending.md#a-tool-of-your-own)",
     }
     assert {*FILES, *programs, "files"} == {*TABLE}
 

@@ -9,12 +9,18 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from textwrap import dedent
 from typing import Any
 
+from fakes.agents import say
 from fakes.waiting import PATIENCE
 from ouro import lsp
+from ouro.assemble import Options, opener
 from ouro.display import Question
+from ouro.events import PermissionAsked, Permit, ToolFinished
+from ouro.llm import ScriptedModel
 from ouro.lsp.configuration import LanguageServerSpec
+from ouro.messages import ToolCall, ToolReply
 from ouro.safety import (
     Confinement,
     Decision,
@@ -25,6 +31,7 @@ from ouro.safety import (
     Workspace,
     child_environment,
 )
+from ouro.session import OpenRequest, Session
 from ouro.settings import SandboxSettings
 from ouro.tools.apply_patch import ApplyPatch
 from ouro.tools.edit import Edit, Write
@@ -33,6 +40,7 @@ from ouro.tools.read import Read
 from ouro.tools.shell import Shell, ShellArgs
 from ouro.tools.shell_jobs import ShellJobs
 from ouro.tools.tool import AnyTool, ToolContext, ToolResult, parse_arguments
+from ouro.utils.runtime import get_home
 
 
 class Surroundings:
@@ -166,3 +174,54 @@ class LspBench:
 def ready_mask() -> Callable[[str], str]:
     """The mask of a SecretMask without known values."""
     return SecretMask(patience=300).mask
+
+
+class ToolFileBench:
+    """Sessions with tool files of the user and of a project."""
+
+    def __init__(self, project: Path) -> None:
+        self.project = project
+        self.asked: list[PermissionAsked] = []
+
+    def own(self, name: str, text: str) -> Path:
+        return self._write(get_home() / "tools" / name, text)
+
+    def of_project(self, name: str, text: str) -> Path:
+        return self._write(self.project / ".ouro" / "tools" / name, text)
+
+    def _write(self, path: Path, text: str) -> Path:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"from ouro import tool\n{dedent(text)}")
+        return path
+
+    async def open(self, *answers: Any, trust: str = "yes", **settings: Any) -> Session:
+        self.model = ScriptedModel([*answers])
+        flags = {"permissions.mode": "auto"} | {
+            name.replace("__", "."): value for name, value in settings.items()
+        }
+        options = Options(self.project, ready_model=self.model, settings=flags)
+        return await opener(options)(OpenRequest(trust=trust))
+
+    async def call(self, tool: str, /, *, say_yes: bool = True, **given: Any) -> ToolFinished:
+        """Call a tool in a session of its own; `settings` in `given` are those of the session."""
+        settings = given.pop("settings", {})
+        session = await self.open(ToolCall("", tool, given), "Done.", **settings)
+        found: list[ToolFinished] = []
+        try:
+            async for event in session.send("go"):
+                if isinstance(event, PermissionAsked):
+                    self.asked.append(event)
+                    session.answer(event.question_id, Permit("yes" if say_yes else "no"))
+                if isinstance(event, ToolFinished):
+                    found.append(event)
+            self.result = session.transcript.messages()[-2].parts_of(ToolReply)[0].text
+        finally:
+            await session.close()
+        return found[0]
+
+    async def names(self, **settings: Any) -> set[str]:
+        """The names of the tools in the first request of a session."""
+        session = await self.open("Hello.", **settings)
+        await say(session, "hello")
+        await session.close()
+        return {spec.name for spec in self.model.requests[0].tools}

@@ -1,0 +1,38 @@
+"""The tools of the agent: what each costs in a request, and where it comes from."""
+
+from __future__ import annotations
+
+import json
+
+from ouro.commands.action import ActionContext, Answer
+from ouro.commands.render import CodeSpan, table
+from ouro.extensions import OwnTool
+from ouro.memory.tokens import estimate
+from ouro.tools.tool import AnyTool
+from ouro.utils.runtime import tilde
+from ouro.utils.text import one_line, plural
+
+_MCP = "mcp__"
+
+
+async def list_tools(context: ActionContext) -> Answer:
+    async with context.open_session() as session:
+        runner = session.turn.commands.tools
+        specs = runner.specs(session.model_source.current()[0].spec)
+    rows, value = [], []
+    for spec in specs:
+        tool = runner.tools[spec.name]
+        tokens = estimate(f"{spec.name}{spec.description}{json.dumps(dict(spec.parameters))}")
+        source, about = _source(tool), one_line(spec.description, 60)
+        rows.append((CodeSpan(spec.name), source, plural(tokens, "token"), about))
+        effect = tool.effect.value
+        value.append({"name": spec.name, "source": source, "effect": effect, "tokens": tokens})
+    return Answer(value, table(rows))
+
+
+def _source(tool: AnyTool) -> str:
+    if isinstance(tool, OwnTool):
+        return tilde(tool.file.path)
+    if tool.name.startswith(_MCP):
+        return f"MCP server {tool.name.split('__')[1]}"
+    return "ouro"

@@ -1,0 +1,320 @@
+"""Tool files: Python functions in `tools/` of the user and of a trusted project, as tools.
+
+A file never runs in this process. A worker describes its tools, once for each content, and each
+call is a process of its own in the sandbox.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+from ouro import __version__
+from ouro.display import Display, Plain
+from ouro.errors import ToolError
+from ouro.extensions.hook_process import HookAnswer, run_command
+from ouro.extensions.tool_answers import ToolAnswer, ToolDescription, ToolOutcome, ToolRequest
+from ouro.llm import ToolSpec
+from ouro.safety import Effect, Limits, extension_files, files_below
+from ouro.tools.tool import Tool, ToolContext, ToolResult
+from ouro.utils.decoding import decode_json
+from ouro.utils.files import open_regular, write_private
+from ouro.utils.runtime import ensure_private_dir, get_home, tilde
+from ouro.utils.text import clean, cut, escaped, one_line
+
+MAX_BYTES = 200_000
+MAX_ANSWER = 32 * 1024 * 1024
+MAX_PREVIEW = 4_000
+MAX_CACHED = 200
+DESCRIBE_SECONDS = 20.0
+Confine: TypeAlias = Callable[[Sequence[str], Limits], Sequence[str]]
+_NAME = re.compile(r"[a-zA-Z][\w-]{0,63}", re.ASCII)
+_WORKER = ("-P", "-B", "-m", "ouro.extensions.tool_worker")
+"""-P: the working folder may contain a file with the name of a module."""
+
+
+class ToolFile(msgspec.Struct, frozen=True):
+    path: Path
+    source: Literal["user", "project"]
+    text: str
+
+
+class ToolFileHost(msgspec.Struct, frozen=True):
+    """What the workers of tool files run with."""
+
+    cwd: Path
+    environment: Mapping[str, str]
+    """The variables of a project's tools."""
+    own_environment: Mapping[str, str]
+    """Those of the user's tools."""
+    confine: Confine
+    """The command that starts another one in the sandbox. Blocks."""
+    seconds: float
+    """The time limit of a call."""
+
+    async def run(
+        self,
+        file: ToolFile,
+        request: ToolRequest,
+        limits: Limits,
+        seconds: float,
+        report: Callable[[str], None] = lambda _text: None,
+    ) -> ToolAnswer:
+        """The answer of a worker; one with an error if it has none."""
+        argv = await asyncio.to_thread(self.confine, [sys.executable, *_WORKER], limits)
+        environment = self.own_environment if file.source == "user" else self.environment
+        data = msgspec.json.encode(request)
+        ended = await run_command(argv, data, self.cwd, environment, seconds, MAX_ANSWER, report)
+        try:
+            return decode_json(ended.out.encode(), ToolAnswer)
+        except (msgspec.MsgspecError, ValueError):
+            return ToolAnswer(_describe_end(ended))
+
+
+def _describe_end(ended: HookAnswer) -> str:
+    if ended.exit_code is None:
+        return ended.error
+    last = ended.error.rpartition("\n")[2]
+    return f"it ended with exit code {ended.exit_code}{f': {last}' if last else ''}"
+
+
+class ToolFiles:
+    """The tools of the files of a session. Blocks when it is first used: it reads the files, and
+    describes those that are new.
+    """
+
+    def __init__(self, files: Sequence[ToolFile], host: ToolFileHost, problems: list[str]) -> None:
+        self._files = files
+        self._host = host
+        self._problems = problems
+
+    @cached_property
+    def tools(self) -> tuple[OwnTool, ...]:
+        """The tools by name. If two have the same name, the user's goes before the project's."""
+        if not self._files:
+            return ()
+        found: dict[str, OwnTool] = {}
+        answers = _describe_all(self._files, self._host)
+        for file, answer in zip(self._files, answers, strict=True):
+            if answer.error:
+                problem = one_line(clean(answer.error), 300).rstrip(".")
+                self._problems.append(f"{tilde(file.path)} is not used: {problem}.")
+            for tool in answer.tools:
+                self._add(OwnTool(tool, file, self._host), found)
+        return tuple(found.values())
+
+    def _add(self, tool: OwnTool, found: dict[str, OwnTool]) -> None:
+        if not _NAME.fullmatch(tool.name):
+            name = one_line(escaped(tool.name), 60)
+            problem = f"`{name}` is not a name: use letters, digits, `-` and `_`."
+            self._problems.append(f"{tilde(tool.file.path)}: {problem}")
+        elif tool.name in found:
+            first = tilde(found[tool.name].file.path)
+            second = tilde(tool.file.path)
+            self._problems.append(
+                f"Two tools are named {tool.name}: that of {first} is used, that of {second} is not."
+            )
+        else:
+            found[tool.name] = tool
+
+
+class ToolFileArguments(msgspec.Struct, frozen=True):
+    values: dict[str, Any]
+
+
+class OwnTool(Tool[ToolFileArguments]):
+    """One tool of a file."""
+
+    Args = ToolFileArguments
+
+    def __init__(self, description: ToolDescription, file: ToolFile, host: ToolFileHost) -> None:
+        self.name = description.spec.name
+        self.file = file
+        self.asks = description.asks
+        self._description = description
+        self._host = host
+        if description.writes:
+            self.effect = Effect.WRITE
+        else:
+            self.effect = Effect.READ if description.reads else Effect.TOOL
+
+    def in_folder(self, cwd: Path, confine: Confine) -> OwnTool:
+        """The same tool for a subagent that works in `cwd`."""
+        host = msgspec.structs.replace(self._host, cwd=cwd, confine=confine)
+        return OwnTool(self._description, self.file, host)
+
+    def spec(self) -> ToolSpec:
+        return self._description.spec
+
+    def parse(self, arguments: Mapping[str, Any]) -> ToolFileArguments:
+        values = dict(arguments)
+        name = self._description.path_argument
+        if name:
+            default = self._description.default_path
+            # The default is judged like any other path.
+            if name not in values and default is not None:
+                values[name] = default
+            if not isinstance(values.get(name), str):
+                raise ToolError(f"Wrong arguments for {self.name}: `{name}` must be a path.")
+        return ToolFileArguments(values)
+
+    def given(self, args: ToolFileArguments) -> dict[str, Any]:
+        return args.values
+
+    def title(self, args: ToolFileArguments) -> str:
+        values = ", ".join(f"{name}: {value}" for name, value in args.values.items())
+        return one_line(f"{self.name} {values}", 160)
+
+    def targets(self, args: ToolFileArguments) -> tuple[str, ...]:
+        name = self._description.path_argument
+        return (args.values[name],) if name else (self.name,)
+
+    async def preview(self, args: ToolFileArguments) -> Display:
+        values = escaped(json.dumps(args.values, indent=2, ensure_ascii=False))
+        text = f"{values}\n\nfrom {tilde(self.file.path)}"
+        return Display(self.title(args), Plain(cut(text, MAX_PREVIEW)))
+
+    async def run(self, args: ToolFileArguments, ctx: ToolContext) -> ToolResult:
+        host, file = self._host, self.file
+        request = ToolRequest(str(file.path), file.text, self.name, args.values, str(host.cwd))
+        limits: Limits = "read" if self.effect is Effect.READ else "workspace"
+        answer = await host.run(file, request, limits, host.seconds, ctx.report)
+        outcome = answer.outcome
+        if outcome is None:
+            error = answer.error or "it has no result"
+            prefix = "" if error.startswith(f"{self.name} ") else f"{self.name}: "
+            raise ToolError(f"{prefix}{clean(error)}")
+        return _to_result(outcome)
+
+
+def _to_result(outcome: ToolOutcome) -> ToolResult:
+    body = Plain(clean(outcome.body)) if outcome.body is not None else None
+    display = Display(one_line(clean(outcome.summary), 80), body)
+    return ToolResult(clean(outcome.text), display, outcome.failed, outcome.images)
+
+
+def find_tool_files(
+    root: Path, trusts: Callable[[Path], bool], problems: list[str]
+) -> list[ToolFile]:
+    """The tool files of the user, and of a project those that are trusted. Blocks.
+
+    Only files directly in the folder are used: what is below it may be read by them.
+    """
+    found: list[ToolFile] = []
+    for path, source in _places(root, trusts):
+        if path.name.startswith("_"):
+            continue
+        try:
+            found.append(ToolFile(path, source, _read_text(path)))
+        except ValueError as error:
+            problems.append(f"{tilde(path)} is not used: {error}")
+    return found
+
+
+def _places(
+    root: Path, trusts: Callable[[Path], bool]
+) -> Iterator[tuple[Path, Literal["user", "project"]]]:
+    own = get_home() / "tools"
+    for path in files_below(own, "tools"):
+        if path.parent == own:
+            yield path, "user"
+    of_project = root.resolve() / ".ouro" / "tools"
+    for path in extension_files(root, "tools"):
+        if path.parent == of_project and trusts(path):
+            yield path, "project"
+
+
+def _read_text(path: Path) -> str:
+    """Raises ValueError if the file cannot be used, with the reason."""
+    try:
+        with open_regular(path) as file:
+            data = file.read(MAX_BYTES + 1)
+        text = data.decode("utf-8")
+    except OSError as error:
+        raise ValueError(f"it cannot be read: {error.strerror}.") from error
+    except UnicodeDecodeError as error:
+        raise ValueError(f"it is not UTF-8 text (byte {error.start}).") from error
+    if len(data) > MAX_BYTES:
+        raise ValueError(f"it is larger than {MAX_BYTES:,} bytes.")
+    return text
+
+
+def _describe_all(files: Sequence[ToolFile], host: ToolFileHost) -> list[ToolAnswer]:
+    """The tools of each file: from the cache, else from a worker; the workers run side by side."""
+    cache = _DescriptionCache()
+    answers = {file.path: cache.get(file) for file in files}
+    unknown = [file for file in files if answers[file.path] is None]
+    if unknown:
+        described = asyncio.run(_describe_new(unknown, host))
+        for file, answer in zip(unknown, described, strict=True):
+            answers[file.path] = answer
+            if not answer.error:
+                cache.add(file, answer)
+        cache.save()
+    return [answers[file.path] or ToolAnswer() for file in files]
+
+
+async def _describe_new(files: Sequence[ToolFile], host: ToolFileHost) -> list[ToolAnswer]:
+    requests = [ToolRequest(str(file.path), file.text, cwd=str(host.cwd)) for file in files]
+    runs = (
+        host.run(file, request, "read", DESCRIBE_SECONDS)
+        for file, request in zip(files, requests, strict=True)
+    )
+    return await asyncio.gather(*runs)
+
+
+class _SavedDescriptions(msgspec.Struct):
+    version: str
+    tools: dict[str, tuple[ToolDescription, ...]]
+    """The hash of a file -> its tools."""
+
+
+class _DescriptionCache:
+    """The tools of files by their content, in a file of the home folder, which may be deleted."""
+
+    def __init__(self) -> None:
+        self._path = get_home() / "cache" / "tool_files.json"
+        self._tools: dict[str, tuple[ToolDescription, ...]] = {}
+        with suppress(OSError, msgspec.MsgspecError, ValueError):
+            saved = decode_json(self._path.read_bytes(), _SavedDescriptions)
+            if saved.version == __version__:
+                self._tools = saved.tools
+
+    def get(self, file: ToolFile) -> ToolAnswer | None:
+        tools = self._tools.get(_hash(file))
+        return None if tools is None else ToolAnswer(tools=tools)
+
+    def add(self, file: ToolFile, answer: ToolAnswer) -> None:
+        self._tools[_hash(file)] = answer.tools
+
+    def save(self) -> None:
+        newest = dict([*self._tools.items()][-MAX_CACHED:])
+        with suppress(OSError):
+            ensure_private_dir(self._path.parent)
+            write_private(self._path, msgspec.json.encode(_SavedDescriptions(__version__, newest)))
+
+
+def _hash(file: ToolFile) -> str:
+    return hashlib.sha256(file.text.encode()).hexdigest()
+
+
+def variables_of_user(
+    environment: Mapping[str, str],
+    names: Sequence[str],
+    withheld: Sequence[str],
+) -> Iterator[tuple[str, str]]:
+    """The variables that the settings name for the user's own tools, without keys of models."""
+    for name in names:
+        value = environment.get(name)
+        if value is not None and not any(secret in value for secret in withheld):
+            yield name, value

@@ -1,0 +1,123 @@
+"""The process of one tool file: it describes the tools of the file, or calls one of them.
+
+A request is on standard input, the answer goes to standard output, both JSON. What the file prints
+goes to standard error.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sys
+import traceback
+import types
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from ouro.display import Plain
+from ouro.errors import OuroError, ToolError
+from ouro.extensions.tool_answers import ToolAnswer, ToolDescription, ToolOutcome, ToolRequest
+from ouro.tools.function_tool import FunctionTool
+from ouro.tools.tool import ToolContext, parse_arguments
+from ouro.utils.decoding import decode_json
+from ouro.utils.runtime import take_stdout
+
+MODULE = "ouro_tool_file"
+
+
+def main() -> None:
+    answers = take_stdout()
+    logging.disable()  # the answer says what is wrong
+    request = decode_json(sys.stdin.buffer.read(), ToolRequest)
+    try:
+        answer = _answer(request)
+    except OuroError as error:
+        answer = ToolAnswer(str(error))
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever the file does is its error
+        answer = ToolAnswer(_describe_error(error, request.path))
+    with os.fdopen(answers, "wb") as file:
+        file.write(msgspec.json.encode(answer))
+
+
+def _answer(request: ToolRequest) -> ToolAnswer:
+    tools = _load(request)
+    if not request.tool:
+        return ToolAnswer(tools=tuple(map(_describe, tools.values())))
+    tool = tools[request.tool].in_folder(Path(request.cwd))
+    args = parse_arguments(tool, request.arguments)
+    try:
+        result = asyncio.run(tool.run(args, ToolContext(print, _ask_nobody)))
+    except ToolError as error:
+        if error.__cause__ is None:
+            raise
+        raise error.__cause__ from None  # the error of the function, with its line
+    body = result.display.body
+    shown = body.text if isinstance(body, Plain) else None
+    return ToolAnswer(
+        outcome=ToolOutcome(
+            result.text, result.display.summary, shown, result.failed, result.images
+        )
+    )
+
+
+def _load(request: ToolRequest) -> dict[str, FunctionTool]:
+    """Run the file as a module, and return its tools by name."""
+    module = types.ModuleType(MODULE)
+    module.__file__ = request.path
+    sys.modules[MODULE] = module  # type hints and dataclasses look their module up
+    code = compile(request.source, request.path, "exec", dont_inherit=True)
+    exec(code, module.__dict__)  # noqa: S102 - it was trusted
+    found = dict.fromkeys(_tools_in(module))
+    tools: dict[str, FunctionTool] = {}
+    for tool in found:
+        if tools.setdefault(tool.name, tool) is not tool:
+            raise ValueError(f"two of its tools have the name `{tool.name}`")
+    if not tools:
+        raise ValueError("it has no function with @tool")
+    return tools
+
+
+def _tools_in(module: types.ModuleType) -> Iterator[FunctionTool]:
+    for value in vars(module).values():
+        if isinstance(value, FunctionTool):
+            yield value
+
+
+def _describe(tool: FunctionTool) -> ToolDescription:
+    is_writing = tool.effect == "write"
+    argument = tool.path_argument
+    return ToolDescription(
+        tool.spec(),
+        tool.asks,
+        "" if is_writing else argument,
+        argument if is_writing else "",
+        _default_path(tool) if argument else None,
+    )
+
+
+def _default_path(tool: FunctionTool) -> str | None:
+    defaults = {item.name: item.default for item in msgspec.structs.fields(tool.Args)}
+    value = defaults[tool.path_argument]
+    return None if value is msgspec.NODEFAULT else str(value)
+
+
+async def _ask_nobody(_question: object) -> tuple[str, ...]:
+    return ()
+
+
+def _describe_error(error: BaseException, path: str) -> str:
+    """The error in one line, with the line of the file."""
+    if isinstance(error, SyntaxError):
+        return f"line {error.lineno}: {error.msg}"
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [frame.lineno for frame in frames if frame.filename == path]
+    place = f"line {lines[-1]}: " if lines else ""
+    name = "" if isinstance(error, ValueError) and not lines else f"{type(error).__name__}: "
+    return f"{place}{name}{error}"
+
+
+if __name__ == "__main__":
+    main()
