@@ -136,7 +136,7 @@ def scripted(latency: float = 0.0) -> Model:
         said = messages[-1].text
         if said.startswith("The sentence: "):
             return json.dumps({"kind": "fact"})
-        if said.startswith("Message: "):  # the second question: is it the user's own statement?
+        if '"own"' in messages[0].text:  # the second question: is it the user's own statement?
             return json.dumps({"label": "own"})
         return "Ok."
 

@@ -27,8 +27,7 @@ class Asker:
         """The label of every sentence; empty: the model labels."""
 
     async def __call__(self, messages: Any, schema: Any = None) -> str:
-        asked = messages[-1].text
-        is_label = asked.startswith(("The sentence: ", "Message: "))
+        is_label = bool({"kind", "label"} & set((schema or {}).get("properties", {})))
         if is_label and self._kind:
             return json.dumps({"kind": self._kind, "label": "own"})
         if self._model is None:

@@ -28,34 +28,94 @@ _QUOTATION = re.compile(
 )
 _QUESTION = re.compile(r"[?？؟][\s\"'”»)]*$")
 _ELLIPSIS = re.compile(r"(?:\.{3}|…)\W*$")
-_ASK = """\
-A user writes a message to a coding assistant. One sentence of it is quoted. Label this sentence:
-"own": the user states it himself as true, or wants it so
-"text": words to write, translate or use in a text, or an example
-"other": what another person, a page, a file or a log says
-"supposed": only imagined, asked or considered
-"once": only for now: today, this time, this session, this commit
-"undone": the user takes it back"""
-_EXAMPLES = (
-    ("Fix the menu. Note: the shop closes at six.", "Note: the shop closes at six.", "own"),
-    ("Add to the letter: we always pay on time.", "Add to the letter: we always pay.", "text"),
-    ("Peter sagt, man soll nie Eis essen. Stimmt das?", "Peter sagt, man soll nie Eis.", "other"),
-    ("Ich lese am Handy, bitte kurz.", "Ich lese am Handy, bitte kurz.", "own"),
-    (
-        "Imagine that the shop is always open. Who pays?",
-        "Imagine that the shop is open.",
-        "supposed",
-    ),
-    ("这次不用检查。", "这次不用检查。", "once"),
-    ("Toujours en rouge. Ah non, oublie.", "Toujours en rouge.", "undone"),
-    ("Los lunes cierra el museo. Cambia el cartel.", "Los lunes cierra el museo.", "own"),
-    ("Beispiel einer Regel: nie rennen.", "Beispiel einer Regel: nie rennen.", "text"),
-    ("箱は青いです。ラベルを直して。", "箱は青いです。", "own"),
+_Label = Literal["own", "text", "other", "supposed", "once", "undone"]
+_ASK_START = """\
+Label the start of a sentence, after which a colon follows, in a message to a coding assistant:
+"own": it introduces information, a reason or a rule of the user
+"text": it asks to write, translate or improve words, or introduces an example of a text
+"other": it introduces what another person, a page or a file says
+"supposed": it introduces something imagined
+"once": it limits to today, this time or this session
+"undone": the user takes something back"""
+_STARTS: tuple[tuple[str, _Label], ...] = (
+    ("Heads-up", "own"),
+    ("Add to the letter", "text"),
+    ("The sync is slow", "own"),
+    ("Hinweis", "own"),
+    ("Schreib aufs Schild", "text"),
+    ("Our rule", "own"),
+    ("Only this week", "once"),
+    ("提醒", "own"),
+    ("翻译成英文", "text"),
+    ("Ne touche pas au four", "own"),
+    ("Réponds au client", "text"),
+    ("Solo hoy", "once"),
+    ("Un ejemplo de aviso", "text"),
+    ("El manual dice", "other"),
+    ("メモ", "own"),
+    ("看板の文", "text"),
+    ("A good slogan would be", "text"),
+    ("Wrong, it moved", "own"),
+    ("Suppose this", "supposed"),
+    ("Für alle Texte gilt", "own"),
+    ("Titel des Kapitels", "text"),
+    ("Anna meint", "other"),
+    ("A propos des factures", "own"),
+    ("Improve this line", "text"),
+    ("关于发票", "own"),
+    ("Cuidado", "own"),
+    ("Before we begin", "own"),
+    ("One more detail", "own"),
+    ("And for the next time", "own"),
+    ("Ehe wir anfangen", "own"),
+    ("Für die Abnahme", "own"),
+    ("Never lift the lid", "own"),
+    ("Encore un détail", "own"),
+    ("Antes de empezar", "own"),
+    ("备注", "own"),
+    ("前提として", "own"),
+    ("It broke because the belt is old", "own"),
+    ("Als Überschrift", "text"),
+    ("在信里写", "text"),
+    ("The old sign said", "other"),
+    ("Der Kommentar dazu soll heißen", "text"),
+)
+_ASK_SENTENCE = """\
+Label a sentence of a message to a coding assistant:
+"own": what the user knows or wants
+"text": words for a text
+"other": what another person, page or file says
+"supposed": something imagined or considered
+"once": only for now: today, this time or this session
+"undone": not meant, broken off"""
+_SENTENCES: tuple[tuple[str, _Label], ...] = (
+    ("The shop closes at six.", "own"),
+    ("Peter sagt, man soll nie Eis essen.", "other"),
+    ("Imagine that the shop is always open.", "supposed"),
+    ("Der Lift geht nur bis zum dritten Stock.", "own"),
+    ("We label each box, for example `12-blue`.", "own"),
+    ("According to the manual, both keys are needed.", "other"),
+    ("Los platos llevan siempre un número.", "own"),
+    ("如果我们是银行,所有门都要锁。", "supposed"),
+    ("我们的箱子都有标签。", "own"),
+    ("Never open the...", "undone"),
+    ('"We never sleep" as the slogan.', "text"),
+    ("Today the door stays open.", "once"),
+    ("これからは日本語で書いてください。", "own"),
+    ("Luc trouve qu'il faudrait toujours peindre en bleu.", "other"),
+    ("Les factures partent le lundi.", "own"),
+    ("「夜は走らない」と書いて。", "text"),
+    ("We write dates as in `2026-01-31`, the parser wants that.", "own"),
+    ("For the night shift the lights stay on, so nobody falls.", "own"),
+    ("Die Etiketten beginnen mit der Farbe, z. B. „blau-12“.", "own"),
+    ("One should never paint on Mondays, says the forum.", "other"),
+    ("Unsere Kisten liegen immer in Halle 3.", "own"),
+    ("A rule that I once read: never run.", "other"),
 )
 
 
 class _SentenceKind(msgspec.Struct):
-    label: Literal["own", "text", "other", "supposed", "once", "undone"]
+    label: _Label
 
 
 def is_in_doubt(sentence: str, after: str) -> bool:
@@ -70,20 +130,32 @@ def is_in_doubt(sentence: str, after: str) -> bool:
     # With an introduction (`No, that is wrong:`) the user states it; the question is another one.
     is_asked = bool(_QUESTION.search(sentence) or (not known and _QUESTION.search(after)))
     is_cut = bool(_ELLIPSIS.search(sentence))
-    return is_quoted or is_asked or is_cut or bool(_COLON.search(rest))
+    has_colon = bool(_COLON.search(_without_quotations(rest)))
+    return is_quoted or is_asked or is_cut or has_colon
 
 
-async def ask_own(ask: AskModel, message: str, sentence: str) -> bool | None:
+async def ask_own(ask: AskModel, sentence: str) -> bool | None:
     """Whether a model says that a sentence is the user's own statement; None without a usable
     answer. Raises ModelError.
+
+    Of a sentence with a colon only the words before it are asked about. With the whole message, or
+    with what follows, a model of 1.5 billion parameters calls every such sentence a text to write.
     """
-    messages = [system(_ASK)]
-    for said, quoted, label in _EXAMPLES:
-        messages += [user(_quote(said, quoted)), assistant(f'{{"label": "{label}"}}')]
-    messages.append(user(_quote(message, sentence)))
+    colon = _COLON.search(_without_quotations(sentence))
+    if colon:
+        asked, question, examples = sentence[: colon.start() + 1], _ASK_START, _STARTS
+    else:
+        asked, question, examples = sentence, _ASK_SENTENCE, _SENTENCES
+    messages = [system(question)]
+    for said, label in examples:
+        messages += [user(said), assistant(f'{{"label": "{label}"}}')]
+    messages.append(user(cut_middle(asked.strip(), _MAX_TEXT)))
     found = decode_answer(await ask(messages, schema_of(_SentenceKind)), _SentenceKind)
     return None if found is None else found.label == "own"
 
 
-def _quote(message: str, sentence: str) -> str:
-    return f"Message: {cut_middle(message, _MAX_TEXT)}\nSentence: {cut_middle(sentence, _MAX_TEXT)}"
+def _without_quotations(sentence: str) -> str:
+    """The sentence with blanks in place of code, addresses and quotations: places stay the same."""
+    for pattern in (_CODE, _QUOTATION):
+        sentence = pattern.sub(lambda found: " " * len(found[0]), sentence)
+    return sentence

@@ -59,23 +59,54 @@ _MIN_DONE, _START = 0.75, 4
 compared in a word.
 """
 _ASK_KIND = """\
-Label what a user says to a coding assistant: "task" (do something now), "problem" (something is wrong now), "code"
-(what this code does or is to do), "status" (what happens now), "preference" (how the user likes it), "rule" (how the
-team works), "fact" (people, servers, dates, customers, tools)."""
+Label what a user says to a coding assistant. It is one of
+"task": do something now, once
+"problem": a report of what is broken now
+"code": what some code does
+"status": what happens only now or today, or is only imagined
+"preference": how the user wants answers or code, from now on
+"rule": how the team or this project works, what must and must not be done
+"fact": something that stays true: people, servers, dates, customers, tools, places of files"""
 _EXAMPLES = [
     message
     for said, kind in (
         ("Mend the import in line 3.", "task"),
         ("Otto runs the payment team.", "fact"),
         ("The list is empty after the reload.", "problem"),
-        ("Builds must be signed.", "rule"),
+        ("Builds must be signed, the store refuses others.", "rule"),
         ("Let the class take a second argument.", "task"),
-        ("I like short names.", "preference"),
+        ("I dislike long names.", "preference"),
         ("The method returns a list of users.", "code"),
-        ("Secrets are in 1Password.", "fact"),
+        ("Secrets are in 1Password, not in .env any more.", "fact"),
         ("I am looking at it.", "status"),
-        ("先修一下登录。", "task"),
+        ("Explain things to me as to a beginner.", "preference"),
+        ("Then update the README.", "task"),
+        ("Heads-up: the backup job stops at noon, restarts break it.", "fact"),
+        ("先把按钮改成红色。", "task"),
+        ("报告保留三十天后删除。", "fact"),
+        ("请一直用中文写注释。", "preference"),
         ("Die Rechnungen haben sieben Stellen.", "fact"),
+        ("Die Seite lädt nicht mehr.", "problem"),
+        ("Ich bin farbenblind, nimm Symbole statt Farben.", "preference"),
+        ("Ajoute un bouton.", "task"),
+        ("Chez nous, une revue par deux personnes suffit.", "rule"),
+        ("Attention : le dossier out/ est écrasé à chaque build.", "fact"),
+        ("Borra el archivo.", "task"),
+        ("El cliente solo paga por transferencia.", "fact"),
+        ("Cuando me contestes, pon primero el resumen.", "preference"),
+        ("テストを消して。", "task"),
+        ("在庫は毎朝6時に更新されます。", "fact"),
+        ("変数名は英語にしてください。", "rule"),
+        ("I'm at lunch until two.", "status"),
+        ("Only this time, skip the review.", "status"),
+        ("Fix the link, and by the way the wiki moved to Notion", "fact"),
+        ("Whenever you finish, tell me what to test.", "preference"),
+        ("Wrong, the images are in assets/ now.", "fact"),
+        ("Wenn wir mehr Zeit hätten, würden wir alles testen.", "status"),
+        ("新文件一律放在 data/。", "rule"),
+        ("After each release Kim writes to the customers.", "rule"),
+        ("昨夜は眠れませんでした。", "status"),
+        ("For invoices: Tom checks them, nobody else does.", "rule"),
     )
     for message in (user(f"The sentence: {said}"), assistant(f'{{"kind": "{kind}"}}'))
 ]
@@ -135,7 +166,7 @@ async def _certainty(
         return None
     if not candidate.is_in_doubt:
         return "stated"
-    is_own = await ask_own(ask, candidate.message.text, candidate.sentence)
+    is_own = await ask_own(ask, candidate.sentence)
     if is_own is None:
         return "doubtful"
     return "stated" if is_own else None
