@@ -155,7 +155,7 @@ async def ask_own(ask: AskModel, sentence: str) -> bool | None:
 
 
 def _without_quotations(sentence: str) -> str:
-    """The sentence with blanks in place of code, addresses and quotations: places stay the same."""
+    """The sentence with blanks instead of code, addresses and quotations: places stay the same."""
     for pattern in (_CODE, _QUOTATION):
         sentence = pattern.sub(lambda found: " " * len(found[0]), sentence)
     return sentence

@@ -51,6 +51,29 @@ _SUBJECTS = (
     ("Call the helper foo", "Better call it bar.", "name of the helper", ""),
     ("The cat eats fish", "The dog eats meat.", "food of the cat", "food of the dog"),
     ("La boutique ferme à 18 h", "La boutique ferme à 20 h.", "closing time of the shop", ""),
+    (
+        "Prettier formats the pages",
+        "We put the cart into Pinia.",
+        "formatter of the pages",
+        "place of the cart",
+    ),
+    ("Ich mag lange Berichte", "Lieber kurze Berichte.", "length of reports", ""),
+    ("菜单用英文", "菜单改成用法文。", "language of the menu", ""),
+    ("菜单用英文", "菜单每周一更新。", "language of the menu", "update day of the menu"),
+    ("部屋は2階", "部屋の鍵は受付にある。", "floor of the room", "place of the room key"),
+    ("Pintamos con azul", "El azul salió caro, pintamos con gris.", "colour of the paint", ""),
+    (
+        "Soup is in the pot",
+        "Paint the door after lunch, I just saw it.",
+        "place of the soup",
+        "time of painting the door",
+    ),
+    (
+        "Parcels are kept for 9 days",
+        "The boss wants 5 days for parcels.",
+        "days to keep parcels",
+        "",
+    ),
 )
 """Two notes, and the subject of each; empty: the same as of the first."""
 _ASK_SCOPE = """\
@@ -86,13 +109,22 @@ async def find_replaced_by_model(ask: AskModel, statement: str, near: Sequence[s
     if has("adds", statement):
         return None
     for place, text in enumerate(near[:MAX_NEAR]):
-        if not is_parallel(text, statement) and await is_on_same_subject(ask, text, statement):
+        if is_parallel(text, statement) or not await is_on_same_subject(ask, text, statement):
+            continue
+        # A small model likes to repeat a name: asked in the reverse order, it rarely does so again.
+        reverse = await _name_subjects(ask, statement, text)
+        if reverse and _name_words(reverse.first) & _name_words(reverse.second):
             return place
     return None
 
 
 async def is_on_same_subject(ask: AskModel, first: str, second: str) -> bool:
     """Whether a model names one subject for two statements. Raises ModelError."""
+    found = await _name_subjects(ask, first, second)
+    return found is not None and _is_same_name(found.first, found.second)
+
+
+async def _name_subjects(ask: AskModel, first: str, second: str) -> _Subjects | None:
     messages = [system(_ASK_SUBJECT)]
     for one, other, subject, other_subject in _SUBJECTS:
         answer = _Subjects(subject, other_subject or subject)
@@ -101,8 +133,7 @@ async def is_on_same_subject(ask: AskModel, first: str, second: str) -> bool:
             assistant(msgspec.json.encode(answer).decode()),
         ]
     messages.append(user(_quote_pair(first, second)))
-    found = decode_answer(await ask(messages, schema_of(_Subjects)), _Subjects)
-    return found is not None and _is_same_name(found.first, found.second)
+    return decode_answer(await ask(messages, schema_of(_Subjects)), _Subjects)
 
 
 async def ask_scope(ask: AskModel, statement: str) -> Scope | None:

@@ -247,9 +247,18 @@ def test_what_is_retracted_drafted_supposed_or_passing_is_no_statement_in_any_la
 async def test_statement_on_the_subject_that_the_model_names_replaces_the_earlier():
     subject = '{"first": "language of commits", "second": "the language of the commits"}'
     known = Note(id="mem_00000009", text="提交信息用英文写", scope="repo", category="corrections")
-    model = Small('{"kind": "rule"}', subject)
+    model = Small('{"kind": "rule"}', subject, subject)
     [operation] = await capture("提交信息改成用中文写。", model, shown=[known])
     assert (operation.verb, operation.target) == ("supersede", known.id)
+
+
+async def test_subject_that_the_model_names_in_one_order_only_replaces_nothing():
+    subject = '{"first": "place of the soup", "second": "place of the soup"}'
+    reverse = '{"first": "moving of the store", "second": "place of the soup"}'
+    known = Note(id="mem_00000009", text="Soup stands in the kitchen", scope="repo")
+    answers = ('{"kind": "fact"}', subject, reverse, '{"about": "project"}')
+    [operation] = await capture("The cart was moved to Pinia.", Small(*answers), shown=[known])
+    assert operation.verb == "add"
 
 
 async def test_model_places_a_statement_that_no_rule_places():
