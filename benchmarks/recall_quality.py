@@ -4,6 +4,7 @@ two others.
 PYTHONPATH=tests python -m benchmarks.recall_quality        (--all: each missed and each wrong note)
 PYTHONPATH=tests python -m benchmarks.recall_quality --fit  (the weights of `relevance`, of the
 first two sets)
+PYTHONPATH=tests python -m benchmarks.recall_quality --elsewhere  (what is shown of another project)
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from ouro.memory.index import (
 )
 from ouro.memory.long_term import GitMemoryStore, Notebook, Recall, Situation
 from ouro.memory.long_term.notes.note import Note, note_text
-from ouro.memory.long_term.recall.relevance import features
+from ouro.memory.long_term.recall.relevance import features, find_strong, questions_in
 
 SETS = (
     ("tuned on", recall.NOTES, recall.WANTED, recall.EVERYDAY),
@@ -55,10 +56,14 @@ def main() -> None:
     )
     parser.add_argument("--all", action="store_true")
     parser.add_argument("--fit", action="store_true")
+    parser.add_argument("--elsewhere", action="store_true")
     args = parser.parse_args()
     embedder = local_embedder()
     if args.fit:
         print({name: round(float(weight), 2) for name, weight in fitted(embedder).items()})
+        return
+    if args.elsewhere:
+        report_elsewhere(embedder)
         return
     for name, notes, wanted, nothing in SETS:
         with tempfile.TemporaryDirectory() as folder:
@@ -162,6 +167,37 @@ def recaller(folder: Path, notes, embedder):
         }
 
     return recalled
+
+
+def report_elsewhere(embedder) -> None:
+    """Print how often a note of another project is shown: for messages that it answers, for those
+    that need no note, and for the messages of the other sets, which are about something else.
+    """
+    for name, notes, wanted, nothing in SETS:
+        others = [text for other in SETS if other[0] != name for text in (*other[2], *other[3])]
+        with tempfile.TemporaryDirectory() as folder:
+            search, _, names = memory(Path(folder), notes, embedder)
+            ways = {"words": Search(search.index), **({"vectors": search} if embedder else {})}
+            for way, used in ways.items():
+                best = {text: best_strong(used, text) for text in (*wanted, *nothing, *others)}
+                right = sum(names.get(best[text], "") in wanted[text] for text in wanted)
+                wrong = sum(bool(best[text]) for text in wanted) - right
+                loud = sum(bool(best[text]) for text in nothing)
+                strange = sum(bool(best[text]) for text in others)
+                print(
+                    f"{name}, {way:<8} shown for {right} of {len(wanted)}, wrong for {wrong}; for"
+                    f" {loud} of {len(nothing)} that need none; for {strange} of {len(others)} of"
+                    " other sets"
+                )
+
+
+def best_strong(search: Search, text: str) -> str:
+    """The id of the note that is shown for a message; empty if none is near enough."""
+    for question in questions_in(text):
+        hits = find_strong(question, search.find(question, 10, SearchFilter(kinds=("note",))))
+        if hits:
+            return hits[0].id
+    return ""
 
 
 def report(name: str, recalled, wanted, shows_all: bool) -> None:

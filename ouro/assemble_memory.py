@@ -112,8 +112,22 @@ class MemoryBuilder(msgspec.Struct, frozen=True):
                 is_written=self.inputs.options.interactive,
             )
         return long_term.TurnRecall(
-            self.memory, finder, self.channel, self._hypotheses(), commands, dead_ends
+            self.memory,
+            finder,
+            self.channel,
+            self._hypotheses(),
+            commands,
+            dead_ends,
+            self._other_projects(finder),
         )
+
+    def _other_projects(self, finder: long_term.NoteFinder) -> long_term.OtherProjects | None:
+        """What other projects know is shown to a user, and to nobody else."""
+        settings = self._settings
+        if not (settings.other_projects and self.inputs.options.interactive):
+            return None
+        folders = [Path(folder).expanduser() for folder in settings.private_projects]
+        return long_term.OtherProjects(finder, [folder.resolve() for folder in folders])
 
     def _hypotheses(self) -> long_term.HypothesisModel | None:
         if not self.models.is_given("retrieve"):

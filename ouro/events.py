@@ -249,7 +249,8 @@ class NotesRecalled(EventStruct, frozen=True):
     items: tuple[RecalledNote, ...]
     way: str
     """`local`, `hyde`, `touch`: notes about files that tools have used; `timeout`: the message went
-    without notes, because the search took too long; `late`: its notes came with a tool result.
+    without notes, because the search took too long; `late`: its notes came with a tool result;
+    `other project`: what another project knows, which is shown and not sent.
     """
     milliseconds: float = 0.0
 

@@ -347,6 +347,10 @@ class MemorySettings:
     """How many earlier versions of a note are sent with it; 0: all."""
     half_life_days: int = 30
     """After so many days without confirmation the confidence in an inferred note is halved."""
+    other_projects: bool = True
+    """Show what the memory of another project says about a message; sent only by a key."""
+    private_projects: tuple[str, ...] = ()
+    """Folders of projects whose memory is not shown in others."""
     categories: Mapping[str, tuple[Literal["user", "repo"], ...]] = field(default_factory=dict)
     """Further categories of notes, each with its usual scope: `api-quirks: [repo]`."""
     core: tuple[str, ...] = ()

@@ -246,6 +246,13 @@ MEMORY_ACTIONS: tuple[Action, ...] = (
         ("memory receipt",),
     ),
     Action(
+        "memory send",
+        "memory_notes.send_offered",
+        "Send what is shown of another project, with the next message or tool result",
+        (),
+        ("memory send",),
+    ),
+    Action(
         "memory accept",
         "memory_notes.accept",
         "Accept a pending change of memory",

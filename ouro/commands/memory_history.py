@@ -316,7 +316,7 @@ def _reasons_view(
         (
             item.state,
             f"{item.tokens} tokens",
-            one_line(texts.get(item.id, "no longer there"), _MAX_WORDS),
+            one_line(texts.get(item.id, _missing_text(item.reason)), _MAX_WORDS),
             f"{item.id[:12]}: {item.reason}",
         )
         for item in found.recalled
@@ -333,6 +333,11 @@ def _reasons_view(
         *table(notes),
         *_opening(found),
     ]
+
+
+def _missing_text(reason: str) -> str:
+    """What stands for the text of a note that is not in the memory here."""
+    return "" if reason.startswith(long_term.FROM_PROJECT) else "no longer there"
 
 
 def _plan_view(part: long_term.UndoPlan) -> View:

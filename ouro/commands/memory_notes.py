@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 _MAX_LISTED = 50
 """Maximum entries of a list in a session; the command line shows all."""
+_MAX_SENT = 100
 _BACKUP = Path("~") / "ouro-before-forgetting.tar"
 _IN_SESSION = (
     "This session still has the text in memory, and its file is open. Leave it (`/exit`), then"
@@ -216,6 +217,18 @@ async def edit(context: ActionContext, entry: str) -> Answer:
         for what in done.problems
     ]
     return Answer(done, [*view, *undo_hint(context, done.undo)])
+
+
+async def send_offered(context: SessionContext) -> Answer:
+    projects = context.session.memory.other_projects
+    note = projects.send_offered() if projects else None
+    if note is None:
+        raise UsageError(
+            "Nothing of another project is shown.",
+            "A strong match is shown after a message, and can be sent once.",
+        )
+    sent = f"Goes with the next message or tool result, {note.origin}: "
+    return Answer(note, [line(sent, one_line(note.text, _MAX_SENT))])
 
 
 async def receipt(context: SessionContext) -> Answer:

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 
 from ouro import events
 from ouro.events import Event, Level
-from ouro.utils.text import dollars, one_line, plural
+from ouro.utils.text import clean, dollars, one_line, plural
 
+_MAX_SHOWN = 100
 _KEPT = {
     "add": "Remembered",
     "supersede": "Remembered, replaced",
@@ -52,16 +53,35 @@ def notice_of(event: Event) -> tuple[str, Level] | None:
                 f"Compacted: {describe_compaction(event)}. The session file keeps everything.",
                 "info",
             )
-        case events.NotesRecalled() if loaded := sum(
-            item.state == "loaded" for item in event.items
-        ):
-            return plural(loaded, "memory", "memories"), "info"
+        case events.NotesRecalled():
+            return _recalled_line(event)
         case events.NoteKept():
             return _note_line(event), "info"
         case events.CoreChanged():
             return _core_line(event), "warning" if event.proposal else "info"
         case _:
             return None
+
+
+def _recalled_line(event: events.NotesRecalled) -> tuple[str, Level] | None:
+    if may_be_sent(event):
+        [*_, item] = event.items
+        origin = f"{item.scope[:1].upper()}{clean(item.scope[1:])}"
+        # A stored receipt has no texts: nothing of it can be sent any more.
+        shown = f"{origin}: “{one_line(clean(item.text), _MAX_SHOWN)}”"
+        return (shown, "info") if item.text else None
+    loaded = sum(item.state == "loaded" for item in event.items)
+    return (plural(loaded, "memory", "memories"), "info") if loaded else None
+
+
+def may_be_sent(event: events.NotesRecalled) -> bool:
+    """Whether it is what another project knows: the user may send it."""
+    return event.way == "other project"
+
+
+def receipt_command(event: events.NotesRecalled) -> str:
+    """The command that belongs to the line of a receipt."""
+    return "/memory send" if may_be_sent(event) else "/memory receipt"
 
 
 def _ending_line(event: events.TurnFinished) -> str:

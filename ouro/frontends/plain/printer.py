@@ -12,7 +12,7 @@ from typing import Any, assert_never
 from ouro import events
 from ouro.display import Body, CommandOutput, Diff, Display, Picture, Plain, Todos
 from ouro.events import Event
-from ouro.frontends.event_lines import NoticePrinter, notice_of
+from ouro.frontends.event_lines import NoticePrinter, notice_of, receipt_command
 from ouro.utils.text import clean, escaped, one_line, plural
 
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
@@ -125,7 +125,7 @@ class Printer(NoticePrinter):
                 self._compacting(event)
             case events.NotesRecalled():
                 if notice := notice_of(event):
-                    self.say(f"{notice[0]} · /memory receipt")
+                    self.say(f"{notice[0]} · {receipt_command(event)}")
             case events.CoreChanged():
                 super().event(event)
                 self._body(event.display.body, OUTPUT_LINES, DIFF_LINES)

@@ -42,7 +42,12 @@ SECOND_ESCAPE = 1.0
 """Seconds after an interrupt in which Esc Esc is not a rewind."""
 MAX_SEARCHED = 2_000
 """Characters of each prompt that the history search compares; a paste may have a million."""
-_COMMANDS = {"memory": "/memory", "model": "/model", "detach": "/bg"}
+_COMMANDS = {
+    "memory": "/memory",
+    "model": "/model",
+    "detach": "/bg",
+    "send_offered": "/memory send",
+}
 """Keys that are the same as a command."""
 _NO_CARDS = "There is no tool call to unfold."
 

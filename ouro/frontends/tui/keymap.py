@@ -93,6 +93,7 @@ ACTIONS: tuple[KeyAction, ...] = (
         "first start in a folder: import what other agents know there",
         "app",
     ),
+    KeyAction("send_offered", ("alt+s",), "send what another project knows, if it is shown", "app"),
     KeyAction("model", ("alt+p",), "choose a model", "app"),
     KeyAction("next_model", ("f2",), "the next favorite model (`/model favorite`)", "app"),
     KeyAction("previous_model", ("shift+f2",), "the previous one", "app"),
@@ -225,8 +226,8 @@ _SHOWN = {
 
 
 _NEWER = {
-    "detach", "import_memory", "next_model", "palette", "previous_model", "queue_list", "terminal",
-    "transcript", "unfold",
+    "detach", "import_memory", "next_model", "palette", "previous_model", "queue_list", "send_offered",
+    "terminal", "transcript", "unfold",
 }  # fmt: skip
 """Actions outside of lists that came after version 0.1.0: their own keys yield."""
 

@@ -8,7 +8,12 @@ from typing import assert_never
 from ouro import events
 from ouro.display import Display, Plain
 from ouro.events import Event
-from ouro.frontends.event_lines import compaction_receipt, describe_compaction, notice_of
+from ouro.frontends.event_lines import (
+    compaction_receipt,
+    describe_compaction,
+    may_be_sent,
+    notice_of,
+)
 from ouro.frontends.tui.blocks.block_list import TranscriptBlock
 from ouro.frontends.tui.blocks.messages import (
     AnswerBlock,
@@ -32,7 +37,10 @@ _COMPACTION_TITLE = "compact the session"
 def blocks_of(earlier: Iterable[Event], like: TranscriptView) -> list[TranscriptBlock]:
     """The blocks of these events, with the keys and the clock of the transcript `like`."""
     view = TranscriptView(
-        outputs_key=like.outputs_key, receipt_key=like.receipt_key, clock=like.clock
+        outputs_key=like.outputs_key,
+        receipt_key=like.receipt_key,
+        send_key=like.send_key,
+        clock=like.clock,
     )
     TranscriptWriter(view).replay(earlier)
     return list(view.blocks)
@@ -101,7 +109,7 @@ class TranscriptWriter:
                 self._stop_cards(list(self._cards))
                 self._notice(event)
             case events.NotesRecalled():
-                self._notice(event, f" · {view.receipt_key}" if view.receipt_key else "")
+                self._notice(event, _hint_of(event, view))
             case events.NoteKept():
                 self._notice(event)
             case events.CoreChanged():
@@ -228,6 +236,13 @@ class TranscriptWriter:
         for call_id in call_ids:
             if (card := self._cards.pop(call_id, None)) is not None:
                 card.stop()
+
+
+def _hint_of(event: events.NotesRecalled, view: TranscriptView) -> str:
+    """The key for a receipt, after its line."""
+    if may_be_sent(event):
+        return f" · {view.send_key or '/memory send'} sends it"
+    return f" · {view.receipt_key}" if view.receipt_key else ""
 
 
 def _words_of(blocks: Iterable[StreamedBlock], kind: type[StreamedBlock]) -> str:

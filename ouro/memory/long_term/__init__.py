@@ -73,6 +73,11 @@ if TYPE_CHECKING:
     from ouro.memory.long_term.recall.dead_ends import DeadEnds
     from ouro.memory.long_term.recall.hypotheses import HypothesisModel
     from ouro.memory.long_term.recall.note_finder import NoteFinder
+    from ouro.memory.long_term.recall.other_projects import (
+        FROM_PROJECT,
+        OtherProjectNote,
+        OtherProjects,
+    )
     from ouro.memory.long_term.recall.recall import Recall, Situation
     from ouro.memory.long_term.recall.recall_log import RecallLog, WeekUse, this_week
     from ouro.memory.long_term.recall.turn_recall import TurnRecall

@@ -453,7 +453,7 @@ def open_scopes(stores: Sequence[GitMemoryStore], *, demands_known: bool = False
     opened: list[ScopeMemory] = []
     problems: list[str] = []
     for store in stores:
-        if store.repository.read_record(_OFF):
+        if is_switched_off(store):
             continue
         scope = ScopeMemory(store)
         try:
@@ -467,6 +467,10 @@ def open_scopes(stores: Sequence[GitMemoryStore], *, demands_known: bool = False
                 f"The {store.scope} memory: {store.plain_git}. ouro ignores it; plain git may not."
             )
     return MemoryScopes(tuple(opened), tuple(stores), tuple(problems))
+
+
+def is_switched_off(store: GitMemoryStore) -> bool:
+    return bool(store.repository.read_record(_OFF))
 
 
 def switch(store: GitMemoryStore, *, on: bool) -> None:

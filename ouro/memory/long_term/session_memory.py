@@ -78,6 +78,7 @@ class SessionMemory:
         """Memory is used as of the time when the session was last used."""
         self._memory = memory
         self._recall = recall
+        self.other_projects = recall.other_projects if recall else None
 
     async def effect_of(self, statement: OpenStatement) -> StatementEffect | None:
         """What a model says that a statement does; None if none answers."""

@@ -131,10 +131,9 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
         """Whether the terminal reports if it has the focus."""
         self.prompt_history = PromptHistory(get_history_path())
         self.header = Header(look)
+        outputs, receipt, send = map(keymap.shown, ("outputs", "receipt", "send_offered"))
         self.transcript = TranscriptView(
-            id="transcript",
-            outputs_key=keymap.shown("outputs"),
-            receipt_key=keymap.shown("receipt"),
+            id="transcript", outputs_key=outputs, receipt_key=receipt, send_key=send
         )
         self.transcript.can_focus = False
         self.writer = TranscriptWriter(self.transcript)

@@ -50,6 +50,7 @@ class TranscriptView(LineScroll):
         *,
         outputs_key: str = "Ctrl+O",
         receipt_key: str = "Ctrl+Y",
+        send_key: str = "Alt+S",
         clock: Callable[[], float] = monotonic,
         id: str | None = None,  # noqa: A002
         classes: str | None = None,
@@ -59,6 +60,8 @@ class TranscriptView(LineScroll):
         """The key that opens tool outputs, as blocks name it."""
         self.receipt_key = receipt_key
         """The key of the memory receipt; empty: it has none."""
+        self.send_key = send_key
+        """The key that sends what another project knows; empty: it has none."""
         self.clock = clock
         self.following = True
         """Whether it stays at the end."""

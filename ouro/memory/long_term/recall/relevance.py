@@ -5,7 +5,7 @@ meaning.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ouro.memory.index import DAYS, MemoryHit, parse_query, stem
 from ouro.memory.long_term.notes.entities import entities_in
@@ -25,6 +25,10 @@ MIN_STANDING_SHARE = 0.17
 """As `MIN_SHARE`, for a standing rule."""
 MIN_STANDING = 0.4
 """With vectors: the share of words and the cosine together."""
+STRONG, STRONG_SHARE, MIN_SUBJECTS = 2.0, 0.4, 2
+"""A hit of another project: the weighted sum of `_WEIGHTS` with vectors, the share of words without
+them, and the words in common that name a subject (`benchmarks.recall_quality --elsewhere`).
+"""
 NEAR_BEST = 0.6
 """Notes with a smaller share of the best score are not relevant."""
 _WEIGHTS = {
@@ -112,7 +116,7 @@ def find_relevant(question: str, hits: Sequence[MemoryHit]) -> dict[str, str]:
         if is_of_days and hit.parts.get("days", 0.0) >= DAYS:
             reasons[hit.id] = f"noted on {hit.at[:10]}"
         elif "vectors" in hit.parts:
-            if sum(_WEIGHTS[name] * value for name, value in known.items()) > 0:
+            if _weighted(known) > 0:
                 reasons[hit.id] = (
                     f"says {_share(hit):.0%} of the words, {_cosine(hit):.2f} close in meaning"
                 )
@@ -149,6 +153,24 @@ def features(question: str, hits: Sequence[MemoryHit]) -> list[dict[str, float]]
     return found
 
 
+def find_strong(question: str, hits: Sequence[MemoryHit]) -> list[MemoryHit]:
+    """The hits that are worth showing although they are of another project, in their order."""
+    relevant, asked = find_relevant(question, hits), stems(question)
+    strong: list[MemoryHit] = []
+    for hit, known in zip(hits, features(question, hits), strict=True):
+        subjects = (asked & stems(hit.text)) - _STEMS_OF_TASKS - _STEMS_OF_CODE
+        is_named = hit.id in relevant and len(subjects) >= MIN_SUBJECTS
+        if is_named and _is_very_near(hit, known):
+            strong.append(hit)
+    return strong
+
+
+def _is_very_near(hit: MemoryHit, known: Mapping[str, float]) -> bool:
+    if "vectors" in hit.parts:
+        return _weighted(known) > STRONG
+    return _share(hit) >= STRONG_SHARE
+
+
 def is_request(text: str) -> bool:
     """Whether a message may ask for work: it is no question."""
     return not text.rstrip().endswith(("?", "？", "؟"))
@@ -180,6 +202,10 @@ def is_used(note: str, prompt: str, done: str, *, is_of_file: bool = False) -> b
         return True
     own = stems(note) - stems(prompt) - _STEMS_OF_TASKS - _STEMS_OF_CODE
     return len(own & stems(done)) >= max(2, len(own) / 2)
+
+
+def _weighted(known: Mapping[str, float]) -> float:
+    return sum(_WEIGHTS[name] * value for name, value in known.items())
 
 
 def _share(hit: MemoryHit) -> float:

@@ -33,6 +33,7 @@ from ouro.messages import Context
 from ouro.utils.log import log
 
 if TYPE_CHECKING:
+    from ouro.memory.long_term.recall.other_projects import OtherProjects
     from ouro.memory.long_term.recall.recall import Recalled
 
 _T = TypeVar("_T")
@@ -56,6 +57,8 @@ TIMED_OUT, LATE, TOUCHED = "timeout", "late", "touch"
 """Ways of a receipt: the message went without notes; what was found for it afterwards; notes about
 what tools have used and done.
 """
+ELSEWHERE = "other project"
+"""The way of a receipt of what another project knows: it is shown, and not sent."""
 
 
 class TurnRecall(msgspec.Struct, eq=False):
@@ -67,6 +70,8 @@ class TurnRecall(msgspec.Struct, eq=False):
     """None if no project has memory here, or `memory.commands` is off."""
     dead_ends: DeadEnds | None = None
     """As `commands`."""
+    other_projects: OtherProjects | None = None
+    """None without a user who sees what they know, or if `memory.other_projects` is off."""
     _receipts: dict[int, NotesRecalled] = msgspec.field(default_factory=dict)
     """The receipts of this turn, by the number of the message with which the notes were sent."""
     _unsaved: NotesRecalled | None = None
@@ -132,20 +137,25 @@ class TurnRecall(msgspec.Struct, eq=False):
         """
         self._receipts, self._unsaved = {}, None
         self._drop_late()
+        if self.other_projects:
+            self.other_projects.asked = text
         found, (commands, block) = await self._find_or_leave(text), await self._commands(text)
-        items = (*(found.items if found else ()), *commands)
+        chosen = self._take_chosen()
+        items = (*(found.items if found else ()), *commands, *(chosen.items if chosen else ()))
         way, milliseconds = (found.way, found.milliseconds) if found else ("local", 0.0)
         if self._late:
             way, milliseconds = TIMED_OUT, 1_000 * self._limit
         if items or self._late:
             self._unsaved = NotesRecalled(items, way, milliseconds)
-        return "\n\n".join(filter(None, (found.text if found else "", block)))
+        texts = (found.text if found else "", block, chosen.text if chosen else "")
+        return "\n\n".join(filter(None, texts))
 
     async def recall_about_files(self, paths: Sequence[str]) -> str:
         """The text to send with the results of tools that used these files: the notes about them,
         each once; and what was found for the message after the time of recall was over.
         """
-        late, found = self._take_late(), [*filter(None, [await self._find_about_files(paths)])]
+        late, about_files = self._take_late(), await self._find_about_files(paths)
+        found = [*filter(None, (self._take_chosen(), about_files))]
         if repeated := await self._find_repeated(found):
             found.append(repeated)
         parts = [*([late] if late else []), *found]
@@ -208,12 +218,47 @@ class TurnRecall(msgspec.Struct, eq=False):
         """React to an event of the turn; returns the receipt, once its notes were sent."""
         if self.commands:
             self.commands.observe(event)
+        if isinstance(event, Prompted):
+            self._ask_other_projects()
         receipt = self._unsaved
         if receipt is None or not (isinstance(event, Prompted) or receipt.way in (TOUCHED, LATE)):
             return []
         self._unsaved = None
         self._record(receipt)
         return [receipt]
+
+    def _ask_other_projects(self) -> None:
+        """Look for what other projects know about a message that was just sent; returns at once."""
+        projects = self.other_projects
+        text = projects.take_asked() if projects else ""
+        if projects and text and self._way() != "off":
+            work = self._look_elsewhere(projects, text, self._last_message())
+            self.channel.start("other projects", work)
+
+    async def _look_elsewhere(self, projects: OtherProjects, text: str, number: int) -> None:
+        try:
+            note = await asyncio.to_thread(projects.find, text)
+        except (OuroError, OSError, ValueError) as error:
+            log.warning("recall: other projects are not asked: %s", error)
+            return
+        if note is None or number != self._last_message():
+            return
+        projects.offered, item = note, note.receipt(is_sent=False)
+        earlier = self._receipts.get(number)
+        items = (*(earlier.items if earlier else ()), item)
+        way = earlier.way if earlier else ELSEWHERE
+        self._save(NotesRecalled(items, way, earlier.milliseconds if earlier else 0.0), number)
+        self.channel.emit(NotesRecalled((item,), ELSEWHERE))
+
+    def _take_chosen(self) -> Recalled | None:
+        """What the user sends of another project; only once."""
+        note = self.other_projects.take_chosen() if self.other_projects else None
+        if note is None:
+            return None
+        from ouro.memory.long_term.recall.recall import Recalled
+
+        item = note.receipt(is_sent=True)
+        return Recalled((item,), note.block(self.finder.mark), ELSEWHERE, 0.0)
 
     async def broken_rules(self) -> dict[str, str]:
         """The remembered rules that the turn broke, by the ids of their entries."""
@@ -287,20 +332,9 @@ class TurnRecall(msgspec.Struct, eq=False):
         return None
 
     def _record(self, receipt: NotesRecalled) -> None:
-        """Save the receipt with the session, for the message that was just sent, and count the
-        recalled notes.
-        """
-        number = next(
-            entry.number
-            for entry in reversed(self.memory.transcript.entries)
-            if entry.message.role == "user"
-        )
-        items = [
-            RecalledItem(item.id, item.state, item.reason, item.score, item.tokens)
-            for item in receipt.items
-        ]
-        self.memory.note(RecalledRecord(number, self.memory.now(), tuple(items), receipt.way))
-        self._receipts[number] = receipt
+        """Save the receipt for the message that was just sent, and count the recalled notes."""
+        self._save(receipt, self._last_message())
+        items = receipt.items
         if loaded := [
             item.id for item in items if item.state == "loaded" and item.id.startswith("mem_")
         ]:
@@ -309,6 +343,20 @@ class TurnRecall(msgspec.Struct, eq=False):
                 self.finder.recall_log.add,
                 RecallCounts(Counter(loaded), dict.fromkeys(loaded, now)),
             )
+
+    def _last_message(self) -> int:
+        """The number of the last message of the user."""
+        entries = reversed(self.memory.transcript.entries)
+        return next((entry.number for entry in entries if entry.message.role == "user"), 0)
+
+    def _save(self, receipt: NotesRecalled, number: int) -> None:
+        """Save the receipt with the session, for the message of this number."""
+        items = [
+            RecalledItem(item.id, item.state, item.reason, item.score, item.tokens)
+            for item in receipt.items
+        ]
+        self.memory.note(RecalledRecord(number, self.memory.now(), tuple(items), receipt.way))
+        self._receipts[number] = receipt
 
     def _way(self) -> Literal["local", "hyde", "off"]:
         if self.finder.settings.retrieval == "auto":
