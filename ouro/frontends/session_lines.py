@@ -59,7 +59,6 @@ def status_items(status: Status) -> dict[str, str]:
     usage, share = status.usage, status.context / status.window if status.window else 0.0
     cached = f" ({format_tokens(usage.cached)} cached)" if usage.cached else ""
     spent = usage.input or usage.output
-    unknown = "cost unknown" if status.is_unpriced else ""
     return {
         "model": (
             clean(status.model.rpartition("/")[2])
@@ -76,7 +75,7 @@ def status_items(status: Status) -> dict[str, str]:
         "tokens": (
             f"↑{format_tokens(usage.input)}{cached} ↓{format_tokens(usage.output)}" if spent else ""
         ),
-        "cost": dollars(usage.cost, unknown) if spent else "",
+        "cost": dollars(usage.cost) if spent else "",
         "memories": plural(status.memories, "memory", "memories") if status.memories else "",
         "jobs": plural(status.jobs, "job") if status.jobs else "",
         "goal": status.standing.goal,

@@ -180,8 +180,7 @@ class Catalog:
         )
         if entry.window and not entry.max_output:
             spec = replace(spec, max_output=min(spec.max_output, entry.window // OUTPUT_SHARE))
-        is_unpriced = spec.prices is None and not self._is_own_server(name)
-        return replace(spec, is_unpriced=True) if is_unpriced else spec
+        return spec
 
     def _is_own_server(self, name: str) -> bool:
         """Whether a model is on a server of the user: its cost is the user's own business."""

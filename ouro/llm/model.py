@@ -66,8 +66,6 @@ class ModelSpec(msgspec.Struct, frozen=True):
     images: bool = False
     tools: bool = True
     thinking: bool = False
-    is_unpriced: bool = False
-    """Whether it is paid for, but its prices are not known: its cost is never shown as nothing."""
     patches: bool = False
     """Whether it was trained on the `*** Begin Patch` format: it gets `apply_patch` instead of
     `edit`.

@@ -258,6 +258,10 @@ class FileUndo(msgspec.Struct, eq=False):
             raise UsageError("That turn changed no files.")
         return await asyncio.to_thread(undo.turn_diff, turns[0])
 
+    async def blob_size(self, name: str) -> int | None:
+        """The bytes of a content that `shown_diff` names; None if it is not known."""
+        return await asyncio.to_thread(safety.Undo(self.checkpoints).blob_size, name)
+
     async def is_changed_by_others(self, path: str) -> bool:
         """Whether a file, as it is now, was not left so by a turn or an undo of this session."""
         now = await asyncio.to_thread(self.checkpoints.state, self.checkpoints.root / path)

@@ -93,11 +93,6 @@ class Status(msgspec.Struct, frozen=True):
         """Whether the model is known to think, so that an effort can be set."""
         return self.spec is not None and self.spec.thinking
 
-    @property
-    def is_unpriced(self) -> bool:
-        """Whether the model is paid for, but its prices are not known."""
-        return self.spec is not None and self.spec.is_unpriced
-
 
 class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """One live session. It owns every task that is started for it."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -26,6 +26,8 @@ SESSION = "session"
 TURN = "turn "
 """Begins the source of one turn, before the number of its message."""
 MAX_NEW_FILES = 200
+MAX_SIZES = 100
+"""Binary files whose sizes are asked for."""
 MAX_LISTED = 20
 """Turns and commits that can be chosen."""
 GIT_SECONDS = 20.0
@@ -61,13 +63,13 @@ class SessionDiff:
         elif source.startswith(TURN) and source.removeprefix(TURN).isdecimal():
             number = int(source.removeprefix(TURN))
             text = await self._rewind.files().shown_diff(number, only=True)
-            return await self._shown(source, "before that turn", text, self._cwd)
+            return await self._of_checkpoints(source, "before that turn", text)
         elif source.isdecimal():
             number = await self._rewind.number_back(int(source))
             text, since = await self._rewind.files().shown_diff(number), "then"
         else:
             return await self._since_commit(source)
-        return await self._shown(source, since, text, self._cwd)
+        return await self._of_checkpoints(source, since, text)
 
     async def sources(self) -> list[Choice]:
         """What can be shown: a value for `read`, and what it is."""
@@ -119,15 +121,52 @@ class SessionDiff:
     async def _since_commit(self, name: str) -> ShownDiff:
         root = find_root(self._cwd)
         try:
-            base, text = await asyncio.to_thread(read_changes, Git(root, GIT_SECONDS), name)
+            git = Git(root, GIT_SECONDS)
+            base, text = await asyncio.to_thread(read_changes, git, name)
         except GitError as error:
             raise UsageError(f"git cannot show the changes: {error}.") from error
         since = f"{name} ({base})" if name and not base.startswith(name) else name
-        return await self._shown(name, since or "the last commit", text, root)
 
-    async def _shown(self, source: str, since: str, text: str, root: Path) -> ShownDiff:
-        files = await asyncio.to_thread(parse_git_diff, text)
-        return ShownDiff(source, since, text, root, files)
+        async def sizes(file: DiffedFile) -> tuple[int | None, int | None]:
+            return await asyncio.to_thread(_sizes, git, root, file)
+
+        return await _shown(name, since or "the last commit", text, root, sizes)
+
+    async def _of_checkpoints(self, source: str, since: str, text: str) -> ShownDiff:
+        async def sizes(file: DiffedFile) -> tuple[int | None, int | None]:
+            size = self._rewind.files().blob_size
+            before, after = file.blobs
+            return (
+                None if file.kind == "added" else await size(before),
+                None if file.kind == "deleted" else await size(after),
+            )
+
+        return await _shown(source, since, text, self._cwd, sizes)
+
+
+_FindSizes = Callable[[DiffedFile], Awaitable[tuple[int | None, int | None]]]
+
+
+async def _shown(
+    source: str, since: str, text: str, root: Path, find_sizes: _FindSizes
+) -> ShownDiff:
+    files = await asyncio.to_thread(parse_git_diff, text)
+    binary = [number for number, file in enumerate(files) if file.is_binary]
+    for number in binary[:MAX_SIZES]:
+        files[number] = replace(files[number], sizes=await find_sizes(files[number]))
+    return ShownDiff(source, since, text, root, files)
+
+
+def _sizes(git: Git, root: Path, file: DiffedFile) -> tuple[int | None, int | None]:
+    """The bytes of a file in its commit, and now."""
+    before = after = None
+    if file.kind != "added":
+        size = git.ask("cat-file", "-s", file.blobs[0]).strip()
+        before = int(size) if size.isdecimal() else None
+    if file.kind != "deleted":
+        with suppress(OSError):
+            after = os.lstat(root / file.path).st_size
+    return before, after
 
 
 def read_changes(git: Git, name: str = "") -> tuple[str, str]:

@@ -8,10 +8,13 @@ from typing import Literal
 
 import msgspec
 
+from ouro.utils.text import byte_size
+
 _FILES = re.compile(r"^(?=diff --git )", re.MULTILINE)
 _HUNKS = re.compile(r"^(?=@@ -)", re.MULTILINE)
 _LINES = re.compile(r"[^\n]*\n|[^\n]+")
 _HUNK_HEAD = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
+_FACT = re.compile(r"((?:old|new|new file|deleted file) mode|index) ([0-9a-f]+(?:\.\.[0-9a-f]+)?)")
 _ESCAPED = re.compile(rb'\\([0-7]{3}|[abfnrtv"\\])')
 _ESCAPES = {
     b"a": b"\a",
@@ -32,11 +35,15 @@ class DiffedFile(msgspec.Struct, frozen=True):
     """The name before it was renamed."""
     old_mode: str = "100644"
     """The mode of a deleted file."""
+    blobs: tuple[str, str] = ("", "")
+    """The ids of its content before and after, as short as git writes them."""
     is_binary: bool = False
+    sizes: tuple[int | None, int | None] = (None, None)
+    """The bytes before and after, of a binary file where they are known."""
     hunks: tuple[str, ...] = ()
     """The text of each hunk, from `@@` on."""
     notes: tuple[str, ...] = ()
-    """What git says about it besides the hunks: another mode, renamed, binary."""
+    """What git says about it besides the hunks: another mode, renamed."""
 
     @property
     def added(self) -> int:
@@ -45,6 +52,21 @@ class DiffedFile(msgspec.Struct, frozen=True):
     @property
     def removed(self) -> int:
         return self._count("-")
+
+    @property
+    def shown_notes(self) -> tuple[str, ...]:
+        """The notes, with the size of a binary file."""
+        if not self.is_binary:
+            return self.notes
+        sizes = " → ".join(byte_size(size) for size in self.sizes if size is not None)
+        return (*self.notes, f"binary, {sizes}" if sizes else "binary")
+
+    @property
+    def counts(self) -> str:
+        """`+3 −1`, or `binary`; empty if no line changed: it was renamed, or has another mode."""
+        if self.is_binary:
+            return "binary"
+        return f"+{self.added} −{self.removed}" if self.hunks else ""
 
     def _count(self, sign: str) -> int:
         return sum(hunk.count(f"\n{sign}") for hunk in self.hunks)
@@ -93,9 +115,12 @@ def _file(text: str) -> DiffedFile:
     elif "deleted file mode" in facts:
         kind = "deleted"
     is_binary = "binary" in facts
-    notes = tuple(_notes(facts, is_binary=is_binary))
+    notes = tuple(_notes(facts))
     mode = facts.get("deleted file mode", "100644")
-    return DiffedFile(path, kind, old, mode, is_binary, tuple(hunks), notes)
+    before, _, after = facts.get("index", "").partition("..")
+    return DiffedFile(
+        path, kind, old, mode, (before, after), is_binary, hunks=tuple(hunks), notes=notes
+    )
 
 
 def _facts(head: list[str]) -> Iterator[tuple[str, str]]:
@@ -105,21 +130,19 @@ def _facts(head: list[str]) -> Iterator[tuple[str, str]]:
                 yield row[:3], _name(row[4:].rstrip("\t"), "a/" if row[0] == "-" else "b/")
         elif row.startswith(("Binary files ", "GIT binary patch")):
             yield "binary", row
-        elif found := re.match(r"(old mode|new mode|new file mode|deleted file mode) (\d+)", row):
+        elif found := _FACT.match(row):
             yield found[1], found[2]
         elif found := re.match(r"((?:rename|copy) (?:from|to)) (.+)", row):
             yield found[1], _name(found[2], "")
 
 
-def _notes(facts: dict[str, str], *, is_binary: bool) -> Iterator[str]:
+def _notes(facts: dict[str, str]) -> Iterator[str]:
     if "rename from" in facts:
         yield f"renamed from {facts['rename from']}"
     if "copy from" in facts:
         yield f"copied from {facts['copy from']}"
     if "old mode" in facts:
         yield f"mode {facts['old mode']} → {facts['new mode']}"
-    if is_binary:
-        yield "binary file"
 
 
 def _same_name(head: str) -> str:

@@ -311,7 +311,7 @@ class TestSpecs:
 
     def test_unknown_model_gets_cautious_limits_and_no_price(self):
         assert Catalog().spec("openai/gpt-of-next-year") == ModelSpec(
-            "openai/gpt-of-next-year", 128_000, 8_192, is_unpriced=True
+            "openai/gpt-of-next-year", 128_000, 8_192
         )
 
     def test_values_of_the_file_override_the_known_ones(self, models_file):

@@ -369,6 +369,13 @@ class Undo:
         with self._repository.locked():
             return self._text(self._checkpoints.turn_changes(turn).files.values())
 
+    def blob_size(self, name: str) -> int | None:
+        """The bytes of a content that a diff names; None if it is not known."""
+        try:
+            return int(self._repository.git("cat-file", "-s", name))
+        except (CheckpointError, ValueError):
+            return None
+
     def undo_hunk(self, turns: Sequence[TurnFiles], path: str, hunk_id: str) -> Restored:
         """Undo one hunk of `diff` in the file as it is now. Raises UsageError if the diff no longer
         has this hunk.

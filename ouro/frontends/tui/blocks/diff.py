@@ -158,11 +158,13 @@ def _head(file: FileDiff, width: int, palette: Palette) -> StyledLine:
 
 
 def diff_figures(file: FileDiff, palette: Palette) -> list[Segment]:
-    """The numbers of added and removed lines, behind a name."""
+    """The numbers of added and removed lines, behind a name; none if no line changed."""
     what = " (new)" if file.before == NO_FILE else " (deleted)" if file.after == NO_FILE else ""
     changed = [pair for pairs in file.hunks for pair in pairs if not pair.is_same]
     added = sum(pair.new is not None for pair in changed)
     removed = sum(pair.old is not None for pair in changed)
+    if not changed:
+        return [Segment(what, palette.muted)]
     return [
         Segment(f"{what}  ", palette.muted),
         Segment(f"+{added}", palette.success),

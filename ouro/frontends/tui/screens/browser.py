@@ -157,8 +157,8 @@ class Browser(Sheet[OpenRequest | None]):
         self._actions = keymap.of(place)
         self._search = SearchField(
             placeholder="/ searches" if self.READS_PAGES else "type to search",
-            compact=True,
             id="browser-search",
+            dialog_keys=self._actions,
         )
         self._search.cursor_blink = False
         self._count = Static("reading …", id="browser-count", markup=False)

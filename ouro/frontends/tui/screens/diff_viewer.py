@@ -41,7 +41,7 @@ class DiffFileList(RowList[ParsedFile], can_focus=False):
 
     def cells(self, parsed: ParsedFile, is_marked: bool, width: int) -> Iterable[Cell]:
         file = parsed.file
-        count = f" +{file.added} −{file.removed}"
+        count = f" {file.counts}"
         room = max(1, width - len(count) - 2)
         name = clean(file.path).replace("\n", " ")
         if cell_len(name) > room:
@@ -141,7 +141,8 @@ class DiffViewer(CommentSheet[DiffPlace]):
         """The files, lines and the place of the mark, as far as there is room."""
         added = sum(parsed.file.added for parsed in self._files)
         removed = sum(parsed.file.removed for parsed in self._files)
-        counts = f"{plural(len(self._files), 'file')} +{added} −{removed}"
+        counts = plural(len(self._files), "file")
+        counts += f" +{added} −{removed}" if added or removed else ""
         place = self._lines.marked
         at = ""
         if place is not None and self._files:
@@ -266,7 +267,7 @@ class DiffViewer(CommentSheet[DiffPlace]):
 
     async def _choose_file(self) -> None:
         choices = [
-            Choice(str(number), parsed.file.path, f"+{parsed.file.added} −{parsed.file.removed}")
+            Choice(str(number), parsed.file.path, parsed.file.counts)
             for number, parsed in enumerate(self._files)
         ]
         self._choose("Which file?", choices, self._file_chosen)

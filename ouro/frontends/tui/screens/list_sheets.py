@@ -187,7 +187,7 @@ class RewindSheet(ListSheet[RewindChoice | None]):
         self._past = past
         self._with_files = with_files
         self._asked: Worker[None] | None = None
-        self._search = SearchField(placeholder="type to search", compact=True, id="picker-search")
+        self._search = SearchField()
         self._boxes = ScopeBoxes({"conversation", "files"} if with_files else {"conversation"})
         fork = [(key, "forks")] if (key := keymap.shown("fork_there")) else []
         keys = (("↑↓ Enter", "rewinds"), *fork, ("Tab Space", "tick"), ("Esc", "closes"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from textwrap import wrap
 from typing import Any, TypeVar
 
@@ -29,6 +29,7 @@ from ouro.frontends.tui.widgets.prompt import PromptArea
 from ouro.frontends.tui.widgets.question_panel import QuestionPanel
 from ouro.frontends.tui.widgets.row_list import PAGES, PickList
 from ouro.frontends.tui.widgets.transcript import TranscriptView
+from ouro.frontends.tui.widgets.typed_field import TypedField
 from ouro.utils.text import clean
 
 R = TypeVar("R")
@@ -131,8 +132,19 @@ class SheetFrame(Vertical):
         super().__init__(*body, key_line, classes=classes, id=id)
 
 
-class SearchField(Input):
+class SearchField(TypedField):
     """The search field of a dialog; `?` in the empty field shows the keys."""
+
+    def __init__(
+        self,
+        text: str = "",
+        placeholder: str = "type to search",
+        id: str = "picker-search",  # noqa: A002 (Textual's own name)
+        dialog_keys: Collection[str] = (),
+    ) -> None:
+        """`dialog_keys`: editing keys that the dialog uses itself."""
+        super().__init__(text, placeholder=placeholder, compact=True, id=id)
+        self.dialog_keys = dialog_keys
 
     async def _on_key(self, event: events.Key) -> None:
         if event.key == "question_mark" and not self.value:
@@ -249,9 +261,7 @@ class HelpSheet(Sheet[None]):
         self._text = TranscriptView(classes="sheet--scroll")
         self._text.following = False  # read from its beginning
         self._text.add(AnswerBlock(text))
-        self._field = SearchField(
-            placeholder="words to search for", compact=True, id="picker-search"
-        )
+        self._field = SearchField(placeholder="words to search for")
         self._field.display = False
         self._words = ""
         pages = [keymap.shown(name) for name in ("page_up", "page_down")]
@@ -332,7 +342,7 @@ class LineSheet(Sheet[str | None]):
 
     def __init__(self, title: str, secret: bool, text: str = "") -> None:
         """`text`: the initial text of the field."""
-        field = Input(
+        field = TypedField(
             text, select_on_focus=False, password=secret, compact=True, id="picker-search"
         )
         super().__init__(make_frame(title, field, keys=_LINE_KEYS, more=""))
@@ -397,9 +407,7 @@ class Picker(Sheet[str | None]):
         self._list = PickList(
             choices, current, "No matches." if choices else "There is nothing to choose from."
         )
-        self._search = SearchField(
-            search or "", placeholder="type to search", compact=True, id="picker-search"
-        )
+        self._search = SearchField(search or "")
         self._whole = Static(markup=False, classes="sheet--whole")
         is_long = title.count("\n") >= LONG_TITLE
         pages = [("PageUp PageDown", "scroll")] if is_long else []

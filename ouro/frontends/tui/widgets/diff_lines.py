@@ -202,6 +202,6 @@ class DiffLines(LineScroll, can_focus=True):
 def lay_out(
     files: Sequence[ParsedFile], width: int, palette: Palette, *, has_two_columns: bool
 ) -> DiffLayout:
-    notes = [parsed.file.notes for parsed in files]
+    notes = [parsed.file.shown_notes for parsed in files]
     shown = [parsed.shown for parsed in files]
     return DiffLayout(shown, notes, width, palette, has_two_columns=has_two_columns)

@@ -15,6 +15,7 @@ from ouro.frontends.tui import editor_and_pager
 from ouro.frontends.tui.blocks.block_list import TranscriptBlock
 from ouro.frontends.tui.screens.sheet import MOVES, KeyLine, Keys, KeySheet
 from ouro.frontends.tui.widgets.transcript import TranscriptView
+from ouro.frontends.tui.widgets.typed_field import TypedField
 
 _KEYS: Keys = (
     ("↑↓ PageUp PageDown", ""),
@@ -67,7 +68,7 @@ class TranscriptReader(Horizontal, can_focus=True):
         self._opened_before: frozenset[TranscriptBlock] = frozenset()
         self._closing_keys = {"q", "escape", "ctrl+c", "ctrl+d", *closing_keys}
         self._hint = KeyLine(_KEYS, "?", most=1)
-        self._search = Input(compact=True, id="reader-search")
+        self._search = TypedField(compact=True, id="reader-search")
         self._words = ""
         super().__init__(
             self._hint, Static("/", markup=False, id="reader-sign"), self._search, id="reader"

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from textual import events
 from textual.widgets import Input
 
-_EDITING = {"backspace", "ctrl+k", "ctrl+u", "ctrl+w"}
+_EDITING = frozenset({"backspace", "ctrl+k", "ctrl+u", "ctrl+w"})
 
 
 class TypedField(Input):
-    """An Input that deletes only what was typed before the key.
+    """An Input that deletes only what was typed before the key. All fields of ouro are of it.
 
     Textual runs the action of a key after the key has passed all parents. On a busy machine the
     next letters were in the field by then, and Ctrl+U deleted them.
     """
 
+    dialog_keys: Collection[str] = ()
+    """Editing keys that the dialog uses itself."""
+
     async def _on_key(self, event: events.Key) -> None:
         found = self._bindings.key_to_bindings.get(event.key, [])
-        if event.key in _EDITING and found:
+        if event.key in _EDITING and event.key not in self.dialog_keys and found:
             event.stop()
             event.prevent_default()
             await self.run_action(found[0].action)
-        else:
-            await super()._on_key(event)

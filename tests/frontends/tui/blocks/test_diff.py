@@ -125,7 +125,7 @@ def test_copied_diff_has_no_line_numbers():
 def test_new_deleted_and_moved_files_are_marked():
     assert texts(FileChange("a", None, "x\n"), 40) == ["a (new)  +1 −0", "1 + x"]
     assert texts(FileChange("a", "x\n", None), 40) == ["a (deleted)  +0 −1", "1 - x"]
-    assert texts(FileChange("a", "x\n", "x\n", moved_to="b"), 40) == ["a → b  +0 −0"]
+    assert texts(FileChange("a", "x\n", "x\n", moved_to="b"), 40) == ["a → b"]
 
 
 def test_the_words_that_changed_are_marked():

@@ -26,7 +26,7 @@ HUNK = "\n".join(
 FILES = [
     DiffedFile("shop/basket.py", hunks=(HUNK, "@@ -40 +41 @@\n-LIMIT = 5\n+LIMIT = 50\n")),
     DiffedFile("docs/préface 説明.md", "added", hunks=("@@ -0,0 +1,2 @@\n+# Shop\n+Prices.\n",)),
-    DiffedFile("logo.png", is_binary=True, notes=("Binary files differ",)),
+    DiffedFile("logo.png", is_binary=True, sizes=(1200, 34_000)),
 ]
 
 
