@@ -114,9 +114,15 @@ def largest_items(window: ContextWindow) -> list[ContextItem]:
     return sorted(window.items(), key=lambda item: -item.tokens)
 
 
+def item_state(item: ContextItem) -> str:
+    """`dropped`, `pinned` or nothing."""
+    if item.is_dropped:
+        return "dropped"
+    return "pinned" if item.is_pinned else ""
+
+
 def item_line(item: ContextItem) -> str:
-    state = "dropped" if item.is_dropped else "pinned" if item.is_pinned else ""
-    return f"{item.tokens:>9,}  {state:<7}  {item.kind:<6}  {one_line(item.text, 60)}"
+    return f"{item.tokens:>9,}  {item_state(item):<7}  {item.kind:<6}  {one_line(item.text, 60)}"
 
 
 async def change_items(window: ContextWindow, items: Sequence[ContextItem], verb: str) -> str:

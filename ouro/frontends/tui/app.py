@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import inspect
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from textual import events, on
 from textual._compositor import CompositorUpdate
+from textual.actions import SkipAction
 from textual.app import App
 from textual.screen import Screen
 
@@ -89,7 +90,8 @@ class OuroApp(App[int], inherit_bindings=False):
         )
         self._actions = self._make_actions()
         for key, name in keymap.of("app").items():
-            in_sheets = name in ("suspend_process", "redraw")
+            # The palette: the letters that follow at once are searched, not written to the prompt.
+            in_sheets = name in ("suspend_process", "redraw", "palette")
             action = name if name == "suspend_process" else f"press('{name}')"
             self._bindings.bind(key, action, show=False, priority=in_sheets)
         # For questions; the prompt handles the key first if it has the focus.
@@ -148,6 +150,13 @@ class OuroApp(App[int], inherit_bindings=False):
             renderable = PaintedUpdate(renderable, self.painter, self.size)
         super()._display(screen, renderable)
 
+    def on_resize(self, event: events.Resize) -> None:
+        """Draw all again if the size is the same as before: the terminal was smaller for a moment,
+        and has lost what did not fit.
+        """
+        if self._size is not None and event.size == self.screen.size:
+            self.call_later(self.paint_all)
+
     async def on_event(self, event: events.Event) -> None:
         if isinstance(event, events.Key):  # also when it has bubbled up, before its action runs
             self.pressed_at = event.time
@@ -177,14 +186,20 @@ class OuroApp(App[int], inherit_bindings=False):
         self.exit(error.exit_code)
 
     async def action_press(self, name: str) -> None:
+        if name == "palette" and self.screen is not self.conversation:
+            raise SkipAction  # the key is of the sheet
         if name in SCROLLS:
             self._actions.scroll(name)
         elif name in _COMMANDS:
             self.turns.say(Draft(_COMMANDS[name]))
         elif inspect.iscoroutinefunction(action := getattr(self._actions, name)):
-            self.run_worker(self._attempt(action))
+            self.attempt_later(action)
         else:
             await self._attempt(action)
+
+    def attempt_later(self, action: Callable[[], Any]) -> None:
+        """Run an action beside the keys that follow; a UsageError is shown."""
+        self.run_worker(self._attempt(action))
 
     async def _attempt(self, action: Callable[[], Any]) -> None:
         try:
@@ -317,14 +332,22 @@ class KeyActions:
         await session.set_model(effort=next_effort(session.status().effort))
         self._front_end.redraw()
 
-    async def palette(self) -> None:
-        """Choose among commands, keys, sessions, models, settings, pages and files."""
+    def palette(self) -> None:
+        """Choose among commands, keys, sessions, models, settings, pages and files. The sheet opens
+        at once, so that it receives the next keys; then its list is read.
+        """
+        title = "Commands, keys, settings, pages, models, sessions, files"
+        picker = Picker(title, (), search="", nothing="reading …")
+        shown = show_sheet(self._app, picker)
+        self._app.attempt_later(partial(self._run_palette, picker, shown))
+
+    async def _run_palette(self, picker: Picker, shown: Awaitable[str | None]) -> None:
         from ouro.frontends.tui.palette import palette_choices, run_choice  # rarely used
 
         front_end = self._front_end
         choices = await palette_choices(front_end.session, front_end.keymap)
-        title = "Commands, keys, settings, pages, models, sessions, files"
-        picked = await show_sheet(self._app, Picker(title, choices, search=""))
+        picker.fill(choices)
+        picked = await shown
         if picked is not None:
             await run_choice(self._app, picked)
 

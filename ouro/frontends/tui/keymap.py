@@ -319,8 +319,12 @@ class Keymap:
 
 
 def format_key(key: str) -> str:
-    """A key, written `Ctrl+X Ctrl+E`."""
-    return " ".join("+".join(map(_format_part, step.split("+"))) for step in key.split())
+    """A key, written `Ctrl+X Ctrl+E`; a letter alone as it is typed: `u`, `U`."""
+    return " ".join(map(_format_step, key.split()))
+
+
+def _format_step(step: str) -> str:
+    return step if len(step) == 1 else "+".join(map(_format_part, step.split("+")))
 
 
 def _format_part(part: str) -> str:

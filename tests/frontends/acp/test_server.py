@@ -462,3 +462,44 @@ async def test_mcp_servers_of_the_editor_and_custom_commands_work(ouro):
     assert all(f"`{name}` · " in editor.text for name in ("My-Server", "server", "My-Server-2"))
     assert '<file path="api.py">' in editor.text
     assert {"shell echo heron", "read api.py"} <= {call.title for call in editor.of("tool_call")}
+
+
+async def test_a_goal_is_pursued_until_its_command_passes(ouro):
+    ouro.server.script(["Not yet.", Call("shell", {"command": "touch made"}), "Made it."])
+    async with connected(ouro, editor := Editor("yes")) as connection:
+        await connection.new()
+        assert await connection.say("/goal !ls made") == "end_turn"
+        assert "Not yet." in editor.text
+        assert "Made it." in editor.text
+        assert (ouro.folder / "made").exists()
+        assert "The goal is reached after 2 turns" in editor.text
+        await connection.say("/tasks")
+        assert "No background jobs" in editor.text
+
+
+async def test_a_goal_stops_at_its_cap_and_can_be_cleared(ouro):
+    ouro.server.script(["Not yet.", "Still not.", "More."])
+    async with connected(ouro, editor := Editor()) as connection:
+        await connection.new()
+        await connection.say("/goal --turns 2 !ls made")
+        assert "Still not." in editor.text
+        assert "More." not in editor.text
+        await connection.say("/goal clear")
+        await connection.say("/tasks")
+        assert "!ls made" not in editor.text.rpartition("Still not.")[2]
+
+
+async def test_a_repeated_message_is_sent_at_once_listed_and_ended(ouro):
+    ouro.server.script(["The build is green.", "Hello."])
+    async with connected(ouro, editor := Editor()) as connection:
+        await connection.new()
+        await connection.say("/loop 2h Check the build")
+        await editor.until(lambda: "The build is green." in editor.text)
+        await connection.say("/tasks")
+        assert "loop_1" in editor.text
+        await connection.say("/tasks kill loop_1")
+        before = len(editor.text)
+        await connection.say("/tasks")
+        assert "Check the build" not in editor.text[before:]
+        await connection.say("hello")
+        assert editor.text.endswith("Hello.")

@@ -609,3 +609,13 @@ async def test_question_takes_the_letters_of_its_answers_and_the_prompt_all_othe
         await opened(pilot)
         keys = ["space" if key == " " else key for key in keys]
         assert await pick_where(pilot, keys) == answer
+
+
+async def test_a_change_of_size_and_back_draws_all_again():
+    app = screen_of(FakeSession())
+    async with app.run_test(size=(80, 24)) as pilot:
+        await opened(pilot)
+        drawn = []
+        app.paint_all = lambda: drawn.append(app.size)
+        app.post_message(events.Resize(app.size, app.size))
+        await until(pilot, lambda: drawn)

@@ -2,6 +2,7 @@
 
 from fakes.fake_session import FakeSession
 from fakes.screens import opened, screen_of, screen_text, shown, type_text, until
+from textual import events
 
 from ouro.frontends.tui.keymap import Keymap
 from ouro.frontends.tui.palette import palette_choices
@@ -22,6 +23,20 @@ async def pick(pilot, words):
     await pilot.pause()
     await pilot.press("enter")
     await until(pilot, lambda: not isinstance(pilot.app.screen, Picker))
+
+
+async def test_letters_that_follow_the_key_at_once_are_searched():
+    app = screen_of(FakeSession())
+    async with app.run_test(size=(80, 24)) as pilot:
+        await opened(pilot)
+        for key in ("ctrl+p", *"theme"):
+            app.post_message(events.Key(key, key if len(key) == 1 else None))
+        await until(pilot, lambda: isinstance(app.screen, Picker) and app.screen.words == "theme")
+        await until(pilot, lambda: "tui.theme" in screen_text(app))
+        assert app.conversation.prompt.text == ""
+        await pilot.press("ctrl+p")  # the sheet is open already
+        await pilot.press("escape")
+        await until(pilot, lambda: app.screen is app.conversation)
 
 
 async def test_a_command_runs():

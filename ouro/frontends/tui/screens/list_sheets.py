@@ -18,7 +18,7 @@ from textual.worker import Worker
 
 from ouro.commands.front_end import RewindChoice
 from ouro.commands.rewind import NOT_LISTED, branch_label, describe_point, message_label
-from ouro.commands.window import change_items, item_line, largest_items
+from ouro.commands.window import change_items, item_state, largest_items
 from ouro.display import Choice
 from ouro.errors import OuroError
 from ouro.frontends.session_lines import format_age, now
@@ -26,7 +26,7 @@ from ouro.frontends.tui.keymap import Keymap
 from ouro.frontends.tui.screens.sheet import Keys, SearchField, Sheet, make_frame
 from ouro.frontends.tui.widgets.row_list import PickList
 from ouro.session import Branch, Point, Rewind, RewindScope
-from ouro.utils.text import clean
+from ouro.utils.text import clean, one_line
 
 if TYPE_CHECKING:
     from ouro.session import BackgroundTask
@@ -171,10 +171,11 @@ class ContextSheet(ListSheet[None]):
         self._frame.title.update(text)
 
     def _read(self) -> Iterable[tuple[Choice, Any]]:
-        is_narrow = self.app.size.width < COLUMNS_FROM_WIDTH
-        for item in largest_items(self._window):
-            line = item_line(item)
-            yield Choice(item.id, " ".join(line.split()) if is_narrow else line), item
+        items = largest_items(self._window)
+        width = max((len(f"{item.tokens:,}") for item in items), default=0)
+        for item in items:
+            line = f"{item.tokens:>{width},}  {item.kind:<6}  {one_line(item.text, 60)}"
+            yield Choice(item.id, line, item_state(item)), item
 
     def _preview_of(self, row: Any) -> str:
         return clean(row.text)[:400].strip() if row else ""

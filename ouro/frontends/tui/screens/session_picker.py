@@ -394,7 +394,7 @@ class SessionPicker(Browser):
         name = self._letter if in_list else self._keymap.shown
         shows_all = self._is_loaded and self._matches.scope == ALL
         return [
-            ("Enter", ""),
+            ("Enter", "resumes"),
             ("" if self.has_class("-beside") else name("look_inside"), "preview"),
             (self._keymap.shown("change_scope"), "this project" if shows_all else "all"),
             (name("fork_session"), "fork"),

@@ -8,7 +8,8 @@ from collections.abc import Callable, Collection, Sequence
 from textwrap import wrap
 from typing import Any, TypeVar
 
-from rich.cells import cell_len, set_cell_size
+from rich.cells import cell_len
+from rich.table import Table
 from rich.text import Text
 from textual import events, on
 from textual._compositor import Compositor, CompositorMap, ReflowResult
@@ -197,11 +198,11 @@ class Sheet(ModalScreen[R]):
         return False
 
 
-async def show_sheet(app: App[Any], sheet: Sheet[R | None]) -> R | None:
-    """Show a sheet until it is closed; returns its result."""
+def show_sheet(app: App[Any], sheet: Sheet[R | None]) -> asyncio.Future[R | None]:
+    """Show a sheet at once; returns its result, when it is closed."""
     result: asyncio.Future[R | None] = asyncio.get_running_loop().create_future()
     app.push_screen(sheet, lambda value: None if result.done() else result.set_result(value))
-    return await result
+    return result
 
 
 def make_frame(
@@ -233,10 +234,11 @@ class KeySheet(Sheet[None]):
 
     def __init__(self, keys: Keys) -> None:
         wide = max(cell_len(key) for key, _ in keys)
-        rows = [f"{set_cell_size(key, wide)}  {what}".rstrip() for key, what in keys]
-        self._text = VerticalScroll(
-            Static("\n".join(rows), markup=False), classes="sheet--scroll", can_focus=True
-        )
+        table = Table.grid(padding=(0, 2, 0, 0))
+        table.add_column(width=wide)
+        for key, what in keys:
+            table.add_row(Text(key), Text(what))
+        self._text = VerticalScroll(Static(table), classes="sheet--scroll", can_focus=True)
         closes = (("↑↓", ""), ("Esc", "closes"))
         super().__init__(make_frame("Keys", self._text, keys=closes, more=""))
 
@@ -249,7 +251,7 @@ class KeySheet(Sheet[None]):
         return event.key in ("j", "k")
 
 
-_HELP = "Help · /help NAME shows details and an example"
+_HELP = "Help · /help NAME shows an example"
 
 
 class HelpSheet(Sheet[None]):
@@ -380,6 +382,7 @@ class Picker(Sheet[str | None]):
         search: str | None = None,
         grace: float = 0.0,
         preview: Callable[[str], None] = lambda _value: None,
+        nothing: str = "There is nothing to choose from.",
     ) -> None:
         """Show the choices.
 
@@ -388,6 +391,7 @@ class Picker(Sheet[str | None]):
             search: the text to search first; None: a short list is numbered and not searched.
             grace: seconds in which no key chooses: it may have been typed before the picker appeared.
             preview: called with each value that is marked.
+            nothing: shown if there are no choices, or until `fill`.
         """
         self._grace = grace
         self._preview = preview
@@ -404,9 +408,7 @@ class Picker(Sheet[str | None]):
                 for number, choice in enumerate(choices, 1)
             ]
         self._choices = choices
-        self._list = PickList(
-            choices, current, "No matches." if choices else "There is nothing to choose from."
-        )
+        self._list = PickList(choices, current, "No matches." if choices else nothing)
         self._search = SearchField(search or "")
         self._whole = Static(markup=False, classes="sheet--whole")
         is_long = title.count("\n") >= LONG_TITLE
@@ -426,6 +428,18 @@ class Picker(Sheet[str | None]):
             self._search.focus()
         self._accepts_from = time.monotonic() + self._grace
         self._reads_from = time.monotonic() + STRAY_GRACE
+
+    @property
+    def words(self) -> str:
+        """What is searched."""
+        return self._search.value
+
+    def fill(self, choices: Sequence[Choice]) -> None:
+        """Show the choices of a long list that opened without them."""
+        self._choices = choices
+        if self.is_attached:  # else it was closed meanwhile
+            self._list.fill(choices, "No matches.")
+            self.call_after_refresh(self._show_whole)
 
     @on(Input.Changed)
     def _narrow(self, event: Input.Changed) -> None:
@@ -489,6 +503,9 @@ class Picker(Sheet[str | None]):
             return False
         elif self.is_short and (event.is_printable or event.key == "backspace"):
             self._press(event)
+        elif not self.is_short and event.is_printable and not self._search.has_focus:
+            # It will soon have the focus.
+            self._search.post_message(events.Key(event.key, event.character))
         else:
             return False
         return True

@@ -221,6 +221,11 @@ class PickList(RowList["Choice"], can_focus=False):
     def key_of(self, row: Choice) -> object:
         return row.value
 
+    def fill(self, choices: Sequence[Choice], nothing: str) -> None:
+        """Show choices that were not there at first; `nothing`: shown if none matches."""
+        self._nothing = nothing
+        self.change(choices)
+
     def narrow(self, text: str) -> None:
         words = text.lower().split()
         if words != self._words:

@@ -31,8 +31,8 @@ TIPS = (
     "Shift+Tab changes how much ouro asks",
     "Ctrl+R searches what you have typed before",
     "/remember TEXT keeps a fact beyond this session",
-    "A message that you send while ouro works steers it; Alt+Enter is a new line",
-    "/diff shows what the last turn changed, /context what is sent to the model",
+    "A message sent while ouro works steers it; Alt+Enter is a new line",
+    "/diff shows what changed, /context what is sent to the model",
     "/resume lists the sessions, and searches in what was said",
 )
 _NAME_WIDTH = 9
