@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from textual import events, on
 from textual._compositor import CompositorUpdate
-from textual.actions import SkipAction
 from textual.app import App
 from textual.screen import Screen
 
@@ -90,8 +89,7 @@ class OuroApp(App[int], inherit_bindings=False):
         )
         self._actions = self._make_actions()
         for key, name in keymap.of("app").items():
-            # The palette: the letters that follow at once are searched, not written to the prompt.
-            in_sheets = name in ("suspend_process", "redraw", "palette")
+            in_sheets = name in ("suspend_process", "redraw")
             action = name if name == "suspend_process" else f"press('{name}')"
             self._bindings.bind(key, action, show=False, priority=in_sheets)
         # For questions; the prompt handles the key first if it has the focus.
@@ -186,8 +184,6 @@ class OuroApp(App[int], inherit_bindings=False):
         self.exit(error.exit_code)
 
     async def action_press(self, name: str) -> None:
-        if name == "palette" and self.screen is not self.conversation:
-            raise SkipAction  # the key is of the sheet
         if name in SCROLLS:
             self._actions.scroll(name)
         elif name in _COMMANDS:

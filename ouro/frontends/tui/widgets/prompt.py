@@ -7,12 +7,13 @@ import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.cells import split_graphemes
 from textual import events
 from textual.containers import Horizontal
 from textual.message import Message
+from textual.screen import Screen
 from textual.timer import Timer
 from textual.widgets import Static, TextArea
 
@@ -158,6 +159,8 @@ class PromptArea(TextArea, inherit_bindings=False):
         self._chord_until = float("inf")
         self._pasted_at = float("-inf")
         self._typed_at = float("-inf")
+        self._palette: Screen[Any] | None = None
+        """The sheet that Ctrl+P opened last."""
         self._vim: VimKeys | None = None
 
     def use_editing(self, editing: str) -> None:
@@ -208,7 +211,7 @@ class PromptArea(TextArea, inherit_bindings=False):
         self.call_next(self._draw_at_once)
         if event.is_printable:
             self._typed_at = event.time
-        if self._is_pasted(event) or self._is_for_vim(event):
+        if self._is_for_palette(event) or self._is_pasted(event) or self._is_for_vim(event):
             event.stop()
             event.prevent_default()
             return
@@ -225,12 +228,23 @@ class PromptArea(TextArea, inherit_bindings=False):
             await self.run_action(_IN_TEXT[action])
         elif action in _APP_ACTIONS:
             await self.run_action(f"app.press('{action}')")
+            self._palette = self.app.screen if action == "palette" else None
         elif action:
             await self.run_action(action)
         else:
             return
         event.stop()
         event.prevent_default()
+
+    def _is_for_palette(self, event: events.Key) -> bool:
+        """Pass a key to the palette that a key before it has opened; returns whether it did so.
+
+        On a busy machine the prompt receives keys that were pressed after Ctrl+P.
+        """
+        if self._palette is None or self._palette is not self.app.screen:
+            return False
+        self.app.post_message(events.Key(event.key, event.character))
+        return True
 
     def _is_pasted(self, event: events.Key) -> bool:
         """Insert a key of a paste that the terminal sends as keys; returns whether it was one."""

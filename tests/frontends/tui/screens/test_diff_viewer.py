@@ -91,25 +91,25 @@ async def test_files_and_hunks_are_shown_with_their_keys(repository, size):
 
 
 async def test_a_binary_file_is_shown_with_its_sizes(repository):
-    (repository / "logo.bin").write_bytes(b"\0" * 1500)
+    (repository / "logo.bin").write_bytes(b"\0" * 4000)
     async with viewing(repository) as (_, pilot, open_it):
         (repository / "logo.bin").write_bytes(b"\0" * 34_000)
         (repository / "new.bin").write_bytes(b"\0" * 10)
         await open_it()
         text = screen_text(pilot.app)
-        assert "binary, 1.5 KB → 34 KB" in text
+        assert "binary, 4 KB → 34 KB" in text
         assert "binary, 10 B" in text
         assert "+0 −0" not in text
 
 
 async def test_a_binary_file_of_one_turn_is_shown_with_its_sizes(repository):
-    (repository / "logo.bin").write_bytes(b"\0" * 1500)
+    (repository / "logo.bin").write_bytes(b"\0" * 4000)
     change = call("shell", command="head -c 20 /dev/zero > logo.bin")
     async with viewing(repository, "/diff session", answers=[change, "Done."]) as found:
         session, pilot, open_it = found
         await say(session, "change the logo")
         await open_it()
-        assert "binary, 1.5 KB → 20 B" in screen_text(pilot.app)
+        assert "binary, 4 KB → 20 B" in screen_text(pilot.app)
 
 
 async def test_keys_go_from_hunk_to_hunk_and_from_file_to_file(repository):
