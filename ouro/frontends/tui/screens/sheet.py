@@ -501,13 +501,20 @@ class Picker(Sheet[str | None]):
             self._take()
         elif event.key in _SHOWS_KEYS and not self._typed:
             return False
-        elif self.is_short and (event.is_printable or event.key == "backspace"):
-            self._press(event)
-        elif not self.is_short and event.is_printable and not self._search.has_focus:
-            # It will soon have the focus.
-            self._search.post_message(events.Key(event.key, event.character))
         else:
+            return self._take_text(event)
+        return True
+
+    def _take_text(self, event: events.Key) -> bool:
+        if self.is_short:
+            is_text = event.is_printable or event.key == "backspace"
+            if is_text:
+                self._press(event)
+            return is_text
+        if not event.is_printable or self._search.has_focus:
             return False
+        # It will soon have the focus.
+        self._search.post_message(events.Key(event.key, event.character))
         return True
 
     def _press(self, event: events.Key) -> None:

@@ -211,7 +211,7 @@ class PromptArea(TextArea, inherit_bindings=False):
         self.call_next(self._draw_at_once)
         if event.is_printable:
             self._typed_at = event.time
-        if self._is_for_palette(event) or self._is_pasted(event) or self._is_for_vim(event):
+        if self._is_taken(event):
             event.stop()
             event.prevent_default()
             return
@@ -227,14 +227,21 @@ class PromptArea(TextArea, inherit_bindings=False):
         elif action and self.text and action in _IN_TEXT:
             await self.run_action(_IN_TEXT[action])
         elif action in _APP_ACTIONS:
-            await self.run_action(f"app.press('{action}')")
-            self._palette = self.app.screen if action == "palette" else None
+            await self._run_in_app(action)
         elif action:
             await self.run_action(action)
         else:
             return
         event.stop()
         event.prevent_default()
+
+    def _is_taken(self, event: events.Key) -> bool:
+        """Handle a key that is no key of the prompt."""
+        return self._is_for_palette(event) or self._is_pasted(event) or self._is_for_vim(event)
+
+    async def _run_in_app(self, action: str) -> None:
+        await self.run_action(f"app.press('{action}')")
+        self._palette = self.app.screen if action == "palette" else None
 
     def _is_for_palette(self, event: events.Key) -> bool:
         """Pass a key to the palette that a key before it has opened; returns whether it did so.
