@@ -18,6 +18,7 @@ GROUPS = {
     "sessions": "list, show, export, import, rename, delete and repair sessions",
     "plugin": "add, list, update and remove plugins",
     "hooks": "list the hooks of this folder, and try one",
+    "tools": "list the tools of the agent, with their sources and tokens",
     "permissions": "list, save and revoke permission rules",
     "checkpoints": "list and delete the files kept for undo",
     "usage": "show tokens and cost by model: today, this month, all",

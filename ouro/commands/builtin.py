@@ -41,6 +41,15 @@ _USAGE = Action(
     aliases=("cost", "stats"),
 )
 
+_TOOLS = Action(
+    "tools",
+    "tools.list_tools",
+    "List the tools of the agent: where each comes from, and its tokens in a request",
+    (),
+    ("tools",),
+    "both",
+)
+
 SESSION_COMMANDS: tuple[Action, ...] = (
     Action(
         "help",
@@ -377,14 +386,7 @@ COMMANDS: tuple[Action, ...] = (
         "save [what]",
         between_turns=True,
     ),
-    Action(
-        "tools",
-        "tools.list_tools",
-        "List the tools of the agent: where each comes from, and its tokens in a request",
-        (),
-        ("tools",),
-        "both",
-    ),
+    _TOOLS,
     Action(
         "mcp",
         "mcp.list_servers",
@@ -454,6 +456,7 @@ SHELL_ACTIONS: tuple[Action, ...] = (
         "shell",
     ),
     _USAGE,
+    _TOOLS,
     *MODEL_ACTIONS,
     *MEMORY_ACTIONS,
     *MCP_ACTIONS,
