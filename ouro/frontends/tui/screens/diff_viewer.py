@@ -139,6 +139,8 @@ class DiffViewer(CommentSheet[DiffPlace]):
 
     def _count_text(self, room: int) -> str:
         """The files, lines and the place of the mark, as far as there is room."""
+        if self._files_of is not self._shown:
+            return "reading …"
         added = sum(parsed.file.added for parsed in self._files)
         removed = sum(parsed.file.removed for parsed in self._files)
         counts = plural(len(self._files), "file")
