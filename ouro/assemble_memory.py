@@ -103,13 +103,7 @@ class MemoryBuilder(msgspec.Struct, frozen=True):
         if repo is not None and settings.commands and not self.memory.read_only:
             commands = long_term.ledger_of(repo, self.finds_secret, cwd)
             dead_ends = long_term.DeadEnds(
-                self.memory,
-                manager,
-                finder,
-                repo,
-                self.channel,
-                settings.write,
-                is_written=self.inputs.options.interactive,
+                self.memory, manager, finder, repo, self.channel, settings.write
             )
         return long_term.TurnRecall(
             self.memory,

@@ -245,6 +245,8 @@ class SessionMemory:
     async def settled(self) -> None:
         if self.manager:
             await self.manager.settled()
+        if observer := self.undo_observer:
+            await observer.settled()
 
     async def update_index(self) -> None:
         """Index the session and what the last turn wrote into memory, once that is settled.

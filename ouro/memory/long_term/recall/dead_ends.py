@@ -8,7 +8,7 @@ of the user. What a command printed is words of others: it waits for approval (M
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
@@ -45,6 +45,8 @@ _SAME = 0.9
 _CONFIDENCE = 0.9
 _NAME = late_pattern(r"[\w./+@-]{1,100}")
 """A file name that can be no sentence."""
+_FRAME = late_pattern(r'File "[^"]*", line \d+|at \S+.*:\d+|--> \S+:\d+')
+"""Where a traceback of Python, JavaScript, Java or Rust was, above or below what went wrong."""
 _UNREADABLE = "\0"
 """Equals the content of no file that a tool showed."""
 
@@ -56,13 +58,13 @@ class DeadEnds(msgspec.Struct, eq=False):
     repo: ScopeMemory
     channel: SessionChannel
     write: Literal["tell", "ask", "silent"]
-    is_written: bool = True
-    """If false, the session writes no notes, and is only reminded of them."""
     _judged: set[str] = msgspec.field(default_factory=set)
     """The calls whose undoing was looked at."""
     _reminded: set[str] = msgspec.field(default_factory=set)
     _branch: str = ""
     """The branch at the last look: another branch changes files, and undoes nothing."""
+    _looking: set[asyncio.Future[None]] = msgspec.field(default_factory=set)
+    """One for each look that has not ended."""
     _of_undo: list[str] = msgspec.field(default_factory=list)
     """The notes that the last undo of the user made."""
 
@@ -73,10 +75,8 @@ class DeadEnds(msgspec.Struct, eq=False):
 
     def turn_ended(self) -> None:
         """Look for dead ends of the last turns in the background; returns at once."""
-        if self.is_written:
-            messages = [entry.message for entry in self.memory.transcript.entries]
-            turn = self.memory.transcript.turns
-            self.channel.start("dead ends", self._look(messages, turn))
+        messages = [entry.message for entry in self.memory.transcript.entries]
+        self._start(self._look(messages, self.memory.transcript.turns))
 
     def files_undone(self, messages: Sequence[Message], turn: int, reason: str) -> None:
         """The user undid what these messages did to files; returns at once.
@@ -85,13 +85,29 @@ class DeadEnds(msgspec.Struct, eq=False):
             turn: the number of their last turn.
             reason: why, in the words of the user.
         """
-        if self.is_written:
-            self.channel.start("dead ends", self._look(messages, turn, reason, by_user=True))
+        self._start(self._look(messages, turn, reason, by_user=True))
 
     def files_redone(self) -> None:
         """The user redid it: it is no dead end."""
         if self._of_undo:
             self.channel.start("dead ends", self._withdraw())
+
+    async def settled(self) -> None:
+        """Wait until the last turns were looked at: `ouro -p` ends then."""
+        if self._looking:
+            await asyncio.wait(self._looking)
+
+    def _start(self, look: Coroutine[None, None, None]) -> None:
+        ended = asyncio.get_running_loop().create_future()
+        self._looking.add(ended)
+        self.channel.start("dead ends", self._run(look, ended))
+
+    async def _run(self, look: Coroutine[None, None, None], ended: asyncio.Future[None]) -> None:
+        try:
+            await look
+        finally:
+            self._looking.discard(ended)
+            ended.cancel()
 
     async def _look(
         self, messages: Sequence[Message], turn: int, reason: str = "", *, by_user: bool = False
@@ -309,10 +325,13 @@ def _join(names: Sequence[str], *, is_file: bool = True) -> str:
 
 
 def _printed(dead_end: DeadEnd) -> str:
-    """The line of the failed command's output that names a changed file, else its last line."""
+    """The line of the failed command's output that names a changed file, else its last line; no
+    line of a traceback that only says where it was.
+    """
     names = [path.rpartition("/")[2] for path in dead_end.paths]
     for failure in dead_end.failures:
-        lines = [line.strip() for line in failure.output.splitlines() if line.strip()]
+        printed = map(str.strip, failure.output.splitlines())
+        lines = [line for line in printed if line and not _FRAME.match(line)]
         if lines:
             naming = next((line for line in lines if _names_any(line, names)), lines[-1])
             return one_line(clean(naming), _PRINTED_WIDTH)

@@ -7,9 +7,12 @@ import asyncio
 import pytest
 
 from ouro.assemble import Options, opener
+from ouro.display import FileChange
 from ouro.events import NoteKept, NotesRecalled, PermissionAsked, Permit
 from ouro.llm import ScriptedModel, call
 from ouro.memory.long_term.notes.note import DEAD_ENDS, parse_note
+from ouro.memory.long_term.recall.attempts import DeadEnd, EditStep, Failure
+from ouro.memory.long_term.recall.dead_ends import _printed
 from ouro.messages import Context
 from ouro.session import OpenRequest
 
@@ -283,13 +286,46 @@ async def test_command_that_changed_a_file_is_noted_and_recognized(project):
     await close(later)
 
 
-async def test_nothing_is_noted_headless_or_with_commands_off(project):
+async def test_nothing_is_noted_with_commands_off(project):
     script = [call("read", path="api.py"), edit(), FAIL, run("git checkout -q api.py"), "No."]
-    for options in ({"interactive": False}, {"settings": {"memory.commands": False}}):
-        session, _ = await opened(project, *script, **options)
-        await turn(session)
-        await close(session)
+    session, _ = await opened(project, *script, settings={"memory.commands": False})
+    await turn(session)
+    await close(session)
     assert noted(project) == []
+
+
+async def test_a_session_without_a_user_writes_the_note_before_it_ends(project):
+    script = [call("read", path="api.py"), edit(), FAIL, run("git checkout -q api.py"), "No."]
+    session, _ = await opened(project, *script, interactive=False)
+    async for event in session.send("go on"):
+        if isinstance(event, PermissionAsked):
+            session.answer(event.question_id, Permit("yes"))
+    await session.memory.settled()  # as `ouro -p` does
+    assert noted(project) == [UNDONE]
+    await close(session)
+
+
+@pytest.mark.parametrize(
+    ("output", "kept"),
+    [
+        (
+            'Traceback (most recent call last):\n  File "api.py", line 3, in fetch\n'
+            "    return get(url)\nTypeError: get() takes no timeout\n",
+            "TypeError: get() takes no timeout",
+        ),
+        ("api.js broke\n    at fetch (api.js:3:9)\n    at run (api.js:9:1)\n", "api.js broke"),
+        (
+            "error[E0382]: use of moved value\n  --> src/api.rs:3:9\n",
+            "error[E0382]: use of moved value",
+        ),
+        ("api.py:3: AssertionError\n1 failed\n", "api.py:3: AssertionError"),
+    ],
+)
+def test_the_error_is_kept_of_a_traceback_and_not_its_place(output, kept):
+    change = FileChange("api.py", "a", "b")
+    failure = Failure("python api.py", 1, "python api.py", output)
+    dead_end = DeadEnd(1, (EditStep(1, "c1", change),), (), (failure,))
+    assert _printed(dead_end) == kept
 
 
 async def test_note_is_shown_with_its_undo(project):
