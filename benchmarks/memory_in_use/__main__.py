@@ -7,6 +7,7 @@ python -m benchmarks.memory_in_use --model openai/qwen-coder-1.5b --models-file 
                                    [--results FILE]          stories whose results are in the file are not run again
 python -m benchmarks.memory_in_use --set tasks --model NAME --models-file models.yaml
                            tasks that use tools, judged by the files afterwards; prints the table of docs/benchmarks.md
+                           [--told]  what was stated is in the request itself: what the model can do without memory
 """
 
 from __future__ import annotations
@@ -52,6 +53,9 @@ def main() -> None:
     parser.add_argument(
         "--results", type=Path, help="a JSON line for each story; those in it are not run again"
     )
+    parser.add_argument(
+        "--told", action="store_true", help="tasks: put what was stated into the request itself"
+    )
     args = parser.parse_args()
     make: Callable[[], Model] = partial(scripted, args.latency)
     if args.model:
@@ -64,7 +68,7 @@ def main() -> None:
     turn_recall.LOCAL_TIMEOUT = turn_recall.INDEX_TIMEOUT = turn_recall.VECTOR_TIMEOUT = 30.0
     if args.set in TASK_SETS:
         tasks = [task for task in TASK_SETS[args.set] if args.story in ("", task.name)]
-        played = asyncio.run(run_tasks(tasks, make, _FOLDER, args.results))
+        played = asyncio.run(run_tasks(tasks, make, _FOLDER, args.results, is_told=args.told))
         print(table(played, args.model or "a scripted classifier"))
         return
     lines = args.results.read_text().splitlines() if args.results and args.results.exists() else []

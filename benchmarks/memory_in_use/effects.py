@@ -49,21 +49,28 @@ class TaskOutcome:
     answer: str
 
 
-async def run_task(task: Task, make: Callable[[], Model], folder: Path) -> TaskOutcome:
+async def run_task(
+    task: Task, make: Callable[[], Model], folder: Path, *, is_told: bool = False
+) -> TaskOutcome:
     """The outcome of a task, in a new repository in `folder`; the home of the process is used.
 
     The model captures what was stated in the earlier sessions, whose turns are answered "Ok.". It
     works on the request alone, with all tools, and each permission that it asks for is given.
+
+    Args:
+        is_told: there are no earlier sessions: all that was stated is in the request itself. This
+            shows what the model does with a statement when memory has no part in it.
     """
     repository = folder / "project"
     _make_repository(task, repository)
     _make_home(folder)
     kept = ""
-    for said in task.said:
+    for said in () if is_told else task.said:
         played = await play_turn(repository, make(), said, "Ok.")
         kept = "\n".join(f"{entry.scope}: {entry.text}" for entry in played.entries)
     _shell(task.setup or "true", repository)
-    asked = await play_turn(repository, make(), task.request, does_permit=True, seconds=_SECONDS)
+    request = "\n\n".join((*task.said, task.request)) if is_told else task.request
+    asked = await play_turn(repository, make(), request, does_permit=True, seconds=_SECONDS)
     is_kept = bool(re.search(task.pattern, kept))
     is_sent = bool(re.search(task.pattern, asked.sent))
     return TaskOutcome(
@@ -116,7 +123,12 @@ def empty(folder: Path) -> None:
 
 
 async def run_tasks(
-    tasks: Sequence[Task], make: Callable[[], Model], folder: Path, results: Path | None
+    tasks: Sequence[Task],
+    make: Callable[[], Model],
+    folder: Path,
+    results: Path | None,
+    *,
+    is_told: bool = False,
 ) -> list[TaskOutcome]:
     """Run the tasks that are not in the file `results`, and print a line for each."""
     lines = results.read_text().splitlines() if results and results.exists() else []
@@ -128,7 +140,7 @@ async def run_tasks(
         if found is None:
             empty(folder)
             os.environ["HOME"] = str(folder)
-            found = await run_task(task, make, folder)
+            found = await run_task(task, make, folder, is_told=is_told)
             if results:
                 with results.open("a") as file:
                     file.write(json.dumps(asdict(found), ensure_ascii=False) + "\n")
