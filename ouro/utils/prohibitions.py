@@ -14,9 +14,14 @@ from ouro.utils.late_pattern import late_pattern
 
 _NEGATIONS: Mapping[str, str] = {
     "English": r"never|not|cannot|no longer|\w+n['’]t|dont|avoid|stop|leave\b.{0,60}\balone|hands off",
-    "German": r"nie|niemals|nicht|keine?[nmrs]?|verboten|tabu",
-    "French": r"jamais|ne\b.{0,80}\bpas|n['’]\w+ pas|interdite?s?|éviter?|évitez",
-    "Spanish": r"nunca|jamás|no|prohibid[oa]s?|evit[ae]",
+    "German": (
+        r"nie|niemals|nicht|keine?[nmrs]?|verboten|tabu|lass\w*\b.{0,60}\bin ruhe|finger weg"
+    ),
+    "French": (
+        r"jamais|ne\b.{0,80}\bpas|n['’]\w+ pas|interdite?s?|éviter?|évitez"
+        r"|laisse[rz]?\b.{0,60}\btranquilles?"
+    ),
+    "Spanish": r"nunca|jamás|no|prohibid[oa]s?|evit[ae]|dej[ae]\w*\b.{0,60}\ben paz",
     "Chinese": r"不要|不能|不得|不准|禁止|别|勿|不可",
     "Japanese": r"しない|禁止|ない(?:で|こと)|てはいけ|ません|触る?な",
 }
@@ -30,8 +35,10 @@ _NEGATION = late_pattern(
 )
 _CHANGES = late_pattern(
     r"\b(?:alter|chang|delet|edit|modif|mov|overwrit|remov|renam|replac|rewrit|touch|writ|leave"
-    r"|änder|anfass|bearbeit|lösch|schreib|verschieb|anrühr|\bfass|supprim|touche|édite|écri|renomm"
-    r"|borr|cambi|edita|elimin|escrib|toc|toques)\w*|修改|改动|删|碰|编辑|编集|編集|変更|削除|触",
+    r"|hands off|änder|anfass|bearbeit|lösch|schreib|verschieb|anrühr|\bfass|\blass|finger weg"
+    r"|laisse|supprim|touche|édite|écri|renomm"
+    r"|borr|cambi|deja|edita|elimin|escrib|toc|toques)\w*"
+    r"|修改|改动|改(?!成)|删|碰|编辑|编集|編集|変更|削除|触",
     re.IGNORECASE,
 )
 """Verbs of a change: with one of them, a file after `in` is what must not change."""
@@ -99,6 +106,15 @@ def forbidden_names(text: str) -> tuple[str, ...]:
             names = [name for name in _names_in(clauses[place - 1], spans) if not is_command(name)]
         found.update(dict.fromkeys(names))
     return tuple(found)
+
+
+def forbids_change(text: str) -> bool:
+    """Whether a statement forbids by name to change something, or to run a command.
+
+    `api/v2.py is not finished` only describes a file.
+    """
+    names = forbidden_names(text)
+    return bool(names) and (bool(_CHANGES.search(text)) or any(map(is_command, names)))
 
 
 def is_command(name: str) -> bool:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ouro.utils.prohibitions import breaks_prohibition, forbidden_names
+from ouro.utils.prohibitions import breaks_prohibition, forbidden_names, forbids_change
 
 
 @pytest.mark.parametrize(
@@ -23,6 +23,10 @@ from ouro.utils.prohibitions import breaks_prohibition, forbidden_names
         ("No toques config/prod.yaml", ("config/prod.yaml",)),
         ("不要修改 dist/ 目录", ("dist/",)),
         ("gen/ は編集しないで", ("gen/",)),
+        ("Lass bitte gen/ in Ruhe, das wird überschrieben", ("gen/",)),
+        ("Finger weg von infra/prod.tf", ("infra/prod.tf",)),
+        ("Laisse config/prod.yml tranquille", ("config/prod.yml",)),
+        ("Deja config/prod.yml en paz", ("config/prod.yml",)),
     ],
 )
 def test_prohibition_names_what_it_forbids(text, names):
@@ -76,3 +80,27 @@ def test_call_breaks_a_prohibition_only_if_it_changes_what_is_named(tool, argume
 def test_forbidden_command_is_recognized_where_it_is_run(command, is_broken):
     call = {"command": command}
     assert breaks_prohibition("Always use pnpm, never npm", "shell", call) is is_broken
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Please leave vendor/ alone, those files are copied from upstream.",
+        "Never edit schema.sql by hand", "Lass gen/ in Ruhe", "Ne touche pas à config/prod.yml",
+        "No modifiques api/v1.py", "不要改 docs/index.md", "Use pnpm in app.json, never npm.",
+    ],
+)  # fmt: skip
+def test_prohibition_of_a_change_or_a_command_is_one(text):
+    assert forbids_change(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "api/v2.py is not finished yet", "The tests in tests/slow are not run in CI",
+        "The parser in src/parse.py does not handle tabs", "Edit the files in src/scss",
+        "Don't use print in src/log.py, use the logger",
+    ],
+)  # fmt: skip
+def test_description_of_a_file_forbids_no_change(text):
+    assert not forbids_change(text)

@@ -13,6 +13,7 @@ from ouro.memory.long_term.notes.entities import entities_in
 from ouro.memory.long_term.patterns import has
 from ouro.memory.long_term.supersession import strip_introduction
 from ouro.utils.late_pattern import late_pattern
+from ouro.utils.prohibitions import forbids_change
 from ouro.utils.relative_dates import find_end, write_dates
 
 MAX_LINE = 200
@@ -83,6 +84,8 @@ _KINDS: Sequence[_Rule] = (
     _Rule("ends", lambda signs: bool(signs.until), "it holds until {until}"),
     _Rule("the user", lambda signs: signs.is_own, ""),
     _Rule("this project", lambda signs: signs.is_here, ""),
+    # A note comes with the first touch of the file, which is too late for a prohibition.
+    _Rule("forbids", lambda signs: forbids_change(signs.text), ""),
     _Rule("a file", lambda signs: bool(signs.anchor), "it names {anchor}"),
     _Rule("a line", lambda _signs: True, ""),
 )

@@ -104,9 +104,16 @@ async def test_capture_reads_only_new_messages_and_records_its_cost(repository, 
     assert [each.message for each in records if isinstance(each, CapturedRecord)] == [4, 8]
 
 
+LONG = f"Use pnpm, never npm:{' its cache is old' * 11}"
+
+
 @pytest.mark.parametrize(
     ("text", "is_note"),
-    [("Use pnpm, never npm.", False), ("Use pnpm in app.json, never npm.", True)],
+    [
+        ("Use pnpm, never npm.", False),
+        ("Use pnpm in app.json, never npm.", False),
+        (LONG, True),
+    ],
 )
 async def test_repeated_correction_is_offered_as_a_check(
     repository, settings, repo_notes, text, is_note
@@ -116,13 +123,14 @@ async def test_repeated_correction_is_offered_as_a_check(
     await say(session, "no, use pnpm, never npm", "thank you very much")
     await wait_for_captures(session, two)
     [stated] = [event for event in unread_events(session) if isinstance(event, Notice)]
-    assert stated.text.startswith(f"Remembered as a prohibition: {text} To have it enforced:")
+    assert stated.text.startswith(f"Remembered as a prohibition: {text[:100]}")
     await say(session, "again: use pnpm, never npm", "and that is all")
     await wait_for_captures(session, two, 2)
     [offer] = [event for event in unread_events(session) if isinstance(event, Notice)]
     assert len(repo_notes()) == is_note
     command = f"/check {repo_notes()[0].id[:12] if is_note else text}"
-    assert offer.text == f"You have corrected this before: {text} To have it enforced: {command}"
+    assert offer.text.startswith(f"You have corrected this before: {text[:100]}")
+    assert offer.text.endswith(f" To have it enforced: {command}")
     await session.close()
 
 
