@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ouro.commands.action import ActionContext, Answer, confirm
+from ouro.commands.memory_transfer import disputed_view
 from ouro.commands.render import CommandText, View, line
 from ouro.errors import ConfigError, OuroError, UsageError
 from ouro.events import Event, Notice
@@ -29,13 +30,16 @@ from ouro.utils.text import clean, one_line
 
 if TYPE_CHECKING:
     from ouro.memory.backend import MemoryStore
-    from ouro.memory.long_term import MemoryEditor, SyncReport
+    from ouro.memory.long_term import MemoryEditor, Scope, SyncReport
     from ouro.memory.session_sync import SessionSyncReport
     from ouro.memory.settings_remote import SettingsExchange, SettingsRemote
     from ouro.session import Session
 
 Progress = Callable[[str], None]
 """Shows what is done; an exception from it ends the synchronization."""
+SyncMemory = Callable[["Scope", str, Progress], Awaitable["SyncReport"]]
+"""Synchronizes the memory of a scope with a remote."""
+_NAMES = {"repo": "repository memory"}
 _INTERRUPTED = "The synchronization was interrupted. Nothing is lost: sync again to continue."
 
 
@@ -44,6 +48,8 @@ class SyncedAll(msgspec.Struct):
 
     remote: str
     memory: SyncReport | None = None
+    repo: SyncReport | None = None
+    """The memory of the repository; also None if it has no remote."""
     sessions: SessionSyncReport | None = None
     settings: SettingsExchange | None = None
     failures: dict[str, str] = {}
@@ -54,12 +60,14 @@ class SyncedAll(msgspec.Struct):
         counts = []
         if self.memory is not None:
             counts.append(("memory", len(self.memory.received), self.memory.sent))
+        if self.repo is not None:
+            counts.append((_NAMES["repo"], len(self.repo.received), self.repo.sent))
         if self.sessions is not None:
             counts.append(("sessions", len(self.sessions.received), len(self.sessions.sent)))
         if self.settings is not None:
             counts.append(("settings", len(self.settings.received), len(self.settings.sent)))
         texts = [f"{name} {came} received, {went} sent" for name, came, went in counts]
-        texts += [f"{name} failed: {why}" for name, why in self.failures.items()]
+        texts += [f"{_NAMES.get(name, name)} failed: {why}" for name, why in self.failures.items()]
         return f"Synchronized: {' · '.join(texts)}"
 
 
@@ -72,32 +80,47 @@ async def sync(
         later: do not ask about them now.
         quiet: in a session, show no steps and occupy no turn: only the last line is returned.
     """
+    repo_remote = await _repo_remote(context)
     if context.session is None:
-        return await _in_shell(context, remote, asks=not later)
+        return await _in_shell(context, remote, repo_remote, asks=not later)
     done: list[SyncedAll] = []
-    steps = _in_session(context.session, context.catalog.store, remote, done)
-    if quiet:
-        notices = [event async for event in steps if isinstance(event, Notice)]
-        return Answer(done, [line(notice.text) for notice in notices[-1:]])
-    await context.front_end.run(steps)
+    steps = _in_session(context.session, context.catalog.store, remote, repo_remote, done)
+    async with context.session.memory.receiving():
+        if quiet:
+            notices = [event async for event in steps if isinstance(event, Notice)]
+            return Answer(done, [line(notice.text) for notice in notices[-1:]])
+        await context.front_end.run(steps)
     if not done:
         return None  # it failed or was interrupted, and that was shown
     view = await _ask_about_settings(context, done[0], asks=not later)
     return Answer(done[0], view) if view else None
 
 
-async def _in_shell(context: ActionContext, remote: str, *, asks: bool) -> Answer:
+async def _repo_remote(context: ActionContext) -> str:
+    """The remote of the repository's memory; empty if it has none, or memory is off."""
+    try:
+        return await context.memory(
+            lambda memory: long_term.repo_remote(memory.editor), reports=False
+        )
+    except OuroError as error:
+        log.warning("sync: the memory of the repository is left out: %s", error)
+        return ""
+
+
+async def _in_shell(context: ActionContext, remote: str, repo_remote: str, *, asks: bool) -> Answer:
     assert context.session is None
 
-    async def sync_memory(address: str, _progress: Progress) -> SyncReport:
-        return await context.sync_memory("user", address)
+    async def sync_memory(scope: Scope, address: str, _progress: Progress) -> SyncReport:
+        return await context.sync_memory(scope, address)
 
     projects = await _projects(context.cwd, context.store)
     with context.synchronizing():  # not in a thread: Ctrl+C ends it at any moment
         done = await _synchronize(
-            remote, sync_memory, projects, context.sync_progress, in_thread=False
+            remote, repo_remote, sync_memory, projects, context.sync_progress, in_thread=False
         )
     view: View = [line(done.summary, level="warning" if done.failures else "info")]
+    for report in filter(None, (done.memory, done.repo)):
+        view += disputed_view(report)
     return Answer(
         done,
         [*view, *await _ask_about_settings(context, done, asks=asks)],
@@ -106,7 +129,7 @@ async def _in_shell(context: ActionContext, remote: str, *, asks: bool) -> Answe
 
 
 async def _in_session(
-    session: Session, store: MemoryStore, remote: str, done: list[SyncedAll]
+    session: Session, store: MemoryStore, remote: str, repo_remote: str, done: list[SyncedAll]
 ) -> AsyncGenerator[Event, None]:
     """Yield each step; closing the generator stops it before the next step."""
     steps: asyncio.Queue[str | None] = asyncio.Queue()
@@ -118,14 +141,14 @@ async def _in_session(
         if what:
             loop.call_soon_threadsafe(steps.put_nowait, what)
 
-    async def sync_memory(address: str, progress: Progress) -> SyncReport:
+    async def sync_memory(scope: Scope, address: str, progress: Progress) -> SyncReport:
         def work(editor: MemoryEditor) -> SyncReport:
-            return long_term.sync_scope(editor, "user", address, progress)
+            return long_term.sync_scope(editor, scope, address, progress)
 
         return await session.memory.with_editor(work)
 
     projects = await _projects(session.cwd, store)
-    work = _synchronize(remote, sync_memory, projects, progress, in_thread=True)
+    work = _synchronize(remote, repo_remote, sync_memory, projects, progress, in_thread=True)
     task = asyncio.ensure_future(work)
     task.add_done_callback(lambda _task: steps.put_nowait(None))
     try:
@@ -145,13 +168,15 @@ async def _in_session(
 
 async def _synchronize(
     remote: str,
-    sync_memory: Callable[[str, Progress], Awaitable[SyncReport]],
+    repo_remote: str,
+    sync_memory: SyncMemory,
     projects: Sequence[Path],
     progress: Progress,
     *,
     in_thread: bool,
 ) -> SyncedAll:
-    """Synchronize the three parts, one after the other; one that fails does not stop the others.
+    """Synchronize the parts, one after the other; one that fails does not stop the others. The
+    memory of the repository has a remote of its own: `repo_remote`, or none.
 
     Raises:
         UsageError: no remote is known.
@@ -177,12 +202,15 @@ async def _synchronize(
         return remote.exchange(shared_settings())
 
     parts: dict[str, Callable[[], Awaitable[Any]]] = {
-        "memory": lambda: sync_memory(given or known["memory"], progress),
+        "memory": lambda: sync_memory("user", given or known["memory"], progress),
+        "repo": lambda: sync_memory("repo", repo_remote, progress),
         "sessions": lambda: run(
             lambda: sync_sessions(given or known["sessions"], projects, progress, encrypt=encrypts)
         ),
         "settings": lambda: run(exchange),
     }
+    if not repo_remote:
+        del parts["repo"]
     for name, part in parts.items():
         try:
             setattr(result, name, await part())

@@ -160,8 +160,18 @@ async def sync(
     return (
         None
         if report is None
-        else Answer(report, [line(text) for text in long_term.sync_summary(report)])
+        else Answer(report, [*map(line, long_term.sync_summary(report)), *disputed_view(report)])
     )
+
+
+def disputed_view(report: long_term.SyncReport) -> View:
+    """What both sides say about the same subjects: in a shell nobody is asked."""
+    pairs: list[tuple[str, str]] = []
+    for here, received in report.disputed:
+        pairs += [("here", one_line(here)), ("received", one_line(received))]
+    title = Title("On the same subject: both stay")
+    hint = line("Remove the one that does not hold: ", CommandText("memory forget WORDS"))
+    return [title, *table(pairs), hint] if pairs else []
 
 
 async def graph(context: ShellContext, output: str, force: bool) -> Answer | None:

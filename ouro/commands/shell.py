@@ -15,6 +15,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from msgspec.structs import replace
+
 from ouro.commands.action import Action, Answer, MemoryAccess, places_in
 from ouro.commands.builtin import ACTIONS
 from ouro.commands.render import View, as_json, as_text, columns, print_document
@@ -320,8 +322,14 @@ class ShellContext:
         with self.folder.memory() as (editor, _stores):
             store = editor.scope(scope).store
             address = long_term.remote_of(store, remote)
+            before = long_term.texts_in_use(editor)
             with self.synchronizing():
-                return long_term.synchronize(store, address, self.sync_progress)
+                report = long_term.synchronize(store, address, self.sync_progress)
+        if not report.received:
+            return report
+        with self.folder.memory() as (editor, _stores):
+            received = sorted(long_term.texts_in_use(editor) - before)
+            return replace(report, disputed=long_term.find_disputed(editor, received))
 
     @cached_property
     def store(self) -> YamlFileMemoryStore:

@@ -1,12 +1,15 @@
 """/memory sync and /forget --everywhere in a session."""
 
 import subprocess
+from types import SimpleNamespace
 
 import pytest
 from fakes.fake_front_end import FakeFrontEnd, memory, slash
 from fakes.knowledge import Conversation, write_as_user
 
+from ouro.events import QuestionAsked
 from ouro.memory.long_term import GitMemoryStore, synchronize
+from ouro.memory.long_term.statement_effect import REPLACE
 
 
 @pytest.fixture
@@ -84,3 +87,36 @@ async def test_forget_everywhere_without_confirmation_changes_nothing(home):
     await slash(front_end, "forget", "--everywhere blackbird-77")
 
     assert (conversation.folder / "facts.md").read_text() == "- Blackbird-77 is it.\n"
+
+
+async def test_one_sync_asks_about_what_both_machines_say_and_covers_both_scopes(
+    home, repository, remote, tmp_path
+):
+    shared = str(tmp_path / "app.git")
+    subprocess.run(["git", "init", "-q", "--bare", shared], check=True)
+    for scope, address, text in (
+        ("user", remote, "- La API escucha en el puerto 9090\n"),
+        ("repo", shared, "- Run tox for the tests\n"),
+    ):
+        other = GitMemoryStore(tmp_path / scope, "user", tmp_path / f"{scope}.git")
+        other.save_and_commit({"facts.md": text}, "Learn")
+        synchronize(other, address)
+    conversation = Conversation(home, repository, answer=REPLACE).connect()
+    front_end = FakeFrontEnd()
+    front_end.session.remember(conversation.manager)
+    front_end.session.memory.maintenance = SimpleNamespace(channel=conversation)
+    facts = {"facts.md": "- La API escucha en el puerto 8080\n"}
+    await write_as_user(conversation.manager, "user", facts, "x")
+    await memory(front_end, f"sync repo {shared}")
+    other.save_and_commit({"facts.md": "- Never edit api.py\n"}, "Learn")
+    synchronize(other, shared)
+
+    await slash(front_end, "sync", remote)
+    await conversation.settle()
+
+    assert "repository memory 1 received" in front_end.events[-1].text
+    assert "Never edit" in (repository / ".ouro" / "memory" / "facts.md").read_text()
+    [asked] = [event.question for event in conversation.told if isinstance(event, QuestionAsked)]
+    assert "received: La API escucha en el puerto 9090" in asked.details
+    facts = (conversation.folder / "facts.md").read_text()
+    assert facts.strip() == "- La API escucha en el puerto 9090"

@@ -3,11 +3,14 @@
 import io
 import json
 import random
+import shutil
 import subprocess
 
 import pytest
 
 from ouro.cli import main
+from ouro.safety import TrustStore
+from ouro.utils.runtime import get_trust_path
 
 
 @pytest.fixture
@@ -52,6 +55,7 @@ def test_two_homes_converge_after_random_edits_and_syncs(homes, capsys):
             "conflicts": [],
             "commit": "",
             "waiting": [],
+            "disputed": [],
         }
 
 
@@ -105,3 +109,54 @@ def test_forget_everywhere_without_a_terminal_changes_nothing(homes, capsys, mon
     assert main(["memory", "forget", "--everywhere", "no such words", "--yes", "--no-backup"]) == 1
     assert "Blackbird-77" in (home / "memory" / "facts.md").read_text()
     assert capsys.readouterr().err.count("\n") >= 4
+
+
+@pytest.mark.parametrize("command", [("sync",), ("memory", "sync")])
+def test_sync_lists_what_two_machines_say_about_the_same_subject(homes, capsys, command):
+    for number, text in enumerate(("La API escucha en el puerto 8080", "Ich mag grünen Tee")):
+        homes(number)
+        assert main(["memory", "remember", "--scope", "user", text]) == 0
+        assert main([*command]) == 0
+    assert "same subject" not in capsys.readouterr().out
+    main(["memory", "remember", "--scope", "user", "La API escucha en el puerto 9090"])
+
+    homes(0)
+    assert main(["memory", "remember", "--scope", "user", "The build runs on Mondays"]) == 0
+    homes(1)
+    assert main([*command]) == 0
+    homes(0)
+    capsys.readouterr()
+    assert main([*command, "--json"]) == 0
+
+    value = json.loads(capsys.readouterr().out)
+    report = value.get("memory", value)
+    assert report["disputed"] == [
+        ["La API escucha en el puerto 8080", "La API escucha en el puerto 9090"]
+    ]
+
+
+def test_sync_covers_the_memory_of_a_repository_with_a_remote(
+    homes, capsys, repository, tmp_path, monkeypatch
+):
+    def sit_in(number: int):
+        project = homes(number).parent / "app"
+        if not project.exists():
+            shutil.copytree(repository, project)
+            TrustStore(get_trust_path()).trust(project, [])
+        monkeypatch.chdir(project)
+        return project
+
+    subprocess.run(["git", "init", "-q", "--bare", tmp_path / "app.git"], check=True)
+    for number, text in enumerate(("Run tox for the tests", "Never edit api.py")):
+        sit_in(number)
+        assert main(["sync"]) == 0
+        assert "repository memory" not in capsys.readouterr().out
+        assert main(["memory", "remember", "--scope", "repo", text]) == 0
+        assert main(["memory", "sync", "repo", str(tmp_path / "app.git")]) == 0
+
+    project = sit_in(0)
+    capsys.readouterr()
+    assert main(["sync"]) == 0
+    assert "repository memory 1 received, 0 sent" in capsys.readouterr().out
+    texts = [path.read_text() for path in (project / ".ouro" / "memory").glob("*.md")]
+    assert [text for text in texts if "Never edit api.py" in text]

@@ -114,12 +114,15 @@ if TYPE_CHECKING:
         OpenStatement,
         StatementEffect,
         ask_effect,
+        find_disputed,
         open_statement,
+        texts_in_use,
     )
     from ouro.memory.long_term.store import GitMemoryStore, memory_stores
     from ouro.memory.long_term.sync import (
         SyncReport,
         remote_of,
+        repo_remote,
         sync_in_session,
         sync_scope,
         sync_summary,

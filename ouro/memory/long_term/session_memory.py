@@ -93,11 +93,14 @@ class SessionMemory:
         """Compare what a sync or an import adds meanwhile with the rest of memory, in the
         background.
         """
+        if self.manager is None:
+            yield
+            return
         before = await self._texts()
         yield
         service = self.capture or self.maintenance
         received = sorted(await self._texts() - before)
-        if self.manager and service and received:
+        if service and received:
             from ouro.memory.long_term.statement_effect import compare_received
 
             question = self.capture.question if self.capture else None
@@ -106,12 +109,9 @@ class SessionMemory:
 
     async def _texts(self) -> set[tuple[Scope, str]]:
         """The scope and text of each entry in use."""
-        from ouro.memory.long_term.entries import all_entries
+        from ouro.memory.long_term.statement_effect import texts_in_use
 
-        entries = await self.with_editor(
-            lambda editor: all_entries(editor, sources=False), quiet=True
-        )
-        return {(entry.scope, entry.text) for entry in entries if entry.is_in_use}
+        return await self.with_editor(texts_in_use, quiet=True)
 
     def start(self) -> None:
         for service in (self.manager, self._recall, self.capture, self.maintenance):

@@ -35,6 +35,8 @@ ASK_TIMEOUT = 10.0
 
 MAX_LINES = 6
 """The lines of one turn, or of one sync, about which a model is asked."""
+MAX_DISPUTED = 20
+"""The pairs that a sync in a shell lists."""
 REPLACE, KEEP_BOTH = "the new one replaces it", "keep both"
 KEEP_OLD = "the one that was here stays"
 
@@ -173,6 +175,28 @@ async def _ask_contradicted(
     if effect is None:
         return statement.doubtful
     return effect.entry if effect.verb in ("supersede", "contradict") else None
+
+
+def texts_in_use(editor: MemoryEditor) -> set[tuple[Scope, str]]:
+    """The scope and text of each entry in use. Blocks."""
+    every = all_entries(editor, sources=False)
+    return {(entry.scope, entry.text) for entry in every if entry.is_in_use}
+
+
+def find_disputed(
+    editor: MemoryEditor, received: Sequence[tuple[Scope, str]]
+) -> tuple[tuple[str, str], ...]:
+    """What was here and what was received on the same subject, by rules alone: at most
+    `MAX_DISPUTED` pairs. Blocks.
+    """
+    texts = frozenset(text for _, text in received)
+    pairs: list[tuple[str, str]] = []
+    for scope, text in received:
+        found = _find_related(editor, scope, text, texts)
+        entry = found.doubtful if isinstance(found, OpenStatement) else found
+        if entry is not None:
+            pairs.append((entry.text, text))
+    return tuple(pairs[:MAX_DISPUTED])
 
 
 def _find_related(

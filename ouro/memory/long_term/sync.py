@@ -59,6 +59,8 @@ class SyncReport(msgspec.Struct, frozen=True):
     """The merge commit, which can be undone; empty if nothing was received."""
     waiting: tuple[str, ...] = ()
     """Files with changes that are not approved: these changes were not sent."""
+    disputed: tuple[tuple[str, str], ...] = ()
+    """What was here and what was received on the same subject. Both stay. A session asks instead."""
 
 
 def remote_of(store: GitMemoryStore, given: str = "") -> str:
@@ -86,6 +88,12 @@ def sync_summary(report: SyncReport) -> list[str]:
             f" {join_names(report.waiting)} outside of ouro. `memory list` shows it."
         )
     return [*lines, *report.conflicts]
+
+
+def repo_remote(editor: MemoryEditor) -> str:
+    """The remote that the memory of this repository was synchronized with; empty: none."""
+    stores = [scope.store for scope in editor.scopes if scope.scope == "repo"]
+    return stores[0].repository.read_record(_LAST_REMOTE) if stores else ""
 
 
 def synchronize(
