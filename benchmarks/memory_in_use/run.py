@@ -28,7 +28,16 @@ from ouro.events import (
     Replied,
     UsageUpdated,
 )
-from ouro.llm import Chunk, EndChunk, Model, ModelSpec, ScriptedModel, ScriptedReply, TextChunk
+from ouro.llm import (
+    Chunk,
+    EndChunk,
+    Model,
+    ModelSpec,
+    ScriptedModel,
+    ScriptedReply,
+    TextChunk,
+    constrain,
+)
 from ouro.llm.told import NOW
 from ouro.memory.long_term import MemoryEntry, all_entries
 from ouro.messages import Context, Message
@@ -90,8 +99,7 @@ class Recording:
 
     def with_schema(self, schema: Any) -> Any:
         made = copy.copy(self)  # with the same list
-        if hasattr(self._model, "constrained"):
-            made._model = self._model.with_schema(schema)
+        made._model = constrain(self._model, schema)
         return made
 
     async def stream(

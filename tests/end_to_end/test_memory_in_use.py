@@ -2,8 +2,9 @@
 
 import pytest
 
-from benchmarks.memory_in_use.run import run_story, scripted
+from benchmarks.memory_in_use.run import Recording, run_story, scripted
 from benchmarks.memory_in_use.stories import SETS, VISIBLE
+from ouro.llm import ModelSpec, constrain
 
 
 @pytest.fixture(autouse=True)
@@ -24,6 +25,23 @@ async def test_a_statement_is_captured_and_delivered(story, home, tmp_path):
         True,
         False,
     )
+
+
+class TakesSchemas:
+    """A model that keeps the schema that its answers are constrained to."""
+
+    spec = ModelSpec("a-1b")
+
+    def __init__(self, schema=None):
+        self.schema = schema
+
+    def with_schema(self, schema):
+        return TakesSchemas(schema)
+
+
+def test_recorded_model_is_constrained_as_a_users_model_is():
+    recorded = constrain(Recording(TakesSchemas()), {"type": "object"})
+    assert recorded._model.schema == {"type": "object"}
 
 
 def test_no_story_is_in_two_sets():
