@@ -19,7 +19,7 @@ _MAX_SAME_CALL = 5
 """How often the output of the same call counts as new before a file changes."""
 _MAX_FILES = 20_000
 _READ, _TODO = "read", "todo"
-_EDITS = frozenset({"edit", "write", "apply_patch"})
+_EDITS = frozenset({"edit", "write", "notebook_edit", "apply_patch"})
 
 
 class Progress:

@@ -448,17 +448,33 @@ def _claude_arguments(
 ) -> dict[str, Any]:
     """The arguments with the fields of Claude Code; the texts of several edits are joined."""
     theirs: dict[str, Any] = {}
-    if targets and tool in ("read", "write", "edit", "apply_patch"):
+    if targets and tool in ("read", "write", "edit", "notebook_edit", "apply_patch"):
         theirs["file_path"] = str(cwd / Path(targets[0]).expanduser())
     if tool == "apply_patch":
         lines = str(arguments.get("input", "")).splitlines()
         for name, sign in (("old_string", "-"), ("new_string", "+")):
             theirs[name] = "\n".join(line[1:] for line in lines if line.startswith(sign))
+    elif tool == "notebook_edit":
+        theirs |= _notebook_fields(theirs, dictionaries(arguments.get("edits")))
     elif edits := dictionaries(arguments.get("edits")):
         for name, own in _EDIT_FIELDS.items():
             theirs[name] = "\n".join(str(edit.get(own, "")) for edit in edits)
         theirs["replace_all"] = any(edit.get("replace_all") for edit in edits)
     return {**theirs, **arguments}
+
+
+def _notebook_fields(
+    theirs: Mapping[str, Any], edits: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    """The fields of Claude Code's NotebookEdit; the sources of several edits are joined."""
+    path = theirs.get("file_path", "")
+    sources = [str(edit["source"]) for edit in edits if edit.get("source") is not None]
+    first = edits[0] if edits else {}
+    return {
+        "notebook_path": path,
+        "new_source": "\n".join(sources),
+        "edit_mode": first.get("mode", "replace"),
+    }
 
 
 def own_arguments(

@@ -23,6 +23,7 @@ NAMES_ELSEWHERE: dict[str, tuple[str, ...]] = {
     "read": ("Read", "read_file", "NotebookRead"),
     "write": ("Write", "write_file"),
     "edit": ("Edit", "MultiEdit", "NotebookEdit"),
+    "notebook_edit": ("NotebookEdit",),
     "apply_patch": ("Edit", "MultiEdit", "Write"),
     "glob": ("Glob", "LS", "list_dir"),
     "grep": ("Grep",),
@@ -45,7 +46,7 @@ _ALSO_MATCHED = {"shell_input": ("Bash",)}
 """A hook that watches commands watches what is typed into them, too."""
 _OTHER_HEADS = ("run", "net", "mcp", "tool")
 """Effects that a permission rule can name instead of a tool."""
-_CHANGING = ("write", "edit", "apply_patch")
+_CHANGING = ("write", "edit", "notebook_edit", "apply_patch")
 _RULES = {
     other: "write" if tool in _CHANGING else tool
     for tool, others in NAMES_ELSEWHERE.items()

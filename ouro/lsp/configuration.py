@@ -12,11 +12,7 @@ import msgspec
 
 from ouro.errors import ConfigError
 from ouro.settings import LanguageServerSettings
-
-MAX_LOOKED_AT = 2_000
-"""Names that are looked at to find the languages of a project."""
-_MAX_FOLDER_DEPTH = 3
-_SKIPPED = {"node_modules", "venv", "__pycache__", "target", "build", "dist", "vendor"}
+from ouro.utils.files import near_endings
 
 
 class LanguageServerSpec(msgspec.Struct, frozen=True):
@@ -129,7 +125,7 @@ def are_for_project(specs: Sequence[LanguageServerSpec], root: Path) -> bool:
     Blocks.
     """
     wanted = set().union(*(spec.languages for spec in specs))
-    return any(ending in wanted for ending in _endings(root))
+    return any(ending in wanted for ending in near_endings(root))
 
 
 def _offered(settings: Mapping[str, LanguageServerSettings]) -> Iterator[LanguageServerSpec]:
@@ -164,25 +160,3 @@ def _is_installed(spec: LanguageServerSpec, folders: str, root: Path) -> bool:
     program = Path(spec.command[0]).expanduser()
     name = str(root / program) if os.sep in spec.command[0] else str(program)
     return shutil.which(name, path=folders) is not None
-
-
-def _endings(root: Path) -> Iterator[str]:
-    folders, seen = [(str(root), 0)], 0
-    for folder, depth in folders:
-        try:
-            with os.scandir(folder) as scan:
-                entries = [*scan]
-        except OSError:
-            continue
-        for entry in entries:
-            seen += 1
-            if seen > MAX_LOOKED_AT:
-                return
-            if not entry.is_dir(follow_symlinks=False):
-                yield os.path.splitext(entry.name)[1].lower()  # noqa: PTH122 - for many names
-            elif depth < _MAX_FOLDER_DEPTH and _is_of_project(entry.name):
-                folders.append((entry.path, depth + 1))
-
-
-def _is_of_project(folder: str) -> bool:
-    return not folder.startswith(".") and folder not in _SKIPPED

@@ -15,6 +15,7 @@ from ouro.tools.shell import Shell
 from ouro.tools.shell_jobs import ShellJobs, ShellKill, ShellOutput
 from ouro.tools.todo import TodoPlan, TodoWrite
 from ouro.tools.tool import AnyTool
+from ouro.utils.files import near_endings
 
 if TYPE_CHECKING:
     from ouro.tools.memory_search import SearchMemory
@@ -28,12 +29,14 @@ def builtin_tools(
     search: SearchMemory | None = None,
     keeps_back: Callable[[Path], bool] = lambda _path: False,
 ) -> tuple[AnyTool, ...]:
-    """Every built-in tool; memory_search only with a `search`. Searches skip files that rules keep
-    back. Blocks: it reads and writes the cache of schemas.
+    """Every built-in tool; memory_search only with a `search`, notebook_edit only if the project has
+    a notebook. Searches skip files that rules keep back. Blocks: it looks at names of files, and
+    reads and writes the cache of schemas.
 
     The order is fixed, so that the provider's cache stays valid.
     """
     schemas = SchemaCache()
+    has_book = ".ipynb" in near_endings(seen.workspace.root)
 
     def late(name: str, effect: Effect, load: Callable[[], AnyTool]) -> LateTool:
         return LateTool(name, effect, load, schemas)
@@ -53,6 +56,7 @@ def builtin_tools(
         TodoWrite(plan),
         late("ask_user", Effect.NONE, _ask_user),
         *([late("memory_search", Effect.READ, lambda: _memory_search(search))] if search else ()),
+        *([late("notebook_edit", Effect.WRITE, lambda: _notebook_edit(seen))] if has_book else ()),
     )
     for tool in tools:
         tool.spec()
@@ -112,6 +116,12 @@ def _memory_search(search: SearchMemory) -> AnyTool:
     from ouro.tools.memory_search import MemorySearch
 
     return MemorySearch(search)
+
+
+def _notebook_edit(seen: FilesSeen) -> AnyTool:
+    from ouro.tools.notebook_edit import NotebookEdit
+
+    return NotebookEdit(seen)
 
 
 def _shell_input(jobs: ShellJobs) -> AnyTool:

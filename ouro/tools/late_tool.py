@@ -69,8 +69,8 @@ class _SavedSpecs(msgspec.Struct):
 
 
 _MODULES = (
-    "apply_patch", "ask_user", "edit", "files_seen", "glob", "grep", "memory_search", "read",
-    "shell_input", "tool", "web_fetch",
+    "apply_patch", "ask_user", "edit", "files_seen", "glob", "grep", "memory_search",
+    "notebook", "notebook_edit", "read", "shell_input", "tool", "web_fetch",
 )  # fmt: skip
 
 

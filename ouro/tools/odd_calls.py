@@ -47,6 +47,8 @@ TOOL_NAMES: Mapping[str, str] = {
     "replaceinfile": "edit",
     "strreplace": "edit",
     "searchreplace": "edit",
+    "notebookedit": "notebook_edit",
+    "editnotebook": "notebook_edit",
     "applydiff": "apply_patch",
     "ripgrep": "grep",
     "rg": "grep",
@@ -82,6 +84,10 @@ FIELD_NAMES: Mapping[str, tuple[str, ...]] = {
     "url": ("uri", "link", "address"),
     "prompt": ("instructions", "task", "message"),
     "patch": ("input", "diff", "patchtext"),
+    "source": ("newsource", "cellsource"),
+    "cell": ("cellnumber", "cellindex"),
+    "kind": ("celltype",),
+    "mode": ("editmode",),
     "edits": ("changes", "replacements"),
 }  # fmt: skip
 """Fields of tools, and their names elsewhere, in lower case without separators."""

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import io
-import json
 import os
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO
+from typing import Annotated, BinaryIO
 
 import msgspec
 from msgspec.structs import replace
@@ -21,15 +18,12 @@ from ouro.errors import ToolError
 from ouro.images import MAX_FILE_BYTES, image_type, make_image
 from ouro.messages import Image
 from ouro.safety import Effect
-from ouro.tools.files_seen import FileTool
+from ouro.tools.files_seen import MAX_BYTES, FileTool
+from ouro.tools.notebook import CellNotebook, NotebookError
 from ouro.tools.tool import ToolContext, ToolResult
-from ouro.tools.truncate import shorten
 from ouro.utils.project_files import list_project_files
-from ouro.utils.text import byte_size, clean, plural
+from ouro.utils.text import byte_size, plural
 from ouro.utils.text_files import NotTextError, TextFile, guess_encoding
-
-_MAX_OUTPUT = 4000
-_MAX_PICTURES = 4
 
 _KINDS = (
     (b"\x7fELF", "an ELF program or library"),
@@ -73,63 +67,6 @@ def pdf_pages(name: str, data: bytes, first: int, count: int) -> tuple[list[str]
         raise
     except Exception as error:
         raise ToolError(f"{name} cannot be read: the PDF is damaged ({error}).") from error
-
-
-def notebook(text: str) -> tuple[list[str], list[Image]]:
-    """A notebook as lines (each cell with number, kind and output), and its images.
-
-    Raises:
-        ValueError: it is not a notebook.
-    """
-    document = json.loads(text)
-    cells = document.get("cells") if isinstance(document, dict) else None
-    if not isinstance(cells, list):
-        raise ValueError("no cells")  # noqa: TRY004 - the caller takes it for plain JSON
-    lines: list[str] = []
-    pictures: list[Image] = []
-    for number, cell in enumerate((cell for cell in cells if isinstance(cell, dict)), 1):
-        count = cell.get("execution_count")
-        lines.append(
-            f"--- cell {number}"
-            f" ({cell.get('cell_type', 'raw')}{f', run as [{count}]' if count else ''})"
-        )
-        lines += _join_source(cell.get("source")).split("\n")
-        for output in (item for item in cell.get("outputs") or () if isinstance(item, dict)):
-            lines += ["--- output", *_output(output, f"cell {number}", pictures).split("\n")]
-    return lines, pictures
-
-
-def _output(output: Mapping[str, Any], where: str, pictures: list[Image]) -> str:
-    if output.get("output_type") == "error":
-        text = "\n".join(
-            map(str, output.get("traceback") or (f"{output.get('ename')}: {output.get('evalue')}",))
-        )
-        return _shorten_output(text)
-    data = output.get("data")
-    if not isinstance(data, dict):
-        return _shorten_output(_join_source(output.get("text")))
-    for media_type in ("image/png", "image/jpeg"):
-        if media_type in data:
-            try:
-                if len(pictures) < _MAX_PICTURES:
-                    pictures.append(
-                        make_image(where, base64.b64decode(_join_source(data[media_type])))[0]
-                    )
-            except (ToolError, ValueError):
-                return f"({media_type}, damaged)"
-            return f"({media_type})"
-    plain = data.get("text/plain") or data.get("text/markdown")
-    return _shorten_output(_join_source(plain)) if plain else f"({', '.join(data)})"
-
-
-def _shorten_output(text: str) -> str:
-    # The end of a traceback says what is wrong.
-    return shorten(clean(text).removesuffix("\n"), _MAX_OUTPUT)
-
-
-def _join_source(source: object) -> str:
-    parts: Sequence[object] = source if isinstance(source, list) else (source or "",)
-    return "".join(map(str, parts))
 
 
 MAX_CHARACTERS = 60_000
@@ -222,7 +159,9 @@ class Read(FileTool[ReadArgs]):
 
     def _text(self, args: ReadArgs, path: Path, file: BinaryIO, start: bytes) -> ToolResult:
         found = os.fstat(file.fileno())
-        if found.st_size > _MAX_WHOLE_BYTES:
+        is_notebook = path.suffix.lower() == ".ipynb"
+        # Most of a notebook are pictures and outputs, which are left out.
+        if found.st_size > (MAX_BYTES if is_notebook else _MAX_WHOLE_BYTES):
             encoding = guess_encoding(start)
             lines, total = _part(file, encoding, args.first, _limit(args))
             self._seen.note_part(path, found)
@@ -236,13 +175,8 @@ class Read(FileTool[ReadArgs]):
         self._seen.note_read(path, data, text)
         lines, note = text.removesuffix("\n").split("\n") if text else [], ""
         pictures: list[Image] = []
-        if path.suffix == ".ipynb":
-            with suppress(ValueError):  # a broken notebook is shown as text
-                lines, pictures = notebook(text)
-                note = (
-                    " of the notebook as it is rendered here; to edit it, match the JSON of the"
-                    " file"
-                )
+        if is_notebook:
+            lines, pictures, note = _cells(text, lines)
         shown = lines[args.first - 1 : args.first - 1 + _limit(args)]
         result = _number_lines(args, path, shown, len(lines), note, pictures)
         return replace(result, text=result.text + _describe_encoding(file_text))
@@ -267,6 +201,18 @@ class Read(FileTool[ReadArgs]):
         near = [*same, *(path.parent / name for name in close)]
         names = dict.fromkeys(map(self._workspace.shown, near))
         return f" Did you mean {' or '.join(names)}?" if names else " Use glob to find it."
+
+
+def _cells(text: str, lines: list[str]) -> tuple[list[str], list[Image], str]:
+    """A notebook by cells: its lines, its pictures, and a note; one that is broken as its `lines`."""
+    try:
+        rendered, pictures = CellNotebook(text).rendered()
+    except NotebookError as error:
+        return lines, [], f" as text, not as cells: {error}"
+    note = (
+        " of the notebook by cells; edit matches the JSON of the file, notebook_edit changes cells"
+    )
+    return rendered, pictures, note
 
 
 def _describe_encoding(file: TextFile) -> str:

@@ -1,4 +1,4 @@
-"""Atomic file writes, and locks between processes."""
+"""Atomic file writes, locks between processes, and the kinds of files near a folder."""
 
 from __future__ import annotations
 
@@ -25,6 +25,10 @@ MARK = ".layout"
 _MAX_MARK_BYTES = 200
 UPDATE_HINT = "Update ouro, or set OURO_HOME to another folder. Nothing was changed."
 _RETRY_SECONDS = 0.02
+MAX_LOOKED_AT = 2_000
+"""Names that are looked at to find the kinds of files of a project."""
+_MAX_FOLDER_DEPTH = 3
+_SKIPPED = {"node_modules", "venv", "__pycache__", "target", "build", "dist", "vendor"}
 _TEMPORARY = re.compile(r"\..+\.([1-9][0-9]{0,8})\.[0-9a-f-]{8,36}(?:\.tmp)?")
 """Names of temporary files: of `replace_file`, of the secret scanner (a UUID), and of earlier
 versions (no suffix).
@@ -353,3 +357,26 @@ def mark_layout(mark: Path) -> None:
     """Write the mark of a store that is created or changed, if it has none."""
     if not os.path.lexists(mark):
         write_private(mark, f"{LAYOUT} {__version__}\n")
+
+
+def near_endings(root: Path) -> Iterator[str]:
+    """The endings of files near the root, in lower case; an ending comes as often as it is there."""
+    folders, seen = [(str(root), 0)], 0
+    for folder, depth in folders:
+        try:
+            with os.scandir(folder) as scan:
+                entries = [*scan]
+        except OSError:
+            continue
+        for entry in entries:
+            seen += 1
+            if seen > MAX_LOOKED_AT:
+                return
+            if not entry.is_dir(follow_symlinks=False):
+                yield os.path.splitext(entry.name)[1].lower()  # noqa: PTH122 - for many names
+            elif depth < _MAX_FOLDER_DEPTH and _is_of_project(entry.name):
+                folders.append((entry.path, depth + 1))
+
+
+def _is_of_project(folder: str) -> bool:
+    return not folder.startswith(".") and folder not in _SKIPPED

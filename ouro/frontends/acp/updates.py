@@ -25,6 +25,7 @@ KINDS: dict[str, acp.ToolKind] = {
     "read": "read",
     "write": "edit",
     "edit": "edit",
+    "notebook_edit": "edit",
     "apply_patch": "edit",
     "glob": "search",
     "grep": "search",

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ouro.memory.long_term.recall.turn_recall import TurnRecall
     from ouro.memory.long_term.statement_effect import OpenStatement, StatementEffect
 
-_WRITING_TOOLS = {"write", "edit", "apply_patch", "shell"}
+_WRITING_TOOLS = {"write", "edit", "notebook_edit", "apply_patch", "shell"}
 _MAX_COMMITS = 100
 """The number of commits of each scope that `changes_since` reads."""
 _MAX_REWOUND = 500

@@ -28,6 +28,7 @@ _KINDS = {
     "lsp": READ,
     "edit": CHANGE,
     "write": CHANGE,
+    "notebook_edit": CHANGE,
     "apply_patch": CHANGE,
     "rename": CHANGE,
     "shell": COMMAND,

@@ -26,7 +26,7 @@ OWN_LINE = "I ran this in a shell:"
 """Starts a message with the output of the user's shell line: those words come from a program."""
 MAX_OWN_WORDS = 1_000
 """A message with more characters counts as pasted material, not as the user's own words."""
-_FILE_TOOLS = {"read", "write", "edit", "apply_patch"}
+_FILE_TOOLS = {"read", "write", "edit", "notebook_edit", "apply_patch"}
 _HARMLESS = {"todo", "ask_user"}
 _READING = {"read", "grep", "glob", "memory_search"}
 _ARGUMENT = r"""(?:"[^"$`\\]*"|'[^']*'|[^\s"'$`;&|<>()\\]+)"""

@@ -1,0 +1,343 @@
+"""Notebooks (.ipynb): their cells as text, and changes of cells that leave the rest byte for byte."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import secrets
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any, Literal, NamedTuple
+
+from ouro.errors import ToolError
+from ouro.images import make_image
+from ouro.messages import Image
+from ouro.tools.truncate import shorten
+from ouro.utils.text import byte_size, clean, plural
+
+CellKind = Literal["code", "markdown", "raw"]
+_MAX_OUTPUT = 4000
+_MAX_PICTURES = 4
+_FORMAT = 4
+_FIRST_MINOR_WITH_IDS = 5
+_BLANK = re.compile(r"[ \t\n\r]*")
+_DECODER = json.JSONDecoder()
+
+
+class NotebookError(ValueError):
+    """The text is not a notebook, or one of a format that is not supported."""
+
+
+class Member(NamedTuple):
+    """A member of a JSON object: where its key and its value are in the text."""
+
+    key_at: int
+    start: int
+    end: int
+
+
+class Cell(NamedTuple):
+    """A cell: its text in the file, what was before it in the list, and its data."""
+
+    before: str
+    text: str
+    data: dict[str, Any]
+
+    @property
+    def kind(self) -> str:
+        return str(self.data.get("cell_type", "raw"))
+
+    @property
+    def source(self) -> str:
+        return join_source(self.data.get("source"))
+
+    @property
+    def outputs(self) -> list[dict[str, Any]]:
+        found = self.data.get("outputs")
+        return [item for item in found or () if isinstance(item, dict)]
+
+
+class Style(NamedTuple):
+    """How the file writes JSON. `unit` is None if it has no indentation."""
+
+    unit: str | None
+    comma: str
+    colon: str
+    ascii_only: bool
+
+    def dump(self, value: object, indent: str) -> str:
+        """A value whose first line is already indented by `indent`."""
+        text = json.dumps(
+            value,
+            indent=self.unit,
+            ensure_ascii=self.ascii_only,
+            separators=(self.comma, self.colon),
+        )
+        return text.replace("\n", f"\n{indent}")
+
+
+class CellNotebook:
+    """A notebook of format 4.
+
+    Raises:
+        NotebookError: it is broken, or has another format.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.data = _checked(text)
+        self._top = _members(text, _skip(text, 0))
+        self.start, self.end = self._top["cells"][1:]
+
+    @cached_property
+    def cells(self) -> list[Cell]:
+        return [
+            Cell(before, self.text[start:end], data)
+            for before, start, end, data in _elements(self.text, self.start)
+        ]
+
+    @cached_property
+    def style(self) -> Style:
+        """The style of the first lines of the file, and of its characters."""
+        first = next(iter(self._top.values()))
+        unit = _line_indent(self.text, first.key_at)
+        colon = self.text[self.text.index(":", _key_end(self.text, first.key_at)) : first.start]
+        comma = "," if unit is not None else self._comma()
+        ascii_only = self.text.isascii() and r"\u" in self.text
+        return Style(unit, comma, colon, ascii_only)
+
+    def _comma(self) -> str:
+        """What is between two members in a file without indentation."""
+        first, *others = self._top.values()
+        return self.text[first.end : others[0].key_at] if others else ", "
+
+    @property
+    def has_ids(self) -> bool:
+        return (self.data.get("nbformat_minor") or 0) >= _FIRST_MINOR_WITH_IDS
+
+    @property
+    def double_ids(self) -> list[str]:
+        """Cell ids that more than one cell has."""
+        counts = Counter(str(cell.data["id"]) for cell in self.cells if "id" in cell.data)
+        return [name for name, count in counts.items() if count > 1]
+
+    def replaced(self, cell: Cell, source: str, *, keep_outputs: bool) -> str:
+        """The text of a cell with another source: only these values change."""
+        places = _members(cell.text, 0)
+        values: dict[str, object] = {"source": self._source(source, cell.data.get("source"))}
+        if cell.kind == "code" and not keep_outputs:
+            values.update(outputs=[], execution_count=None)
+        text = cell.text
+        known = [(places[key], value) for key, value in values.items() if key in places]
+        for place, value in sorted(known, reverse=True):
+            if value == cell.data[_key_of(cell.text, place)]:
+                continue
+            indent = _line_indent(cell.text, place.key_at) or ""
+            text = text[: place.start] + self.style.dump(value, indent) + text[place.end :]
+        return text
+
+    def converted(self, cell: Cell, kind: CellKind, source: str) -> str:
+        """The text of a cell with another kind.
+
+        Raises:
+            ToolError: the cell holds what the other kind cannot.
+        """
+        data = {**cell.data, "cell_type": kind, "source": self._source(source, cell.data["source"])}
+        if kind == "code":
+            if data.get("attachments"):
+                raise ToolError("It has attachments, which a code cell cannot hold.")
+            data.pop("attachments", None)
+            data |= {"execution_count": None, "outputs": []}
+        else:
+            data.pop("execution_count", None)
+            data.pop("outputs", None)
+        is_sorted = list(cell.data) == sorted(cell.data)
+        return self._dump_cell(dict(sorted(data.items())) if is_sorted else data)
+
+    def new_cell(self, kind: CellKind, source: str) -> str:
+        """The text of a new cell."""
+        data: dict[str, Any] = {"cell_type": kind, "metadata": {}}
+        data["source"] = self._source(source, [])
+        if kind == "code":
+            data |= {"execution_count": None, "outputs": []}
+        if self.has_ids:
+            data["id"] = self._free_id()
+        return self._dump_cell(dict(sorted(data.items())))
+
+    def _free_id(self) -> str:
+        taken = {cell.data.get("id") for cell in self.cells}
+        while (name := secrets.token_hex(4)) in taken:
+            pass
+        return name
+
+    def _source(self, source: str, like: object) -> list[str] | str:
+        """A source as this cell writes it: a list of lines, or one text."""
+        return source if isinstance(like, str) else re.findall(r"[^\n]*\n|[^\n]+", source)
+
+    def _dump_cell(self, data: Mapping[str, Any]) -> str:
+        return self.style.dump(data, self._cell_indent)
+
+    @property
+    def _cell_indent(self) -> str:
+        if self.cells and "\n" in self.cells[0].before:
+            return self.cells[0].before.rpartition("\n")[2]
+        return (self.style.unit or "") * 2
+
+    def with_cells(self, rows: Sequence[tuple[Cell | None, str]]) -> str:
+        """The text with other cells: each with the cell that it was (None: it is new)."""
+        if not rows:
+            return f"{self.text[: self.start]}[]{self.text[self.end :]}"
+        lead, between, tail = self._blanks()
+        pieces = ["["]
+        for at, (cell, text) in enumerate(rows):
+            own = cell.before if cell is not None and cell is not self.cells[0] else between
+            pieces += [own if at else lead, text]
+        return "".join([self.text[: self.start], *pieces, tail, "]", self.text[self.end :]])
+
+    def _blanks(self) -> tuple[str, str, str]:
+        """What the list has before its first cell, between two, and after the last."""
+        unit = self.style.unit
+        lead = "" if unit is None else f"\n{unit * 2}"
+        tail = "" if unit is None else f"\n{unit}"
+        if self.cells:
+            lead = self.cells[0].before
+            inner = self.text[self.start : self.end - 1]
+            tail = inner[len(inner.rstrip(" \t\r\n")) :]
+        if len(self.cells) > 1:
+            return lead, self.cells[1].before, tail
+        return lead, f",{lead}" if lead else self.style.comma, tail
+
+    def rendered(self) -> tuple[list[str], list[Image]]:
+        """The notebook as lines (each cell with number, kind and outputs), and its pictures."""
+        lines: list[str] = []
+        pictures: list[Image] = []
+        for number, cell in enumerate(self.cells, 1):
+            count = cell.data.get("execution_count")
+            run = f", run as [{count}]" if count else ""
+            lines.append(f"--- cell {number} ({cell.kind}{run})")
+            lines += cell.source.split("\n")
+            for output in cell.outputs:
+                text = _output(output, f"cell {number}", pictures)
+                lines += ["--- output", *text.split("\n")]
+        return lines, pictures
+
+
+def cells_as_text(rows: Sequence[tuple[int | None, str]]) -> str:
+    """Cells for a diff: a cell keeps its number, so that only what changes differs."""
+    lines: list[str] = []
+    for number, text in rows:
+        cell = Cell("", text, json.loads(text))
+        name = "new cell" if number is None else f"cell {number}"
+        lines += [f"--- {name} ({cell.kind})", *cell.source.split("\n")]
+        if cell.outputs:
+            lines.append(f"({plural(len(cell.outputs), 'output')})")
+    return "\n".join(lines) + "\n"
+
+
+def join_source(source: object) -> str:
+    parts: Sequence[object] = source if isinstance(source, list) else (source or "",)
+    return "".join(map(str, parts))
+
+
+def _checked(text: str) -> dict[str, Any]:
+    try:
+        data = json.loads(text)
+    except RecursionError:
+        raise NotebookError("it is nested too deeply") from None
+    except ValueError as error:
+        raise NotebookError(f"its JSON is broken: {error}") from None
+    if not isinstance(data, dict):
+        raise NotebookError("it is not an object with cells")
+    if "worksheets" in data:
+        raise NotebookError(
+            f"it has format {data.get('nbformat', 3)}, and cells are supported from format 4 on."
+            " Convert it: jupyter nbconvert --to notebook --inplace FILE"
+        )
+    cells = data.get("cells")
+    if not isinstance(cells, list) or not all(isinstance(cell, dict) for cell in cells):
+        raise NotebookError("it has no list of cells")
+    if data.get("nbformat", _FORMAT) != _FORMAT:
+        raise NotebookError(f"it has format {data['nbformat']}, which is not supported")
+    return data
+
+
+def _skip(text: str, at: int) -> int:
+    found = _BLANK.match(text, at)
+    return found.end() if found else at
+
+
+def _key_end(text: str, at: int) -> int:
+    return _DECODER.raw_decode(text, at)[1]
+
+
+def _key_of(text: str, place: Member) -> str:
+    return str(_DECODER.raw_decode(text, place.key_at)[0])
+
+
+def _members(text: str, at: int) -> dict[str, Member]:
+    """The members of the object that begins at `at`; its JSON is known to be right."""
+    found: dict[str, Member] = {}
+    at = _skip(text, at + 1)
+    while text[at] != "}":
+        key, end = _DECODER.raw_decode(text, at)
+        start = _skip(text, _skip(text, end) + 1)
+        _, stop = _DECODER.raw_decode(text, start)
+        if key in found:
+            raise NotebookError(f"its key `{key}` is there twice")
+        found[key] = Member(at, start, stop)
+        at = _after_comma(text, stop)
+    return found
+
+
+def _elements(text: str, at: int) -> Iterator[tuple[str, int, int, Any]]:
+    """The elements of the list that begins at `at`: the text before each, and its place and value."""
+    before, at = at + 1, _skip(text, at + 1)
+    while text[at] != "]":
+        value, end = _DECODER.raw_decode(text, at)
+        yield text[before:at], at, end, value
+        before, at = end, _after_comma(text, end)
+
+
+def _after_comma(text: str, at: int) -> int:
+    at = _skip(text, at)
+    return _skip(text, at + 1) if text[at] == "," else at
+
+
+def _line_indent(text: str, at: int) -> str | None:
+    """The indentation of the line on which `at` is; None if something else is before it."""
+    newline = text.rfind("\n", 0, at)
+    line = text[newline + 1 : at]
+    return line if newline >= 0 and not line.strip() else None
+
+
+def _output(output: Mapping[str, Any], where: str, pictures: list[Image]) -> str:
+    if output.get("output_type") == "error":
+        named = f"{output.get('ename')}: {output.get('evalue')}"
+        return _shorten_output("\n".join(map(str, output.get("traceback") or (named,))))
+    data = output.get("data")
+    if not isinstance(data, dict):
+        return _shorten_output(join_source(output.get("text")))
+    for media_type in ("image/png", "image/jpeg"):
+        if media_type in data:
+            return _picture(media_type, data[media_type], where, pictures)
+    plain = data.get("text/plain") or data.get("text/markdown")
+    return _shorten_output(join_source(plain)) if plain else f"({', '.join(data)})"
+
+
+def _picture(media_type: str, encoded: object, where: str, pictures: list[Image]) -> str:
+    """A line about a picture, with its size; the first ones are added to `pictures`."""
+    try:
+        data = base64.b64decode(join_source(encoded))
+        image, pixels = make_image(where, data)
+    except (ToolError, ValueError):
+        return f"({media_type}, damaged)"
+    if len(pictures) < _MAX_PICTURES:
+        pictures.append(image)
+    return f"({media_type}, {pixels}, {byte_size(len(data))})"
+
+
+def _shorten_output(text: str) -> str:
+    # The end of a traceback says what is wrong.
+    return shorten(clean(text).removesuffix("\n"), _MAX_OUTPUT)

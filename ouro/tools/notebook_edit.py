@@ -1,0 +1,202 @@
+"""Notebook_edit: replace, insert, delete and convert cells of a notebook."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Literal
+
+import msgspec
+
+from ouro.display import Display, FileChange
+from ouro.errors import ToolError
+from ouro.safety import Access
+from ouro.tools.files_seen import ChangeTool, FileBefore, display_of, encode, file_change
+from ouro.tools.notebook import Cell, CellKind, CellNotebook, NotebookError, cells_as_text
+from ouro.utils.text import plural
+from ouro.utils.text_files import Span, TextFile
+
+ENDING = ".ipynb"
+_MAX_NAMED = 20
+
+
+class CellEdit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One change of a cell."""
+
+    cell: Annotated[
+        int, msgspec.Meta(ge=0, description="Number as in read. insert: after it, 0: at the top.")
+    ]
+    mode: Literal["replace", "insert", "delete"] = "replace"
+    source: str | None = None
+    kind: CellKind | None = None
+    keep_outputs: bool = False
+
+
+class NotebookEditArgs(msgspec.Struct, frozen=True):
+    path: str
+    edits: Annotated[list[CellEdit], msgspec.Meta(min_length=1)]
+
+
+class ChangedCell(msgspec.Struct, frozen=True):
+    """A cell of the changed notebook; `number` is its number before, None if it is new."""
+
+    number: int | None
+    text: str
+
+
+class NotebookEdit(ChangeTool[NotebookEditArgs]):
+    """Change cells of a notebook (.ipynb) that you have read: all edits of a call, or none.
+
+    - All numbers are those before the call.
+    - replace: `source` is the whole new source; `kind` converts the cell. Outputs of a changed code cell are
+      cleared, unless keep_outputs is true.
+    """
+
+    name = "notebook_edit"
+    Args = NotebookEditArgs
+
+    def title(self, args: NotebookEditArgs) -> str:
+        return f"edit {self._name_of(args.path)}"
+
+    def _change(self, args: NotebookEditArgs, access: Access, notes: list[str]) -> Display:
+        with self._seen.lock([args.path]) as held:
+            found = self._seen.find(args.path, access, held)
+            before = _text_of(found)
+            self._seen.require_current(found)
+            try:
+                book = CellNotebook(before.text)
+                rows = edited_rows(book, args.edits)
+            except NotebookError as error:
+                raise ToolError(f"{found.shown} cannot be changed by cells: {error}.") from None
+            after = _with_rows(before, book, rows)
+            if after.raw == before.raw:
+                raise ToolError(f"These edits change nothing in {found.shown}.")
+            encode(found.shown, after, before)
+            if access == "write":
+                self._seen.store(found, after)
+            notes += _notes(book, rows)
+            return display_of([_shown_change(found.shown, book, rows)])
+
+    def _report(self, args: NotebookEditArgs, display: Display) -> str:
+        return f"Changed {self._name_of(args.path)} ({display.summary})."
+
+
+def _text_of(found: FileBefore) -> TextFile:
+    if not found.shown.lower().endswith(ENDING):
+        raise ToolError(f"{found.shown} is not a notebook ({ENDING}). Use edit.")
+    if found.file is None:
+        raise ToolError(f"{found.shown} does not exist. To create it, use write.")
+    return found.file
+
+
+def edited_rows(book: CellNotebook, edits: Sequence[CellEdit]) -> list[ChangedCell]:
+    """The cells of a notebook after all edits, whose numbers are those before.
+
+    Raises:
+        ToolError: one of them cannot be made; the message says which.
+    """
+    changed: dict[int, str | None] = {}
+    inserted: dict[int, list[ChangedCell]] = {}
+    for at, edit in enumerate(edits, 1):
+        try:
+            _note_edit(book, edit, changed, inserted)
+        except ToolError as error:
+            if len(edits) == 1:
+                raise
+            message = f"Edit {at} of {len(edits)}: {error.message} No edit of this call was made."
+            raise ToolError(message) from None
+    rows = inserted.get(0, [])
+    for number, cell in enumerate(book.cells, 1):
+        text = changed.get(number, cell.text)
+        if text is not None:
+            rows.append(ChangedCell(number, text))
+        rows += inserted.get(number, [])
+    return rows
+
+
+def _note_edit(
+    book: CellNotebook,
+    edit: CellEdit,
+    changed: dict[int, str | None],
+    inserted: dict[int, list[ChangedCell]],
+) -> None:
+    """Add what an edit does: the new text of a cell (None: it is deleted), or a cell behind one."""
+    _require_cell(book, edit)
+    if edit.mode == "insert":
+        text = book.new_cell(edit.kind or "code", edit.source or "")
+        inserted.setdefault(edit.cell, []).append(ChangedCell(None, text))
+        return
+    if edit.cell in changed:
+        raise ToolError(f"Another edit of this call changes cell {edit.cell}, too.")
+    changed[edit.cell] = None if edit.mode == "delete" else _replaced(book, edit)
+
+
+def _require_cell(book: CellNotebook, edit: CellEdit) -> None:
+    count, lowest = len(book.cells), 0 if edit.mode == "insert" else 1
+    if not lowest <= edit.cell <= count:
+        raise ToolError(f"There is no cell {edit.cell}: the notebook has {plural(count, 'cell')}.")
+
+
+def _replaced(book: CellNotebook, edit: CellEdit) -> str:
+    """The text of a cell after a replacement or a change of its kind."""
+    cell = book.cells[edit.cell - 1]
+    if edit.source is None and edit.kind is None:
+        raise ToolError(f"Cell {edit.cell}: replace needs source or kind.")
+    source = cell.source if edit.source is None else edit.source
+    if "source" not in cell.data:
+        raise ToolError(f"Cell {edit.cell} has no source: change the JSON with edit.")
+    if edit.kind is not None and edit.kind != cell.kind:
+        return _converted(book, cell, edit.kind, source, edit.cell)
+    if source == cell.source:
+        return cell.text
+    return book.replaced(cell, source, keep_outputs=edit.keep_outputs)
+
+
+def _converted(book: CellNotebook, cell: Cell, kind: CellKind, source: str, number: int) -> str:
+    try:
+        return book.converted(cell, kind, source)
+    except ToolError as error:
+        raise ToolError(f"Cell {number}: {error.message}") from None
+
+
+def _with_rows(before: TextFile, book: CellNotebook, rows: Sequence[ChangedCell]) -> TextFile:
+    """The file with these cells: what is the same at its beginning and end stays byte for byte."""
+    cells = [(book.cells[row.number - 1] if row.number else None, row.text) for row in rows]
+    old, new = book.text, book.with_cells(cells)
+    start = _same_at_start(old, new)
+    same = _same_at_start(old[start:][::-1], new[start:][::-1])
+    return before.splice([Span(start, len(old) - same, new[start : len(new) - same])])
+
+
+def _same_at_start(text: str, other: str) -> int:
+    """How many characters are the same at the beginning. Slices are compared: a loop over 50 MB of
+    outputs takes seconds.
+    """
+    same, most = 0, min(len(text), len(other))
+    while same < most:
+        middle = (same + most + 1) // 2
+        if text[same:middle] == other[same:middle]:
+            same = middle
+        else:
+            most = middle - 1
+    return same
+
+
+def _shown_change(shown: str, book: CellNotebook, rows: Sequence[ChangedCell]) -> FileChange:
+    before = [(number, cell.text) for number, cell in enumerate(book.cells, 1)]
+    after = [(row.number, row.text) for row in rows]
+    return file_change(shown, cells_as_text(before), cells_as_text(after))
+
+
+def _notes(book: CellNotebook, rows: Sequence[ChangedCell]) -> list[str]:
+    """For the model: which numbers cells have now, and ids that are there twice."""
+    notes = []
+    new = [at for at, row in enumerate(rows, 1) if row.number is None]
+    if new:
+        numbers = ", ".join(map(str, new[:_MAX_NAMED]))
+        notes.append(f"New cells, by their number now: {numbers}.")
+    if any(row.number not in (None, at) for at, row in enumerate(rows, 1)):
+        notes.append(f"Cells behind have other numbers now. There are {plural(len(rows), 'cell')}.")
+    if book.double_ids:
+        names = ", ".join(f"`{name[:40]}`" for name in book.double_ids[:_MAX_NAMED])
+        notes.append(f"More than one cell has the id {names}. It was left so.")
+    return notes
