@@ -423,7 +423,7 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
             emit(Notice(str(error), "error"))
 
 
-_PLACE = re.compile(r"\b(?:messages|input|contents)\W{0,2}(\d+)", re.IGNORECASE)
+_PLACE = late_pattern(r"\b(?:messages|input|contents)\W{0,2}(\d+)", re.IGNORECASE)
 """How providers name a place in the request: `messages[3]`, `messages.3.content`, `input.3`."""
 _MIN_ID = 6
 _REFUSALS = (400, 422)

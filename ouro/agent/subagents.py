@@ -6,13 +6,13 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec.structs import replace
 
 from ouro.agent.loop import BeforeCall, LoopAgent, Prompt
 from ouro.agent.tool_runner import SAY_INSTEAD, AskUser
-from ouro.agent.worktree import Worktree
 from ouro.display import Display, Plain
 from ouro.errors import LimitReached, OuroError, StoppedByUser, ToolError
 from ouro.events import (
@@ -45,6 +45,9 @@ from ouro.utils.log import log
 from ouro.utils.path_text import path_text
 from ouro.utils.runtime import get_worktrees_dir
 from ouro.utils.text import dollars, plural
+
+if TYPE_CHECKING:
+    from ouro.agent.worktree import Worktree
 
 MAX_REPORT = 40_000
 """Characters of a report that are sent to the model; the transcript has the whole report."""
@@ -270,6 +273,8 @@ class Subagents:
         child = _Child(args.resume or await self._free_id(name), spec, args, ctx, emit)
         cwd = self._services.cwd
         if args.worktree or spec.worktree:
+            from ouro.agent.worktree import Worktree
+
             branch = f"ouro/{self._services.memory.session_id[:8]}/{child.id}"
             folder = get_worktrees_dir() / branch.replace("/", "-")
             child.worktree = await asyncio.to_thread(Worktree.open, cwd, folder, branch)

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from ouro.errors import UsageError
 from ouro.safety import Mode, parse_rule
 from ouro.settings_sources import ADD_UP, SettingsByPlace
+from ouro.utils.late_pattern import late_pattern
 
 MODES: Mapping[Mode, str] = {
     "plan": "plan",
@@ -18,7 +19,7 @@ MODES: Mapping[Mode, str] = {
     "auto": "bypassPermissions",
 }
 """ouro's mode -> Claude Code's mode."""
-_RULE = re.compile(r"(\w[\w.*-]*)(?:\((.*)\))?", re.DOTALL)
+_RULE = late_pattern(r"(\w[\w.*-]*)(?:\((.*)\))?", re.DOTALL)
 NAMES_ELSEWHERE: dict[str, tuple[str, ...]] = {
     "read": ("Read", "read_file", "NotebookRead"),
     "write": ("Write", "write_file"),

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from itertools import count as count_from
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ouro.errors import (
     AuthenticationFailed,
@@ -16,21 +16,14 @@ from ouro.errors import (
     ToolsRefused,
     WireRefused,
 )
-from ouro.llm.calls_as_text import calls_as_text, find_calls_to_describe
 from ouro.llm.model import Chunk, Effort, Endpoint, ModelSpec, NoticeChunk, ToolSpec
 from ouro.llm.overflow import NEAR_THE_WINDOW, is_too_long
-from ouro.llm.refusals import (
-    RULES_OF_SIZE,
-    Refused,
-    find_changes,
-    refuses_calls,
-    refuses_one_picture,
-    refuses_signature,
-    speaks_of_calls,
-)
 from ouro.llm.request_shape import hide_pictures, request_size, shape_request, visible_pictures
 from ouro.llm.server_facts import ServerFacts, notice_about
 from ouro.messages import Message, PerMessage
+
+if TYPE_CHECKING:
+    from ouro.llm.refusals import Refused
 
 MAX_ADAPTATIONS = 8
 """Changes to a request after refusals."""
@@ -154,8 +147,10 @@ class AdaptiveModel(ABC):
         if error.answer is None or isinstance(error, AuthenticationFailed | RateLimited) or is_last:
             self.facts.drop()
             raise error
+        from ouro.llm import refusals  # with its tables, only for a server that refuses a request
+
         pictures = visible_pictures(messages, self.facts) if self.spec.images else []
-        refused = Refused(
+        refused = refusals.Refused(
             error.answer,
             body,
             self.facts,
@@ -165,18 +160,18 @@ class AdaptiveModel(ABC):
             self.limit_names,
         )
         share = request_size(messages, body) / self.spec.window
-        is_long = isinstance(error, ContextTooLong)
-        if refuses_signature(refused) and not self.facts.refuses_signatures:
+        rules = refusals.RULES_OF_SIZE if isinstance(error, ContextTooLong) else None
+        if refusals.refuses_signature(refused) and not self.facts.refuses_signatures:
             self.facts.refuse_signatures()
             return ""
-        if refuses_calls(refused) and self._describes_calls(refused, messages):
+        if refusals.refuses_calls(refused) and self._describes_calls(refused, messages):
             return CALLS_REFUSED.format(self._endpoint.address)
-        if changes := find_changes(refused, RULES_OF_SIZE if is_long else None):
+        if changes := refusals.find_changes(refused, rules):
             return self._change(changes, error)
         if self._hides_pictures(refused, pictures, share):
             return PICTURE_REFUSED.format(self._endpoint.address)
         too_long = is_too_long(error.answer, share)
-        is_about_calls = speaks_of_calls(refused) and not too_long
+        is_about_calls = refusals.speaks_of_calls(refused) and not too_long
         if is_about_calls and self._describes_calls(refused, messages):
             return CALLS_REFUSED.format(self._endpoint.address)
         self.facts.drop()
@@ -199,12 +194,16 @@ class AdaptiveModel(ABC):
 
     def _describes_calls(self, refused: Refused, messages: Sequence[Message]) -> bool:
         """Send as text the calls that the server would refuse each time."""
+        from ouro.llm.calls_as_text import find_calls_to_describe
+
         calls = find_calls_to_describe(messages, refused.answer.text)
         self.facts.try_describing(calls)
         return bool(calls)
 
     def _hides_pictures(self, refused: Refused, pictures: Sequence[set[int]], share: float) -> bool:
         """Send the messages without a picture that the server would refuse each time."""
+        from ouro.llm.refusals import refuses_one_picture
+
         status = refused.answer.status
         if not pictures or status not in (400, 413, 415, 422):
             return False
@@ -220,5 +219,9 @@ class AdaptiveModel(ABC):
 
     def _accepted_form(self, message: Message) -> Message:
         """The message without the pictures and calls that this server refused."""
-        described = calls_as_text(message, self.facts.described_calls)
+        described = message
+        if calls := self.facts.described_calls:
+            from ouro.llm.calls_as_text import calls_as_text
+
+            described = calls_as_text(message, calls)
         return hide_pictures(described, self.facts.hidden)

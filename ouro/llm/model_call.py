@@ -5,7 +5,6 @@ ReplyBuilder.
 from __future__ import annotations
 
 import asyncio
-import re
 import sys
 import uuid
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -42,6 +41,7 @@ from ouro.llm.portable import join_surrogates, parse_object
 from ouro.llm.text_tools import TextToolsModel
 from ouro.messages import Incomplete, Message, Part, Text, Thinking, ToolCall, Usage
 from ouro.utils.fair_loop import FairLoop
+from ouro.utils.late_pattern import late_pattern
 
 ATTEMPTS = 5
 """The number of attempts for background work, and for a model that has a fallback."""
@@ -59,7 +59,7 @@ FIRST_WAIT = 1.0
 MAX_WAIT = 60.0
 """Seconds; a longer wait is not made, but reported."""
 MAX_CALLS = 200
-_USABLE_ID = re.compile(r"\S{1,4000}")
+_USABLE_ID = late_pattern(r"\S{1,4000}")
 _INCOMPLETE: Mapping[Reason | None, Incomplete] = {"length": "length", "filtered": "filtered"}
 CUT_SHORT = "(no text: the answer reached max_output)"
 

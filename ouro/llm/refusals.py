@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from ouro.errors import ProviderAnswer
+from ouro.llm.request_shape import EFFORT_FIELDS, NESTED
 from ouro.llm.server_facts import ESSENTIAL, LIMIT_NAMES, ServerFacts
 from ouro.utils.json_types import dictionary
 from ouro.utils.late_pattern import late_pattern
@@ -20,8 +21,6 @@ MIN_LIMIT = 16
 """Smaller numbers in a refusal are no limit of an answer."""
 SCALE = ("off", "none", "minimal", "low", "medium", "high", "xhigh", "max")
 """Efforts, from the least to the most; `default` counts as `medium`."""
-EFFORT_FIELDS = (("", "reasoning_effort"), ("reasoning", "effort"), ("output_config", "effort"))
-"""The object and the field that hold the effort; empty: the body itself."""
 STATUSES = (400, 404, 405, 413, 415, 422, 500, 501)
 """The statuses with which servers refuse what they do not support."""
 
@@ -114,8 +113,6 @@ _ENGLISH_FIELDS = frozenset(
     "store include stream system thinking reasoning user text stop metadata display strict n".split()
 )
 """Fields whose names are also words of a sentence: only a quoted or labelled one names the field."""
-NESTED = frozenset(("cache_control", "strict", "extra_content", "is_error"))
-"""Fields inside of messages and tools that a request can do without."""
 
 
 class Refused(NamedTuple):

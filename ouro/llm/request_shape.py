@@ -9,7 +9,6 @@ from typing import Any
 from msgspec.structs import replace
 
 from ouro.llm.portable import encode_json
-from ouro.llm.refusals import EFFORT_FIELDS, NESTED
 from ouro.llm.server_facts import LIMIT_NAMES, ServerFacts
 from ouro.messages import Context, Image, Message, Part, Text, Thinking, ToolCall, ToolReply
 from ouro.utils.json_types import dictionaries, dictionary
@@ -18,6 +17,11 @@ MAX_STEPS = 8
 """Efforts that are replaced one after another."""
 PLAIN_KEYS = frozenset(("type", "properties", "required", "items", "enum", "description"))
 """What every server understands of a JSON schema."""
+
+EFFORT_FIELDS = (("", "reasoning_effort"), ("reasoning", "effort"), ("output_config", "effort"))
+"""The object and the field that hold the effort; empty: the body itself."""
+NESTED = frozenset(("cache_control", "strict", "extra_content", "is_error"))
+"""Fields inside of messages and tools that a request can do without."""
 
 
 def shape_request(body: dict[str, Any], facts: ServerFacts) -> dict[str, Any]:

@@ -17,6 +17,7 @@ import msgspec
 from ouro.llm import ToolSpec
 from ouro.utils.decoding import decode_json
 from ouro.utils.files import write_private
+from ouro.utils.late_pattern import late_pattern
 from ouro.utils.log import log
 from ouro.utils.runtime import get_home
 from ouro.utils.text import clean, cut
@@ -28,7 +29,7 @@ MAX_SCHEMA = 20_000
 """Maximum characters of a schema in the request; tools with longer ones are found only by
 `tool_search`.
 """
-_PROPERTY = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
+_PROPERTY = late_pattern(r"[a-zA-Z0-9_.-]{1,64}")
 
 
 class ToolDefinition(msgspec.Struct, frozen=True, dict=True):

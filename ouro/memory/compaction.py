@@ -15,6 +15,7 @@ from ouro.memory.short_term import make_sendable, remove_outputs, replace_by_sum
 from ouro.memory.tokens import CHARACTERS_A_TOKEN, estimate_messages
 from ouro.messages import Context, Image, Message, Text, ToolCall, ToolReply, system
 from ouro.settings import CompactionSettings
+from ouro.utils.late_pattern import late_pattern
 from ouro.utils.text import cut_middle
 
 MAX_TAIL = 16_000
@@ -247,7 +248,7 @@ MAX_OUTPUT = 4_000
 MAX_STEPS = 12
 SHORTEST = 300
 """A shorter answer (in characters) without any of the headings is not a summary."""
-_HEADING = re.compile(r"^#+ *(Goal|Rules|Decisions|State|Code|Next)\b", re.MULTILINE)
+_HEADING = late_pattern(r"^#+ *(Goal|Rules|Decisions|State|Code|Next)\b", re.MULTILINE)
 
 
 def ask_for_summary(focus: str, words: int) -> Message:

@@ -5,7 +5,6 @@ value.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable
 from itertools import takewhile
 from typing import Any, Literal, TypeVar
@@ -15,14 +14,15 @@ import msgspec
 from ouro.display import TodoState
 from ouro.messages import Incomplete, Thinking, Usage
 from ouro.utils.decoding import from_plain
+from ouro.utils.late_pattern import late_pattern
 
 S = TypeVar("S", bound=msgspec.Struct)
 Path = tuple[str | int, ...]
 """The keys and positions that lead from a record to one of its values."""
 _MAX_NUMBER = 1 << 53
 _MAX_REPAIRS = 100
-_AT = re.compile(r" - at `\$(.*)`$")
-_STEP = re.compile(r"\.([^.\[]+)|\[(\d+|\.\.\.)\]")
+_AT = late_pattern(r" - at `\$(.*)`$")
+_STEP = late_pattern(r"\.([^.\[]+)|\[(\d+|\.\.\.)\]")
 
 
 class BadRecordError(ValueError):

@@ -34,7 +34,6 @@ from ouro.memory.backend import (
 )
 from ouro.memory.serialization import BYTES_BACK, OUTPUTS, Keep, Mask, header_data, record_data
 from ouro.memory.sessions import session_index
-from ouro.memory.sessions.repair import number_messages, repair, without_number
 from ouro.memory.sessions.session_file import (
     FILE_NAME,
     OpenFile,
@@ -263,6 +262,8 @@ class YamlFileMemoryStore(MemoryStore):
 
     async def repair_session(self, session_id: str) -> tuple[str, ...]:
         """Move damaged parts to another file and keep the rest. Returns the actions, one line each."""
+        from ouro.memory.sessions.repair import repair
+
         folder = await self._find(session_id)
         with closing(await asyncio.to_thread(SessionLock, folder)), _reading(folder):
             return await asyncio.to_thread(repair, folder, self._mask)
@@ -379,6 +380,8 @@ async def _read_to_write(folder: Path, reach: Reach) -> ParsedSession:
     found = await read_session(folder, reach)
     if found.session.read_only:
         return found
+
+    from ouro.memory.sessions.repair import number_messages, without_number
 
     def remove_tail() -> Path | None:
         with open_private(folder, FILE_NAME, os.O_RDWR | os.O_APPEND) as descriptor:

@@ -33,6 +33,7 @@ from ouro.safety.rules import (
     requested_url,
 )
 from ouro.safety.workspace import Workspace
+from ouro.utils.late_pattern import late_pattern
 from ouro.utils.path_text import path_text, text_path
 from ouro.utils.text import readable_bytes
 
@@ -42,7 +43,7 @@ _MAX_UNREADABLE = 500
 _MAX_SEEN = 1_000_000
 _SETTLED = 2_000_000_000
 """After so many nanoseconds another change of a folder certainly gets a later time."""
-_ENCODED = re.compile(r"[A-Za-z0-9+=%]{64,}")
+_ENCODED = late_pattern(r"[A-Za-z0-9+=%]{64,}")
 """Encoded data in an address: it is longer than a hash, and unlike the words of a title it has no
 `-` or `_`.
 """

@@ -27,6 +27,7 @@ from ouro.messages import Context, Image, Message, Part, Text, Thinking, ToolCal
 from ouro.session.session_tasks import SessionTasks
 from ouro.tools.shell_jobs import ShellJobs
 from ouro.tools.todo import TodoPlan
+from ouro.utils.late_pattern import late_pattern
 
 SEARCH_HINT = "The earlier messages can be searched with `memory_search`."
 ASIDE = """\
@@ -40,7 +41,7 @@ LARGE = 0.2
 _PLAN = "## Plan"
 _SIGNS: dict[TodoState, str] = {"pending": "[ ]", "in_progress": "[>]", "done": "[x]"}
 _STATES = {sign: state for state, sign in _SIGNS.items()}
-_TODO = re.compile(r"- (\[[ >x]\]) (.+)")
+_TODO = late_pattern(r"- (\[[ >x]\]) (.+)")
 
 
 class Outlook(msgspec.Struct, frozen=True):

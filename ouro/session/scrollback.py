@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
@@ -33,9 +32,10 @@ from ouro.memory.backend import (
 from ouro.memory.manager import MemoryManager
 from ouro.memory.transcript import ShownItem
 from ouro.messages import SHELL_NOTE, Image, Message, Text, Thinking, ToolCall, ToolReply
+from ouro.utils.late_pattern import late_pattern
 from ouro.utils.text import plural
 
-_STATUS = re.compile(r"\n\[(exit code (\d+)|ended by signal \d+), [^\n]*\](?:\n[^\n]*)?\Z")
+_STATUS = late_pattern(r"\n\[(exit code (\d+)|ended by signal \d+), [^\n]*\](?:\n[^\n]*)?\Z")
 """The last line of a command's output, possibly with a remark below."""
 PAGE = 100
 """Messages that are read when the user scrolls to the top."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,8 +13,9 @@ from ouro.memory.backend import LabelRecord, SessionInfo
 from ouro.memory.manager import MemoryManager
 from ouro.messages import ToolReply
 from ouro.utils.git import git_branch
+from ouro.utils.late_pattern import late_pattern
 
-_TAG = re.compile(r"[\w][\w.:/+-]{0,38}")
+_TAG = late_pattern(r"[\w][\w.:/+-]{0,38}")
 
 
 class SessionLabels:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Annotated
 
@@ -12,11 +11,12 @@ from ouro.display import Display, Plain
 from ouro.errors import SearchUnavailable, ToolError
 from ouro.safety import Effect
 from ouro.tools.tool import Tool, ToolContext, ToolResult
+from ouro.utils.late_pattern import late_pattern
 from ouro.utils.text import one_line
 
 _MAX_QUOTED = 1_200
 _MAX_SHOWN = 300
-DAY = re.compile(r"\d{4}-\d\d-\d\d(?:T[\d:.]+Z?)?")
+DAY = late_pattern(r"\d{4}-\d\d-\d\d(?:T[\d:.]+Z?)?")
 """The format of `since`."""
 
 

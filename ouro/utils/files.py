@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-import re
 import stat
 import sys
 import time
@@ -16,6 +15,7 @@ from pathlib import Path
 
 from ouro import __version__
 from ouro.errors import OuroError, UsageError
+from ouro.utils.late_pattern import late_pattern
 from ouro.utils.runtime import ensure_private_dir, get_written_journals, is_running
 
 LAYOUT = 1
@@ -29,7 +29,7 @@ MAX_LOOKED_AT = 2_000
 """Names that are looked at to find the kinds of files of a project."""
 _MAX_FOLDER_DEPTH = 3
 _SKIPPED = {"node_modules", "venv", "__pycache__", "target", "build", "dist", "vendor"}
-_TEMPORARY = re.compile(r"\..+\.([1-9][0-9]{0,8})\.[0-9a-f-]{8,36}(?:\.tmp)?")
+_TEMPORARY = late_pattern(r"\..+\.([1-9][0-9]{0,8})\.[0-9a-f-]{8,36}(?:\.tmp)?")
 """Names of temporary files: of `replace_file`, of the secret scanner (a UUID), and of earlier
 versions (no suffix).
 """

@@ -13,9 +13,10 @@ import msgspec
 
 from ouro.errors import OuroError, UsageError
 from ouro.utils.decoding import from_plain
+from ouro.utils.late_pattern import late_pattern
 
 MAX_ASKED_AGAIN = 2
-_FENCE = re.compile(r"```[\w-]*\n(.*?)```", re.DOTALL)
+_FENCE = late_pattern(r"```[\w-]*\n(.*?)```", re.DOTALL)
 
 
 class AnswerMisfit(OuroError):

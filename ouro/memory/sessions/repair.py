@@ -32,10 +32,11 @@ from ouro.memory.sessions.session_file import (
 from ouro.memory.sessions.session_folders import load_record, write_output
 from ouro.memory.sessions.session_reader import read_record, refuse_newer
 from ouro.memory.sessions.yaml_text import BadYamlError, dump
+from ouro.utils.late_pattern import late_pattern
 from ouro.utils.text import plural
 
-_MESSAGE_LINE = re.compile(rb"^message:[^\n]*", re.MULTILINE)
-_START_LINE = re.compile(rb"\A---[ \t\r]*\n")
+_MESSAGE_LINE = late_pattern(rb"^message:[^\n]*", re.MULTILINE)
+_START_LINE = late_pattern(rb"\A---[ \t\r]*\n")
 
 
 def repair(folder: Path, mask: Mask = str) -> tuple[str, ...]:

@@ -39,6 +39,7 @@ from ouro.memory.sessions.session_reader import parse_record
 from ouro.memory.transcript import Transcript
 from ouro.messages import Context, Message
 from ouro.utils.git import same_project
+from ouro.utils.late_pattern import late_pattern
 from ouro.utils.log import log
 from ouro.utils.text import cut
 
@@ -47,14 +48,14 @@ SEARCH_LIMIT = 200
 _LAST_MESSAGES = 6
 _SEARCHED = 8 << 20
 """Bytes of one session that are searched, from its end."""
-_SPOKEN = re.compile(rb"^role: *(?:user|assistant)\b", re.MULTILINE)
+_SPOKEN = late_pattern(rb"^role: *(?:user|assistant)\b", re.MULTILINE)
 _AROUND = 60
 _LISTED = 8
 _FIRST_RECORD = 4096
 """Bytes of the first record of a session, at most."""
 _LONG_PREFIX = 8
 """An id prefix of so many characters cannot be an ordinary word."""
-_CHANGES = re.compile(r'<(memory-[0-9a-f]{16}) changed="[^"\n]*">\n(.*?)\n</\1>', re.DOTALL)
+_CHANGES = late_pattern(r'<(memory-[0-9a-f]{16}) changed="[^"\n]*">\n(.*?)\n</\1>', re.DOTALL)
 """What memory sent to the model with a message; each changed line begins with `| `."""
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 import msgspec
 
 from ouro.safety.protected import is_acting
+from ouro.utils.late_pattern import late_pattern
 
 MAX_FOLDERS = 400
 """Maximum folders that are looked at, those near the root first: a look takes 0.6 ms for 200 folders,
@@ -46,7 +47,7 @@ ACTING_IN_GIT = (
 """The parts of a git directory that run programs, or name settings."""
 _MAX_COPIED = 1_000_000
 _MAX_COPIES = 500
-_PLAIN_SETTING = re.compile(
+_PLAIN_SETTING = late_pattern(
     r"\s*(?:[#;].*)?|\s*\[(?:core|user|init|extensions|(?:remote|branch) \"[\w./@+ -]+\")\]"
     r"|\s*(?:repositoryformatversion|filemode|bare|logallrefupdates|ignorecase|precomposeunicode"
     r"|symlinks|name|email|defaultbranch|objectformat|refstorage|remote|merge|fetch|rebase"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import re
 import shlex
 import shutil
 import sys
@@ -33,6 +32,7 @@ from ouro.safety.sandbox.tiers import (
     is_private,
 )
 from ouro.settings import SandboxSettings
+from ouro.utils.late_pattern import late_pattern
 from ouro.utils.log import log
 from ouro.utils.runtime import count_processes, ensure_private_dir
 
@@ -70,9 +70,11 @@ _BOUNDED = (
 """Sets the limits of a command inside its sandbox; `-d` counts a process's private memory, not
 reserved memory.
 """
-_OUT_OF_MEMORY = re.compile(r"MemoryError|Cannot allocate memory|bad_alloc|[Oo]ut of memory|ENOMEM")
+_OUT_OF_MEMORY = late_pattern(
+    r"MemoryError|Cannot allocate memory|bad_alloc|[Oo]ut of memory|ENOMEM"
+)
 _MAX_NAMED = 5
-_ON_THIS_MACHINE = re.compile(r"(localhost|127\.0\.0\.1):\d+")
+_ON_THIS_MACHINE = late_pattern(r"(localhost|127\.0\.0\.1):\d+")
 _RELAY = Path(os.path.realpath(__file__)).with_name("relay.py")
 _PYTHON = Path(os.path.realpath(sys.executable))
 _choose = cache(choose_sandbox)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from contextlib import suppress
 from pathlib import Path
@@ -26,12 +25,13 @@ from ouro.memory.long_term.git.repository import GitRepository
 from ouro.memory.long_term.git.values import ACCEPTED, APPROVED, BEFORE, GONE, FileEdit
 from ouro.utils.files import append_private, write_private
 from ouro.utils.git import read_git_file
+from ouro.utils.late_pattern import late_pattern
 from ouro.utils.log import log
 from ouro.utils.runtime import ensure_private_dir
 
 FileContent = tuple[str, str]
 """The name of a file, and the blob of a content (or GONE)."""
-_RECORD = re.compile(r"([0-9a-f]{40})(?:\n([0-9a-f]{64}))?\n?")
+_RECORD = late_pattern(r"([0-9a-f]{40})(?:\n([0-9a-f]{64}))?\n?")
 
 
 class ApprovedFiles:

@@ -5,7 +5,6 @@ commit or turn.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
@@ -26,11 +25,12 @@ from ouro.memory.long_term.git.values import (
     TurnRef,
 )
 from ouro.utils.files import append_private, write_private
+from ouro.utils.late_pattern import late_pattern
 from ouro.utils.text import clean, line_changes
 
 _FIELDS = ("", "%H", "%P", "%ct", "%an", "%B", "")
 _MAX_SUBJECT = 200
-_COMMIT = re.compile(r"[0-9a-fA-F]{4,40}")
+_COMMIT = late_pattern(r"[0-9a-fA-F]{4,40}")
 _TURNS = "turns"
 _OPEN_TURN = "turn"
 _SYNC = "sync"
