@@ -302,12 +302,13 @@ class SessionBuilder(msgspec.Struct, dict=True):
             self.inputs.settings.permissions,
             safety.RuleStore(get_permissions_path(), self.root),
         )
+        saved = rules.load_kinds()
         return safety.Permissions(
             self.workspace,
             self._start_mode.mode,
-            allow=(*settings.allow, *rules.load()),
-            ask=(*settings.ask, *rules.load("ask")),
-            deny=(*settings.deny, *rules.load("deny")),
+            allow=(*settings.allow, *saved["allow"]),
+            ask=(*settings.ask, *saved["ask"]),
+            deny=(*settings.deny, *saved["deny"]),
             saved=rules,
             finds_secret=self.mask.kind_in_memory,
         )

@@ -7,7 +7,7 @@ from __future__ import annotations
 import fnmatch
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -294,11 +294,14 @@ class RuleStore:
         Raises:
             ConfigError: the file does not hold rules; it is not changed.
         """
-        return tuple(
-            rule
-            for found, rule in map(_parse_saved, self._read().get(self._project, ()))
-            if found == kind
-        )
+        return self.load_kinds()[kind]
+
+    def load_kinds(self) -> Mapping[Kind, tuple[str, ...]]:
+        """The project's rules by kind, read once. Raises as `load`."""
+        found: dict[Kind, tuple[str, ...]] = {"allow": (), "ask": (), "deny": ()}
+        for kind, rule in map(_parse_saved, self._read().get(self._project, ())):
+            found[kind] += (rule,)
+        return found
 
     def add(self, rule: str, kind: Kind = "allow") -> None:
         """Save a rule; it is on disk when this returns. Rules that other sessions saved stay.
@@ -375,9 +378,15 @@ class RuleStore:
         return projects
 
 
-def _parse_saved(saved: str) -> tuple[str, str]:
-    kind, _, rule = saved.partition(" ")
-    return (kind, rule) if kind in ("ask", "deny") else ("allow", saved)
+_NAMED_KINDS: tuple[Kind, ...] = ("ask", "deny")
+
+
+def _parse_saved(saved: str) -> tuple[Kind, str]:
+    word, _, rule = saved.partition(" ")
+    for kind in _NAMED_KINDS:
+        if word == kind:
+            return kind, rule
+    return "allow", saved
 
 
 def _format_saved(kind: Kind, rule: str) -> str:

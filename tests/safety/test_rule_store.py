@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from ouro.errors import ConfigError
-from ouro.safety import RuleStore
+from ouro.safety import RuleStore, rules
 
 
 def test_rules_are_stored_per_project(home, tmp_path):
@@ -46,3 +46,18 @@ def test_file_without_rules_is_refused_and_unchanged(home, tmp_path, text):
     with pytest.raises(ConfigError, match=r"permissions\.yaml"):
         RuleStore(path, tmp_path).add("shell(ls)")
     assert path.read_text() == text
+
+
+def test_the_rules_of_all_kinds_are_read_once(home, tmp_path, monkeypatch):
+    store = RuleStore(home / ".ouro" / "permissions.yaml", tmp_path)
+    for kind in ("ask", "deny", "allow", "deny"):
+        store.add(f"shell({kind} *)" if kind != "deny" else "shell(rm *)", kind)
+    read = rules.read_yaml
+    paths = []
+    monkeypatch.setattr(rules, "read_yaml", lambda path: paths.append(path) or read(path))
+    assert store.load_kinds() == {
+        "allow": ("shell(allow *)",),
+        "ask": ("shell(ask *)",),
+        "deny": ("shell(rm *)",),
+    }
+    assert len(paths) == 1

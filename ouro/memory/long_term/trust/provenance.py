@@ -356,12 +356,14 @@ def _content(text: str) -> Sentence:
     plain = (
         unicodedata.normalize("NFKC", text).casefold().replace("\u2019", "'").replace("n't", " not")
     )
-    found = {
-        piece
-        for word in _WORD.findall(plain)
-        for piece in ([*word] if _NO_BLANKS.search(word) else [word])
-    }
+    found = {piece for word in _WORD.findall(plain) for piece in _pieces(word)}
     return frozenset(found - _SMALL - _NEGATIONS), bool(found & _NEGATIONS)
+
+
+def _pieces(word: str) -> Sequence[str]:
+    # The pattern takes 3 ms to compile, a hundredth of a start.
+    has_no_blanks = not word.isascii() and _NO_BLANKS.search(word)
+    return [*word] if has_no_blanks else [word]
 
 
 def _covers(message: Sequence[Sentence], words: frozenset[str], negative: bool | None) -> bool:
