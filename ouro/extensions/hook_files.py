@@ -7,12 +7,12 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
+from urllib.parse import urlsplit
 
 import msgspec
 
 from ouro.errors import ConfigError, OuroError
 from ouro.extensions.checks import Check
-from ouro.extensions.hook_process import is_loopback
 from ouro.extensions.plugins import plugin_folder, plugin_tables
 from ouro.extensions.tool_names import demand_tools, own_rule
 from ouro.settings import FailureAction, HookEvent, HookSettings
@@ -21,6 +21,7 @@ from ouro.utils.runtime import get_config_path, tilde
 from ouro.utils.text import one_line
 
 DEFAULT_SECONDS = 60
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
 EVENTS: tuple[HookEvent, ...] = get_args(HookEvent)
 CLAUDE_EVENTS: Mapping[str, HookEvent] = {
     "SessionStart": "session-start",
@@ -296,3 +297,8 @@ def _command_line(entry: Mapping[str, Any]) -> str:
         return command
     line = shlex.join(map(str, [command, *arguments]))
     return line.replace("${CLAUDE_PROJECT_DIR}", "'\"$CLAUDE_PROJECT_DIR\"'")
+
+
+def is_loopback(url: str) -> bool:
+    parts = urlsplit(url)
+    return parts.scheme == "http" and parts.hostname in LOOPBACK

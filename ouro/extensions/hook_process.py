@@ -7,7 +7,6 @@ import signal
 from asyncio.subprocess import PIPE
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import msgspec
 
@@ -22,7 +21,6 @@ _LAST_OUTPUT = 0.5
 open.
 """
 _MOMENT = 0.05
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 class HookAnswer(msgspec.Struct, frozen=True):
@@ -112,11 +110,6 @@ async def post(url: str, data: bytes, seconds: float) -> HookAnswer:
     if response.is_success:
         return HookAnswer(0, _text(out), "")
     return HookAnswer(1, "", f"{url} answered with status {response.status_code}")
-
-
-def is_loopback(url: str) -> bool:
-    parts = urlsplit(url)
-    return parts.scheme == "http" and parts.hostname in LOOPBACK
 
 
 async def _read(

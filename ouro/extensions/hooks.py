@@ -15,8 +15,15 @@ import msgspec
 
 from ouro.errors import ConfigError
 from ouro.extensions.checks import Check, Checks
-from ouro.extensions.hook_files import DEFAULT_SECONDS, EVENT_NAMES, OF_TOOLS, Hook, is_rule
-from ouro.extensions.hook_process import HookAnswer, is_loopback, post, run_command
+from ouro.extensions.hook_files import (
+    DEFAULT_SECONDS,
+    EVENT_NAMES,
+    OF_TOOLS,
+    Hook,
+    is_loopback,
+    is_rule,
+)
+from ouro.extensions.hook_process import HookAnswer, post, run_command
 from ouro.extensions.tool_names import names_elsewhere, own_rule
 from ouro.safety import Deny, Effect, Permissions, Workspace, parse_rule
 from ouro.settings import HookEvent

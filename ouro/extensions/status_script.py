@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ouro.extensions.hook_process import run_command
 from ouro.utils.json_types import dump_json
 from ouro.utils.log import log
 from ouro.utils.text import one_line
@@ -50,6 +49,8 @@ class StatusScript:
             await asyncio.gather(self._task, return_exceptions=True)
 
     async def _run(self, on_change: Callable[[str], object]) -> None:
+        from ouro.extensions.hook_process import run_command  # few have a script
+
         while self._wanted != self._shown and self._failures < MAX_FAILURES:
             self._shown = self._wanted
             answer = await run_command(
