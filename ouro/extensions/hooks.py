@@ -23,7 +23,6 @@ from ouro.extensions.hook_files import (
     is_loopback,
     is_rule,
 )
-from ouro.extensions.hook_process import HookAnswer, post, run_command
 from ouro.extensions.tool_names import names_elsewhere, own_rule
 from ouro.safety import Deny, Effect, Permissions, Workspace, parse_rule
 from ouro.settings import HookEvent
@@ -34,6 +33,7 @@ from ouro.utils.log import log
 from ouro.utils.text import cut, one_line
 
 if TYPE_CHECKING:
+    from ouro.extensions.hook_process import HookAnswer
     from ouro.extensions.prompt_hook import AskHookModel
 
 T = TypeVar("T")
@@ -287,6 +287,9 @@ class Hooks:
             log.warning("check %s: its count is not saved: %s", number, error)
 
     async def _answer(self, hook: Hook, given: Mapping[str, Any], seconds: float) -> HookAnswer:
+        # Few sessions have a hook.
+        from ouro.extensions.hook_process import HookAnswer, post, run_command
+
         if hook.check and hook.check.rule:
             try:
                 is_refused = forbids(

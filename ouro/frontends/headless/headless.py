@@ -28,7 +28,6 @@ from ouro.frontends.headless.input import (
     read_prompt,
 )
 from ouro.frontends.headless.output import Output, OutputFormat, Pipe, Refusal, Result
-from ouro.frontends.session_lines import card_line, now
 from ouro.messages import Image
 from ouro.session import Draft, OpenRequest, OpenSession, Session, TurnObserver, TurnQueue
 
@@ -131,6 +130,8 @@ class HeadlessRun(TurnObserver):
         """Send the prompt, if there is one, and then the messages from stdin until its end."""
         self._output.started(self._session)
         if self._session.resumed is not None and self._output.prints_events:
+            from ouro.frontends.session_lines import card_line, now
+
             self._output.event(events.Notice(card_line(await self._session.resumed.card(), now())))
         if prompt:
             self._queue.queue(Draft(prompt))
