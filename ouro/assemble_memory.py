@@ -42,6 +42,8 @@ class MemoryBuilder(msgspec.Struct, frozen=True):
     """None: no scope is in use."""
     channel: SessionChannel
     finds_secret: Callable[[str], str]
+    changed_files: long_term.ChangedFiles
+    """What the turn has changed until now."""
 
     def build(
         self, jobs: ShellJobs, confinement: Confinement, *, is_new: bool
@@ -103,7 +105,13 @@ class MemoryBuilder(msgspec.Struct, frozen=True):
         if repo is not None and settings.commands and not self.memory.read_only:
             commands = long_term.ledger_of(repo, self.finds_secret, cwd)
             dead_ends = long_term.DeadEnds(
-                self.memory, manager, finder, repo, self.channel, settings.write
+                self.memory,
+                manager,
+                finder,
+                repo,
+                self.channel,
+                settings.write,
+                self.changed_files,
             )
         return long_term.TurnRecall(
             self.memory,

@@ -18,12 +18,15 @@ from ouro.memory.backend import Undoable
 from ouro.memory.manager import MemoryManager
 from ouro.safety import Effect
 from ouro.session.session_tasks import SessionTasks
+from ouro.utils.log import log
 from ouro.utils.text import join_names, plural
 
 if TYPE_CHECKING:
     from ouro.safety import Checkpoints, LateCheckpoints, Restored, TurnFiles
     from ouro.utils.git_diff import DiffedFile
 
+_MAX_COMPARED = 16
+"""The files of a turn that are compared while it runs."""
 WAIT = 1.0
 """Seconds that the first command of a turn waits for the checkpoint before it."""
 UNDONE = "Undone"
@@ -181,6 +184,19 @@ class FileUndo(msgspec.Struct, eq=False):
             self._take(moment, self._number, self._last), name="checkpoint"
         )
         return self._last
+
+    def changed_until_now(self) -> dict[Path, tuple[bytes | None, bytes | None]]:
+        """The files that this turn has changed until now, with their contents before and now; empty
+        if there are many, or this is not known. Blocks.
+        """
+        is_known = self._before is not None and self._before.done() and not self._is_off
+        if not is_known:
+            return {}
+        try:
+            return self.checkpoints.changed_until_now(self._number, _MAX_COMPARED)
+        except (OSError, OuroError) as error:
+            log.info("checkpoints: what the turn has changed is not known: %s", error)
+            return {}
 
     async def find(self, number: int) -> Undoable | None:
         """What turns did since a message of the current branch."""

@@ -202,6 +202,27 @@ class Checkpoints:
     def may_have_changed(self, number: int) -> bool:
         return number in self._journals
 
+    def changed_until_now(
+        self, number: int, max_files: int
+    ) -> dict[Path, tuple[bytes | None, bytes | None]]:
+        """The contents before the turn and now of the files that it has changed until now; None: no
+        such file. Empty if these are more than `max_files`, or there is no checkpoint.
+        """
+        with self.repository.locked():
+            self.index.changed_since = 0
+            found = self.index.look()
+        before = self._ref(number, "before")
+        changes = [*changes_between(self.repository, before, found.tree)]
+        if len(changes) > max_files:
+            return {}
+        return {
+            self.root / change.path: (self._content(change.old), self._content(change.new))
+            for change in changes
+        }
+
+    def _content(self, state: FileState) -> bytes | None:
+        return None if state == ABSENT else self.repository.read_blob(state[1])
+
     def release(self) -> list[int]:
         """Give up the journals of turns whose changes are not kept yet: another process can do it.
 

@@ -2,13 +2,14 @@
 
 A change counts as undone if its file is again as it was before, by git, an edit, `/undo` or any
 other means: contents are compared, no wording is. It is a dead end if a command failed before that,
-and did not pass again with the change; or if the user says why it was undone.
+and did not pass again with the change; or if the user says why it was undone. What commands changed
+is known from a look at the files after a command that failed.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
 import msgspec
@@ -44,6 +45,7 @@ class EditStep(msgspec.Struct, frozen=True):
     turn: int
     call_id: str
     change: FileChange
+    is_by_command: bool = False
 
 
 class CommandStep(msgspec.Struct, frozen=True):
@@ -59,6 +61,18 @@ class CommandStep(msgspec.Struct, frozen=True):
 
 
 Step = EditStep | CommandStep
+
+
+class CommandLook(msgspec.Struct, frozen=True):
+    """The files that a turn had changed when the commands of an answer had ended."""
+
+    turn: int
+    first: str
+    """The call of the first of these commands."""
+    failed: str
+    """The call of the first one that failed, else of the last."""
+    files: Mapping[str, tuple[str | None, str | None]]
+    """The contents before the turn, and then; None: no such file."""
 
 
 class Failure(msgspec.Struct, frozen=True):
@@ -105,10 +119,20 @@ class Undone(msgspec.Struct):
         """The dead end, if a command failed with the change, or the user gives a reason."""
         if self.commands is not None:
             return self.commands
-        failures = _failures(steps[self.first : _end_of_attempt(self, steps)])
+        ran = steps[self.first : _end_of_attempt(self, steps)]
+        if self.edits[0].is_by_command:
+            return _dead_end_of(self._commands_before(steps), _commands_in(ran), reason)
+        failures = _failures(ran)
         if not failures and not reason:
             return None
         return DeadEnd(self.edits[0].turn, tuple(self.edits), (), failures, reason)
+
+    def _commands_before(self, steps: Sequence[Step]) -> list[CommandStep]:
+        """The commands of the turn that may have made the change; else those that failed with it."""
+        turn = self.edits[0].turn
+        before = [step for step in _commands_in(steps[: self.first]) if step.turn == turn]
+        changers = [step for step in before if may_change(step.line)]
+        return changers or _commands_in(steps[self.first : self.end])
 
 
 # What happened
@@ -146,6 +170,30 @@ def _steps_in(
     if isinstance(body, CommandOutput) and call is not None and call.name == "shell":
         return [CommandStep(turn, reply.call_id, body.command, body.exit_code, body.output)]
     return []
+
+
+def with_command_changes(steps: Sequence[Step], looks: Sequence[CommandLook]) -> list[Step]:
+    """The steps, with what commands had changed in each look, before the command that failed.
+
+    A file that a tool edited is left out: its contents are known from the edits.
+    """
+    edited = {step.change.path for step in steps if isinstance(step, EditStep)}
+    known = {step.call_id for step in steps}
+    found, last, before, turn = list(steps), dict[str, str | None](), dict[str, str | None](), 0
+    for look in (look for look in looks if look.first in known):
+        if look.turn != turn:
+            before, turn = {}, look.turn
+        before |= {path: pair[0] for path, pair in look.files.items() if path not in edited}
+        for path, old in before.items():
+            earlier = last.get(path, old)
+            is_back = path not in look.files
+            last[path] = old if is_back else look.files[path][1]
+            if last[path] != earlier:
+                change = FileChange(path, earlier, last[path])
+                call = look.first if is_back else look.failed
+                place = next(at for at, step in enumerate(found) if step.call_id == call)
+                found.insert(place, EditStep(look.turn, call, change, is_by_command=True))
+    return found
 
 
 def _is_of_project(change: FileChange) -> bool:

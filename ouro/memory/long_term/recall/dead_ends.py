@@ -8,8 +8,9 @@ of the user. What a command printed is words of others: it waits for approval (M
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
@@ -34,7 +35,7 @@ from ouro.utils.text import clean, cut, one_line
 
 if TYPE_CHECKING:
     from ouro.memory.long_term.manager import LongTermMemoryManager
-    from ouro.memory.long_term.recall.attempts import DeadEnd, Step
+    from ouro.memory.long_term.recall.attempts import CommandLook, DeadEnd, Step
     from ouro.memory.long_term.recall.recall import Recalled
 
 _MAX_NAMED = 4
@@ -49,6 +50,15 @@ _FRAME = late_pattern(r'File "[^"]*", line \d+|at \S+.*:\d+|--> \S+:\d+')
 """Where a traceback of Python, JavaScript, Java or Rust was, above or below what went wrong."""
 _UNREADABLE = "\0"
 """Equals the content of no file that a tool showed."""
+_MAX_COMPARED_BYTES = 64_000
+"""Larger files are not compared after commands."""
+_LOOK_TIMEOUT = 1.0
+"""Seconds that a turn waits until the files are compared after a command that failed."""
+_MAX_LOOKS = 40
+"""The comparisons that are kept of a session."""
+
+ChangedFiles = Callable[[], Mapping[Path, tuple[bytes | None, bytes | None]]]
+"""Returns what the turn has changed until now: the contents before it, and now. Blocks."""
 
 
 class DeadEnds(msgspec.Struct, eq=False):
@@ -58,6 +68,7 @@ class DeadEnds(msgspec.Struct, eq=False):
     repo: ScopeMemory
     channel: SessionChannel
     write: Literal["tell", "ask", "silent"]
+    changed_files: ChangedFiles = dict
     _judged: set[str] = msgspec.field(default_factory=set)
     """The calls whose undoing was looked at."""
     _reminded: set[str] = msgspec.field(default_factory=set)
@@ -67,11 +78,41 @@ class DeadEnds(msgspec.Struct, eq=False):
     """One for each look that has not ended."""
     _of_undo: list[str] = msgspec.field(default_factory=list)
     """The notes that the last undo of the user made."""
+    _looks: list[CommandLook] = msgspec.field(default_factory=list)
+    """What the commands of this session had changed, each time after one of them failed."""
 
     def start(self) -> None:
         self._branch = git_branch(self.finder.root)
 
     # What failed
+
+    async def tools_ended(self) -> None:
+        """Compare the files after a command that failed, and until they are as before again."""
+        try:
+            async with asyncio.timeout(_LOOK_TIMEOUT):
+                await asyncio.to_thread(self._compare_files)
+        except (TimeoutError, OuroError, OSError, ValueError) as error:
+            log.warning("dead ends: the files are not compared: %s", error)
+
+    def _compare_files(self) -> None:
+        from ouro.memory.long_term.recall.attempts import CommandLook, CommandStep
+        from ouro.memory.long_term.recall.command_ledger import describe_command
+
+        _steps, new = self._last_steps()
+        commands = [step for step in new if isinstance(step, CommandStep)]
+        turn = self.memory.transcript.turns
+        is_changed = any(look.turn == turn and look.files for look in self._looks[-1:])
+        failed = [step for step in commands if step.failed and describe_command(step.line)]
+        if not commands or not (is_changed or failed):
+            return
+        files: dict[str, tuple[str | None, str | None]] = {}
+        for path, (before, now) in self.changed_files().items():
+            name = self.finder.relative(str(path))
+            if name and not name.startswith(".ouro/"):
+                files[name] = (_text_of(before), _text_of(now))
+        last = (failed or commands[-1:])[0]
+        look = CommandLook(turn, commands[0].call_id, last.call_id, files)
+        self._looks = [*self._looks[1 - _MAX_LOOKS :], look]
 
     def turn_ended(self) -> None:
         """Look for dead ends of the last turns in the background; returns at once."""
@@ -125,9 +166,13 @@ class DeadEnds(msgspec.Struct, eq=False):
     def _find(
         self, messages: Sequence[Message], turn: int, reason: str, *, by_user: bool
     ) -> list[DeadEnd]:
-        from ouro.memory.long_term.recall.attempts import dead_end_of_commands, find_undone
+        from ouro.memory.long_term.recall.attempts import (
+            dead_end_of_commands,
+            find_undone,
+            with_command_changes,
+        )
 
-        steps = self._steps(messages, turn)
+        steps = with_command_changes(self._steps(messages, turn), self._looks)
         found: list[DeadEnd | None] = []
         for undone in find_undone(steps, self._read):
             calls = undone.calls
@@ -294,6 +339,15 @@ class DeadEnds(msgspec.Struct, eq=False):
         for record in self.memory.transcript.recalled.values():
             found.update(item.id for item in record.items if item.state == "loaded")
         return found
+
+
+def _text_of(content: bytes | None) -> str | None:
+    if content is None:
+        return None
+    try:
+        return content.decode() if len(content) <= _MAX_COMPARED_BYTES else _UNREADABLE
+    except UnicodeDecodeError:
+        return _UNREADABLE
 
 
 def _describe(dead_end: DeadEnd) -> str:

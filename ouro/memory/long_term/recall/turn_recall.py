@@ -154,6 +154,8 @@ class TurnRecall(msgspec.Struct, eq=False):
         """The text to send with the results of tools that used these files: the notes about them,
         each once; and what was found for the message after the time of recall was over.
         """
+        if self.dead_ends:
+            await self.dead_ends.tools_ended()
         late, about_files = self._take_late(), await self._find_about_files(paths)
         found = [*filter(None, (self._take_chosen(), about_files))]
         if repeated := await self._find_repeated(found):

@@ -286,6 +286,66 @@ async def test_command_that_changed_a_file_is_noted_and_recognized(project):
     await close(later)
 
 
+BACK = {
+    "a copy": ("cp api.py old.txt; python change.py", "cp old.txt api.py; rm old.txt"),
+    "a script": ("python change.py", "python change.py back"),
+    "git": ("python change.py", "git checkout -q ."),
+    "a rename": ("mv api.py old.txt; python change.py old.txt api.py", "mv old.txt api.py"),
+}
+
+
+@pytest.fixture
+def changing(project, git):
+    """A project with a script that changes `api.py`, so that no command names the file."""
+    script = "import sys\nsource, target = [*sys.argv[1:], 'api.py', 'api.py'][:2]\n"
+    script += (
+        "new = ['get', 'range']\nif sys.argv[1:] == ['back']:\n    source = target = 'api.py'\n"
+    )
+    script += "    new.reverse()\ntext = open(source).read().replace(*new)\nopen(target, 'w').write(text)\n"
+    (project / "change.py").write_text(script)
+    git("add", ".")
+    git("commit", "-qm", "script")
+    return project
+
+
+@pytest.mark.parametrize("way", BACK)
+async def test_change_by_a_command_counts_however_it_went_back(changing, way):
+    change, back = BACK[way]
+    session, _ = await opened(changing, run(change), FAIL, run(back), FAIL, "It did not work.")
+    await turn(session)
+    [note] = noted(changing)
+    assert note.endswith("`python check.py` failed with exit code 1.")
+    assert note.startswith("Tried and undone: the command `")
+    await close(session)
+
+
+async def test_change_by_a_command_that_the_user_takes_back_between_turns_is_noted(changing):
+    session, model = await opened(changing, run("python change.py"), FAIL, "It fails.", "Ok.")
+    await turn(session)
+    assert noted(changing) == []
+    (changing / "api.py").write_text(FETCH)
+    await turn(session)
+    assert noted(changing) == [
+        "Tried and undone: the command `python change.py`."
+        " `python check.py` failed with exit code 1."
+    ]
+    await close(session)
+    later, model = await opened(changing, run("python change.py"), FAIL, "Again.")
+    await turn(later)
+    assert "python check.py" in reminders(model)
+    await close(later)
+
+
+async def test_commands_that_leave_the_files_or_end_well_are_no_dead_end(changing):
+    script = [run("python no_such.py"), FAIL, run("python -m no_such"), "Nothing changed."]
+    script += [run("python change.py"), FAIL, run("sed -i 's/range/[1]+/' api.py"), FAIL, "Passes."]
+    session, _ = await opened(changing, *script)
+    for _ in range(2):
+        await turn(session)
+    assert noted(changing) == []
+    await close(session)
+
+
 async def test_nothing_is_noted_with_commands_off(project):
     script = [call("read", path="api.py"), edit(), FAIL, run("git checkout -q api.py"), "No."]
     session, _ = await opened(project, *script, settings={"memory.commands": False})
