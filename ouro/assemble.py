@@ -424,7 +424,7 @@ class SessionBuilder(msgspec.Struct, dict=True):
             lookup=self.lookup,
             channel=self.tasks,
             finds_secret=self.mask.kind_in_memory,
-            changed_files=self._changed_files,
+            changed_files=lambda: self.files.changed_until_now() if self.files else {},
         )
         return builder.build(self._jobs, self.confinement, is_new=self.info is None)
 
@@ -503,10 +503,6 @@ class SessionBuilder(msgspec.Struct, dict=True):
         limits = settings.keep_days, settings.max_mb * 1_000_000
         resolve = self.permissions.workspace.resolve
         return FileUndo(found, self.transcript, self.tasks, *limits, resolve)
-
-    def _changed_files(self) -> dict[Path, tuple[bytes | None, bytes | None]]:
-        """What the turn has changed until now: see `FileUndo`."""
-        return self.files.changed_until_now() if self.files else {}
 
     def _plan_approval(self) -> PlanApproval:
         options = self.inputs.options

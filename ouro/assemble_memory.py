@@ -111,7 +111,8 @@ class MemoryBuilder(msgspec.Struct, frozen=True):
                 repo,
                 self.channel,
                 settings.write,
-                self.changed_files,
+                long_term.CommandLooks(finder, self.changed_files),
+                self._ask("classify", "dead ends") if self._may_ask_after_turns else None,
             )
         return long_term.TurnRecall(
             self.memory,
@@ -122,6 +123,11 @@ class MemoryBuilder(msgspec.Struct, frozen=True):
             dead_ends,
             self._other_projects(finder),
         )
+
+    @property
+    def _may_ask_after_turns(self) -> bool:
+        """Whether models may be asked about a turn that has ended, as capture does."""
+        return self.inputs.options.interactive and self._settings.capture
 
     def _other_projects(self, finder: long_term.NoteFinder) -> long_term.OtherProjects | None:
         """What other projects know is shown to a user, and to nobody else."""

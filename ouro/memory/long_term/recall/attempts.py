@@ -9,7 +9,7 @@ is known from a look at the files after a command that failed.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 import msgspec
@@ -61,18 +61,6 @@ class CommandStep(msgspec.Struct, frozen=True):
 
 
 Step = EditStep | CommandStep
-
-
-class CommandLook(msgspec.Struct, frozen=True):
-    """The files that a turn had changed when the commands of an answer had ended."""
-
-    turn: int
-    first: str
-    """The call of the first of these commands."""
-    failed: str
-    """The call of the first one that failed, else of the last."""
-    files: Mapping[str, tuple[str | None, str | None]]
-    """The contents before the turn, and then; None: no such file."""
 
 
 class Failure(msgspec.Struct, frozen=True):
@@ -170,30 +158,6 @@ def _steps_in(
     if isinstance(body, CommandOutput) and call is not None and call.name == "shell":
         return [CommandStep(turn, reply.call_id, body.command, body.exit_code, body.output)]
     return []
-
-
-def with_command_changes(steps: Sequence[Step], looks: Sequence[CommandLook]) -> list[Step]:
-    """The steps, with what commands had changed in each look, before the command that failed.
-
-    A file that a tool edited is left out: its contents are known from the edits.
-    """
-    edited = {step.change.path for step in steps if isinstance(step, EditStep)}
-    known = {step.call_id for step in steps}
-    found, last, before, turn = list(steps), dict[str, str | None](), dict[str, str | None](), 0
-    for look in (look for look in looks if look.first in known):
-        if look.turn != turn:
-            before, turn = {}, look.turn
-        before |= {path: pair[0] for path, pair in look.files.items() if path not in edited}
-        for path, old in before.items():
-            earlier = last.get(path, old)
-            is_back = path not in look.files
-            last[path] = old if is_back else look.files[path][1]
-            if last[path] != earlier:
-                change = FileChange(path, earlier, last[path])
-                call = look.first if is_back else look.failed
-                place = next(at for at, step in enumerate(found) if step.call_id == call)
-                found.insert(place, EditStep(look.turn, call, change, is_by_command=True))
-    return found
 
 
 def _is_of_project(change: FileChange) -> bool:

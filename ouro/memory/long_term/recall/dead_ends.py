@@ -8,9 +8,8 @@ of the user. What a command printed is words of others: it waits for approval (M
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Sequence
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
@@ -21,21 +20,21 @@ from ouro.events import Event
 from ouro.memory.long_term.git.values import FileEdit, TurnRef
 from ouro.memory.long_term.notes.note import DEAD_ENDS, Note, new_id, note_text
 from ouro.memory.long_term.notes.notebook import Notebook, note_event, notes_event, proposal_event
+from ouro.memory.long_term.recall.command_looks import UNREADABLE, CommandLooks
 from ouro.memory.long_term.recall.note_finder import NoteFinder
 from ouro.memory.long_term.scope import ScopeMemory
 from ouro.memory.long_term.trust.approval import ASKS
 from ouro.memory.manager import MemoryManager
 from ouro.memory.message_tree import begins_turn
-from ouro.memory.side_calls import SessionChannel
+from ouro.memory.side_calls import AskModel, SessionChannel
 from ouro.messages import Message
-from ouro.utils.git import git_branch
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.log import log
 from ouro.utils.text import clean, cut, one_line
 
 if TYPE_CHECKING:
     from ouro.memory.long_term.manager import LongTermMemoryManager
-    from ouro.memory.long_term.recall.attempts import CommandLook, DeadEnd, Step
+    from ouro.memory.long_term.recall.attempts import DeadEnd, Step
     from ouro.memory.long_term.recall.recall import Recalled
 
 _MAX_NAMED = 4
@@ -48,17 +47,8 @@ _NAME = late_pattern(r"[\w./+@-]{1,100}")
 """A file name that can be no sentence."""
 _FRAME = late_pattern(r'File "[^"]*", line \d+|at \S+.*:\d+|--> \S+:\d+')
 """Where a traceback of Python, JavaScript, Java or Rust was, above or below what went wrong."""
-_UNREADABLE = "\0"
-"""Equals the content of no file that a tool showed."""
-_MAX_COMPARED_BYTES = 64_000
-"""Larger files are not compared after commands."""
 _LOOK_TIMEOUT = 1.0
 """Seconds that a turn waits until the files are compared after a command that failed."""
-_MAX_LOOKS = 40
-"""The comparisons that are kept of a session."""
-
-ChangedFiles = Callable[[], Mapping[Path, tuple[bytes | None, bytes | None]]]
-"""Returns what the turn has changed until now: the contents before it, and now. Blocks."""
 
 
 class DeadEnds(msgspec.Struct, eq=False):
@@ -68,21 +58,19 @@ class DeadEnds(msgspec.Struct, eq=False):
     repo: ScopeMemory
     channel: SessionChannel
     write: Literal["tell", "ask", "silent"]
-    changed_files: ChangedFiles = dict
+    looks: CommandLooks
+    ask: AskModel | None = None
+    """Asks a model why a change failed; None: none may be asked."""
     _judged: set[str] = msgspec.field(default_factory=set)
     """The calls whose undoing was looked at."""
     _reminded: set[str] = msgspec.field(default_factory=set)
-    _branch: str = ""
-    """The branch at the last look: another branch changes files, and undoes nothing."""
     _looking: set[asyncio.Future[None]] = msgspec.field(default_factory=set)
     """One for each look that has not ended."""
     _of_undo: list[str] = msgspec.field(default_factory=list)
     """The notes that the last undo of the user made."""
-    _looks: list[CommandLook] = msgspec.field(default_factory=list)
-    """What the commands of this session had changed, each time after one of them failed."""
 
     def start(self) -> None:
-        self._branch = git_branch(self.finder.root)
+        self.looks.changes_branch()
 
     # What failed
 
@@ -95,24 +83,8 @@ class DeadEnds(msgspec.Struct, eq=False):
             log.warning("dead ends: the files are not compared: %s", error)
 
     def _compare_files(self) -> None:
-        from ouro.memory.long_term.recall.attempts import CommandLook, CommandStep
-        from ouro.memory.long_term.recall.command_ledger import describe_command
-
         _steps, new = self._last_steps()
-        commands = [step for step in new if isinstance(step, CommandStep)]
-        turn = self.memory.transcript.turns
-        is_changed = any(look.turn == turn and look.files for look in self._looks[-1:])
-        failed = [step for step in commands if step.failed and describe_command(step.line)]
-        if not commands or not (is_changed or failed):
-            return
-        files: dict[str, tuple[str | None, str | None]] = {}
-        for path, (before, now) in self.changed_files().items():
-            name = self.finder.relative(str(path))
-            if name and not name.startswith(".ouro/"):
-                files[name] = (_text_of(before), _text_of(now))
-        last = (failed or commands[-1:])[0]
-        look = CommandLook(turn, commands[0].call_id, last.call_id, files)
-        self._looks = [*self._looks[1 - _MAX_LOOKS :], look]
+        self.looks.look(self.memory.transcript.turns, new)
 
     def turn_ended(self) -> None:
         """Look for dead ends of the last turns in the background; returns at once."""
@@ -169,23 +141,21 @@ class DeadEnds(msgspec.Struct, eq=False):
         from ouro.memory.long_term.recall.attempts import (
             dead_end_of_commands,
             find_undone,
-            with_command_changes,
         )
 
-        steps = with_command_changes(self._steps(messages, turn), self._looks)
+        steps = self.looks.add_changes(self._steps(messages, turn))
         found: list[DeadEnd | None] = []
         for undone in find_undone(steps, self._read):
             calls = undone.calls
             if self._judged.isdisjoint(calls):
                 found.append(undone.judge(steps, reason))
             self._judged.update(calls)
-        before, self._branch = self._branch, git_branch(self.finder.root)
+        is_other_branch = self.looks.changes_branch() and not by_user
         if by_user and not found:
             found.append(dead_end_of_commands(steps, reason))
         if by_user:
             self._judged.update(step.call_id for step in steps)
-        is_same_branch = by_user or before == self._branch
-        return [one for one in found if one is not None and is_same_branch]
+        return [one for one in found if one is not None and not is_other_branch]
 
     def _steps(self, messages: Sequence[Message], turn: int) -> list[Step]:
         from ouro.memory.long_term.recall.attempts import steps_of
@@ -196,25 +166,49 @@ class DeadEnds(msgspec.Struct, eq=False):
         place = self.finder.root / path
         try:
             if place.stat().st_size > _MAX_FILE_BYTES:
-                return _UNREADABLE
+                return UNREADABLE
             with place.open(encoding="utf-8", newline="") as file:
                 return file.read()
         except FileNotFoundError:
             return None
         except (OSError, ValueError):
-            return _UNREADABLE
+            return UNREADABLE
 
     # What is kept of it
 
     async def _keep(self, dead_end: DeadEnd) -> str:
         """Write the note; returns its id, empty if the same was tried before. Raises as `Notebook`."""
         events: list[Event] = []
-        note_id = await self.manager.alone(partial(self._write, dead_end, events))
+        note = await self.manager.alone(partial(self._write, dead_end, events))
         for event in events:
             self.channel.emit(event)
-        return note_id
+        if note is None:
+            return ""
+        is_written = self.write != "ask"
+        if is_written and _printed(dead_end):
+            await self._add_output(note, dead_end)
+        return note.id
 
-    def _write(self, dead_end: DeadEnd, events: list[Event]) -> str:
+    async def _add_output(self, note: Note, dead_end: DeadEnd) -> None:
+        """Propose what the command printed, or in the background what a model says about it."""
+        if self.ask is not None:
+            self.channel.start("dead ends", self._add_reason(self.ask, note, dead_end))
+        else:
+            await self._propose_words(note, dead_end, f"It printed: “{_printed(dead_end)}”")
+
+    async def _add_reason(self, ask: AskModel, note: Note, dead_end: DeadEnd) -> None:
+        from ouro.memory.long_term.recall.failure_reason import ask_reason
+
+        why = await ask_reason(ask, dead_end, self.finder.mark)
+        words = f"Why, by a model: “{why}”" if why else f"It printed: “{_printed(dead_end)}”"
+        await self._propose_words(note, dead_end, words)
+
+    async def _propose_words(self, note: Note, dead_end: DeadEnd, words: str) -> None:
+        for event in await self.manager.alone(partial(self._propose_output, note, words, dead_end)):
+            self.channel.emit(event)
+
+    def _write(self, dead_end: DeadEnd, events: list[Event]) -> Note | None:
+        """The new note; None if the same was tried before."""
         from ouro.memory.long_term.recall.attempts import tried_of
 
         turn = TurnRef(self.memory.session_id, dead_end.turn)
@@ -222,7 +216,7 @@ class DeadEnds(msgspec.Struct, eq=False):
         if same := self._find_same(Note(id="", tried=tried)):
             if self.write != "ask":
                 book.confirm(same, "capture", turn.trailers("capture"))
-            return ""
+            return None
         note = Note(
             id=new_id(),
             text=_describe(dead_end),
@@ -238,22 +232,22 @@ class DeadEnds(msgspec.Struct, eq=False):
             note = book.add_times(note)
             reason = f"{ASKS}: “{cut(note.text, _PRINTED_WIDTH)}”"
             events.append(self._propose(note, None, reason, (), turn))
-            return note.id
+            return note
         written = book.add(note, "capture", turn.trailers("capture"))
         if self.write != "silent":
             events.append(note_event(written))
-        if printed := _printed(dead_end):
-            events += self._propose_output(written.note, printed, dead_end, turn)
-        return note.id
+        return written.note
 
-    def _propose_output(
-        self, note: Note, printed: str, dead_end: DeadEnd, turn: TurnRef
-    ) -> list[Event]:
-        """Add what the command printed, once the user approves it."""
-        whole = replace(note, text=f"{note.text} It printed: “{printed}”")
+    def _propose_output(self, note: Note, words: str, dead_end: DeadEnd) -> list[Event]:
+        """Add words from the output of a command, once the user approves them."""
+        turn = TurnRef(self.memory.session_id, dead_end.turn)
+        whole = replace(note, text=f"{note.text} {words}")
         sources = [f"`{failure.name}`" for failure in dead_end.failures]
-        reason = f"a command printed “{printed}”"
+        reason = f"a command printed “{_printed(dead_end)}”"
         try:
+            known = self._notebook.find(note.id)
+            if known.archived or known.note.text != note.text:
+                return []  # it was changed or archived meanwhile
             return [self._propose(whole, note, reason, sources, turn)]
         except OuroError as error:
             log.info("dead ends: the output is not kept: %s", error)
@@ -339,15 +333,6 @@ class DeadEnds(msgspec.Struct, eq=False):
         for record in self.memory.transcript.recalled.values():
             found.update(item.id for item in record.items if item.state == "loaded")
         return found
-
-
-def _text_of(content: bytes | None) -> str | None:
-    if content is None:
-        return None
-    try:
-        return content.decode() if len(content) <= _MAX_COMPARED_BYTES else _UNREADABLE
-    except UnicodeDecodeError:
-        return _UNREADABLE
 
 
 def _describe(dead_end: DeadEnd) -> str:

@@ -8,6 +8,7 @@ import pytest
 
 from ouro.assemble import Options, opener
 from ouro.display import FileChange
+from ouro.errors import ModelError
 from ouro.events import NoteKept, NotesRecalled, PermissionAsked, Permit
 from ouro.llm import ScriptedModel, call
 from ouro.memory.long_term.notes.note import DEAD_ENDS, parse_note
@@ -319,7 +320,7 @@ async def test_change_by_a_command_counts_however_it_went_back(changing, way):
     await close(session)
 
 
-async def test_change_by_a_command_that_the_user_takes_back_between_turns_is_noted(changing):
+async def test_change_by_a_command_that_the_user_undoes_between_turns_is_noted(changing):
     session, model = await opened(changing, run("python change.py"), FAIL, "It fails.", "Ok.")
     await turn(session)
     assert noted(changing) == []
@@ -386,6 +387,40 @@ def test_the_error_is_kept_of_a_traceback_and_not_its_place(output, kept):
     failure = Failure("python api.py", 1, "python api.py", output)
     dead_end = DeadEnd(1, (EditStep(1, "c1", change),), (), (failure,))
     assert _printed(dead_end) == kept
+
+
+PRINTED = "It printed: “api.py: too slow”"
+
+
+@pytest.mark.parametrize(
+    ("answer", "kept"),
+    [
+        ('{"why": "api.py: too slow"}', "Why, by a model: “api.py: too slow”"),
+        ('{"why": ""}', PRINTED),
+        ('{"why": "The database db2 is down."}', PRINTED),
+        ('{"why": "too slow', PRINTED),
+        ('{"why": "%s"}' % ("too slow " * 20), PRINTED),
+        (ModelError("down"), PRINTED),
+    ],
+    ids=["printed", "nothing", "not printed", "no JSON", "long", "no model"],
+)
+async def test_the_sentence_of_a_model_waits_for_approval_if_it_is_from_the_output(
+    project, answer, kept
+):
+    script = [call("read", path="api.py"), edit(), FAIL, run("git checkout -q api.py"), "No."]
+    session, model = await opened(project, *script, answer, settings={"memory.capture": True})
+    seen = []
+    listening = asyncio.create_task(_listen(session, seen))
+    await turn(session)
+    while not (asked := [e for e in seen if isinstance(e, NoteKept) and e.operation == "propose"]):
+        await asyncio.sleep(0.01)
+    listening.cancel()
+    assert noted(project) == [UNDONE]
+    assert [event.text for event in asked] == [f"{UNDONE} {kept}"]
+    [system, request] = model.requests[-1].messages
+    assert "at most 160" in system.text
+    assert "api.py: too slow" in request.text
+    await close(session)
 
 
 async def test_note_is_shown_with_its_undo(project):
