@@ -21,10 +21,10 @@ from ouro.agent.system_prompt import MORE_INSTRUCTIONS, system_prompt
 from ouro.display import Question
 from ouro.errors import ConfigError, OuroError, TrustNeeded
 from ouro.events import Notice, Reply
-from ouro.llm import ModelSource
+from ouro.llm import ModelSource, ProviderSearch
 from ouro.memory.manager import MemoryManager
 from ouro.memory.side_calls import ask_and_record, ask_in_background
-from ouro.messages import Message, assistant, system, user
+from ouro.messages import Message, Usage, assistant, system, user
 from ouro.safety import (
     CLAUDE_SETTINGS,
     Confinement,
@@ -235,11 +235,26 @@ class ExtensionBuilder(msgspec.Struct, dict=True):
         from ouro.tools.web_search import choose_search
 
         try:
+            if settings.search in ("model", "ddgs"):
+                return [self._search_without_key(settings.search)]
             tool = choose_search(settings.search, settings.search_url, os.environ)
         except ConfigError as error:
             self.problems.append(error.message)
             return ()
         return [tool] if tool else ()
+
+    def _search_without_key(self, name: str) -> AnyTool:
+        from ouro.llm import make_provider_search
+        from ouro.tools.model_search import DdgsSearch, ModelSearch
+
+        def find() -> ProviderSearch:
+            model = self.models().current()[0]
+            return make_provider_search(model, *self.inputs.catalog.route(model.spec.name))
+
+        def note_cost(model: str, usage: Usage | None) -> None:
+            self.transcript.note_cost("search", model, usage)
+
+        return DdgsSearch() if name == "ddgs" else ModelSearch(find, note_cost)
 
     def file_tools(
         self, taken: Collection[str], permissions: Permissions

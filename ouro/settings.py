@@ -436,8 +436,10 @@ class LspSettings:
 
 @section
 class WebSettings:
-    search: Literal["", "brave", "exa", "tavily", "kagi", "searxng", "off"] = ""
-    """The backend of `web_search`; empty: the first one whose key or address is in a variable."""
+    search: Literal["", "brave", "exa", "tavily", "kagi", "searxng", "model", "ddgs", "off"] = ""
+    """The backend of `web_search`; empty: the first one whose key or address is in a variable.
+    `model`: the provider of the model in use; `ddgs`: DuckDuckGo, by the extra `ddgs`.
+    """
     search_url: str = ""
     """The address of the SearXNG server, or another one of the named backend."""
 

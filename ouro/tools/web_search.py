@@ -27,6 +27,7 @@ MAX_SNIPPET = 300
 """Characters: about two lines."""
 MAX_KEPT = 100
 TIMEOUT = 20.0
+_SUCCESS = 200
 _TAG = late_pattern(r"</?[a-zA-Z][^<>]{0,200}>")
 
 JsonObject = dict[str, Any]
@@ -177,7 +178,7 @@ class WebSearch(Tool[WebSearchArgs]):
         """The address of the backend with the query as it is typed, so that a secret in it is
         found.
         """
-        return (f"{self._url}?q={one_line(args.query, 10 * MAX_QUERY)}",)
+        return (self._address(self._url, args.query),)
 
     async def run(self, args: WebSearchArgs, ctx: ToolContext) -> ToolResult:
         query = " ".join(args.query.split())
@@ -186,69 +187,81 @@ class WebSearch(Tool[WebSearchArgs]):
         if query not in self._kept:
             while len(self._kept) >= MAX_KEPT:
                 del self._kept[next(iter(self._kept))]
-            self._kept[query] = read_results(self._backend, await self._ask(query))
+            self._kept[query] = await self._search(query)
         results = self._kept[query]
         text = "\n\n".join(map(_describe, results)) or "No results."
         return ToolResult(text, Display(plural(len(results), "result"), Plain(text)))
 
-    async def _ask(self, query: str) -> JsonObject:
-        """The answer of the backend. Raises ToolError; no message holds the key."""
-        from urllib.request import getproxies, proxy_bypass  # imported late: it imports email
+    def _address(self, url: str, query: str) -> str:
+        return f"{url}?q={one_line(query, 10 * MAX_QUERY)}"
 
-        import httpx
-
+    async def _search(self, query: str) -> list[WebResult]:
         request = self._backend.request(self._url, self._key, query)
-        host = urlsplit(request.url).hostname or ""
-        proxy = None if proxy_bypass(host) else getproxies().get(urlsplit(request.url).scheme)
-        headers = {
-            "Accept": "application/json",
-            "User-Agent": f"ouro/{__version__}",
-            **request.headers,
-        }
-        try:
-            async with (
-                asyncio.timeout(TIMEOUT),
-                # No redirect is followed: the key is for this host.
-                httpx.AsyncClient(trust_env=False, proxy=proxy, timeout=TIMEOUT) as client,
-                client.stream(
-                    "POST" if request.body else "GET",
-                    request.url,
-                    headers=headers,
-                    json=request.body,
-                ) as response,
-            ):
-                if not response.is_success:
-                    raise ToolError(self._describe_refusal(response.status_code))
-                data = await _read(response, host)
-        except (httpx.HTTPError, httpx.InvalidURL, TimeoutError, OSError) as error:
-            is_slow = isinstance(error, TimeoutError | httpx.TimeoutException)
-            what = "did not answer in time" if is_slow else "cannot be reached"
-            raise ToolError(f"{self._backend.name} ({host}) {what}.") from error
-        return self._decode(data)
+        answer = await fetch_json(self._backend.name, request, TIMEOUT, self._refusal_hint)
+        return read_results(self._backend, answer)
 
-    def _decode(self, data: bytes) -> JsonObject:
-        try:
-            answer = json.loads(data)
-        except (ValueError, RecursionError):
-            answer = None
-        if not isinstance(answer, dict):
-            raise ToolError(f"{self._backend.name} did not answer with JSON. {self._hint}".strip())
-        return answer
+    def _refusal_hint(self, status: int) -> str:
+        """What the user can do about a refusal; status 200: about an answer that is not JSON."""
+        if self._backend.name == "searxng":
+            return "Its settings.yml must have `json` in search.formats."
+        variables = " or ".join(self._backend.variables)
+        return f"The user must check {variables}." if status != _SUCCESS else ""
 
-    def _describe_refusal(self, status: int) -> str:
-        name = self._backend.name
-        if status == 429:
-            return f"{name} answered 429: its limit of requests is reached. Try again later."
-        if status in (401, 402, 403):
-            variables = " or ".join(self._backend.variables)
-            hint = self._hint or f"The user must check {variables}."
-            return f"{name} refused the request ({status}). {hint}"
-        return f"{name} answered {status}."
 
-    @property
-    def _hint(self) -> str:
-        is_own_server = self._backend.name == "searxng"
-        return "Its settings.yml must have `json` in search.formats." if is_own_server else ""
+async def fetch_json(
+    name: str, request: SearchRequest, timeout: float, hint: Callable[[int], str] = lambda _: ""
+) -> JsonObject:
+    """The answer to a request. Raises ToolError; no message holds the key.
+
+    Args:
+        name: of the service, for messages.
+        hint: what the user can do about a status that is a refusal.
+    """
+    from urllib.request import getproxies, proxy_bypass  # imported late: it imports email
+
+    import httpx
+
+    host = urlsplit(request.url).hostname or ""
+    proxy = None if proxy_bypass(host) else getproxies().get(urlsplit(request.url).scheme)
+    headers = {
+        "Accept": "application/json",
+        "User-Agent": f"ouro/{__version__}",
+        **request.headers,
+    }
+    try:
+        async with (
+            asyncio.timeout(timeout),
+            # No redirect is followed: the key is for this host.
+            httpx.AsyncClient(trust_env=False, proxy=proxy, timeout=timeout) as client,
+            client.stream(
+                "POST" if request.body else "GET",
+                request.url,
+                headers=headers,
+                json=request.body,
+            ) as response,
+        ):
+            if not response.is_success:
+                raise ToolError(_describe_refusal(name, response.status_code, hint))
+            data = await _read(response, host)
+    except (httpx.HTTPError, httpx.InvalidURL, TimeoutError, OSError) as error:
+        is_slow = isinstance(error, TimeoutError | httpx.TimeoutException)
+        what = "did not answer in time" if is_slow else "cannot be reached"
+        raise ToolError(f"{name} ({host}) {what}.") from error
+    try:
+        answer = json.loads(data)
+    except (ValueError, RecursionError):
+        answer = None
+    if not isinstance(answer, dict):
+        raise ToolError(f"{name} did not answer with JSON. {hint(_SUCCESS)}".strip())
+    return answer
+
+
+def _describe_refusal(name: str, status: int, hint: Callable[[int], str]) -> str:
+    if status == 429:
+        return f"{name} answered 429: its limit of requests is reached. Try again later."
+    if status in (401, 402, 403):
+        return f"{name} refused the request ({status}). {hint(status)}".strip()
+    return f"{name} answered {status}."
 
 
 async def _read(response: Any, host: str) -> bytes:
@@ -260,7 +273,7 @@ async def _read(response: Any, host: str) -> bytes:
     return data
 
 
-def read_results(backend: SearchBackend, answer: JsonObject) -> list[WebResult]:
+def read_results(backend: SearchBackend, answer: Any) -> list[WebResult]:
     """At most five results of an answer; those without a web address are left out."""
     found = backend.results(answer)
     text_field, date_field = backend.fields

@@ -1,0 +1,202 @@
+"""The web search of model providers: a request of its own with only their search tool, and the pages
+in its answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Literal
+from urllib.parse import quote, urlsplit
+
+import msgspec
+
+from ouro.errors import ModelError
+from ouro.llm.anthropic import COUNTS, VERSION
+from ouro.llm.model import Endpoint, Model, ModelSpec
+from ouro.llm.responses import ResponsesWire, parse_usage
+from ouro.llm.wire import make_usage
+from ouro.messages import Usage
+from ouro.utils.json_types import count, dictionaries, dictionary, string
+
+SearchKind = Literal["anthropic", "responses", "gemini"]
+_MAX_OUTPUT = 4_000
+_GEMINI = "/openai"
+"""The end of the address at which Gemini speaks OpenAI's protocol; its own one has the search."""
+_MAX_BEFORE = 400
+JsonObject = dict[str, Any]
+
+
+class ProviderPage(msgspec.Struct, frozen=True):
+    """A page that a provider's search has found."""
+
+    url: str
+    title: str = ""
+    date: str = ""
+    text: str = ""
+
+
+class ProviderSearch(msgspec.Struct, frozen=True):
+    """The search of one model at its provider."""
+
+    kind: SearchKind
+    spec: ModelSpec
+    endpoint: Endpoint
+
+    @property
+    def url(self) -> str:
+        base = self.endpoint.base_url.rstrip("/")
+        if self.kind == "gemini":
+            name = quote(self._model, safe="")
+            return f"{base.removesuffix(_GEMINI)}/models/{name}:generateContent"
+        if self.kind == "responses":
+            return f"{base}/responses"
+        return f"{self.endpoint.root}/v1/messages"
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        key = self.endpoint.api_key
+        if self.kind == "anthropic":
+            return {"anthropic-version": VERSION, "x-api-key": key}
+        return (
+            {"x-goog-api-key": key} if self.kind == "gemini" else {"Authorization": f"Bearer {key}"}
+        )
+
+    def body(self, query: str) -> JsonObject:
+        prompt = f"Search the web once for: {query}\nThen say in one line what each page has."
+        if self.kind == "gemini":
+            turn = {"role": "user", "parts": [{"text": prompt}]}
+            return {"contents": [turn], "tools": [{"google_search": {}}]}
+        if self.kind == "responses":
+            return {
+                "model": self._model,
+                "input": prompt,
+                "tools": [{"type": "web_search"}],
+                "tool_choice": "required",
+                "include": ["web_search_call.action.sources"],
+                "max_output_tokens": _MAX_OUTPUT,
+                "store": False,
+            }
+        tool = {"type": "web_search_20250305", "name": "web_search", "max_uses": 1}
+        return {
+            "model": self._model,
+            "max_tokens": min(_MAX_OUTPUT, self.spec.max_output),
+            "messages": [{"role": "user", "content": prompt}],
+            "tools": [tool],
+        }
+
+    def pages(self, answer: JsonObject) -> list[ProviderPage]:
+        """The pages in an answer, each address once.
+
+        Raises:
+            ModelError: the provider says that its search failed.
+        """
+        found: dict[str, ProviderPage] = {}
+        for page in _READERS[self.kind](answer):
+            if page.url.startswith(("http://", "https://")):
+                found.setdefault(page.url, page)
+        return list(found.values())
+
+    def usage(self, answer: JsonObject) -> Usage | None:
+        """The tokens of the request, with their cost; None if the answer does not say."""
+        if self.kind == "gemini":
+            return self._gemini_usage(dictionary(answer.get("usageMetadata")))
+        usage = dictionary(answer.get("usage"))
+        if self.kind == "responses":
+            return parse_usage(usage, self.spec)
+        plain, cached, written, output = (usage.get(name) for name in COUNTS)
+        tokens = sum(count(figure) or 0 for figure in (plain, cached, written))
+        return make_usage(self.spec, tokens, cached, written, output)
+
+    def _gemini_usage(self, usage: JsonObject) -> Usage | None:
+        def total(*names: str) -> int:
+            return sum(count(usage.get(name)) or 0 for name in names)
+
+        read = total("promptTokenCount", "toolUsePromptTokenCount")
+        written = total("candidatesTokenCount", "thoughtsTokenCount")
+        return make_usage(self.spec, read, usage.get("cachedContentTokenCount"), 0, written)
+
+    @property
+    def _model(self) -> str:
+        return self.spec.name.partition("/")[2]
+
+
+def make_provider_search(model: Model, wire: str, endpoint: Endpoint) -> ProviderSearch:
+    """The search of the provider of a model.
+
+    Raises:
+        ModelError: its wire has none.
+    """
+    if wire == "anthropic":
+        return ProviderSearch("anthropic", model.spec, endpoint)
+    if wire == "openai" and endpoint.base_url.rstrip("/").endswith(_GEMINI) and _is_google(model):
+        return ProviderSearch("gemini", model.spec, endpoint)
+    if isinstance(getattr(model, "wire", model), ResponsesWire):
+        return ProviderSearch("responses", model.spec, endpoint)
+    raise ModelError(
+        f"The provider of {model.spec.name} has no web search that ouro can use. Choose another"
+        " model, or another `web.search`."
+    )
+
+
+def _is_google(model: Model) -> bool:
+    return model.spec.name.startswith("gemini/")
+
+
+def _anthropic_pages(answer: JsonObject) -> Iterator[ProviderPage]:
+    blocks = dictionaries(answer.get("content"))
+    cited: dict[str, str] = {}
+    for block in blocks:
+        for citation in dictionaries(block.get("citations")):
+            cited.setdefault(string(citation.get("url")), string(citation.get("cited_text")))
+    for block in blocks:
+        if block.get("type") != "web_search_tool_result":
+            continue
+        if code := string(dictionary(block.get("content")).get("error_code")):
+            raise ModelError(f"The search of the provider failed: {code[:100]}.")
+        for item in dictionaries(block.get("content")):
+            url, date = string(item.get("url")), string(item.get("page_age"))
+            yield ProviderPage(url, string(item.get("title")), date, cited.get(url, ""))
+
+
+def _responses_pages(answer: JsonObject) -> Iterator[ProviderPage]:
+    items = dictionaries(answer.get("output"))
+    for item in items:
+        for part in dictionaries(item.get("content")):
+            text = string(part.get("text"))
+            for note in dictionaries(part.get("annotations")):
+                said = text[: count(note.get("start_index")) or 0]
+                yield ProviderPage(
+                    string(note.get("url")), string(note.get("title")), text=_last_words(said)
+                )
+    for item in items:
+        for source in dictionaries(dictionary(item.get("action")).get("sources")):
+            url = string(source.get("url"))
+            yield ProviderPage(url, urlsplit(url).hostname or "")
+
+
+def _last_words(text: str) -> str:
+    """The end of what stands before a citation: the lines that it supports."""
+    return text[-_MAX_BEFORE:].rstrip(" ([").rpartition("\n\n")[2].rpartition("\n- ")[2].strip()
+
+
+def _gemini_pages(answer: JsonObject) -> Iterator[ProviderPage]:
+    for candidate in dictionaries(answer.get("candidates")):
+        found = dictionary(candidate.get("groundingMetadata"))
+        said: dict[str, str] = {}
+        for support in dictionaries(found.get("groundingSupports")):
+            text = string(dictionary(support.get("segment")).get("text"))
+            places = support.get("groundingChunkIndices")
+            for place in places if isinstance(places, list) else ():
+                said.setdefault(str(place), text)
+        for place, chunk in enumerate(dictionaries(found.get("groundingChunks"))):
+            web = dictionary(chunk.get("web"))
+            yield ProviderPage(
+                string(web.get("uri")), string(web.get("title")), text=said.get(str(place), "")
+            )
+
+
+_READERS: Mapping[SearchKind, Callable[[JsonObject], Iterator[ProviderPage]]] = {
+    "anthropic": _anthropic_pages,
+    "responses": _responses_pages,
+    "gemini": _gemini_pages,
+}
