@@ -203,8 +203,10 @@ DEFENCES = (
     Defence("M12", f"{MEMORY}/git/files.py", 'seen = clean(text)', "seen = text",
             "test_m12_invisible_text.py"),
     # extensions
-    Defence("F7", "ouro/tools/web_search.py", 'return (f"{self._url}?q={one_line(args.query, 10 * MAX_QUERY)}",)',
+    Defence("F7", "ouro/tools/web_search.py", "return (self._address(self._url, args.query),)",
             "return (self._url,)", "../tools/test_web_search.py -k f7"),
+    Defence("F7", "ouro/tools/model_search.py", "return (self._address(self._found().url, args.query),)",
+            "return (self._found().url,)", "../tools/test_model_search.py -k secret"),
     Defence("E14", "ouro/lsp/stdio.py", "if self._is_flooded(length):", "if False:", "test_e14_language_servers.py"),
     Defence("E14", "ouro/lsp/stdio.py", "if garbage > MAX_GARBAGE:", "if False:", "test_e14_language_servers.py"),
     Defence("E14", "ouro/lsp/stdio.py", "if length > MAX_MESSAGE:", "if False:", "test_e14_language_servers.py"),
