@@ -21,7 +21,7 @@ from ouro.agent.system_prompt import MORE_INSTRUCTIONS, system_prompt
 from ouro.display import Question
 from ouro.errors import ConfigError, OuroError, TrustNeeded
 from ouro.events import Notice, Reply
-from ouro.llm import ModelSource, ProviderSearch
+from ouro.llm import ModelSource
 from ouro.memory.manager import MemoryManager
 from ouro.memory.side_calls import ask_and_record, ask_in_background
 from ouro.messages import Message, Usage, assistant, system, user
@@ -50,6 +50,7 @@ from ouro.utils.worker import JsonObject
 
 if TYPE_CHECKING:
     from ouro.commands.action import Action
+    from ouro.llm import ProviderSearch
 
 SEARCH_VARIABLES = (
     "BRAVE_API_KEY",
