@@ -208,6 +208,11 @@ def test_welcome_is_shown_only_at_the_first_start(ouro):
     assert not again.shows("Welcome")
 
 
+def test_welcome_shows_its_beginning_on_a_small_terminal(ouro):
+    terminal = ouro.screen(size=(10, 40))
+    terminal.until_shows("Welcome to ouro.", "Write what you want")
+
+
 def test_unknown_model_offers_the_known_ones(ouro):
     terminal = ouro.start("-m", "tset-model")
     terminal.until_shows("No model tset-model", "use openai/test-model", "use openai/other-model")

@@ -10,6 +10,7 @@ from itertools import pairwise
 from rich.cells import cell_len, split_graphemes
 from rich.segment import Segment
 from rich.style import Style
+from textual.content import Content
 from textual.selection import Selection
 
 from ouro.utils.text import clean
@@ -17,6 +18,9 @@ from ouro.utils.text import clean
 Run = tuple[str, Style]
 """Words in one style."""
 
+CODE = "$foreground on $panel"
+_INLINE_CODE = re.compile(r"(?<![\w`])`([^`\n]+)`(?![\w`])")
+"""Code in a sentence. In a shell line such as a=`date` backticks are no marks of code."""
 _CARRIAGE_RETURNS = re.compile(r"[^\n]*\r(?!\n)")
 WIDE = "\u1100-\u115f\u2e80-\ua4cf\ua960-\ua97f\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60\uffe0-\uffe6"
 _NARROW = re.compile(
@@ -49,6 +53,34 @@ class StyledLine:
     @property
     def cells(self) -> int:
         return sum(cell_len(segment.text) for segment in self.segments)
+
+
+def code_runs(text: str, base: Style, code: Style) -> list[Run]:
+    """A text whose words between backticks are in the style of code, without the backticks."""
+    return [(words, code if is_code else base) for words, is_code in _split_at_code(text)]
+
+
+def code_content(text: str, base: str = "") -> Content:
+    """The same for a widget; `base` is a style of Textual."""
+    parts = [(words, CODE if is_code else base) for words, is_code in _split_at_code(text)]
+    return Content.assemble(*parts)
+
+
+def quote_code(text: str) -> str:
+    """Code in a sentence in quotes, where all is in one style."""
+    return _INLINE_CODE.sub(r"“\1”", text)
+
+
+def _split_at_code(text: str) -> Iterator[tuple[str, bool]]:
+    """The words of a text, and whether they are code."""
+    end = 0
+    for found in _INLINE_CODE.finditer(text):
+        if found.start() > end:
+            yield text[end : found.start()], False
+        yield found[1], True
+        end = found.end()
+    if end < len(text):
+        yield text[end:], False
 
 
 def tidy(text: str) -> str:

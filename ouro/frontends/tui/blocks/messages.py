@@ -16,6 +16,7 @@ from ouro.frontends.tui.blocks.code import Code
 from ouro.frontends.tui.blocks.lines import (
     GrowingText,
     StyledLine,
+    code_runs,
     crop,
     fold,
     indent,
@@ -221,7 +222,7 @@ class NoticeBlock(TranscriptBlock):
             self._level
         ]
         sign, word = _SIGNS[self._level]
-        lines = fold_or_wrap(word + self.text, width - 4, style)
+        lines = _notice_lines(word + self.text, width - 4, style, palette)
         return indent(lines, (f"{sign} ", style), (MARGIN, palette.text))
 
     def as_markdown(self) -> str:
@@ -273,6 +274,18 @@ def queued_lines(
                     gutter=len(mark),
                 )
             )
+    return lines
+
+
+def _notice_lines(text: str, width: int, base: Style, palette: Palette) -> list[StyledLine]:
+    """As `fold_or_wrap`, with code in sentences as an answer has it."""
+    code = base + Style(color=palette.code.color, bgcolor=palette.code.bgcolor)
+    lines: list[StyledLine] = []
+    for row in text.split("\n"):
+        is_quoted = row.startswith(" ")
+        lines += (
+            fold([(row, base)], width) if is_quoted else wrap(code_runs(row, base, code), width)
+        )
     return lines
 
 

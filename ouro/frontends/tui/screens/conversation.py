@@ -188,7 +188,8 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
         else:
             self.show_again()
         if self._welcomes and session.resumed is None:
-            self.transcript.add(AnswerBlock(welcome(session)))
+            block = AnswerBlock(welcome(session))
+            self.transcript.add(block, start=block)
         self._welcomes = False
         self.start.close()
         self._restore_draft(session)

@@ -61,6 +61,8 @@ class SessionList(RowList[SessionMatch]):
         super().__init__("browser-list")
         self.words: list[str] = []
         self.with_project = False
+        self.with_cost = True
+        """Whether the cost of any session is known."""
 
     def key_of(self, row: SessionMatch) -> object:
         return row.info.id
@@ -79,7 +81,8 @@ class SessionList(RowList[SessionMatch]):
         columns = [("age", _AGE)]
         has_project = self.with_project and width >= _TIGHT_FROM
         if width >= (_PROJECT_FROM if has_project else _TIGHT_FROM):
-            columns += _FIGURES if width >= _FULL_FROM else _TIGHT_FIGURES
+            figures = _FIGURES if width >= _FULL_FROM else _TIGHT_FIGURES
+            columns += figures if self.with_cost else figures[:-1]
         taken = sum(width for _name, width in columns) + (_PROJECT if has_project else 0)
         return columns, max(0, width - taken - 2), has_project
 
@@ -117,6 +120,10 @@ class SessionList(RowList[SessionMatch]):
             return
         yield f"{name}{_GAP}", style
         yield set_cell_size(crop(labels, rest), rest), "detail"
+
+
+def _has_cost(sessions: Sequence[SessionInfo]) -> bool:
+    return any(info.cost is not None for info in sessions)
 
 
 class SessionPicker(Browser):
@@ -171,6 +178,7 @@ class SessionPicker(Browser):
         if not self._only:
             await self._show_first_page()
         sessions = await session_catalog.sessions(show_progress)
+        self._list.with_cost = _has_cost(sessions)
         self._matches = SessionMatches(sessions, session_catalog.is_here, self._only)
         self._is_loaded = True
         self._search_for(self._search.value)
@@ -182,6 +190,7 @@ class SessionPicker(Browser):
         """Show what is at the top of the list, until all of it was read."""
         first = await self._session_catalog.first_page(max(_MIN_FIRST, self.app.size.height))
         if first:
+            self._list.with_cost = _has_cost(first)
             self._matches = SessionMatches(first, self._session_catalog.is_here)
             self._show()
             self._count.update("reading the list …")
@@ -386,7 +395,9 @@ class SessionPicker(Browser):
             self._search.value = ""
 
     async def _reload(self) -> None:
-        self._matches.change(await self._session_catalog.sessions())
+        sessions = await self._session_catalog.sessions()
+        self._list.with_cost = _has_cost(sessions)
+        self._matches.change(sessions)
         self._show()
 
     def _keys(self) -> Keys:

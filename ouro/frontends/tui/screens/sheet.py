@@ -22,7 +22,7 @@ from textual.widget import Widget
 from textual.widgets import Input, Static
 
 from ouro.display import Choice
-from ouro.frontends.tui.blocks.lines import join_fitting
+from ouro.frontends.tui.blocks.lines import code_content, join_fitting, quote_code
 from ouro.frontends.tui.blocks.messages import AnswerBlock
 from ouro.frontends.tui.keymap import SCROLLS, Keymap
 from ouro.frontends.tui.look import HEADER_FROM_HEIGHT
@@ -94,7 +94,7 @@ class KeyLine(Widget):
 
     def show_message(self, text: str, kind: str = "") -> None:
         """Show a message: a question (`-asks`), an error (`-failed`)."""
-        self._message = clean(" ".join(text.split()))
+        self._message = quote_code(clean(" ".join(text.split())))
         self.remove_class("-asks", "-failed")
         if kind:
             self.add_class(kind)
@@ -219,7 +219,7 @@ def make_frame(
     `more`: the key that shows all keys; `beside`: at the right of the title; `is_full`: it covers
     the whole screen.
     """
-    shown = Static(clean(title), classes="sheet--title", markup=False)
+    shown = Static(code_content(clean(title)), classes="sheet--title", markup=False)
     head: Widget = VerticalScroll(shown, classes="sheet--question", can_focus=False)
     if beside is not None:
         head = Horizontal(shown, beside, classes="sheet--head")

@@ -80,6 +80,12 @@ class Completion(PickList):
     def is_open(self) -> bool:
         return bool(self.rows)
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether a file is typed to its end, and no other fits: its chip says more than a list."""
+        is_only = self.typed.startswith("@") and len(self.rows) == 1
+        return is_only and self.rows[0].value.strip() == self.typed
+
     def look_at(self, before: str) -> None:
         typed = _word(before)
         if typed and typed == self._dismissed:
@@ -89,7 +95,7 @@ class Completion(PickList):
         if typed != self.typed or suggestions != self.rows:
             self.typed = typed
             self.change(suggestions, keep=False)
-        self.display = bool(suggestions)
+        self.display = bool(suggestions) and not self.is_complete
 
     def move(self, by: int) -> None:
         """Mark another suggestion; the first follows the last."""
@@ -305,7 +311,7 @@ class PromptArea(TextArea, inherit_bindings=False):
             return False
         completion = self.completion
         completion.look_at(self.before_cursor)
-        if not completion.is_open:
+        if not completion.is_open or (completion.is_complete and action != "queue"):
             return False
         if action in ("previous", "next"):
             completion.move(-1 if action == "previous" else 1)

@@ -11,6 +11,7 @@ from functools import partial
 from rich.cells import cell_len
 from textual import events
 from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.content import Content
 from textual.message import Message
 from textual.widget import Widget
 from textual.widgets import Static
@@ -26,7 +27,7 @@ from ouro.events import (
     UserAnswer,
 )
 from ouro.frontends.tui.blocks.block_list import TranscriptBlock
-from ouro.frontends.tui.blocks.lines import join_fitting, tidy
+from ouro.frontends.tui.blocks.lines import code_content, join_fitting, tidy
 from ouro.frontends.tui.blocks.messages import AnswerBlock
 from ouro.frontends.tui.blocks.tool_card import DisplayBlock
 from ouro.frontends.tui.keymap import Keymap
@@ -288,7 +289,7 @@ def _block_body(block: TranscriptBlock) -> TranscriptView:
     return view
 
 
-def text_body(text: str, kind: str = "question--text") -> VerticalScroll:
+def text_body(text: str | Content, kind: str = "question--text") -> VerticalScroll:
     return VerticalScroll(
         Static(text, markup=False), can_focus=False, classes=f"question--body {kind}"
     )
@@ -336,7 +337,7 @@ class PermissionPanel(QuestionPanel):
                 classes="question--head",
             ),
             body,
-            Static(escaped(asked.reason), classes="question--why", markup=False),
+            Static(code_content(escaped(asked.reason)), classes="question--why", markup=False),
             options=ChoiceList(lines),
             hint="comment for the agent",
             keys=f"↑↓ Enter · {keymap.shown('comment')} adds a comment · Esc interrupts",
@@ -454,12 +455,12 @@ class AskPanel(QuestionPanel):
     def __init__(self, asked: QuestionAsked, keymap: Keymap) -> None:
         question = self._question = asked.question
         last = [(_OTHER, "")] + ([(_DONE, "Enter")] if question.several else [])
-        above: list[Widget] = [text_body(clean(question.text), "question--asked")]
+        above: list[Widget] = [text_body(code_content(clean(question.text)), "question--asked")]
         # The agent and MCP servers write Markdown; ouro's own questions are plain text.
         if question.details and (asked.of_turn or question.details.startswith("```")):
             above.append(_block_body(AnswerBlock(question.details)))
         elif question.details:
-            above.append(text_body(clean(question.details)))
+            above.append(text_body(code_content(clean(question.details))))
         choices = (
             "digits tick · Enter on the last line sends"
             if question.several

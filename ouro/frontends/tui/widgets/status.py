@@ -25,6 +25,7 @@ from ouro.frontends.session_lines import (
     status_items,
     title_of,
 )
+from ouro.frontends.tui.blocks.lines import code_content
 from ouro.frontends.tui.look import HEADER_FROM_HEIGHT, OPENING, Look
 from ouro.session.opening import Part
 from ouro.utils.text import clean
@@ -127,7 +128,7 @@ class StatusLine(Widget):
     def render(self) -> Content:
         width = max(0, self.size.width)
         if self.message:
-            line = Content.styled(clean(self.message), _STYLES[self._level])
+            line = code_content(clean(self.message), _STYLES[self._level])
         elif self.status is None:
             line = Content(OPENING)
         else:

@@ -12,11 +12,13 @@ from ouro.frontends.tui.blocks.lines import (
     StyledLine,
     _split,
     clean_output,
+    code_runs,
     count_folded,
     crop,
     fold,
     indent,
     join_fitting,
+    quote_code,
     text_to_copy,
     tidy,
     wrap,
@@ -293,3 +295,23 @@ def test_narrow_code_breaks_where_other_code_breaks(text, width):
 def test_folded_lines_are_counted_without_building_them(text, width):
     row = text.replace("\n", "")
     assert count_folded(row, width) == len(fold([(row, PLAIN)], width))
+
+
+@pytest.mark.parametrize(
+    ("text", "runs"),
+    [
+        ("Use `/diff`.", [("Use ", "base"), ("/diff", "code"), (".", "base")]),
+        ("`a b` and (`c`)", [("a b", "code"), (" and (", "base"), ("c", "code"), (")", "base")]),
+        ("one ` alone", [("one ` alone", "base")]),
+        ("DAY=`date`x and ``two``", [("DAY=`date`x and ``two``", "base")]),
+    ],
+)
+def test_code_in_a_sentence_has_a_style_and_no_backticks(text, runs):
+    base, code = Style(dim=True), Style(bold=True)
+    names = {base: "base", code: "code"}
+    found = [(words, names[style]) for words, style in code_runs(text, base, code)]
+    assert found == runs
+
+
+def test_code_is_quoted_where_all_is_in_one_style():
+    assert quote_code("`/undo` restores a.py") == "“/undo” restores a.py"

@@ -370,3 +370,16 @@ async def test_session_of_the_first_page_can_be_opened_at_once(session_catalog):
         await pilot.press("down", "enter")
         await opened(pilot)
         assert requests.asked == [OpenRequest(KNOWN[1].id)]
+
+
+@pytest.mark.parametrize("size", [(120, 40), (80, 24), (72, 24)])
+async def test_there_is_no_column_of_costs_if_no_price_is_known(session_catalog, size):
+    async with app_on(session_catalog, Requests()).run_test(size=size) as pilot:
+        picker = await wait_for_picker(pilot)
+        assert " cost" in picker._heading_text()
+
+    free = FakeCatalog([info(1, "a local model", spent=()), info(2, "another", spent=())])
+    async with app_on(free, Requests()).run_test(size=size) as pilot:
+        picker = await wait_for_picker(pilot)
+        assert "cost" not in picker._heading_text()
+        assert "size" in picker._heading_text()

@@ -49,3 +49,20 @@ async def test_a_paste_is_unfolded_by_its_key_and_by_pasting_again():
         assert prompt.text == "[pasted 40 lines]"
         await pilot.press("alt+e")
         assert prompt.text == text
+
+
+@pytest.mark.parametrize("size", [(120, 40), (80, 24), (40, 10)])
+async def test_the_chip_of_a_file_that_is_typed_to_its_end_is_seen(size):
+    session = session_with(Attachment("api.py", "12 KB"))
+    async with screen_of(session).run_test(size=size) as pilot:
+        await opened(pilot)
+        conversation = pilot.app.conversation
+        conversation._find_files = lambda text: ["api.py"] if "api.py".startswith(text) else []
+        conversation.completion._find_files = conversation._find_files
+        await type_text(pilot, "see @api.p")
+        assert conversation.completion.display
+        await type_text(pilot, "y")
+        await until(pilot, lambda: "@api.py 12 KB" in screen_text(pilot.app))
+        assert not conversation.completion.display
+        await pilot.press("tab")  # completes, as while the list is shown: it does not send
+        assert conversation.prompt.text == "see @api.py "

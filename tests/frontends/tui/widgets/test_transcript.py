@@ -318,3 +318,13 @@ async def test_unstreamed_answer_equals_a_streamed_one():
     async with whole.run_test(size=SIZE):
         assert whole.lines() == shown
         assert isinstance(whole.transcript._blocks.blocks[0], AnswerBlock)
+
+
+async def test_code_in_a_notice_has_no_backticks_and_is_set_off():
+    app = TranscriptApp()
+    async with app.run_test(size=SIZE):
+        app.transcript.add(NoticeBlock("Use `/diff`.\n  $ echo `date`"))
+        assert app.lines()[-2:] == ["· Use /diff.", "    $ echo `date`"]
+        lines = app.transcript.blocks[-1].lines(SIZE[0], app.transcript._palette)
+        styles = {segment.text: segment.style for segment in lines[0].segments}
+        assert styles["/diff"] != styles["Use "]
