@@ -13,6 +13,7 @@ import msgspec
 from ouro.commands.action import ActionContext, Answer
 from ouro.commands.mode import MODES, choose_mode
 from ouro.commands.render import CodeSpan, Title, View, line, table
+from ouro.commands.slash import SessionContext
 from ouro.display import Choice
 from ouro.errors import UsageError
 from ouro.extensions import demand_tools
@@ -22,7 +23,6 @@ from ouro.utils.runtime import get_config_path, tilde
 from ouro.utils.text import local_time
 
 if TYPE_CHECKING:
-    from ouro.commands.slash import SessionContext
     from ouro.session import Session
     from ouro.session.judge import Judge
 
@@ -98,7 +98,17 @@ async def _add(kind: Kind, context: ActionContext, rule: str) -> Answer:
         )
 
 
-allow, ask, deny = partial(_add, "allow"), partial(_add, "ask"), partial(_add, "deny")
+allow, deny = partial(_add, "allow"), partial(_add, "deny")
+
+
+async def ask(context: ActionContext, rule: str) -> Answer | None:
+    """Save a rule. Without one set the mode `ask`, as `/permissions edit` sets `edit`."""
+    if rule:
+        return await _add("ask", context, rule)
+    if not isinstance(context, SessionContext):
+        raise UsageError("A rule is needed, such as `shell(make *)`.", commands=["permissions ask"])
+    await choose_mode(context.front_end, "ask")
+    return None
 
 
 async def revoke(context: ActionContext, rule: str) -> Answer | None:

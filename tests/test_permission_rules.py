@@ -56,6 +56,15 @@ async def test_rules_are_listed_with_source_and_last_use(front_end):
     )
 
 
+async def test_ask_without_a_rule_is_the_mode(front_end):
+    await dispatch(front_end, "/permissions edit")
+    assert front_end.session.status().mode == "edit"
+    await dispatch(front_end, "/permissions ask")
+    assert front_end.session.status().mode == "ask"
+    await dispatch(front_end, "/permissions ask shell(git push *)")
+    assert "Saved for this folder: ask shell(git push *)" in front_end.lines[-1][1]
+
+
 async def test_a_rule_of_each_source_can_be_revoked(front_end):
     for rule in ("shell(make *)", "allow shell(git push *)", "edit"):
         await dispatch(front_end, f"/permissions revoke {rule}")

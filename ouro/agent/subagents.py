@@ -217,7 +217,7 @@ class Subagents:
         if child is None or child.work is None or child.work.done():
             running = ", ".join(child.id for child in self._running())
             raise ToolError(
-                f"No subagent `{child_id}` is running.", f"Running: {running}." if running else ""
+                f"No task `{child_id}` is running.", f"Running: {running}." if running else ""
             )
         child.work.cancel()
         await asyncio.wait({child.work})

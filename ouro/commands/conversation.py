@@ -7,7 +7,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ouro.commands.action import Answer
-from ouro.commands.render import Markdown, code, escape, facts, line, todo_list
+from ouro.commands.render import (
+    Markdown,
+    code,
+    escape,
+    escape_sentence,
+    facts,
+    line,
+    todo_list,
+)
 from ouro.commands.slash import SessionContext
 from ouro.display import Choice
 from ouro.errors import UsageError
@@ -121,6 +129,7 @@ async def tasks(context: SessionContext, what: str) -> Answer:
     action, _, task = what.partition(" ")
     if action == "kill" and (task := task.strip()):
         await session.background.kill(task)
+        context.front_end.redraw()
         return Answer(task, [line(f"Ended {task}.")])
     if what == "background":
         if not (moved := session.background.move_running()):
@@ -132,7 +141,7 @@ async def tasks(context: SessionContext, what: str) -> Answer:
             " command there."
         )
     running = session.background.list()
-    rows = [(task.id, f"{escape(task.title)} — {escape(task.state)}") for task in running]
+    rows = [(task.id, escape_sentence(f"{task.title} — {task.state}")) for task in running]
     return Answer(running, [Markdown(facts(*rows) or "No background jobs and no subagents.")])
 
 

@@ -34,7 +34,9 @@ async def goal(context: SessionContext, condition: str, **caps: Any) -> Answer |
     if not word:
         return _shown(session)
     if word in CLEAR:
-        return _cleared(session)
+        answer = _cleared(session)
+        context.front_end.redraw()
+        return answer
     if word == "pause":
         _demand_goal(session).is_paused = True
         context.front_end.redraw()

@@ -59,8 +59,9 @@ async def model(context: SessionContext, name: str) -> Answer | None:
         name = await use_favorite(session, _STEPS[name])
         context.front_end.redraw()
         return Answer(name, [line(f"Model: {name}")])
-    if name == "favorite":
-        return await change_favorite(context)
+    word, _, other = name.partition(" ")
+    if word == "favorite":
+        return await change_favorite(context, other.strip())
     if not name:
         name = await _choose_model(context, await session.models())
     if not name:
@@ -71,11 +72,13 @@ async def model(context: SessionContext, name: str) -> Answer | None:
     return Answer(model, [line(f"Model: {model}")])
 
 
-async def change_favorite(context: SessionContext) -> Answer:
-    """Make the model in use a favorite, or no longer one."""
+async def change_favorite(context: SessionContext, name: str = "") -> Answer:
+    """Make a model a favorite, or no longer one; without a name the one in use. Raises NoModelError."""
     session = context.session
     favorites = session.model_source.favorites
-    await asyncio.to_thread(favorites.toggle, session.status().model)
+    used = session.status().model
+    chosen = session.model_source.named(name)[0].spec.name if name else used
+    await asyncio.to_thread(favorites.toggle, chosen)
     listed = ", ".join(favorites.names) or "none"
     return Answer(list(favorites.names), [line(f"Favorite models: {listed}.")])
 

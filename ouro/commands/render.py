@@ -214,6 +214,14 @@ def escape(text: str) -> str:
     return re.sub(r"([\\`*_\[\]<>#|]|~(?=~)|(?<=~)~)", r"\\\1", clean(text))
 
 
+def escape_sentence(text: str) -> str:
+    """Untrusted text with Markdown escaped, except for code between single backticks."""
+    pieces = re.split(r"(?<!`)`([^`\n]+)`(?!`)", text)
+    return "".join(
+        code(piece) if place % 2 else escape(piece) for place, piece in enumerate(pieces)
+    )
+
+
 def changed_lines(before: str, after: str) -> list[str]:
     """The lines that differ, with `-` or `+` in front."""
     lines = list(difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=0))[

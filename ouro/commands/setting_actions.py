@@ -100,7 +100,7 @@ PERMISSION_ACTIONS: tuple[Action, ...] = (
         "permissions ask",
         "ouro.permission_rules.ask",
         "Save a rule for this folder: what it matches is asked",
-        (_RULE,),
+        (text("rule", nargs="?", metavar="RULE", help="without it in a session: the mode `ask`"),),
         ("permissions ask 'shell(make *)'",),
         "both",
     ),

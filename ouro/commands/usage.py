@@ -76,7 +76,7 @@ def _bars(by: By, found: Sequence[ModelUse]) -> list[str]:
     for row, weight in zip(cells, weights, strict=True):
         bar = "█" * max(1, round(MAX_BAR * weight / most)) if weight else ""
         lines.append(f"{_table_line(row, widths)}  {bar}".rstrip())
-    measure = "cost" if is_priced else "tokens read: not every price is known"
+    measure = "cost" if is_priced else "tokens read, because not every price is known"
     return [*lines, "", f"Bars: {measure}"]
 
 

@@ -48,8 +48,8 @@ IN_USE_CHOICES = (
 LEAVE_CHOICES = (Choice("back", "go back"), Choice("", "quit"))
 USE = "use "
 ABOUT = (
-    "ouro is a coding agent in your terminal. It reads, changes and runs what is in this folder,\n"
-    "asks before it acts, can undo what it did, and remembers what you decide."
+    "ouro is a coding agent in your terminal. It reads, changes and runs what is in this folder,"
+    " asks before it acts, can undo what it did, and remembers what you decide."
 )
 NEEDS_MODEL = (
     "ouro needs one: with a key, or from a server on this machine (Ollama, LM Studio, llama.cpp,"

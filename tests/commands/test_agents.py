@@ -38,7 +38,7 @@ async def test_agents_lists_kinds_files_and_one_subagents_work(repository, home)
     await dispatch(front_end, "/tasks kill tester-1")
     await dispatch(front_end, "/tasks")
     assert "There is no subagent `tester-7`" in front_end.lines[-2][1]
-    assert front_end.lines[-1][1].startswith("No subagent `tester-1` is running.")
+    assert front_end.lines[-1][1].startswith("No task `tester-1` is running.")
     assert front_end.shown[2].startswith("- **tester-1**: run the tests — done (")
     assert [(task.id, task.is_running) for task in session.background.list()] == [
         ("tester-1", False)

@@ -1,6 +1,8 @@
+import pytest
 from fakes.fake_front_end import FakeFrontEnd
 from fakes.fake_session import FakeSession
 
+from ouro.commands.render import escape_sentence
 from ouro.commands.slash import dispatch
 from ouro.display import CommandOutput, Diff, Display, FileChange, Todo
 from ouro.events import Prompted, Replied, ToolFinished, ToolStarted
@@ -86,3 +88,16 @@ async def test_tasks_ends_a_job():
     await dispatch(front_end, "/tasks kill 3")
     assert front_end.shown == ["No background jobs and no subagents."]
     assert front_end.session.background.killed == ["3"]
+    assert front_end.redrawn  # the status line may name what was ended
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("`test -e done` — 3 of 20 turns", "`test -e done` — 3 of 20 turns"),
+        ("mend *it* with `a*b`", "mend \\*it\\* with `a*b`"),
+        ("echo `date", "echo \\`date"),
+    ],
+)
+def test_code_in_a_sentence_stays_code(text, shown):
+    assert escape_sentence(text) == shown

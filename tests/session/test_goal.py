@@ -53,6 +53,9 @@ class Screen(TurnObserver, FrontEnd):
     def turn_ended(self, outcome, seconds):
         self.outcomes.append(outcome)
 
+    def redraw(self):
+        self.redrawn = status_items(self.session.status())["goal"]
+
     def said(self, words):
         texts = [event.text for event in self.shown if isinstance(event, Notice)]
         details = [event.detail for event in self.shown if isinstance(event, TurnFinished)]
@@ -145,6 +148,14 @@ async def test_at_the_cap_of_turns_it_stops_with_a_sentence_and_can_be_resumed(t
     (tmp_path / "made").touch()
     await here.type("/goal resume")
     assert here.said("The goal is reached after 1 turn")
+    await here.turns.close()
+
+
+async def test_the_state_is_drawn_again_when_the_goal_is_ended(tmp_path):
+    here = await open_screen(tmp_path, [call("shell", command="echo 0"), "Done."])
+    await here.type("/goal --turns 1 !ls made")
+    await here.type("/goal clear")
+    assert here.redrawn == ""
     await here.turns.close()
 
 

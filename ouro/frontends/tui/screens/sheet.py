@@ -396,6 +396,7 @@ class Picker(Sheet[str | None]):
         self._grace = grace
         self._preview = preview
         self._accepts_from = 0.0
+        self._shown_at = 0.0
         self._reads_from = 0.0
         """From when on letters can mark a choice; earlier ones were typed before the picker came."""
         self._typed: list[events.Key] = []
@@ -426,7 +427,8 @@ class Picker(Sheet[str | None]):
         self._shows_prompt = any(prompt.text for prompt in self._beneath.query(PromptArea))
         if not self.is_short:
             self._search.focus()
-        self._accepts_from = time.monotonic() + self._grace
+        self._shown_at = time.monotonic()
+        self._accepts_from = self._shown_at + self._grace
         self._reads_from = time.monotonic() + STRAY_GRACE
 
     @property
@@ -476,7 +478,7 @@ class Picker(Sheet[str | None]):
         marked = self._list.marked
         self._whole.display = marked is not None and self._list.is_cut(marked)
         if marked is not None:
-            self._whole.update(clean(f"{marked.label}\n{marked.detail}".rstrip()))
+            self._whole.update(code_content(clean(f"{marked.label}\n{marked.detail}".rstrip())))
         self.call_after_refresh(self._make_room)
 
     @on(Input.Submitted)
@@ -496,7 +498,7 @@ class Picker(Sheet[str | None]):
                 f"app.press('{'page_up' if PAGES[event.key] < 0 else 'page_down'}')"
             )
         elif self._list.take_key(event.key):
-            pass
+            self._end_grace(event)
         elif self.is_short and event.key == "enter":
             self._take()
         elif event.key in _SHOWS_KEYS and not self._typed:
@@ -504,6 +506,11 @@ class Picker(Sheet[str | None]):
         else:
             return self._take_text(event)
         return True
+
+    def _end_grace(self, event: events.Key) -> None:
+        """Let Enter choose at once after a key that moved the mark: the user has seen the list."""
+        if event.time > self._shown_at:
+            self._accepts_from = 0.0
 
     def _take_text(self, event: events.Key) -> bool:
         if self.is_short:

@@ -41,7 +41,7 @@ async def test_a_task_that_has_just_ended_is_not_an_error(monkeypatch):
     session.background.tasks = (AGENT,)
 
     async def kill(task):
-        raise ToolError(f"No subagent `{task}` is running.")
+        raise ToolError(f"No task `{task}` is running.")
 
     monkeypatch.setattr(session.background, "kill", kill)
     async with screen_of(session).run_test(size=(100, 30)) as pilot:
