@@ -28,9 +28,11 @@ from ouro.memory.backend import (
     MessageRecord,
     Progress,
     RecalledItem,
+    SessionHeader,
     SessionInfo,
     SummaryRecord,
     TitleRecord,
+    WholeSession,
     timestamp,
 )
 from ouro.memory.message_tree import begins_turn
@@ -167,7 +169,7 @@ class SessionCatalog:
         sessions, words = _narrow_by_tags(sessions, words)
         if not words:
             return sessions
-        titles = [info for info in sessions if _has_words(info.title, words)]
+        titles = _titled(sessions, words)
         seen = {info.id for info in titles}
         rest = [info for info in sessions if info.id not in seen]
         ids = {hit.session_id for hit in await asyncio.to_thread(list, self._hits(rest, words))}
@@ -179,33 +181,19 @@ class SessionCatalog:
         """
         whole = await self.store.read_whole(info.id)
         loaded = await self.store.load_session(info.id, read_only=True, reach="screen")
-
-        def first_words() -> str:
-            messages = (
-                record.message for record in whole.records() if isinstance(record, MessageRecord)
-            )
-            return next(
-                (
-                    message.text
-                    for message in messages
-                    if message.role == "user" and message.text.strip()
-                ),
-                "",
-            )
-
-        first = await asyncio.to_thread(first_words)
-        entries = Transcript.of(loaded).entries
-        texts = [
-            (item.message.role, item.message.text) for item in entries if item.message.text.strip()
-        ]
-        last = [text for text in texts if text[0] in ("user", "assistant")]
-        last = last[1:] if last[:1] == [("user", first)] else last
-        summaries = [
-            record.summary for record in loaded.records if isinstance(record, SummaryRecord)
-        ]
-        return SessionExcerpt(
-            (summaries or [""])[-1], first, tuple(last[-_LAST_MESSAGES:]), loaded.notices
-        )
+        first = await asyncio.to_thread(_first_prompt, whole)
+        last = []
+        for entry in Transcript.of(loaded).entries:
+            message = entry.message
+            if message.role in ("user", "assistant") and message.text.strip():
+                last.append((message.role, message.text))
+        if last[:1] == [("user", first)]:
+            del last[0]
+        summary = ""
+        for record in loaded.records:
+            if isinstance(record, SummaryRecord):
+                summary = record.summary
+        return SessionExcerpt(summary, first, tuple(last[-_LAST_MESSAGES:]), loaded.notices)
 
     async def turn(self, session_id: str, turn: int = 0, message: int = 0) -> TurnEvidence:
         """One turn of a session, which is not opened. Raises UsageError if there is no such turn.
@@ -230,23 +218,9 @@ class SessionCatalog:
             raise UsageError(f"Session {header.id[:8]} has no turn {turn}: it has {len(begins)}.")
         ends = [*begins[1:], len(entries)]
         messages = entries[begins[number - 1] : ends[number - 1]]
-        first = messages[0]
-        recalled = [transcript.recalled.get(entry.number) for entry in messages]
-        records = [record for record in recalled if record]
-        scopes = [scope for scope in ("user", "repo") if scope in header.memory]
-        return TurnEvidence(
-            session_id=header.id,
-            title=transcript.title,
-            turn=(turn or number) if is_left else number,
-            number=first.number,
-            at=first.at,
-            words=tuple(_words_of(messages)),
-            told=tuple(_told_in(first.message)),
-            recalled=tuple(chain.from_iterable(record.items for record in records)),
-            way=records[0].way if records else "",
-            began_with={scope: header.memory[scope] for scope in scopes},
-            is_left=is_left,
-        )
+        if is_left and turn:
+            number = turn
+        return _evidence_of(header, transcript, messages, number, is_left=is_left)
 
     async def search(
         self, sessions: Sequence[SessionInfo], words: str
@@ -298,17 +272,21 @@ class SessionCatalog:
             return
         hits, changed = self._search_index(self._root, words)
         ids = {info.id for info in sessions}
-        found = [hit for hit in hits if hit.session_id in ids]
-        yield from found
-        seen = {hit.session_id for hit in found}
+        seen = set()
+        for hit in hits:
+            if hit.session_id in ids:
+                seen.add(hit.session_id)
+                yield hit
         patterns = [_pattern(word) for word in words.lower().split()]
         for info in sessions:
-            if info.id in seen or (changed is not None and info.folder not in changed):
+            is_indexed = changed is not None and info.folder not in changed
+            if info.id in seen or is_indexed:
                 continue
             if ended.is_set():
                 return
-            if (hit := _find_in(self._root / info.folder, info.id, patterns)) is not None:
-                yield hit
+            found = _find_in(self._root / info.folder, info.id, patterns)
+            if found is not None:
+                yield found
 
     def _search_index(
         self, root: Path, words: str
@@ -355,17 +333,17 @@ def find_session(
         SessionNotFound: none matches.
     """
     query = query.strip()
-    here = [session for session in sessions if is_here(session.project)]
     if query == "latest":
-        begun = [session for session in here if _has_begun(session)]
+        here = [session for session in sessions if is_here(session.project)]
+        begun = list(filter(_has_begun, here))
         return _only(begun[:1], "No session of this folder yet.", hint)
     if query.startswith("#"):
-        tagged = _narrow_by_tags(here, query)[0] or _narrow_by_tags(sessions, query)[0]
+        tagged = _rather_here(is_here, _narrow_by_tags(sessions, query)[0])
         return _only(tagged, f"No session has the tag `{cut(query, 60)}`.", hint)
     found = _named(sessions, query)
     if len(query) < _LONG_PREFIX or not found:
-        titled = [session for session in sessions if _has_words(session.title, query)]
-        found += [session for session in _rather_here(is_here, titled) if session not in found]
+        titled = _rather_here(is_here, _titled(sessions, query))
+        found += [session for session in titled if session not in found]
     if not found and query:
         ids = set(ids_with(query))
         found = _rather_here(is_here, [session for session in sessions if session.id in ids])
@@ -380,9 +358,24 @@ def _named(sessions: Sequence[SessionInfo], query: str) -> list[SessionInfo]:
     return [session for session in sessions if session.id.startswith(query.lower())]
 
 
+def _titled(sessions: Iterable[SessionInfo], words: str) -> list[SessionInfo]:
+    """The sessions whose title has all these words."""
+    return [session for session in sessions if _has_words(session.title, words)]
+
+
 def _rather_here(is_here: Callable[[str], bool], found: list[SessionInfo]) -> list[SessionInfo]:
     """Those of this project; all of them if none is."""
     return [session for session in found if is_here(session.project)] or found
+
+
+def _first_prompt(whole: WholeSession) -> str:
+    """The first text of the user. Blocks."""
+    for record in whole.records():
+        if isinstance(record, MessageRecord):
+            message = record.message
+            if message.role == "user" and message.text.strip():
+                return message.text
+    return ""
 
 
 def _branch_with(
@@ -393,6 +386,37 @@ def _branch_with(
         if any(entry.number == number for entry in branch):
             return branch
     return None
+
+
+def _evidence_of(
+    header: SessionHeader,
+    transcript: Transcript,
+    messages: Sequence[MessageRecord],
+    turn: int,
+    *,
+    is_left: bool,
+) -> TurnEvidence:
+    """What is known about the turn with these messages."""
+    first = messages[0]
+    records = []
+    for entry in messages:
+        record = transcript.recalled.get(entry.number)
+        if record:
+            records.append(record)
+    scopes = [scope for scope in ("user", "repo") if scope in header.memory]
+    return TurnEvidence(
+        session_id=header.id,
+        title=transcript.title,
+        turn=turn,
+        number=first.number,
+        at=first.at,
+        words=tuple(_words_of(messages)),
+        told=tuple(_told_in(first.message)),
+        recalled=tuple(chain.from_iterable(record.items for record in records)),
+        way=records[0].way if records else "",
+        began_with={scope: header.memory[scope] for scope in scopes},
+        is_left=is_left,
+    )
 
 
 def _words_of(entries: Iterable[MessageRecord]) -> Iterator[tuple[str, str]]:
@@ -461,23 +485,31 @@ def _find_in(
             data = read_range(descriptor, max(0, size - _SEARCHED), size)
     except (OSError, SessionError):
         return None  # the file is missing or belongs to another user; the list reports that
-    if not all(pattern.search(data) for pattern in patterns):
+    if not _has_all(patterns, data):
         return None
     for block in reversed(split(data)[0]):
-        if all(pattern.search(block.data) for pattern in patterns):
-            record = parse_record(block) if _SPOKEN.search(block.data) else None
-            text = record.message.text.encode() if isinstance(record, MessageRecord) else b""
-            found = [pattern.search(text) for pattern in patterns]
-            if isinstance(record, MessageRecord) and found[0] and all(found):
-                before = text[: found[0].start()].decode("utf-8", "replace")
-                after = text[found[0].start() :].decode("utf-8", "replace")
-                around = (
-                    ("…" if len(before) > _AROUND else "")
-                    + before[-_AROUND:]
-                    + after[: 3 * _AROUND]
-                )
-                return SessionHit(session_id, record.number, " ".join(around.split()))
+        if not _has_all(patterns, block.data) or not _SPOKEN.search(block.data):
+            continue
+        record = parse_record(block)
+        if isinstance(record, MessageRecord):
+            text = record.message.text.encode()
+            if _has_all(patterns, text):
+                return SessionHit(session_id, record.number, _text_around(patterns[0], text))
     return None
+
+
+def _has_all(patterns: Iterable[re.Pattern[bytes]], data: bytes) -> bool:
+    return all(pattern.search(data) for pattern in patterns)
+
+
+def _text_around(pattern: re.Pattern[bytes], text: bytes) -> str:
+    """The text before and after the place where a pattern matches first, on one line."""
+    found = pattern.search(text)
+    start = found.start() if found else 0
+    before = text[:start].decode("utf-8", "replace")
+    after = text[start:].decode("utf-8", "replace")
+    cut_before = f"…{before[-_AROUND:]}" if len(before) > _AROUND else before
+    return " ".join((cut_before + after[: 3 * _AROUND]).split())
 
 
 def _pattern(word: str) -> re.Pattern[bytes]:

@@ -360,6 +360,14 @@ class _Step(msgspec.Struct, frozen=True):
     is_marker: bool = False
     """Whether it is only shown between messages, and does not change what is sent."""
 
+    @property
+    def is_shown(self) -> bool:
+        return self.is_message or self.is_marker or bool(self.number)
+
+    def is_left_by(self, target: int) -> bool:
+        """Whether a rewind to message `target` left it on another branch."""
+        return not self.number or self.number != target
+
 
 def _classify(record: RawRecord) -> _Step:
     kind = kind_of(record)
@@ -399,7 +407,7 @@ async def _find_context(records: AsyncIterator[RawRecord], max_bytes: int) -> _C
     reaches_covered = False
     async for record in records:
         step = _classify(record)
-        if target is not None and (step.number != target or not step.number):
+        if target is not None and step.is_left_by(target):
             # A branch is loaded, so that it can be listed and restored, unless it costs more than
             # the transcript.
             branch_size += record.size * step.is_message
@@ -438,18 +446,22 @@ async def _find_page(records: AsyncIterator[RawRecord], count: int) -> tuple[lis
     markers: list[RawRecord] = []  # the messages after the target that were read
     async for record in records:
         step = _classify(record)
-        if target is not None and (step.number != target or not step.number):
+        if target is not None and step.is_left_by(target):
             if rewind is not None and step.is_message:
                 found.append(rewind)
                 rewind = None
             if target == 0 and rewind is None:
                 break
-            markers = [] if step.number else [*markers, *([record] if step.is_marker else [])]
+            if step.number:
+                markers = []
+            elif step.is_marker:
+                markers.append(record)
             continue
         found += markers
-        target = step.change.to if isinstance(step.change, RewindRecord) else None
-        rewind, markers = (record if target is not None else None), []
-        if step.is_message or step.number or step.is_marker:
+        target, rewind, markers = None, None, []
+        if isinstance(step.change, RewindRecord):
+            target, rewind = step.change.to, record
+        if step.is_shown:
             found.append(record)
             count -= step.is_message
             if count <= 0:

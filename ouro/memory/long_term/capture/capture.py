@@ -235,38 +235,45 @@ class Capture(msgspec.Struct, eq=False):
 
     def _apply(self, operation: Operation, excerpt: _Excerpt, captured: Captured) -> None:
         """Write, confirm or propose the note of an operation. Raises NoteError if it is refused."""
-        book, line = self.notes.notebook, excerpt.lines.get(operation.target)
         repository = self.notes.repository(operation.scope)
         if _was_captured(repository, operation.text, excerpt.spoken[0].at):
             raise NoteError("it was captured before")
-        is_carried = any(is_carried_out(operation.text, message.done) for message in excerpt.spoken)
-        if operation.verb == "add" and is_carried and not is_lasting(operation.text):
+        if operation.verb == "add" and _is_shown_by_changes(operation.text, excerpt.spoken):
             raise NoteError("the changes of the same turn show it")
-        words = fold_words(operation.text)
-        if same := next(
-            (known for known in excerpt.lines.values() if fold_words(known.text) == words), None
-        ):
-            if operation.source == "user":
-                captured.written.append(Written("confirm", same, same.scope, ""))
-            return
+        same = _find_same(operation.text, excerpt.lines.values())
+        if same is None:
+            self._add(operation, excerpt, captured, repository)
+        elif operation.source == "user":
+            captured.written.append(Written("confirm", same, same.scope, ""))
+
+    def _add(
+        self,
+        operation: Operation,
+        excerpt: _Excerpt,
+        captured: Captured,
+        repository: GitRepository,
+    ) -> None:
+        """Write or propose a new note, and record that its text was captured."""
+        line = excerpt.lines.get(operation.target)
         verb = "add" if line else operation.verb
         related = [note_id for note_id in operation.related if note_id not in excerpt.lines]
         note, message = self._note(operation, excerpt)
-        note = book.link(note, verb, operation.target, related)
+        note = self.notes.notebook.link(note, verb, operation.target, related)
+        must_ask = excerpt.sources or self.asks or operation.certainty == "doubtful"
         until = _FOREVER
         if line and operation.verb == "contradict":
-            note = book.add_times(note)
+            note = self.notes.notebook.add_times(note)
             captured.contradictions.append(self.notes.propose_instead(line, note, excerpt.sources))
-        elif excerpt.sources or self.asks or operation.certainty == "doubtful":
-            note = book.add_times(note)
+        elif must_ask:
+            note = self.notes.notebook.add_times(note)
             self.notes.propose(note, excerpt.sources, operation.certainty)
             captured.proposed.append(note)
         else:
             until = excerpt.spoken[-1].at
-            corrected = line if line and operation.verb == "supersede" else None
-            is_sure = operation.certainty == "compared"
             if note.source == "assistant" and note.turn not in excerpt.checked:
                 note = _as_tentative(note, message)
+            corrected = line if operation.verb == "supersede" else None
+            is_sure = operation.certainty == "compared"
             written = self._write(note, verb, message, corrected, is_sure=is_sure)
             captured.written.append(written)
             if corrected and written.change == "add":
@@ -317,6 +324,22 @@ class Capture(msgspec.Struct, eq=False):
             anchors=self.notes.anchors.of(operation.entities) if in_repo else (),
         )
         return note, message
+
+
+def _is_shown_by_changes(text: str, spoken: Sequence[Spoken]) -> bool:
+    """Whether a text only repeats what was done while it was said."""
+    if is_lasting(text):
+        return False
+    return any(is_carried_out(text, message.done) for message in spoken)
+
+
+def _find_same(text: str, lines: Iterable[Note]) -> Note | None:
+    """The core line with the words of a text."""
+    words = fold_words(text)
+    for line in lines:
+        if fold_words(line.text) == words:
+            return line
+    return None
 
 
 def _as_tentative(note: Note, message: Spoken) -> Note:

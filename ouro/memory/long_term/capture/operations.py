@@ -158,10 +158,16 @@ def _objects(answer: str) -> Iterator[dict[str, Any]]:
         if _verb(whole):
             yield whole
             continue
-        inside = (
-            item for part in value.values() for item in (part if isinstance(part, list) else [part])
-        )
-        yield from filter(_verb, (_lower_keys(item) for item in inside if isinstance(item, dict)))
+        yield from _inner_operations(value)
+
+
+def _inner_operations(value: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """The operations among the values of an object, and in the lists among them."""
+    for part in value.values():
+        for item in part if isinstance(part, list) else [part]:
+            fields = _lower_keys(item) if isinstance(item, dict) else {}
+            if _verb(fields):
+                yield fields
 
 
 def _lower_keys(fields: Mapping[Any, Any]) -> dict[str, Any]:
@@ -188,47 +194,68 @@ def _operation(verb: str, fields: Mapping[str, Any], limits: OperationLimits) ->
     text = " ".join(clean(_first_text(fields, "text", "note", "content", "fact")).split())
     if len(text) > MAX_NOTE:
         raise _InvalidError(f"the text has {len(text):,} characters (at most {MAX_NOTE})")
-    same = next(
-        (note for note in limits.shown if text and fold_words(text) == fold_words(note.text)), None
-    )
-    target = same if verb == "add" else _target(fields, limits)
-    if target is not None and (
-        verb == "confirm" or (text and fold_words(text) == fold_words(target.text))
-    ):
+    target = _same_note(text, limits) if verb == "add" else _target(fields, limits)
+    if target is not None and (verb == "confirm" or _is_same_text(text, target)):
         return Operation("confirm", target=target.id, scope=target.scope)
     if not text:
         raise _InvalidError("the text is empty")
     until = _until(fields.get("until"))
     category = _category(fields, target, limits)
-    usual: Scope = target.scope if target is not None else limits.categories.get(category, "repo")
-    scope = _SCOPES.get(str(fields.get("scope") or usual).strip().casefold(), usual)
-    if scope not in limits.scopes:
-        raise _InvalidError(f"the {scope} memory is off here")
-    entities = (
-        *normalize_entities(map(str, _as_list(fields.get("entities"))), limits.root),
-        *entities_in(text),
-    )
-    related = (_shown_note(item, limits) for item in _as_list(fields.get("related")))
+    named = normalize_entities(map(str, _as_list(fields.get("entities"))), limits.root)
+    entities = dict.fromkeys((*named, *entities_in(text)))
     return Operation(
         verb=verb,  # type: ignore[arg-type]  # looked up above
         text=text,
         target=target.id if target is not None else "",
-        scope=scope,
+        scope=_scope(fields, target, category, limits),
         category=category,
         confidence=_confidence(fields.get("confidence")),
-        source=(
-            "user"
-            if str(fields.get("said_by") or "").strip().casefold() in _USER_WORDS
-            else "assistant"
-        ),
-        entities=tuple(dict.fromkeys(entities))[:_MAX_ENTITIES],
+        source=_source(fields),
+        entities=tuple(entities)[:_MAX_ENTITIES],
         relations=tuple(_relations(fields.get("relations"), limits.root))[:_MAX_RELATIONS],
-        # A number that was not shown is ignored: the note is good without it.
-        related=tuple(dict.fromkeys(note.id for note in related if note and note is not target))[
-            :_MAX_RELATED
-        ],
+        related=_related(fields, target, limits),
         until=until,
     )
+
+
+def _is_same_text(text: str, note: Note) -> bool:
+    return bool(text) and fold_words(text) == fold_words(note.text)
+
+
+def _same_note(text: str, limits: OperationLimits) -> Note | None:
+    """The first note that was shown and has the words of a text."""
+    return next((note for note in limits.shown if _is_same_text(text, note)), None)
+
+
+def _scope(
+    fields: Mapping[str, Any], target: Note | None, category: str, limits: OperationLimits
+) -> Scope:
+    """The named scope, else that of the target or of the category. Raises _InvalidError: it is
+    off.
+    """
+    usual: Scope = target.scope if target is not None else limits.categories.get(category, "repo")
+    scope = _SCOPES.get(str(fields.get("scope") or usual).strip().casefold(), usual)
+    if scope not in limits.scopes:
+        raise _InvalidError(f"the {scope} memory is off here")
+    return scope
+
+
+def _source(fields: Mapping[str, Any]) -> Literal["user", "assistant"]:
+    said_by = str(fields.get("said_by") or "").strip().casefold()
+    return "user" if said_by in _USER_WORDS else "assistant"
+
+
+def _related(
+    fields: Mapping[str, Any], target: Note | None, limits: OperationLimits
+) -> tuple[str, ...]:
+    """The ids of the notes that an operation names beside its target, each once."""
+    found: dict[str, None] = {}
+    for item in _as_list(fields.get("related")):
+        note = _shown_note(item, limits)
+        # A number that was not shown is ignored: the note is good without it.
+        if note and note is not target:
+            found[note.id] = None
+    return tuple(found)[:_MAX_RELATED]
 
 
 def _until(value: Any) -> str:

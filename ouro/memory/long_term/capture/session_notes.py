@@ -195,27 +195,37 @@ class SessionNotes:
         """The ids of notes to archive because nothing confirmed them, and of notes whose branch is
         merged.
         """
-        if not any(scope.loaded.notes for scope in self._scopes.values()):
+        notes = self._unarchived()
+        if not notes:
             return [], []
+        now, half_life = datetime.now(UTC), self._half_life
+        decayed = []
+        for note in notes:
+            # Reads few files, even with 10,000 notes.
+            if has_decayed(note, now, half_life) or may_be_tentative(note):
+                # The index does not hold the time of confirmation, and not whether it is tentative.
+                in_file = self._note(note.id)
+                if in_file is not None and _is_to_archive(in_file, now, half_life):
+                    decayed.append(in_file.id)
+        branches = merged_branches(self.root, {note.branch or "" for note in notes})
+        merged = [note.id for note in notes if note.branch in branches and self._note(note.id)]
+        return decayed, [note_id for note_id in merged if note_id not in decayed]
+
+    def _unarchived(self) -> list[Note]:
+        """The notes in the index outside of the archive; none if the index cannot be used."""
+        if not any(scope.loaded.notes for scope in self._scopes.values()):
+            return []
+        notes = []
         try:
             graph = Graph(self._search().index)
-            folders = [MemoryFolder.of(scope.store) for scope in self._scopes.values()]
-            found = [row for folder in folders for row in graph.notes(folder)]
+            for scope in self._scopes.values():
+                for path, note in graph.notes(MemoryFolder.of(scope.store)):
+                    if Path(path).parent.name != ARCHIVE:
+                        notes.append(note)
         except SearchUnavailable as error:  # all notes are not read as files for this
             log.warning("notes are checked for age later: %s", error)
-            return [], []
-        notes = [note for path, note in found if Path(path).parent.name != ARCHIVE]
-        now, half_life = datetime.now(UTC), self._half_life
-        # Reads few files, even with 10,000 notes.
-        old = [
-            note for note in notes if has_decayed(note, now, half_life) or may_be_tentative(note)
-        ]
-        # The index does not hold the time of confirmation, and not whether it is tentative.
-        files = filter(None, (self._note(note.id) for note in old))
-        decayed = [note.id for note in files if _is_to_archive(note, now, half_life)]
-        merged = merged_branches(self.root, {note.branch or "" for note in notes})
-        shared = [note.id for note in notes if note.branch in merged and self._note(note.id)]
-        return decayed, [note_id for note_id in shared if note_id not in decayed]
+            return []
+        return notes
 
     def confirm_checked(self, messages: Sequence[Message], turn: TurnRef) -> list[Written]:
         """Confirm the tentative notes about the files of a turn whose checks passed."""

@@ -81,28 +81,9 @@ def rewrite(
     """
     while repo.drop_stale_locks():
         time.sleep(0.05)
-    for name in repo.git("for-each-ref", "--format=%(refname)", _WORK).decode().split():
+    for name in _working_refs(repo):
         repo.git("update-ref", "--no-deref", "-d", name)
-    lines = (
-        repo.git("for-each-ref", "--format=%(refname) %(objectname) %(*objectname)")
-        .decode()
-        .splitlines()
-    )
-    refs = {line.split()[0]: line.split()[-1] for line in lines}
-    head = repo.head()
-    if head.commit and not head.ref:
-        refs["HEAD"] = head.commit
-    is_there = (
-        bool(accepted) and repo.run("cat-file", "-e", f"{accepted}^{{commit}}").returncode == 0
-    )
-    # Unreachable commits were undone with plain git, and are found by the reflog.
-    dangling = (
-        repo.run("fsck", "--no-reflogs", "--dangling", "--no-progress").stdout.decode().splitlines()
-    )
-    loose = {line.split()[-1] for line in dangling if line.startswith("dangling commit ")}
-    loose -= forgotten_commits(repo)  # ouro was killed while it dropped these
-    for number, commit in enumerate([*sorted(loose), *([accepted] if is_there else [])]):
-        refs.setdefault(f"{_KEPT_REFS}/{number}-{commit[:12]}", commit)
+    refs = _refs_to_rewrite(repo, accepted)
     if not refs:
         return
     for name, commit in refs.items():
@@ -114,15 +95,56 @@ def rewrite(
     rename_commits(repo, changed)
     if accepted in made:
         accept(made[accepted])
-    moved = {name: made.get(commit, commit) for name, commit in refs.items()}
-    updates = [f"update {name} {commit}\n" for name, commit in moved.items() if name != "HEAD"]
-    listed = repo.git("for-each-ref", "--format=%(refname)", _WORK).decode().split()
-    updates += [f"delete {name}\n" for name in listed]
+    _move_refs(repo, {name: made.get(commit, commit) for name, commit in refs.items()})
+    repo.write_record(TIP, repo.head().commit, durable=False)
+    drop_unreachable(repo)
+
+
+def _working_refs(repo: GitRepository) -> list[str]:
+    """The refs of a rewrite that has not ended."""
+    return repo.git("for-each-ref", "--format=%(refname)", _WORK).decode().split()
+
+
+def _refs_to_rewrite(repo: GitRepository, accepted: str) -> dict[str, str]:
+    """The commit of each ref, also of a HEAD without a branch; with new refs for commits that no
+    ref reaches.
+    """
+    refs = {}
+    listed = repo.git("for-each-ref", "--format=%(refname) %(objectname) %(*objectname)")
+    for line in listed.decode().splitlines():
+        words = line.split()
+        refs[words[0]] = words[-1]
+    head = repo.head()
+    if head.commit and not head.ref:
+        refs["HEAD"] = head.commit
+    loose = sorted(_loose_commits(repo))
+    if accepted and repo.run("cat-file", "-e", f"{accepted}^{{commit}}").returncode == 0:
+        loose.append(accepted)
+    for number, commit in enumerate(loose):
+        refs.setdefault(f"{_KEPT_REFS}/{number}-{commit[:12]}", commit)
+    return refs
+
+
+def _loose_commits(repo: GitRepository) -> set[str]:
+    """Unreachable commits. They were undone with plain git, and are found by the reflog."""
+    checked = repo.run("fsck", "--no-reflogs", "--dangling", "--no-progress")
+    loose = set()
+    for line in checked.stdout.decode().splitlines():
+        if line.startswith("dangling commit "):
+            loose.add(line.split()[-1])
+    return loose - forgotten_commits(repo)  # ouro was killed while it dropped these
+
+
+def _move_refs(repo: GitRepository, moved: dict[str, str]) -> None:
+    """Set the refs to their new commits, HEAD last, and remove the working refs."""
+    updates = []
+    for name, commit in moved.items():
+        if name != "HEAD":
+            updates.append(f"update {name} {commit}\n")
+    updates += [f"delete {name}\n" for name in _working_refs(repo)]
     repo.git("update-ref", "--no-deref", "--stdin", given="".join(updates).encode())
     if "HEAD" in moved:
         repo.git("update-ref", "--no-deref", "HEAD", moved["HEAD"])
-    repo.write_record(TIP, repo.head().commit, durable=False)
-    drop_unreachable(repo)
 
 
 def drop_unreachable(repo: GitRepository) -> None:
@@ -154,41 +176,11 @@ def _replacements(
         "--tag-of-filtered-object=drop",
         "--fake-missing-tagger",
     )
-    stream, commits = io.BytesIO(exported), dict[str, str]()
-
-    def changed() -> Iterator[bytes]:
-        """The output of fast-export, changed on its way to fast-import."""
-        within, mark = b"", ""
-        while line := stream.readline():
-            word, _, rest = line.rstrip(b"\n").partition(b" ")
-            if word in (b"blob", b"commit", b"tag", b"reset"):
-                within = word
-            if word in (b"commit", b"reset"):
-                yield b"%s %s/%s\n" % (word, _WORK.encode(), rest.replace(b"refs/", b"") or b"head")
-            elif word == b"mark":
-                mark = rest.decode()
-                yield line
-            elif word == b"original-oid":
-                if within == b"commit":
-                    commits[mark] = rest.decode()
-            elif word == b"data":
-                content = (in_file if within == b"blob" else in_words)(stream.read(int(rest)))
-                yield b"data %d\n%s" % (len(content), content)
-            elif within == b"commit" and word == b"M":
-                mode, blob, name = rest.split(b" ", 2)
-                if name.startswith(b'"'):
-                    plain = name[1:-1].replace(b'\\"', b'"').replace(b"\\\\", b"\\")
-                    if (new := in_name(plain)) != plain:
-                        name = b'"%s"' % new.replace(b"\\", b"\\\\").replace(b'"', b'\\"')
-                else:
-                    name = in_name(name)
-                yield b"M %s %s %s\n" % (mode, blob, name)
-            else:
-                yield line
-
+    commits: dict[str, str] = {}
+    changed = b"".join(_change_export(exported, in_file, in_words, in_name, commits))
     marks = repo.own_dir / "rewriting.marks"
     flags = ("--force", "--date-format=raw-permissive", f"--export-marks={marks}")
-    done = repo.fast_import(b"".join(changed()), *flags, durable=True)
+    done = repo.fast_import(changed, *flags, durable=True)
     if done.returncode:
         raise MemoryUnusable(
             f"The history in {repo.git_dir} cannot be rewritten: {last_line(done.stderr)}"
@@ -198,3 +190,43 @@ def _replacements(
     finally:
         marks.unlink(missing_ok=True)
     return {old: ids[mark] for mark, old in commits.items() if mark in ids}
+
+
+def _change_export(
+    exported: bytes, in_file: Change, in_words: Change, in_name: Change, commits: dict[str, str]
+) -> Iterator[bytes]:
+    """The output of fast-export, changed on its way to fast-import.
+
+    Adds to `commits` the mark of each commit -> its old id.
+    """
+    stream, within, mark = io.BytesIO(exported), b"", ""
+    while line := stream.readline():
+        word, _, rest = line.rstrip(b"\n").partition(b" ")
+        if word in (b"blob", b"commit", b"tag", b"reset"):
+            within = word
+        if word in (b"commit", b"reset"):
+            yield b"%s %s/%s\n" % (word, _WORK.encode(), rest.replace(b"refs/", b"") or b"head")
+        elif word == b"original-oid":
+            if within == b"commit":
+                commits[mark] = rest.decode()
+        elif word == b"data":
+            content = (in_file if within == b"blob" else in_words)(stream.read(int(rest)))
+            yield b"data %d\n%s" % (len(content), content)
+        elif within == b"commit" and word == b"M":
+            mode, blob, name = rest.split(b" ", 2)
+            yield b"M %s %s %s\n" % (mode, blob, _change_name(name, in_name))
+        else:
+            if word == b"mark":
+                mark = rest.decode()
+            yield line
+
+
+def _change_name(name: bytes, in_name: Change) -> bytes:
+    """A file name as fast-export writes it, in quotes if it has odd characters."""
+    if not name.startswith(b'"'):
+        return in_name(name)
+    plain = name[1:-1].replace(b'\\"', b'"').replace(b"\\\\", b"\\")
+    new = in_name(plain)
+    if new == plain:
+        return name
+    return b'"%s"' % new.replace(b"\\", b"\\\\").replace(b'"', b'\\"')

@@ -233,18 +233,26 @@ def normalize_command(text: str) -> str:
     from ouro.safety import parse_line  # imported late: a session starts without it
 
     parsed = parse_line(text)
+    if parsed.opaque:
+        return ""
     plain = [command for command in parsed.commands if command.kind == "plain"]
-    folder = next((command.text.split()[-1] for command in plain if command.name == "cd"), "")
+    folders = [command for command in plain if command.name == "cd"]
     commands = [command for command in plain if command.name != "cd"]
-    if parsed.opaque or len(commands) != 1 or commands[0].program in _NOT_KEPT:
+    if len(commands) != 1:
         return ""
-    if commands[0].computed or commands[0].stdin is not None:
+    only = commands[0]
+    if only.program in _NOT_KEPT or only.computed or only.stdin is not None:
         return ""
-    words = [word.text for word in commands[0].words]
-    line = _without_texts(commands[0].program, words)
-    if line and folder and _PLAIN.fullmatch(folder) and not folder.startswith(("/", "..", "~")):
+    line = _without_texts(only.program, [word.text for word in only.words])
+    folder = folders[0].text.split()[-1] if folders else ""
+    if line and _is_folder_inside(folder):
         line = f"cd {folder} && {line}"
     return line if len(line) <= _MAX_LENGTH else ""
+
+
+def _is_folder_inside(name: str) -> bool:
+    """Whether a name without spaces and quotes is below the current folder."""
+    return bool(_PLAIN.fullmatch(name)) and not name.startswith(("/", "..", "~"))
 
 
 def _without_texts(program: str, words: Sequence[str]) -> str:
