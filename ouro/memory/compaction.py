@@ -124,10 +124,9 @@ def format_pictures(plan: CompactionPlan) -> str:
     lines: list[str] = []
     for entry in plan.covered:
         if entry.number not in plan.kept:
-            in_replies = (
-                image for reply in entry.message.parts_of(ToolReply) for image in reply.images
-            )
-            images = (*entry.message.parts_of(Image), *in_replies)
+            images = [*entry.message.parts_of(Image)]
+            for reply in entry.message.parts_of(ToolReply):
+                images += reply.images
             lines += [
                 f"- {image.name or image.media_type}, message {entry.number}" for image in images
             ]

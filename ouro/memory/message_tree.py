@@ -170,14 +170,13 @@ class MessageTree:
         """Insert tool results that are in no record after the messages of these numbers, with the
         same numbers.
         """
-        self._put(
-            [
-                value
-                for item in self.items
-                for value in (item, answers.get(item.number))
-                if value is not None
-            ]
-        )
+        items: list[NumberedRecord] = []
+        for item in self.items:
+            items.append(item)
+            answer = answers.get(item.number)
+            if answer is not None:
+                items.append(answer)
+        self._put(items)
 
     def go_to(self, number: int) -> None:
         """Continue after that number, on any branch (0: from the start); if it is not loaded, the

@@ -324,7 +324,9 @@ class SessionSync:
 
     def _push(self, batch: Sequence[_Outgoing], size: int) -> bool:
         self._progress(f"sending {plural(len(batch), 'session')}, {byte_size(size)}")
-        changes = {path: data for item in batch for path, data in item.changes.items()}
+        changes: dict[str, bytes | None] = {}
+        for item in batch:
+            changes.update(item.changes)
         if not self._remote.push(self._remote.commit(changes, f"Sessions: {len(batch)}")):
             return False
         for item in batch:

@@ -72,7 +72,8 @@ def answer_open_calls(messages: Sequence[Message]) -> list[Message]:
     done: list[Message] = []
     for message, following in _turns(messages):
         done.append(message)
-        answered = {reply.call_id for later in following for reply in later.parts_of(ToolReply)}
+        replies_after = chain.from_iterable(later.parts_of(ToolReply) for later in following)
+        answered = {reply.call_id for reply in replies_after}
         missing = [
             call for call in message.tool_calls if call.id not in answered and not message.cut
         ]
@@ -162,7 +163,7 @@ def outputs_to_drop(messages: Sequence[Message], target: int) -> list[str]:
     """
     left = estimate_messages(messages)
     dropped: list[str] = []
-    for reply in (reply for message in messages for reply in message.parts_of(ToolReply)):
+    for reply in chain.from_iterable(message.parts_of(ToolReply) for message in messages):
         if left <= target:
             break
         if len(reply.text) > _SMALL or reply.images:
@@ -177,18 +178,16 @@ def remove_outputs(messages: Sequence[Message], dropped: Set[str]) -> list[Messa
     """`messages` with a note instead of each dropped output."""
 
     def short(part: Part) -> Part:
-        return (
-            _placeholder(part) if isinstance(part, ToolReply) and part.call_id in dropped else part
-        )
+        is_dropped = isinstance(part, ToolReply) and part.call_id in dropped
+        return _placeholder(part) if is_dropped else part
 
-    return [
-        (
-            replace(message, parts=tuple(map(short, message.parts)))
-            if any(reply.call_id in dropped for reply in message.parts_of(ToolReply))
-            else message
-        )
-        for message in messages
-    ]
+    done: list[Message] = []
+    for message in messages:
+        if any(reply.call_id in dropped for reply in message.parts_of(ToolReply)):
+            done.append(replace(message, parts=tuple(map(short, message.parts))))
+        else:
+            done.append(message)
+    return done
 
 
 def remove_notes(message: Message, notes: Set[str]) -> Message:
@@ -222,30 +221,33 @@ def _interrupted(call: ToolCall) -> ToolReply:
 
 def _exchange(message: Message, following: Sequence[Message], used: set[str]) -> Iterator[Message]:
     """An assistant message as it may be sent, and one message with the results of its calls."""
-    replies = {
-        reply.call_id: reply
-        for later in reversed(following)
-        for reply in reversed(later.parts_of(ToolReply))
-    }
-    names: dict[str, str] = {}
+    replies: dict[str, ToolReply] = {}
+    for reply in chain.from_iterable(later.parts_of(ToolReply) for later in following):
+        replies.setdefault(reply.call_id, reply)
+    seen: set[str] = set()
     answers: list[ToolReply] = []
     parts: list[Part] = []
     for part in message.parts:
         if isinstance(part, ToolCall):
-            if not message.cut and part.id not in names:
-                candidates = chain([part.id], (f"{part.id}_{number}" for number in count(2)))
-                names[part.id] = next(name for name in candidates if name not in used)
-                used.add(names[part.id])
-                parts.append(replace(part, id=names[part.id]))
-                answers.append(
-                    replace(replies.get(part.id, _interrupted(part)), call_id=names[part.id])
-                )
+            if message.cut or part.id in seen:
+                continue
+            seen.add(part.id)
+            name = _unused_name(part.id, used)
+            used.add(name)
+            parts.append(replace(part, id=name))
+            answers.append(replace(replies.get(part.id, _interrupted(part)), call_id=name))
         elif not _is_refused(part, message):
             parts.append(part)
     if any(isinstance(part, ToolCall | Text) for part in parts):
         yield replace(message, parts=tuple(parts))
     if answers:
         yield tool(*answers)
+
+
+def _unused_name(call_id: str, used: Set[str]) -> str:
+    """The id of a call, with a number if an earlier call has it."""
+    candidates = chain([call_id], (f"{call_id}_{number}" for number in count(2)))
+    return next(name for name in candidates if name not in used)
 
 
 def _is_refused(part: Part, message: Message) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from itertools import chain
 
 from ouro.llm import is_step
 from ouro.messages import Context, Image, Message, Part, Text, Thinking, ToolCall, ToolReply
@@ -17,10 +18,8 @@ def estimate(text: str) -> int:
 
 
 def estimate_messages(messages: Iterable[Message]) -> int:
-    return int(
-        sum(_characters(part) for message in messages for part in message.parts)
-        / CHARACTERS_A_TOKEN
-    )
+    parts = chain.from_iterable(message.parts for message in messages)
+    return int(sum(map(_characters, parts)) / CHARACTERS_A_TOKEN)
 
 
 def reported_tokens(message: Message) -> int:

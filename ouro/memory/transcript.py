@@ -370,7 +370,8 @@ class Transcript(MessageTree):
                     self.recalled.setdefault(message, record)
         self.prepend_items(items, is_whole=is_whole)
         entries = tuple(item for item in items if isinstance(item, MessageRecord))
-        self.call_ids.update(call.id for entry in entries for call in entry.message.tool_calls)
+        for entry in entries:
+            self.call_ids.update(call.id for call in entry.message.tool_calls)
         self.unloaded_turns = max(
             0, self.unloaded_turns - sum(begins_turn(entry.message) for entry in entries)
         )

@@ -251,11 +251,13 @@ def _words(text: str) -> list[str]:
             if unicodedata.category(item) != "Mn"
         )
         text = _CJK.sub(r" \1 ", text)
-    return [
-        piece
-        for word in _SPLIT.findall(text)
-        for piece in (word.replace("_", " _ ").split() if "_" in word else (word,))
-    ]
+    pieces: list[str] = []
+    for word in _SPLIT.findall(text):
+        if "_" in word:
+            pieces += word.replace("_", " _ ").split()
+        else:
+            pieces.append(word)
+    return pieces
 
 
 class MiniLm:

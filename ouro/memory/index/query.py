@@ -224,8 +224,10 @@ def findable(text: str) -> str:
     """`text` in the form of the word index; most texts stay unchanged."""
     if not text.isascii():
         text = _SIGN.sub(_APART, unicodedata.normalize("NFC", text))
-    names = (name for name in _CAMEL.findall(text) if len(name) <= _MAX_NAME)
-    parts = [part for name in names for part in _PART.findall(name) if len(part) > 1]
+    parts: list[str] = []
+    for name in _CAMEL.findall(text):
+        if len(name) <= _MAX_NAME:
+            parts += [part for part in _PART.findall(name) if len(part) > 1]
     return f"{text}\n{' '.join(parts)}" if parts else text
 
 
@@ -244,11 +246,9 @@ def words_in(text: str) -> list[str]:
         if run["kana"]:
             kana += _groups(run[0], 2)
         elif run["thai"] or run["signs"]:
-            found += [
-                item
-                for part in _GRAMMAR.split(run[0])
-                for item in _groups(part, 3 if run["thai"] else 2)
-            ]
+            size = 3 if run["thai"] else 2
+            for part in _GRAMMAR.split(run[0]):
+                found += _groups(part, size)
         else:
             found.append(run[0])
     return found or kana  # Hiragana is mostly grammar
@@ -390,7 +390,9 @@ def parse_query(
 ) -> ParsedQuery:
     """Parse a query. Partial or relative dates mean the last such days before `today`."""
     speaker = _speaker(text, speakers)
-    names = {word.lower() for name in speakers for word in _WORD.findall(name)}
+    names: set[str] = set()
+    for speaker_name in speakers:
+        names.update(word.lower() for word in _WORD.findall(speaker_name))
     days, rest = _days(text, today)
     found: dict[tuple[str, ...], None] = {}
     for word in words_in(rest):

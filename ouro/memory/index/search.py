@@ -308,7 +308,8 @@ def _find_messages(request: _Request, k: int) -> list[MemoryHit]:
     nearest = request.nearest("messages", _CANDIDATES, within)
     chosen = {*best_of(shares, _CANDIDATES), *nearest, *_messages_of_days(request, within)}
     passages = _passages(request, "messages", chosen)
-    cosines = request.cosines("messages", {place + step for place in chosen for step in (-1, 0, 1)})
+    before, after = {place - 1 for place in chosen}, {place + 1 for place in chosen}
+    cosines = request.cosines("messages", before | chosen | after)
     return _hits(
         "message", passages, score_passages(passages, shares, cosines, request.question), k
     )

@@ -242,16 +242,18 @@ async def find_covered(ask: Ask, notes: Sequence[Note]) -> tuple[Note, list[Note
     ]
 
 
+def _stems_in(text: str) -> list[str]:
+    return [stem(forms[0]) for forms in parse_query(text).words]
+
+
 def _is_swapped(text: str, other: str) -> bool:
     """Whether two words are swapped: `Alice reviews the changes of Bob`, `Bob reviews the changes
     of Alice`.
 
     Swapped neighbours do not count: `passwords are hashed`, `hash passwords`.
     """
-    orders = ([stem(forms[0]) for forms in parse_query(words).words] for words in (text, other))
-    differing = [
-        (place, pair) for place, pair in enumerate(zip_longest(*orders)) if pair[0] != pair[1]
-    ]
+    pairs = zip_longest(_stems_in(text), _stems_in(other))
+    differing = [(place, pair) for place, pair in enumerate(pairs) if pair[0] != pair[1]]
     if len(differing) != 2:
         return False
     (first, one), (second, other_pair) = differing

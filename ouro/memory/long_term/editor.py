@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -165,9 +166,9 @@ class MemoryEditor:
             self.events += events
         return UndoResult(
             results[0].commit,
-            tuple(edit for done in results for edit in done.edits),
-            tuple(hunk for done in results for hunk in done.conflicts),
-            tuple(commit for done in results for commit in done.commits),
+            tuple(chain.from_iterable(done.edits for done in results)),
+            tuple(chain.from_iterable(done.conflicts for done in results)),
+            tuple(chain.from_iterable(done.commits for done in results)),
         )
 
     def _commit(

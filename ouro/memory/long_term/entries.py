@@ -237,13 +237,12 @@ def all_notes(editor: MemoryEditor) -> list[NoteFile]:
         sources = Sources.of_notes(scope.store for scope in editor.scopes)
         try:
             (index := editor.index()).follow(sources)
-            found = [
-                (folder, *row) for folder in sources.memories for row in Graph(index).notes(folder)
-            ]
-            return [
-                NoteFile(note, note.scope, path.removeprefix(f"{path_text(folder.path)}/"))
-                for folder, path, note in found
-            ]
+            found = []
+            for folder in sources.memories:
+                above = f"{path_text(folder.path)}/"
+                for path, note in Graph(index).notes(folder):
+                    found.append(NoteFile(note, note.scope, path.removeprefix(above)))
+            return found
         except SearchUnavailable as error:
             log.warning("notes are read from the files: %s", error)
     return list(editor.notebook.all(archived=True))

@@ -72,15 +72,16 @@ class ForgottenText:
             (text, unicodedata.normalize("NFC", text), unicodedata.normalize("NFD", text))
         )
         self._patterns = [re.compile("|".join(map(_pattern_of, forms)), re.IGNORECASE)]
-        cores = [core for form in forms for core in _base64_forms(form.encode("utf-8", "replace"))]
-        if cores:
-            self._patterns.append(
-                re.compile("|".join(r"\s*".join(map(re.escape, core)) for core in cores))
-            )
+        in_base64: list[str] = []
+        for form in forms:
+            cores = _base64_forms(form.encode("utf-8", "replace"))
+            in_base64 += [r"\s*".join(map(re.escape, core)) for core in cores]
+        if in_base64:
+            self._patterns.append(re.compile("|".join(in_base64)))
         self.placeholder = next(text for text in _PLACEHOLDERS if not self.count(text))
 
     def count(self, text: str) -> int:
-        return sum(1 for pattern in self._patterns for _ in pattern.finditer(text))
+        return sum(len(pattern.findall(text)) for pattern in self._patterns)
 
     def remove_from(self, text: str) -> str:
         for pattern in self._patterns:

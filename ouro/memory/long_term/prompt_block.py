@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Literal
 
 import msgspec
@@ -110,9 +111,7 @@ def sent_versions(contexts: Iterable[str], mark: str) -> dict[str, str]:
 
 def recalled_marks(contexts: Iterable[str], mark: str) -> frozenset[str]:
     """Ids and versions of the recalled notes in these texts; an edited note has another version."""
-    return frozenset(
-        item for found in _attributes(contexts, mark, "recalled") for item in found.split()
-    )
+    return frozenset(" ".join(_attributes(contexts, mark, "recalled")).split())
 
 
 class MemoryPrompt:
@@ -174,7 +173,7 @@ class MemoryPrompt:
             bar=BAR,
             mark=self._mark,
         )
-        files = [item for scope in self._scopes for item in self._files(scope.scope)]
+        files = list(chain.from_iterable(self._files(scope.scope) for scope in self._scopes))
         inside = "\n\n".join([introduction, *(files or ["Nothing is remembered yet."])])
         return f"<long_term_memory_management>\n{inside}\n</long_term_memory_management>"
 
@@ -182,13 +181,11 @@ class MemoryPrompt:
         """Only the quoted files, for an agent that reads memory and does not write it; empty if the
         files are empty.
         """
-        files = [
-            item
-            for scope in self._scopes
-            if scope.scope in self._begun
-            for item in self._files(scope.scope)
-        ]
-        return "\n\n".join([_READ_ONLY.format(bar=BAR, mark=self._mark), *files]) if files else ""
+        begun = [scope.scope for scope in self._scopes if scope.scope in self._begun]
+        files = list(chain.from_iterable(map(self._files, begun)))
+        if not files:
+            return ""
+        return "\n\n".join([_READ_ONLY.format(bar=BAR, mark=self._mark), *files])
 
     def lines(self) -> tuple[ReceiptLine, ...]:
         lines: list[ReceiptLine] = []
@@ -228,7 +225,8 @@ class MemoryPrompt:
         """The changes of memory compared with the prompt and with `sent`; empty if there are none."""
         if self.is_held:
             return ""
-        contexts = [part.text for message in sent for part in message.parts_of(Context)]
+        parts = chain.from_iterable(message.parts_of(Context) for message in sent)
+        contexts = [part.text for part in parts]
         versions = sent_versions(contexts, self._mark)
         lines: list[str] = []
         for scope in self._scopes:
@@ -299,7 +297,7 @@ class MemoryPrompt:
 
 def _attributes(contexts: Iterable[str], mark: str, name: str) -> list[str]:
     pattern = re.compile(rf'<{re.escape(mark)} {name}="([^"\n]*)">')
-    return [match[1] for text in contexts for match in pattern.finditer(text)]
+    return list(chain.from_iterable(map(pattern.findall, contexts)))
 
 
 def _diffs(scope: Scope, before: Texts, after: Texts) -> Iterator[tuple[str, list[str]]]:

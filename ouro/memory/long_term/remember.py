@@ -512,11 +512,11 @@ def _archive_notes(
 ) -> dict[str, str | None]:
     notes = [entry for entry in entries if entry.kind == "note"]
     every = note_entries(editor) if notes else []
-    chains = {
-        item.id: item for note in notes for item in chain_of(every, note) if item.scope == scope
-    }
+    versions: dict[str, MemoryEntry] = {}
+    for note in notes:
+        versions |= {item.id: item for item in chain_of(every, note) if item.scope == scope}
     changes: dict[str, str | None] = {}
-    for version in chains.values():
+    for version in versions.values():
         if not version.archived:
             changes |= archive_changes(editor.notebook.find(version.id))
     return changes

@@ -230,9 +230,10 @@ class ScopeMemory(ScopeState):
             if proposal.origin == "outside":
                 self._demand_unchanged(proposal)
                 group.contents = self.foreign
-                self.store.demand_no_secret(
-                    text for edit in group.edits for text in (edit.name, edit.after)
-                )
+                texts: list[str | None] = []
+                for edit in group.edits:
+                    texts += [edit.name, edit.after]
+                self.store.demand_no_secret(texts)
             else:
                 group.lines = {edit.name: (edit,) for edit in proposal.edits}
                 group.others = self._writes.names_of_others()

@@ -138,7 +138,10 @@ def is_memory_trusted(project: Path, cwd: Path) -> bool:
 
 
 def untrusted_files(scopes: Iterable[ScopeMemory]) -> frozenset[str]:
-    return frozenset(f"{scope.store.folder}/{name}" for scope in scopes for name in scope.untrusted)
+    paths: set[str] = set()
+    for scope in scopes:
+        paths.update(f"{scope.store.folder}/{name}" for name in scope.untrusted)
+    return frozenset(paths)
 
 
 def is_weak(hit: MemoryHit) -> bool:

@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from datetime import datetime
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -338,7 +339,7 @@ class MemoryRewind:
         are none.
         """
         made = await asyncio.to_thread(self._commits)
-        gone = {name for commit in made for name in commit.trailers.get(UNDOES, "").split()}
+        gone = set(" ".join(commit.trailers.get(UNDOES, "") for commit in made).split())
         rewinds = {str(number) for number in numbers}
         again = [
             commit
@@ -371,7 +372,7 @@ class MemoryRewind:
 
     def _commits(self) -> list[Commit]:
         """The commits of this session, newest first. Blocks."""
-        found = (commit for store in self._manager.stores for commit in store.log(_MAX_REWOUND))
+        found = chain.from_iterable(store.log(_MAX_REWOUND) for store in self._manager.stores)
         own = [
             commit for commit in found if commit.trailers.get(SESSION) == self._memory.session_id
         ]

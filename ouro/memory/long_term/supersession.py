@@ -109,9 +109,8 @@ def corrects(text: str) -> bool:
 
 def find_on_subject(text: str, entries: Sequence[_Entry]) -> list[_Entry]:
     """The entries that are on the subject of a statement, best first."""
-    return [
-        entry for _, entry in _rank(text, ((entry.text, entry) for entry in entries), _MIN_SHARED)
-    ]
+    pairs = [(entry.text, entry) for entry in entries]
+    return [entry for _, entry in _rank(text, pairs, _MIN_SHARED)]
 
 
 def find_replaced(text: str, entries: Sequence[_Entry], said: str = "") -> list[_Entry]:
@@ -202,9 +201,10 @@ def _preselect(words: Set[str], pairs: Iterable[tuple[str, _Item]]) -> Iterator[
     do.
     """
     starts = {word[:4] for word in words}
-    return (
-        (said, item) for said, item in pairs if any(start in said.casefold() for start in starts)
-    )
+    for said, item in pairs:
+        folded = said.casefold()
+        if any(start in folded for start in starts):
+            yield said, item
 
 
 def _is_opposite(text: str, old: str) -> bool:

@@ -76,18 +76,14 @@ class Timeline:
         """The latest commits of all scopes, newest first; with `file` those that changed that file
         or note.
         """
-        found = [
-            TimelineEntry(store.scope, commit)
-            for store, names in self._places(file)
-            for commit in {
-                commit.id: commit for name in names for commit in store.log(limit, name)
-            }.values()
-        ]
-        return tuple(
-            sorted(found, key=lambda entry: datetime.fromisoformat(entry.commit.at), reverse=True)[
-                :limit
-            ]
-        )
+        found = []
+        for store, names in self._places(file):
+            commits: dict[str, Commit] = {}
+            for name in names:
+                commits |= {commit.id: commit for commit in store.log(limit, name)}
+            found += [TimelineEntry(store.scope, commit) for commit in commits.values()]
+        found.sort(key=lambda entry: datetime.fromisoformat(entry.commit.at), reverse=True)
+        return tuple(found[:limit])
 
     def find(self, commit: str) -> TimelineEntry:
         """The commit with this id or prefix; `last` is the newest of all."""
@@ -210,12 +206,10 @@ class Timeline:
         return next(store for store in self._stores if store.scope == scope)
 
     def _file(self, file: str) -> tuple[GitMemoryStore, str]:
-        found = [
-            (store, name)
-            for store, names in self._places(file)
-            for name in names
-            if name in store.repository.tree(store.get_current_head())
-        ]
+        found = []
+        for store, names in self._places(file):
+            tree = store.repository.tree(store.get_current_head())
+            found += [(store, name) for name in names if name in tree]
         if not found:
             raise UsageError(
                 f"Memory has no file {file}.",
@@ -237,19 +231,17 @@ class Timeline:
         name = name.removeprefix(f"{ARCHIVE}/").removesuffix(".md")
         if not name:
             return [(store, ("",)) for store in stores]
-        trees = (store.repository.tree(store.get_current_head()) for store in stores)
-        there = {
-            path.removeprefix(f"{ARCHIVE}/").removesuffix(".md") for tree in trees for path in tree
-        }
+        there: set[str] = set()
+        for store in stores:
+            tree = store.repository.tree(store.get_current_head())
+            there.update(path.removeprefix(f"{ARCHIVE}/").removesuffix(".md") for path in tree)
         if name not in there and (notes := ids_named(name, there)):
             if len(notes) > 1:
                 raise UsageError(f"Several notes begin with {name}: {', '.join(notes[:4])}.")
             name = notes[0]
         full = f"{name}.md"
-        return [
-            (store, (full, f"{ARCHIVE}/{full}") if is_note_name(full) else (full,))
-            for store in stores
-        ]
+        places = (full, f"{ARCHIVE}/{full}") if is_note_name(full) else (full,)
+        return [(store, places) for store in stores]
 
 
 def moment_of(date: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain, product
 from pathlib import Path
 from typing import Any
 
@@ -90,25 +91,18 @@ def as_json(editor: MemoryEditor) -> dict[str, Any]:
     """Core texts and complete notes, by scope."""
     files = list(editor.notebook.all(archived=True))
     core = core_entries(editor)
-    return {
-        "format": FORMAT,
-        "version": 1,
-        "exported_at": timestamp(),
-        "scopes": {
-            scope.scope: {
-                "core": dict(scope.loaded.core),
-                "core_entries": [
-                    msgspec.to_builtins(entry) for entry in core if entry.scope == scope.scope
-                ],
-                "notes": [
-                    {**msgspec.to_builtins(file.note), "archived": file.archived}
-                    for file in files
-                    if file.scope == scope.scope
-                ],
-            }
-            for scope in editor.scopes
-        },
-    }
+    scopes = {}
+    for scope in editor.scopes:
+        entries = [entry for entry in core if entry.scope == scope.scope]
+        own = [file for file in files if file.scope == scope.scope]
+        scopes[scope.scope] = {
+            "core": dict(scope.loaded.core),
+            "core_entries": list(map(msgspec.to_builtins, entries)),
+            "notes": [
+                {**msgspec.to_builtins(file.note), "archived": file.archived} for file in own
+            ],
+        }
+    return {"format": FORMAT, "version": 1, "exported_at": timestamp(), "scopes": scopes}
 
 
 def export_to_agent(editor: MemoryEditor, agent: str) -> list[Path]:
@@ -167,10 +161,8 @@ def write_for_agents(texts: Mapping[Path, str], root: Path | None) -> None:
         write_document(path, [text], force=True)
         path.chmod(mode & 0o777)
     if root is not None and was_trusted:
-        written = [
-            path for path in acting_files(root) if path in {file.resolve() for file in texts}
-        ]
-        trust.trust(root, written)
+        files = {file.resolve() for file in texts}
+        trust.trust(root, [path for path in acting_files(root) if path in files])
 
 
 def find_exported_files(projects: Iterable[Path]) -> list[tuple[Path, Path]]:
@@ -180,14 +172,13 @@ def find_exported_files(projects: Iterable[Path]) -> list[tuple[Path, Path]]:
     Each with the root that it is below.
     """
     own = [*projects]
-    linked = [
-        Path(read_git_file(file).strip()).parent
-        for root in own
-        for file in root.glob(".git/worktrees/*/gitdir")
-    ]
-    roots = dict.fromkeys((Path.home(), *own, *linked))
-    names = dict.fromkeys(name for files in AGENT_FILES.values() for name in files.values())
-    found = [(root, root / name) for root in roots for name in names]
+    linked: list[Path] = []
+    for root in own:
+        files = root.glob(".git/worktrees/*/gitdir")
+        linked += [Path(read_git_file(file).strip()).parent for file in files]
+    names = dict.fromkeys(chain.from_iterable(files.values() for files in AGENT_FILES.values()))
+    places = product(dict.fromkeys((Path.home(), *own, *linked)), names)
+    found = [(root, root / name) for root, name in places]
     return [(root, path) for root, path in found if split_section(read_git_file(path))[1]]
 
 
@@ -236,27 +227,29 @@ def compare_with_agent(editor: MemoryEditor, agent: str) -> MemoryComparison:
 
 def _notes_as_markdown(notes: Sequence[MemoryEntry]) -> Iterator[str]:
     latest = [note for note in notes if "replaced" not in note.badges]
-    groups = {
-        f"Notes: {category}": category for category in sorted({note.category for note in latest})
-    }
-    for title, category in [*groups.items(), ("Archive", "")]:
-        shown = [
-            note
-            for note in latest
-            if note.archived is not bool(category) and category in ("", note.category)
-        ]
-        if shown:
-            yield f"### {title}"
-        for note in shown:
-            start = (
-                f"<!-- {note.id} {note.scope}"
-                f" {note.category}{' archived' if note.archived else ''} -->"
-            )
-            yield f"{start}\n{note.text.strip()}\n<!-- /{note.id} -->"
-            yield f"*{note.id} · {describe_source(note)}*"
-            if before := chain_of(notes, note)[:-1]:
-                lines = [f"> - {item.at[:10]}: {' '.join(item.text.split())}" for item in before]
-                yield "\n".join(["> Before:", *lines])
+    for category in sorted({note.category for note in latest}):
+        shown = [note for note in latest if note.category == category and not note.archived]
+        yield from _group_as_markdown(f"Notes: {category}", shown, notes)
+    archived = [note for note in latest if note.archived]
+    yield from _group_as_markdown("Archive", archived, notes)
+
+
+def _group_as_markdown(
+    title: str, shown: Sequence[MemoryEntry], notes: Sequence[MemoryEntry]
+) -> Iterator[str]:
+    """The notes `shown` below a title, each with what it replaced; nothing if there are none."""
+    if shown:
+        yield f"### {title}"
+    for note in shown:
+        state = " archived" if note.archived else ""
+        yield (
+            f"<!-- {note.id} {note.scope} {note.category}{state} -->\n"
+            f"{note.text.strip()}\n<!-- /{note.id} -->"
+        )
+        yield f"*{note.id} · {describe_source(note)}*"
+        if before := chain_of(notes, note)[:-1]:
+            lines = [f"> - {item.at[:10]}: {' '.join(item.text.split())}" for item in before]
+            yield "\n".join(["> Before:", *lines])
 
 
 def roots_of(editor: MemoryEditor) -> set[Path]:

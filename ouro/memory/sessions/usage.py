@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime
 from functools import lru_cache
+from itertools import chain
 from pathlib import Path
 
 import msgspec
@@ -127,8 +128,9 @@ def sum_periods(
     `beside`: the spending outside of sessions.
     """
     known = list(sessions)
-    spent = [*(item for session in known for item in session.spent), *beside]
-    here = [item for session in known if session.id == session_id for item in session.spent]
+    spent = [*chain.from_iterable(session.spent for session in known), *beside]
+    own = [session.spent for session in known if session.id == session_id]
+    here = list(chain.from_iterable(own))
     found = (
         UsagePeriod("today", _by_model(item for item in spent if item.day == day)),
         UsagePeriod("month", _by_model(item for item in spent if item.day[:7] == day[:7])),

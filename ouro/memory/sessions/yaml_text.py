@@ -12,6 +12,7 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from ouro.utils.late_pattern import late_pattern
@@ -110,7 +111,7 @@ def _fits_inline(value: Any) -> bool:
 def _width(value: Any) -> int:
     """The approximate characters of `value` on one line; very large if it needs several lines."""
     if isinstance(value, Mapping):
-        return _sum_widths([part for pair in value.items() for part in pair])
+        return _sum_widths(list(chain.from_iterable(value.items())))
     if isinstance(value, Sequence) and not isinstance(value, str):
         if any(isinstance(item, Mapping) for item in value):
             return _FLOW_WIDTH + 1

@@ -125,12 +125,11 @@ class Capture(msgspec.Struct, eq=False):
         recalled = {} if trigger == "crystallization" else dict(transcript.recalled)
         for part in parts:
             messages = [entry.message for entry in (*before, *entries[: part.place])]
-            records = (
-                record for message in part.spoken if (record := recalled.get(message.number))
-            )
-            loaded = dict.fromkeys(
-                item.id for record in records for item in record.items if item.state == "loaded"
-            )
+            loaded: dict[str, None] = {}
+            for message in part.spoken:
+                record = recalled.get(message.number)
+                if record is not None:
+                    loaded |= {item.id: None for item in record.items if item.state == "loaded"}
             turn = TurnRef(session_id, part.turn)
             async with asyncio.timeout(PART_TIMEOUT):
                 sources = await asyncio.to_thread(
@@ -196,12 +195,10 @@ class Capture(msgspec.Struct, eq=False):
         for note in self.notes.nearest(excerpt.spoken, MAX_SHOWN_NOTES):
             found.setdefault(note.id, note)
         excerpt.lines = {line.id: line for line in self.notes.core_lines()}
-        said = {
-            word
-            for message in excerpt.spoken
-            if message.role == "user"
-            for word in word_starts(message.text)
-        }
+        said: set[str] = set()
+        for message in excerpt.spoken:
+            if message.role == "user":
+                said |= word_starts(message.text)
         shared = {line.id: len(said & word_starts(line.text)) for line in excerpt.lines.values()}
         # Lines without a common word, too: another language, or other words for the same thing.
         best = sorted(shared, key=lambda line_id: -shared[line_id])
@@ -304,7 +301,7 @@ class Capture(msgspec.Struct, eq=False):
         )
         # A note that a model attributes to the user counts as the user's only if the user said
         # enough of its words.
-        own = {word for said in excerpt.own for word in word_starts(said.text)}
+        own = set[str]().union(*(word_starts(said.text) for said in excerpt.own))
         is_users = operation.source == "user" and len(words & own) >= _MIN_OWN_SHARE * len(words)
         main = self.notes.main_branch() if in_repo and message.branch else ""
         note = Note(

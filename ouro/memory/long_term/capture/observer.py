@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from contextlib import aclosing
 from functools import cached_property
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -301,8 +302,8 @@ def _states_rule(transcript: Transcript) -> bool:
         for entry in transcript.entries
         if entry.number == transcript.last_prompt and not entry.private
     ]
-    own = (said.text for said in words_in(asked) if said.is_own)
-    return any(is_lasting(sentence) for text in own for sentence in statements_in(text))
+    own = [said.text for said in words_in(asked) if said.is_own]
+    return any(map(is_lasting, chain.from_iterable(map(statements_in, own))))
 
 
 def resolve(notebook: Notebook, new_id: str, old_id: str, answer: str) -> Written | None:

@@ -9,7 +9,7 @@ import sys
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
 from datetime import UTC, date, datetime, timedelta
 from itertools import islice
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 from msgspec.structs import replace
@@ -127,13 +127,11 @@ def _tool_texts(message: Message) -> str:
     """The tool arguments in a message, without command lines: those may show conventions of the
     project.
     """
-    given = (
-        (call.name, *(call.arguments[key] for key in call.arguments.keys() - {"command"}))
-        for call in message.tool_calls
-    )
-    return "\n".join(
-        text_or_json(value).replace("\\n", "\n") for values in given for value in values
-    )
+    given: list[Any] = []
+    for call in message.tool_calls:
+        given.append(call.name)
+        given += [call.arguments[key] for key in call.arguments.keys() - {"command"}]
+    return "\n".join(text_or_json(value).replace("\\n", "\n") for value in given)
 
 
 class SessionPart(msgspec.Struct, frozen=True):

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from datetime import date
-from itertools import pairwise, zip_longest
+from itertools import chain, pairwise, zip_longest
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -132,8 +132,8 @@ async def find_operations(
     ask: AskModel, spoken: Sequence[Spoken], limits: OperationLimits
 ) -> tuple[Operation, ...]:
     """The operations that a small model finds in the messages of the user. Raises ModelError."""
-    own = (message for message in spoken if message.is_own)
-    candidates = [item for message in own for item in _candidates(message)]
+    own = [message for message in spoken if message.is_own]
+    candidates = list(chain.from_iterable(map(_candidates, own)))
     found: dict[str, Operation] = {}
     for candidate in candidates[-_MAX_ASKED:]:
         text = strip_introduction(candidate.sentence)

@@ -117,7 +117,10 @@ def hunks_between(repo: GitRepository, before: str, after: str) -> Iterator[Diff
     """The differences between two commits (empty: no files), file by file."""
     old, new = repo.tree(before), repo.tree(after)
     names = sorted(name for name in {*old, *new} if old.get(name) != new.get(name))
-    blobs = repo.blobs([blob for name in names for blob in (old.get(name), new.get(name)) if blob])
+    wanted: list[str] = []
+    for name in names:
+        wanted += filter(None, (old.get(name), new.get(name)))
+    blobs = repo.blobs(wanted)
     texts = {
         blob: data.decode(errors="replace").splitlines(keepends=True)
         for blob, data in blobs.items()

@@ -169,7 +169,10 @@ def _execute(
     # there.
     foreign = [name for name in os.environ if name not in variables]
     if foreign:
-        command = ["env", *(word for name in foreign for word in ("-u", name)), *command]
+        removed: list[str] = []
+        for name in foreign:
+            removed += ["-u", name]
+        command = ["env", *removed, *command]
     try:
         running = Git(folder).execute(
             command,

@@ -12,6 +12,7 @@ import shutil
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from itertools import chain
 from pathlib import Path
 from subprocess import CompletedProcess
 from threading import get_ident
@@ -460,7 +461,7 @@ class GitRepository:
             given=stream,
         )
         if done.returncode or any(self.git_dir.glob("objects/pack/tmp_*")):
-            for path in (path for pattern in _LEFT_BY_GIT for path in self.git_dir.glob(pattern)):
+            for path in chain.from_iterable(map(self.git_dir.glob, _LEFT_BY_GIT)):
                 with suppress(OSError):  # the user's git may be writing young files now
                     if (
                         "crash" in path.name

@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Sequence
 from contextlib import aclosing, contextmanager
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -292,7 +293,7 @@ def _crystallized_lines(
     read = {part.session.info.id for part in parts}
     kept = sum(len(part.captured.written) for part in parts)
     proposed = sum(len(part.captured.proposed) for part in parts)
-    refused = [operation for part in parts for operation in part.captured.refused]
+    refused = list(chain.from_iterable(part.captured.refused for part in parts))
     counts = f"kept {kept}, proposed {proposed}, refused {len(refused)}"
     lines = [f"{plural(len(read), 'session')} read: {counts}; {_cost(used)}."]
     lines += [

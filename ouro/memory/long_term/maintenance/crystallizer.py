@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from datetime import UTC, datetime, timedelta
+from itertools import chain
 
 import msgspec
 from msgspec.structs import replace
@@ -98,7 +99,8 @@ class Crystallizer(msgspec.Struct, eq=False):
             elif (transcript := await read_uncut(self.session_catalog.store, info.id)) is None:
                 found.append(OldSession(info, skipped="it cannot be read, or memory was off in it"))
             elif parts := _parts(transcript, read):
-                words = sum(estimate(message.text) for part in parts for message in part.spoken)
+                spoken = chain.from_iterable(part.spoken for part in parts)
+                words = sum(estimate(message.text) for message in spoken)
                 found.append(OldSession(info, len(parts), words + len(parts) * REQUEST_TOKENS))
             else:
                 await asyncio.to_thread(

@@ -18,7 +18,7 @@ from collections.abc import (
     Sequence,
 )
 from functools import partial
-from itertools import permutations
+from itertools import chain, permutations
 
 import msgspec
 from msgspec.structs import replace
@@ -36,7 +36,14 @@ from ouro.memory.long_term.consolidator import find_covered
 from ouro.memory.long_term.git.repository import GitRepository
 from ouro.memory.long_term.git.values import Scope
 from ouro.memory.long_term.notes.entities import has_names_of
-from ouro.memory.long_term.notes.note import DEAD_ENDS, Edge, Note, new_id
+from ouro.memory.long_term.notes.note import (
+    DEAD_ENDS,
+    Anchor,
+    Edge,
+    Note,
+    Relation,
+    new_id,
+)
 from ouro.memory.long_term.notes.notebook import Notebook, NoteFile, Written
 from ouro.memory.long_term.prompt_block import quoted
 from ouro.memory.long_term.supersession import fold_words
@@ -111,21 +118,19 @@ class NoteConsolidator(msgspec.Struct, eq=False):
         Blocks.
         """
         notes = self._current()
-        new = {note.id for scope in self.repositories for note in self._new(scope, notes)}
+        new, kept = set[str](), set[str]()
+        for scope, repository in self.repositories.items():
+            new |= {note.id for note in self._new(scope, notes)}
+            kept.update(repository.load_state(_STATE, _State).kept)
         fresh = {note.id for note in notes} if every else new
-        states = (
-            repository.load_state(_STATE, _State) for repository in self.repositories.values()
-        )
-        kept = {fingerprint for state in states for fingerprint in state.kept}
         return [
             group for group in clusters(notes, fresh, self.alike) if _fingerprint(group) not in kept
         ]
 
     def tokens(self, found: Clusters) -> int:
         """An estimate of the tokens that a model reads and writes for these clusters."""
-        read = sum(
-            estimate(message.text) for messages in map(self._request, found) for message in messages
-        )
+        messages = chain.from_iterable(map(self._request, found))
+        read = sum(estimate(message.text) for message in messages)
         return read + sum(estimate(group[-1].text) for group in found)
 
     async def merge(self, found: Clusters) -> AsyncGenerator[Merge, None]:
@@ -183,10 +188,8 @@ class NoteConsolidator(msgspec.Struct, eq=False):
         if found[0].verb == "confirm":  # the text of one of the notes, unchanged
             same = next(note for note in group if note.id == found[0].target)
             found = [replace(found[0], text=same.text, category=same.category)]
-        words, given = (
-            word_starts(found[0].text),
-            {word for note in group for word in word_starts(note.text)},
-        )
+        words = word_starts(found[0].text)
+        given = set[str]().union(*(word_starts(note.text) for note in group))
         is_on_subject = len(words & given) >= _MIN_SHARED * len(words)
         return found[0] if is_on_subject and has_names_of(found[0].text, group[-1].text) else None
 
@@ -230,6 +233,15 @@ class NoteConsolidator(msgspec.Struct, eq=False):
         repository.save_state(_STATE, replace(state, kept=kept))
 
 
+def _with_same_words(note_id: str, texts: Mapping[str, str]) -> list[str]:
+    """The ids of the texts that have almost the words of that note."""
+    own = texts[note_id]
+    near = process.extract(
+        own, texts, scorer=fuzz.token_set_ratio, score_cutoff=_SAME_WORDS, limit=_NEIGHBOURS
+    )
+    return [other for text, _, other in near if fuzz.token_sort_ratio(own, text) >= _ALIKE]
+
+
 def clusters(
     notes: Iterable[Note], fresh: Collection[str], alike: Alike = lambda _note: ()
 ) -> Clusters:
@@ -247,24 +259,12 @@ def clusters(
         groups = {note_id: {note_id} for note_id in place}
         for note in place.values():
             if note.id in fresh:
-                own = texts[note.id]
-                near = process.extract(
-                    own,
-                    texts,
-                    scorer=fuzz.token_set_ratio,
-                    score_cutoff=_SAME_WORDS,
-                    limit=_NEIGHBOURS,
-                )
-                by_words = [
-                    other for text, _, other in near if fuzz.token_sort_ratio(own, text) >= _ALIKE
-                ]
-                for other in dict.fromkeys([*by_words, *alike(note)]):
+                for other in dict.fromkeys([*_with_same_words(note.id, texts), *alike(note)]):
                     _join(groups, note.id, other, place)
         joined = {id(group): group for group in groups.values() if len(group) > 1}
-        found += [
-            tuple(sorted((place[note_id] for note_id in group), key=_age))
-            for group in joined.values()
-        ]
+        for group in joined.values():
+            members = [place[note_id] for note_id in group]
+            found.append(tuple(sorted(members, key=_age)))
     return sorted(found, key=lambda group: _age(group[0]))
 
 
@@ -307,10 +307,16 @@ def combine_notes(
     notes.
     """
     newest, ids = notes[-1], {note.id for note in notes}
-    outside = [edge for note in notes for edge in note.related if edge.id not in ids]
+    outside, anchors = list[Edge](), dict[str, Anchor]()
+    for note in notes:
+        outside += [edge for edge in note.related if edge.id not in ids]
+        anchors |= {anchor.path: anchor for anchor in note.anchors}
     archived = [Edge(note.id, "relates-to") for note in notes[:-1]]
-    named = [*entities, *(name for note in reversed(notes) for name in note.entities)]
-    relations = dict.fromkeys(relation for note in reversed(notes) for relation in note.relations)
+    named = [*entities]
+    relations: dict[Relation, None] = {}
+    for note in reversed(notes):
+        named += note.entities
+        relations |= dict.fromkeys(note.relations)
     return replace(
         newest,
         id=new_id(),
@@ -325,7 +331,7 @@ def combine_notes(
         confirmed_at=max(note.confirmed_at for note in notes),
         entities=tuple(dict.fromkeys(named))[:_MAX_ENTITIES],
         relations=tuple(relations)[:_MAX_RELATIONS],
-        anchors=tuple({anchor.path: anchor for note in notes for anchor in note.anchors}.values()),
+        anchors=tuple(anchors.values()),
         text=text,
         extra={},
     )

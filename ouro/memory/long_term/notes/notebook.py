@@ -244,7 +244,9 @@ class Notebook(msgspec.Struct, eq=False):
         done: list[Written] = []
         for scope in self.stores:
             if own := [file for file in files if file.scope == scope]:
-                changes = {name: text for file in own for name, text in changes_of(file).items()}
+                changes: dict[str, str | None] = {}
+                for file in own:
+                    changes.update(changes_of(file))
                 written = self._put(scope, change, own[0].note, changes, origin)
                 done += [replace(written, note=file.note) for file in own]
         return done

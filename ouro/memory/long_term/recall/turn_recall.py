@@ -99,24 +99,30 @@ class TurnRecall(msgspec.Struct, eq=False):
             if entry.number in self._receipts:
                 receipts.append(self._receipts[entry.number])
             elif record and entry.message.role == "user":
-                texts = self.finder.notebook.texts([item.id for item in record.items])
-                items = (
-                    RecalledNote(
-                        item.id,
-                        texts.get(item.id, ""),
-                        item.state,
-                        item.reason,
-                        "",
-                        item.score,
-                        item.tokens,
-                    )
-                    for item in record.items
-                )
-                receipts.append(NotesRecalled(tuple(items), record.way))
+                receipts.append(self._receipt_of(record))
         if self._unsaved:
             receipts.append(self._unsaved)
-        every = tuple(item for receipt in receipts for item in receipt.items)
-        return replace(receipts[0], items=every) if receipts else NotesRecalled((), "local")
+        if not receipts:
+            return NotesRecalled((), "local")
+        every = tuple(chain.from_iterable(receipt.items for receipt in receipts))
+        return replace(receipts[0], items=every)
+
+    def _receipt_of(self, record: RecalledRecord) -> NotesRecalled:
+        """The receipt in a session, with the texts that the notes have now."""
+        texts = self.finder.notebook.texts([item.id for item in record.items])
+        items = (
+            RecalledNote(
+                item.id,
+                texts.get(item.id, ""),
+                item.state,
+                item.reason,
+                "",
+                item.score,
+                item.tokens,
+            )
+            for item in record.items
+        )
+        return NotesRecalled(tuple(items), record.way)
 
     def _turn(self) -> list[MessageRecord]:
         found: list[MessageRecord] = []
@@ -128,8 +134,11 @@ class TurnRecall(msgspec.Struct, eq=False):
 
     def loaded_items(self) -> list[RecalledNote]:
         """The items that were sent to the model in this turn."""
-        receipts = (*self._receipts.values(), *([self._unsaved] if self._unsaved else []))
-        return [item for receipt in receipts for item in receipt.items if item.state == "loaded"]
+        receipts = [*self._receipts.values()]
+        if self._unsaved:
+            receipts.append(self._unsaved)
+        items = chain.from_iterable(receipt.items for receipt in receipts)
+        return [item for item in items if item.state == "loaded"]
 
     async def recall_for(self, text: str) -> str:
         """The text to send with a message of the user; empty if nothing is relevant, or recall
@@ -435,10 +444,8 @@ class TurnRecall(msgspec.Struct, eq=False):
         return items, commands_block(told, self.finder.mark) if told else ""
 
     def _sent(self) -> frozenset[str]:
-        contexts = [
-            part.text for message in self.memory.context() for part in message.parts_of(Context)
-        ]
-        return recalled_marks(contexts, self.finder.mark)
+        parts = chain.from_iterable(message.parts_of(Context) for message in self.memory.context())
+        return recalled_marks([part.text for part in parts], self.finder.mark)
 
 
 def _items_of(parts: Sequence[Recalled]) -> tuple[RecalledNote, ...]:

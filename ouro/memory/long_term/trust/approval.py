@@ -258,11 +258,9 @@ def question_about(proposal: Proposal) -> Question:
         why = [f"The agent wrote it into {names}. You are asked because {proposal.reason}."]
     if proposal.sources:
         why.append(f"Read before it was written: {', '.join(proposal.sources)}.")
-    lines = [
-        escaped(line)
-        for edit in proposal.edits
-        for line in _changed(edit, named=len(proposal.edits) > 1)
-    ]
+    lines: list[str] = []
+    for edit in proposal.edits:
+        lines += map(escaped, _changed(edit, named=len(proposal.edits) > 1))
     left = [f"… and {len(lines) - _MAX_LINES} more lines"] if len(lines) > _MAX_LINES else []
     where = "in all your projects" if proposal.scope == "user" else "in this project"
     return Question(
@@ -282,22 +280,24 @@ def _changed(edit: FileEdit, *, named: bool) -> list[str]:
     old, new = (edit.before or "").splitlines(), (edit.after or "").splitlines()
     title = [edit.name] if named else []
     if is_note_name(edit.name):
-        words, before = _words_of(new), _words_of(old)
-        changes = [
-            *(f"- {line}" for line in before if line not in words),
-            *(f"+ {line}" for line in words),
-        ]
-        fields = new[1 : len(new) - len(words) - 1]
-        kept = set(old)
-        changed = " · ".join(line.strip() for line in fields if line not in kept and line.strip())
-        return [
-            *title,
-            *filter(lambda line: line[2:].strip(), changes),
-            *([f"  ({changed})"] if changed else []),
-        ]
-    found = list(line_changes(old, new))
-    gone = [f"- {line}" for start, end, _, _ in found for line in old[start:end]]
-    return [*title, *gone, *(f"+ {line}" for _, _, start, end in found for line in new[start:end])]
+        return [*title, *_changed_note(old, new)]
+    gone, added = [], []
+    for start, end, new_start, new_end in line_changes(old, new):
+        gone += [f"- {line}" for line in old[start:end]]
+        added += [f"+ {line}" for line in new[new_start:new_end]]
+    return [*title, *gone, *added]
+
+
+def _changed_note(old: Sequence[str], new: Sequence[str]) -> list[str]:
+    words, before = _words_of(new), _words_of(old)
+    gone = [f"- {line}" for line in before if line not in words and line.strip()]
+    changes = [*gone, *(f"+ {line}" for line in words if line.strip())]
+    fields = new[1 : len(new) - len(words) - 1]
+    kept = set(old)
+    changed = " · ".join(line.strip() for line in fields if line not in kept and line.strip())
+    if changed:
+        changes.append(f"  ({changed})")
+    return changes
 
 
 def subject_of(edits: Iterable[FileEdit]) -> str:

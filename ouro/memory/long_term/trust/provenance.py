@@ -14,6 +14,7 @@ import shlex
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence, Set
 from fnmatch import fnmatchcase
+from itertools import chain, product, starmap
 from pathlib import Path
 
 from ouro.memory.long_term.git.files import MemoryFiles, is_memory_name
@@ -168,18 +169,14 @@ class Provenance:
         own = (_SENTENCE_END.split(message.text) for message in messages if _is_own(message))
         self._messages = [list(map(_content, sentences)) for sentences in own]
         turn = _last_turn(messages)
-        self._calls = [
-            call
-            for item in turn
-            for call in item.tool_calls
-            if call.name not in {*_READING, *_HARMLESS}
-        ]
-        self.knows_all_writing = bool(turn) and all(
-            call.name in _FILE_TOOLS
-            or (call.name == "shell" and is_confined(call.id))
-            or self._is_trusted(call)
-            for call in self._calls
-        )
+        calls = chain.from_iterable(message.tool_calls for message in turn)
+        self._calls = [call for call in calls if call.name not in {*_READING, *_HARMLESS}]
+
+        def is_writing_known(call: ToolCall) -> bool:
+            is_confined_shell = call.name == "shell" and is_confined(call.id)
+            return call.name in _FILE_TOOLS or is_confined_shell or self._is_trusted(call)
+
+        self.knows_all_writing = bool(turn) and all(map(is_writing_known, self._calls))
         """Whether everything that the calls of this turn wrote into memory is known: file tools
         record their writes.
         """
@@ -260,11 +257,12 @@ def _moves(line: str, name: str) -> bool:
     above, _, base = name.rpartition("/")
     for command in line.split("&&"):
         verb, *named = shlex.split(command)[3:]
-        wanted = [pattern.rstrip("/") for pattern in named if verb in ("rm", "mv")]
-        if any(
-            fnmatchcase(part, pattern) for part in (name, base, above or ".") for pattern in wanted
-        ):
-            return True
+        if verb not in ("rm", "mv"):
+            continue
+        for pattern in named:
+            wanted = pattern.rstrip("/")
+            if any(fnmatchcase(part, wanted) for part in (name, base, above or ".")):
+                return True
     return False
 
 
@@ -356,7 +354,7 @@ def _content(text: str) -> Sentence:
     plain = (
         unicodedata.normalize("NFKC", text).casefold().replace("\u2019", "'").replace("n't", " not")
     )
-    found = {piece for word in _WORD.findall(plain) for piece in _pieces(word)}
+    found = set(chain.from_iterable(map(_pieces, _WORD.findall(plain))))
     return frozenset(found - _SMALL - _NEGATIONS), bool(found & _NEGATIONS)
 
 
@@ -381,8 +379,10 @@ def _shared(some: Set[str], others: Set[str]) -> bool:
     """Whether a word is in both, or an inflected form of it: `test`, `tests`, `testing`."""
     if not some.isdisjoint(others):
         return True
-    pairs = (sorted((word, other), key=len) for word in some for other in others)
-    return any(
-        len(short) >= 4 and len(long) - len(short) <= 3 and long.startswith(short)
-        for short, long in pairs
-    )
+    return any(starmap(_is_inflected, product(some, others)))
+
+
+def _is_inflected(word: str, other: str) -> bool:
+    """Whether the shorter of two words is the stem of the longer one."""
+    short, long = sorted((word, other), key=len)
+    return len(short) >= 4 and len(long) - len(short) <= 3 and long.startswith(short)

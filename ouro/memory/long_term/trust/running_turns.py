@@ -128,16 +128,10 @@ class ToolWrites:
         """The writes of turns of other sessions that still run: those turns will decide about these
         files.
         """
-        others = [
-            write
-            for write in self._repository.load_state(_WRITES, _ToolWrites)
-            if write.session != session
-        ]
-        running = {
-            name
-            for name in {write.session for write in others}
-            if is_turn_running(self._turns, name)
-        }
+        writes = self._repository.load_state(_WRITES, _ToolWrites)
+        others = [write for write in writes if write.session != session]
+        names = {write.session for write in others}
+        running = {name for name in names if is_turn_running(self._turns, name)}
         return [write.edit for write in others if write.session in running]
 
     def names_of_others(self, session: str = "") -> frozenset[str]:
