@@ -178,8 +178,9 @@ def remove_outputs(messages: Sequence[Message], dropped: Set[str]) -> list[Messa
     """`messages` with a note instead of each dropped output."""
 
     def short(part: Part) -> Part:
-        is_dropped = isinstance(part, ToolReply) and part.call_id in dropped
-        return _placeholder(part) if is_dropped else part
+        if isinstance(part, ToolReply) and part.call_id in dropped:
+            return _placeholder(part)
+        return part
 
     done: list[Message] = []
     for message in messages:

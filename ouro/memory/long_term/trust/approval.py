@@ -288,7 +288,7 @@ def _changed(edit: FileEdit, *, named: bool) -> list[str]:
     return [*title, *gone, *added]
 
 
-def _changed_note(old: Sequence[str], new: Sequence[str]) -> list[str]:
+def _changed_note(old: list[str], new: list[str]) -> list[str]:
     words, before = _words_of(new), _words_of(old)
     gone = [f"- {line}" for line in before if line not in words and line.strip()]
     changes = [*gone, *(f"+ {line}" for line in words if line.strip())]
