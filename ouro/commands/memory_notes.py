@@ -17,7 +17,6 @@ from msgspec.structs import asdict
 
 from ouro.commands import action
 from ouro.commands.action import ActionContext, Answer, MemoryAccess, places_in, undo_hint
-from ouro.commands.hooks import checks_of
 from ouro.commands.render import CodeSpan, CommandText, Quote, Title, View, line, table
 from ouro.display import Choice
 from ouro.errors import UsageError
@@ -247,6 +246,8 @@ async def receipt(context: SessionContext) -> Answer:
         view.append(line("Nothing is remembered yet."))
     if found.changes:
         view += [Title("Changed since"), *table((change,) for change in found.changes)]
+    from ouro.commands.hooks import checks_of  # with a session; the command line has none
+
     if checks := checks_of(context.session):
         counts = (
             (f"check {item.number}", item.text, f"refused {plural(item.fired, 'time')}")

@@ -49,6 +49,8 @@ async def list_sessions(context: ShellContext, words: Sequence[str], every: bool
     if words:
         found = await catalog.matching(found, " ".join(words))
     found = sorted(found, key=lambda info: not info.pinned)
+    if context.as_json:
+        return Answer([_data(info) for info in found], [])
     view: View = table(_list_row(info, with_project=every) for info in found)
     if not view and words:
         view = [line("No matches in titles or messages.")]
@@ -57,7 +59,7 @@ async def list_sessions(context: ShellContext, words: Sequence[str], every: bool
         elsewhere = f" {len(everywhere):,} of other folders: "
         others = [elsewhere, CommandText("sessions list --all")] if everywhere else []
         view = [line(none, *others)]
-    return Answer([_data(info) for info in found], view)
+    return Answer([], view)
 
 
 def _list_row(info: SessionInfo, *, with_project: bool) -> Sequence[str]:

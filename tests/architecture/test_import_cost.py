@@ -151,6 +151,13 @@ def test_number_of_modules_loaded_at_start_is_limited(statement, most):
     assert len(modules_of(statement)) <= most + 2 * (sys.version_info >= (3, 13))
 
 
+def test_a_list_of_notes_loads_no_session():
+    modules = modules_of("import ouro.cli; ouro.cli.main(['memory', 'list'])")
+    assert modules.isdisjoint(
+        {"ouro.session.session", "ouro.commands.front_end", "ouro.agent.loop", "ouro.assemble"}
+    )
+
+
 ANSWER = """
 import os, sys
 leave = os._exit
