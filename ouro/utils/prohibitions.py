@@ -85,6 +85,10 @@ _READS = frozenset(
 _GIT_READS = frozenset("blame diff grep log ls-files show status".split())
 _WRITES = late_pattern(r">|\s-(?:delete|exec|execdir)\b|\btee\b")
 _WRAPPER = late_pattern(r"\w+=.*|sudo|time|env|exec|nohup")
+_RUNNERS = frozenset(
+    "bash bun bundle deno node npx pdm perl pipenv poetry python python3 ruby sh source uv uvx zsh".split()
+)
+"""Programs whose next words are what they run."""
 _SEPARATOR = late_pattern(r"\|\||&&|[;|\n]")
 
 
@@ -135,6 +139,52 @@ def breaks_prohibition(statement: str, tool: str, arguments: Mapping[str, object
     if not isinstance(path, str) or tool in ("read", "glob", "grep", "ls"):
         return False
     return any(_covers(name, path) for name in names if not is_command(name))
+
+
+def named_commands(text: str) -> tuple[str, ...]:
+    """The commands and scripts that a text names: in code marks, by a path, or by a name that no
+    one takes for an ordinary word.
+    """
+    spans = [" ".join(span.split()) for span in _CODE.findall(text)]
+    plain = _CODE.sub(" ", text)
+    paths = [found[0].rstrip(".") for found in _PATH.finditer(plain)]
+    programs = _programs_in(_WORD.findall(_PATH.sub(" ", plain)))
+    return tuple(dict.fromkeys([*filter(None, spans), *paths, *programs]))
+
+
+def line_names(line: str) -> frozenset[str]:
+    """The programs and scripts that a shell line runs, as a text may name them; none if it only
+    reads.
+    """
+    if only_reads(line):
+        return frozenset()
+    return frozenset(_name_of(words[0]) for words in _runs_in(line))
+
+
+def names_run(text: str, line: str) -> bool:
+    """Whether a text names a command or a script that a shell line runs."""
+    return any(runs_named(name, line) for name in named_commands(text))
+
+
+def runs_named(name: str, line: str) -> bool:
+    """Whether a shell line runs a command or a script of this name."""
+    program, *rest = name.split()
+    found = (words for words in _runs_in(line) if words[1 : len(rest) + 1] == rest)
+    return any(_name_of(words[0]) == _name_of(program) for words in found)
+
+
+def _runs_in(line: str) -> Iterator[list[str]]:
+    """The words of each command of a line, and of what a runner such as `uv run` runs."""
+    for words in filter(None, map(_command_words, _SEPARATOR.split(line))):
+        yield words
+        if words[0] in _RUNNERS:
+            yield from filter(None, (words[1:], words[2:]))
+
+
+def _name_of(word: str) -> str:
+    """The name of a program without the folders of the system; a script keeps its folder."""
+    is_of_system = word.startswith(("/usr/", "/bin/", "/opt/", "/sbin/"))
+    return word.rsplit("/", 1)[-1] if is_of_system else word.removeprefix("./")
 
 
 def only_reads(line: str) -> bool:

@@ -2,7 +2,13 @@
 
 import pytest
 
-from ouro.utils.prohibitions import breaks_prohibition, forbidden_names, forbids_change
+from ouro.utils.prohibitions import (
+    breaks_prohibition,
+    forbidden_names,
+    forbids_change,
+    line_names,
+    names_run,
+)
 
 
 @pytest.mark.parametrize(
@@ -104,3 +110,24 @@ def test_prohibition_of_a_change_or_a_command_is_one(text):
 )  # fmt: skip
 def test_description_of_a_file_forbids_no_change(text):
     assert not forbids_change(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "is_run"),
+    [
+        ("Never run terraform apply by hand", "cd infra && terraform apply", True),
+        ("Never run terraform apply by hand", "terraform plan", False),
+        ("scripts/deploy.sh braucht das VPN", "sudo ./scripts/deploy.sh prod", True),
+        ("scripts/deploy.sh braucht das VPN", "vim scripts/deploy.sh", False),
+        ("pytest 要加 -n 2", "uv run pytest -q", True),
+        ("Las pruebas se lanzan con `make check`", "make check", True),
+        ("Las pruebas se lanzan con `make check`", "make", False),
+        ("We make releases on Fridays", "make release", False),
+        ("Run pytest with -n 2", "grep pytest setup.cfg", False),
+        ("Empty `` code", "pytest", False),
+    ],
+)
+def test_a_text_names_what_a_line_runs(text, line, is_run):
+    assert names_run(text, line) == is_run
+    if is_run:
+        assert any(name in text for name in line_names(line))

@@ -14,6 +14,7 @@ from ouro.utils.decoding import decode_json
 
 _MAX_CHAIN = 200
 MAX_NAMING = 50
+_MAX_MENTIONING = 500
 """Notes read for one entity, newest first: an entity that more notes name does not distinguish
 them.
 """
@@ -105,6 +106,14 @@ class Graph:
         return [
             note for (note,) in self._ask(question, (json.dumps(list(files)), project, MAX_NAMING))
         ]
+
+    def mentioning(self, words: Collection[str], project: str) -> list[tuple[str, str]]:
+        """The notes whose texts hold any of these words, newest first, with their texts."""
+        question = (
+            "SELECT DISTINCT note, text FROM notes JOIN json_each(?) AS word ON instr(text, word.value)"
+            " WHERE kind = 'note' AND project IN ('', ?) AND archived = 0 ORDER BY notes.id DESC LIMIT ?"
+        )
+        return self._ask(question, (json.dumps(sorted(words)), project, _MAX_MENTIONING))
 
     def in_category(self, category: str, project: str) -> list[str]:
         """The notes of a category in a repository that are not archived, newest first."""

@@ -33,6 +33,7 @@ FOLLOW_TIMEOUT = 0.4
 """Seconds for which the index reads changed notes in one turn; the rest is read in later turns."""
 _WEIGHT_OF_FILE = 0.5
 """How much a used file counts in the statistics of a note; a turn counts 1."""
+_MAX_ABOUT_COMMANDS = 3
 _NO_REPOSITORY = "-"
 """Stands for the project if its memory is off, so that its notes are not found."""
 
@@ -95,6 +96,26 @@ class NoteFinder(msgspec.Struct, eq=False, dict=True):
         """The ids of the notes about these files; paths are relative to the working folder."""
         inside = [*filter(None, map(self.relative, paths))]
         return self.recall.graph.anchored_to(inside, self._project) if inside else []
+
+    def find_about_commands(
+        self, lines: Sequence[str], sent: frozenset[str], room: int
+    ) -> Recalled | None:
+        """The notes that name a program or a script which these shell lines run: the newest
+        `_MAX_ABOUT_COMMANDS`, at most `room` tokens. None without one.
+        """
+        from ouro.utils.prohibitions import line_names, names_run
+
+        names = frozenset(chain.from_iterable(map(line_names, lines)))
+        if not names:
+            return None
+        ids: list[str] = []
+        for note_id, text in self.recall.graph.mentioning(names, self._project):
+            if any(names_run(text, line) for line in lines):
+                ids.append(note_id)
+        if not ids:
+            return None
+        chosen = ids[:_MAX_ABOUT_COMMANDS]
+        return self.recall.find_about_commands(chosen, self.situation(sent), room)
 
     def relative(self, path: str) -> str:
         """A path as in the repository; empty if it is outside. `path`: from the working folder."""

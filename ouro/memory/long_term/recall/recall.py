@@ -56,6 +56,7 @@ MIN_HYPOTHESIS_COSINE = 0.3
 RANK = 60
 """k of reciprocal rank fusion."""
 ABOUT_FILE = "about this file"
+ABOUT_COMMAND = "about this command"
 REPEATED = "tried before, and undone"
 _STALE, _HOP = 0.5, 0.6
 _RECENT_DAYS = 90
@@ -69,6 +70,7 @@ _ABOUT_MESSAGE, _ABOUT_FILES = (
     "that may be relevant to the user's next message",
     "about files that were just used",
 )
+_ABOUT_COMMANDS = "about commands that were just run"
 _ABOUT_REPEATED = "about what was just done: it was tried before, failed and was undone"
 _OF_BOTH = " Where a repo note contradicts a user note, the repo note holds here."
 
@@ -206,6 +208,17 @@ class Recall(msgspec.Struct, eq=False, dict=True):
             for rank, note_id in enumerate(note_ids)
         ]
         return self._select(candidates, situation, "touch", began, room)
+
+    def find_about_commands(
+        self, note_ids: Sequence[str], situation: Situation, room: int
+    ) -> Recalled:
+        """As `find_about_files`, about commands that were just run."""
+        began = time.perf_counter()
+        candidates = [
+            _Candidate(note_id, 1 / (RANK + rank), ABOUT_COMMAND)
+            for rank, note_id in enumerate(note_ids)
+        ]
+        return self._select(candidates, situation, "touch", began, room, _ABOUT_COMMANDS)
 
     def find_repeated(self, note_ids: Sequence[str], situation: Situation, room: int) -> Recalled:
         """Select which of these dead ends, that were just repeated, are sent: at most `room`

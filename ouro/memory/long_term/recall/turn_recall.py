@@ -167,6 +167,8 @@ class TurnRecall(msgspec.Struct, eq=False):
             await self.dead_ends.tools_ended()
         late, about_files = self._take_late(), await self._find_about_files(paths)
         found = [*filter(None, (self._take_chosen(), about_files))]
+        if about_commands := await self._find_about_commands(found):
+            found.append(about_commands)
         if repeated := await self._find_repeated(found):
             found.append(repeated)
         parts = [*([late] if late else []), *found]
@@ -175,6 +177,29 @@ class TurnRecall(msgspec.Struct, eq=False):
             milliseconds = sum(part.milliseconds for part in parts)
             self._unsaved = NotesRecalled(items, TOUCHED if found else LATE, milliseconds)
         return "\n\n".join(part.text for part in parts)
+
+    async def _find_about_commands(self, found: Sequence[Recalled]) -> Recalled | None:
+        """The notes that name what the last tool calls ran, each once in the context."""
+        lines = self._last_commands()
+        room = self._room - sum(item.tokens for item in _items_of(found))
+        if self._way() == "off" or not lines or room <= 0 or not self.finder.has_notes:
+            return None
+        sent = self._sent() | recalled_marks([part.text for part in found], self.finder.mark)
+        try:
+            async with asyncio.timeout(LOCAL_TIMEOUT):
+                about = await asyncio.to_thread(self.finder.find_about_commands, lines, sent, room)
+        except (TimeoutError, OuroError, OSError, ValueError) as error:
+            log.warning("recall: no notes about commands: %s", error)
+            return None
+        return about if about and about.text else None
+
+    def _last_commands(self) -> list[str]:
+        """The shell lines of the last answer."""
+        for entry in reversed(self.memory.transcript.entries):
+            if entry.message.role == "assistant":
+                given = [call.arguments.get("command") for call in entry.message.tool_calls]
+                return [line for line in given if isinstance(line, str)]
+        return []
 
     async def _find_repeated(self, found: Sequence[Recalled]) -> Recalled | None:
         """The dead ends that the last tool calls repeated."""

@@ -210,3 +210,39 @@ async def test_recall_that_is_late_says_so_and_its_notes_come_with_a_tool_result
     assert added_context(model, 2).count("The port is fixed by the firewall.") == 1
     assert [item.id for item in session.memory.recalled.items] == [port]
     await close_and_wait(session)
+
+
+DEPLOY = "The script scripts/deploy.sh needs the VPN."
+TOX = "Run `tox -e unit` before a commit, the other environments take an hour."
+
+
+def run(line):
+    return call("shell", command=line)
+
+
+async def test_note_that_names_a_script_comes_with_the_result_of_its_run_once(repository, notes):
+    (repository / "scripts").mkdir()
+    (repository / "scripts" / "deploy.sh").write_text("exit 1\n")
+    script = [run("echo scripts/deploy.sh"), run("bash scripts/deploy.sh"), "No VPN."]
+    session, model = await opened(repository, *script, run("bash scripts/deploy.sh"), "Again.")
+    notes(DEPLOY, TOX)
+
+    events = [e for e in await say(session, "hello again") if isinstance(e, NotesRecalled)]
+
+    assert DEPLOY not in added_context(model, 1)
+    assert added_context(model, 2).count(DEPLOY) == 1
+    assert "about commands that were just run" in added_context(model, 2)
+    [receipt] = events
+    assert [item.reason for item in receipt.items] == ["about this command"]
+    await say(session, "hello once more")
+    assert added_context(model, 4).count(DEPLOY) == 1
+    await close_and_wait(session)
+
+
+async def test_note_about_another_command_of_the_program_stays_away(repository, notes):
+    session, model = await opened(repository, run("tox -e docs"), run("tox -e unit -q"), "Done.")
+    notes(DEPLOY, TOX)
+    await say(session, "hello again")
+    assert TOX not in added_context(model, 1)
+    assert TOX in added_context(model, 2)
+    await close_and_wait(session)
