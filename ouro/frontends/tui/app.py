@@ -175,6 +175,8 @@ class OuroApp(App[int], inherit_bindings=False):
 
     async def _open(self) -> None:
         await self.front_end.open(self._start.request)
+        for warning in self.front_end.keymap.unreachable:
+            self.front_end.say(warning, "warning")
         if self.turns.session is not None and self.focused is None:
             self.conversation.prompt.focus()
 

@@ -256,6 +256,24 @@ class Keymap:
         self._yield_keys(set(changes or {}))
         self._refuse_clashes(set(changes or {}))
 
+    @property
+    def unreachable(self) -> tuple[str, ...]:
+        """A warning for each key of an action of the app that the prompt keeps to itself."""
+        found: list[str] = []
+        for action in (item for item in ACTIONS if item.place == "app"):
+            for key in self._keys[action.name]:
+                if " " in key:
+                    why = "is two keys, which only actions of the prompt can have"
+                elif _is_typed(key):
+                    why = "is typed into the prompt"
+                else:
+                    continue
+                found.append(
+                    f"tui.keys: `{key}` never reaches `{action.name}`: it {why}."
+                    " Use a key such as `f3` or `alt+k`."
+                )
+        return tuple(found)
+
     def of(self, *places: Place) -> dict[str, str]:
         """The Textual action of each key or chord (`ctrl+x ctrl+e`) of these places."""
         return {
@@ -342,6 +360,13 @@ def _normalize(key: str) -> str:
         named = _character_to_key(last) if len(last) == 1 else last
         parts.append("+".join([*sorted(modifier.lower() for modifier in modifiers), named]))
     return " ".join(parts)
+
+
+def _is_typed(key: str) -> bool:
+    """Whether a key writes a character."""
+    *modifiers, last = key.split("+")
+    is_character = len(last) == 1 or last == "space" or last in map(_character_to_key, punctuation)
+    return is_character and not {*modifiers} - {"shift"}
 
 
 def _check_key(name: str, key: object) -> str:

@@ -77,3 +77,35 @@ def test_keys_of_newer_actions_yield_to_those_of_the_user():
     assert (keymap.keys("rewind"), keymap.keys("terminal")) == (("f8",), ())
     assert (keymap.keys("help"), keymap.keys("palette")) == (("ctrl+p",), ())
     assert Keymap({"terminal": "f9", "rewind": "f8"}).keys("terminal") == ("f9",)
+
+
+@pytest.mark.parametrize(
+    "key", [key for item in ACTIONS if item.place == "edit" for key in item.keys]
+)
+def test_key_that_edits_the_prompt_is_refused_for_an_action_of_the_app(key):
+    with pytest.raises(ConfigError, match="is a key of both") as error:
+        Keymap({"jobs": key})
+    assert "`jobs`" in str(error.value)
+
+
+def test_editing_key_is_free_after_the_user_has_removed_it():
+    keymap = Keymap({"jobs": "f7", "select_all": []})
+    assert (keymap.of("app")["f7"], "f7" in keymap.of("prompt", "edit")) == ("jobs", False)
+
+
+@pytest.mark.parametrize(
+    ("key", "why"),
+    [
+        ("m", "is typed"), ("M", "is typed"), ("!", "is typed"), ("space", "is typed"),
+        ("shift+a", "is typed"), ("ctrl+x t", "is two keys"),
+    ],
+)  # fmt: skip
+def test_key_that_never_reaches_its_action_has_a_warning(key, why):
+    [warning] = Keymap({"memory": [key, "f4"]}).unreachable
+    assert why in warning
+    assert "`memory`" in warning
+
+
+def test_default_keys_all_reach_their_actions():
+    assert Keymap().unreachable == ()
+    assert Keymap({"memory": ["alt+m", "ctrl+shift+m", "f12"]}).unreachable == ()
