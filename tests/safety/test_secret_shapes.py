@@ -9,7 +9,7 @@ from re import _constants as c
 from re import _parser
 
 import pytest
-from kingfisher_sdk import Rules
+from kingfisher_sdk import Rules, Scanner
 
 from ouro.safety import SecretMask, SecretScanner, secrets
 from ouro.safety.secrets import may_match
@@ -111,6 +111,7 @@ def test_text_matching_a_scanner_rule_may_match():
         "what changed in 4f2a9c81d03be5571a6c9d0e8f7b6a5d4c3b2a19",
         "rename HttpStream2ConnectionPool to ConnectionPool",
         "see https://example.org/a/page-about-2026-plans",
+        "/tmp/vlnlnwln/mobile/utils/projects",
         "session 81ebc31c-0d9f-4e1b-a7c2-0123456789ab",
         '<memory-db01da77acb78964 recalled="mem_1a2b3c4d:176a4753 command:176a4753">',
         '<memory-db01da77acb78964 recalled="command:176a4753">',
@@ -127,6 +128,14 @@ def test_common_words_skip_the_scanner(text):
 def test_encoded_and_long_texts_go_to_the_scanner():
     assert may_match(base64.b64encode(b"the key is ghp_0123456789abcdefghijABCDEFGHIJ").decode())
     assert may_match("a " * secrets.MAX_LENGTH)
+
+
+def test_what_the_scanner_ignores_in_encoded_text_does_not_load_it():
+    scanner = Scanner(Rules())
+    token = b"ghp_R8x2LqZ7mVt4Kc9WnB3yHs6Jd1PfGa0EuTi5"
+    texts = [base64.b64encode(before + token).decode() for before in (b"a ", b"\xff ", b"\xc3\xa4")]
+    assert [bool(scanner.scan(f'x = "{text}"'.encode())) for text in texts] == [True, False, False]
+    assert [may_match(f"so {text} it is") for text in texts] == [True, False, False]
 
 
 def test_unknown_rules_version_sends_all_text_to_the_scanner(monkeypatch):
