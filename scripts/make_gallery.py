@@ -247,6 +247,7 @@ def play_sessions(stage: Stage) -> None:
     stage.take("sessions")
     stage.terminal.close()
     stage.begin("--resume", "latest")
+    stage.terminal.until_shows("❯", "test-model")
     stage.settle()
     stage.take("resumed")
     stage.terminal.close()

@@ -160,7 +160,6 @@ class Browser(Sheet[OpenRequest | None]):
             id="browser-search",
             dialog_keys=self._actions,
         )
-        self._search.cursor_blink = False
         self._count = Static("reading …", id="browser-count", markup=False)
         self._heading = Static(id="browser-heading", markup=False)
         self._list = rows

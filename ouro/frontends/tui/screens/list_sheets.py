@@ -208,6 +208,11 @@ class RewindSheet(ListSheet[RewindChoice | None]):
         self._fill()
         self._mark_last()
 
+    def on_resize(self) -> None:
+        """Ask again: a narrow screen has room for fewer boxes. What is shown stays until then."""
+        if (marked := self._marked) is not None:
+            self._asked = self._ask_scopes(marked)
+
     @on(Input.Changed)
     def _narrow(self, event: Input.Changed) -> None:
         self._list.narrow(event.value)

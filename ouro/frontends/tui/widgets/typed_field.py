@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from textual import events
+from textual.reactive import reactive
 from textual.widgets import Input
 
 _EDITING = frozenset({"backspace", "ctrl+k", "ctrl+u", "ctrl+w"})
@@ -19,6 +20,8 @@ class TypedField(Input):
 
     dialog_keys: Collection[str] = ()
     """Editing keys that the dialog uses itself."""
+    cursor_blink = reactive(False, init=False)
+    """As in the prompt: a blinking cursor also draws the screen again twice a second."""
 
     async def _on_key(self, event: events.Key) -> None:
         found = self._bindings.key_to_bindings.get(event.key, [])

@@ -40,7 +40,6 @@ def picture(snap_compare):
             pilot.app.push_screen(viewer)
             await until(pilot, lambda: viewer._lines.marked is not None)
             await pilot.press(*keys)
-            viewer._field.cursor_blink = False
             await pilot.pause()
 
         app = screen_of(FakeSession(), theme=theme)

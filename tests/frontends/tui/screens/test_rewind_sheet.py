@@ -21,6 +21,12 @@ POINTS = (
 LEFT = Branch(20, 8, AT, ("say it in German", "shorter"), 4, 1)
 
 
+@pytest.fixture(autouse=True)
+def two_keys_are_a_chord(monkeypatch):
+    """Esc Esc is one chord, however long the first Esc takes on a busy machine."""
+    monkeypatch.setattr("ouro.frontends.tui.widgets.prompt.CHORD_GAP", 600.0)
+
+
 def session_with(points=POINTS, branches=(LEFT,)):
     session = FakeSession()
     session.rewind = FakeRewind(points, branches)
@@ -71,6 +77,17 @@ async def test_a_low_screen_shows_the_marked_message_in_the_preview():
         await sheet_of(pilot)
         preview = screen_text(pilot.app).partition("Rewinds past")[2]
         assert "mend the import in api.py" in preview
+
+
+async def test_the_boxes_fit_after_the_screen_becomes_narrow():
+    async with screen_of(session_with()).run_test(size=(100, 24)) as pilot:
+        await opened(pilot)
+        await pilot.press("escape", "escape")
+        await sheet_of(pilot)
+        await until(pilot, lambda: "memory (no changes)" in screen_text(pilot.app))
+        await pilot.resize_terminal(40, 10)
+        await until(pilot, lambda: "(no changes)" not in screen_text(pilot.app))
+        assert "☑ conversation" in screen_text(pilot.app)
 
 
 async def test_enter_rewinds_and_puts_the_message_into_the_prompt():
