@@ -80,6 +80,8 @@ class AgentOptions(TypedDict, total=False):
     """Save the session; True by default."""
     memory: bool
     """Read and write long-term memory; True by default."""
+    safe: bool
+    """Without extensions, hooks, MCP servers, instructions, project settings and memory."""
     trust: bool
     """Whether files of the folder that ouro would obey (AGENTS.md, .ouro/config.yaml) are read.
     Without it, TrustNeeded is raised if they are new.
@@ -504,6 +506,7 @@ def _session_options(cwd: Path, options: AgentOptions) -> Options:
         ),
         ephemeral=not options.get("save", True),
         memory=options.get("memory", True),
+        safe=options.get("safe", False),
         ready_model=ready,
         tools=tuple(tool.in_folder(cwd) for tool in tools),
     )

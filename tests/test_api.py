@@ -221,6 +221,15 @@ async def test_leaving_an_async_loop_early_interrupts_the_turn(agent_of):
                 await agent.run("beside it")
 
 
+def test_safe_leaves_instructions_and_memory_out(agent_of, repository):
+    (repository / "AGENTS.md").write_text("Answer in verse.\n")
+    model = ScriptedModel(["Hello."])
+    with agent_of(model, memory=True, safe=True) as agent:
+        agent.run("hi")
+        assert agent.session.memory.manager is None
+    assert "in verse" not in str(model.requests)
+
+
 async def test_a_mode_that_does_not_exist_is_refused(agent_of):
     async with agent_of(kind=AsyncAgent) as agent:
         with pytest.raises(UsageError, match="There is no mode `yolo`"):
