@@ -20,7 +20,7 @@ from ouro.agent.loop import LoopAgent
 from ouro.agent.subagents import Subagents
 from ouro.agent.system_prompt import prompt_message
 from ouro.agent.tool_runner import PermissionJudge, ToolRunner, not_changing
-from ouro.assemble_extensions import ExtensionBuilder, is_trusted
+from ouro.assemble_extensions import ExtensionBuilder, is_trusted, turn_watcher
 from ouro.assemble_memory import (
     MemoryBuilder,
     background_roles,
@@ -141,7 +141,7 @@ async def open_session(
     )
     opening = partial(open_memory, inputs.settings.memory, trusted, mask.kind_in_memory)
     scopes = await asyncio.to_thread(opening) if has_memory else None
-    tasks = SessionTasks()
+    tasks = SessionTasks(turn_watcher(inputs, mask.mask, lambda: transcript.session_id))
     transcript = await open_transcript(
         store, inputs, request, resumed, begins_with(scopes.opened if scopes else ()), tasks
     )

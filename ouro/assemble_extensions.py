@@ -35,7 +35,7 @@ from ouro.safety import (
     child_environment,
 )
 from ouro.session.session import SessionExtensions
-from ouro.session.session_tasks import SessionTasks
+from ouro.session.session_tasks import SessionTasks, TurnWatcher
 from ouro.session_options import SessionInputs
 from ouro.settings import Settings, SettingsSources
 from ouro.settings_sources import project_hooks, project_servers, save_setting, write_setting
@@ -61,6 +61,7 @@ SEARCH_VARIABLES = (
     "SEARXNG_URL",
 )
 """The keys and addresses of `web_search`."""
+NO_TELEMETRY = "`telemetry.enabled` needs a package: pip install ouro[otel]"
 MAX_NOTICES = 2
 """More problems than this become one notice, because the user sees them at every start."""
 MAX_SHOWN = 2_000
@@ -104,6 +105,33 @@ def find_hooks(
     return extensions.load_hooks(settings.hooks, project_hooks(root) if trusted else (), claude)
 
 
+def turn_watcher(
+    inputs: SessionInputs, mask: Callable[[str], str], session_id: Callable[[], str]
+) -> TurnWatcher | None:
+    """The telemetry of a session; None if it is off, or its package is missing."""
+    settings = inputs.settings.telemetry
+    if not settings.enabled or _lacks_telemetry():
+        return None
+    from ouro.session.telemetry import Telemetry, TelemetryExport  # off in most sessions
+
+    environment = child_environment(os.environ, secrets=inputs.catalog.key_values())
+    # Headers for a collector hold its key.
+    environment |= {name: os.environ[name] for name in os.environ if name.startswith("OTEL_")}
+    if settings.endpoint:
+        environment["OTEL_EXPORTER_OTLP_ENDPOINT"] = settings.endpoint
+    return Telemetry(TelemetryExport(environment), session_id, mask if settings.texts else None)
+
+
+def _lacks_telemetry() -> bool:
+    from importlib.util import find_spec
+
+    names = ("opentelemetry", "opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http")
+    try:
+        return any(find_spec(name) is None for name in names)
+    except ImportError:
+        return True
+
+
 class ExtensionBuilder(msgspec.Struct, dict=True):
     """Constructs what extension files add, each object once, when it is first needed."""
 
@@ -117,6 +145,8 @@ class ExtensionBuilder(msgspec.Struct, dict=True):
 
     def __post_init__(self) -> None:
         self.problems: list[str] = []
+        if self.inputs.settings.telemetry.enabled and _lacks_telemetry():
+            self.problems.append(NO_TELEMETRY)
         self.own_tools: Sequence[extensions.OwnTool] = ()
 
     @cached_property

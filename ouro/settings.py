@@ -445,6 +445,20 @@ class WebSettings:
 
 
 @section
+class TelemetrySettings:
+    enabled: bool = False
+    """Whether turns, model calls, tool calls, tokens and costs are exported with OpenTelemetry; needs
+    the extra `otel`.
+    """
+    endpoint: str = ""
+    """The address of the collector (OTLP over HTTP); empty: OTEL_EXPORTER_OTLP_ENDPOINT, else
+    http://localhost:4318.
+    """
+    texts: bool = False
+    """Whether messages and the arguments of tools are sent, too."""
+
+
+@section
 class Settings:
     model: str = ""
     """The model of a new session; empty: `default` of models.yaml, or what is found."""
@@ -475,6 +489,7 @@ class Settings:
     mcp: McpSettings = field(default_factory=McpSettings)
     web: WebSettings = field(default_factory=WebSettings)
     lsp: LspSettings = field(default_factory=LspSettings)
+    telemetry: TelemetrySettings = field(default_factory=TelemetrySettings)
 
 
 class SettingsSources(NamedTuple):

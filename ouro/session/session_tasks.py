@@ -9,7 +9,7 @@ import time
 import uuid
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator
 from contextlib import aclosing
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 from msgspec.structs import replace
@@ -50,12 +50,21 @@ Work = Callable[[Emit], Awaitable[TurnFinished | None]]
 """Emits what happens; returns how it ended, None: as it should."""
 
 
+class TurnWatcher(Protocol):
+    """Sees the events of turns when they happen. Neither method may wait."""
+
+    def add(self, event: Event) -> None: ...
+
+    def close(self) -> None: ...
+
+
 class SessionTasks:
     """Runs one turn at a time, and other work at the same time. Owned by one Session, which closes
     it.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, watcher: TurnWatcher | None = None) -> None:
+        self._watcher = watcher
         self.running = False
         self._turns: set[asyncio.Task[TurnFinished]] = set()
         self._background: set[asyncio.Task[None]] = set()
@@ -72,7 +81,7 @@ class SessionTasks:
             raise UsageError("The agent is still at work.", "Steer it, or interrupt it first.")
         self.running = True
         try:
-            async with aclosing(self._run(work)) as events:
+            async with aclosing(self._run(work, self._watcher)) as events:
                 async for event in events:
                     yield event
         finally:
@@ -85,12 +94,19 @@ class SessionTasks:
                 if not isinstance(event, TurnFinished):
                     yield event
 
-    async def _run(self, work: Work) -> AsyncGenerator[Event, None]:
+    async def _run(
+        self, work: Work, watcher: TurnWatcher | None = None
+    ) -> AsyncGenerator[Event, None]:
         events: asyncio.Queue[Event] = asyncio.Queue()
+
+        def emit(event: Event) -> None:
+            if watcher is not None:
+                watcher.add(event)
+            events.put_nowait(event)
 
         async def finish() -> TurnFinished:
             try:
-                return await work(events.put_nowait) or TurnFinished("answered")
+                return await work(emit) or TurnFinished("answered")
             except Exception as error:  # noqa: BLE001  # a defect ends the turn, not the program
                 log.exception("the turn failed")
                 return TurnFinished(
@@ -98,7 +114,7 @@ class SessionTasks:
                 )
 
         def on_end(task: asyncio.Task[TurnFinished]) -> None:
-            events.put_nowait(TurnFinished("interrupted") if task.cancelled() else task.result())
+            emit(TurnFinished("interrupted") if task.cancelled() else task.result())
 
         task = asyncio.create_task(finish())
         # Not in `finish`, which a task that is cancelled early never reaches.
@@ -172,6 +188,8 @@ class SessionTasks:
         for task in self._background:
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
+        if self._watcher is not None:
+            self._watcher.close()
         self._events.put_nowait(None)
 
 

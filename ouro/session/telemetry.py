@@ -1,0 +1,182 @@
+"""Telemetry: what turns do, as records for a process that exports them with OpenTelemetry."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any
+
+from ouro import events
+from ouro.events import Event
+from ouro.messages import Message, Usage
+from ouro.utils.log import log
+
+WORKER = ("-P", "-m", "ouro.session.telemetry_worker")
+MAX_WAITING = 1_000_000
+"""Bytes that wait for the process; later records are dropped."""
+MAX_TEXT = 10_000
+Attributes = dict[str, Any]
+
+
+class TelemetryExport:
+    """The process that exports. It is started for the first record, and ends by itself after the
+    pipe is closed: neither a turn nor the end of ouro waits for it.
+    """
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self._environment = environment
+        self._process: subprocess.Popen[bytes] | None = None
+        self._waiting = b""
+        self._has_failed = False
+
+    def send(self, record: Mapping[str, Any]) -> None:
+        """Hand a record on without waiting; it is dropped if the process does not read."""
+        if self._has_failed:
+            return
+        data = json.dumps(record, ensure_ascii=True).encode() + b"\n"
+        if len(self._waiting) + len(data) <= MAX_WAITING:
+            self._waiting += data
+        try:
+            with suppress(BlockingIOError):
+                self._waiting = self._waiting[os.write(self._pipe(), self._waiting) :]
+        except OSError as error:
+            log.warning("telemetry: %s", error)
+            self._has_failed = True
+
+    def close(self) -> None:
+        if self._process is None or self._process.stdin is None:
+            return
+        with suppress(OSError):
+            os.write(self._process.stdin.fileno(), self._waiting)
+        with suppress(OSError):
+            self._process.stdin.close()
+
+    def _pipe(self) -> int:
+        if self._process is None:
+            self._process = subprocess.Popen(
+                [sys.executable, *WORKER],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                env=dict(self._environment),
+                bufsize=0,
+                start_new_session=True,  # Ctrl+C is for ouro
+            )
+            if self._process.stdin is not None:
+                os.set_blocking(self._process.stdin.fileno(), False)
+        if self._process.stdin is None:
+            raise OSError("it has no pipe")
+        return self._process.stdin.fileno()
+
+
+class Telemetry:
+    """The events of turns as spans and counts, in the terms of OpenTelemetry's GenAI conventions.
+
+    Args:
+        session_id: called when a turn begins.
+        mask: removes secrets from texts; None: no texts are sent.
+    """
+
+    def __init__(
+        self,
+        export: TelemetryExport,
+        session_id: Callable[[], str],
+        mask: Callable[[str], str] | None = None,
+    ) -> None:
+        self._export = export
+        self._session_id = session_id
+        self._mask = mask
+        self._is_open = False
+        self._since = 0
+        """When the model was asked last, as far as events say it."""
+        self._tools: dict[str, tuple[int, Attributes]] = {}
+
+    def add(self, event: Event) -> None:
+        now = time.time_ns()
+        if not self._is_open and not isinstance(event, events.TurnFinished):
+            self._begin(now)
+        match event:
+            case events.Prompted(text):
+                self._since = now
+                self._send("note", now, self._texts("gen_ai.input.messages", "user", text))
+            case events.Replied(message):
+                self._end_call(message, now)
+            case events.ToolStarted(call):
+                arguments = json.dumps(dict(call.arguments), default=str)
+                texts = {"gen_ai.tool.call.arguments": self._masked(arguments)}
+                given = {"gen_ai.tool.name": call.name, "gen_ai.tool.call.id": call.id}
+                self._tools[call.id] = now, given | (texts if self._mask else {})
+            case events.ToolFinished():
+                self._end_tool(event, now)
+            case events.Compacted():
+                self._since = now
+            case events.TurnFinished(outcome):
+                self._end(outcome, now)
+            case _:
+                pass
+
+    def close(self) -> None:
+        self._export.close()
+
+    def _begin(self, now: int) -> None:
+        self._is_open, self._since = True, now
+        self._tools.clear()
+        given = _operation("invoke_agent", **{"gen_ai.agent.name": "ouro"})
+        given["gen_ai.conversation.id"] = self._session_id()
+        self._send("begin", now, given, name="invoke_agent ouro")
+
+    def _end(self, outcome: str, now: int) -> None:
+        if not self._is_open:
+            return
+        self._is_open = False
+        error = {} if outcome == "answered" else {"error.type": outcome}
+        self._send("end", now, {"ouro.outcome": outcome, **error})
+
+    def _end_call(self, message: Message, now: int) -> None:
+        provider, _, model = message.model.rpartition("/")
+        given = _operation("chat", **{"gen_ai.provider.name": provider.partition("/")[0]})
+        given |= {"gen_ai.request.model": model} | _counts(message.usage)
+        given |= self._texts("gen_ai.output.messages", "assistant", message.text)
+        self._send("span", now, given, name=f"chat {model}", start=self._since, client=True)
+        self._since = now
+
+    def _end_tool(self, event: events.ToolFinished, now: int) -> None:
+        start, known = self._tools.pop(event.call_id, (now, {}))
+        given = _operation("execute_tool", **(known or {"gen_ai.tool.name": event.name}))
+        given |= {"error.type": "tool_error"} if event.failed else {}
+        self._send("span", now, given, name=f"execute_tool {event.name}", start=start)
+        self._since = now
+
+    def _texts(self, name: str, role: str, text: str) -> Attributes:
+        """A message as the conventions write it; empty if no texts are sent."""
+        if self._mask is None:
+            return {}
+        parts = [{"type": "text", "content": self._masked(text)}]
+        return {name: json.dumps([{"role": role, "parts": parts}])}
+
+    def _masked(self, text: str) -> str:
+        return self._mask(text)[:MAX_TEXT] if self._mask else ""
+
+    def _send(self, kind: str, now: int, given: Attributes, **more: Any) -> None:
+        self._export.send({"kind": kind, "time": now, "attributes": given, **more})
+
+
+def _operation(name: str, **given: Any) -> Attributes:
+    return {"gen_ai.operation.name": name, **given}
+
+
+def _counts(usage: Usage | None) -> Attributes:
+    if usage is None:
+        return {}
+    counts: Attributes = {
+        "gen_ai.usage.input_tokens": usage.input,
+        "gen_ai.usage.output_tokens": usage.output,
+        "gen_ai.usage.cache_read.input_tokens": usage.cached,
+        "gen_ai.usage.cache_creation.input_tokens": usage.cache_written,
+    }
+    return counts if usage.cost is None else {**counts, "ouro.cost": usage.cost}

@@ -1,0 +1,127 @@
+"""The process that exports telemetry: reads records from standard input, sends them by OTLP over HTTP."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+from typing import Any
+
+from ouro import __version__
+
+EXPORT_SECONDS = 3
+END_SECONDS = 10.0
+"""How long the process lives after its last record, also if the collector hangs."""
+_EVERY_MILLISECONDS = 2_000
+_TOKEN_TYPES = ("input", "output")
+
+
+class TelemetryExporter:
+    """Spans and counters of one session, with the SDK; the standard variables say where they go."""
+
+    def __init__(self) -> None:
+        from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+        from opentelemetry.sdk.metrics import MeterProvider
+        from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
+        from opentelemetry.sdk.resources import Resource
+        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
+        about = Resource.create({"service.name": "ouro", "service.version": __version__})
+        self._traces = TracerProvider(resource=about, shutdown_on_exit=False)
+        spans = OTLPSpanExporter(timeout=EXPORT_SECONDS)
+        self._traces.add_span_processor(
+            BatchSpanProcessor(spans, schedule_delay_millis=_EVERY_MILLISECONDS)
+        )
+        reader = PeriodicExportingMetricReader(
+            OTLPMetricExporter(timeout=EXPORT_SECONDS),
+            export_interval_millis=5 * _EVERY_MILLISECONDS,
+        )
+        self._meters = MeterProvider([reader], resource=about, shutdown_on_exit=False)
+        meter = self._meters.get_meter("ouro")
+        self._usage = meter.create_histogram("gen_ai.client.token.usage", "{token}")
+        self._tokens = meter.create_counter("ouro.tokens", "{token}")
+        self._cost = meter.create_counter("ouro.cost", "USD")
+        self._tracer = self._traces.get_tracer("ouro", __version__)
+        self._turn: Any = None
+
+    def add(self, record: dict[str, Any]) -> None:
+        given, at = record["attributes"], record["time"]
+        match record["kind"]:
+            case "begin":
+                self._end_turn(at, {"error.type": "lost"})
+                self._turn = self._tracer.start_span(
+                    record["name"], attributes=given, start_time=at
+                )
+            case "note" if self._turn is not None:
+                self._turn.set_attributes(given)
+            case "span":
+                self._add_span(record, given, at)
+            case "end":
+                self._end_turn(at, given)
+
+    def _add_span(self, record: dict[str, Any], given: dict[str, Any], at: int) -> None:
+        from opentelemetry import trace
+
+        kind = trace.SpanKind.CLIENT if record.get("client") else trace.SpanKind.INTERNAL
+        parent = trace.set_span_in_context(self._turn) if self._turn is not None else None
+        span = self._tracer.start_span(
+            record["name"], parent, kind, given, start_time=record["start"]
+        )
+        _mark_error(span, given)
+        span.end(at)
+        if record.get("client"):
+            self._count(given)
+
+    def _count(self, given: dict[str, Any]) -> None:
+        names = ("gen_ai.operation.name", "gen_ai.provider.name", "gen_ai.request.model")
+        about = {name: given[name] for name in names}
+        for kind in _TOKEN_TYPES:
+            tokens = given.get(f"gen_ai.usage.{kind}_tokens")
+            if tokens is not None:
+                of_kind = {**about, "gen_ai.token.type": kind}
+                self._usage.record(tokens, of_kind)
+                self._tokens.add(tokens, of_kind)
+        if "ouro.cost" in given:
+            self._cost.add(given["ouro.cost"], about)
+
+    def _end_turn(self, at: int, given: dict[str, Any]) -> None:
+        if self._turn is None:
+            return
+        self._turn.set_attributes(given)
+        _mark_error(self._turn, given)
+        self._turn.end(at)
+        self._turn = None
+
+    def close(self, at: int) -> None:
+        self._end_turn(at, {"error.type": "lost"})
+        milliseconds = int(END_SECONDS * 1_000 / 2)
+        self._traces.force_flush(milliseconds)
+        self._meters.force_flush(milliseconds)
+
+
+def _mark_error(span: Any, given: dict[str, Any]) -> None:
+    from opentelemetry.trace import Status, StatusCode
+
+    if "error.type" in given:
+        span.set_status(Status(StatusCode.ERROR))
+
+
+def main() -> None:
+    exporter, last = TelemetryExporter(), 0
+    for line in sys.stdin:
+        record = json.loads(line)
+        last = record["time"]
+        exporter.add(record)
+    # The threads of the SDK may hang with the collector.
+    timer = threading.Timer(END_SECONDS, os._exit, (1,))
+    timer.daemon = True
+    timer.start()
+    exporter.close(last)
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()
