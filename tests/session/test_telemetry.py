@@ -148,7 +148,9 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def collector():
+def collector(monkeypatch):
+    # The process finds the packages where this one does.
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, sys.path)))
     with Collector() as collector:
         threading.Thread(target=collector.serve_forever, args=(0.01,), daemon=True).start()
         yield collector
