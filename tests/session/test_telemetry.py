@@ -25,7 +25,7 @@ SECRET = "the words of the user"
 
 
 class Records:
-    """Takes the place of the process: keeps what it would get."""
+    """Keeps what the process would get."""
 
     def __init__(self) -> None:
         self.sent: list[dict] = []
