@@ -708,6 +708,8 @@ DEFENCES = (
             "test_k1_secrets_written.py"),
     Defence("K1", "ouro/safety/secrets.py", r"|(?:crsr|key|cursor)_[0-9a-f]{40,}", "",
             "test_k1_secrets_written.py -k agents"),
+    Defence("K1", "ouro/safety/secrets.py", 'if decoded.isascii() and may_match(decoded.decode("ascii")):', "if False:",
+            "../safety/test_secret_shapes.py -k encoded"),
     Defence("M18", f"{MEMORY}/capture/operations.py", "(note for note in limits.shown if note.id == name), None)",
             "iter(limits.shown), None)", "test_m18_meaning_of_statements.py"),
     Defence("M18", f"{MEMORY}/capture/operations.py", "if scope not in limits.scopes:", "if False:",
