@@ -193,19 +193,19 @@ def _commit_and_hunk(words: Sequence[str], hunk: int) -> tuple[str, int]:
     return commit, int(rest[1]) if rest[1:] else hunk
 
 
+async def _search_at(context: ActionContext, date: str, words: str) -> Answer:
+    hits = await context.memory(lambda memory: memory.timeline.search_at(date, words))
+    rows = [(CodeSpan(f"{hit.scope}/{hit.name}"), one_line(hit.text, _MAX_WORDS)) for hit in hits]
+    return Answer(hits, table(rows) or [line("No matches.")], 0 if hits else 1)
+
+
 async def show_at(context: ActionContext, when: Sequence[str]) -> Answer:
     """Memory as it was on a date: all of it, one file or note (`show`), or what has some words
     (`search`).
     """
     date, rest = _split_date(" ".join(when).split())
     if rest[:1] == ["search"]:
-        hits = await context.memory(
-            lambda memory: memory.timeline.search_at(date, " ".join(rest[1:]))
-        )
-        rows = [
-            (CodeSpan(f"{hit.scope}/{hit.name}"), one_line(hit.text, _MAX_WORDS)) for hit in hits
-        ]
-        return Answer(hits, table(rows) or [line("No matches.")], 0 if hits else 1)
+        return await _search_at(context, date, " ".join(rest[1:]))
     file = " ".join(rest[1:] if rest[:1] == ["show"] else rest)
     found = await context.memory(lambda memory: memory.timeline.as_of(date, file))
     if not found:

@@ -426,6 +426,12 @@ async def set_up_and_test(asker: Asker) -> str:
     return name
 
 
+def _hosted_choice(provider: llm.Provider) -> Choice:
+    variable = _variable_with_key(provider)
+    detail = f"with the key in {variable}" if variable else "with your own key"
+    return Choice(provider.name, provider.title, detail)
+
+
 async def set_up(asker: Asker) -> str:
     """Let the user choose a model and write it to models.yaml; returns its name, empty if they
     cancel.
@@ -438,18 +444,11 @@ async def set_up(asker: Asker) -> str:
     catalog = llm.Catalog.from_files()
     servers = await asyncio.to_thread(catalog.servers)
     local = {provider.name: provider for provider, server in servers.items() if server.models}
-    places = [
-        Choice(
-            name,
-            provider.title,
-            f"on this machine, {plural(len(servers[provider].models), 'model')}",
-        )
-        for name, provider in local.items()
-    ]
-    for provider in llm.HOSTED:
-        variable = _variable_with_key(provider)
-        detail = f"with the key in {variable}" if variable else "with your own key"
-        places.append(Choice(provider.name, provider.title, detail))
+    places = []
+    for name, provider in local.items():
+        detail = f"on this machine, {plural(len(servers[provider].models), 'model')}"
+        places.append(Choice(name, provider.title, detail))
+    places += map(_hosted_choice, llm.HOSTED)
     silent = dict(catalog.silent_servers())
     for title, url in silent.items():
         nothing = f"on this machine; nothing answers at {url}"

@@ -119,12 +119,9 @@ def as_text(view: View, prefix: str = "ouro ") -> str:
             case Title(text):
                 lines += [*([""] if lines else []), text]
             case RowTable(rows, is_numbered):
-                numbers = [
-                    (f"{number}.",) if is_numbered else () for number in range(1, len(rows) + 1)
-                ]
-                lines += columns(
-                    [(*number, *row) for number, row in zip(numbers, rows, strict=True)], prefix
-                )
+                if is_numbered:
+                    rows = [(f"{number}.", *row) for number, row in enumerate(rows, 1)]
+                lines += columns(rows, prefix)
             case Quote(text):
                 lines += text.rstrip("\n").split("\n")
     return "\n".join(map(clean, lines))

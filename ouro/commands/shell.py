@@ -72,11 +72,7 @@ def run(group: str, words: Sequence[str], folder: Folder, open_session: OpenSess
         if word and not word.startswith("-"):
             names = ", ".join(name.removeprefix(f"{group} ") for name in actions)
             raise UsageError(f"`ouro {group}` has no action `{word}`.", f"There are: {names}.")
-        parser = argparse.ArgumentParser(prog=f"ouro {group}")
-        add_arguments(parser, group)
-        parser.parse_args(words)  # answers --help, and refuses any other flag
-        parser.print_help(sys.stderr)
-        return 2
+        return _print_group_help(group, words)
     parser = _make_parser(group, action, actions)
     parsed = vars(parser.parse_args(words if action.name == group else words[1:]))
     args = _readable_texts(action, parsed) | command
@@ -110,6 +106,15 @@ def _make_parser(
     if action.name == group and others:
         parser.epilog = "\n".join([*_action_lines(group, others), "", parser.epilog or ""])
     return parser
+
+
+def _print_group_help(group: str, words: Sequence[str]) -> int:
+    """Answer `ouro GROUP` without an action; returns the exit code."""
+    parser = argparse.ArgumentParser(prog=f"ouro {group}")
+    add_arguments(parser, group)
+    parser.parse_args(words)  # answers --help, and refuses any other flag
+    parser.print_help(sys.stderr)
+    return 2
 
 
 def add_arguments(parser: argparse.ArgumentParser, group: str) -> None:

@@ -326,16 +326,17 @@ def merge_outcomes(outcomes: Sequence[HookOutcome]) -> HookOutcome:
     """
     found: list[Verdict] = [outcome.verdict for outcome in outcomes]
     verdict = max(found, key=_STRENGTH.index)
-    reasons = [
-        outcome.reason for outcome in outcomes if outcome.verdict == verdict and outcome.reason
-    ]
-    changes = [outcome.input for outcome in outcomes if outcome.input is not None]
+    reasons = [outcome.reason for outcome in outcomes if outcome.verdict == verdict]
+    changed: dict[str, Any] | None = None
+    for outcome in outcomes:
+        if outcome.input is not None:
+            changed = {**(changed or {}), **outcome.input}
     return HookOutcome(
         verdict,
-        "\n".join(dict.fromkeys(reasons)),
-        {key: value for change in changes for key, value in change.items()} if changes else None,
-        "\n\n".join(outcome.context for outcome in outcomes if outcome.context),
-        "\n".join(outcome.message for outcome in outcomes if outcome.message),
+        "\n".join(dict.fromkeys(filter(None, reasons))),
+        changed,
+        "\n\n".join(filter(None, (outcome.context for outcome in outcomes))),
+        "\n".join(filter(None, (outcome.message for outcome in outcomes))),
     )
 
 

@@ -316,25 +316,29 @@ def _ask(focus: str, words: int) -> str:
     return ASK.format(headings=HEADINGS, words=words, focus=wish)
 
 
-def _lines(messages: Sequence[Message]) -> Iterator[str]:
+def _lines(messages: Iterable[Message]) -> Iterator[str]:
     for message in messages:
-        shown: dict[str, Any] = {"role": message.role}
-        for name, kind in (("added by ouro", Context), ("text", Text)):
-            if text := "\n\n".join(part.text for part in message.parts if isinstance(part, kind)):
-                shown[name] = text
-        if message.tool_calls:
-            calls = (
-                (call.name, json.dumps(dict(call.arguments), ensure_ascii=False))
-                for call in message.tool_calls
-            )
-            shown["calls"] = [
-                {"tool": name, "arguments": _cut(arguments)} for name, arguments in calls
-            ]
-        if replies := message.parts_of(ToolReply):
-            shown["outputs"] = [{"of": reply.name, "text": _cut(reply.text)} for reply in replies]
-        if images := message.parts_of(Image):
-            shown["pictures"] = [image.name or image.media_type for image in images]
-        yield json.dumps(shown, ensure_ascii=False)
+        yield json.dumps(_shown(message), ensure_ascii=False)
+
+
+def _shown(message: Message) -> dict[str, Any]:
+    """What the model reads of a message, by name."""
+    shown: dict[str, Any] = {"role": message.role}
+    for name, kind in (("added by ouro", Context), ("text", Text)):
+        if text := "\n\n".join(part.text for part in message.parts if isinstance(part, kind)):
+            shown[name] = text
+    if message.tool_calls:
+        shown["calls"] = list(map(_shown_call, message.tool_calls))
+    if replies := message.parts_of(ToolReply):
+        shown["outputs"] = [{"of": reply.name, "text": _cut(reply.text)} for reply in replies]
+    if images := message.parts_of(Image):
+        shown["pictures"] = [image.name or image.media_type for image in images]
+    return shown
+
+
+def _shown_call(call: ToolCall) -> dict[str, str]:
+    arguments = json.dumps(dict(call.arguments), ensure_ascii=False)
+    return {"tool": call.name, "arguments": _cut(arguments)}
 
 
 def _cut(text: str) -> str:

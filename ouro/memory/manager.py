@@ -5,7 +5,12 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import (
+    Awaitable,
+    Callable,
+    Iterator,
+    Mapping,
+)
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -315,15 +320,7 @@ class MemoryManager:
             )
             if not (isinstance(item, RewindRecord) or is_left_out or id(item) in unsaved):
                 records.append(item)
-        records += (PinRecord(number, at) for number in sorted(transcript.pins))
-        if transcript.title:
-            records.append(TitleRecord(transcript.title, at))
-        if transcript.model:
-            records.append(ModelRecord(transcript.model, at))
-        if transcript.mode:
-            records.append(ModeRecord(transcript.mode, at))
-        if transcript.labels:
-            records.append(transcript.labels)
+        records += _state_records(transcript, at)
         self._notify(f"{lost.message} {await self._store.write_again(self._header, records)}")
 
     def _take(self, record: Record) -> None:
@@ -408,6 +405,20 @@ class MemoryManager:
         if not self.transcript.is_whole or loaded.is_gapped:
             self.transcript.usage = before.usage
             self.transcript.title, self.transcript.model = before.title, before.model
+
+
+def _state_records(transcript: Transcript, at: str) -> Iterator[Record]:
+    """What is set in a session, as records."""
+    for number in sorted(transcript.pins):
+        yield PinRecord(number, at)
+    if transcript.title:
+        yield TitleRecord(transcript.title, at)
+    if transcript.model:
+        yield ModelRecord(transcript.model, at)
+    if transcript.mode:
+        yield ModeRecord(transcript.mode, at)
+    if transcript.labels:
+        yield transcript.labels
 
 
 def _new_header(

@@ -76,22 +76,26 @@ class MessageTree:
         if self._current is None:
             entries = tuple(item for item in self.items if isinstance(item, MessageRecord))
             compactions = tuple(item for item in self.items if isinstance(item, CompactionRecord))
-            dropped: set[str] = set()
-            for item in self.items:
-                if isinstance(item, CompactionRecord):
-                    dropped.update(f"{OUTPUT}{call}" for call in item.dropped)
-                elif isinstance(item, DropRecord):
-                    dropped = (
-                        dropped.difference(item.items)
-                        if item.restored
-                        else dropped.union(item.items)
-                    )
+            dropped = self._dropped()
             prompts = [entry.number for entry in entries if begins_turn(entry.message)]
             last_prompt = prompts[-1] if prompts else 0
             self._current = CurrentBranch(
                 entries, compactions, frozenset(dropped), len(prompts), last_prompt
             )
         return self._current
+
+    def _dropped(self) -> set[str]:
+        """The items that are not sent any more."""
+        dropped: set[str] = set()
+        for item in self.items:
+            if isinstance(item, CompactionRecord):
+                dropped.update(f"{OUTPUT}{call}" for call in item.dropped)
+            elif isinstance(item, DropRecord):
+                if item.restored:
+                    dropped.difference_update(item.items)
+                else:
+                    dropped.update(item.items)
+        return dropped
 
     @property
     def entries(self) -> tuple[MessageRecord, ...]:

@@ -159,17 +159,19 @@ def _find_impossible(value: Any, path: Path = ()) -> Path | None:
     return None
 
 
+def _is_lost_count(fields: Any, path: Path, problem: str) -> bool:
+    """Whether a count of usage at `path` cannot be read; costs are no counts."""
+    key: Any = path[0]
+    if key not in ("usage", "spent") or not isinstance(fields[key], dict):
+        return False
+    return path[1] != "cost" and _convert(fields[key], path[1:], problem) is None
+
+
 def _repair(value: Any, path: Path, problem: str) -> Any:
     """A copy of `value` in which the value at `path` is converted or left out."""
     copy = dict(value) if isinstance(value, dict) else list(value)
     key: Any = path[0]
-    if (
-        len(path) > 1
-        and key in ("usage", "spent")
-        and isinstance(copy[key], dict)
-        and path[1] != "cost"
-        and _convert(copy[key], path[1:], problem) is None
-    ):
+    if len(path) > 1 and _is_lost_count(copy, path, problem):
         # Counts belong together: a single one of them would be shown as the total.
         copy[key] = {name: item for name, item in copy[key].items() if name == "cost"}
     elif len(path) > 1:

@@ -27,7 +27,17 @@ from ouro.memory.record_fields import (
     read_fields,
 )
 from ouro.memory.sessions.yaml_text import replace_surrogates
-from ouro.messages import Context, Image, Message, Part, Text, Thinking, ToolCall, ToolReply
+from ouro.messages import (
+    Context,
+    Image,
+    Message,
+    Part,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolReply,
+    Usage,
+)
 from ouro.safety import is_secret_name
 from ouro.utils.json_types import arguments_object
 
@@ -298,18 +308,8 @@ class _Writer(msgspec.Struct, frozen=True):
                 else:
                     getattr(fields, _FIELDS.get(kind, kind)).append(value)
         data = {"message": record.number, "at": record.at, **msgspec.to_builtins(fields)}
-        if usage := message.usage:
-            counts = {
-                "input": usage.input,
-                "cached": usage.cached,
-                "cache_written": usage.cache_written,
-            }
-            data["usage"] = {
-                name: count for name, count in counts.items() if count or name == "input"
-            }
-            data["usage"] |= {"output": usage.output} | (
-                {} if usage.cost is None else {"cost": usage.cost}
-            )
+        if message.usage:
+            data["usage"] = _usage_fields(message.usage)
         return data
 
     def _part(self, part: Part) -> tuple[str, Any]:
@@ -410,6 +410,19 @@ class _Writer(msgspec.Struct, frozen=True):
         name = f"{OUTPUTS}/{hashlib.sha256(data).hexdigest()[:32]}.{ending}"
         self.keep(name, data)
         return name
+
+
+def _usage_fields(usage: Usage) -> dict[str, Any]:
+    """The counts of a message; without those that are 0, except of the input and the output."""
+    fields: dict[str, Any] = {"input": usage.input}
+    if usage.cached:
+        fields["cached"] = usage.cached
+    if usage.cache_written:
+        fields["cache_written"] = usage.cache_written
+    fields["output"] = usage.output
+    if usage.cost is not None:
+        fields["cost"] = usage.cost
+    return fields
 
 
 def _mask_all(value: Any, mask: Mask, name: str = "") -> Any:

@@ -234,19 +234,19 @@ class Printer(NoticePrinter):
             title = fitted.plain
         self._print_runs((f"{mark} ", style), (title, ""), (after, "dim"))
 
+    def _diff(self, rows: Sequence[str], most: int) -> None:
+        for row in rows[:most]:
+            heading = row.startswith(("+++ ", "--- "))
+            self.line(f"  {escaped(row)}", "bold" if heading else _DIFF_STYLES.get(row[:1], ""))
+        if len(rows) > most:
+            self.line(f"  … {len(rows) - most} more lines", "dim")
+
     def _body(self, body: Body | None, lines: int, diff_lines: int) -> None:
         match body:
             case None:
                 pass
             case Diff():
-                rows = body.lines()
-                for row in rows[:diff_lines]:
-                    heading = row.startswith(("+++ ", "--- "))
-                    self.line(
-                        f"  {escaped(row)}", "bold" if heading else _DIFF_STYLES.get(row[:1], "")
-                    )
-                if len(rows) > diff_lines:
-                    self.line(f"  … {len(rows) - diff_lines} more lines", "dim")
+                self._diff(body.lines(), diff_lines)
             case CommandOutput(output=output):
                 self._tail(output, lines)
             case Plain():

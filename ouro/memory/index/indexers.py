@@ -414,6 +414,11 @@ def _insert(
         database.executemany(
             "INSERT INTO entities VALUES (?, ?)", [(entity, key) for entity in entities]
         )
+    _insert_links(database, path, note, root)
+
+
+def _insert_links(database: sqlite3.Connection, path: str, note: Note, root: str) -> None:
+    """Insert what a note points to: other notes, files, and relations of entities."""
     edges = [(note.id, edge.relationship, edge.id, path) for edge in note.related]
     database.executemany("INSERT INTO edges VALUES (?, ?, ?, ?)", edges)
     anchors = [(note.id, anchor.path, anchor.blob, path) for anchor in note.anchors]

@@ -12,7 +12,12 @@ import json
 import re
 import sqlite3
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import (
+    Collection,
+    Iterable,
+    Mapping,
+    Sequence,
+)
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -35,7 +40,7 @@ from ouro.memory.index.scoring import (
 from ouro.memory.sessions.session_catalog import SessionHit
 
 if TYPE_CHECKING:
-    from ouro.memory.index.vectors import Vectors
+    from ouro.memory.index.vectors import Floats, Vectors
 
 HitKind = Literal["note", "core", "message", "output"]
 KINDS: tuple[HitKind, ...] = ("note", "core", "message", "output")
@@ -149,6 +154,18 @@ class Search:
         self.vectors = vectors
         self._speakers = speakers
 
+    def _vectors_for(
+        self, spoken: str, kinds: Collection[str]
+    ) -> tuple[Vectors | None, Floats | None]:
+        """The vectors to compare with, and that of the question; None if words alone decide."""
+        compared = {_COMPARED[kind] for kind in kinds if kind in _COMPARED}
+        if self.vectors is None or not self.vectors.exist(compared):
+            return None, None
+        try:
+            return self.vectors, self.vectors.questions([spoken])[0]
+        except ModelError:
+            return None, None  # the embedder has logged it
+
     def find(
         self, query: str, k: int = 5, wanted: SearchFilter | None = None, today: date | None = None
     ) -> list[MemoryHit]:
@@ -157,18 +174,10 @@ class Search:
         """
         wanted = wanted or SearchFilter()
         question = parse_query(query, self._speakers, today or datetime.now(UTC).date())
-        kinds = set(wanted.kinds) - (
-            {"message", "output"} if wanted.scope or wanted.category else set()
-        )
-        compared = {_COMPARED[kind] for kind in kinds & _COMPARED.keys()}
-        vectors, vector = (
-            self.vectors if self.vectors and self.vectors.exist(compared) else None,
-            None,
-        )
-        try:
-            vector = vectors and vectors.questions([question.spoken])[0]
-        except ModelError:
-            vectors = None  # the embedder has logged it
+        kinds = set(wanted.kinds)
+        if wanted.scope or wanted.category:
+            kinds -= {"message", "output"}
+        vectors, vector = self._vectors_for(question.spoken, kinds)
         hits: list[MemoryHit] = []
         with self.index.reading() as database:
             request = _Request(database, question, vector, vectors, wanted)

@@ -105,10 +105,7 @@ class LongTermMemoryConsolidator:
         is_small, best = self._is_small(), dict[str, str]()
         try:
             if is_small:
-                found = {
-                    name: await without_repeated(self._ask, text) for name, text in texts.items()
-                }
-                best = {name: text for name, text in found.items() if len(text) < len(texts[name])}
+                best = await self._without_repeated(texts)
             else:
                 best = await self._shorten(texts)
         except ModelError as error:
@@ -128,6 +125,26 @@ class LongTermMemoryConsolidator:
         hint = f", {saved:.0%} saved ({_SHARE} % wanted)" if saved < WANTED_SAVING else ""
         return Consolidated(f"{before:,} → {size:,} tokens{hint}", best)
 
+    async def _without_repeated(self, texts: Mapping[str, str]) -> dict[str, str]:
+        """The files that have fewer lines without the repeated ones. Raises ModelError."""
+        best: dict[str, str] = {}
+        for name, text in texts.items():
+            left = await without_repeated(self._ask, text)
+            if len(left) < len(text):
+                best[name] = left
+        return best
+
+    def _shorter_files(self, answer: str, texts: Mapping[str, str]) -> dict[str, str]:
+        """The files of an answer that are shorter and can be used."""
+        found: dict[str, str] = {}
+        for name, text in sections(answer, texts).items():
+            words, old = word_starts(text), texts[name]
+            is_own = len(words & word_starts(old)) >= _MIN_OWN * len(words)
+            is_shorter = len(old) * _MIN_SIZE <= len(text) < len(old)
+            if is_own and is_shorter and not self._finds_secret(text):
+                found[name] = f"{text}\n"
+        return found
+
     async def _shorten(self, texts: Mapping[str, str]) -> dict[str, str]:
         """The files that the best answer makes shorter. Raises ModelError if there was no answer."""
         mark = mark_of("\0".join(texts.values()))
@@ -144,16 +161,7 @@ class LongTermMemoryConsolidator:
                 if best:
                     break
                 raise
-            found: dict[str, str] = {}
-            for name, text in sections(answer, texts).items():
-                words, old = word_starts(text), texts[name]
-                is_own = len(words & word_starts(old)) >= _MIN_OWN * len(words)
-                if (
-                    is_own
-                    and len(old) * _MIN_SIZE <= len(text) < len(old)
-                    and not self._finds_secret(text)
-                ):
-                    found[name] = f"{text}\n"
+            found = self._shorter_files(answer, texts)
             if (new_size := _size({**texts, **found})) < size:
                 best, size = found, new_size
             saved = 1 - size / before

@@ -216,6 +216,16 @@ def _check_fields(files: Sequence[NoteFile], categories: Collection[str]) -> Ite
             yield "warning", what, "The folder counts. Correct the note, or move the file."
 
 
+def _replaced_by(note_id: str, before: Mapping[str, str]) -> set[str]:
+    """The notes that a note supersedes, directly or through others."""
+    older: set[str] = set()
+    at = before[note_id]
+    while at and at not in older:
+        older.add(at)
+        at = before.get(at, "")
+    return older
+
+
 def _check_links(files: Sequence[NoteFile], before: Mapping[str, str]) -> Iterator[Problem]:
     """Check `supersedes` and `related`; `before` maps each note of all scopes to the note that it
     supersedes.
@@ -226,12 +236,7 @@ def _check_links(files: Sequence[NoteFile], before: Mapping[str, str]) -> Iterat
         if note.supersedes and note.supersedes not in before:
             what = f"{file.name} supersedes {note.supersedes}, which does not exist"
             yield "warning", what, f"{edit}: `supersedes: null`, or restore the file"
-        older: set[str] = set()
-        at = before[note.id]
-        while at and at not in older:
-            older.add(at)
-            at = before.get(at, "")
-        if note.id in older:
+        if note.id in _replaced_by(note.id, before):
             yield (
                 "problem",
                 f"{file.name} supersedes itself, through other notes",

@@ -115,11 +115,9 @@ class ForgottenText:
         if isinstance(value, Sequence):
             return [self.remove_from_data(item, name) for item in value]
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        return (
-            self.placeholder
-            if is_number and name == _ARGUMENT and self.count(str(value))
-            else value
-        )
+        if is_number and name == _ARGUMENT:
+            return self.placeholder if self.count(str(value)) else value
+        return value
 
     def _remove_from_fields(self, value: Mapping[Any, Any], *, is_argument: bool) -> dict[Any, Any]:
         made = {}

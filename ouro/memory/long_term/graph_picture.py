@@ -48,24 +48,34 @@ class GraphPicture(msgspec.Struct, frozen=True):
     edges: tuple[tuple[str, str, str], ...]
 
 
-def picture_of(entries: Iterable[MemoryEntry], files: Sequence[NoteFile]) -> GraphPicture:
-    """Build the graph: the notes of each category as a cluster, around the shared entities."""
-    notes = {entry.id: entry for entry in entries}
+def _named_entities(files: Iterable[NoteFile]) -> list[tuple[str, str]]:
+    """Each entity with the id of a note that names it, sorted."""
     links: set[tuple[str, str]] = set()
     for file in files:
         links.update((entity, file.note.id) for entity in file.note.entities)
-    named = sorted(links)
+    return sorted(links)
+
+
+def _by_category(notes: Iterable[MemoryEntry]) -> list[list[MemoryEntry]]:
+    groups: dict[str, list[MemoryEntry]] = {}
+    for note in sorted(notes, key=lambda note: (note.category, note.id)):
+        groups.setdefault(note.category or "none", []).append(note)
+    return list(groups.values())
+
+
+def picture_of(entries: Iterable[MemoryEntry], files: Sequence[NoteFile]) -> GraphPicture:
+    """Build the graph: the notes of each category as a cluster, around the shared entities."""
+    notes = {entry.id: entry for entry in entries}
+    named = _named_entities(files)
     counts = Counter(entity for entity, _note in named)
     shared = [entity for entity, count in counts.most_common(_MAX_NAMES) if count > 1]
-    groups: dict[str, list[MemoryEntry]] = {}
-    for note in sorted(notes.values(), key=lambda note: (note.category, note.id)):
-        groups.setdefault(note.category or "none", []).append(note)
-    places = _places([len(shared), *map(len, groups.values())])
+    groups = _by_category(notes.values())
+    places = _places([len(shared), *map(len, groups)])
     nodes = [
         _node_of_name(entity, counts[entity], position)
         for entity, position in zip(shared, places[0], strict=True)
     ]
-    for members, positions in zip(groups.values(), places[1:], strict=True):
+    for members, positions in zip(groups, places[1:], strict=True):
         nodes += map(_node_of_note, members, positions)
     known = {node.id for node in nodes}
     edges = [*_edges_between(files), *((note, "names", entity) for entity, note in named)]

@@ -331,20 +331,31 @@ def _from_codex(path: Path, body: str) -> Iterator[ImportPiece]:
         yield ImportPiece(words, origin, path, from_plain(scope, Scope), project)
 
 
+def _file_patterns(front: Mapping[str, Any]) -> str:
+    """The file patterns of a rule; empty if it always holds."""
+    if str(front.get("alwaysApply", "")).lower() == "true":
+        return ""
+    return ", ".join(words_in(front.get("globs") or front.get("paths")))
+
+
+def _names_file(block: str, folder: Path) -> bool:
+    """Whether a block only includes a file, or links to one in this folder."""
+    link = _LINK_LINE.match(block)
+    links_to_file = link is not None and (folder / link[1]).is_file()
+    return links_to_file or _INCLUDES.fullmatch(block) is not None
+
+
 def _from_markdown(path: Path, text: str, front: Mapping[str, Any]) -> Iterator[ImportPiece]:
     """Yield list items and paragraphs; short ones with their heading, items of a rule with its file
     patterns.
     """
-    rule = ", ".join(words_in(front.get("globs") or front.get("paths")))
-    if str(front.get("alwaysApply", "")).lower() == "true":
-        rule = ""
+    rule = _file_patterns(front)
     about = str(front.get("description") or "").strip()
     name = f"{path.name} ({about})" if about else path.name
     scope: Scope | None = "user" if "human" in (front.get("label"), path.stem) else None
     for above, block in _sections(text):
-        link = _LINK_LINE.match(block)
-        if _INCLUDES.fullmatch(block) or (link and (path.parent / link[1]).is_file()):
-            continue  # a named file: it is read separately or reported as skipped
+        if _names_file(block, path.parent):
+            continue  # it is read separately or reported as skipped
         is_short = len(above) > 1 and len(block) < _TOO_SHORT and above[-1] not in _EMPTY_HEADINGS
         words = f"{above[-1]}: {block}" if is_short else block
         words = f"For {rule}: {words}" if rule else words

@@ -157,25 +157,30 @@ class MemoryPrompt:
             self._records[scope.scope] = all_records(scope) if DAY in self._began_with else {}
         if not self._scopes:
             return ""
-        more = [f"{name}.md" for name in self._scopes[0].store.core if name not in CORE]
-        introduction = _INTRODUCTION.format(
-            places=(
-                "a folder for each scope, each a git repository"
-                if len(self._scopes) > 1
-                else "in a git repository"
-            ),
-            folders="\n".join(
-                f"- {scope.scope}: {path_text(scope.store.folder)} ({_ABOUT[scope.scope]})"
-                for scope in self._scopes
-            ),
-            folder=path_text(self._scopes[0].store.folder) if len(self._scopes) == 1 else "FOLDER",
+        files = list(chain.from_iterable(self._files(scope.scope) for scope in self._scopes))
+        inside = "\n\n".join([self._introduction(), *(files or ["Nothing is remembered yet."])])
+        return f"<long_term_memory_management>\n{inside}\n</long_term_memory_management>"
+
+    def _introduction(self) -> str:
+        """What memory is, where it is, and how the model writes it."""
+        first, has_several = self._scopes[0].store, len(self._scopes) > 1
+        more = [f"{name}.md" for name in first.core if name not in CORE]
+        places = "in a git repository"
+        folder = path_text(first.folder)
+        if has_several:
+            places, folder = "a folder for each scope, each a git repository", "FOLDER"
+        folders = [
+            f"- {scope.scope}: {path_text(scope.store.folder)} ({_ABOUT[scope.scope]})"
+            for scope in self._scopes
+        ]
+        return _INTRODUCTION.format(
+            places=places,
+            folders="\n".join(folders),
+            folder=folder,
             more=f" The user's own: {', '.join(more)}." if more else "",
             bar=BAR,
             mark=self._mark,
         )
-        files = list(chain.from_iterable(self._files(scope.scope) for scope in self._scopes))
-        inside = "\n\n".join([introduction, *(files or ["Nothing is remembered yet."])])
-        return f"<long_term_memory_management>\n{inside}\n</long_term_memory_management>"
 
     def core(self) -> str:
         """Only the quoted files, for an agent that reads memory and does not write it; empty if the

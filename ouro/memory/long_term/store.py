@@ -242,17 +242,15 @@ class GitMemoryStore(ApprovedFiles):
                 return ""
             wanted = {edit.name for edit in edits} if names is None else set(names)
             chosen = [edit for edit in edits if edit.name in wanted]
-            kinds = {
-                edit.name: self.secret_in(edit.name) or self.secret_in(edit.after or "")
-                for edit in chosen
-            }
-            secrets = {
-                name: f"holds a secret ({kind}): not committed"
-                for name, kind in kinds.items()
-                if kind
-            }
-            self.refused = tuple(SkippedFile(name, reason) for name, reason in secrets.items())
-            left = [name for name in kinds if name not in secrets]
+            refused, left = list[SkippedFile](), list[str]()
+            for edit in chosen:
+                kind = self.secret_in(edit.name) or self.secret_in(edit.after or "")
+                if kind:
+                    reason = f"holds a secret ({kind}): not committed"
+                    refused.append(SkippedFile(edit.name, reason))
+                else:
+                    left.append(edit.name)
+            self.refused = tuple(refused)
             return self.commit_parts({}, left, subject, trailers or {}) if left else ""
 
     def commit_parts(

@@ -17,7 +17,7 @@ from ouro.display import Question
 from ouro.errors import UsageError
 from ouro.events import Notice, Reply
 from ouro.memory.long_term.editor import MemoryEditor
-from ouro.memory.long_term.entries import find_entry
+from ouro.memory.long_term.entries import MemoryEntry, find_entry
 from ouro.memory.long_term.git.process import import_stream
 from ouro.memory.long_term.manager import LongTermMemoryManager
 from ouro.memory.long_term.notes.entities import entities_in
@@ -25,6 +25,7 @@ from ouro.memory.long_term.notes.note import Note, note_text
 from ouro.memory.long_term.notes.notebook import timestamp
 from ouro.memory.long_term.notes.validity import Anchors, default_branch
 from ouro.memory.long_term.placement import note_category
+from ouro.memory.long_term.store import GitMemoryStore
 from ouro.memory.side_calls import SessionChannel
 from ouro.utils.files import write_private
 from ouro.utils.git import Git, GitError
@@ -48,6 +49,22 @@ class PromotedNote(msgspec.Struct, frozen=True):
     expires: str
 
 
+def _find_unshared(
+    editor: MemoryEditor, named: str, store: GitMemoryStore
+) -> tuple[MemoryEntry, Note | None]:
+    """The entry with this name that can be shared, and its note, if it is one. Raises UsageError."""
+    entry = find_entry(editor, named)
+    note = editor.notebook.find(entry.id).note if entry.kind == "note" else None
+    is_of_branch = note is not None and note.branch is not None
+    if entry.scope == "repo" and not is_of_branch:
+        raise UsageError(
+            f"{entry.id} is in the shared memory already.", f"Commit it: {store.folder}"
+        )
+    if secret := store.secret_in(entry.text):
+        raise UsageError(f"{entry.id} holds a secret ({secret}): it is not shared.")
+    return entry, note
+
+
 def promote(editor: MemoryEditor, named: str, owner: str = "", days: int = DAYS) -> PromotedNote:
     """Commit a note or core line as a shared note on a new branch of the repository; nothing is
     checked out.
@@ -66,14 +83,7 @@ def promote(editor: MemoryEditor, named: str, owner: str = "", days: int = DAYS)
             "`memory.repo.share` shares it.",
             ["config"],
         )
-    entry = find_entry(editor, named)
-    branch_note = editor.notebook.find(entry.id).note if entry.kind == "note" else None
-    if entry.scope == "repo" and (branch_note is None or branch_note.branch is None):
-        raise UsageError(
-            f"{entry.id} is in the shared memory already.", f"Commit it: {store.folder}"
-        )
-    if secret := store.secret_in(entry.text):
-        raise UsageError(f"{entry.id} holds a secret ({secret}): it is not shared.")
+    entry, branch_note = _find_unshared(editor, named, store)
     git, at = Git(editor.project, _GIT_TIMEOUT), timestamp()
     # The same text has the same id on every machine: it is not proposed twice.
     note_id = f"mem_{hashlib.sha256(entry.text.encode()).hexdigest()[:32]}"

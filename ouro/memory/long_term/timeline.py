@@ -54,6 +54,20 @@ class OldFile(msgspec.Struct, frozen=True):
         return parse_note(self.name, self.text).note.text if is_note_name(self.name) else ""
 
 
+def _whole_name(name: str, stores: Sequence[GitMemoryStore]) -> str:
+    """The name of a file without its ending, also from the start of a note's id. Raises
+    UsageError.
+    """
+    there: set[str] = set()
+    for store in stores:
+        tree = store.repository.tree(store.get_current_head())
+        there.update(path.removeprefix(f"{ARCHIVE}/").removesuffix(".md") for path in tree)
+    notes = [] if name in there else ids_named(name, there)
+    if len(notes) > 1:
+        raise UsageError(f"Several notes begin with {name}: {', '.join(notes[:4])}.")
+    return notes[0] if notes else name
+
+
 class Timeline:
     """The git history of all scopes. Everything blocks: use from a thread.
 
@@ -231,15 +245,7 @@ class Timeline:
         name = name.removeprefix(f"{ARCHIVE}/").removesuffix(".md")
         if not name:
             return [(store, ("",)) for store in stores]
-        there: set[str] = set()
-        for store in stores:
-            tree = store.repository.tree(store.get_current_head())
-            there.update(path.removeprefix(f"{ARCHIVE}/").removesuffix(".md") for path in tree)
-        if name not in there and (notes := ids_named(name, there)):
-            if len(notes) > 1:
-                raise UsageError(f"Several notes begin with {name}: {', '.join(notes[:4])}.")
-            name = notes[0]
-        full = f"{name}.md"
+        full = f"{_whole_name(name, stores)}.md"
         places = (full, f"{ARCHIVE}/{full}") if is_note_name(full) else (full,)
         return [(store, places) for store in stores]
 

@@ -68,6 +68,11 @@ class MemoryComparison(msgspec.Struct, frozen=True):
     """The files of the other agent that were read."""
 
 
+def _core_line(item: MemoryEntry) -> str:
+    source = describe_source(item)
+    return f"- {item.text} <!-- {source} -->" if source else f"- {item.text}"
+
+
 def as_markdown(editor: MemoryEditor) -> str:
     """Core, then notes by category with chain and source, archived notes last."""
     entries = all_entries(editor, archived=True)
@@ -78,10 +83,7 @@ def as_markdown(editor: MemoryEditor) -> str:
         parts.append(f"## {scope.scope}")
         for category in scope.store.core:
             core = [item for item in own if item.kind == "core" and item.category == category]
-            lines = [
-                f"- {item.text}{f' <!-- {source} -->' if (source := describe_source(item)) else ''}"
-                for item in core
-            ]
+            lines = list(map(_core_line, core))
             parts += [f"### {category}", "\n".join(lines)] if lines else []
         parts += _notes_as_markdown([entry for entry in own if entry.kind == "note"])
     return "\n\n".join(parts) + "\n"
@@ -103,6 +105,14 @@ def as_json(editor: MemoryEditor) -> dict[str, Any]:
             ],
         }
     return {"format": FORMAT, "version": 1, "exported_at": timestamp(), "scopes": scopes}
+
+
+def _with_section(text: str, block: str) -> str:
+    """A file with `block` in place of the section of ouro, or at the end if it has none."""
+    above, section, below = split_section(text)
+    if section:
+        return above + block + below
+    return f"{text.rstrip()}\n\n{block}\n".lstrip("\n") if block else text
 
 
 def export_to_agent(editor: MemoryEditor, agent: str) -> list[Path]:
@@ -133,11 +143,7 @@ def export_to_agent(editor: MemoryEditor, agent: str) -> list[Path]:
             ) from error
         lines = [f"- {entry.text}" for entry in core_entries(editor) if entry.scope == scope]
         block = "\n".join([_BEGIN, *lines, _END]) if lines else ""
-        above, section, below = split_section(before)
-        if section:
-            after = above + block + below
-        else:
-            after = f"{before.rstrip()}\n\n{block}\n".lstrip("\n") if block else before
+        after = _with_section(before, block)
         if after != before:
             texts[path] = after
     write_for_agents(texts, editor.root)

@@ -192,12 +192,20 @@ class TrueForget:
                 else:
                     forget_in_file(path, self._text, report)
 
+    def _files_with_text(self, folder: Path) -> dict[Path, int]:
+        """How often the text is in each file of a session; sessions of subagents are not read."""
+        found = {}
+        for path in regular_files(folder):
+            is_of_subagent = path.relative_to(folder).parts[0] == SUBAGENTS
+            if path.name == LOCK_NAME or is_of_subagent:
+                continue
+            count = self._text.count_bytes(path.read_bytes())
+            if count:
+                found[path] = count
+        return found
+
     def _search_session(self, folder: Path, report: ForgetReport, changes: bool) -> None:
-        files = [path for path in regular_files(folder) if path.name != LOCK_NAME]
-        files = [path for path in files if path.relative_to(folder).parts[0] != SUBAGENTS]
-        found = {
-            path: count for path in files if (count := self._text.count_bytes(path.read_bytes()))
-        }
+        found = self._files_with_text(folder)
         for path, count in found.items():
             place = "tool outputs" if path.parent.name == "outputs" else "damaged data"
             words = "what was said in sessions, their summaries and titles"

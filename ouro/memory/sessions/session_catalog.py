@@ -334,9 +334,9 @@ def find_session(
     """
     query = query.strip()
     if query == "latest":
-        here = [session for session in sessions if is_here(session.project)]
-        begun = list(filter(_has_begun, here))
-        return _only(begun[:1], "No session of this folder yet.", hint)
+        begun = filter(_has_begun, sessions)
+        here = [session for session in begun if is_here(session.project)]
+        return _only(here[:1], "No session of this folder yet.", hint)
     if query.startswith("#"):
         tagged = _rather_here(is_here, _narrow_by_tags(sessions, query)[0])
         return _only(tagged, f"No session has the tag `{cut(query, 60)}`.", hint)

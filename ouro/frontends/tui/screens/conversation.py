@@ -334,26 +334,32 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
         if self.turns.session.background.last_terminal() is not None:
             self.status.show_message(f"{self._terminal_key} types into the program.", seconds=6.0)
 
-    def show(self, event: Event) -> None:
-        is_open = self.browser is not None
-        if is_open and isinstance(event, events.CoreChanged) and event.origin in ("person", "undo"):
+    def _ask(self, event: events.PermissionAsked | events.QuestionAsked) -> None:
+        self.reader.close()
+        self.questions.ask(event)
+        self.box.wait_for_answer(True)
+        self._show_window_title(self.header.session_title)
+        self.ring("ouro waits for your answer")
+        if self.app.screen is not self:
+            self.notify("ouro waits for your answer, behind this.", timeout=UNTIL_CLOSED)
+
+    def _show_in_transcript(self, event: Event) -> None:
+        is_users = isinstance(event, events.CoreChanged) and event.origin in ("person", "undo")
+        if is_users and self.browser is not None:
             # The user has seen the change in the browser: show it without its diff.
             self.writer.show(replace(event, display=Display("")))
         else:
             self.writer.show(event)
+
+    def show(self, event: Event) -> None:
+        self._show_in_transcript(event)
         if self.browser is not None and isinstance(
             event, events.NotesRecalled | events.NoteKept | events.CoreChanged
         ):
             self.browser.memory_changed()
         match event:
             case events.PermissionAsked() | events.QuestionAsked():
-                self.reader.close()
-                self.questions.ask(event)
-                self.box.wait_for_answer(True)
-                self._show_window_title(self.header.session_title)
-                self.ring("ouro waits for your answer")
-                if self.app.screen is not self:
-                    self.notify("ouro waits for your answer, behind this.", timeout=UNTIL_CLOSED)
+                self._ask(event)
             case events.ToolRunning():
                 self.set_timer(_TERMINAL_HINT, self._name_terminal_key)
             case events.QuestionClosed(question_id=question_id):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
@@ -198,6 +198,13 @@ class SessionNotes:
         notes = self._unarchived()
         if not notes:
             return [], []
+        decayed = self._decayed(notes)
+        branches = merged_branches(self.root, {note.branch or "" for note in notes})
+        merged = [note.id for note in notes if note.branch in branches and self._note(note.id)]
+        return decayed, [note_id for note_id in merged if note_id not in decayed]
+
+    def _decayed(self, notes: Iterable[Note]) -> list[str]:
+        """The ids of the notes that nothing confirmed for too long."""
         now, half_life = datetime.now(UTC), self._half_life
         decayed = []
         for note in notes:
@@ -207,9 +214,7 @@ class SessionNotes:
                 in_file = self._note(note.id)
                 if in_file is not None and _is_to_archive(in_file, now, half_life):
                     decayed.append(in_file.id)
-        branches = merged_branches(self.root, {note.branch or "" for note in notes})
-        merged = [note.id for note in notes if note.branch in branches and self._note(note.id)]
-        return decayed, [note_id for note_id in merged if note_id not in decayed]
+        return decayed
 
     def _unarchived(self) -> list[Note]:
         """The notes in the index outside of the archive; none if the index cannot be used."""

@@ -145,6 +145,23 @@ class SessionPart(msgspec.Struct, frozen=True):
     turn: int
 
 
+def _last_branch(message: Message) -> str:
+    """The branch that the model was told last in a message; empty if it was not told one."""
+    contexts = reversed(list(message.parts_of(Context)))
+    named = (branch_in_note(part.text) for part in contexts)
+    return next(filter(None, named), "")
+
+
+def _add_done(spoken: list[Spoken], done: str) -> None:
+    """Add the texts of tool calls to what was said since the last prompt."""
+    prompts = [place for place, said in enumerate(spoken) if said.role == "user"]
+    if not prompts:
+        return
+    for place in range(prompts[-1], len(spoken)):
+        said = spoken[place]
+        spoken[place] = replace(said, done=f"{said.done}\n{done}"[-PART_CHARACTERS:])
+
+
 def split_uncaptured(
     entries: Sequence[MessageRecord], captured: int, turn: int = 0
 ) -> Iterator[SessionPart]:
@@ -164,10 +181,7 @@ def split_uncaptured(
             yield SessionPart(tuple(spoken), last, place, turn)
             spoken, size = [], 0
         turn += begins_turn
-        named = (
-            branch_in_note(part.text) for part in reversed(list(entry.message.parts_of(Context)))
-        )
-        branch = next(filter(None, named), branch)
+        branch = _last_branch(entry.message) or branch
         if entry.number <= captured:
             continue
         last = entry.number
@@ -175,13 +189,7 @@ def split_uncaptured(
             spoken.append(replace(said, turn=turn, at=entry.at, branch=branch))
             size += min(len(said.text), PART_CHARACTERS)
         if not entry.private and (done := _tool_texts(entry.message)):
-            asked = max(
-                (at for at, other in enumerate(spoken) if other.role == "user"), default=len(spoken)
-            )
-            spoken[asked:] = [
-                replace(other, done=f"{other.done}\n{done}"[-PART_CHARACTERS:])
-                for other in spoken[asked:]
-            ]
+            _add_done(spoken, done)
     yield SessionPart(tuple(spoken), last, len(entries), turn)
 
 
@@ -294,8 +302,10 @@ async def find_backlog(
         recent = [info.id for info in others if info.updated_at >= since]
         for session_id in recent[:_MAX_CANDIDATES]:
             transcript = await _load_uncaptured(catalog.store, session_id)
-            parts = split_uncaptured(transcript.entries, transcript.captured) if transcript else ()
-            if transcript and (first := tuple(islice(parts, _MAX_PARTS))):
+            if transcript is None:
+                continue
+            parts = split_uncaptured(transcript.entries, transcript.captured)
+            if first := tuple(islice(parts, _MAX_PARTS)):
                 yield session_id, transcript, first
                 count += 1
             if count == MAX_SESSIONS:

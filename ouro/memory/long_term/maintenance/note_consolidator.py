@@ -242,6 +242,20 @@ def _with_same_words(note_id: str, texts: Mapping[str, str]) -> list[str]:
     return [other for text, _, other in near if fuzz.token_sort_ratio(own, text) >= _ALIKE]
 
 
+def _join_alike(
+    place: Mapping[str, Note], fresh: Collection[str], alike: Alike
+) -> Iterable[set[str]]:
+    """The ids of notes that are alike, in groups of at least two."""
+    texts = {note.id: fold_words(note.text) for note in place.values()}
+    groups = {note_id: {note_id} for note_id in place}
+    for note in place.values():
+        if note.id in fresh:
+            for other in dict.fromkeys([*_with_same_words(note.id, texts), *alike(note)]):
+                _join(groups, note.id, other, place)
+    # The notes of a group share one set.
+    return {id(group): group for group in groups.values() if len(group) > 1}.values()
+
+
 def clusters(
     notes: Iterable[Note], fresh: Collection[str], alike: Alike = lambda _note: ()
 ) -> Clusters:
@@ -255,14 +269,7 @@ def clusters(
         by_place[note.scope, note.branch or ""][note.id] = note
     found: list[tuple[Note, ...]] = []
     for place in by_place.values():
-        texts = {note.id: fold_words(note.text) for note in place.values()}
-        groups = {note_id: {note_id} for note_id in place}
-        for note in place.values():
-            if note.id in fresh:
-                for other in dict.fromkeys([*_with_same_words(note.id, texts), *alike(note)]):
-                    _join(groups, note.id, other, place)
-        joined = {id(group): group for group in groups.values() if len(group) > 1}
-        for group in joined.values():
+        for group in _join_alike(place, fresh, alike):
             members = [place[note_id] for note_id in group]
             found.append(tuple(sorted(members, key=_age)))
     return sorted(found, key=lambda group: _age(group[0]))

@@ -233,26 +233,25 @@ def normalize_command(text: str) -> str:
     from ouro.safety import parse_line  # imported late: a session starts without it
 
     parsed = parse_line(text)
-    if parsed.opaque:
-        return ""
     plain = [command for command in parsed.commands if command.kind == "plain"]
-    folders = [command for command in plain if command.name == "cd"]
+    folders = [command.text.split()[-1] for command in plain if command.name == "cd"]
     commands = [command for command in plain if command.name != "cd"]
-    if len(commands) != 1:
+    if parsed.opaque or len(commands) != 1:
         return ""
     only = commands[0]
     if only.program in _NOT_KEPT or only.computed or only.stdin is not None:
         return ""
     line = _without_texts(only.program, [word.text for word in only.words])
-    folder = folders[0].text.split()[-1] if folders else ""
-    if line and _is_folder_inside(folder):
-        line = f"cd {folder} && {line}"
+    if line:
+        line = _change_of_folder(folders) + line
     return line if len(line) <= _MAX_LENGTH else ""
 
 
-def _is_folder_inside(name: str) -> bool:
-    """Whether a name without spaces and quotes is below the current folder."""
-    return bool(_PLAIN.fullmatch(name)) and not name.startswith(("/", "..", "~"))
+def _change_of_folder(folders: Sequence[str]) -> str:
+    """`cd FOLDER && `, if the first folder is below the current one and has no odd characters."""
+    if not folders or folders[0].startswith(("/", "..", "~")):
+        return ""
+    return f"cd {folders[0]} && " if _PLAIN.fullmatch(folders[0]) else ""
 
 
 def _without_texts(program: str, words: Sequence[str]) -> str:

@@ -347,14 +347,19 @@ def _words_of(lines: list[str]) -> list[str]:
     return lines[end + 1 :]
 
 
+def _only_in(lines: Sequence[str], others: Sequence[str]) -> list[str]:
+    """The lines that are not among the others, without their marks."""
+    known = set(others)
+    own = [line for line in lines if line not in known and line.strip()]
+    return [line.lstrip("-*# ").strip() for line in own]
+
+
 def _summary(edit: FileEdit) -> str:
     name, old, new = edit.name, (edit.before or "").splitlines(), (edit.after or "").splitlines()
     if is_note_name(edit.name):
         name = name.removesuffix(".md")[: name.find("mem_") + _ID]
         old, new = _words_of(old), _words_of(new)
-    before, after = set(old), set(new)
-    gone = [line.lstrip("-*# ").strip() for line in old if line not in after and line.strip()]
-    come = [line.lstrip("-*# ").strip() for line in new if line not in before and line.strip()]
+    gone, come = _only_in(old, new), _only_in(new, old)
     words = [f"+ {come[0]}"] if come else [f"- {gone[0]}"] if gone else ["no words changed"]
     more = len(come) + (0 if come else len(gone)) - 1
     return f"{name}: {cut(escaped(words[0]), _WORDS)}{f' and {more} more' if more > 0 else ''}"

@@ -172,11 +172,8 @@ class Provenance:
         calls = chain.from_iterable(message.tool_calls for message in turn)
         self._calls = [call for call in calls if call.name not in {*_READING, *_HARMLESS}]
 
-        def is_writing_known(call: ToolCall) -> bool:
-            is_confined_shell = call.name == "shell" and is_confined(call.id)
-            return call.name in _FILE_TOOLS or is_confined_shell or self._is_trusted(call)
-
-        self.knows_all_writing = bool(turn) and all(map(is_writing_known, self._calls))
+        unknown = [call for call in self._calls if not self._knows_writing(call, is_confined)]
+        self.knows_all_writing = bool(turn) and not unknown
         """Whether everything that the calls of this turn wrote into memory is known: file tools
         record their writes.
         """
@@ -216,6 +213,11 @@ class Provenance:
             or is_replaced
             or any(_covers(message, words, None) for message in self._messages)
         )
+
+    def _knows_writing(self, call: ToolCall, is_confined: Callable[[str], bool]) -> bool:
+        """Whether everything that a call wrote into memory is known."""
+        is_confined_shell = call.name == "shell" and is_confined(call.id)
+        return call.name in _FILE_TOOLS or is_confined_shell or self._is_trusted(call)
 
     def _is_trusted(self, call: ToolCall) -> bool:
         if call.name in _HARMLESS:
