@@ -120,7 +120,7 @@ def as_text(view: View, prefix: str = "ouro ") -> str:
                 lines += [*([""] if lines else []), text]
             case RowTable(rows, is_numbered):
                 if is_numbered:
-                    rows = [(f"{number}.", *row) for number, row in enumerate(rows, 1)]
+                    rows = tuple((f"{number}.", *row) for number, row in enumerate(rows, 1))
                 lines += columns(rows, prefix)
             case Quote(text):
                 lines += text.rstrip("\n").split("\n")
