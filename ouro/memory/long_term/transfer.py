@@ -108,7 +108,7 @@ def as_json(editor: MemoryEditor) -> dict[str, Any]:
 
 
 def _with_section(text: str, block: str) -> str:
-    """A file with `block` in place of the section of ouro, or at the end if it has none."""
+    """A file with `block` instead of the section of ouro, or at the end if it has none."""
     above, section, below = split_section(text)
     if section:
         return above + block + below
