@@ -158,6 +158,6 @@ async def test_a_page_of_help_is_searched():
         await pilot.press("slash", "x", "escape")
         assert isinstance(pilot.app.screen, HelpSheet)
         await pilot.press("slash", *"nowhere", "enter")
-        await until(pilot, lambda: "No match for `nowhere`." in screen_text(pilot.app))
+        await until(pilot, lambda: "No match for “nowhere”." in screen_text(pilot.app))
         await pilot.press("escape")
         await until(pilot, lambda: not isinstance(pilot.app.screen, HelpSheet))
