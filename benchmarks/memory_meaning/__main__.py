@@ -3,6 +3,7 @@
 python -m benchmarks.memory_meaning                                       rules alone
 python -m benchmarks.memory_meaning --model openai/qwen-coder-1.5b --models-file models.yaml
     --half sealed      only the half that is never looked at; --ablation: the table without each row
+    --typed            corrections and pairs that are typed with /remember, without a model
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pathlib import Path
 from benchmarks.memory_meaning import cases
 from benchmarks.memory_meaning.ablation import report_ablation
 from benchmarks.memory_meaning.judge import Asker, is_kept, is_replaced_right
+from benchmarks.memory_meaning.typed import report_typed
 from ouro.llm import Catalog, read_models_file
 from ouro.memory.long_term import place
 
@@ -65,12 +67,16 @@ def main() -> None:
     parser.add_argument("--models-file", type=Path)
     parser.add_argument("--half", choices=cases.HALVES)
     parser.add_argument("--ablation", action="store_true")
+    parser.add_argument("--typed", action="store_true")
     args = parser.parse_args()
     model = Catalog(read_models_file(args.models_file)).make(args.model) if args.model else None
     if args.ablation:
         report_ablation()
         return
     for half in [args.half] if args.half else cases.HALVES:
+        if args.typed:
+            report_typed(half)
+            continue
         asyncio.run(show(Asker(model), half))
 
 

@@ -136,6 +136,8 @@ class UndoRounds:
         lost = set[str]()
         for file in (self._home / "sessions").glob("2*/session.yaml"):
             header = yaml.safe_load(file.read_text().split("\n---\n")[0])
+            if header is None:  # killed before its first record: no turn had begun
+                continue
             session = header["session"]["id"]
             kept = Checkpoints(self._project, self._home / "checkpoints", session)
             for turn in kept.turns():
