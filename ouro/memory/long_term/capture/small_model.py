@@ -11,14 +11,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from datetime import date
-from itertools import chain, pairwise, zip_longest
+from itertools import pairwise, zip_longest
 from typing import Literal, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
 
-from ouro.memory.index import parse_query
+from ouro.memory.index import parse_query, word_starts
 from ouro.memory.long_term.capture.assertion import ask_own, is_in_doubt
+from ouro.memory.long_term.capture.completion import complete, is_incomplete
 from ouro.memory.long_term.capture.meaning import (
     ask_scope,
     find_replaced_by_model,
@@ -132,9 +133,12 @@ async def find_operations(
     ask: AskModel, spoken: Sequence[Spoken], limits: OperationLimits
 ) -> tuple[Operation, ...]:
     """The operations that a small model finds in the messages of the user. Raises ModelError."""
-    own = [message for message in spoken if message.is_own]
-    candidates = list(chain.from_iterable(map(_candidates, own)))
+    own = (message for message in spoken if message.is_own)
+    candidates: list[_Candidate] = []
     found: dict[str, Operation] = {}
+    for message in own:
+        candidates += _candidates(message)
+        found |= await _completed(ask, message, limits)
     for candidate in candidates[-_MAX_ASKED:]:
         text = strip_introduction(candidate.sentence)
         replaced = find_replaced(text, limits.shown, candidate.sentence)
@@ -150,10 +154,45 @@ async def find_operations(
     return tuple(found.values())
 
 
+async def _completed(
+    ask: AskModel, message: Spoken, limits: OperationLimits
+) -> dict[str, Operation]:
+    """The corrections of a message that name no subject, each as a new text of what it corrects."""
+    found: dict[str, Operation] = {}
+    for sentence, before in _incomplete_in(message.text).items():
+        words = word_starts(sentence)
+        ranked = [limits.shown[place] for place in rank_near(sentence, _texts(limits.shown))]
+        near = [note for note in ranked if words & word_starts(note.text)]
+        completed = await complete(ask, f"{before} {sentence}".strip(), sentence, near)
+        if completed:
+            text, old = completed
+            found[fold_words(text)] = _supersede(write_dates(text, message.day), old)
+    return found
+
+
+def _incomplete_in(text: str) -> dict[str, str]:
+    """The corrections that name no subject, each with the sentence before it."""
+    if has("writes", text):
+        return {}
+    pairs = pairwise(["", *split_sentences(text)])
+    return {
+        sentence: before
+        for before, sentence in pairs
+        if is_incomplete(sentence, before) and not has("question", sentence)
+    }
+
+
+def _texts(notes: Sequence[Note]) -> list[str]:
+    return [note.text for note in notes]
+
+
 def _candidates(message: Spoken) -> Iterator[_Candidate]:
     sentences = split_sentences(message.text)
     after = dict(pairwise(sentences))
+    incomplete = _incomplete_in(message.text)
     for sentence in statements_in(message.text, message.done):
+        if sentence in incomplete:  # alone it would say nothing in a later session
+            continue
         yield _Candidate(message, sentence, is_in_doubt(sentence, after.get(sentence, "")))
 
 
@@ -206,6 +245,8 @@ async def _operation(
     end = find_end(text, day, is_change=is_change)
     text, until = write_dates(text, day), end.isoformat() if end else ""
     if replaced and not until:  # what ends soon does not replace what lasts
+        if has("pronoun", text) and (completed := await complete(ask, text, text, replaced[:1])):
+            text = completed[0]
         return _supersede(text, replaced[0])
     return replace(await _add(ask, text, near, limits), until=until)
 
@@ -233,8 +274,7 @@ async def _add(
 
 async def _find_replaced(ask: AskModel, text: str, shown: Sequence[Note]) -> list[Note]:
     """The note on the same subject, by the model: a statement on it takes its place."""
-    texts = [note.text for note in shown]
-    near = [shown[place] for place in rank_near(text, texts)]
+    near = [shown[place] for place in rank_near(text, _texts(shown))]
     near_texts = [note.text for note in near]
     place = await find_replaced_by_model(ask, text, near_texts)
     return [] if place is None else [near[place]]

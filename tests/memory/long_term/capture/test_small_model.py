@@ -116,7 +116,6 @@ async def test_model_decides_about_uncertain_statements(said, note):
         "The last commit changed the login.",
         "The page takes ten seconds to load.",
         "No, run it again.",
-        "no, that still fails",
         "Actually let me do it.",
         "I changed my mind, leave it as it is.",
         "Write a test for a user who never logs in.",

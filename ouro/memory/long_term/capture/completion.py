@@ -1,0 +1,114 @@
+"""A correction that names no subject (`No, it listens on 8417`), completed from the note that it
+corrects.
+
+On its own such a sentence says nothing in a later session. A model writes the note as it holds now;
+what it writes is used only if it has the values of the correction and most words of the note.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Annotated
+
+import msgspec
+
+from ouro.memory.index import word_starts
+from ouro.memory.long_term.notes.note import Note
+from ouro.memory.long_term.patterns import compiled, has
+from ouro.memory.long_term.supersession import denies, fold_words
+from ouro.memory.side_calls import AskModel
+from ouro.messages import assistant, system, user
+from ouro.utils.json_types import decode_answer, schema_of
+from ouro.utils.text import cut_middle
+
+MAX_NEAR = 3
+"""The notes that a correction without a subject is compared with, at most."""
+_MAX_TEXT = 300
+_MIN_KEPT = 0.5
+"""The share of the words of a note that its new text must have."""
+_VALUE = re.compile(r"`[^`]+`|\w*\d[\w.:/-]*\w|\d|(?<=\W)(?<![.!?] )[A-Z]\w+")
+"""A number, a name or code: what a correction is about."""
+_ASK = """\
+You see a note of a user, and what the user says later. Write the note as it holds now: one whole sentence in the \
+language of the note. If the user speaks about something else, repeat the note unchanged."""
+_EXAMPLES = (
+    (
+        "The museum opens at nine.",
+        "No, that changed. It opens at ten.",
+        "The museum opens at ten.",
+    ),
+    (
+        "The soup is in the blue pot.",
+        "They are painted in red now.",
+        "The soup is in the blue pot.",
+    ),
+    ("Der Bus fährt um 8.", "Stimmt nicht mehr, er fährt um 9.", "Der Bus fährt um 9."),
+    (
+        "La boutique ferme le lundi",
+        "Non, c'était avant. Elle ferme le mardi.",
+        "La boutique ferme le mardi",
+    ),
+    (
+        "Black cats sleep in the barn",
+        "No, it is 20 minutes, not 10.",
+        "Black cats sleep in the barn",
+    ),
+    ("El tren sale de la vía 2", "Eso era antes, ahora es la 5.", "El tren sale de la vía 5"),
+    ("会议在三楼", "不对,现在在五楼。", "会议在五楼"),
+    ("鍵は机の上にある", "違います、今は棚にあります。", "鍵は棚にある"),
+    ("Anna feeds the birds", "It's Tom, not Anna.", "Tom feeds the birds"),
+)
+
+
+class _Note(msgspec.Struct):
+    note: Annotated[str, msgspec.Meta(max_length=_MAX_TEXT)]
+
+
+def is_incomplete(sentence: str, before: str) -> bool:
+    """Whether a sentence corrects something and names no subject; `before` is the sentence before
+    it in the message.
+    """
+    # `No, that is wrong: use tabs` names what it is about after its introduction.
+    known = compiled("introduction").match(sentence)
+    rest = sentence[known.end() :] if known else sentence
+    return has("pronoun", rest) and any(
+        denies(text) or has("contradicts", text) for text in (sentence, before) if text
+    )
+
+
+async def complete(
+    ask: AskModel, said: str, sentence: str, notes: Sequence[Note]
+) -> tuple[str, Note] | None:
+    """The new text of the first of `notes` that a correction is about, and that note; None if it is
+    about none of them. Raises ModelError.
+
+    Args:
+        said: the correction, with the sentence before it.
+        sentence: the sentence with the new value.
+    """
+    for note in notes[:MAX_NEAR]:
+        messages = [system(_ASK)]
+        for example, later, now in _EXAMPLES:
+            answer = msgspec.json.encode(_Note(now)).decode()
+            messages += [user(_quote(example, later)), assistant(answer)]
+        messages.append(user(_quote(note.text, said)))
+        found = decode_answer(await ask(messages, schema_of(_Note)), _Note)
+        if found and _is_usable(found.note, note.text, sentence):
+            return found.note.strip(), note
+    return None
+
+
+def _is_usable(text: str, before: str, sentence: str) -> bool:
+    """Whether a new text has changed, keeps the note, and has the values of the correction."""
+    if fold_words(text) == fold_words(before):
+        return False
+    words = word_starts(before)
+    is_kept = len(words & word_starts(text)) >= _MIN_KEPT * len(words)
+    gone = {value for value in _VALUE.findall(sentence) if value.casefold() in before.casefold()}
+    values = {value for value in _VALUE.findall(sentence) if value not in gone}
+    return is_kept and all(value.casefold() in text.casefold() for value in values)
+
+
+def _quote(note: str, said: str) -> str:
+    return f"Note: {cut_middle(note, _MAX_TEXT)}\nUser: {cut_middle(said, _MAX_TEXT)}"

@@ -1,0 +1,98 @@
+"""A correction that names no subject is completed from the note that it corrects."""
+
+import json
+
+import pytest
+
+from ouro.memory.long_term import categories_with
+from ouro.memory.long_term.capture.completion import is_incomplete
+from ouro.memory.long_term.capture.operations import OperationLimits
+from ouro.memory.long_term.capture.session_parts import Spoken
+from ouro.memory.long_term.capture.small_model import find_operations
+from ouro.memory.long_term.notes.note import Note
+
+SERVER = Note(id="mem_00000001", text="The development server listens on port 8000.", scope="repo")
+BLACK = Note(id="mem_00000002", text="Black formats the code", scope="repo")
+
+
+class Answers:
+    """Writes `note`; every sentence is a fact of the user, on a subject of its own."""
+
+    def __init__(self, note, subject=""):
+        self.note, self.subject, self.asked = note, subject, []
+
+    async def __call__(self, messages, schema=None):
+        fields = schema["properties"]
+        if "note" in fields:
+            self.asked.append(messages[-1].text)
+            return json.dumps({"note": self.note})
+        if "first" in fields:
+            return json.dumps({"first": self.subject or "this", "second": self.subject or "that"})
+        return json.dumps({"kind": "fact", "label": "own", "about": "project", "same": False})
+
+
+async def operations(said, answers, *shown):
+    limits = OperationLimits(shown, categories_with({}), ("user", "repo"))
+    return await find_operations(answers, [Spoken(1, "user", said)], limits)
+
+
+async def test_correction_without_a_subject_becomes_the_note_as_it_holds_now():
+    answers = Answers("The development server listens on port 8417.")
+    said = "No, that was last year. It listens on 8417."
+
+    [found] = await operations(said, answers, BLACK, SERVER)
+
+    assert (found.verb, found.target) == ("supersede", SERVER.id)
+    assert found.text == "The development server listens on port 8417."
+    assert answers.asked == [f"Note: {SERVER.text}\nUser: {said}"]
+
+
+@pytest.mark.parametrize(
+    "note",
+    [
+        SERVER.text,  # unchanged: the correction is about something else
+        "The development server listens on port 9000.",  # not the value that the user said
+        "It is 8417.",  # nothing of the note is left
+        "",
+    ],
+)
+async def test_what_the_model_makes_up_is_not_used(note):
+    said = "No, that was last year. It listens on 8417."
+    assert await operations(said, Answers(note), SERVER) == ()
+
+
+async def test_correction_that_shares_no_word_with_a_note_changes_none():
+    answers = Answers("Tomás formats the code")
+    assert await operations("No. That's Tomás now.", answers, BLACK) == ()
+    assert answers.asked == []
+
+
+async def test_fault_that_is_still_there_corrects_no_note():
+    answers = Answers("The basket still fails")
+    assert await operations("no, that still fails", answers, SERVER) == ()
+    assert answers.asked == []
+
+
+async def test_replacement_that_begins_with_a_pronoun_is_completed_in_other_languages():
+    known = Note(id="mem_00000003", text="Der Testserver steht in Köln", scope="repo")
+    answers = Answers("Der Testserver steht in Fulda.", subject="place of the test server")
+
+    [found] = await operations("Nein, der steht jetzt in Fulda.", answers, known)
+
+    assert (found.verb, found.target) == ("supersede", known.id)
+    assert found.text == "Der Testserver steht in Fulda."
+
+
+@pytest.mark.parametrize(
+    ("sentence", "before", "expected"),
+    [
+        ("It listens on 8417.", "No, that was last year.", True),
+        ("It's 20 seconds, not 10.", "", True),
+        ("It works.", "", False),
+        ("No, that is wrong: the basket is never negative.", "", False),
+        ("The server listens on 8417, not on 8000.", "", False),
+        ("It listens on 8417.", "The server is new.", False),
+    ],
+)
+def test_only_a_correction_is_completed(sentence, before, expected):
+    assert is_incomplete(sentence, before) is expected
