@@ -433,6 +433,8 @@ DEFENCES = (
             "for line in ()] if () else list(fresh)", "test_x17_own_characters.py"),
     Defence("X13", "ouro/tools/apply_patch.py", "                    require_writable(step.found)\n", "                    pass\n",
             "test_x13_read_only_files.py -k refused_as_a_whole"),
+    Defence("E13", "ouro/safety/checkpoints/turn_journal.py", "_PATIENCE if is_awaited else 0.0", "0.0",
+            "test_e13_killed_turns.py -k waited_for"),
     Defence("E13", f"{CHECKPOINTS}/checkpoints.py", "changes.lost[name] = reason", "pass",
             "../safety/checkpoints/test_large_files.py -k nested_repository_are_named"),
     Defence("E13", f"{CHECKPOINTS}/checkpoints.py", 'changes.lost[name] = f"it is over {limit} now"', "pass",

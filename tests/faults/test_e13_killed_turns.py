@@ -202,6 +202,33 @@ def test_e13_a_session_of_another_process_is_left_alone(root):
     assert opened(root, "s2").recover() == []
 
 
+_HOLD = """
+import fcntl, sys, time
+with open(sys.argv[1], "rb") as journal:
+    fcntl.flock(journal, fcntl.LOCK_EX)
+    print("held", flush=True)
+    sys.stdin.readline()
+    time.sleep(0.3)
+"""
+
+
+def test_e13_a_turn_that_is_kept_in_the_background_is_waited_for(root):
+    killed(root, 'kept.keep(1, root / "a.py")\n(root / "a.py").write_text("changed\\n")')
+    [journal] = (root.parent / "kept").glob("*/open/s1.1")
+    with subprocess.Popen(
+        [sys.executable, "-c", _HOLD, journal],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    ) as background:  # fmt: skip
+        assert background.stdout.readline() == "held\n"
+        assert opened(root, "s2").recover() == []  # another session does not wait
+        background.stdin.write("\n")
+        background.stdin.flush()
+        kept = opened(root)
+        assert [cut.record.number for cut in kept.recover()] == [1]
+    Undo(kept).undo(kept.turns())
+    assert (root / "a.py").read_text() == "one\n"
+
+
 _UNDO_AND_DIE = """
 for number in (1, 2, 3):
     for name in ("a.py", "b.py", "c.py"):

@@ -237,7 +237,7 @@ class Checkpoints:
     def recover(self) -> list[CutTurn]:
         """Keep what turns changed whose ouro has ended before it did; returns these turns."""
         found = []
-        for cut in cut_turns(self.folder):
+        for cut in cut_turns(self.folder, self.session, self._journals):
             with self.repository.locked():
                 changes = self._changes_of(cut.record, cut)
                 self._keep(cut.record, changes)

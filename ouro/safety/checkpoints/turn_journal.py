@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,8 @@ FOLDER = "open"
 _DIED = ".died"
 _WRITE_SECONDS = 1.0
 """A tool that was about to change a file has done so after this time, or never."""
+_PATIENCE = 20.0
+"""Seconds to wait for a process in the background, which keeps a turn at the lowest priority."""
 _RELEASED = b"released\n"
 # It reads until ouro releases the turn, or the system closes the pipe while a killed ouro ends. Its
 # parent is another process once that has ended; then the commands in a sandbox are killed, too.
@@ -157,17 +158,26 @@ def changed_after(path: str, moment: int) -> bool:
     return False
 
 
-def cut_turns(folder: Path) -> Iterator[CutTurn]:
-    """The turns of processes that have ended; each is locked until the next one is asked for."""
+def cut_turns(folder: Path, session: str = "", held: Collection[int] = ()) -> Iterator[CutTurn]:
+    """The turns of processes that have ended; each is locked until the next one is asked for.
+
+    Args:
+        session: its turns are waited for while another process keeps what they changed.
+        held: the turns of `session` that this process has open.
+    """
     try:
         names = sorted(os.listdir(folder / FOLDER))  # noqa: PTH208
     except OSError:
         return
     for name in names:
-        session, _, number = name.rpartition(".")
-        if number.isdecimal() and (descriptor := _lock_dead(folder / FOLDER / name)) >= 0:
+        owner, _, number = name.rpartition(".")
+        if not number.isdecimal():
+            continue
+        is_awaited = owner == session and int(number) not in held
+        descriptor = _lock_dead(folder / FOLDER / name, _PATIENCE if is_awaited else 0.0)
+        if descriptor >= 0:
             try:
-                yield _read(folder / FOLDER / name, session, int(number))
+                yield _read(folder / FOLDER / name, owner, int(number))
             finally:
                 unlock(descriptor)
 
@@ -183,13 +193,16 @@ def has_live_turn(folder: Path) -> bool:
     return False
 
 
-def _lock_dead(path: Path) -> int:
+def _lock_dead(path: Path, patience: float = 0.0) -> int:
+    """The descriptor of a journal that no process holds; -1 if one still does after `patience`
+    seconds.
+    """
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
         return -1
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        lock_descriptor(descriptor, patience)
         is_there = path.exists()  # it may have been closed just now
     except OSError:
         is_there = False
