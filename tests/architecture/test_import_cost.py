@@ -213,7 +213,8 @@ def test_a_headless_answer_loads_few_modules(ouro, tmp_path):
             "logging.handlers",
         }
     )
-    assert len(modules) <= 450 + 5 * (sys.version_info >= (3, 13))
+    # One is the finder of an installation in place.
+    assert len(modules) <= 451 + 5 * (sys.version_info >= (3, 13))
 
 
 def test_a_section_of_the_settings_is_defined_without_generated_code():
