@@ -38,7 +38,8 @@ def test_a_favorite_model_answers_after_one_key(ouro):
     terminal.say("/model favorite sonnet")
     terminal.until_shows("openai/other-model, anthropic/claude-sonnet-4-5")
     terminal.say("/model favorite sonnet")
-    terminal.until_shows("Favorite models: openai/test-model, openai/other-model.")
+    both = "Favorite models: openai/test-model, openai/other-model."
+    terminal.until(lambda: sum(both in shown for shown in terminal.lines()) == 2)
     terminal.send("\x1bOQ")  # F2
     terminal.until_shows("Model: openai/test-model")
     terminal.say("say: one")
