@@ -83,8 +83,7 @@ class DeadEnds(msgspec.Struct, eq=False):
             log.warning("dead ends: the files are not compared: %s", error)
 
     def _compare_files(self) -> None:
-        _steps, new = self._last_steps()
-        self.looks.look(self.memory.transcript.turns, new)
+        self.looks.look(self.memory.transcript.turns, self._steps_of_answer())
 
     def turn_ended(self) -> None:
         """Look for dead ends of the last turns in the background; returns at once."""
@@ -313,6 +312,16 @@ class DeadEnds(msgspec.Struct, eq=False):
         found = self.finder.find_repeated(ids, room)
         self._reminded.update(item.id for item in found.items if item.state == "loaded")
         return found if found.text else None
+
+    def _steps_of_answer(self) -> list[Step]:
+        """The steps of the last answer. Its cost does not grow with the turn."""
+        answer: list[Message] = []
+        for entry in reversed(self.memory.transcript.entries):
+            answer.append(entry.message)
+            if entry.message.role == "assistant":
+                break
+        answer.reverse()
+        return self._steps(answer, self.memory.transcript.turns)
 
     def _last_steps(self) -> tuple[list[Step], list[Step]]:
         """The steps of this turn, and those of the last answer."""
