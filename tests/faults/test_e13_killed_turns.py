@@ -76,6 +76,27 @@ kept.keep(1, root / "new/c.py")
     assert kept.recover() == []
 
 
+def test_e13_a_file_that_a_tool_was_writing_again_is_restored(root):
+    killed(
+        root,
+        """
+for text in ("first\\n", "second\\n"):
+    kept.keep(1, root / "a.py")
+    (root / "a.py").write_text(text)
+    kept.keep(1, root / "new.py")
+    (root / "new.py").write_text(text)
+    if text == "first\\n":
+        kept.written(1, root / "a.py")
+        kept.written(1, root / "new.py")
+""",
+    )
+    kept = opened(root)
+    kept.recover()
+    restored = Undo(kept).undo(kept.turns())
+    assert sorted(restored.paths) == ["a.py", "new.py"]
+    assert ((root / "a.py").read_text(), (root / "new.py").exists()) == ("one\n", False)
+
+
 COMMAND = """
 kept.take(1, "before")
 kept.command_began(1)

@@ -67,6 +67,7 @@ class TurnRecord(msgspec.Struct):
             if not self.began:  # a command may have changed it already: the checkpoint has it
                 self.kept.setdefault(kept[0], (kept[1], kept[2]))
             self.pending[kept[0]] = self.last
+            self.written.pop(kept[0], None)  # a tool changes it again
         elif written := line.get("written"):
             if self.running <= 0:  # a command may change it again, in the same moment
                 self.written[written[0]] = (written[1], written[2])
