@@ -97,6 +97,26 @@ for text in ("first\\n", "second\\n"):
     assert ((root / "a.py").read_text(), (root / "new.py").exists()) == ("one\n", False)
 
 
+def test_e13_a_half_written_file_is_gone_after_an_undo(home, root):
+    killed(
+        root,
+        """
+import os, signal
+from ouro.utils import text_files
+def die(*words, **names):
+    os.kill(os.getpid(), signal.SIGKILL)
+kept.keep(1, root / "new.py")
+os.replace = die
+text_files.save(os.open(root, os.O_RDONLY), "new.py", b"new\\n", expected=None)
+""",
+    )
+    assert [path.name for path in root.glob(".new.py.*.tmp")]
+    kept = opened(root)
+    kept.recover()
+    Undo(kept).undo(kept.turns())
+    assert sorted(path.name for path in root.iterdir()) == [".git", "a.py", "b.py"]
+
+
 COMMAND = """
 kept.take(1, "before")
 kept.command_began(1)

@@ -47,6 +47,7 @@ from ouro.safety.checkpoints.turn_journal import (
     TurnRecord,
     cut_turns,
 )
+from ouro.utils.files import sweep_written_dirs
 
 Moment = Literal["before", "after"]
 MAX_FILE_BYTES = 5_000_000
@@ -236,6 +237,7 @@ class Checkpoints:
 
     def recover(self) -> list[CutTurn]:
         """Keep what turns changed whose ouro has ended before it did; returns these turns."""
+        sweep_written_dirs(())  # a file that was half written is no change of a turn
         found = []
         for cut in cut_turns(self.folder, self.session, self._journals):
             with self.repository.locked():
