@@ -54,6 +54,14 @@ async def test_a_new_session_shows_folder_model_and_the_last_three_sessions_here
         assert "\ntip" in text.replace(" tip", "tip")
 
 
+async def test_the_panel_follows_the_mode():
+    app = screen_of(session_with(), shows_start=True)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, lambda: "fake/one · ask" in screen_text(app))
+        await pilot.press("shift+tab")
+        await until(pilot, lambda: "fake/one · edit" in screen_text(app))
+
+
 async def test_arrows_mark_a_session_and_enter_resumes_it():
     other = FakeSession(session_id="s-6")
     requests = Requests(session_with(), other)

@@ -271,6 +271,7 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
             self.box.show_mode(self.status.status.mode)
             self.header.session_title = self.session.title
             self._show_window_title(self.session.title)
+            self.start.update(self.session)
             self.queue_changed()
             if self._jobs_timer is None and self._may_have_jobs:
                 self._jobs_timer = self.set_timer(JOBS_INTERVAL, self._watch_jobs)

@@ -83,6 +83,13 @@ class StartPanel(Widget):
         self.display = True
         self.refresh(layout=True)
 
+    def update(self, session: Session) -> None:
+        """Show what holds now: a command changed the model, the mode or memory."""
+        facts = facts_of(session) if self.is_open else self._facts
+        if facts != self._facts:
+            self._facts = facts
+            self.refresh(layout=True)
+
     def offer(self, found: AgentMemory) -> None:
         """Offer an import; it holds until it is taken, also when the panel is closed."""
         self._offer = found
