@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -94,6 +94,18 @@ def pytest_collection_finish() -> None:
     gc.freeze()
     gc.set_threshold(20_000, 50, 100)
     gc.enable()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Render a failure without a collection: a destructor that prints a traceback parses code, as
+    pytest does at that moment, and Python 3.11 then ends the run with a SystemError.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
 
 
 def pytest_sessionfinish() -> None:
