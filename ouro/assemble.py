@@ -462,7 +462,7 @@ class SessionBuilder(msgspec.Struct, dict=True):
     def system_prompt(self) -> Message:
         """The system prompt, with long-term memory. Blocks: reads files."""
         manager = self.memory.manager
-        block = manager.output.load_block() if manager else ""
+        block = manager.prompt.load_block() if manager else ""
         return prompt_message(self.extensions.system_prompt, block)
 
     @cached_property

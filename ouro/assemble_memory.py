@@ -80,10 +80,12 @@ class MemoryBuilder(msgspec.Struct, frozen=True):
         )
         return long_term.LongTermMemoryManager(
             scopes,
-            long_term.MemoryOutput(scopes, prompt, self.channel, settings.write),
+            prompt,
+            self.channel,
             self.inputs.options.cwd,
             self._core_consolidator,
             marks,
+            settings.write,
         )
 
     def _core_consolidator(self) -> long_term.LongTermMemoryConsolidator:

@@ -161,7 +161,7 @@ def _make_prompt(
     prompt = system_prompt(
         instructions.of_project(), instructions.of_user(), f"{spec.prompt}\n\n{_ALONE}"
     )
-    core = manager.output.prompt.core() if (manager := session.memory.manager) else ""
+    core = manager.prompt.core() if (manager := session.memory.manager) else ""
     named = [skills.read(name) for name in spec.skills]
     files = [skills.offered(name).file for name in spec.skills]
     session.extensions.hooks.add([*chain.from_iterable(file.hooks for file in files)])

@@ -58,7 +58,7 @@ async def consolidate(
         outcomes: dict[str, str] = {}
         question = "A model merges and compresses the core."
         has_core, manager = not notes and what != "notes", session.memory.require()
-        agreed = yes or context.session is not None or not manager.output.prompt.core()
+        agreed = yes or context.session is not None or not manager.prompt.core()
         if has_core and await confirm(context, question, "Do it", assume_yes=agreed):
             for scope in manager.scopes:
                 if what in ("", "core", scope):

@@ -25,7 +25,6 @@ from ouro.memory.long_term import (
     LongTermMemoryConsolidator,
     LongTermMemoryManager,
     MemoryEditor,
-    MemoryOutput,
     MemoryPrompt,
     TurnMarks,
     open_scopes,
@@ -83,12 +82,17 @@ class Conversation:
         self._answer = answer
         self.consolidator = LongTermMemoryConsolidator(ask, finds_secret)
         self.marks = TurnMarks(histories / "turns", session, lambda: not is_quiet(), is_confined)
-        prompt = MemoryPrompt(scopes.opened, session, self.began_with, threshold, price)
-        self.output = MemoryOutput(scopes, prompt, self, write)
+        self.prompt = MemoryPrompt(scopes.opened, session, self.began_with, threshold, price)
         self.manager = LongTermMemoryManager(
-            scopes, self.output, project or home, lambda: self.consolidator, self.marks
+            scopes,
+            self.prompt,
+            self,
+            project or home,
+            lambda: self.consolidator,
+            self.marks,
+            write,
         )
-        self.block = self.output.load_block()
+        self.block = self.prompt.load_block()
 
     def connect(self) -> Conversation:
         self.manager.start()
@@ -120,8 +124,7 @@ class Conversation:
 
     async def context(self, sent: Sequence[Message]) -> str:
         """The text about memory that is sent with the user's message."""
-        await self.manager.begin_turn()
-        return await self.output.changes(sent)
+        return await self.manager.begin_turn(sent)
 
     async def call(self, name: str, arguments: dict, reply: str = "ok", act=lambda: None) -> None:
         """The model calls a tool."""

@@ -53,7 +53,6 @@ if TYPE_CHECKING:
     from ouro.memory.long_term.maintenance.note_consolidator import Merge, NoteConsolidator
     from ouro.memory.long_term.maintenance.summaries import Summaries
     from ouro.memory.long_term.manager import LongTermMemoryManager
-    from ouro.memory.long_term.memory_output import MemoryOutput
     from ouro.memory.long_term.notes.note import categories_with
     from ouro.memory.long_term.notes.notebook import Notebook
     from ouro.memory.long_term.placement import place

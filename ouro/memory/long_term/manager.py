@@ -9,20 +9,28 @@ from datetime import datetime, timedelta
 from functools import cache
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from ouro.errors import OuroError, UsageError, reason_of
-from ouro.events import CoreChanged
+from ouro.events import CoreChanged, Notice, Reply
 from ouro.memory.long_term.editor import MemoryEditor
 from ouro.memory.long_term.git.history import commit_at
 from ouro.memory.long_term.git.values import SESSION, Scope, TurnRef, UndoResult
-from ouro.memory.long_term.memory_output import MemoryOutput
 from ouro.memory.long_term.notes.note import plain
+from ouro.memory.long_term.prompt_block import MemoryPrompt
 from ouro.memory.long_term.scope import MemoryScopes, ScopeMemory, switch
 from ouro.memory.long_term.store import GitMemoryStore
-from ouro.memory.long_term.trust.approval import KEEP, LEAVE, Proposal, digest, subject_of
+from ouro.memory.long_term.trust.approval import (
+    KEEP,
+    LEAVE,
+    Proposal,
+    digest,
+    question_about,
+    subject_of,
+)
 from ouro.memory.long_term.trust.provenance import Provenance
 from ouro.memory.long_term.trust.running_turns import TurnMarks
+from ouro.memory.side_calls import SessionChannel
 from ouro.messages import Message
 from ouro.utils.git import find_root
 from ouro.utils.log import log
@@ -37,30 +45,43 @@ _CONSOLIDATED = "consolidated"
 """The record of the texts that need no consolidation: the input and the output of the last run."""
 _MAX_OWN_COMMITS = 100
 """The number of latest commits of a scope that are searched for those of a session."""
+_ASKED_FOR = ("person", "import", "undo")
+"""Origins that are shown also with `write: silent`, because the user asked for the change."""
 
 
 class LongTermMemoryManager:
-    """The actions of the user and the agent on all scopes, one after the other. First `start`.
+    """The actions of the user and the agent on all scopes, one after the other; what they changed
+    is shown, and what is pending is asked about. First `start`.
 
     Args:
-        output: shows what the actions changed.
+        prompt: records what the model and the user were sent.
         marks: records which sessions run a turn.
+        write: how the user learns of each write: an event with undo, a question before it, or nothing.
     """
 
     def __init__(
         self,
         scopes: MemoryScopes,
-        output: MemoryOutput,
+        prompt: MemoryPrompt,
+        channel: SessionChannel,
         cwd: Path,
         make_consolidator: Callable[[], LongTermMemoryConsolidator],
         marks: TurnMarks,
+        write: Literal["tell", "ask", "silent"] = "tell",
     ) -> None:
-        self.output = output
+        self.prompt = prompt
         self.cwd = cwd
+        self._channel = channel
         self._scopes = scopes.opened
         self._allowed_stores = scopes.stores
         self._make_consolidator = make_consolidator
         self._marks = marks
+        self._asks = write == "ask"
+        """The user wants to confirm every change."""
+        self._is_silent = write == "silent"
+        self._is_open = False
+        """Events and warnings are shown."""
+        self._warnings = dict.fromkeys(scopes.problems)  # each is shown once
         # An asyncio lock is fair: actions run in the order of their calls.
         self._lock = asyncio.Lock()
         self._settling: asyncio.Task[None] | None = None
@@ -75,7 +96,9 @@ class LongTermMemoryManager:
         """Show warnings and pending changes. Called when the session is open."""
         if all(scope.is_clean for scope in self._scopes):
             self._marks.clear()
-        self.output.open()
+        self._is_open = True
+        for text in self._warnings:
+            self._channel.emit(Notice(text, "warning"))
         self.report([*chain.from_iterable(scope.foreign_events() for scope in self._scopes)])
         self._consolidate_if_grown()
 
@@ -131,10 +154,19 @@ class LongTermMemoryManager:
                 found.update((store.scope, name) for name in names)
         return frozenset(found)
 
-    async def begin_turn(self) -> None:
-        """Read what others wrote since the last turn, and record that a turn runs now."""
+    async def begin_turn(self, sent: Sequence[Message]) -> str:
+        """Read what others wrote since the last turn, and record that a turn runs now.
+
+        Returns the text to send with the user's message: the changes of memory since `sent`, and
+        notes for the model.
+        """
         await self._run_or_warn("look at memory", self._refresh)
         await asyncio.to_thread(self._marks.begin)
+        try:
+            return await asyncio.to_thread(self.prompt.changes, sent)
+        except (OuroError, OSError) as error:
+            self._warn(f"Memory: {reason_of(error)}")
+            return ""
 
     async def tool_ended(self, messages: Sequence[Message], is_whole: bool, at: TurnRef) -> None:
         """After a tool call of the turn `at`: decide whether what it wrote into memory is trusted.
@@ -146,7 +178,7 @@ class LongTermMemoryManager:
         def approve() -> list[CoreChanged]:
             provenance = self._provenance(messages, is_whole)
             for scope in self._scopes:
-                scope.tool_ended(provenance, at, asks=self.output.asks)
+                scope.tool_ended(provenance, at, asks=self._asks)
             return []
 
         await self._run_or_warn("approve what was written", approve)
@@ -199,7 +231,7 @@ class LongTermMemoryManager:
 
         def reject(editor: MemoryEditor) -> None:
             unwanted = subject_of(editor.reject(proposal).edits)
-            self.output.note(f"The user does not want this in memory: {unwanted}")
+            self.prompt.note(f"The user does not want this in memory: {unwanted}")
 
         await self.with_editor(reject, refreshes=False)
 
@@ -263,19 +295,24 @@ class LongTermMemoryManager:
     def report(
         self, events: Sequence[CoreChanged], *, quiet: bool = False, asks: bool = True
     ) -> None:
-        """Show changes of the core, and ask about the pending ones, unless the caller asks."""
-        self.output.show(events, quiet=quiet)
-        if not self.output.is_open or quiet or not asks:
+        """Show changes of the core, and what could not be written; ask about the pending ones,
+        unless the caller asks.
+        """
+        self._warn_of_files()
+        self.prompt.record(events)
+        if not self._is_open or quiet:
             return
         for event in events:
-            if event.proposal:
-                self.output.channel.start("ask about memory", self._ask(event.proposal))
+            if event.proposal or not self._is_silent or event.origin in _ASKED_FOR:
+                self._channel.emit(event)
+            if event.proposal and asks:
+                self._channel.start("ask about memory", self._ask(event.proposal))
 
     async def close(self) -> None:
         """Wait for writes to end; show no more events."""
         await self.settled()
         async with self._lock:
-            self.output.is_open = False
+            self._is_open = False
 
     def _provenance(self, messages: Sequence[Message], is_whole: bool) -> Callable[[], Provenance]:
         """Returns a function that finds the provenance: it reads all messages, and most tool calls
@@ -307,7 +344,7 @@ class LongTermMemoryManager:
         except Exception as error:  # noqa: BLE001  # a bug: the files stay, the next start finds them
             log.exception("memory could not be settled")
             text = f"Memory: what the turn wrote is not committed ({error}). See `ouro.log`."
-            self.output.warn(text)
+            self._warn(text)
 
     def _settle(
         self, messages: Sequence[Message], is_whole: bool, had_jobs: bool
@@ -319,10 +356,10 @@ class LongTermMemoryManager:
         events: list[CoreChanged] = []
         for scope in self._scopes:
             events += scope.turn_ended(
-                provenance, self._now, asks=self.output.asks, is_rest_of_user=is_rest_of_user
+                provenance, self._now, asks=self._asks, is_rest_of_user=is_rest_of_user
             )
         events += self._remove_corrected(before)
-        self.output.note_undecided(events)
+        self.prompt.note_undecided(events)
         self._marks.end()  # must happen before the next turn marks its start
         return events
 
@@ -347,7 +384,7 @@ class LongTermMemoryManager:
                     events = await asyncio.to_thread(act)
             except (OuroError, OSError) as error:
                 log.warning("memory: cannot %s: %s", what, error)
-                self.output.warn(f"Memory: {reason_of(error)}")
+                self._warn(f"Memory: {reason_of(error)}")
             else:
                 self.report(events)
 
@@ -357,14 +394,35 @@ class LongTermMemoryManager:
         """Ask the user about a pending change, and accept or reject it."""
         pending = await asyncio.to_thread(self.proposals)
         found = next((proposal for proposal in pending if proposal.id == proposal_id), None)
-        decision = await self.output.ask_about(found) if found else ""
-        if decision == KEEP:
-            await self.accept(proposal_id)
-        elif decision == LEAVE:
-            await self.reject(proposal_id)
+        if found is None:
+            return
+        answer = await self._channel.ask(f"memory:{found.id}", question_about(found))
+        if answer == Reply((KEEP,)):
+            await self.accept(found.id)
+        elif answer == Reply((LEAVE,)):
+            await self.reject(found.id)
+        elif answer != Reply():
+            text = f"The change of memory is still pending: /memory accept {found.id}, or reject."
+            self._channel.emit(Notice(text, "warning"))
+
+    def _warn(self, text: str) -> None:
+        if text in self._warnings:
+            return
+        self._warnings[text] = None
+        if self._is_open:
+            self._channel.emit(Notice(text, "warning"))
+
+    def _warn_of_files(self) -> None:
+        for scope in self._scopes:
+            if scope.store.obstacle:
+                self._warn(f"Memory ({scope.scope}) has no history now: {scope.store.obstacle}")
+            for file in scope.refused:
+                self._warn(
+                    f"Memory ({scope.scope}): {file.name} {file.reason}; it is as it was before."
+                )
 
     def _consolidate_if_grown(self) -> None:
-        limit = self.output.prompt.threshold
+        limit = self.prompt.threshold
         grown = [scope for scope in self._scopes if scope.is_clean and scope.tokens > limit]
         new = [scope.scope for scope in grown if not _was_consolidated(scope)]
 
@@ -372,9 +430,9 @@ class LongTermMemoryManager:
             for scope in new:
                 log.info("memory: consolidated %s: %s", scope, await self.consolidate(scope))
 
-        if new and self.output.is_open and not self._has_consolidated:
+        if new and self._is_open and not self._has_consolidated:
             self._has_consolidated = True  # once a session
-            self.output.channel.start("consolidate memory", consolidate())
+            self._channel.start("consolidate memory", consolidate())
 
 
 def _was_consolidated(scope: ScopeMemory) -> bool:

@@ -1,5 +1,5 @@
-"""MemoryPrompt: the memory block of the system prompt, its receipt, and the changes of memory
-since.
+"""MemoryPrompt: the memory block of the system prompt, its receipt, the changes of memory since, and
+notes for the model.
 
 All text of a memory file is quoted: each line begins with a bar, between marks that its author
 could not know. Therefore the text cannot close the marks, or look like text of ouro or the user.
@@ -14,11 +14,14 @@ from itertools import chain
 from typing import Literal
 
 import msgspec
+from msgspec.structs import replace
 
+from ouro.events import CoreChanged
 from ouro.memory.long_term.git.values import CORE, Scope
 from ouro.memory.long_term.line_records import DAY, CoreRecord, all_records
 from ouro.memory.long_term.notes.note import is_core_line, plain
 from ouro.memory.long_term.scope import ScopeMemory
+from ouro.memory.long_term.trust.approval import memory_note
 from ouro.memory.tokens import CHARACTERS_A_TOKEN, estimate
 from ouro.messages import Context, Message
 from ouro.utils.late_pattern import late_pattern
@@ -115,7 +118,8 @@ def recalled_marks(contexts: Iterable[str], mark: str) -> frozenset[str]:
 
 
 class MemoryPrompt:
-    """Formats memory for the model of one session. Everything blocks: use from a thread.
+    """What the model of one session is sent about memory, and the receipt of it. First `load_block`.
+    What reads memory blocks: use from a thread.
 
     The block has the versions at the start of the session, also after a resume, so that prompt
     caches stay valid. Later changes are computed against the versions in the messages already sent.
@@ -137,16 +141,33 @@ class MemoryPrompt:
         self._scopes = scopes
         self._mark = mark_of(began_with.get(MARK) or session_id)
         self.threshold = threshold
-        self.price = price
+        self._price = price
+        self.receipt = MemoryReceipt()
+        """The parts of memory that were considered when the session began, and the changes since."""
         self._began_with = began_with
         self.is_held = False
         """No changes are sent: memory is used as of an earlier time."""
         self._begun: dict[Scope, Texts] = {}
         self._known: dict[tuple[str, str], Texts] = {}
         self._records: dict[Scope, Mapping[str, CoreRecord]] = {}
+        self._notes: list[str] = []
+        """For the model, sent with the next message."""
 
-    def block(self) -> str:
-        """The block of the system prompt; empty if no scope is in use."""
+    def load_block(self) -> str:
+        """The block of the system prompt, empty if no scope is in use. Called once a session."""
+        block = self._block()
+        tokens = estimate(block)
+        self.receipt = MemoryReceipt(
+            self._lines(),
+            {scope.scope: scope.version for scope in self._scopes},
+            tokens,
+            self._price(tokens),
+            self._changed_lines(),
+            tuple(chain.from_iterable(scope.proposal_ids() for scope in self._scopes)),
+        )
+        return block
+
+    def _block(self) -> str:
         for scope in self._scopes:
             texts = (
                 scope.text_of(self._began_with[scope.scope])
@@ -192,7 +213,7 @@ class MemoryPrompt:
             return ""
         return "\n\n".join([_READ_ONLY.format(bar=BAR, mark=self._mark), *files])
 
-    def lines(self) -> tuple[ReceiptLine, ...]:
+    def _lines(self) -> tuple[ReceiptLine, ...]:
         lines: list[ReceiptLine] = []
         for scope in self._scopes:
             for name, (shown, cut) in self._fitted(scope.scope).items():
@@ -214,7 +235,7 @@ class MemoryPrompt:
             ]
         return tuple(lines)
 
-    def changed_lines(self) -> tuple[str, ...]:
+    def _changed_lines(self) -> tuple[str, ...]:
         """What changed since the block was made for the first time: `user/facts.md: + Use uv.`"""
         found: list[str] = []
         for scope in self._scopes:
@@ -226,10 +247,41 @@ class MemoryPrompt:
                 ]
         return tuple(found)
 
+    def note(self, text: str) -> None:
+        """Send a note to the model with the next message."""
+        self._notes.append(memory_note(text))
+
+    def note_undecided(self, events: Iterable[CoreChanged]) -> None:
+        """Note what of a turn is pending, and what was removed because it held a secret."""
+        for event in events:
+            if event.proposal and event.origin == "agent":
+                self.note(
+                    f"`{event.summary}` is pending: the user has to confirm it. Do not write it"
+                    " again."
+                )
+        for scope in self._scopes:
+            for file in scope.refused:
+                self.note(f"{file.name} is as it was before: it held a secret.")
+
+    def record(self, events: Sequence[CoreChanged]) -> None:
+        """Add changes of the core to the receipt."""
+        done = [f"{event.scope}/{event.summary}" for event in events if not event.proposal]
+        pending = [event.proposal for event in events if event.proposal]
+        self.receipt = replace(
+            self.receipt,
+            changes=(*self.receipt.changes, *done),
+            waiting=tuple(dict.fromkeys([*self.receipt.waiting, *pending])),
+        )
+
     def changes(self, sent: Sequence[Message]) -> str:
-        """The changes of memory compared with the prompt and with `sent`; empty if there are none."""
-        if self.is_held:
-            return ""
+        """The changes of memory compared with the prompt and with `sent`, and the notes for the
+        model, each once; empty if there are none.
+        """
+        changes = "" if self.is_held else self._changes(sent)
+        notes, self._notes = self._notes, []
+        return "\n\n".join(filter(None, (changes, *notes)))
+
+    def _changes(self, sent: Sequence[Message]) -> str:
         parts = chain.from_iterable(message.parts_of(Context) for message in sent)
         contexts = [part.text for part in parts]
         versions = sent_versions(contexts, self._mark)

@@ -161,7 +161,7 @@ class SessionMemory:
         stay archived.
         """
         if self.manager:
-            self.manager.output.prompt.is_held = True
+            self.manager.prompt.is_held = True
             changed = self.manager.changed_since(at, session_id)
             self.is_held = True
             if self._recall:
@@ -171,16 +171,13 @@ class SessionMemory:
         """What of memory was sent when the session began, and the changes since then. Raises
         UsageError: memory is off.
         """
-        return self.require().output.receipt
+        return self.require().prompt.receipt
 
     async def before_turn(self, text: str) -> str:
         """The text to send with the user's message: the last session, changes of the core, recalled
         notes.
         """
-        changes = ""
-        if self.manager:
-            await self.manager.begin_turn()
-            changes = await self.manager.output.changes(self._memory.context())
+        changes = await self.manager.begin_turn(self._memory.context()) if self.manager else ""
         notes = await self._recall.recall_for(text) if self._recall else ""
         carried = await self.maintenance.carry_over() if self.maintenance and self.manager else ""
         return "\n\n".join(filter(None, (carried, changes, notes)))

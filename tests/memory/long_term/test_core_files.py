@@ -35,7 +35,7 @@ async def test_added_core_file_is_in_the_prompt_and_its_changes_are_sent(home):
     assert "+- Write short sentences." in seen_by_model(await first.begin("Go on."))
     second = Conversation(home, session="s-2", core_files=STYLE)
     assert seen_by_model(second.block) == ["- Write short sentences."]
-    assert [(line.file, line.state) for line in second.output.receipt.lines] == [
+    assert [(line.file, line.state) for line in second.prompt.receipt.lines] == [
         ("style.md", "loaded")
     ]
 
@@ -44,7 +44,7 @@ async def test_core_file_without_the_setting_is_skipped_in_the_receipt(home):
     await write_core(home)
     second = Conversation(home, session="s-2")
     assert seen_by_model(second.block) == []
-    assert [(line.file, line.state) for line in second.output.receipt.lines] == [
+    assert [(line.file, line.state) for line in second.prompt.receipt.lines] == [
         ("style.md", "skipped")
     ]
 

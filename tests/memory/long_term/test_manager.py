@@ -126,7 +126,7 @@ class TestPrompt:
         lines = "".join(f"- Point {number} of the list.\n" for number in range(60))
         await write_as_user(first.manager, "user", {"facts.md": lines}, "many")
         second = Conversation(home, session="s-2", threshold=100)
-        receipt = second.output.receipt
+        receipt = second.prompt.receipt
         states = [line.state for line in receipt.lines]
         assert states == sorted(states, reverse=True)  # first loaded, then cut
         assert 0 < states.count("cut") < 60
@@ -143,7 +143,7 @@ class TestReceipt:
             first.manager, "user", {"facts.md": text, "notes.txt.md": "x\n"}, "facts"
         )
         second = Conversation(home, session="s-2", price=lambda tokens: tokens * 1e-6)
-        receipt = second.output.receipt
+        receipt = second.prompt.receipt
         assert [(line.file, line.text, line.state) for line in receipt.lines] == [
             ("facts.md", "# Tools", "loaded"),
             ("facts.md", "- Use uv,\n  never pip.", "loaded"),
@@ -158,12 +158,12 @@ class TestReceipt:
 
     async def test_receipt_includes_later_changes(self, home):
         first = await learn_once(home)
-        assert first.output.receipt.changes == ("user/preferences.md: + Answer in German.",)
+        assert first.prompt.receipt.changes == ("user/preferences.md: + Answer in German.",)
 
     async def test_receipt_includes_later_changes_after_a_resume(self, home):
         first = await learn_once(home)
         resumed = Conversation(home, began_with=first.began_with).connect()
-        assert resumed.output.receipt.changes == ("user/preferences.md: + Answer in German.",)
+        assert resumed.prompt.receipt.changes == ("user/preferences.md: + Answer in German.",)
 
 
 class TestWriting:

@@ -268,7 +268,8 @@ class GitRepository:
         )
         blobs = {name: None if data is None else blob_id(data) for name, data in changes.items()}
         for attempt in range(_TRIES):
-            head = self._head_to_commit_on()
+            head = self.head()
+            self._demand_free(head)
             tree = self.tree(head.commit)
             new = {name: changes[name] for name, blob in blobs.items() if tree.get(name) != blob}
             if not new and not merged:
@@ -312,7 +313,8 @@ class GitRepository:
 
     def advance(self, commit: str) -> None:
         """Move the branch forward to a commit that contains its last one."""
-        head = self._head_to_commit_on()
+        head = self.head()
+        self._demand_free(head)
         self.git("update-ref", head.ref, commit, head.commit or "0" * 40)
         self.write_record(TIP, commit, durable=False)
         rebuild_index(self, commit)
@@ -412,8 +414,10 @@ class GitRepository:
         self.git(*DURABLE_PACKS, "repack", "-d", "-q", "--geometric=2", "--no-write-bitmap-index")
         return True
 
-    def _head_to_commit_on(self) -> Head:
-        head = self.head()
+    def _demand_free(self, head: Head) -> None:
+        """Raises MemoryUnusable if there is no branch to commit on, or the user's git is at work
+        there.
+        """
         if not head.ref:
             raise self._damaged(
                 "HEAD is on no branch", f"git --git-dir {self.git_dir} switch {BRANCH}"
@@ -421,7 +425,6 @@ class GitRepository:
         for name, what in _UNFINISHED.items():
             if (self.git_dir / name).exists():
                 raise self._damaged(f"{what} is not finished", "finish it, or end it with --abort")
-        return head
 
     def _resolve(self, git_dir: Path, ref: str) -> str:
         loose = git_dir / ref

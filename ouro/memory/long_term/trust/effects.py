@@ -141,7 +141,10 @@ class ChangeEffects:
         whole: list[str] = []
         for edit in group.edits:
             now = self._store.find(edit.name)
-            has_same_lines = _has_lines_of(now or "", edit.after or "")
+            # Those of two sessions may be in another order.
+            has_same_lines = sorted((now or "").splitlines()) == sorted(
+                (edit.after or "").splitlines()
+            )
             is_decided = has_same_lines or not self._store.filter_unapproved(
                 [content_of(edit.name, now)]
             )
@@ -191,11 +194,6 @@ class ChangeEffects:
     def _drop_proposal(self, group: ChangeGroup) -> None:
         if group.proposal is not None:
             self._proposals.remove(group.proposal.id)
-
-
-def _has_lines_of(text: str, other: str) -> bool:
-    """Whether two texts have the same lines: those of two sessions may be in another order."""
-    return sorted(text.splitlines()) == sorted(other.splitlines())
 
 
 def apply_edits(edits: Edits, text: str | None) -> str | None:

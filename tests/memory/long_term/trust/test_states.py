@@ -3,6 +3,10 @@
 from pathlib import Path
 from typing import get_args
 
+from fakes.knowledge import editor_of
+from fakes.memory_actions import record
+
+from ouro.memory.long_term import keep_for_later
 from ouro.memory.long_term.store import user_store
 from ouro.memory.long_term.trust.approval import Proposals
 from ouro.memory.long_term.trust.effects import ChangeEffects
@@ -16,6 +20,8 @@ from ouro.memory.long_term.trust.states import (
 
 ROOT = Path(__file__).parents[4]
 PACKAGE = ROOT / "ouro" / "memory" / "long_term"
+WAITS_IN_THE_FILE = ("written", "found, another may have written it")
+"""It has no effects: the file stays as it is."""
 
 
 def test_architecture_page_shows_the_table_of_states():
@@ -47,8 +53,22 @@ def test_only_the_table_says_where_an_event_leads():
         for name in ("scope.py", "trust/approval.py", "trust/effects.py")
     )
     named = [event for event in get_args(ChangeEvent) if f'"{event}"' in code]
-    waits_in_the_file = "found, another may have written it"
-    assert {*named, waits_in_the_file, *TURN_EVENTS} == {*get_args(ChangeEvent)}
+    assert {*named, WAITS_IN_THE_FILE[1], *TURN_EVENTS} == {*get_args(ChangeEvent)}
+
+
+def test_what_happens_in_sessions_goes_through_each_row_of_the_table(home, monkeypatch):
+    rows, move = set(), ChangeEffects.move
+
+    def note(self, state, event, group):
+        if group.edits or group.contents or group.revert:
+            rows.add((state, event))
+        return move(self, state, event, group)
+
+    monkeypatch.setattr(ChangeEffects, "move", note)
+    for seed in (0, 5, 13, 37):
+        record(seed)
+    keep_for_later(editor_of(home / ".ouro"), "user I may like tea")
+    assert {*TRANSITIONS} - rows == {WAITS_IN_THE_FILE}
 
 
 def test_nothing_trusted_becomes_untrusted_without_the_user():
