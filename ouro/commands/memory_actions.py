@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ouro.commands.action import FORCE, SESSION_HELP, YES, Action, arg, count, text
+from ouro.commands.memory_history_actions import MEMORY_HISTORY_ACTIONS
 
 _ENTRY = "a note's id or its start, a core line (`user/facts.md:3`) or a file (`facts`)"
 _NOTE = arg("note", metavar="ID", help="a note's id or its start")
@@ -122,7 +123,7 @@ MEMORY_ACTIONS: tuple[Action, ...] = (
     ),
     Action(
         "memory forget",
-        "memory_notes.forget",
+        "memory_forget.forget",
         "Stop using the matching entries, after a preview",
         (
             text("text", metavar="WORDS|ID"),
@@ -159,7 +160,7 @@ MEMORY_ACTIONS: tuple[Action, ...] = (
     ),
     Action(
         "memory edit",
-        "memory_notes.edit",
+        "memory_changes.edit",
         "Edit a note or a core file in your editor",
         (
             arg(
@@ -199,7 +200,7 @@ MEMORY_ACTIONS: tuple[Action, ...] = (
     ),
     Action(
         "memory confirm",
-        "memory_notes.confirm",
+        "memory_changes.confirm",
         "Confirm that a note still holds",
         (_NOTE,),
         ("memory confirm mem_3f6c1e",),
@@ -207,7 +208,7 @@ MEMORY_ACTIONS: tuple[Action, ...] = (
     ),
     Action(
         "memory archive",
-        "memory_notes.archive",
+        "memory_changes.archive",
         "Stop recalling a note",
         (_NOTE,),
         ("memory archive mem_3f6c1e",),
@@ -215,7 +216,7 @@ MEMORY_ACTIONS: tuple[Action, ...] = (
     ),
     Action(
         "memory restore",
-        "memory_notes.restore",
+        "memory_changes.restore",
         "Restore a note from the archive",
         (_NOTE,),
         ("memory restore mem_3f6c1e",),
@@ -240,21 +241,21 @@ MEMORY_ACTIONS: tuple[Action, ...] = (
     ),
     Action(
         "memory receipt",
-        "memory_notes.receipt",
+        "memory_receipt.receipt",
         "Show what memory put into the prompt, and what was recalled",
         (),
         ("memory receipt",),
     ),
     Action(
         "memory send",
-        "memory_notes.send_offered",
+        "memory_receipt.send_offered",
         "Send what is shown of another project, with the next message or tool result",
         (),
         ("memory send",),
     ),
     Action(
         "memory accept",
-        "memory_notes.accept",
+        "memory_changes.accept",
         "Accept a pending change of memory",
         (_PROPOSAL,),
         ("memory accept 3f6c1e",),
@@ -262,7 +263,7 @@ MEMORY_ACTIONS: tuple[Action, ...] = (
     ),
     Action(
         "memory reject",
-        "memory_notes.reject",
+        "memory_changes.reject",
         "Reject a pending change of memory; git keeps it",
         (_PROPOSAL,),
         ("memory reject 3f6c1e",),
@@ -283,136 +284,7 @@ MEMORY_ACTIONS: tuple[Action, ...] = (
         ("memory inbox", "memory inbox accept 1,3-5", "memory inbox reject all"),
         "both",
     ),
-    Action(
-        "memory log",
-        "memory_history.log",
-        "List the commits of memory, of one file or of one note",
-        (
-            arg("file", nargs="?", default="", metavar="FILE|NOTE"),
-            arg(
-                "-n",
-                "--max",
-                dest="limit",
-                type=count,
-                default=30,
-                metavar="N",
-                help="commits to show (30)",
-            ),
-        ),
-        ("memory log", "memory log facts"),
-        "both",
-    ),
-    Action(
-        "memory diff",
-        "memory_history.diff",
-        "Show what a commit changed, what differs between two, or what changed since a date",
-        (
-            arg(
-                "commits",
-                nargs="*",
-                metavar="COMMIT",
-                help="none: the last commit; in a session: all since it began",
-            ),
-            arg("--since", default="", metavar="DATE", help="2026-11-21, yesterday, `3 days ago`"),
-            arg(
-                "--with",
-                dest="agent",
-                choices=("claude", "codex", "gemini"),
-                default="",
-                help="compare with what this agent remembers",
-            ),
-        ),
-        (
-            "memory diff",
-            "memory diff 3f2a91c",
-            "memory diff since yesterday",
-            "memory diff --with claude",
-        ),
-        "both",
-    ),
-    Action(
-        "memory blame",
-        "memory_history.blame",
-        "Show the commit, session and turn of each line of a file",
-        (
-            arg("file", metavar="FILE"),
-            arg(
-                "number",
-                nargs="?",
-                type=int,
-                default=0,
-                metavar="LINE",
-                help="show the turn that a line came from",
-            ),
-            arg("--open", dest="number", type=int, metavar="LINE", help="the same"),
-        ),
-        ("memory blame repo/facts.md", "memory blame facts 3"),
-        "both",
-    ),
-    Action(
-        "memory why",
-        "memory_history.why",
-        "Show what memory put into the prompt of a turn",
-        (
-            arg(
-                "turn", nargs="?", type=int, default=0, metavar="TURN", help="its number (the last)"
-            ),
-            arg("--session", default="", metavar="SESSION", help=SESSION_HELP),
-        ),
-        ("memory why 3", "memory why 3 --session latest"),
-        "both",
-    ),
-    Action(
-        "memory evidence",
-        "memory_history.evidence",
-        "Show the turn that a note or a commit came from",
-        (arg("what", metavar="NOTE|COMMIT"),),
-        ("memory evidence mem_3f6c1e0b",),
-        "both",
-    ),
-    Action(
-        "memory undo",
-        "memory_history.undo",
-        "Undo a commit with all of its turn, or one hunk; later changes stay",
-        (
-            arg(
-                "words",
-                nargs="*",
-                metavar="COMMIT",
-                help="none: the last one; then `hunk 2` for only that hunk",
-            ),
-            arg(
-                "--hunk",
-                type=count,
-                default=0,
-                metavar="N",
-                help="only that hunk, as `diff` numbers them",
-            ),
-            YES,
-        ),
-        ("memory undo 3f2a91c", "memory undo 3f2a91c hunk 2"),
-        "both",
-    ),
-    Action(
-        "memory at",
-        "memory_history.show_at",
-        "Show or search memory as it was on a date",
-        (
-            arg(
-                "when",
-                nargs="+",
-                metavar="DATE",
-                help="2026-11-21, yesterday, `3 days ago`; then `show FILE|NOTE` or `search WORDS`",
-            ),
-        ),
-        (
-            "memory at 2026-11-21",
-            "memory at yesterday show facts",
-            "memory at 3 days ago search redis",
-        ),
-        "both",
-        aliases=("memory as-of",),
-    ),
+    *MEMORY_HISTORY_ACTIONS,
     Action(
         "memory export",
         "memory_transfer.export",
@@ -624,7 +496,7 @@ MEMORY_ACTIONS: tuple[Action, ...] = (
     ),
     Action(
         "memory on",
-        "memory_notes.turn_on",
+        "memory_changes.turn_on",
         "Read and write the memory of this repository again",
         (),
         ("memory on",),
@@ -632,7 +504,7 @@ MEMORY_ACTIONS: tuple[Action, ...] = (
     ),
     Action(
         "memory off",
-        "memory_notes.turn_off",
+        "memory_changes.turn_off",
         "Stop using the memory of this repository; user memory stays on",
         (),
         ("memory off",),

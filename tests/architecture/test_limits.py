@@ -26,15 +26,12 @@ ONE_FILE_EACH = (
 )
 """Folders with one tool, widget, screen or format in each file, however small."""
 LONG_FILES = {
-    "commands/memory_actions.py": "the table of the actions on memory, one argument a line",
-    "commands/memory_notes.py": "the actions on entries of memory",
     "safety/shell/parse.py": "one lexer",
 }
 LONG_FUNCTIONS = {
     "assemble_subagents.py: _make_child",
     "cli.py: _parser",
     "commands/export/for_agents.py: _claude_lines",
-    "commands/memory_notes.py: _forget_everywhere",
     "commands/models.py: models",
     "config_and_doctor.py: _extensions",
     "frontends/tui/transcript_writer.py: show",

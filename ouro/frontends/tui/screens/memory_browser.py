@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from rich.cells import cell_len, set_cell_size
 from textual import events, work
 
-from ouro.commands import memory_history, memory_notes
+from ouro.commands import memory_changes, memory_history
 from ouro.commands.action import Answer
 from ouro.commands.hooks import checks_of
 from ouro.commands.render import as_text
@@ -57,12 +57,12 @@ KEYS: Mapping[str, tuple[str, ...]] = {
 }
 """The actions for each kind of marked item."""
 ACTIONS: Mapping[str, Callable[[SessionContext, str], Awaitable[Answer]]] = {
-    "edit_note": memory_notes.edit,
-    "confirm_note": memory_notes.confirm,
-    "archive_note": memory_notes.archive,
-    "restore_note": memory_notes.restore,
-    "accept": memory_notes.accept,
-    "reject": memory_notes.reject,
+    "edit_note": memory_changes.edit,
+    "confirm_note": memory_changes.confirm,
+    "archive_note": memory_changes.archive,
+    "restore_note": memory_changes.restore,
+    "accept": memory_changes.accept,
+    "reject": memory_changes.reject,
 }
 """The commands behind the keys; each takes the id of the marked item."""
 
