@@ -140,6 +140,7 @@ class SessionRemote:
             UsageError: the branch is sealed and the key is missing or wrong, or it is not sealed but should be.
             MemoryUnusable: the remote cannot be reached.
         """
+        self.repository.drop_leftovers(older_than=_TIMEOUT)
         asked = self._remote("ls-remote", "--", self._address, BRANCH, timeout=_ASK_TIMEOUT)
         self.tip = asked.split()[0].decode() if asked.strip() else ""
         if not self.tip:

@@ -8,10 +8,12 @@ import sys
 import time
 
 import pytest
+from fakes.synced_homes import Machine, git
 from fakes.tool_benches import living
 from fakes.waiting import until, wait
 
 from ouro.memory.backend import MessageRecord, SessionHeader
+from ouro.memory.long_term import GitMemoryStore, synchronize
 from ouro.memory.long_term.git.repository import GitRepository
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import user
@@ -254,3 +256,34 @@ def _has_reader(pipe):
     except OSError:
         return False
     return True
+
+
+def _leave(git_dir, age):
+    """The files of a fetch that was killed `age` seconds ago."""
+    left = [git_dir / "objects" / name for name in ("70/tmp_obj_znYwJj", "pack/tmp_pack_i2kFih")]
+    for path in left:
+        path.parent.mkdir(exist_ok=True)
+        path.touch()
+        os.utime(path, (time.time() - age,) * 2)
+    return left
+
+
+@pytest.mark.parametrize(("age", "stays"), [(4_000, False), (60, True)])
+def test_x11_a_sync_of_sessions_removes_what_killed_fetches_left(tmp_path, age, stays):
+    git(tmp_path, "init", "-q", "--bare", "remote.git")
+    machine = Machine(tmp_path / "one", tmp_path / "remote.git")
+    machine.sync()
+    left = _leave(machine.root / "sessions.git", age)
+    machine.sync()
+    assert [path.exists() for path in left] == [stays, stays]
+
+
+@pytest.mark.parametrize(("age", "stays"), [(4_000, False), (60, True)])
+def test_x11_a_sync_of_memory_removes_what_killed_fetches_left(tmp_path, age, stays):
+    git(tmp_path, "init", "-q", "--bare", "remote.git")
+    store = GitMemoryStore(tmp_path / "memory", "user", tmp_path / "user.git")
+    store.save_and_commit({"facts.md": "- Tea.\n"}, "Change", {})
+    synchronize(store, str(tmp_path / "remote.git"))
+    left = _leave(store.repository.git_dir, age)
+    synchronize(store, str(tmp_path / "remote.git"))
+    assert [path.exists() for path in left] == [stays, stays]

@@ -229,6 +229,8 @@ class SyncRounds:
 
     def _converge(self) -> Iterator[str]:
         """After synchronizations that are not killed both machines have everything."""
+        for machine in self._machines:
+            _age(machine)
         for machine in (*self._machines, *self._machines):
             for command in (self._sessions_command(), self._memory_command()):
                 code, error = self._run(machine, command, kills=False)
@@ -256,6 +258,13 @@ def _damage(place: Path) -> list[str]:
     )  # fmt: skip
     output = f"{done.stdout}{done.stderr}"[:500]
     return [f"git fsck of {place}: {output}"] if done.returncode else []
+
+
+def _age(machine: SyncedHome) -> None:
+    """Let an hour pass for what killed gits left: a younger file may belong to one that runs."""
+    for pattern in ("tmp_obj_*", "tmp_pack_*", "tmp_idx_*"):
+        for path in machine.home.rglob(pattern):
+            os.utime(path, (0, 0))
 
 
 def _left_behind(machine: SyncedHome) -> Iterator[str]:

@@ -46,6 +46,8 @@ _TRIES = 5
 _MAX_RECEIVED_BYTES = 64 << 20
 """Maximum bytes of one sync: ten years of a hundred changes a day, packed."""
 _UNFINISHED = "objects/pack/tmp_*"
+_MAX_FETCH_SECONDS = 600.0
+"""Seconds after which no fetch runs any more: its timeout is shorter."""
 
 
 class SyncReport(msgspec.Struct, frozen=True):
@@ -238,6 +240,7 @@ def _fetch(store: GitMemoryStore, remote: str, progress: Progress) -> str:
     theirs = asked.stdout.split()[0].decode()
     if theirs in forgotten:
         raise _holds_what_was_forgotten(remote)
+    repo.drop_leftovers(_MAX_FETCH_SECONDS)
     # An incomplete pack is removed, because retries would fill the disk.
     before = set(repo.git_dir.glob(_UNFINISHED))
     # No ref is written: a killed git would leave it locked. No filter by size: it would make this a

@@ -464,14 +464,20 @@ class GitRepository:
             given=stream,
         )
         if done.returncode or any(self.git_dir.glob("objects/pack/tmp_*")):
-            for path in chain.from_iterable(map(self.git_dir.glob, _LEFT_BY_GIT)):
-                with suppress(OSError):  # the user's git may be writing young files now
-                    if (
-                        "crash" in path.name
-                        or time.time() - path.stat().st_mtime > _STALE_LOCK_SECONDS
-                    ):
-                        path.unlink()
+            self.drop_leftovers(_STALE_LOCK_SECONDS)
         return done
+
+    def drop_leftovers(self, older_than: float) -> None:
+        """Remove what a git that was killed, or that failed, has left.
+
+        Args:
+            older_than: seconds; younger files may be those of a git that runs now.
+        """
+        for path in chain.from_iterable(map(self.git_dir.glob, _LEFT_BY_GIT)):
+            with suppress(OSError):
+                is_old = time.time() - path.stat().st_mtime > older_than
+                if is_old or "crash" in path.name:
+                    path.unlink()
 
     def drop_stale_locks(self) -> bool:
         """Remove locks on refs that no running git can hold; returns whether others are left. Call
