@@ -126,19 +126,22 @@ async def revoke(context: ActionContext, rule: str) -> Answer | None:
         if not found:
             raise UsageError(f"There is no rule `{rule}`.", commands=["permissions list"])
         for one in found:
-            if one.source in ("project", "environment"):
-                raise UsageError(
-                    f"`{one.rule}` is a rule of {_place(one)}.",
-                    "Remove it there: ouro does not change it.",
-                )
-            if one.source == "user":
-                name = f"permissions.{one.kind}"
-                kept = tuple(
-                    known for known in settings_by_place()["user"][name].value if known != one.rule
-                )
-                save_setting(name, kept)
-            session.permissions.revoke(one.rule, one.kind)
+            _revoke_rule(session, one)
         return Answer(msgspec.to_builtins(find_rules(session)), [line(f"Revoked: {rule}")])
+
+
+def _revoke_rule(session: Session, rule: ListedRule) -> None:
+    """End a rule in this session, and delete it from the file that it is from."""
+    if rule.source in ("project", "environment"):
+        raise UsageError(
+            f"`{rule.rule}` is a rule of {_place(rule)}.",
+            "Remove it there: ouro does not change it.",
+        )
+    if rule.source == "user":
+        name = f"permissions.{rule.kind}"
+        known = settings_by_place()["user"][name].value
+        save_setting(name, tuple(text for text in known if text != rule.rule))
+    session.permissions.revoke(rule.rule, rule.kind)
 
 
 def _judge_of(session: Session) -> Judge | None:

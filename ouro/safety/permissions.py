@@ -79,6 +79,12 @@ def _is_below(folder: str, starts: tuple[str, ...]) -> bool:
     return f"{path_text(folder)}/".startswith(starts)
 
 
+def _folder_above(start: str) -> str:
+    """The folder in which paths are that begin like this."""
+    above = os.path.dirname(start.rstrip("/"))  # noqa: PTH120 - for every command
+    return str(text_path(above or "/"))
+
+
 class _FolderNames(NamedTuple):
     number: int
     unreadable: Sequence[str]
@@ -320,8 +326,7 @@ class Permissions:
         if unreadable is None:
             return []
         starts = self._starts_of_denied()
-        above = (os.path.dirname(start.rstrip("/")) or "/" for start in starts)  # noqa: PTH120 - for every command
-        folders = [str(text_path(folder)) for folder in above]
+        folders = [_folder_above(start) for start in starts]
         looked_at: set[str] = set()
         found: list[Path] = []
         seen = 0
@@ -383,15 +388,18 @@ class Permissions:
         """Whether mode and allow rules let a path be read or written; ask and deny rules are not
         checked.
         """
-        inside = self.workspace.is_inside(path)
+        workspace = self.workspace
+        inside = workspace.is_inside(path)
         area = None if inside else protected.reserved_area(path)
-        if effect is Effect.WRITE and self.workspace.is_memory(path):
+        if effect is Effect.WRITE and workspace.is_memory(path):
             return True
-        for rule in self._about("allow", tool, effect):
-            covers = inside or _names_place(rule, area)
-            if covers and rule.matches_path(path, self.workspace.root):
-                self._matched[str(rule)] = self.workspace.shown(path)
-                return True
+
+        def allows(rule: Rule) -> bool:
+            is_about_place = inside or _names_place(rule, area)
+            return is_about_place and rule.matches_path(path, workspace.root)
+
+        if self.find_rule("allow", tool, effect, allows, workspace.shown(path)) is not None:
+            return True
         if effect is Effect.READ:
             return inside or (self.mode == "auto" and area is None)
         return inside and self.mode in ("edit", "auto")

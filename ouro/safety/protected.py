@@ -153,7 +153,7 @@ def protection(path: Path) -> str:
     names = [_plain(part) for part in path.parts]
     if ".git" in names:
         return "git obeys what is in .git"
-    if any(above == ".ouro" and name != "memory" for above, name in pairwise((*names, ""))):
+    if _has_settings_of_ouro(names):
         return "ouro obeys what is in .ouro"
     if _KEY_FOLDERS.intersection(names) or _is_among(path, KEYS_IN_HOME):
         return "keys are kept there"
@@ -162,6 +162,12 @@ def protection(path: Path) -> str:
     if any(_is_acting_name(name, above) for above, name in pairwise(("", *names))):
         return "other programs obey it"
     return "ouro keeps its settings and sessions there" if _is_ours(path) else ""
+
+
+def _has_settings_of_ouro(names: list[str]) -> bool:
+    """Whether one of the names is `.ouro`, unless its memory follows."""
+    with_next = pairwise((*names, ""))
+    return any(name == ".ouro" and inner != "memory" for name, inner in with_next)
 
 
 def _is_ours(path: Path) -> bool:

@@ -321,7 +321,6 @@ def files_below(folder: Path, kind: ExtensionKind, *, inside: Path = Path("/")) 
     Links are followed, but not out of the resolved folder `inside`: a repository with a link to `/`
     would stop ouro.
     """
-    endings = _ENDINGS.get(kind, (".md",))
     found: list[Path] = []
     seen: set[Path] = set()
     for parent, folders, files in os.walk(folder, followlinks=True):
@@ -332,14 +331,20 @@ def files_below(folder: Path, kind: ExtensionKind, *, inside: Path = Path("/")) 
         seen.add(real)
         is_deep = len(Path(parent).relative_to(folder).parts) >= MAX_DEPTH
         folders[:] = [] if is_deep else sorted(name for name in folders if _is_used(name, kind))
-        used = [name for name in files if name.endswith(endings) and _is_used(name, kind)]
-        for name in sorted(used)[:MAX_FILES]:
-            path = Path(parent, name)
-            if path.is_file() and path.resolve().is_relative_to(inside):
-                found.append(path)
+        found += _used_files(Path(parent), files, kind, inside)
         if len(found) >= MAX_FILES:
             break
     return found[:MAX_FILES]
+
+
+def _used_files(
+    folder: Path, names: Sequence[str], kind: ExtensionKind, inside: Path
+) -> list[Path]:
+    """The files of a kind in a folder itself, without links out of the folder `inside`."""
+    endings = _ENDINGS.get(kind, (".md",))
+    used = [name for name in names if name.endswith(endings) and _is_used(name, kind)]
+    paths = [folder / name for name in sorted(used)[:MAX_FILES]]
+    return [path for path in paths if path.is_file() and path.resolve().is_relative_to(inside)]
 
 
 def _is_used(name: str, kind: ExtensionKind) -> bool:
