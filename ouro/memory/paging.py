@@ -72,15 +72,8 @@ class TranscriptPager(msgspec.Struct, eq=False):
         await self.finish_loading()
         if not self._shown_from:
             return ()
-        transcript = self.transcript()
-        items = transcript.shown_items()
-        while True:
-            begin = end = self._first_shown(items)
-            hidden = sum(isinstance(item, MessageRecord) for item in items[:end])
-            if not self.has_earlier or (hidden >= count and not _is_tool(items[0])):
-                break
-            await self.load_earlier(count)
-            items = transcript.shown_items()
+        items = await self._load_hidden(count)
+        begin = end = self._first_shown(items)
         while begin and (count > 0 or _is_tool(items[begin])):
             begin -= 1  # tool results are shown with their tool calls
             count -= isinstance(items[begin], MessageRecord)
@@ -90,6 +83,18 @@ class TranscriptPager(msgspec.Struct, eq=False):
         elif first is not None:
             self._shown_from = first.number
         return tuple(items[begin:end])
+
+    async def _load_hidden(self, count: int) -> Sequence[ShownItem]:
+        """All items, once `count` messages before the shown ones are loaded, if there are so many."""
+        while True:
+            items = self.transcript().shown_items()
+            if not self.has_earlier:
+                return items
+            before = items[: self._first_shown(items)]
+            hidden = sum(isinstance(item, MessageRecord) for item in before)
+            if hidden >= count and not _is_tool(items[0]):
+                return items
+            await self.load_earlier(count)
 
     async def load_earlier(self, count: int) -> tuple[MessageRecord, ...]:
         """Load the `count` messages before those in memory; fewer at the start. Raises

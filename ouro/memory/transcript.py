@@ -199,28 +199,29 @@ class Transcript(MessageTree):
         each request.
         """
         kept, following = self._sent()
-        compaction, dropped = self.compaction, self.dropped_items
-        kept = [entry for entry in kept if str(entry.number) not in dropped]
-        if compaction is not self._head[0] or kept != self._head[1]:
-            summary = compaction.summary if compaction else ""
-            self._head = (
-                compaction,
-                kept,
-                replace_by_summary([item.message for item in kept], summary, []),
-            )
-        messages = list(self._head[2])
-        tail = self._tail(following, compaction)
+        dropped = self.dropped_items
+        messages = self._sent_head([entry for entry in kept if str(entry.number) not in dropped])
+        tail = self._tail(following, self.compaction)
+        if dropped != self._shortened[0]:
+            self._shortened = dropped, PerMessage(self._shortener(following))
         if not dropped:
-            messages += tail
-        for entry, message in zip(following, tail, strict=True) if dropped else ():
+            return messages + tail
+        for entry, message in zip(following, tail, strict=True):
             if str(entry.number) not in dropped:
                 messages.append(message)
             elif entry.message.role == "user" and messages[-1:] != [DROPPED]:
                 # A request begins with a user message, and one is between two answers.
                 messages.append(DROPPED)
-        if dropped != self._shortened[0]:
-            self._shortened = dropped, PerMessage(self._shortener(following))
-        return self._shortened[1](messages) if dropped else messages
+        return self._shortened[1](messages)
+
+    def _sent_head(self, kept: list[MessageRecord]) -> list[Message]:
+        """The kept messages and the summary."""
+        compaction = self.compaction
+        if compaction is not self._head[0] or kept != self._head[1]:
+            summary = compaction.summary if compaction else ""
+            messages = replace_by_summary([item.message for item in kept], summary, [])
+            self._head = compaction, kept, messages
+        return list(self._head[2])
 
     def _tail(
         self, following: Sequence[MessageRecord], compaction: CompactionRecord | None

@@ -128,9 +128,7 @@ def _feed(database: sqlite3.Connection, folder: str, descriptor: int) -> bool:
         f"SELECT {', '.join(_COLUMNS)} FROM sessions WHERE folder = ?", (folder,)
     ).fetchone()
     session = IndexedSession(*row) if row else None
-    if session is not None and not (
-        found.st_size >= session.read and _hash(descriptor, session.read) == session.hash
-    ):
+    if session is not None and not _continues(descriptor, found.st_size, session):
         if remove_session(database, folder):
             return True
         session = None
@@ -139,24 +137,30 @@ def _feed(database: sqlite3.Connection, folder: str, descriptor: int) -> bool:
         if is_left := block.offset >= begin + _PORTION:
             break
         if session is None:
-            header = header_from(load(block.data) if block.is_whole else None)
-            at = header.created_at
-            session = IndexedSession(
-                0, header.id, folder, header.project, "", "", header.model, at, at
-            )
-            save_session(database, session)
+            session = _begin(database, folder, block)
         else:
             _add_record(database, session, block)
         session.read = block.offset + block.size
     if session is not None:
-        # 0: it counts as changed.
-        session.size, session.mtime = (
-            found.st_size,
-            0 if is_left else found.st_mtime_ns,
-        )
+        session.size = found.st_size
+        session.mtime = 0 if is_left else found.st_mtime_ns  # 0: it counts as changed
         session.hash = _hash(descriptor, session.read)
         save_session(database, session)
     return is_left
+
+
+def _continues(descriptor: int, size: int, session: IndexedSession) -> bool:
+    """Whether a file begins with what was read of the session."""
+    return size >= session.read and _hash(descriptor, session.read) == session.hash
+
+
+def _begin(database: sqlite3.Connection, folder: str, block: RawRecord) -> IndexedSession:
+    """Save a session with what its header says."""
+    header = header_from(load(block.data) if block.is_whole else None)
+    at = header.created_at
+    session = IndexedSession(0, header.id, folder, header.project, "", "", header.model, at, at)
+    save_session(database, session)
+    return session
 
 
 def save_session(database: sqlite3.Connection, session: IndexedSession) -> None:

@@ -57,21 +57,28 @@ def repair(folder: Path, mask: Mask = str) -> tuple[str, ...]:
     else:
         records = records[1:]
     sounds = [_sound(record, folder, mask) for record in records]
-    found = list(zip(records, sounds, strict=True))
-    changed = [record for record, sound in found if sound != record.data]
-    if not (changed or tail or is_new):
+    former: list[bytes] = []
+    for record, sound in zip(records, sounds, strict=True):
+        if sound != record.data:
+            former.append(data[record.offset : record.offset + record.size])
+    if not (former or tail or is_new):
         return ()
-    report: list[str] = []
-    if changed or tail:
-        pieces = [data[record.offset : record.offset + record.size] for record in changed]
-        saved = save_beside(folder, "torn", b"".join(pieces) + tail)
-        moved = sounds.count(None)
-        report += _lines_about(moved, len(changed) - moved, len(tail), str(saved))
+    report = _save_former(folder, former, tail, sounds.count(None))
     if is_new:
         report.append("The header was lost. A new one was made.")
     good = [START + sound.strip(b"\n") + END for sound in sounds if sound is not None]
     rewrite_file(folder, FILE_NAME, header + b"".join(good))
     return (*report, f"Kept {plural(len(good), 'record')}.")
+
+
+def _save_former(folder: Path, former: list[bytes], tail: bytes, moved: int) -> list[str]:
+    """Save records as they were, and what is after the last one; returns what was done. `moved`:
+    how many of the records cannot be read.
+    """
+    if not (former or tail):
+        return []
+    saved = save_beside(folder, "torn", b"".join(former) + tail)
+    return list(_lines_about(moved, len(former) - moved, len(tail), str(saved)))
 
 
 def _header_of(records: Sequence[RawRecord]) -> bytes | None:

@@ -6,7 +6,15 @@ import asyncio
 import os
 import re
 import threading
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from functools import cached_property
 from itertools import chain, islice
 from pathlib import Path
@@ -277,16 +285,8 @@ class SessionCatalog:
             if hit.session_id in ids:
                 seen.add(hit.session_id)
                 yield hit
-        patterns = [_pattern(word) for word in words.lower().split()]
-        for info in sessions:
-            is_indexed = changed is not None and info.folder not in changed
-            if info.id in seen or is_indexed:
-                continue
-            if ended.is_set():
-                return
-            found = _find_in(self._root / info.folder, info.id, patterns)
-            if found is not None:
-                yield found
+        unread = [info for info in sessions if changed is None or info.folder in changed]
+        yield from _search_files(self._root, words, unread, seen, ended)
 
     def _search_index(
         self, root: Path, words: str
@@ -471,6 +471,25 @@ def _only(found: Sequence[SessionInfo], otherwise: str, hint: str) -> SessionInf
         "Give more of the id or the title.",
         [item.id for item in found],
     )
+
+
+def _search_files(
+    root: Path,
+    words: str,
+    sessions: Sequence[SessionInfo],
+    found_already: Collection[str],
+    ended: threading.Event,
+) -> Iterator[SessionHit]:
+    """The last message with all words of each session whose id was not found already."""
+    patterns = [_pattern(word) for word in words.lower().split()]
+    for info in sessions:
+        if info.id in found_already:
+            continue
+        if ended.is_set():
+            return
+        hit = _find_in(root / info.folder, info.id, patterns)
+        if hit is not None:
+            yield hit
 
 
 def _find_in(

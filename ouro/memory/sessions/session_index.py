@@ -258,13 +258,17 @@ def update_index(
     # The first page of a list is read from the start of the index: `newest_sessions`.
     is_other = current.keys() != known.keys() or not is_ordered(known.values())
     if rebuild or looked_at > _WORTH_WRITING or is_other:
-        ordered = sorted(current.values(), key=lambda entry: rank(entry.info), reverse=True)
-        encode = msgspec.json.Encoder().encode
-        lines = b",\n".join(encode(item) for item in ordered)
-        # Otherwise it is not writable: the next list reads the files again.
-        with suppress(OSError, SessionError):
-            rewrite_file(root, INDEX_NAME, HEAD + b"[\n" + lines + _TAIL)
+        _write(root, current.values())
     return list(current.values())
+
+
+def _write(root: Path, entries: Iterable[SessionSurvey]) -> None:
+    """Write the index, if it is writable; otherwise the next list reads the files again."""
+    ordered = sorted(entries, key=lambda entry: rank(entry.info), reverse=True)
+    encode = msgspec.json.Encoder().encode
+    lines = b",\n".join(encode(item) for item in ordered)
+    with suppress(OSError, SessionError):
+        rewrite_file(root, INDEX_NAME, HEAD + b"[\n" + lines + _TAIL)
 
 
 def rank(info: SessionInfo) -> tuple[bool, str, str]:

@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -299,14 +299,20 @@ class _SessionReader(msgspec.Struct, eq=False):
             zip(context.compaction.kept, bytes_back_in(load(context.source.data)), strict=False)
         )
         found: dict[int, RawRecord] = {}
-        for number in wanted:
-            offset = context.source.offset - places.get(number, 0)
-            record = await read_record_at(self.file, offset) if number in places else None
-            if record is not None and number_of(record) == number and is_message(record):
+        for number in places.keys() & wanted:
+            record = await self._message_at(context.source.offset - places[number], number)
+            if record is not None:
                 found[number] = record
         if len(found) < len(wanted):
             found |= await self._scan(set(wanted) - found.keys(), context.place)
         return [found[number] for number in wanted if number in found]
+
+    async def _message_at(self, offset: int, number: int) -> RawRecord | None:
+        """The message with this number, if it is at that offset."""
+        record = await read_record_at(self.file, offset)
+        if record is None or number_of(record) != number or not is_message(record):
+            return None
+        return record
 
     async def _scan(self, wanted: set[int], end: int) -> dict[int, RawRecord]:
         found: dict[int, RawRecord] = {}
@@ -364,6 +370,11 @@ class _Step(msgspec.Struct, frozen=True):
     def is_shown(self) -> bool:
         return self.is_message or self.is_marker or bool(self.number)
 
+    @property
+    def rewound_to(self) -> int | None:
+        """The number of the message that a rewind goes back to; None: it is no rewind."""
+        return self.change.to if isinstance(self.change, RewindRecord) else None
+
     def is_left_by(self, target: int) -> bool:
         """Whether a rewind to message `target` left it on another branch."""
         return not self.number or self.number != target
@@ -395,6 +406,16 @@ class _Context(msgspec.Struct):
     """Whether a rewind names a message that does not exist: then the whole file must be read."""
     is_gapped: bool = False
     """Messages of long branches are missing: rewinding to one of them needs another read."""
+    reaches_covered: bool = False
+    """Whether the steps reach the messages that the compaction covers."""
+
+    def take_compaction(self, step: _Step) -> None:
+        """Use the newest compaction with a summary; then note how far the steps before it reach."""
+        if self.compaction is not None:
+            self.reaches_covered |= 0 < step.number <= self.compaction.covers[1]
+        elif isinstance(step.change, CompactionRecord) and step.change.summary:
+            self.compaction, self.source = step.change, step.record
+            self.reaches_covered = step.change.covers[1] >= step.number - 1
 
 
 async def _find_context(records: AsyncIterator[RawRecord], max_bytes: int) -> _Context:
@@ -404,7 +425,6 @@ async def _find_context(records: AsyncIterator[RawRecord], max_bytes: int) -> _C
     found = _Context()
     target: int | None = None  # the number that a rewind names, until its record is found
     messages = size = branch_size = 0
-    reaches_covered = False
     async for record in records:
         step = _classify(record)
         if target is not None and step.is_left_by(target):
@@ -419,17 +439,14 @@ async def _find_context(records: AsyncIterator[RawRecord], max_bytes: int) -> _C
         found.steps.append(step)
         messages += step.is_message
         size += record.size * step.is_message
-        target = step.change.to if isinstance(step.change, RewindRecord) else None
-        if found.compaction is not None:
-            reaches_covered |= 0 < step.number <= found.compaction.covers[1]
-        elif isinstance(step.change, CompactionRecord) and step.change.summary:
-            found.compaction, found.source = step.change, record
-            reaches_covered = step.change.covers[1] >= step.number - 1
-        if step.number and (size >= max_bytes or (reaches_covered and messages >= MIN_SHOWN)):
+        target = step.rewound_to
+        found.take_compaction(step)
+        is_enough = size >= max_bytes or (found.reaches_covered and messages >= MIN_SHOWN)
+        if step.number and is_enough:
             found.place = record.offset
             break
     found.steps.reverse()
-    found.is_complete = found.place == 0 or reaches_covered
+    found.is_complete = found.place == 0 or found.reaches_covered
     # No record has the number 0: all records before a rewind to the start are on branches.
     found.is_lost = bool(target)
     return found
@@ -441,29 +458,48 @@ async def _find_page(records: AsyncIterator[RawRecord], count: int) -> tuple[lis
     Returns them in the order of the file, and where they begin (0: nothing precedes them).
     """
     found: list[RawRecord] = []
-    target: int | None = None
-    rewind: RawRecord | None = None  # the last rewind; shown only if it left messages
-    markers: list[RawRecord] = []  # the messages after the target that were read
     async for record in records:
         step = _classify(record)
-        if target is not None and step.is_left_by(target):
-            if rewind is not None and step.is_message:
-                found.append(rewind)
-                rewind = None
-            if target == 0 and rewind is None:
+        if step.rewound_to is not None:
+            branch = await _skip_branch(records, step.rewound_to)
+            if branch.has_messages:
+                found.append(record)
+            if branch.target is None:
                 break
-            if step.number:
-                markers = []
-            elif step.is_marker:
-                markers.append(record)
-            continue
-        found += markers
-        target, rewind, markers = None, None, []
-        if isinstance(step.change, RewindRecord):
-            target, rewind = step.change.to, record
+            found += branch.markers
+            step = branch.target
         if step.is_shown:
-            found.append(record)
+            found.append(step.record)
             count -= step.is_message
             if count <= 0:
-                return found[::-1], record.offset
+                return found[::-1], step.record.offset
     return found[::-1], 0
+
+
+class _SkippedBranch(NamedTuple):
+    """What a rewind left."""
+
+    has_messages: bool
+    """Only then the rewind is shown."""
+    markers: Sequence[RawRecord] = ()
+    """Those directly after the target."""
+    target: _Step | None = None
+    """The step that the rewind goes back to; None: the start of the session."""
+
+
+async def _skip_branch(records: AsyncIterator[RawRecord], number: int) -> _SkippedBranch:
+    """Read the records before a rewind to the message `number`, up to this message."""
+    has_messages = False
+    markers: list[RawRecord] = []
+    async for record in records:
+        step = _classify(record)
+        if not step.is_left_by(number):
+            return _SkippedBranch(has_messages, markers, step)
+        has_messages |= step.is_message
+        if number == 0 and has_messages:
+            break
+        if step.number:
+            markers = []
+        elif step.is_marker:
+            markers.append(record)
+    return _SkippedBranch(has_messages)
