@@ -266,16 +266,7 @@ class ToolBatch:
             args = await tool.prepare(args)
             if tool.name != call.name:  # hooks and questions are about the tool that mcp_call calls
                 call = replace(call, name=tool.name, arguments=tool.given(args))
-            hooked, notes = HookOutcome(), list[str]()
-            if hooks := self._runner.hooks:
-                hooked = await hooks.before(call, tool.effect, tool.targets(args))
-                if hooked.verdict == "deny":
-                    raise RefusedError(f"A hook refused this: {hooked.reason}")
-                if hooked.input not in (None, call.arguments):
-                    call = replace(call, arguments=hooked.input)
-                    args = await tool.prepare(parse_arguments(tool, call.arguments))
-                    self._emit(ToolStarted(call, tool.title(args)))
-                    notes.append(f"A hook changed this call to: {tool.title(args)}")
+            call, args, hooked, notes = await self._ask_hooks(call, tool, args)
             permitted = await self._permit(call, tool, args, hooked)
             may_change = tool.effect in _CHANGING and permitted.limits != "read"
             changing = self._runner.changing if may_change else not_changing
@@ -285,7 +276,7 @@ class ToolBatch:
                 self._began[call.id] = time.monotonic()
                 result = await tool.run(args, self._context(call, permitted.limits))
             added = [hooked.context]
-            if hooks:
+            if hooks := self._runner.hooks:
                 added.append(await hooks.after(call, tool.effect, tool.targets(args), result))
         except OuroError as error:
             if isinstance(error, StopError | StoppedByUser):
@@ -299,6 +290,28 @@ class ToolBatch:
         text = "\n\n".join(filter(None, (result.text, *notes)))
         display = _with_verdict(result.display, permitted.judged)
         return replace(result, text=readable_bytes(text), display=display)
+
+    async def _ask_hooks(
+        self, call: ToolCall, tool: AnyTool, args: Any
+    ) -> tuple[ToolCall, Any, HookOutcome, list[str]]:
+        """The call and its arguments as hooks leave them, with their outcome, and notes to the model.
+
+        Raises:
+            RefusedError: a hook refused the call.
+        """
+        hooks = self._runner.hooks
+        if not hooks:
+            return call, args, HookOutcome(), []
+        hooked = await hooks.before(call, tool.effect, tool.targets(args))
+        if hooked.verdict == "deny":
+            raise RefusedError(f"A hook refused this: {hooked.reason}")
+        if hooked.input in (None, call.arguments):
+            return call, args, hooked, []
+        changed = replace(call, arguments=hooked.input)
+        args = await tool.prepare(parse_arguments(tool, changed.arguments))
+        title = tool.title(args)
+        self._emit(ToolStarted(changed, title))
+        return changed, args, hooked, [f"A hook changed this call to: {title}"]
 
     async def _permit(
         self, call: ToolCall, tool: AnyTool, args: Any, hooked: HookOutcome

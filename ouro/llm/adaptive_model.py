@@ -160,26 +160,49 @@ class AdaptiveModel(ABC):
             self.limit_names,
         )
         share = request_size(messages, body) / self.spec.window
-        rules = refusals.RULES_OF_SIZE if isinstance(error, ContextTooLong) else None
-        if refusals.refuses_signature(refused) and not self.facts.refuses_signatures:
-            self.facts.refuse_signatures()
-            return ""
-        if refusals.refuses_calls(refused) and self._describes_calls(refused, messages):
-            return CALLS_REFUSED.format(self._endpoint.address)
-        if changes := refusals.find_changes(refused, rules):
-            return self._change(changes, error)
-        if self._hides_pictures(refused, pictures, share):
-            return PICTURE_REFUSED.format(self._endpoint.address)
-        too_long = is_too_long(error.answer, share)
-        is_about_calls = refusals.speaks_of_calls(refused) and not too_long
-        if is_about_calls and self._describes_calls(refused, messages):
-            return CALLS_REFUSED.format(self._endpoint.address)
+        notice = self._adapt_to(refused, error, messages, pictures, share)
+        if notice is not None:
+            return notice
         self.facts.drop()
-        if too_long:
+        if is_too_long(error.answer, share):
             long = ContextTooLong(error.message, error.hint)
             long.answer = error.answer
             raise long from error
         raise error
+
+    def _adapt_to(
+        self,
+        refused: Refused,
+        error: ModelError,
+        messages: Sequence[Message],
+        pictures: Sequence[set[int]],
+        share: float,
+    ) -> str | None:
+        """Change what the refusal is about, the surest sign first; None if that is not known.
+
+        Args:
+            pictures: those that are sent, of each message.
+            share: of the context window that the request fills.
+        """
+        from ouro.llm import refusals
+
+        calls_refused = CALLS_REFUSED.format(self._endpoint.address)
+        if refusals.refuses_signature(refused) and not self.facts.refuses_signatures:
+            self.facts.refuse_signatures()
+            return ""
+        if refusals.refuses_calls(refused) and self._describes_calls(refused, messages):
+            return calls_refused
+        rules = refusals.RULES_OF_SIZE if isinstance(error, ContextTooLong) else None
+        if changes := refusals.find_changes(refused, rules):
+            return self._change(changes, error)
+        if self._hides_pictures(refused, pictures, share):
+            return PICTURE_REFUSED.format(self._endpoint.address)
+        may_be_about_calls = refusals.speaks_of_calls(refused) and not is_too_long(
+            refused.answer, share
+        )
+        if may_be_about_calls and self._describes_calls(refused, messages):
+            return calls_refused
+        return None
 
     def _change(self, changes: Mapping[str, str], error: ModelError) -> str:
         assert error.answer is not None

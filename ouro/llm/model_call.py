@@ -260,22 +260,18 @@ class ModelCall:
             ModelError: a model failed in a way that another attempt does not fix.
         """
         failure: TransientModelError | None = None
-        wait = 0.0
         for model in self._models:
-            attempts = (
-                self._attempts if model is self._models[-1] else min(self._attempts, ATTEMPTS)
-            )
-            waited, number = 0.0, 0
+            attempts = self._attempts_with(model)
+            number, wait, waited = 0, 0.0, 0.0
             while number < attempts:
                 number += 1
                 if failure is not None:
-                    wait = wait if number > 1 else 0.0
                     if on_retry:
                         reason = f"{failure.message.partition(chr(10))[0]} {failure.hint}".rstrip()
                         await on_retry(Retrying(reason, number, wait, model.spec.name))
                     self._builder = ReplyBuilder(model.spec.name, self._taken)
-                    if number > 1:
-                        await self._sleep(wait)
+                if number > 1:
+                    await self._sleep(wait)
                 try:
                     return await self._answer(model, on_chunk or (lambda _chunk: None))
                 except TransientModelError as error:
@@ -290,6 +286,11 @@ class ModelCall:
                     attempts = min(attempts, _max_attempts(failure))
         assert failure is not None, "no model was given"
         raise _describe_attempts(failure, model.spec.name, number)
+
+    def _attempts_with(self, model: Model) -> int:
+        """How often a model is asked; another one is not waited for as long as the last one."""
+        is_last = model is self._models[-1]
+        return self._attempts if is_last else min(self._attempts, ATTEMPTS)
 
     async def _answer(self, model: Model, on_chunk: Callable[[Chunk], None]) -> Message:
         async with aclosing(model.stream(self._messages, self._tools)) as chunks:

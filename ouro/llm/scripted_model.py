@@ -94,10 +94,7 @@ class ScriptedModel:
     ) -> AsyncGenerator[Chunk, None]:
         self.requests.append(ScriptedRequest(tuple(messages), tuple(tools)))
         reply = self._next(messages)
-        words: list[Chunk] = [ThinkingChunk(piece) for piece in _pieces(reply.thinking)]
-        words += [ThinkingChunk("", reply.signature)] if reply.signature else []
-        words += [TextChunk(piece) for piece in _pieces(reply.text)]
-        for word in words:
+        for word in _words_of(reply):
             await asyncio.sleep(self._pace)
             yield word
         if reply.hold:
@@ -130,6 +127,15 @@ class ScriptedModel:
         if isinstance(step, OuroError):
             raise step
         return step
+
+
+def _words_of(reply: ScriptedReply) -> list[Chunk]:
+    """The thinking and the text of a reply, a few words each."""
+    words: list[Chunk] = [ThinkingChunk(piece) for piece in _pieces(reply.thinking)]
+    if reply.signature:
+        words.append(ThinkingChunk("", reply.signature))
+    words += [TextChunk(piece) for piece in _pieces(reply.text)]
+    return words
 
 
 def _pieces(text: str) -> list[str]:
