@@ -113,19 +113,17 @@ def walk(
         skip: names of folders to skip.
     """
     root = Path(os.path.abspath(root))  # noqa: PTH100 - links stay as they were named
+    skipped = skip | _REPOSITORIES
     waiting: list[tuple[str, Rules]] = [("", () if ignored else _rules_above(root))]
     while waiting:
         folder, rules = waiting.pop()
-        try:
-            entries = list(os.scandir(root / folder))
-        except OSError:
-            continue
+        entries = _entries_in(root / folder)
         if not ignored and any(entry.name == ".gitignore" for entry in entries):
             rules = _with_rules(root / folder, str(root / folder).rstrip("/"), rules)
         for entry in entries:
             path = f"{folder}{entry.name}"
             is_folder = entry.is_dir(follow_symlinks=False)
-            if is_folder and (entry.name in _REPOSITORIES or entry.name in skip):
+            if is_folder and entry.name in skipped:
                 continue
             if rules and _is_ignored(f"{root}/{path}", rules, is_folder=is_folder):
                 continue
@@ -133,6 +131,14 @@ def walk(
                 waiting.append((f"{path}/", rules))
             else:
                 yield path
+
+
+def _entries_in(folder: Path) -> list[os.DirEntry[str]]:
+    """What is in a folder; nothing if it cannot be read."""
+    try:
+        return list(os.scandir(folder))
+    except OSError:
+        return []
 
 
 def _rules_above(root: Path) -> Rules:

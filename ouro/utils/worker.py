@@ -108,17 +108,10 @@ class WorkerProcess:
         ended = begun = False
         try:
             while not ended:
-                limit = START_TIMEOUT if not ready else idle if begun else first
-                try:
-                    async with asyncio.timeout(limit):
-                        line = await inbox.get()
-                except TimeoutError as error:
-                    raise WorkerStopped(
-                        f"no data for {limit:g} s", begun=begun, died=False
-                    ) from error
-                if "died" in line:
-                    last = next((line for line in reversed(self._stderr) if line.strip()), "")
-                    raise WorkerStopped(last, begun=begun, died=True)
+                limit = idle if begun else first
+                if not ready:
+                    limit = START_TIMEOUT
+                line = await self._receive(inbox, limit, begun=begun)
                 if "ready" in line:
                     ready = True
                     continue
@@ -129,6 +122,20 @@ class WorkerProcess:
                 self._inboxes.pop(number, None)
             if not ended:
                 self._outbox.put({"id": number, "cancel": True})
+
+    async def _receive(
+        self, inbox: asyncio.Queue[JsonObject], limit: float | None, *, begun: bool
+    ) -> JsonObject:
+        """The next line for a request. `limit`: seconds to wait; `begun`: whether it had an answer."""
+        try:
+            async with asyncio.timeout(limit):
+                line = await inbox.get()
+        except TimeoutError as error:
+            raise WorkerStopped(f"no data for {limit:g} s", begun=begun, died=False) from error
+        if "died" in line:
+            last = next((line for line in reversed(self._stderr) if line.strip()), "")
+            raise WorkerStopped(last, begun=begun, died=True)
+        return line
 
     def close(self) -> None:
         """End the worker by closing its input."""

@@ -132,9 +132,31 @@ def with_value(text: str, path: Iterable[str], value: str, name: str) -> str:
     Raises:
         ConfigError: as `parse_table`.
     """
-    words = list(path)
-    lines = (text if not text or text.endswith("\n") else text + "\n").splitlines(keepends=True)
-    table, heading, indent = parse_table(text, name), 0, ""
+    table = parse_table(text, name)
+    if text and not text.endswith("\n"):
+        text += "\n"
+    lines = text.splitlines(keepends=True)
+    table, heading, indent, words = _descend(table, list(path), lines)
+    begin, end = _span_of(words, table, heading, len(lines))
+    new = [
+        f"{indent}{(indent or '  ') * depth}{as_scalar(word)}:\n"
+        for depth, word in enumerate(words)
+    ]
+    comment = _comment_of(lines[begin - 1 : end], name)
+    new[-1] = f"{new[-1][:-1]} {value}{comment}\n"
+    lines[begin - 1 : end] = new if value else []
+    return "".join(lines)
+
+
+def _descend(
+    table: YamlTable, words: list[str], lines: list[str]
+) -> tuple[YamlTable, int, str, list[str]]:
+    """Follow the keys to the innermost table that exists; an empty one is opened in `lines`.
+
+    Returns the table, the line of its key (0: it is the document), its indentation, and the keys
+    that are left.
+    """
+    heading, indent = 0, ""
     while len(words) > 1 and words[0] in table.entries:
         word, *words = words
         node, heading = table.entries[word], table.key_lines[word]
@@ -145,22 +167,22 @@ def with_value(text: str, path: Iterable[str], value: str, name: str) -> str:
         if isinstance(node, YamlTable):  # `models: {}`
             lines[heading - 1] = f"{indent}{as_scalar(word)}:\n"
         table, indent = YamlTable({}, {}, heading), indent + (indent or "  ")
-    old = 0
-    if words[0] in table.entries:
+    return table, heading, indent, words
+
+
+def _span_of(words: list[str], table: YamlTable, heading: int, count: int) -> tuple[int, int]:
+    """The first and last line that the value at `words` of a table has; where it is to be inserted
+    in a document of `count` lines, the last one is before the first.
+    """
+    old = table.entries.get(words[0])
+    if old is not None:
         begin = table.key_lines[words[0]]
-        old = max(begin, _last_line(table.entries[words[0]])) + 1 - begin
-    elif len(words) > 1:
-        begin = (_last_line(table) if heading else len(lines)) + 1
-    else:
-        begin = heading + 1 if heading else min(table.key_lines.values(), default=len(lines) + 1)
-    new = [
-        f"{indent}{(indent or '  ') * depth}{as_scalar(word)}:\n"
-        for depth, word in enumerate(words)
-    ]
-    comment = _comment_of(lines[begin - 1 : begin - 1 + old], name)
-    new[-1] = f"{new[-1][:-1]} {value}{comment}\n"
-    lines[begin - 1 : begin - 1 + old] = new if value else []
-    return "".join(lines)
+        return begin, max(begin, _last_line(old))
+    if len(words) > 1:
+        last = _last_line(table) if heading else count
+        return last + 1, last
+    begin = heading + 1 if heading else min(table.key_lines.values(), default=count + 1)
+    return begin, begin - 1
 
 
 def _comment_of(lines: list[str], name: str) -> str:
@@ -209,33 +231,16 @@ def read_events(
     import yaml  # many sessions read none
 
     parser: Any = None
-    root: list[Any] = []
-    outer: list[Any] = []
-    add = root.append
-    makers = {yaml.MappingEndEvent: mapping, yaml.SequenceEndEvent: sequence}
-    last = (yaml.DocumentEndEvent, yaml.StreamEndEvent, type(None))
+    makers: dict[type, Callable[[list[Any], Any], Any]] = {
+        yaml.MappingEndEvent: mapping,
+        yaml.SequenceEndEvent: sequence,
+    }
     try:
         # May refuse characters at once.
         parser = getattr(yaml, "CSafeLoader", yaml.SafeLoader)(text)
         parser.get_event()  # skips the start of the stream
         parser.get_event()  # and that of the document
-        while True:
-            event = parser.get_event()
-            kind = type(event)
-            if kind is yaml.ScalarEvent and event.anchor is None and event.tag is None:
-                add(scalar(event))
-            elif kind in makers:
-                add, items, start = outer.pop()
-                add(makers[kind](items, start))
-            elif kind in last:
-                break
-            # An alias is an anchor.
-            elif event.anchor is not None or event.tag is not None or len(outer) >= max_depth:
-                raise refuse(event)
-            else:
-                held: list[Any] = []
-                outer.append((add, held, event))
-                add = held.append
+        root = _read_document(parser.get_event, scalar, makers, refuse, max_depth)
         if root and type(event := parser.get_event()) is not yaml.StreamEndEvent:
             raise refuse(event)
     except yaml.YAMLError as error:
@@ -244,6 +249,41 @@ def read_events(
         if parser is not None:
             parser.dispose()
     return root
+
+
+def _read_document(
+    next_event: Callable[[], Any],
+    scalar: Callable[[Any], Any],
+    makers: Mapping[type, Callable[[list[Any], Any], Any]],
+    refuse: Callable[[Any], Exception],
+    max_depth: int,
+) -> list[Any]:
+    """As `read_events`, from the events of one document. `makers`: of sequences and mappings, by
+    the event that ends them.
+    """
+    import yaml
+
+    ends = (yaml.DocumentEndEvent, yaml.StreamEndEvent, type(None))
+    root: list[Any] = []
+    outer: list[Any] = []
+    add = root.append
+    while True:
+        event = next_event()
+        kind = type(event)
+        if kind is yaml.ScalarEvent and event.anchor is None and event.tag is None:
+            add(scalar(event))
+        elif kind in makers:
+            add, items, start = outer.pop()
+            add(makers[kind](items, start))
+        elif kind in ends:
+            return root
+        # An alias is an anchor.
+        elif event.anchor is not None or event.tag is not None or len(outer) >= max_depth:
+            raise refuse(event)
+        else:
+            held: list[Any] = []
+            outer.append((add, held, event))
+            add = held.append
 
 
 def _syntax_error(error: Exception) -> SyntaxError:
