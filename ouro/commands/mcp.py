@@ -237,14 +237,13 @@ turn_on, turn_off = partial(_switch, True), partial(_switch, False)
 
 
 def _describe_server(server: mcp.McpServer) -> Answer:
-    listing, tools = server.listing, server.known_tools
+    listing = server.listing
     unapproved = {tool.name for tool in server.unapproved()}
     rows, value = [], []
-    for tool in tools:
+    for tool in server.known_tools:
         tokens = mcp.tokens_of(tool.spec(server.name))
-        is_off = server.is_off(tool.name)
         known = {
-            "off": is_off,
+            "off": server.is_off(tool.name),
             "changed": tool.name in unapproved,
             "read-only": tool.read_only,
             "destructive": tool.destructive,
@@ -262,22 +261,14 @@ def _describe_server(server: mcp.McpServer) -> Answer:
         value.append(
             {"name": tool.name, "tokens": tokens, "marks": marks, "description": tool.text}
         )
-    head = f"{server.name}: {_state(server)}, {_where(server.settings)}"
-    protocol = f"protocol {listing.protocol}" if listing.protocol else ""
-    about = ", ".join(filter(None, (one_line(listing.version, 60), protocol)))
-    view: View = [Title(head)]
-    instructions = f"It says: {one_line(listing.instructions, 400)}" if listing.instructions else ""
-    view += [line(text) for text in (about, server.problem, instructions) if text]
-    view += table(rows)
+    view: View = [*_head_of(server), *table(rows)]
     others = {
         "Resources": [item.uri for item in listing.resources],
         "Prompts": [item.name for item in listing.prompts],
     }
-    view += [
-        line(f"{what}: {one_line(', '.join(names), 400)}")
-        for what, names in others.items()
-        if names
-    ]
+    for what, names in others.items():
+        if names:
+            view.append(line(f"{what}: {one_line(', '.join(names), 400)}"))
     state = {
         "name": server.name,
         "state": server.state,
@@ -285,6 +276,17 @@ def _describe_server(server: mcp.McpServer) -> Answer:
         "protocol": listing.protocol,
     }
     return Answer({**state, "problem": server.problem, "tools": value}, view)
+
+
+def _head_of(server: mcp.McpServer) -> View:
+    """The state of a server, and what it says about itself."""
+    listing = server.listing
+    protocol = f"protocol {listing.protocol}" if listing.protocol else ""
+    about = ", ".join(filter(None, (one_line(listing.version, 60), protocol)))
+    instructions = f"It says: {one_line(listing.instructions, 400)}" if listing.instructions else ""
+    texts = [text for text in (about, server.problem, instructions) if text]
+    title = f"{server.name}: {_state(server)}, {_where(server.settings)}"
+    return [Title(title), *map(line, texts)]
 
 
 def _find_server(servers: mcp.McpServers, name: str) -> mcp.McpServer:

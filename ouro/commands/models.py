@@ -203,7 +203,6 @@ async def models(context: ShellContext, setup: bool) -> Answer:
         default = catalog.resolve(context.folder.settings.model or catalog.default())
     except NoModelError:
         default = ""
-    view: View = [line(notice) for notice in catalog.notices]
     data: list[dict[str, Any]] = []
     usable, unusable = list[tuple[str, ...]](), list[tuple[str, ...]]()
     for choice in catalog.choices():
@@ -214,14 +213,24 @@ async def models(context: ShellContext, setup: bool) -> Answer:
             usable.append((mark, choice.name, _figures(spec), choice.origin))
         else:
             unusable.append(("  ", choice.name, choice.reason))
-    view += [line(_USABLE if usable else _NONE_USABLE), *table(usable)]
-    if unusable:
-        view += [line(), line("Not usable:"), *table(unusable)]
-    if silent := catalog.silent_servers():
-        rows = table(("  ", title, url) for title, url in silent)
-        view += [line(), line("No answer on this machine at:"), *rows]
+    view: View = [
+        *(line(notice) for notice in catalog.notices),
+        line(_USABLE if usable else _NONE_USABLE),
+        *table(usable),
+        *_section("Not usable:", unusable),
+        *_section("No answer on this machine at:", _silent_rows(catalog)),
+    ]
     exit_code = 0 if usable else NoModelError.exit_code
     return Answer({"default": default or None, "models": data}, view, exit_code)
+
+
+def _silent_rows(catalog: llm.Catalog) -> list[tuple[str, ...]]:
+    return [("  ", title, url) for title, url in catalog.silent_servers()]
+
+
+def _section(title: str, rows: Sequence[tuple[str, ...]]) -> View:
+    """Rows below a title; nothing without rows."""
+    return [line(), line(title), *table(rows)] if rows else []
 
 
 async def _set_up_model(context: ShellContext) -> Answer:

@@ -51,15 +51,14 @@ async def list_sessions(context: ShellContext, words: Sequence[str], every: bool
     found = sorted(found, key=lambda info: not info.pinned)
     if context.as_json:
         return Answer([_data(info) for info in found], [])
-    view: View = table(_list_row(info, with_project=every) for info in found)
-    if not view and words:
-        view = [line("No matches in titles or messages.")]
-    elif not view:
-        none = f"No session{'' if every else ' of this folder'} yet."
-        elsewhere = f" {len(everywhere):,} of other folders: "
-        others = [elsewhere, CommandText("sessions list --all")] if everywhere else []
-        view = [line(none, *others)]
-    return Answer([], view)
+    if found:
+        return Answer([], table(_list_row(info, with_project=every) for info in found))
+    if words:
+        return Answer([], [line("No matches in titles or messages.")])
+    none = f"No session{'' if every else ' of this folder'} yet."
+    elsewhere = f" {len(everywhere):,} of other folders: "
+    others = [elsewhere, CommandText("sessions list --all")] if everywhere else []
+    return Answer([], [line(none, *others)])
 
 
 def _list_row(info: SessionInfo, *, with_project: bool) -> Sequence[str]:
@@ -191,16 +190,10 @@ async def remove(context: ShellContext, sessions: Sequence[str], yes: bool, purg
         for query in dict.fromkeys(sessions)
     ]
     removed = []
-    verb, end = ("Delete", "? This cannot be undone.") if purge else ("Move to the trash:", "?")
     for info in found:
-        question = f"{verb} “{info.title}” ({info.short_id}, {_figures(info)}){end}"
-        if not await confirm(context, question, "Yes", assume_yes=yes):
-            continue
-        if info not in deleted and not await _is_moved_to_trash(context, info):
-            continue
-        if purge:
-            await context.store.purge_session(info.id)
-        removed.append(info)
+        is_in_trash = info in deleted
+        if await _is_removed(context, info, is_in_trash, is_sure=yes, for_good=purge):
+            removed.append(info)
     what = "Deleted" if purge else "Moved to the trash:"
     view = [line(f"{what} {info.short_id} {info.title}") for info in removed]
     if removed and not purge:
@@ -210,6 +203,23 @@ async def remove(context: ShellContext, sessions: Sequence[str], yes: bool, purg
         view,
         int(yes and len(removed) < len(found)),
     )
+
+
+async def _is_removed(
+    context: ShellContext, info: SessionInfo, is_in_trash: bool, *, is_sure: bool, for_good: bool
+) -> bool:
+    """Ask, then move a session to the trash, and delete it if it is `for_good`."""
+    session = f"“{info.title}” ({info.short_id}, {_figures(info)})"
+    question = f"Move to the trash: {session}?"
+    if for_good:
+        question = f"Delete {session}? This cannot be undone."
+    if not await confirm(context, question, "Yes", assume_yes=is_sure):
+        return False
+    if not is_in_trash and not await _is_moved_to_trash(context, info):
+        return False
+    if for_good:
+        await context.store.purge_session(info.id)
+    return True
 
 
 async def _is_moved_to_trash(context: ShellContext, info: SessionInfo) -> bool:
@@ -247,16 +257,20 @@ async def clean_up(context: ShellContext, days: int | None, yes: bool) -> Answer
         return Answer(value, [line(unused)])
     if not yes:
         context.show(_listed(old))
-        size = f"{plural(len(old), 'session')} ({sum(info.size for info in old):,} bytes)"
-        question = f"Move {size}, not used for {plural(days, 'day')}, to the trash?"
         if not context.can_ask:
             return Answer(value, [line("Nothing was moved: pass --yes to confirm.")])
-        if not await confirm(context, question, "Yes"):
+        if not await confirm(context, _question_about(old, days), "Yes"):
             return Answer(value, [line("Nothing was moved.")])
     moved = [info for info in old if await _is_moved_to_trash(context, info)]
     value["moved"] = [info.id for info in moved]
     what = f"Moved {plural(len(moved), 'session')} to the trash. Restore one: "
     return Answer(value, [line(what, CommandText("sessions restore ID"))])
+
+
+def _question_about(old: Sequence[SessionInfo], days: int) -> str:
+    size = sum(info.size for info in old)
+    sessions = f"{plural(len(old), 'session')} ({size:,} bytes)"
+    return f"Move {sessions}, not used for {plural(days, 'day')}, to the trash?"
 
 
 async def _unused_for(context: ShellContext, days: int) -> list[SessionInfo]:

@@ -9,7 +9,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -56,13 +56,7 @@ def run(group: str, words: Sequence[str], folder: Folder, open_session: OpenSess
     Raises:
         OuroError: it failed.
     """
-    command: dict[str, Sequence[str]] = {}
-    if [group, *words[:1]] == [
-        "mcp",
-        "add",
-    ] and "--" in words:  # argparse does not accept a list of words after flags
-        place = list(words).index("--")
-        words, command = words[:place], {"command": words[place + 1 :]}
+    words, server_command = _split_server_command(group, words)
     actions = {
         name: action for action in ACTIONS for name in action.names if name.split()[0] == group
     }
@@ -75,13 +69,30 @@ def run(group: str, words: Sequence[str], folder: Folder, open_session: OpenSess
         return _print_group_help(group, words)
     parser = _make_parser(group, action, actions)
     parsed = vars(parser.parse_args(words if action.name == group else words[1:]))
-    args = _readable_texts(action, parsed) | command
+    args = _readable_texts(action, parsed) | server_command
     context = ShellContext(folder, open_session, as_json=args.pop("json", False))
     result = action.function(context, **args)
     if not inspect.iscoroutine(result):
         return int(result)
+    return _finish(context, result)
+
+
+def _split_server_command(
+    group: str, words: Sequence[str]
+) -> tuple[Sequence[str], dict[str, Sequence[str]]]:
+    """The words before `--` of `ouro mcp add NAME -- COMMAND`, and the command as an argument:
+    argparse does not accept a list of words after flags.
+    """
+    if [group, *words[:1]] != ["mcp", "add"] or "--" not in words:
+        return words, {}
+    place = words.index("--")
+    return words[:place], {"command": words[place + 1 :]}
+
+
+def _finish(context: ShellContext, running: Coroutine[Any, Any, Answer | None]) -> int:
+    """Run an action to its end, and print its answer; returns the exit code."""
     with _interruptible():
-        answer: Answer | None = asyncio.run(result)
+        answer = asyncio.run(running)
     if answer is None:
         return 0
     context.print_answer(answer)
@@ -119,14 +130,17 @@ def _print_group_help(group: str, words: Sequence[str]) -> int:
 
 def add_arguments(parser: argparse.ArgumentParser, group: str) -> None:
     """Declare the actions of a group and their flags."""
-    actions = [action for action in ACTIONS if action.name.split()[0] == group]
-    if [action.name for action in actions] == [group]:
-        _declare(parser, actions[0])
-        return
-    own = next((action for action in actions if action.name == group), None)
-    actions = [action for action in actions if action is not own]
+    own: Action | None = None
+    actions: list[Action] = []
+    for action in ACTIONS:
+        if action.name == group:
+            own = action
+        elif action.name.split()[0] == group:
+            actions.append(action)
     if own is not None:
         _declare(parser, own)
+        if not actions:
+            return
         parser.epilog = "\n".join([*_action_lines(group, actions), "", parser.epilog or ""])
     else:
         parser.usage = f"ouro {group} ACTION ..."

@@ -46,26 +46,34 @@ async def dispatch(front_end: FrontEnd, text: str) -> bool:
     match = _WORD.match(text)
     if match is None:
         return False
-    word, argument = match[1].lower(), (match[2] or "").strip()
-    command = find_command(word)
-    if command.place == "prompt" if command else Path(f"/{match[1]}").exists():
+    word, argument = match[1], (match[2] or "").strip()
+    command = find_command(word.lower())
+    if command.place == "prompt" if command else Path(f"/{word}").exists():
         return False
     try:
-        if command is not None:
-            await run_command(front_end, command, argument)
-            return True
-        extensions = front_end.session.extensions
-        server = extensions.servers.servers.get(match[1].partition(":")[0])
-        if ":" in word and server and server.state != "ready":
-            return False  # the session waits for this command
-        if custom := extensions.commands.find(word):
-            if custom.is_off:
-                await custom.prompt(argument)  # raises the reason
+        if command is None:
+            await _demand_custom(front_end.session, word, argument, text)
             return False
-        raise UsageError(extensions.commands.unknown(text))
+        await run_command(front_end, command, argument)
     except (OuroError, OSError) as error:
         front_end.say(str(plain_error(error)), "error")
     return True
+
+
+async def _demand_custom(session: Session, word: str, argument: str, text: str) -> None:
+    """Return if the session can run a custom command: one of a file, or of a server that starts.
+
+    Raises UsageError: it is switched off, or there is none; the message shows similar ones.
+    """
+    servers, commands = session.extensions.servers.servers, session.extensions.commands
+    server = servers.get(word.partition(":")[0]) if ":" in word else None
+    if server and server.state != "ready":
+        return  # the session waits for this command
+    custom = commands.find(word.lower())
+    if custom is None:
+        raise UsageError(commands.unknown(text))
+    if custom.is_off:
+        await custom.prompt(argument)  # raises the reason
 
 
 async def run_command(front_end: FrontEnd, command: Action, argument: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import chain
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec.structs import asdict
 
@@ -15,6 +15,9 @@ from ouro.memory.sessions.usage import ModelUse, UsagePeriod, sum_by, sum_period
 from ouro.messages import Usage
 from ouro.session.budget import SpendingReport, spending_limits
 from ouro.utils.text import clean, dollars, plural
+
+if TYPE_CHECKING:
+    from ouro.memory.backend import SessionInfo
 
 _NAMES = {"session": "This session", "today": "Today", "month": "This month", "all": "All sessions"}
 _BUDGETS = {"session": "in this session", "today": "today", "month": "this month"}
@@ -100,15 +103,7 @@ def _period_data(period: UsagePeriod) -> dict[str, Any]:
 
 
 async def _usage_of_periods(context: ActionContext) -> Answer:
-    if context.session is not None:
-        report = await context.session.budget.report()
-        agents = tuple((await context.session.background.subagents.saved()).values())
-    else:
-        sessions = [*await context.store.list_sessions(), *await context.store.list_deleted()]
-        periods = sum_periods(sessions, await context.store.load_costs(), today())
-        settings = context.folder.settings.limits
-        report = SpendingReport(periods, spending_limits(periods, settings))
-        agents = ()
+    report, agents = await _report(context)
     data: dict[str, Any] = {
         "day": today(),
         **{period.name: _period_data(period) for period in report.periods},
@@ -116,25 +111,37 @@ async def _usage_of_periods(context: ActionContext) -> Answer:
     }
     spent = chain.from_iterable(info.spent for info in agents)
     used_by_agents = sum((day.usage for day in spent), Usage())
+    shares: list[str] = []
     if agents:
         data["subagents"] = {"count": len(agents), **asdict(used_by_agents)}
-    budgets = [
-        f"{dollars(limit.spent)} of {dollars(limit.limit)} spent {_BUDGETS[limit.period]}, "
-        f"{dollars(limit.left)} left ({limit.setting})"
-        for limit in report.limits
-    ]
+        shares.append(_share(plural(len(agents), "subagent"), used_by_agents))
     if context.session is not None:
         data["beside"] = [
             {"purpose": purpose, "calls": calls, **asdict(used)}
             for purpose, calls, used in report.side_calls
         ]
-    shares = [_share(plural(len(agents), "subagent"), used_by_agents)] if agents else []
     shares += [
         _share(f"{plural(calls, 'call')} for {purpose}", used)
         for purpose, calls, used in report.side_calls
         if purpose != "subagent"
     ]
+    budgets = [
+        f"{dollars(limit.spent)} of {dollars(limit.limit)} spent {_BUDGETS[limit.period]}, "
+        f"{dollars(limit.left)} left ({limit.setting})"
+        for limit in report.limits
+    ]
     return Answer(data, [Quote("\n".join([*_tables(report.periods), *shares, *budgets]))])
+
+
+async def _report(context: ActionContext) -> tuple[SpendingReport, Sequence[SessionInfo]]:
+    """What was spent, and the subagents of the session, if there is one."""
+    if context.session is not None:
+        agents = await context.session.background.subagents.saved()
+        return await context.session.budget.report(), tuple(agents.values())
+    sessions = [*await context.store.list_sessions(), *await context.store.list_deleted()]
+    periods = sum_periods(sessions, await context.store.load_costs(), today())
+    limits = spending_limits(periods, context.folder.settings.limits)
+    return SpendingReport(periods, limits), ()
 
 
 def _share(what: str, used: Usage) -> str:
