@@ -171,11 +171,8 @@ def fetched(source: str, ref: str = "", path: str = "") -> Iterator[tuple[str, P
                 f"{source} is a marketplace. Add one of its plugins with --path:"
                 f" {_list_plugins(market)}."
             )
-        name = str(
-            manifest.get("name")
-            or (folder.name if path else re.split(r"[/:]", source.rstrip("/"))[-1])
-        )
-        name = name.removesuffix(".git")
+        usual = folder.name if path else re.split(r"[/:]", source.rstrip("/"))[-1]
+        name = str(manifest.get("name") or usual).removesuffix(".git")
         if not _NAME.fullmatch(name):
             raise UsageError(f"`{one_line(name, 60)}` is not a name for a plugin: {source}")
         _check(folder)  # before copying: no link may lead out of the plugin
@@ -302,10 +299,6 @@ def _gather(folder: Path, manifest: Mapping[str, Any]) -> None:
     """Copy commands, skills and agents from the places in the manifest to the usual folders; links
     are not copied.
     """
-
-    def links(parent: str, names: list[str]) -> list[str]:
-        return [name for name in names if (Path(parent) / name).is_symlink()]
-
     for kind in FILE_KINDS:
         named, target = manifest.get(kind, []), folder / kind
         for name in map(str, named if isinstance(named, list) else [named]):
@@ -313,21 +306,26 @@ def _gather(folder: Path, manifest: Mapping[str, Any]) -> None:
             if path.is_relative_to(target.resolve()) or target.resolve().is_relative_to(path):
                 continue  # it is already in the usual folder
             try:
-                if path.is_dir():
-                    is_one = kind == "skills" and (path / "SKILL.md").exists()
-                    shutil.copytree(
-                        path,
-                        target / path.name if is_one else target,
-                        ignore=links,
-                        dirs_exist_ok=True,
-                    )
-                else:
-                    target.mkdir(exist_ok=True)
-                    shutil.copy2(path, target / path.name)
+                is_one_skill = kind == "skills" and (path / "SKILL.md").exists()
+                _copy_into(target, path, in_own_folder=is_one_skill)
             except (OSError, shutil.Error) as error:
                 raise ConfigError(
                     f"`{one_line(name, 80)}` of the plugin cannot be copied: {error}"
                 ) from error
+
+
+def _copy_into(target: Path, path: Path, *, in_own_folder: bool) -> None:
+    """Copy a file, or what is in a folder without links; `in_own_folder`: the folder itself."""
+
+    def links(parent: str, names: list[str]) -> list[str]:
+        return [name for name in names if (Path(parent) / name).is_symlink()]
+
+    if not path.is_dir():
+        target.mkdir(exist_ok=True)
+        shutil.copy2(path, target / path.name)
+        return
+    into = target / path.name if in_own_folder else target
+    shutil.copytree(path, into, ignore=links, dirs_exist_ok=True)
 
 
 def _check(folder: Path) -> None:

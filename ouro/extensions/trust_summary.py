@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -66,19 +65,23 @@ def _programs(value: Any, place: str) -> Iterator[str]:
     if not isinstance(value, dict):
         return
     if program := value.get("command") or value.get("url"):
-        parts = (program, value.get("args", []))
-        words = [*chain.from_iterable(part if isinstance(part, list) else [part] for part in parts)]
-        words += [f"{name}={text}" for name, text in dictionary(value.get("env")).items()]
-        yield f"{escaped(place)}: {_cut_program(' '.join(map(str, words)))}"
+        command_line = _command_line(program, value)
+        yield f"{escaped(place)}: {_cut_program(command_line)}"
         yield from _details(value, place)
     elif (asked := value.get("prompt")) and place.startswith("hooks"):
         yield f"{escaped(place)}: a model is asked: {_cut_program(str(asked))}"
     # Also below a program: a group of hooks may have a `command` that nothing runs.
-    for (
-        key,
-        item,
-    ) in value.items():
+    for key, item in value.items():
         yield from _programs(item, place if key == "hooks" else f"{place}.{key}")
+
+
+def _command_line(program: Any, value: Mapping[str, Any]) -> str:
+    """A program with its arguments and variables; each may be a list or a word."""
+    words: list[Any] = []
+    for part in (program, value.get("args", [])):
+        words += part if isinstance(part, list) else [part]
+    words += [f"{name}={text}" for name, text in dictionary(value.get("env")).items()]
+    return " ".join(map(str, words))
 
 
 def _details(value: dict[str, Any], place: str) -> Iterator[str]:

@@ -76,18 +76,15 @@ def find_servers(
     sources: list[tuple[str, Any]] = [
         (tilde(get_config_path()), settings),
         (tilde(registry_path()), own),
+        *((f"the plugin {plugin}", entries) for plugin, entries in (plugins or {}).items()),
     ]
-    sources += ((f"the plugin {plugin}", entries) for plugin, entries in (plugins or {}).items())
     if trusted_root is not None:
         sources.append((tilde(trusted_root / PROJECT_FILE), trusted_root / PROJECT_FILE))
     servers: dict[str, McpServerSettings] = {}
     projects: set[str] = set()
     for place, source in sources:
         try:
-            entries = (
-                read_json(source).get("mcpServers", {}) if isinstance(source, Path) else source
-            )
-            found, problems = usable_servers(entries, place)
+            found, problems = usable_servers(_entries_of(source), place)
         except ConfigError as error:
             notices.append(f"{error.message} None of its MCP servers is used.")
             continue
@@ -102,6 +99,11 @@ def find_servers(
     own_of_project = (from_project or {}).items()
     projects |= {name for name, server in own_of_project if servers.get(name) == server}
     return Registry(servers, off, frozenset(projects), tuple(notices))
+
+
+def _entries_of(source: Any) -> Any:
+    """The definitions of servers in a file, or those that are given. Raises ConfigError."""
+    return read_json(source).get("mcpServers", {}) if isinstance(source, Path) else source
 
 
 def read_registry() -> tuple[dict[str, Any], frozenset[str]]:

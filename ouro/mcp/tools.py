@@ -227,11 +227,8 @@ class ToolSearch(Tool[ToolSearchArgs]):
         return f'tools "{one_line(args.query, 80)}"'
 
     async def run(self, args: ToolSearchArgs, ctx: ToolContext) -> ToolResult:
-        starting = [
-            server.name
-            for server in self._servers.servers.values()
-            if server.state in ("waiting", "starting")
-        ]
+        servers = self._servers.servers.values()
+        starting = [server.name for server in servers if server.state in ("waiting", "starting")]
         if starting:
             ctx.report(f"waiting for {', '.join(starting)} …")
             await self._servers.settle()
@@ -243,20 +240,20 @@ class ToolSearch(Tool[ToolSearchArgs]):
             texts.append(await self._describe_approved(server, tool, ctx))
         if others:
             texts.append(_name_others(others))
-        texts += [
-            f"{server.name}: {server.problem}"
-            for server in self._servers.servers.values()
-            if server.state == "failed"
-        ]
-        about = {server.name: server.listing.instructions for server, _tool in found}
-        for name, text in about.items():
-            if text:
-                texts.append(f"{name} says about its tools, as data:\n{cut(text, MAX_PREVIEW)}")
+        texts += self._problems()
+        texts += _quoted({server.name: server.listing.instructions for server, _tool in found})
         shown = "\n".join(f"{server.name}.{tool.name}" for server, tool in found)
         return ToolResult(
             clean("\n\n".join(filter(None, texts))),
             Display(f"{plural(len(found), 'tool')} found", Plain(clean(shown))),
         )
+
+    def _problems(self) -> list[str]:
+        """Why servers have failed."""
+        servers = self._servers.servers.values()
+        return [
+            f"{server.name}: {server.problem}" for server in servers if server.state == "failed"
+        ]
 
     def _score_tools(self, query: str) -> Iterator[tuple[float, tuple[McpServer, ToolDefinition]]]:
         """Score each usable tool by the words of the query: in its name they count five times as
@@ -282,6 +279,15 @@ class ToolSearch(Tool[ToolSearchArgs]):
             )
         schema = json.dumps(tool.schema, ensure_ascii=False)
         return f"{server.name}.{tool.name}\n{tool.text}\narguments: {cut(schema, MAX_SHOWN // 5)}"
+
+
+def _quoted(instructions: Mapping[str, str]) -> list[str]:
+    """What servers say about their tools, for the model."""
+    return [
+        f"{name} says about its tools, as data:\n{cut(text, MAX_PREVIEW)}"
+        for name, text in instructions.items()
+        if text
+    ]
 
 
 def _matches(wanted: set[str], text: str) -> float:
@@ -363,14 +369,14 @@ def mcp_tools(servers: McpServers, outputs: Outputs, budget: int) -> tuple[AnyTo
     for name, server in servers.servers.items():
         if server.state == "off":
             continue
-        specs = [(tool.name, tool.spec(name)) for tool in _offered(server)]
-        cost = sum(tokens_of(spec) for _tool, spec in specs)
-        own_names = {spec.name for _tool, spec in specs}
+        offered = {tool.name: tool.spec(name) for tool in _offered(server)}
+        cost = sum(map(tokens_of, offered.values()))
+        own_names = {spec.name for spec in offered.values()}
         if cost > budget or names & own_names:
             continue
         budget -= cost
         names |= own_names
-        found += [McpTool(server, tool, spec, outputs) for tool, spec in specs]
+        found += [McpTool(server, tool, spec, outputs) for tool, spec in offered.items()]
     return tuple(found)
 
 

@@ -214,14 +214,18 @@ class ContextWindow(msgspec.Struct, frozen=True, eq=False):
             UsageError: an item is not among `items`, the agent is at work, or the session is read-only.
             SaveFailed: it is not on disk yet.
         """
-        memory, items = self.compactor.memory, {item.id: item for item in self.items()}
+        memory = self.compactor.memory
         if self.tasks.running:
             raise UsageError("The agent is at work.", "Interrupt it, or wait until it is done.")
         if memory.read_only:
             raise UsageError("This session is open read-only.", "/fork continues in a copy.")
+        items = {item.id: item for item in self.items()}
         chosen = self._choose(ids, items)
-        old = [item for item in items.values() if item.is_dropped == restore]
-        changed = [item for item in old if item.id in chosen or str(item.number) in chosen]
+        changed = []
+        for item in items.values():
+            is_chosen = item.id in chosen or str(item.number) in chosen
+            if is_chosen and item.is_dropped == restore:
+                changed.append(item)
         before = memory.tokens
         if not changed:
             return before, before

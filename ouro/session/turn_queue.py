@@ -316,17 +316,8 @@ class TurnQueue:
         await self.finish_turn(turn_timeout)
         if turn_timeout is not None:
             self.session.background.kill_lines()
-        tasks = [
-            task
-            for task in (
-                self._turn,
-                self._worker,
-                self._waking,
-                self._repeating,
-                *self._commands,
-            )
-            if task is not None and not task.done()
-        ]
+        known = (self._turn, self._worker, self._waking, self._repeating, *self._commands)
+        tasks = [task for task in known if task is not None and not task.done()]
         for task in tasks:
             task.cancel()
         try:
@@ -336,11 +327,14 @@ class TurnQueue:
         except TimeoutError:
             log.warning("the session did not close within %s s", timeout)
         finally:
-            # A closed session ends its events: wait for the last of them.
-            if self._background is not None:
-                await asyncio.wait([self._background], timeout=0.0 if timeout is not None else 1.0)
-                self._background.cancel()
-                await asyncio.gather(self._background, return_exceptions=True)
+            await self._end_background(1.0 if timeout is None else 0.0)
+
+    async def _end_background(self, timeout: float) -> None:
+        """A closed session ends its events: wait for the last of them."""
+        if self._background is not None:
+            await asyncio.wait([self._background], timeout=timeout)
+            self._background.cancel()
+            await asyncio.gather(self._background, return_exceptions=True)
 
     async def _wake(self, session: Session) -> None:
         """Let the idle agent continue when something has happened in the background.

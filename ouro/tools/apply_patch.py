@@ -442,9 +442,8 @@ class ApplyPatch(ChangeTool[ApplyPatchArgs]):
             return _Step(patch, found, after)
         if found.file is None:
             raise ToolError(f"{found.shown} does not exist.")
-        if (patch.kind == "Delete" or patch.moved_to) and (
-            self._workspace.root / patch.path
-        ).is_symlink():
+        goes_away = patch.kind == "Delete" or bool(patch.moved_to)
+        if goes_away and (self._workspace.root / patch.path).is_symlink():
             raise ToolError(
                 f"{path_text(patch.path)} is a link: use the shell to move or delete it."
             )
@@ -457,13 +456,18 @@ class ApplyPatch(ChangeTool[ApplyPatchArgs]):
             raise ToolError(f"{found.shown}: {error.message} No file was changed.") from None
         encode(found.shown, after, found.file)
         notes += [f"{found.shown}: {note}" for note in mine]
-        if not patch.moved_to:
-            return _Step(patch, found, after)
+        target = self._plan_target(patch, access, held, notes) if patch.moved_to else None
+        return _Step(patch, found, after, target)
+
+    def _plan_target(
+        self, patch: FilePatch, access: Access, held: ExitStack, notes: list[str]
+    ) -> FileBefore:
+        """The place that a file is moved to."""
         target = self._seen.find(patch.moved_to, access, held, creates=True)
         if target.file is not None:
             self._seen.require_current(target, if_read=True)
             notes.append(f"{target.shown} existed: it was replaced.")
-        return _Step(patch, found, after, target)
+        return target
 
     def _do(self, step: _Step, undo: ExitStack) -> None:
         found, seen = step.found, self._seen

@@ -173,6 +173,16 @@ def find_match(text: str, old: str, new: str, *, everywhere: bool) -> Match:
         old, new = _NUMBERED.sub("", old), _NUMBERED.sub("", new)
         if found := _exactly(text, old, new, everywhere=everywhere):
             return Match(found.spans, "line numbers were left out")
+    if found := _tolerantly(lines, old, new, everywhere=everywhere):
+        return found
+    wanted = old.removesuffix("\n").split("\n")
+    if not everywhere and (found := _find_similar(lines, wanted, old, new)):
+        return found
+    raise ToolError(_not_found(lines, wanted, text, new))
+
+
+def _tolerantly(lines: Lines, old: str, new: str, *, everywhere: bool) -> Match | None:
+    """The places of `old` by the first of the tolerances that has any."""
     wanted = old.removesuffix("\n").split("\n")
     for how, normal in TOLERANCES.items():
         places = _places(lines, wanted, normal)
@@ -181,9 +191,7 @@ def find_match(text: str, old: str, new: str, *, everywhere: bool) -> Match:
         spans = [_span(lines, first, wanted, indent, old, new) for first, indent in places]
         if spans:
             return Match(tuple(spans), how)
-    if not everywhere and (found := _find_similar(lines, wanted, old, new)):
-        return found
-    raise ToolError(_not_found(lines, wanted, text, new))
+    return None
 
 
 def _has_line_numbers(text: str) -> bool:
