@@ -208,15 +208,14 @@ class EventUpdates:
                 )
                 for change in display.body.changes
             ]
-        path = call.arguments.get("path") if call is not None and call.name in KINDS else None
-        if call is None or not isinstance(path, str) or not path:
+        if call is None or call.name not in KINDS:
+            return None
+        path = call.arguments.get("path")
+        if not isinstance(path, str) or not path:
             return None
         line = call.arguments.get("offset") if call.name == "read" else None
-        return [
-            acp.ToolCallLocation(
-                path=self._absolute(path), line=line if isinstance(line, int) else None
-            )
-        ]
+        line = line if isinstance(line, int) else None
+        return [acp.ToolCallLocation(path=self._absolute(path), line=line)]
 
     def _absolute(self, path: str) -> str:
         return os.path.normpath(self._cwd / Path(path.replace("\0", "\ufffd")).expanduser())

@@ -177,18 +177,18 @@ def parse_permit(line: str, choices: Sequence[PermitChoice]) -> Permit:
 def parse_reply(line: str, question: Question) -> Reply:
     """Numbers of choices, or an answer in words; an empty line is no answer."""
     words = line.split("," if "," in line else None)
-    if words and all(word.strip().isdigit() for word in words):
-        numbers = [int(word) for word in words]
-        if len(numbers) > 1 and not question.several:
-            raise NotUnderstood("Choose only one.")
-        if not question.choices:
-            return Reply((line.strip(),))
-        if not all(1 <= number <= len(question.choices) for number in numbers):
-            raise NotUnderstood(
-                f"Type a number from 1 to {len(question.choices)}, or your own answer."
-            )
-        return Reply(tuple(question.choices[number - 1] for number in numbers))
-    return Reply((line.strip(),) if line.strip() else ())
+    is_words = not words or not all(word.strip().isdigit() for word in words)
+    if is_words:
+        return Reply((line.strip(),) if line.strip() else ())
+    numbers = [int(word) for word in words]
+    if len(numbers) > 1 and not question.several:
+        raise NotUnderstood("Choose only one.")
+    choices = question.choices
+    if not choices:
+        return Reply((line.strip(),))
+    if min(numbers) < 1 or max(numbers) > len(choices):
+        raise NotUnderstood(f"Type a number from 1 to {len(choices)}, or your own answer.")
+    return Reply(tuple(choices[number - 1] for number in numbers))
 
 
 def parse_choice(line: str, values: Sequence[str]) -> str | None:

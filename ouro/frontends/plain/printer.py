@@ -34,15 +34,27 @@ class MarkdownBlocks:
         *lines, self._rest = (self._rest + piece).split("\n")
         done: list[str] = []
         for line in lines:
-            begins = bool(line.strip()) and not line[:1].isspace()
-            if begins and not self._fence and self._lines and not self._lines[-1].strip():
+            if self._begins_block(line):
                 done += self._cut()
             self._lines.append(line)
-            if (match := _FENCE.match(line)) and not self._fence:
-                self._fence = match[1]
-            elif match and match[1].startswith(self._fence) and not match[2].strip():
-                self._fence = ""
+            self._note_fence(line)
         return done
+
+    def _begins_block(self, line: str) -> bool:
+        is_outside = not self._fence
+        is_after_blank = bool(self._lines) and not self._lines[-1].strip()
+        is_text = bool(line.strip()) and not line[0].isspace()
+        return is_outside and is_after_blank and is_text
+
+    def _note_fence(self, line: str) -> None:
+        """Note whether the lines after this one are inside of a code fence."""
+        match = _FENCE.match(line)
+        if match is None:
+            return
+        if not self._fence:
+            self._fence = match[1]
+        elif match[1].startswith(self._fence) and not match[2].strip():
+            self._fence = ""
 
     def finish(self) -> list[str]:
         last = [*self.add("\n"), *self._cut()]

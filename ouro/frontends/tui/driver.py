@@ -294,6 +294,14 @@ class _Outlet:
 _BEGIN, _END = "\x1b[200~", "\x1b[201~"
 
 
+def _begun_mark(text: str, mark: str) -> str:
+    """The beginning of the mark with which the text ends; empty if there is none."""
+    for size in range(len(mark) - 1, 0, -1):
+        if text.endswith(mark[:size]):
+            return mark[:size]
+    return ""
+
+
 class PasteSplitter:
     """Splits input that arrives in pieces into keys and whole pastes.
 
@@ -317,11 +325,8 @@ class PasteSplitter:
             mark = _BEGIN if self._pasted is None else _END
             before, found, after = rest.partition(mark)
             if not found:
-                sizes = range(len(mark) - 1, 0, -1)
-                self._held = next(
-                    (rest[-size:] for size in sizes if rest.endswith(mark[:size])), ""
-                )
-                before = rest[: len(rest) - len(self._held)]
+                self._held = _begun_mark(rest, mark)
+                before = rest.removesuffix(self._held)
             if self._pasted is not None:
                 self._pasted.append(before)
             elif before:

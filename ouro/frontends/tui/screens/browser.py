@@ -262,14 +262,16 @@ class Browser(Sheet[OpenRequest | None]):
             (self._list if in_search else self._search).focus()
         elif in_search and self._list.take_key(event.key):
             pass
-        elif action and not (
-            in_search
-            and (event.is_printable or (self._search.value and event.key in ("left", "right")))
-        ):
+        elif action and not (in_search and self._edits_search(event)):
             await self._attempt(self._run_key_action(action))
         else:
             return False
         return True
+
+    def _edits_search(self, event: events.Key) -> bool:
+        """Whether a key is text for the search field, or moves the cursor in it."""
+        moves_cursor = bool(self._search.value) and event.key in ("left", "right")
+        return event.is_printable or moves_cursor
 
     async def _run_key_action(self, action: str) -> None:
         await getattr(self, f"_{action}")()

@@ -61,31 +61,36 @@ class ChoiceList(Widget):
         return max(0, min(sum(counts[: self.place]), sum(counts) - self.size.height))
 
     def _render_choices(self, width: int) -> list[list[Text]]:
-        marked_style = self.get_component_rich_style("options--marked", partial=True)
         detail_style = self.get_component_rich_style("options--detail", partial=True)
         rendered = []
         for number, (label, detail) in enumerate(self.lines):
-            box = ("[x] " if number in self.ticked else "[ ] ") if self._several else ""
-            marked = number == self.place
-            sign = f"{'❯' if marked else ' '} {number + 1} {box}"
-            style = marked_style if marked else Style()
-            told = f", and tell the agent: {self.comment}" if marked and self.comment else ""
-            folded = fold([(clean(f"{label}{told}").replace("\n", " "), style)], width - len(sign))
-            lines = [
-                Text(sign if part is folded[0] else " " * len(sign)).append(part.text, style)
-                for part in folded
-            ]
+            lines = self._render_label(number, label, width)
             rest = clean(detail)
+            fits_beside = len(lines) == 1 and lines[0].cell_len + 2 + cell_len(rest) <= width
             if not detail:
                 rendered.append(lines)
-            elif len(lines) == 1 and lines[0].cell_len + 2 + cell_len(rest) <= width:
+            elif fits_beside:
                 rendered.append([lines[0].append("  ").append(rest, detail_style)])
             else:
                 parts = fold([(rest, detail_style)], width - 4)
-                rendered.append(
-                    [*lines, *(Text(f"    {part.text}", detail_style) for part in parts)]
-                )
+                below = [Text(f"    {part.text}", detail_style) for part in parts]
+                rendered.append(lines + below)
         return rendered
+
+    def _render_label(self, number: int, label: str, width: int) -> list[Text]:
+        marked = number == self.place
+        box = ""
+        if self._several:
+            box = "[x] " if number in self.ticked else "[ ] "
+        sign = f"{'❯' if marked else ' '} {number + 1} {box}"
+        style = Style()
+        if marked:
+            style = self.get_component_rich_style("options--marked", partial=True)
+            label += f", and tell the agent: {self.comment}" if self.comment else ""
+        first, *rest = fold([(clean(label).replace("\n", " "), style)], width - len(sign))
+        lines = [Text(sign).append(first.text, style)]
+        lines += [Text(" " * len(sign)).append(part.text, style) for part in rest]
+        return lines
 
     def get_content_height(self, _container: Size, _viewport: Size, width: int) -> int:
         return sum(len(lines) for lines in self._render_choices(width))

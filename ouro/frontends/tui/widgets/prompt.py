@@ -217,29 +217,28 @@ class PromptArea(TextArea, inherit_bindings=False):
         self.call_next(self._draw_at_once)
         if event.is_printable:
             self._typed_at = event.time
-        if self._is_taken(event):
+        if self._is_taken(event) or await self._run_action_of(event):
             event.stop()
             event.prevent_default()
-            return
+
+    async def _run_action_of(self, event: events.Key) -> bool:
+        """Handle a key that has an action here, or begins a chord; returns whether it did so."""
         key = self._resolve_chord(event)
         action = self._actions.get(key)
         if self._steer_completion(event.key, action):
-            pass
-        elif any(chord.startswith(f"{key} ") for chord in self._actions):
-            if not self._begin_chord(key, event.time):
-                return
-        elif action == "help" and event.is_printable and self.text:
-            return
-        elif action and self.text and action in _IN_TEXT:
+            return True
+        if any(chord.startswith(f"{key} ") for chord in self._actions):
+            return self._begin_chord(key, event.time)
+        is_typed = event.is_printable and bool(self.text)
+        if not action or (action == "help" and is_typed):
+            return False
+        if self.text and action in _IN_TEXT:
             await self.run_action(_IN_TEXT[action])
         elif action in _APP_ACTIONS:
             await self._run_in_app(action)
-        elif action:
-            await self.run_action(action)
         else:
-            return
-        event.stop()
-        event.prevent_default()
+            await self.run_action(action)
+        return True
 
     def _is_taken(self, event: events.Key) -> bool:
         """Handle a key that is no key of the prompt."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -224,13 +224,7 @@ class QuestionPanel(Vertical, can_focus=True):
             return  # there is no layout yet; the layout causes a resize too
         height = self.app.size.height
         bodies = list(self.query(".question--body"))
-        others = [
-            child
-            for child in self.children
-            if child.display and child not in (*bodies, self.options)
-        ]
-        around = next((rows for below, rows in _ROWS_AROUND if height < below), 12)
-        room = height - around - sum(child.outer_size.height for child in others)
+        room = self._free_rows(height, bodies)
         wanted = self.options.get_content_height(self.size, self.size, self.options.size.width)
         is_short = height < ALL_AROUND_FROM_HEIGHT
         least = max(1, min(2, room - 1) // len(bodies)) if height < BOX_FROM_HEIGHT else 2
@@ -246,6 +240,13 @@ class QuestionPanel(Vertical, can_focus=True):
             hint = f"{lines} lines" if lines > most else hint
         self.options.styles.max_height = max(1, room)
         self._show_hint(hint, height < HEADER_FROM_HEIGHT)
+
+    def _free_rows(self, height: int, bodies: Sequence[Widget]) -> int:
+        """The rows of a screen of this height that are left for the choices and the texts."""
+        divided = {*bodies, self.options}
+        others = [child for child in self.children if child.display and child not in divided]
+        around = next((rows for below, rows in _ROWS_AROUND if height < below), 12)
+        return height - around - sum(child.outer_size.height for child in others)
 
     def _show_hint(self, hint: str, is_low: bool) -> None:
         """Show the keys that scroll: below the choices, or on low terminals beside the title."""

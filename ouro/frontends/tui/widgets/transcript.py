@@ -217,11 +217,8 @@ class TranscriptView(LineScroll):
             self.refresh()
             return False
         blocks = self._blocks.blocks
-        last, line = (
-            self._match
-            or self._blocks.block_at(self.scroll_offset.y + self.size.height)
-            or (None, 0)
-        )
+        last_visible = self._blocks.block_at(self.scroll_offset.y + self.size.height)
+        last, line = self._match or last_visible or (None, 0)
         place = blocks.index(last) if last in blocks else len(blocks)
         searched = blocks[place:] if by >= 0 else list(reversed(blocks[: place + 1]))
         for block in searched:
@@ -229,11 +226,14 @@ class TranscriptView(LineScroll):
             if block is last:
                 matches = [match for match in matches if (match - line) * by > 0]
             if matches:
-                self._match = (block, matches[0 if by > 0 else -1])
-                self._go_to(*self._match, above=self.size.height // 3)
+                self._show_match(block, matches[0 if by > 0 else -1])
                 return True
         self.refresh()
         return False
+
+    def _show_match(self, block: TranscriptBlock, line: int) -> None:
+        self._match = (block, line)
+        self._go_to(block, line, above=self.size.height // 3)
 
     def _matches(self, block: TranscriptBlock) -> list[int]:
         """The lines of a block that contain the searched text; its first line if the match is
@@ -317,20 +317,11 @@ class TranscriptView(LineScroll):
         if y >= self.size.height - MAX_KEPT_IN_SIGHT - 1 and (kept := self._kept_in_sight(y)):
             return kept
         line = self._blocks.line(number)
-        if line is not None and self._searched and self._searched in line.text.lower():
-            for match in re.finditer(re.escape(self._searched), line.text.lower()):
-                line = mark_span(
-                    line, match.span(), self.screen.get_component_rich_style("screen--selection")
-                )
-            return Strip(line.segments).crop_extend(0, width, base)
         if line is None:
-            below = number - self._blocks.total
-            segments = self._footer[below].segments if 0 <= below < len(self._footer) else []
-            return Strip(segments).crop_extend(0, width, base)
-        if self._card is not None and self._blocks.block_at(number) == (
-            self._card,
-            int(self._card.gap),
-        ):
+            return self._render_below(number - self._blocks.total)
+        if self._searched and self._searched in line.text.lower():
+            return self._render_matches(line)
+        if self._is_head_of_card(number):
             rest = Strip(line.segments).crop_extend(0, width, base).crop(cell_len(MARGIN), width)
             return Strip.join([Strip([Segment("❯ ", self._palette.accent)]), rest])
         selection = self.text_selection
@@ -341,6 +332,23 @@ class TranscriptView(LineScroll):
             strip = Strip(line.segments).crop_extend(0, width, base).apply_offsets(0, number)
             self._strips.set((line, width, number), strip)
         return strip
+
+    def _render_below(self, number: int) -> Strip:
+        """A line of the footer, or an empty one."""
+        segments = self._footer[number].segments if 0 <= number < len(self._footer) else []
+        return Strip(segments).crop_extend(0, self.size.width, self._palette.text)
+
+    def _render_matches(self, line: StyledLine) -> Strip:
+        """A line with all places of the searched text marked."""
+        style = self.screen.get_component_rich_style("screen--selection")
+        for match in re.finditer(re.escape(self._searched), line.text.lower()):
+            line = mark_span(line, match.span(), style)
+        return Strip(line.segments).crop_extend(0, self.size.width, self._palette.text)
+
+    def _is_head_of_card(self, number: int) -> bool:
+        """Whether the line is the first one of the selected card, after its gap."""
+        card = self._card
+        return card is not None and self._blocks.block_at(number) == (card, int(card.gap))
 
     def _kept_in_sight(self, y: int) -> Strip | None:
         """A line that is drawn over the last lines while the user reads above: queued messages,
