@@ -13,7 +13,7 @@ from architecture.sources import Source, sources
 
 MAX_COLUMNS = 100
 MAX_DECISIONS_PER_100_LINES = 29.3
-MAX_FUNCTIONS_OVER_10 = 150
+MAX_FUNCTIONS_OVER_10 = 120
 
 
 def test_no_further_function_has_many_decisions():
