@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from ouro.utils.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
-    from ouro.llm.catalog import Catalog, ModelSource, Role
-    from ouro.llm.favorites import FavoriteModels
+    from ouro.llm.catalog import Catalog
     from ouro.llm.model import (
         CallChunk,
         Chunk,
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
         ModelSpec,
         NoticeChunk,
         Prices,
+        Role,
         TextChunk,
         ThinkingChunk,
         Timeouts,
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
         check_model,
         estimate_cost,
     )
+    from ouro.llm.model_keys import delete_key, store_key
+    from ouro.llm.model_source import FavoriteModels, ModelSource
     from ouro.llm.models_file import (
         HEADER,
         KEY_WAYS,
@@ -62,6 +64,5 @@ if TYPE_CHECKING:
     from ouro.llm.scripted_model import ScriptedModel, ScriptedReply, call, calls
     from ouro.llm.server_facts import Fact, FactStore, ServerFacts, describe_fact
     from ouro.llm.small_steps import is_step
-    from ouro.llm.stored_keys import delete_key, store_key
 
 __getattr__ = lazy_exports(__name__)

@@ -1,21 +1,26 @@
-"""Catalog: which models exist, which are usable, or why not. ModelSource: the models of a session."""
+"""Catalog: which models exist, which are usable, or why not."""
 
 from __future__ import annotations
 
 import hmac
 import os
-import shlex
-import subprocess
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Mapping
 from importlib.util import find_spec
 from itertools import chain
-from typing import TYPE_CHECKING, Literal
 
 from msgspec.structs import replace
 
 from ouro.errors import NoModelError
-from ouro.llm.model import Effort, EmbeddingModel, Endpoint, Model, ModelChoice, ModelSpec, Prices
+from ouro.llm.model import (
+    Effort,
+    EmbeddingModel,
+    Endpoint,
+    Model,
+    ModelChoice,
+    ModelSpec,
+    Prices,
+    Role,
+)
 from ouro.llm.models_file import ModelEntry, ModelsFile, make_private, read_models_file
 from ouro.llm.providers import (
     HOSTED,
@@ -38,17 +43,10 @@ from ouro.llm.providers import (
     speaks_responses,
 )
 from ouro.llm.server_facts import Fact, FactStore, ServerFacts, server_key
-from ouro.utils.log import log
 from ouro.utils.runtime import get_models_path, get_server_facts_path, home_secret, tilde
 
-if TYPE_CHECKING:
-    from ouro.llm.favorites import FavoriteModels
-
-Role = Literal["compact", "classify", "retrieve", "embed", "plan"]
 LOCAL_WINDOW = 32_768
 """The window of a local model, in tokens, if its server does not report one."""
-COMMAND_TIMEOUT = 30.0
-"""Seconds for a key command: a password manager may ask for a fingerprint."""
 
 
 class Catalog:
@@ -412,11 +410,13 @@ class Catalog:
         if entry.api_key:
             return entry.api_key, "`api_key` in models.yaml"
         if command := entry.api_key_command:
+            from ouro.llm.model_keys import run_key_command  # most keys are in a variable
+
             if command not in self._fetched_keys:
-                self._fetched_keys[command] = _run_key_command(name, command)
+                self._fetched_keys[command] = run_key_command(name, command)
             return self._fetched_keys[command], f"`{command}`"
         if account := entry.api_key_keyring:
-            from ouro.llm.stored_keys import read_key  # imports keyring
+            from ouro.llm.model_keys import read_key
 
             self._fetched_keys[account] = self._fetched_keys.get(account) or read_key(account)
             return self._fetched_keys[account], f"the keyring (`{account}`)"
@@ -458,132 +458,3 @@ def _cache_key(project: str) -> str:
     return hmac.digest(home_secret(), project.encode("utf-8", "surrogateescape"), "sha256").hex()[
         :32
     ]
-
-
-def _run_key_command(name: str, command: str) -> str:
-    """The first line that a key command prints."""
-    hint = "See models.yaml."
-    try:
-        done = subprocess.run(
-            shlex.split(command),
-            capture_output=True,
-            timeout=COMMAND_TIMEOUT,
-            stdin=subprocess.DEVNULL,
-            check=False,
-        )
-    except (OSError, ValueError) as error:
-        raise NoModelError(
-            f"The key for {name} could not be fetched: `{command}`: {error}.", hint
-        ) from error
-    except subprocess.TimeoutExpired as error:
-        raise NoModelError(
-            f"`{command}` printed no key for {name} within {COMMAND_TIMEOUT:.0f} s.", hint
-        ) from error
-    key = done.stdout.decode(errors="replace").strip()
-    if done.returncode or not key:
-        reason = done.stderr.decode(errors="replace").strip()[:200] or "no output"
-        raise NoModelError(
-            f"`{command}` printed no key for {name} (exit code {done.returncode}): {reason}", hint
-        )
-    return key.splitlines()[0].strip()
-
-
-class ModelSource:
-    """Makes the models of a session, and closes them.
-
-    Args:
-        make: makes a model and its fallbacks.
-        roles: the full name of the model for each role; a missing role falls back.
-        afford: raises LimitReached if the budget allows no background call.
-        favorites: makes the models that the user goes through with one key.
-    """
-
-    def __init__(
-        self,
-        name: str,
-        effort: Effort,
-        make: Callable[[str, Effort], Sequence[Model]],
-        choices: Callable[[], Awaitable[tuple[ModelChoice, ...]]],
-        roles: Mapping[Role, str] | None = None,
-        afford: Callable[[], None] = lambda: None,
-        favorites: Callable[[], FavoriteModels] | None = None,
-    ) -> None:
-        self._make_favorites = favorites
-        self._make = make
-        self.choices = choices
-        self.effort = effort
-        self._models = make(name, effort)
-        self._before: list[Model] = []
-        self._roles = dict(roles or {})
-        self._made: dict[str, Sequence[Model]] = {}
-        self._afford = afford
-
-    @cached_property
-    def favorites(self) -> FavoriteModels:
-        from ouro.llm.favorites import FavoriteModels  # few sessions need it
-
-        return self._make_favorites() if self._make_favorites else FavoriteModels()
-
-    def current(self) -> Sequence[Model]:
-        return self._models
-
-    def role(self, role: Role) -> Sequence[Model]:
-        """The models of a role, made at first use; the session closes them.
-
-        `classify` falls back to `compact`, and `compact` to the models of the session; `retrieve`
-        to none.
-
-        Raises:
-            LimitReached: the budget allows no further call.
-        """
-        self._afford()
-        named = self._named(role) or (self._named("compact") if role == "classify" else ())
-        return named or (() if role == "retrieve" else self._models)
-
-    def is_given(self, role: Role) -> bool:
-        return bool(self._roles.get(role))
-
-    def name_of(self, role: Role) -> str:
-        """The full name of the model that is given for a role; empty if none is."""
-        return self._roles.get(role, "")
-
-    def change(self, name: str, effort: Effort) -> None:
-        """Use another model from the next request on. An earlier model may still be answering:
-        `release` closes it.
-
-        Raises:
-            NoModelError: the model is unknown or has no key; the current one stays.
-        """
-        before, self._models = self._models, self._make(name, effort)
-        self._before.extend(before)
-        self.effort = effort
-
-    async def release(self) -> None:
-        before, self._before = self._before, []
-        for model in before:
-            await model.close()
-
-    async def close(self) -> None:
-        self._before += [*self._models, *chain.from_iterable(self._made.values())]
-        self._made.clear()
-        await self.release()
-
-    def _named(self, role: Role) -> Sequence[Model]:
-        """The models that the settings name for a role; empty if none are named or usable."""
-        name = self._roles.get(role, "")
-        try:
-            return self.named(name) if name else ()
-        except NoModelError as error:
-            log.warning("the model to %s: %s", role, error)
-            self._made[name] = ()  # warn once
-        return ()
-
-    def named(self, name: str) -> Sequence[Model]:
-        """A model and its fallbacks by full name, made at first use; the session closes them.
-        Raises NoModelError.
-        """
-        if name == self._models[0].spec.name:
-            return self._models  # the provider has the messages of the session in its cache
-        if name not in self._made:
-            self._made[name] = self._make(name, "off")
-        return self._made[name]

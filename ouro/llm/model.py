@@ -13,6 +13,8 @@ from msgspec.structs import replace
 from ouro.messages import Message, Usage
 from ouro.utils.late_pattern import late_pattern
 
+Role = Literal["compact", "classify", "retrieve", "embed", "plan"]
+"""What a session uses a model of its own for."""
 Effort = Literal["off", "minimal", "low", "medium", "high", "xhigh", "max"]
 """How much a thinking model is asked to think. A server that does not know a level names those that
 it knows; the nearest one is used.

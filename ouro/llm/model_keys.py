@@ -1,7 +1,12 @@
-"""Keys of models in the keyring of the system."""
+"""Keys of models that a command prints, or that the keyring of the system holds.
+
+Imported only for a model with such a key.
+"""
 
 from __future__ import annotations
 
+import shlex
+import subprocess
 from typing import Any
 
 from ouro.errors import NoModelError
@@ -10,6 +15,36 @@ from ouro.utils.system_keyring import find_keyring
 from ouro.utils.text import one_line
 
 SERVICE = "ouro-models"
+COMMAND_TIMEOUT = 30.0
+"""Seconds for a key command: a password manager may ask for a fingerprint."""
+
+
+def run_key_command(name: str, command: str) -> str:
+    """The first line that a key command prints."""
+    hint = "See models.yaml."
+    try:
+        done = subprocess.run(
+            shlex.split(command),
+            capture_output=True,
+            timeout=COMMAND_TIMEOUT,
+            stdin=subprocess.DEVNULL,
+            check=False,
+        )
+    except (OSError, ValueError) as error:
+        raise NoModelError(
+            f"The key for {name} could not be fetched: `{command}`: {error}.", hint
+        ) from error
+    except subprocess.TimeoutExpired as error:
+        raise NoModelError(
+            f"`{command}` printed no key for {name} within {COMMAND_TIMEOUT:.0f} s.", hint
+        ) from error
+    key = done.stdout.decode(errors="replace").strip()
+    if done.returncode or not key:
+        reason = done.stderr.decode(errors="replace").strip()[:200] or "no output"
+        raise NoModelError(
+            f"`{command}` printed no key for {name} (exit code {done.returncode}): {reason}", hint
+        )
+    return key.splitlines()[0].strip()
 
 
 def read_key(account: str) -> str:
