@@ -16,7 +16,6 @@ from ouro.display import CommandOutput, Display, Question
 from ouro.events import Notice
 from ouro.safety import Confinement, Effect, Limits, RevertedFile
 from ouro.tools.foreground import Foreground
-from ouro.tools.reverted_files import describe_reverted
 from ouro.tools.shell_jobs import PTY_SETTLES, AtEnd, ShellJobs, do_nothing, exit_status
 from ouro.tools.shell_process import (
     RunningCommand,
@@ -29,6 +28,7 @@ from ouro.tools.shell_process import (
     terminal_command,
 )
 from ouro.tools.tool import Tool, ToolContext, ToolResult
+from ouro.utils.runtime import tilde
 from ouro.utils.text import plural
 
 _MAX_SECONDS = 600
@@ -39,6 +39,8 @@ _TIMED_OUT = (
     f" If it only needs longer, set timeout_seconds (at most {_MAX_SECONDS}); if it is"
     " a server or takes minutes, run it again with background: true."
 )
+_MAX_NAMED = 5
+"""Files that the sandbox moved out of the workspace; the others are counted."""
 _LEAVE_OUT, _RESTORE = "Leave it out", "Restore it"
 
 
@@ -310,12 +312,12 @@ class Shell(Tool[ShellArgs]):
             ctx.emit(Notice(f"What the command made cannot be moved out: {error}", "warning"))
             return ()
         if taken:
-            ctx.emit(Notice(f"{describe_reverted(taken, self._root)}.", "warning"))
+            ctx.emit(Notice(f"{_describe_reverted(taken, self._root)}.", "warning"))
         return taken
 
     async def _ask_about(self, taken: Sequence[RevertedFile], ctx: ToolContext) -> str:
         """Ask the user whether they may stay; returns the result for the model."""
-        what = describe_reverted(taken, self._root)
+        what = _describe_reverted(taken, self._root)
         question = Question(
             "Restore what other programs obey?", (_LEAVE_OUT, _RESTORE), False, f"{what}."
         )
@@ -386,3 +388,19 @@ def _was_ended(count: int) -> str:
         return ""
     was = "was" if count == 1 else "were"
     return f"{plural(count, 'process', 'processes')} {was} left running and {was} ended"
+
+
+def _describe_reverted(taken: Sequence[RevertedFile], root: Path) -> str:
+    """As `Other programs obey sub/.envrc, so ouro moved it to …`."""
+    names = [
+        str(item.path.relative_to(root) if item.path.is_relative_to(root) else item.path)
+        for item in taken[:_MAX_NAMED]
+    ]
+    more = f" and {len(taken) - _MAX_NAMED} more" if len(taken) > _MAX_NAMED else ""
+    is_restored = any(item.was_changed for item in taken)
+    changed = ", and restored what was there before" if is_restored else ""
+    places = ", ".join(dict.fromkeys(str(item.moved.parent) for item in taken))
+    return (
+        f"Other programs obey {', '.join(names)}{more}, so ouro moved what the command made there"
+        f" to {tilde(Path(places))}{changed}"
+    )

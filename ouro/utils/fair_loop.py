@@ -1,4 +1,7 @@
-"""FairLoop: lets other tasks run during a loop over what is already there."""
+"""FairLoop: lets other tasks run during a loop over what is already there.
+
+Here, because the calls of models and the queue of turns both need it.
+"""
 
 from __future__ import annotations
 
