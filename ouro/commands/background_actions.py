@@ -62,7 +62,7 @@ BACKGROUND_ACTIONS = (
 BACKGROUND_COMMANDS = (
     Action(
         "bg",
-        "background.detach",
+        "conversation.detach",
         "Let this session continue in the background, and leave; the running turn continues",
         (),
         ("bg",),

@@ -1,4 +1,6 @@
-"""Commands on the session: clear, resume, rename, copy, export, todos, tasks, subagents, exit."""
+"""Commands on the session: clear, resume, rename, copy, export, todos, tasks, subagents,
+detach, exit.
+"""
 
 from __future__ import annotations
 
@@ -83,6 +85,11 @@ async def transcript(context: SessionContext) -> None:
 
 async def find(context: SessionContext, words: str) -> None:
     context.front_end.read_transcript(words)
+
+
+async def detach(context: SessionContext) -> None:
+    """Leave the session to the background: `/bg`."""
+    await context.front_end.detach()
 
 
 async def exit_(context: SessionContext) -> None:
