@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from types import SimpleNamespace
     from typing import Any
 
-    from ouro.commands.shell import ShellContext
+    from ouro.commands.subcommands import ShellContext
     from ouro.errors import OuroError
     from ouro.frontends.tui.look import Look
     from ouro.session import OpenCatalog, OpenRequest, OpenSession, Session, SessionCatalog
@@ -125,7 +125,7 @@ def _report(error: OuroError) -> None:
 
 def run_action(group: str, words: Sequence[str]) -> int:
     from ouro.commands.folder import Folder
-    from ouro.commands.shell import run
+    from ouro.commands.subcommands import run
     from ouro.config_and_doctor import folder_settings, unsaved_session
     from ouro.utils.log import start_log
 

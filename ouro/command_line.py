@@ -317,7 +317,7 @@ def _add_headless_flags(parser: argparse.ArgumentParser) -> None:
 
 def whole_parser() -> argparse.ArgumentParser:
     """The command line with all actions, for shell completion."""
-    from ouro.commands.shell import add_arguments
+    from ouro.commands.subcommands import add_arguments
 
     parser = _parser(with_message=False)
     groups = parser.add_subparsers(prog="ouro")

@@ -31,7 +31,7 @@ from ouro.utils.git import Git, GitError
 from ouro.utils.log import start_log
 
 if TYPE_CHECKING:
-    from ouro.commands.shell import ShellContext
+    from ouro.commands.subcommands import ShellContext
     from ouro.frontends.tui.look import Look
 
 _GIT_SECONDS = 20

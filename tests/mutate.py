@@ -400,7 +400,7 @@ DEFENCES = (
     Defence("S26", f"{SESSIONS}/usage.py",
             "demand_known_layout(self._mark, str(self._path), SpendingUnreadable)", "pass",
             "test_s26_newer_layouts.py -k spending"),
-    Defence("S26", f"{CHECKPOINTS}/repository.py", "demand_known_layout(base / MARK, str(base), CheckpointError)",
+    Defence("S26", f"{CHECKPOINTS}/checkpoint_repository.py", "demand_known_layout(base / MARK, str(base), CheckpointError)",
             "pass", "test_s26_newer_layouts.py -k checkpoints"),
     Defence("S26", "ouro/memory/index/index.py", "if version > VERSION:", "if False:",
             "test_s26_newer_layouts.py -k newer_index"),
@@ -710,7 +710,7 @@ DEFENCES = (
             "../frontends/tui/screens/test_diff_viewer.py -k user_changed_since"),
     Defence("E10", "ouro/utils/files.py", "if not follow and path_of(descriptor) != str(folder):", "if False:",
             "../safety/test_checkpoints.py"),
-    Defence("E10", f"{CHECKPOINTS}/repository.py", '"* -text -filter -ident -working-tree-encoding !merge !diff\\n",',
+    Defence("E10", f"{CHECKPOINTS}/checkpoint_repository.py", '"* -text -filter -ident -working-tree-encoding !merge !diff\\n",',
             '"",', "../safety/test_checkpoints.py"),
     # keys and packages
     Defence("K1", "ouro/safety/secrets.py", "for pattern in self._known:", "for pattern in ():",

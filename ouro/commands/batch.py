@@ -28,7 +28,7 @@ from ouro.utils.json_types import dump_json
 from ouro.utils.text import plural
 
 if TYPE_CHECKING:
-    from ouro.commands.shell import ShellContext
+    from ouro.commands.subcommands import ShellContext
 
 _SHOWN = 8
 """Tasks that ended, in the table of a run."""

@@ -313,7 +313,7 @@ COMMANDS: tuple[Action, ...] = (
     ),
     Action(
         "init",
-        "repository.init",
+        "init_review_diff.init",
         "Study the repository and write AGENTS.md, or improve it",
         (text("wish", metavar="what matters"),),
         ("init how to run the tests",),
@@ -321,7 +321,7 @@ COMMANDS: tuple[Action, ...] = (
     ),
     Action(
         "review",
-        "repository.review",
+        "init_review_diff.review",
         "Have a subagent review the uncommitted changes, a branch or a pull request",
         (text("what", metavar="[security] base, #PR or what"),),
         ("review main", "review #12", "review the parser", "review security main"),
@@ -336,7 +336,7 @@ COMMANDS: tuple[Action, ...] = (
     ),
     Action(
         "diff",
-        "repository.diff",
+        "init_review_diff.diff",
         "Show what changed since a commit, in the session or in a turn; undo and comment parts",
         (text("since", metavar="messages back|session|COMMIT"),),
         ("diff", "diff 1", "diff session", "diff main"),

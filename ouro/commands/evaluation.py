@@ -28,7 +28,7 @@ from ouro.utils.files import write_document
 from ouro.utils.text import dollars, plural
 
 if TYPE_CHECKING:
-    from ouro.commands.shell import ShellContext
+    from ouro.commands.subcommands import ShellContext
 
 _USES = {"none": ("none",), "read": ("read",), "both": ("none", "read")}
 

@@ -25,8 +25,8 @@ from ouro.utils.text import clean, cut, cut_middle, one_line, plural
 from ouro.utils.yaml import split_front_matter
 
 if TYPE_CHECKING:
-    from ouro.commands.shell import ShellContext
     from ouro.commands.slash import SessionContext
+    from ouro.commands.subcommands import ShellContext
     from ouro.session import Session
 
 PLACES = {"user": "all projects", "project": "this project"}

@@ -22,7 +22,7 @@ from ouro.memory import long_term
 from ouro.utils.text import clean, one_line
 
 if TYPE_CHECKING:
-    from ouro.commands.shell import ShellContext
+    from ouro.commands.subcommands import ShellContext
 
 INSTRUCTIONS = """\
 The user's long-term memory, kept by ouro: preferences, decisions, facts, lessons, and what was said in past sessions.

@@ -19,7 +19,7 @@ from ouro.utils.runtime import tilde
 from ouro.utils.text import one_line, plural
 
 if TYPE_CHECKING:
-    from ouro.commands.shell import ShellContext
+    from ouro.commands.subcommands import ShellContext
     from ouro.memory.long_term import Scope
 
 _MAX_REFUSED = 10

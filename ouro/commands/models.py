@@ -23,8 +23,8 @@ from ouro.utils.runtime import get_models_path, tilde
 from ouro.utils.text import plural
 
 if TYPE_CHECKING:
-    from ouro.commands.shell import ShellContext
     from ouro.commands.slash import SessionContext
+    from ouro.commands.subcommands import ShellContext
     from ouro.session import Session
 
 EFFORTS: tuple[llm.Effort, ...] = get_args(llm.Effort)

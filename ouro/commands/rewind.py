@@ -20,8 +20,8 @@ from ouro.utils.runtime import get_checkpoints_dir
 from ouro.utils.text import byte_size, clean, cut, join_names, plural
 
 if TYPE_CHECKING:
-    from ouro.commands.shell import ShellContext
     from ouro.commands.slash import SessionContext
+    from ouro.commands.subcommands import ShellContext
 
 NOT_LISTED = (
     "Branches that begin before the messages that are sent now are in the session's file, but not"

@@ -26,7 +26,7 @@ from ouro.utils.runtime import get_sessions_dir
 from ouro.utils.text import plural
 
 if TYPE_CHECKING:
-    from ouro.commands.shell import ShellContext
+    from ouro.commands.subcommands import ShellContext
 
 _MAX_OFFERED = 40
 """Sessions that a user without a path can choose to import, the newest."""

@@ -32,7 +32,7 @@ from ouro.utils.runtime import get_home, get_sessions_dir, tilde
 from ouro.utils.text import byte_size, dollars, plural
 
 if TYPE_CHECKING:
-    from ouro.commands.shell import ShellContext
+    from ouro.commands.subcommands import ShellContext
     from ouro.memory.session_sync import SessionSyncReport
 
 _MAX_LISTED = 20

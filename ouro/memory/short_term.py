@@ -1,4 +1,6 @@
-"""The messages as sent to a model: valid for every provider, and shortened if they do not fit."""
+"""Short-term memory, the messages that are sent to a model: valid for every provider, and
+shortened if they do not fit.
+"""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from ouro.safety.checkpoints.checkpoints import Checkpoints, TurnFiles
     from ouro.safety.checkpoints.cleaning import clean_checkpoints, stored_checkpoints
     from ouro.safety.checkpoints.finish import finish_later, has_question, needs_recovery
-    from ouro.safety.checkpoints.folder import LateCheckpoints
+    from ouro.safety.checkpoints.late_checkpoints import LateCheckpoints
     from ouro.safety.checkpoints.part_undo import PartUndo
     from ouro.safety.checkpoints.trees import TreeChange, is_inside
     from ouro.safety.checkpoints.undo import CUT_OFF, MERGED, Restored, Undo

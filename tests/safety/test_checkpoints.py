@@ -11,8 +11,8 @@ import pytest
 
 from ouro.safety import Checkpoints, Undo, clean_checkpoints, stored_checkpoints
 from ouro.safety.checkpoints import checkpoints, repository, undo
+from ouro.safety.checkpoints.checkpoint_repository import CheckpointError
 from ouro.safety.checkpoints.checkpoints import MAX_FILE_BYTES
-from ouro.safety.checkpoints.repository import CheckpointError
 from ouro.safety.checkpoints.undo import BESIDE
 from ouro.utils.files import lock_file
 

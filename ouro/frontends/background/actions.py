@@ -18,7 +18,7 @@ from ouro.settings_sources import load_settings
 
 if TYPE_CHECKING:
     from ouro.commands.action import ActionContext
-    from ouro.commands.shell import ShellContext
+    from ouro.commands.subcommands import ShellContext
 
 
 def agents(context: ShellContext) -> int:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from ouro.utils.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
+    from ouro.memory.index.background_index import Lookup
     from ouro.memory.index.benchmark import (
         MAX_HITS,
         BenchmarkQuestion,
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from ouro.memory.index.index import Index, Progress, Sources, writing_alone
     from ouro.memory.index.indexers import CORE_FILES, MemoryFolder, project_of
     from ouro.memory.index.late_numpy import has_numpy
-    from ouro.memory.index.lookup import Lookup
     from ouro.memory.index.query import findable, parse_query, word_starts
     from ouro.memory.index.scoring import DAYS, stem
     from ouro.memory.index.search import MemoryHit, Search, SearchFilter, search_sessions

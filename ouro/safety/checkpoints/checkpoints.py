@@ -19,6 +19,7 @@ from typing import Literal
 
 import msgspec
 
+from ouro.safety.checkpoints.checkpoint_repository import REFS, Repository, hash_file
 from ouro.safety.checkpoints.file_index import CheckpointIndex, FilesNow
 from ouro.safety.checkpoints.large_files import (
     LargeFile,
@@ -29,7 +30,6 @@ from ouro.safety.checkpoints.large_files import (
     remember_large,
 )
 from ouro.safety.checkpoints.nested_repositories import changed_inside, submodules
-from ouro.safety.checkpoints.repository import REFS, Repository, hash_file
 from ouro.safety.checkpoints.trees import (
     ABSENT,
     CommitNotes,

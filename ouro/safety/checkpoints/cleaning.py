@@ -10,14 +10,14 @@ from pathlib import Path
 
 import msgspec
 
-from ouro.safety.checkpoints.large_files import forget_old_large
-from ouro.safety.checkpoints.repository import (
+from ouro.safety.checkpoints.checkpoint_repository import (
     REFS,
     TIMEOUT,
     CheckpointError,
     Repository,
     demand_known_checkpoints,
 )
+from ouro.safety.checkpoints.large_files import forget_old_large
 from ouro.safety.checkpoints.turn_journal import FOLDER as OPEN
 from ouro.safety.checkpoints.turn_journal import has_live_turn
 from ouro.utils.files import lock_file

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 
 import msgspec
 
-from ouro.safety.checkpoints.repository import Repository
+from ouro.safety.checkpoints.checkpoint_repository import Repository
 from ouro.safety.checkpoints.turn_journal import changed_after
 from ouro.safety.checkpoints.user_index import copy_user_index
 

@@ -8,8 +8,8 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
+from ouro.safety.checkpoints.checkpoint_repository import LOWEST, CheckpointError
 from ouro.safety.checkpoints.checkpoints import Checkpoints
-from ouro.safety.checkpoints.repository import LOWEST, CheckpointError
 from ouro.safety.checkpoints.turn_journal import cut_turns
 from ouro.safety.checkpoints.undo import ASKED, UNDOING
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from ouro.safety.checkpoints.repository import Repository
+from ouro.safety.checkpoints.checkpoint_repository import Repository
 from ouro.utils.runtime import ensure_private_dir
 
 _FOLDER = "large"

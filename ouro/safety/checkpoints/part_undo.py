@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ouro.errors import UsageError
+from ouro.safety.checkpoints.checkpoint_repository import REFS
 from ouro.safety.checkpoints.checkpoints import Checkpoints, file_state
-from ouro.safety.checkpoints.repository import REFS
 from ouro.safety.checkpoints.trees import ABSENT, FileState, TreeChange, commit, small_trees
 from ouro.safety.checkpoints.undo import Undo
 from ouro.utils.git_diff import DiffedFile, HunkSides, hunk_sides

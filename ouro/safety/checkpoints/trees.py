@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from ouro.safety.checkpoints.repository import Repository
+from ouro.safety.checkpoints.checkpoint_repository import Repository
 
 FileState = tuple[str, str]
 """The mode and the id of the content, as git has them."""

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from ouro.safety.checkpoints.repository import demand_known_checkpoints
+from ouro.safety.checkpoints.checkpoint_repository import demand_known_checkpoints
 from ouro.safety.checkpoints.trees import FileState
 from ouro.utils.files import lock_descriptor, unlock
 from ouro.utils.runtime import ensure_private_dir

@@ -19,8 +19,12 @@ from typing import Any
 import msgspec
 
 from ouro.errors import UsageError
+from ouro.safety.checkpoints.checkpoint_repository import (
+    REFS,
+    CheckpointError,
+    start_checkpoint_git,
+)
 from ouro.safety.checkpoints.checkpoints import Checkpoints, TurnFiles, file_state
-from ouro.safety.checkpoints.repository import REFS, CheckpointError, start_checkpoint_git
 from ouro.safety.checkpoints.trees import (
     ABSENT,
     FileState,

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from ouro.safety.checkpoints.repository import CheckpointError, Repository
+from ouro.safety.checkpoints.checkpoint_repository import CheckpointError, Repository
 from ouro.utils.git import Git, GitError, git_dirs, read_git_file
 from ouro.utils.late_pattern import late_pattern
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from ouro.errors import OuroError
-from ouro.safety.checkpoints.folder import checkpoint_folder
+from ouro.safety.checkpoints.late_checkpoints import checkpoint_folder
 from ouro.utils.files import (
     MARK,
     demand_known_layout,

@@ -1,4 +1,7 @@
-"""The folder of a workspace's checkpoints, and checkpoints that are opened when they are needed."""
+"""LateCheckpoints: checkpoints that are opened when they are needed; and their folder.
+
+A module of its own: each session imports it, and the rest of the package only at a tool call.
+"""
 
 from __future__ import annotations
 

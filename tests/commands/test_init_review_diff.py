@@ -3,7 +3,7 @@ import subprocess
 from fakes.fake_front_end import FakeFrontEnd
 from fakes.fake_session import FakeSession
 
-from ouro.commands import repository as commands
+from ouro.commands import init_review_diff as commands
 from ouro.commands.slash import dispatch
 
 
