@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     )
     from ouro.llm.price_table import fetch_table
     from ouro.llm.provider_errors import describe_connection_error
-    from ouro.llm.provider_search import ProviderSearch, make_provider_search
+    from ouro.llm.provider_web_search import ProviderSearch, make_provider_search
     from ouro.llm.providers import (
         HOSTED,
         KNOWN_NAMES,
