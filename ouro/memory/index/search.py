@@ -15,10 +15,12 @@ import unicodedata
 from collections.abc import (
     Collection,
     Iterable,
+    Iterator,
     Mapping,
     Sequence,
 )
 from datetime import UTC, date, datetime, timedelta
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
@@ -424,41 +426,56 @@ def search_sessions(index: Index, words: str, limit: int = 20) -> list[SessionHi
     found = re.findall(r"\w+", words)
     if not found:
         return []
-    question = " ".join(map(quote_word, found)) + "*"
     hits: dict[str, SessionHit] = {}
     with index.reading() as database:
-        rows = database.execute(
-            "SELECT rowid, bm25(messages_words) AS score FROM messages_words"
-            " WHERE messages_words MATCH ? ORDER BY score, rowid DESC LIMIT ?",
-            (question, _MAX_PASSAGES),
-        ).fetchall()
-        best: dict[int, tuple[int, float]] = {}
-        for passage, score in rows:
-            best.setdefault(passage >> SHIFT, (passage, -score))
-        for seq, (passage, score) in list(best.items())[:limit]:
-            row = database.execute(
-                "SELECT sessions.id, messages.number, snippet(messages_words, 0, '', '', '…', 16),"
-                " messages.text FROM messages_words JOIN messages ON messages.id ="
-                " messages_words.rowid JOIN sessions ON sessions.seq = ? WHERE messages_words MATCH"
-                " ? AND messages_words.rowid = ?",
-                (seq, question, passage),
-            ).fetchone()
-            if row is None:
-                continue
-            session_id, number, snippet, text = row
-            # SQLite counts indexed words; map the count back to the original text.
-            snippet = snippet if findable(text) == text else _excerpt(text, found)
-            hits.setdefault(
-                session_id, SessionHit(session_id, number, " ".join(snippet.split()), score)
-            )
-        patterns = [f"%{word.replace('_', '!_')}%" for word in found]
-        wanted = " AND ".join(["summary LIKE ? ESCAPE '!'"] * len(patterns))
-        summaries = database.execute(
-            f"SELECT id, summary FROM sessions WHERE {wanted} ORDER BY updated_at DESC", patterns
-        )
-        for session_id, summary in summaries:
-            hits.setdefault(session_id, SessionHit(session_id, 0, " ".join(summary.split())))
+        for hit in chain(
+            _sessions_with_passage(database, found, limit), _sessions_with_summary(database, found)
+        ):
+            hits.setdefault(hit.session_id, hit)
     return list(hits.values())[:limit]
+
+
+def _sessions_with_passage(
+    database: sqlite3.Connection, words: Sequence[str], limit: int
+) -> Iterator[SessionHit]:
+    """The best passage with all words of each session, the best ones first."""
+    question = " ".join(map(quote_word, words)) + "*"
+    rows = database.execute(
+        "SELECT rowid, bm25(messages_words) AS score FROM messages_words"
+        " WHERE messages_words MATCH ? ORDER BY score, rowid DESC LIMIT ?",
+        (question, _MAX_PASSAGES),
+    ).fetchall()
+    best: dict[int, tuple[int, float]] = {}
+    for passage, score in rows:
+        session = passage >> SHIFT
+        best.setdefault(session, (passage, -score))
+    for seq, (passage, score) in list(best.items())[:limit]:
+        row = database.execute(
+            "SELECT sessions.id, messages.number, snippet(messages_words, 0, '', '', '…', 16),"
+            " messages.text FROM messages_words JOIN messages ON messages.id ="
+            " messages_words.rowid JOIN sessions ON sessions.seq = ? WHERE messages_words MATCH"
+            " ? AND messages_words.rowid = ?",
+            (seq, question, passage),
+        ).fetchone()
+        if row is None:
+            continue
+        session_id, number, snippet, text = row
+        # SQLite counts indexed words; map the count back to the original text.
+        excerpt = snippet if findable(text) == text else _excerpt(text, words)
+        yield SessionHit(session_id, number, " ".join(excerpt.split()), score)
+
+
+def _sessions_with_summary(
+    database: sqlite3.Connection, words: Sequence[str]
+) -> Iterator[SessionHit]:
+    """The sessions with all words in their summary, the latest first."""
+    patterns = [f"%{word.replace('_', '!_')}%" for word in words]
+    wanted = " AND ".join(["summary LIKE ? ESCAPE '!'"] * len(patterns))
+    summaries = database.execute(
+        f"SELECT id, summary FROM sessions WHERE {wanted} ORDER BY updated_at DESC", patterns
+    )
+    for session_id, summary in summaries:
+        yield SessionHit(session_id, 0, " ".join(summary.split()))
 
 
 def _excerpt(text: str, words: Sequence[str]) -> str:
