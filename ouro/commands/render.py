@@ -213,10 +213,11 @@ def escape(text: str) -> str:
 
 def escape_sentence(text: str) -> str:
     """Untrusted text with Markdown escaped, except for code between single backticks."""
+    # Words and code alternate; the first piece is words.
     pieces = re.split(r"(?<!`)`([^`\n]+)`(?!`)", text)
-    return "".join(
-        code(piece) if place % 2 else escape(piece) for place, piece in enumerate(pieces)
-    )
+    pieces[::2] = map(escape, pieces[::2])
+    pieces[1::2] = map(code, pieces[1::2])
+    return "".join(pieces)
 
 
 def changed_lines(before: str, after: str) -> list[str]:

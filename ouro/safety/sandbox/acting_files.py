@@ -316,6 +316,9 @@ def _files_below(place: str) -> Iterator[str]:
 
 
 def _kind_of(place: str) -> str:
+    """Changes if something else is at the place: a link to another target, or a file of another
+    type; empty if nothing is there.
+    """
     try:
         mode = os.lstat(place).st_mode
         return f"link {os.readlink(place)}" if stat.S_ISLNK(mode) else str(stat.S_IFMT(mode))  # noqa: PTH115

@@ -194,18 +194,23 @@ class ToolCard(TranscriptBlock):
         self._key = key
         self._since = clock()
         self._seconds: float | None = None
+        """That the call took."""
         self.state: State = "pending"
         self._output = ""
         self._figures = ""
         self._activity = ""
         self._display: Display | None = None
 
+    @property
+    def _has_ended(self) -> bool:
+        return self._seconds is not None
+
     def append(self, text: str) -> None:
         self._output = (self._output + text)[-MAX_OUTPUT:]
         self.invalidate()
 
     def set_state(self, state: State) -> None:
-        if self._seconds is None:
+        if not self._has_ended:
             self.state = state
             self.invalidate()
 
@@ -224,12 +229,13 @@ class ToolCard(TranscriptBlock):
 
     def note(self, figures: str, activity: str, state: State) -> None:
         """Show what a running call has used in its first line, and what it does below."""
-        if self._seconds is None:
-            if activity not in ("", self._activity):
-                self._activity = activity
-                self.append(f"{activity}\n")
-            self._figures = figures
-            self.set_state(state)
+        if self._has_ended:
+            return
+        if activity not in ("", self._activity):
+            self._activity = activity
+            self.append(f"{activity}\n")
+        self._figures = figures
+        self.set_state(state)
 
     def finish(self, display: Display, failed: bool, seconds: float | None = None) -> None:
         """Show the result. `seconds` None: the time since the card was created."""
@@ -238,7 +244,7 @@ class ToolCard(TranscriptBlock):
         self._end("failed" if failed else "done")
 
     def stop(self) -> None:
-        if self._seconds is None:
+        if not self._has_ended:
             self._seconds = self._clock() - self._since
             self._end("stopped")
 
