@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ouro.commands.action import ActionContext, Answer, MemoryAccess
+from ouro.commands.github_cli import run_gh
 from ouro.commands.render import CodeSpan, CommandText, line, table
 from ouro.errors import UsageError
 from ouro.memory import long_term
@@ -20,7 +20,6 @@ from ouro.utils.text import clean, one_line, plural
 if TYPE_CHECKING:
     from ouro.memory.long_term import PromotedNote
 
-_GH_TIMEOUT = 60
 _MAX_JSON = 8 << 20
 
 
@@ -57,25 +56,11 @@ def _comments_by_gh(number: int, cwd: Path) -> bytes:
 
 
 def _run_gh(words: Sequence[str], number: int, cwd: Path) -> bytes:
-    try:
-        done = subprocess.run(
-            ["gh", *words],
-            cwd=cwd,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=_GH_TIMEOUT,
-            check=False,
-        )
-    except FileNotFoundError as error:
-        raise UsageError(
-            "`gh` is not installed.", "Or import a file: memory import pr comments.json"
-        ) from error
-    except subprocess.TimeoutExpired as error:
-        raise UsageError(f"`gh` did not answer in {_GH_TIMEOUT} seconds.") from error
+    done = run_gh(cwd, *words, instead="Or import a file: memory import pr comments.json")
     if done.returncode:
-        reason = one_line(clean(done.stderr.decode(errors="replace")), 200)
+        reason = one_line(clean(done.stderr), 200)
         raise UsageError(f"`gh` cannot read pull request {number}: {reason}")
-    return done.stdout[:_MAX_JSON]
+    return done.stdout.encode()[:_MAX_JSON]
 
 
 def _read_comments_file(path: Path) -> bytes:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from ouro.commands.action import Answer
+from ouro.commands.github_cli import run_gh
 from ouro.commands.render import View, line, table
 from ouro.errors import UsageError
 from ouro.events import Notice
@@ -28,7 +29,6 @@ MAX_FOLLOW = 2 * 3_600.0
 MAX_LOG = 8_000
 """Characters of the log of failed checks that the agent is shown."""
 _MAX_OUTPUT = 2_000_000
-_GH_TIMEOUT = 60
 _FIELDS = "number,title,url,state,isDraft,reviewDecision,baseRefName,headRefName"
 _RUN = late_pattern(r"/actions/runs/(\d+)")
 _USAGE = "Usage: /pr [open [words] | follow]"
@@ -150,21 +150,7 @@ def _log_of(cwd: Path, run: str) -> str:
 
 
 def _run_gh(cwd: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    try:
-        done = subprocess.run(
-            ["gh", *words],
-            cwd=cwd,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=_GH_TIMEOUT,
-            check=False,
-            text=True,
-            errors="replace",
-        )
-    except FileNotFoundError as error:
-        raise UsageError("`gh` is not installed.", "https://cli.github.com") from error
-    except subprocess.TimeoutExpired as error:
-        raise UsageError(f"`gh` did not answer in {_GH_TIMEOUT} seconds.") from error
+    done = run_gh(cwd, *words, instead="https://cli.github.com")
     done.stdout = done.stdout[-_MAX_OUTPUT:]
     return done
 

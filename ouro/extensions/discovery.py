@@ -25,6 +25,7 @@ from ouro.utils.yaml import split_front_matter
 FileKind: TypeAlias = Literal["commands", "skills", "agents", "output-styles"]
 Source: TypeAlias = Literal["built in", "user", "project", "plugin"]
 MAX_BYTES = 200_000
+_SHORTER = " Move what is long to a file that it names."
 """Maximum bytes of an extension file; a larger one is not used."""
 _NAME = late_pattern(r"\w[\w-]*(:\w[\w-]*)*")
 _OF_AGENTS: Mapping[HookEvent, HookEvent] = {"turn-end": "subagent-end"}
@@ -118,7 +119,7 @@ def _read(
     kind: FileKind, path: Path, folder: Path, source: Source, problems: list[str]
 ) -> ExtensionFile:
     """Raises ValueError if the file cannot be used, with the reason and the remedy."""
-    meta, body = split_front_matter(clean(_read_text(path)))
+    meta, body = split_front_matter(clean(read_extension(path, _SHORTER)))
     if kind != "commands" and not meta.get("description"):
         raise ValueError(f"it has no description. {_FORMAT}")
     name = _name(kind, path, folder, meta)
@@ -143,8 +144,12 @@ def _read(
     return ExtensionFile(name, path, meta, body.strip(), source, tuple(found))
 
 
-def _read_text(path: Path) -> str:
-    """Raises ValueError if the file cannot be used, with the reason and the remedy."""
+def read_extension(path: Path, shorter: str = "") -> str:
+    """The text of a file of an extension.
+
+    Raises:
+        ValueError: it cannot be used, with the reason; of a file that is too large also `shorter`, the remedy.
+    """
     try:
         with open_regular(path) as file:
             data = file.read(MAX_BYTES + 1)
@@ -154,9 +159,7 @@ def _read_text(path: Path) -> str:
     except UnicodeDecodeError as error:
         raise ValueError(f"it is not UTF-8 text (byte {error.start}).") from error
     if len(data) > MAX_BYTES:
-        raise ValueError(
-            f"it is larger than {MAX_BYTES:,} bytes. Move what is long to a file that it names."
-        )
+        raise ValueError(f"it is larger than {MAX_BYTES:,} bytes.{shorter}")
     return text
 
 

@@ -22,17 +22,17 @@ import msgspec
 from ouro import __version__
 from ouro.display import Display, Plain
 from ouro.errors import ToolError
+from ouro.extensions.discovery import read_extension
 from ouro.extensions.hook_process import HookAnswer, run_command
 from ouro.extensions.tool_answers import ToolAnswer, ToolDescription, ToolOutcome, ToolRequest
 from ouro.llm import ToolSpec
 from ouro.safety import Effect, Limits, extension_files, files_below
 from ouro.tools.tool import Tool, ToolContext, ToolResult
 from ouro.utils.decoding import decode_json
-from ouro.utils.files import open_regular, write_private
+from ouro.utils.files import write_private
 from ouro.utils.runtime import ensure_private_dir, get_home, tilde
 from ouro.utils.text import clean, cut, escaped, one_line
 
-MAX_BYTES = 200_000
 MAX_ANSWER = 32 * 1024 * 1024
 MAX_PREVIEW = 4_000
 MAX_CACHED = 200
@@ -215,7 +215,7 @@ def find_tool_files(
         if path.name.startswith("_"):
             continue
         try:
-            found.append(ToolFile(path, source, _read_text(path)))
+            found.append(ToolFile(path, source, read_extension(path)))
         except ValueError as error:
             problems.append(f"{tilde(path)} is not used: {error}")
     return found
@@ -232,21 +232,6 @@ def _places(
     for path in extension_files(root, "tools"):
         if path.parent == of_project and trusts(path):
             yield path, "project"
-
-
-def _read_text(path: Path) -> str:
-    """Raises ValueError if the file cannot be used, with the reason."""
-    try:
-        with open_regular(path) as file:
-            data = file.read(MAX_BYTES + 1)
-        text = data.decode("utf-8")
-    except OSError as error:
-        raise ValueError(f"it cannot be read: {error.strerror}.") from error
-    except UnicodeDecodeError as error:
-        raise ValueError(f"it is not UTF-8 text (byte {error.start}).") from error
-    if len(data) > MAX_BYTES:
-        raise ValueError(f"it is larger than {MAX_BYTES:,} bytes.")
-    return text
 
 
 def _describe_all(files: Sequence[ToolFile], host: ToolFileHost) -> list[ToolAnswer]:

@@ -389,9 +389,14 @@ class SessionRemote:
         return done.stdout
 
     def _unreachable(self, output: bytes) -> MemoryUnusable:
-        reason, hint = remote_failure(self._address, output)
-        where = without_password(self._address)
-        return MemoryUnusable(f"Sessions cannot be synchronized with {where}: {reason}.", hint)
+        return not_synchronized("Sessions", self._address, output)
+
+
+def not_synchronized(what: str, address: str, output: bytes) -> MemoryUnusable:
+    """The error for what git printed about a remote; `what`: what should be synchronized."""
+    reason, hint = remote_failure(address, output)
+    where = without_password(address)
+    return MemoryUnusable(f"{what} cannot be synchronized with {where}: {reason}.", hint)
 
 
 def last_remote(folder: Path) -> str:

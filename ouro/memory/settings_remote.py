@@ -12,11 +12,10 @@ from ouro.errors import MemoryUnusable, SessionError, UsageError
 from ouro.memory.long_term.git.process import (
     import_stream,
     last_line,
-    remote_failure,
-    without_password,
 )
 from ouro.memory.long_term.git.remote_wait import Progress, sync_alone, wait_for_remote
 from ouro.memory.long_term.git.repository import GitRepository
+from ouro.memory.session_remote import not_synchronized
 from ouro.utils.decoding import decode_json
 
 BRANCH = "refs/heads/ouro-settings"
@@ -140,9 +139,7 @@ class SettingsRemote:
         return done.stdout
 
     def _unreachable(self, output: bytes) -> MemoryUnusable:
-        reason, hint = remote_failure(self._address, output)
-        where = without_password(self._address)
-        return MemoryUnusable(f"Settings cannot be synchronized with {where}: {reason}.", hint)
+        return not_synchronized("Settings", self._address, output)
 
 
 def compare(
