@@ -597,7 +597,7 @@ DEFENCES = (
             "return rule.is_users or self._trusts(rule.path)", "return True", "test_e4_e9_extension_files.py"),
     Defence("E4", "ouro/extensions/commands.py", 'is_own = file.source == "user"', "is_own = True",
             "test_e4_e9_extension_files.py"),
-    Defence("E9", "ouro/extensions/discovery.py", "split_front_matter(clean(_read_text(path)))", "split_front_matter(_read_text(path))",
+    Defence("E9", "ouro/extensions/discovery.py", "split_front_matter(clean(read_extension(path, _SHORTER)))", "split_front_matter(read_extension(path, _SHORTER))",
             "test_e4_e9_extension_files.py"),
     Defence("E9", "ouro/extensions/trust_summary.py", "if clean(text) != text:", "if False:",
             "test_e4_e9_extension_files.py"),
