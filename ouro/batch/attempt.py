@@ -17,6 +17,7 @@ from typing import Any
 
 import msgspec
 
+from ouro.batch.learned import take_pending
 from ouro.batch.state import (
     CHECKS,
     DONE,
@@ -162,6 +163,9 @@ class Attempt:
         answer, timed_out = self._ask(task, tree.folder, max_cost, lease)
         files = self._committed(task, tree)  # before the checks: what they write is not kept
         checks = self._check(task, tree.folder) if _has_answered(answer) else ()
+        if task.memory == "read" and tree.repository is None:  # the clone may be removed
+            learned = take_pending(tree.folder, string(answer.get("session_id")))
+            self._state.save_learned(task.id, [*self._state.learned(task.id), *learned])
         (place / _ANSWER).unlink(missing_ok=True)
         self._state.save_patch(task.id, tree.patch() if files else "")
         tree.remove(keeps_branch=bool(files))

@@ -17,6 +17,7 @@ from ouro.batch.state import FAULT, BatchState, TaskResult
 from ouro.batch.tasks import Batch, Task
 from ouro.batch.tree import read_tree
 from ouro.errors import OuroError, plain_error
+from ouro.memory.long_term import Proposal
 from ouro.memory.sessions.session_folders import SessionFolders
 from ouro.utils.decoding import from_plain
 from ouro.utils.git import Git, GitError
@@ -50,6 +51,8 @@ class Parcel(msgspec.Struct, frozen=True):
     """The commits of the branch since the task began, as `git bundle` packs them."""
     session: Mapping[str, bytes] = {}
     """The files of the session by their path in the folder of sessions."""
+    learned: tuple[Proposal, ...] = ()
+    """What the session would remember."""
 
 
 def run_on_worker(order: bytes) -> bytes:
@@ -96,7 +99,9 @@ def _run(order: Order, folder: Path, is_wanted: Callable[[], bool]) -> Parcel:
         result = attempt.run(cloned, order.max_cost)
     result = msgspec.structs.replace(result, repo=task.repo)
     bundle = _bundle(state, result)
-    return Parcel(result, state.patch(task.id), bundle, _session_files(result.session_id))
+    session = _session_files(result.session_id)
+    learned = tuple(state.learned(task.id))
+    return Parcel(result, state.patch(task.id), bundle, session, learned)
 
 
 def receive(state: BatchState, task: Task, encoded: bytes) -> TaskResult:
@@ -108,6 +113,7 @@ def receive(state: BatchState, task: Task, encoded: bytes) -> TaskResult:
     with suppress(OSError):
         _save_session(parcel.session)
     state.save_patch(task.id, parcel.patch)
+    state.save_learned(task.id, parcel.learned)
     if not parcel.bundle:
         return result
     bundle = place / BUNDLE

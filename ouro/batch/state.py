@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -11,12 +11,14 @@ import msgspec
 
 from ouro.batch.tasks import Batch, Task, UnknownTask
 from ouro.errors import UsageError
+from ouro.memory.long_term import Proposal
 from ouro.utils.decoding import decode_json, from_plain
 from ouro.utils.files import lock_file, write_private
 from ouro.utils.runtime import ensure_private_dir
 
 LAYOUT = 1
 _BATCH, _RESULT, _PATCH = "batch.json", "result.json", "changes.patch"
+_LEARNED = "learned.json"
 DONE, CHECKS, FAULT, LIMIT = "done", "checks failed", "fault", "limit"
 """Why a task ended, beside the outcomes of a headless answer."""
 
@@ -151,6 +153,20 @@ class BatchState:
     def forget(self, task_id: str) -> None:
         """Let a task run again."""
         (self.place(task_id) / _RESULT).unlink(missing_ok=True)
+
+    def learned(self, task_id: str) -> list[Proposal]:
+        """What the session of a task would remember, if it waits here and not in a memory."""
+        try:
+            return decode_json((self.place(task_id) / _LEARNED).read_bytes(), list[Proposal])
+        except (OSError, msgspec.MsgspecError):
+            return []
+
+    def save_learned(self, task_id: str, changes: Sequence[Proposal]) -> None:
+        path = self.place(task_id) / _LEARNED
+        if changes:
+            write_private(path, msgspec.json.encode(changes))
+        else:
+            path.unlink(missing_ok=True)
 
     def patch(self, task_id: str) -> str:
         """The changes of a task as a patch; empty if there are none."""

@@ -21,8 +21,9 @@ from ouro.batch.report import dollars, reason, report_page, summary_rows
 from ouro.batch.state import BatchState, TaskResult
 from ouro.batch.tasks import Batch, Task, for_repositories, read_batch
 from ouro.commands.action import Answer
-from ouro.commands.render import Quote, Title, View, line, print_document, table
-from ouro.errors import UsageError
+from ouro.commands.batch_inbox import find_waiting
+from ouro.commands.render import CommandText, Quote, Title, View, line, print_document, table
+from ouro.errors import OuroError, UsageError
 from ouro.utils.files import write_document
 from ouro.utils.json_types import dump_json
 from ouro.utils.text import plural
@@ -59,7 +60,21 @@ async def run(
     if not yes:
         refuse_secrets(context, found)
     await run_tasks(context, found, workers, max_cost, on, _names_of_variables(env))
-    return _summary(found, list(found.results()))
+    answer = _summary(found, list(found.results()))
+    return await asyncio.to_thread(_with_waiting, context, found, answer)
+
+
+def _with_waiting(context: ShellContext, state: BatchState, answer: Answer) -> Answer:
+    """The answer, with a line about what the sessions would remember."""
+    try:
+        count = len(find_waiting(context.folder, state))
+    except OuroError as error:
+        context.say(f"What the sessions would remember waits: {error.message}", "warning")
+        return answer
+    if count:
+        command = CommandText(f"batch inbox {state.folder}")
+        answer.view.append(line(f"{plural(count, 'change')} of memory waiting: ", command))
+    return answer
 
 
 async def run_tasks(

@@ -84,6 +84,23 @@ BATCH_ACTIONS = (
         "shell",
     ),
     Action(
+        "batch inbox",
+        "batch_inbox.inbox",
+        "List what the sessions would remember, each thing once; accept or reject it everywhere",
+        (
+            _STATE,
+            arg(
+                "words",
+                nargs="*",
+                default=[],
+                metavar="[accept|reject] NUMBERS",
+                help="`accept 1,3`, `reject 2-5`, `accept all`; without it, the list",
+            ),
+        ),
+        ("batch inbox tasks.batch", "batch inbox tasks.batch accept 1,3-5"),
+        "shell",
+    ),
+    Action(
         "batch predictions",
         "batch.predictions",
         "Write the changes as predictions for the evaluation of SWE-bench",

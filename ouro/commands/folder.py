@@ -46,20 +46,29 @@ class FolderSettings(NamedTuple):
 
 
 class Folder:
-    """Opens the objects of the current folder. Everything in it blocks.
+    """Opens the objects of a folder. Everything in it blocks.
 
     Args:
-        load: reads the settings; it is called when they are first needed. Raises ConfigError.
+        load: reads the settings of a folder; it is called when they are first needed. Raises
+            ConfigError.
+        place: None: the current folder.
     """
 
-    def __init__(self, load: Callable[[], FolderSettings]) -> None:
+    def __init__(
+        self, load: Callable[[Path | None], FolderSettings], place: Path | None = None
+    ) -> None:
         self._load = load
+        self._place = place
         self._untrusted: set[Path] = set()
         """Untrusted projects that were already reported."""
 
     @cached_property
     def _here(self) -> FolderSettings:
-        return self._load()
+        return self._load(self._place)
+
+    def at(self, place: Path) -> Folder:
+        """The same of another folder."""
+        return Folder(self._load, place)
 
     @property
     def settings(self) -> Settings:

@@ -20,8 +20,7 @@ from ouro.utils.git import find_root
 from ouro.utils.json_types import read_state
 from ouro.utils.prohibitions import forbidden_names
 from ouro.utils.runtime import get_home
-from ouro.utils.text import clean, one_line, plural
-from ouro.utils.yaml import split_front_matter
+from ouro.utils.text import one_line, plural
 
 if TYPE_CHECKING:
     from ouro.memory.long_term import CommandRecord, MemoryEntry, Proposal
@@ -86,14 +85,8 @@ def _items(memory: MemoryAccess, cwd: Path) -> list[InboxItem]:
 
 
 def _memory_item(found: Proposal) -> InboxItem:
-    rows: list[str] = []
-    for edit in found.edits:
-        before = (edit.before or "").splitlines()
-        after = split_front_matter(edit.after or "")[1].splitlines()
-        rows += [row for row in after if row.strip() and row not in before]
-    gone = f"removes {', '.join(edit.name for edit in found.edits)}"
     source = f" ({', '.join(found.sources)})" if found.sources else ""
-    text = one_line(clean(" · ".join(rows)), 200) or gone
+    text = one_line(" · ".join(long_term.changed_rows(found)), 200)
     return InboxItem("memory", found.id, text, f"{found.scope}: {found.reason}{source}")
 
 

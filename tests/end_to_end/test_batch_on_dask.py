@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -160,6 +161,25 @@ def _pushing_gh(tmp_path):
     (tmp_path / "bin" / "gh").write_text("#!/bin/sh\necho pushed\n")
     (tmp_path / "bin" / "gh").chmod(0o755)
     return f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}"
+
+
+def test_what_a_session_on_a_worker_learned_is_asked_here(ouro, machines, tmp_path):
+    shop = make_repository(tmp_path / "shop")
+    there = tmp_path / "home of the worker"
+    there.mkdir(mode=0o700)
+    shutil.copy(ouro.home / "models.yaml", there)
+    path = there / "memory" / "preferences.md"
+    call = f"call: write {json.dumps({'path': str(path), 'content': '- Prefer MIT.'})}"
+    task = {"id": "a", "repo": str(shop), "memory": "read", "prompt": f"{call}\nsay: done"}
+    write_tasks(ouro.folder, [task])
+    machines.workers(1, OURO_HOME=str(there))
+    _, (result,) = run(ouro, machines)
+    assert result["outcome"] == "done"
+    assert "Prefer MIT." in ouro.headless("batch", "inbox", "tasks.batch").out
+    assert ouro.headless("batch", "inbox", "tasks.batch", "accept", "all").code == 0
+    assert (ouro.home / "memory" / "preferences.md").read_text() == "- Prefer MIT."
+    ouro.more["OURO_HOME"] = str(there)
+    assert "The inbox is empty." in ouro.headless("memory", "inbox").out
 
 
 def test_a_scheduler_that_is_not_there_and_an_unknown_place_are_named(ouro, tmp_path):

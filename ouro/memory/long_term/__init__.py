@@ -96,7 +96,13 @@ if TYPE_CHECKING:
         propose_comments,
         read_comments,
     )
-    from ouro.memory.long_term.scope import MemoryScopes, ScopeMemory, open_scopes, switch
+    from ouro.memory.long_term.scope import (
+        MemoryScopes,
+        ScopeMemory,
+        open_scopes,
+        switch,
+        take_proposals,
+    )
     from ouro.memory.long_term.search import (
         filter_of,
         filters_in,
@@ -144,7 +150,7 @@ if TYPE_CHECKING:
         TrueForget,
         back_up_home,
     )
-    from ouro.memory.long_term.trust.approval import Proposal
+    from ouro.memory.long_term.trust.approval import Proposal, changed_rows
     from ouro.memory.long_term.trust.provenance import own_words
     from ouro.memory.long_term.trust.running_turns import TurnMarks
 

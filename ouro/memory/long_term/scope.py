@@ -29,6 +29,7 @@ from ouro.memory.long_term.trust.approval import (
     Edits,
     MemoryChange,
     Proposal,
+    Proposals,
     change_of,
     decide,
     find_written,
@@ -478,3 +479,14 @@ def switch(store: GitMemoryStore, *, on: bool) -> None:
     """Switch a memory on or off, from the next session on. Blocks."""
     store.repository.create()
     store.repository.write_record(_OFF, "" if on else "off")
+
+
+def take_proposals(store: GitMemoryStore, session: str) -> list[Proposal]:
+    """Take out what one session would change and the user has not decided about, for a place that
+    asks about it elsewhere. What is in the files stays.
+    """
+    proposals = Proposals(store.repository)
+    found = [proposal for proposal in proposals.list() if proposal.session == session]
+    for proposal in found:
+        proposals.remove(proposal.id)
+    return found

@@ -24,7 +24,8 @@ from ouro.memory.long_term.trust.provenance import Provenance
 from ouro.memory.long_term.trust.states import TRANSITIONS, ChangeEvent, State
 from ouro.utils.decoding import decode_json
 from ouro.utils.log import log
-from ouro.utils.text import cut, escaped, join_names, line_changes
+from ouro.utils.text import clean, cut, escaped, join_names, line_changes
+from ouro.utils.yaml import split_front_matter
 
 ASKS = "memory.write is `ask`"
 Edits = Sequence[FileEdit]
@@ -273,6 +274,17 @@ def question_about(proposal: Proposal) -> Question:
 def memory_note(text: str) -> str:
     """A note about memory for the model, sent with the next message."""
     return f"<memory_note>\n{text.replace('<', '&lt;')}\n</memory_note>"
+
+
+def changed_rows(proposal: Proposal) -> tuple[str, ...]:
+    """The lines that are new, of notes those of their text; else which files it removes lines of."""
+    rows: list[str] = []
+    for edit in proposal.edits:
+        before = (edit.before or "").splitlines()
+        after = split_front_matter(edit.after or "")[1].splitlines()
+        rows += [clean(row) for row in after if row.strip() and row not in before]
+    names = (edit.name for edit in proposal.edits)
+    return tuple(rows) or (f"removes {', '.join(names)}",)
 
 
 def _changed(edit: FileEdit, *, named: bool) -> list[str]:
