@@ -13,7 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ouro.batch.state import CHECKS, DONE, FAULT, BatchState, TaskResult
-from ouro.batch.tasks import Batch, Task, read_task
+from ouro.batch.tasks import TYPED, Batch, Task, read_task
 from ouro.errors import ConfigError, UsageError
 from ouro.utils.decoding import decode_json, from_plain
 from ouro.utils.files import write_private
@@ -191,7 +191,7 @@ def _read_settings(folder: Path) -> EvalSettings:
     if not path.is_file():
         return EvalSettings()
     try:
-        values = plain_values(parse_yaml(path.read_text("utf-8"), str(path)))
+        values = plain_values(parse_yaml(path.read_text("utf-8"), str(path)), TYPED)
         return from_plain(values, EvalSettings, strict=False)
     except (OSError, UnicodeDecodeError, msgspec.ValidationError) as error:
         raise ConfigError(f"{path}: {error}.", "`ouro help evaluation` has the format.") from error
@@ -260,7 +260,7 @@ def _read_fields(path: Path) -> dict[str, Any]:
     if not path.is_file():
         return {}
     try:
-        values = plain_values(parse_yaml(path.read_text("utf-8"), str(path)))
+        values = plain_values(parse_yaml(path.read_text("utf-8"), str(path)), TYPED)
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} cannot be read: {error}.") from error
     if not isinstance(values, dict):

@@ -10,12 +10,15 @@ from typing import Any, Literal
 
 import msgspec
 
-from ouro.errors import ConfigError, OuroError
+from ouro.errors import ConfigError, OuroError, UsageError
+from ouro.utils.answer_schemas import validator_of
 from ouro.utils.decoding import decode_json, from_plain
 from ouro.utils.yaml import parse_yaml, plain_values
 
 _NAME = re.compile(r"\w[\w.-]{0,63}")
 _LINES = (".jsonl", ".ndjson")
+TYPED = ("schema",)
+"""Fields of a task whose values have types: `additionalProperties: false` is not a text."""
 
 
 class TaskLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -118,7 +121,8 @@ def for_repositories(prompt: str, repositories: Path, name: str) -> Batch:
 
 def _read_table(text: str, path: Path) -> _File:
     try:
-        return from_plain(plain_values(parse_yaml(text, str(path))), _File, strict=False)
+        values = plain_values(parse_yaml(text, str(path)), TYPED)
+        return from_plain(values, _File, strict=False)
     except msgspec.ValidationError as error:
         raise ConfigError(
             f"{path}: {_plainly(error)}.", "`ouro help batch` has the format."
@@ -153,7 +157,9 @@ def _task(item: Mapping[str, Any], number: int, file: _File, path: Path) -> Task
         if isinstance(values.get("schema"), str):
             values["schema"] = json.loads(values["schema"])
         task = from_plain(values, Task, strict=False)
-    except (msgspec.ValidationError, ValueError) as error:
+        if task.answer_schema is not None:
+            validator_of(task.answer_schema)
+    except (msgspec.ValidationError, ValueError, UsageError) as error:
         raise ConfigError(f"{path}: {_title(item, number)}: {_plainly(error)}.") from error
     if task.id and not _NAME.fullmatch(task.id):
         hint = "Use letters, digits, `-`, `_` and `.`, at most 64."

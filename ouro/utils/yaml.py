@@ -103,15 +103,38 @@ def parse_yaml(text: str, name: str) -> Node:
     return root[0] if root else Scalar("")
 
 
-def plain_values(node: Node) -> Any:
-    """A str for each scalar (empty for null), or a list or a dict of these."""
+def plain_values(node: Node, typed: Iterable[str] = ()) -> Any:
+    """A str for each scalar (empty for null), or a list or a dict of these.
+
+    Args:
+        typed: keys whose values are as in JSON instead, with numbers, booleans and null.
+    """
     if isinstance(node, Scalar):
         return "" if node.is_null else node.text
     if isinstance(node, Sequence):
-        return [plain_values(item) for item in node.items]
-    return {key: plain_values(item) for key, item in node.entries.items()}
+        return [plain_values(item, typed) for item in node.items]
+    return {
+        key: json_values(item) if key in typed else plain_values(item, typed)
+        for key, item in node.entries.items()
+    }
 
 
+def json_values(node: Node) -> Any:
+    """The values as in JSON: what has no quotes may be a number, a boolean or null."""
+    if isinstance(node, Sequence):
+        return [json_values(item) for item in node.items]
+    if isinstance(node, YamlTable):
+        return {key: json_values(item) for key, item in node.entries.items()}
+    if node.is_null:
+        return None
+    if not node.plain:
+        return node.text
+    with suppress(ValueError):
+        return json.loads(node.text.lower() if node.text in _JSON_WORDS else node.text)
+    return node.text
+
+
+_JSON_WORDS = {"True", "TRUE", "False", "FALSE"}
 _COMMENT = late_pattern(r"\s+#")
 
 

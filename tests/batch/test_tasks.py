@@ -71,3 +71,20 @@ def test_a_list_of_repositories_gives_each_the_same_prompt(tmp_path):
     assert [task.repo for task in batch.tasks] == [str(tmp_path / "shop"), "/srv/bank"]
     with pytest.raises(ConfigError):
         for_repositories("x", write(tmp_path, "\n", "none.txt"), "none")
+
+
+def test_a_schema_in_yaml_has_numbers_and_booleans(tmp_path):
+    text = """
+defaults: {schema: {type: object, additionalProperties: false, minProperties: 1}}
+tasks:
+  - {repo: a, prompt: x, revision: 1.10}
+  - {repo: b, prompt: 7, schema: {const: "1", enum: [1, 2.5, null, True, "true", yes]}}
+"""
+    first, second = read_batch(write(tmp_path, text)).tasks
+    assert first.answer_schema == {
+        "type": "object",
+        "additionalProperties": False,
+        "minProperties": 1,
+    }
+    assert (first.revision, second.prompt) == ("1.10", "7")
+    assert second.answer_schema == {"const": "1", "enum": [1, 2.5, None, True, "true", "yes"]}

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from ouro.errors import OuroError, UsageError
+from ouro.utils.answer_schemas import validator_of
 from ouro.utils.decoding import from_plain
 from ouro.utils.late_pattern import late_pattern
 
@@ -31,15 +32,9 @@ class AnswerSchema:
     """
 
     def __init__(self, schema: Any, convert: Callable[[Any], Any] = lambda value: value) -> None:
-        # imported late: 60 ms, and only --schema needs it
-        import jsonschema
-        from referencing import Registry
+        kind = validator_of(schema)
+        from referencing import Registry  # late, as the validator
 
-        kind = jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator)
-        try:
-            kind.check_schema(schema)
-        except jsonschema.SchemaError as error:
-            raise UsageError(f"The schema is not a JSON schema: {error.message}") from error
         self._schema = schema
         self._convert = convert
         # Empty, because by default a $ref is fetched from the network.
