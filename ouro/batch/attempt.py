@@ -12,8 +12,9 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -23,6 +24,7 @@ from ouro.batch.state import (
     DONE,
     FAULT,
     LIMIT,
+    MISFIT,
     BatchState,
     CheckResult,
     TaskAnswer,
@@ -52,6 +54,12 @@ _PAUSES = (2.0, 10.0)
 
 class Stopped(Exception):
     """The whole run was stopped: the task runs again next time."""
+
+
+class _Ended(NamedTuple):
+    result: TaskResult
+    tree: TaskTree | None = None
+    """What is removed when the result is saved; None: a folder that is left has changes."""
 
 
 class Attempt:
@@ -102,26 +110,46 @@ class Attempt:
             if known is not None:
                 return known
             try:
-                result = self._tried(task, max_cost, lease)
+                ended = self._tried(task, max_cost, lease)
             except NoSuchTree as error:
-                result = TaskResult(id=task.id, repo=task.repo, outcome=FAULT, detail=error.message)
-            result = msgspec.structs.replace(result, seconds=round(time.monotonic() - began, 2))
+                ended = _Ended(_fault(task, error.message))
+            seconds = round(time.monotonic() - began, 2)
+            result = msgspec.structs.replace(ended.result, seconds=seconds)
             self._state.save(result)
+            if ended.tree is not None:  # not before: after a kill in between the answer is used
+                self._clear(result, ended.tree)
         return result
 
-    def _tried(self, task: Task, max_cost: float | None, lease: int) -> TaskResult:
+    def clear_ended(self) -> None:
+        """Remove what a run that was killed left of tasks that have a result."""
+        for result in self._state.results():
+            place = self._state.place(result.id)
+            # Without a session it may be what git could not commit.
+            if result.session_id and (place / _ANSWER).exists():
+                with suppress(OSError, msgspec.MsgspecError):
+                    self._clear(result, read_tree(place))
+
+    def _clear(self, result: TaskResult, tree: TaskTree) -> None:
+        with suppress(OSError):  # the result is saved; the next run tries again
+            tree.remove(keeps_branch=bool(result.branch))
+            (self._state.place(result.id) / _ANSWER).unlink(missing_ok=True)
+
+    def _tried(self, task: Task, max_cost: float | None, lease: int) -> _Ended:
         """The result, after more attempts if the world was to blame."""
-        result = self._once(task, max_cost, lease)
+        ended = self._once(task, max_cost, lease)
         for number, pause in enumerate(_PAUSES, 2):
+            result = ended.result
             if result.outcome not in (FAULT, *_FAULTS) or result.answer.turns:
                 break
             if self._stopping.wait(pause):
                 raise Stopped
+            if ended.tree is not None:
+                (self._state.place(task.id) / _ANSWER).unlink(missing_ok=True)
             again = self._once(task, max_cost, lease)
-            result = msgspec.structs.replace(again, attempts=number)
-        return result
+            ended = again._replace(result=msgspec.structs.replace(again.result, attempts=number))
+        return ended
 
-    def _once(self, task: Task, max_cost: float | None, lease: int) -> TaskResult:
+    def _once(self, task: Task, max_cost: float | None, lease: int) -> _Ended:
         place = self._state.place(task.id)
         left = self._left_behind(task)
         try:
@@ -132,19 +160,18 @@ class Attempt:
                 save_tree(place, tree)
             with suppress(TreeError):  # the folder stays, and is named
                 try:
-                    return self._answered(task, tree, max_cost, lease)
+                    return _Ended(self._answered(task, tree, max_cost, lease), tree)
                 except Stopped:
                     tree.remove(keeps_branch=False)
                     raise
             detail = f"Its changes are in {tree.folder}: git could not commit them."
-            return TaskResult(id=task.id, repo=task.repo, outcome=FAULT, detail=detail)
+            return _Ended(_fault(task, detail))
         except NoSuchTree:
             raise
         except TreeError as error:
-            return TaskResult(id=task.id, repo=task.repo, outcome=FAULT, detail=error.message)
+            return _Ended(_fault(task, error.message))
         except OSError as error:  # a full disk, a file system that is gone
-            detail = plain_error(error).message
-            return TaskResult(id=task.id, repo=task.repo, outcome=FAULT, detail=detail)
+            return _Ended(_fault(task, plain_error(error).message))
 
     def _left_behind(self, task: Task) -> TaskTree | None:
         """The tree of a process that ended, with an answer, after its ouro was killed."""
@@ -164,11 +191,9 @@ class Attempt:
         files = self._committed(task, tree)  # before the checks: what they write is not kept
         checks = self._check(task, tree.folder) if _has_answered(answer) else ()
         if task.memory == "read" and tree.repository is None:  # the clone may be removed
-            learned = take_pending(tree.folder, string(answer.get("session_id")))
-            self._state.save_learned(task.id, [*self._state.learned(task.id), *learned])
-        (place / _ANSWER).unlink(missing_ok=True)
+            keep = partial(self._state.add_learned, task.id)
+            take_pending(tree.folder, string(answer.get("session_id")), keep)
         self._state.save_patch(task.id, tree.patch() if files else "")
-        tree.remove(keeps_branch=bool(files))
         detail = string(answer.get("detail"))
         if timed_out:
             detail = f"It took more than {task.limits.seconds:.0f} seconds."
@@ -177,7 +202,7 @@ class Attempt:
         return TaskResult(
             id=task.id,
             repo=task.repo,
-            outcome=LIMIT if timed_out else _outcome(answer, checks),
+            outcome=LIMIT if timed_out else _outcome(task, answer, checks),
             detail=detail,
             answer=_read_parts(answer),
             session_id=string(answer.get("session_id")),
@@ -275,6 +300,10 @@ class Attempt:
         return timed_out
 
 
+def _fault(task: Task, detail: str) -> TaskResult:
+    return TaskResult(id=task.id, repo=task.repo, outcome=FAULT, detail=detail)
+
+
 @contextmanager
 def _lifeline(group: int) -> Iterator[None]:
     """Inside, a small process kills a group of processes as soon as this process is gone."""
@@ -361,11 +390,13 @@ def _has_answered(answer: Mapping[str, Any]) -> bool:
     return answer.get("outcome") == "answered"
 
 
-def _outcome(answer: Mapping[str, Any], checks: Sequence[CheckResult]) -> str:
+def _outcome(task: Task, answer: Mapping[str, Any], checks: Sequence[CheckResult]) -> str:
     if not answer:
         return FAULT
     if not _has_answered(answer):
         return string(answer.get("outcome"))
+    if task.answer_schema is not None and answer.get("detail"):
+        return MISFIT
     return CHECKS if any(check.exit_code for check in checks) else DONE
 
 

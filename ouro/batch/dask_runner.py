@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import msgspec
 
 from ouro.batch.attempt import Stopped
-from ouro.batch.remote import Order, receive, run_on_worker
+from ouro.batch.remote import Order, read_parcel, receive, run_on_worker
 from ouro.batch.state import FAULT, BatchState, TaskResult
 from ouro.batch.tasks import Task
 from ouro.errors import ConfigError, OuroError
@@ -46,6 +46,10 @@ class DaskRunner:
         self._client = client
         self._variables = tuple(variables)
         self._stopping = threading.Event()
+        self._unfit: set[str] = set()
+        """Addresses of workers that were to blame for a fault, for example by a full disk: they get
+        a task only if no other worker is left for it.
+        """
 
     @property
     def is_stopped(self) -> bool:
@@ -78,23 +82,63 @@ class DaskRunner:
 
         order = Order(__version__, self._name, task, max_cost, self._variables)
         encoded = msgspec.msgpack.encode(order)
-        detail = ""
-        for attempt in range(1, _MAX_LOST + 1):
-            found, detail = self._wait(self._submit(task, encoded))
-            if found is not None:
-                result = receive(self._state, task, found)
-                attempts = max(result.attempts, attempt)
-                return msgspec.structs.replace(result, attempts=attempts)
+        tried: set[str] = set()
+        """Workers that were to blame for a fault of this task."""
+        lost, detail = 0, ""
+        while lost < _MAX_LOST:
+            workers = self._fit_workers(tried)
+            future = self._submit(task, encoded, workers, lost + len(tried))
+            found, detail = self._wait(future, workers)
+            if found is None:
+                lost += 1
+                continue
+            parcel = read_parcel(found)
+            if parcel.is_unfit:
+                tried.add(parcel.worker)
+                self._unfit.add(parcel.worker)
+                if self._fit_workers(tried):
+                    continue
+            result = receive(self._state, task, parcel)
+            attempts = max(result.attempts, lost + len(tried - {parcel.worker}) + 1)
+            return msgspec.structs.replace(result, attempts=attempts)
         return TaskResult(id=task.id, repo=task.repo, outcome=FAULT, detail=detail)
 
-    def _submit(self, task: Task, encoded: bytes) -> Any:
+    def _fit_workers(self, tried: set[str]) -> list[str]:
+        """The workers that may run a task, without those that had a fault of their own, if others
+        are left. Empty: any worker, or none is left that it was not tried on.
+        """
+        if not self._unfit:
+            return []
+        untried = [worker for worker in self._workers() if worker not in tried]
+        return [worker for worker in untried if worker not in self._unfit] or untried
+
+    def _workers(self) -> Collection[str]:
         try:
-            return self._client.submit(run_on_worker, encoded, key=self._key(task), pure=False)
+            found: Collection[str] = self._client.nthreads()
+        except Exception as error:  # any of tornado, dask and the system
+            raise _lost(error) from error
+        return found
+
+    def _submit(self, task: Task, encoded: bytes, workers: Sequence[str], number: int) -> Any:
+        """A future of the task on one of these workers, or on any.
+
+        Args:
+            number: of the try. Each has a key of its own: the scheduler may still have the last one.
+        """
+        key = f"{self._key(task)}-{number}" if number else self._key(task)
+        try:
+            return self._client.submit(
+                run_on_worker, encoded, key=key, pure=False, workers=workers or None
+            )
         except Exception as error:  # any of tornado, dask and the system
             raise _lost(error) from error
 
-    def _wait(self, future: Any) -> tuple[bytes | None, str]:
-        """What the worker sent, or why there is nothing. Raises Stopped, SchedulerLost."""
+    def _wait(self, future: Any, workers: Sequence[str]) -> tuple[bytes | None, str]:
+        """What the worker sent, or why there is nothing. Raises Stopped, SchedulerLost.
+
+        Args:
+            workers: those that it may run on; empty: any. Dask waits for ever for one that is lost.
+        """
         ended = threading.Event()
         future.add_done_callback(lambda _: ended.set())
         while not ended.wait(_POLL):
@@ -102,6 +146,9 @@ class DaskRunner:
                 future.cancel()
                 raise Stopped
             self._demand_scheduler()
+            if workers and not set(workers) & set(self._workers()):
+                future.cancel()
+                return None, "Its worker was lost."
         status = future.status
         error = future.exception() if status == "error" else None
         if status == "finished":

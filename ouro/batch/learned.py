@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -37,14 +37,15 @@ class SharedChange(NamedTuple):
         return tuple(dict.fromkeys(change.task for change in self.changes))
 
 
-def take_pending(repository: Path, session: str) -> tuple[Proposal, ...]:
+def take_pending(
+    repository: Path, session: str, keep: Callable[[Sequence[Proposal]], None]
+) -> None:
     """Take what one session would remember out of the memories that it used: those of this home and
-    of a clone that will be removed. It is asked about elsewhere.
+    of a clone that will be removed. `keep` saves it for a place that asks about it.
     """
-    if not session:
-        return ()
-    stores = long_term.memory_stores(MemorySettings(), repository, lambda _text: "")
-    return tuple(found for store in stores for found in long_term.take_proposals(store, session))
+    if session:
+        for store in long_term.memory_stores(MemorySettings(), repository, lambda _text: ""):
+            long_term.take_proposals(store, session, keep)
 
 
 def merge_changes(changes: Iterable[WaitingChange]) -> list[SharedChange]:

@@ -21,11 +21,13 @@ from ouro.memory.long_term import Proposal
 from ouro.memory.sessions.session_folders import SessionFolders
 from ouro.utils.decoding import from_plain
 from ouro.utils.git import Git, GitError
-from ouro.utils.runtime import get_sessions_dir
+from ouro.utils.runtime import ensure_private_dir, get_home, get_sessions_dir
 
 _GIT_SECONDS = 600.0
 _MAX_SESSION = 256 << 20
 """Bytes of a session that is sent back; a longer one stays on its worker."""
+_MIN_FREE = 64 << 20
+"""Bytes: a task that failed where less is left may succeed on another worker."""
 _POLL = 0.5
 """Seconds between two looks whether the scheduler still wants the task here."""
 BUNDLE = "branch.bundle"
@@ -53,6 +55,10 @@ class Parcel(msgspec.Struct, frozen=True):
     """The files of the session by their path in the folder of sessions."""
     learned: tuple[Proposal, ...] = ()
     """What the session would remember."""
+    is_unfit: bool = False
+    """The worker is to blame, and not the task: another worker may be able to."""
+    worker: str = ""
+    """Its address."""
 
 
 def run_on_worker(order: bytes) -> bytes:
@@ -61,8 +67,10 @@ def run_on_worker(order: bytes) -> bytes:
     Raises:
         Stopped: the scheduler no longer wants it here.
     """
-    is_wanted = _asks_the_scheduler()
-    return msgspec.msgpack.encode(carry_out(order, _own_version(), is_wanted))
+    from distributed import get_worker
+
+    parcel = carry_out(order, _own_version(), _asks_the_scheduler())
+    return msgspec.msgpack.encode(msgspec.structs.replace(parcel, worker=get_worker().address))
 
 
 def carry_out(order: bytes, version: str, is_wanted: Callable[[], bool]) -> Parcel:
@@ -71,17 +79,24 @@ def carry_out(order: bytes, version: str, is_wanted: Callable[[], bool]) -> Parc
     if sent["version"] != version:
         task = sent["task"]
         detail = f"A worker has ouro {version}, and {sent['version']} sent the task."
-        return Parcel(TaskResult(id=task["id"], repo=task["repo"], outcome=FAULT, detail=detail))
+        result = TaskResult(id=task["id"], repo=task["repo"], outcome=FAULT, detail=detail)
+        return Parcel(result, is_unfit=True)
     wanted = from_plain(sent, Order)
     missing = [name for name in wanted.variables if not os.environ.get(name)]
     if missing:
-        return _fault(wanted.task, f"A worker lacks the variable {', '.join(missing)}.")
+        return _unfit(wanted.task, f"A worker lacks the variable {', '.join(missing)}.")
     try:
         folder = Path(tempfile.mkdtemp(prefix="ouro-batch-"))
     except OSError as error:  # a full disk
-        return _fault(wanted.task, f"A worker has no place to work: {plain_error(error).message}")
+        return _unfit(wanted.task, f"A worker has no place to work: {plain_error(error).message}")
     try:
-        return _run(wanted, folder, is_wanted)
+        if _is_full(folder):
+            return _unfit(wanted.task, f"A worker has less than {_MIN_FREE >> 20} MB of free disk.")
+        found = _run(wanted, folder, is_wanted)
+        is_fault = found.result.outcome == FAULT and not found.result.answer.turns
+        return msgspec.structs.replace(found, is_unfit=is_fault and _is_full(folder))
+    except OSError as error:
+        return _unfit(wanted.task, f"A worker has no place to work: {plain_error(error).message}")
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -104,11 +119,14 @@ def _run(order: Order, folder: Path, is_wanted: Callable[[], bool]) -> Parcel:
     return Parcel(result, state.patch(task.id), bundle, session, learned)
 
 
-def receive(state: BatchState, task: Task, encoded: bytes) -> TaskResult:
+def read_parcel(encoded: bytes) -> Parcel:
+    return from_plain(msgspec.msgpack.decode(encoded), Parcel)
+
+
+def receive(state: BatchState, task: Task, parcel: Parcel) -> TaskResult:
     """Save what a worker sent, and return its result: the session among those of this machine, the
     branch in the repository of a folder, or beside the result.
     """
-    parcel = from_plain(msgspec.msgpack.decode(encoded), Parcel)
     result, place = parcel.result, state.place(task.id)
     with suppress(OSError):
         _save_session(parcel.session)
@@ -213,6 +231,15 @@ def _save_session(files: Mapping[str, bytes]) -> None:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             path.write_bytes(data)
             path.chmod(0o600)
+
+
+def _is_full(folder: Path) -> bool:
+    places = (folder, ensure_private_dir(get_home()))
+    return min(shutil.disk_usage(place).free for place in places) < _MIN_FREE
+
+
+def _unfit(task: Task, detail: str) -> Parcel:
+    return msgspec.structs.replace(_fault(task, detail), is_unfit=True)
 
 
 def _fault(task: Task, detail: str) -> Parcel:

@@ -19,7 +19,7 @@ from ouro.utils.runtime import ensure_private_dir
 LAYOUT = 1
 _BATCH, _RESULT, _PATCH = "batch.json", "result.json", "changes.patch"
 _LEARNED = "learned.json"
-DONE, CHECKS, FAULT, LIMIT = "done", "checks failed", "fault", "limit"
+DONE, CHECKS, MISFIT, FAULT, LIMIT = "done", "checks failed", "wrong answer", "fault", "limit"
 """Why a task ended, beside the outcomes of a headless answer."""
 
 
@@ -46,8 +46,8 @@ class TaskResult(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     repo: str
     outcome: str
-    """`done`, `checks failed`, `fault` (the world: a server, git, the disk), `limit`, or that of a
-    headless answer: `failed`, `cut`, `refused`.
+    """`done`, `checks failed`, `wrong answer`, `fault` (the world: a server, git, the disk), `limit`,
+    or that of a headless answer: `failed`, `cut`, `refused`.
     """
     detail: str = ""
     answer: TaskAnswer = TaskAnswer()
@@ -160,6 +160,9 @@ class BatchState:
             return decode_json((self.place(task_id) / _LEARNED).read_bytes(), list[Proposal])
         except (OSError, msgspec.MsgspecError):
             return []
+
+    def add_learned(self, task_id: str, changes: Sequence[Proposal]) -> None:
+        self.save_learned(task_id, [*self.learned(task_id), *changes])
 
     def save_learned(self, task_id: str, changes: Sequence[Proposal]) -> None:
         path = self.place(task_id) / _LEARNED

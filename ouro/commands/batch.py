@@ -92,6 +92,7 @@ async def run_tasks(
     """
     if not on:
         runner = Attempt(state)
+        await asyncio.to_thread(runner.clear_ended)
         await _run_by(runner, context, state, workers or default_workers(), max_cost)
         return
     from ouro.batch.dask_runner import DaskRunner, connect, threads_of  # loads Dask
@@ -251,12 +252,15 @@ def _planned(batch: Batch, folder: Path) -> Answer:
 
 
 def refuse_secrets(context: ShellContext, state: BatchState) -> None:
-    """Give tasks whose prompt holds a secret a result that says so: it would be sent and saved."""
+    """Give tasks that hold a secret a result that says so: it would be sent and saved."""
     for task in state.batch().tasks:
-        kind = context.folder.mask.kind_of_secret(task.prompt)
-        if kind and state.result(task.id) is None:
-            detail = f"Its prompt holds a secret ({kind}): take it out, or pass --yes."
-            state.save(TaskResult(id=task.id, repo=task.repo, outcome="refused", detail=detail))
+        texts = {"prompt": task.prompt, "repo": task.repo, "checks": "\n".join(task.checks)}
+        for name, text in texts.items():
+            kind = context.folder.mask.kind_of_secret(text)
+            if kind and state.result(task.id) is None:
+                detail = f"Its {name} holds a secret ({kind}): take it out, or pass --yes."
+                repo = "" if name == "repo" else task.repo
+                state.save(TaskResult(id=task.id, repo=repo, outcome="refused", detail=detail))
 
 
 def forget_failed(state: BatchState) -> None:

@@ -7,7 +7,6 @@ import time
 from pathlib import Path
 
 import pytest
-import yaml
 from fakes.files import git, make_repository, touch, write_tasks
 from fakes.waiting import PATIENCE
 
@@ -50,51 +49,13 @@ def test_a_second_run_repeats_nothing_that_is_done(ouro, shops):
     assert [result["answer"]["text"] for result in results] == ["well"] * 3
 
 
-def test_a_failed_check_a_missing_repository_and_a_secret_are_named_and_the_rest_goes_on(
-    ouro, shops
-):
-    secret = "sk-ant-api03-" + "aB3" * 31 + "AA"
-    tasks = [
-        {
-            "id": "checked",
-            "repo": str(shops[0]),
-            "prompt": touch("a"),
-            "checks": ["echo no; exit 3"],
-        },
-        {"id": "nowhere", "repo": str(shops[0] / "none"), "prompt": "say: x"},
-        {"id": "told", "repo": str(shops[1]), "prompt": f"say: {secret}"},
-        {"id": "fine", "repo": str(shops[2]), "prompt": "say: x"},
-    ]
-    write_tasks(ouro.folder, tasks)
-    done, results = run(ouro)
-    found = {result["id"]: result for result in results}
-    assert done.code == 1
-    assert found["checked"]["outcome"] == "checks failed"
-    assert found["checked"]["checks"][0]["exit_code"] == 3
-    assert "no" in found["checked"]["checks"][0]["output"]
-    assert found["nowhere"]["outcome"] == "fault"
-    assert "none is not a folder" in found["nowhere"]["detail"]
-    assert "holds a secret" in found["told"]["detail"]
-    assert found["fine"]["outcome"] == "done"
-    assert not any(secret in str(request.body) for request in ouro.server.requests)
-
-
-def test_a_run_that_is_killed_goes_on_and_asks_no_model_twice(ouro, shops):
-    tasks = [{"repo": str(shop), "prompt": f"run: sleep 1\n{touch('a')}"} for shop in shops]
-    write_tasks(ouro.folder, tasks)
-    process = ouro.begin("batch", "run", "tasks.yaml", "-j", "2")
-    end = time.monotonic() + PATIENCE
-    while len(ouro.server.requests) < 2:
-        assert time.monotonic() < end
-        time.sleep(0.02)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    done, results = run(ouro)
-    assert done.code == 0, done.err
-    assert [result["files"] for result in results] == [["a"]] * 3
-    prompts = [request.body["messages"][-1] for request in ouro.server.requests]
-    firsts = [prompt for prompt in prompts if prompt["role"] == "user"]
-    assert len(firsts) == 3  # what had begun ended, and its answer was used
+def test_a_failed_check_is_named_with_what_it_printed(ouro, shops):
+    task = {"repo": str(shops[0]), "prompt": touch("a"), "checks": ["echo no; exit 3"]}
+    write_tasks(ouro.folder, [task])
+    done, (result,) = run(ouro)
+    assert (done.code, result["outcome"]) == (1, "checks failed")
+    assert result["checks"][0]["exit_code"] == 3
+    assert "no" in result["checks"][0]["output"]
 
 
 def test_ctrl_c_ends_the_tasks_and_the_next_run_does_them(ouro, shops):
@@ -112,22 +73,7 @@ def test_ctrl_c_ends_the_tasks_and_the_next_run_does_them(ouro, shops):
     assert [git(shop, "branch", "--list", "ouro/*") for shop in shops] == [""] * 3
 
 
-def test_the_budget_of_the_whole_run_stops_new_tasks(ouro, shops):
-    models = yaml.safe_load((ouro.home / "models.yaml").read_text())
-    models["models"]["openai/test-model"]["prices"] = {"input": 1000, "output": 1000}
-    (ouro.home / "models.yaml").write_text(yaml.safe_dump(models))
-    write_tasks(ouro.folder, [{"repo": str(shop), "prompt": "say: x"} for shop in shops])
-    done = ouro.headless("batch", "run", "tasks.yaml", "-j", "1", "--max-cost", "0.2", "--json")
-    report = json.loads(done.out)
-    assert done.code == 1
-    assert 0 < len(report["results"]) < 3
-
-
-def test_wrong_tasks_are_refused_by_name_before_anything_runs(ouro, shops):
-    write_tasks(ouro.folder, [{"id": "shop", "prompt": "x", "budget": 3}])
-    done = ouro.headless("batch", "run", "tasks.yaml")
-    assert done.code == 2
-    assert "task 1 (shop): it has unknown field `budget`" in done.err
+def test_a_line_that_is_not_json_is_refused_with_its_number(ouro, shops):
     lines = [json.dumps({"id": "a", "prompt": "x"}), "nonsense"]
     (ouro.folder / "tasks.jsonl").write_text("\n".join(lines))
     done = ouro.headless("batch", "run", "tasks.jsonl")
@@ -169,18 +115,6 @@ def test_an_address_is_cloned_and_its_session_can_be_resumed(ouro, shops):
     assert git(tree, "show", "ouro/repos/shop:a") == "new"
     more = ouro.headless("-p", "say: again", "--resume", result["session_id"], "--no-trust")
     assert more.out.startswith("again"), more.err
-
-
-def test_checks_are_confined_as_commands_of_the_agent_are(ouro, shops, tmp_path):
-    if os.environ.get("OURO_SANDBOX_ENABLED") == "false":
-        pytest.skip("no sandbox here")
-    outside = tmp_path / "outside"
-    write_tasks(
-        ouro.folder,
-        [{"repo": str(shops[0]), "prompt": "say: x", "checks": [f"touch {outside}; true"]}],
-    )
-    run(ouro)
-    assert not outside.exists()
 
 
 def test_the_page_of_a_report_loads_nothing_and_escapes_what_models_wrote(ouro, shops):

@@ -1,4 +1,4 @@
-"""Orders and parcels of a worker: another version, a full disk, a file that leaves the folder."""
+"""C4: orders and parcels of a worker: another version, a full disk, a file that leaves the folder."""
 
 import msgspec
 import pytest
@@ -16,20 +16,20 @@ def order(**more):
     return msgspec.msgpack.encode(Order(**{"version": "1", "name": "b", "task": TASK, "max_cost": None, **more}))  # fmt: skip
 
 
-def test_a_worker_of_another_version_is_named():
+def test_c4_a_worker_of_another_version_is_named():
     result = carry_out(order(version="9"), "1", lambda: True).result
     assert (result.id, result.outcome) == ("a", "fault")
     assert result.detail == "A worker has ouro 1, and 9 sent the task."
 
 
-def test_an_order_holds_the_names_of_variables_and_no_value(monkeypatch):
+def test_c4_an_order_holds_the_names_of_variables_and_no_value(monkeypatch):
     monkeypatch.setenv("SHOP_KEY", "very-secret")
     sent = order(variables=("SHOP_KEY", "OTHER_KEY"))
     assert b"very-secret" not in sent
     assert "lacks the variable OTHER_KEY" in carry_out(sent, "1", lambda: True).result.detail
 
 
-def test_a_full_disk_on_a_worker_is_named_with_its_task(monkeypatch):
+def test_c4_a_full_disk_on_a_worker_is_named_with_its_task(monkeypatch):
     def full(prefix):
         raise OSError(28, "No space left on device")
 
@@ -40,12 +40,32 @@ def test_a_full_disk_on_a_worker_is_named_with_its_task(monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["../../escaped", "/tmp/escaped-by-a-worker"])
-def test_a_session_of_a_worker_is_written_nowhere_else(tmp_path, name):
+def test_c4_a_session_of_a_worker_is_written_nowhere_else(tmp_path, name):
     state = BatchState(tmp_path / "state")
     state.begin(Batch("b", (TASK,)))
     parcel = Parcel(
         TaskResult(id="a", repo="/r", outcome="done"), session={name: b"x", "s/f": b"y"}
     )
-    receive(state, TASK, msgspec.msgpack.encode(parcel))
+    receive(state, TASK, parcel)
     assert (get_sessions_dir() / "s" / "f").read_bytes() == b"y"
     assert not (get_sessions_dir() / name).exists()
+
+
+def test_c4_a_fault_of_the_worker_says_that_another_one_may_be_able(monkeypatch):
+    assert carry_out(order(version="9"), "1", lambda: True).is_unfit
+    assert carry_out(order(variables=("OTHER_KEY",)), "1", lambda: True).is_unfit
+    assert not carry_out(order(), "1", lambda: True).is_unfit  # its folder is not here
+    task = msgspec.structs.replace(TASK, repo="file:///nowhere/at/all")
+    monkeypatch.setattr("ouro.batch.attempt._PAUSES", ())
+    found = carry_out(order(task=task), "1", lambda: True)
+    assert (found.result.outcome, found.is_unfit) == ("fault", False)
+
+
+def test_c4_a_disk_that_became_full_in_a_task_is_named(monkeypatch):
+    sizes = iter([1 << 40, 1 << 40, 0, 0])
+    usage = remote.shutil._ntuple_diskusage
+    monkeypatch.setattr(remote.shutil, "disk_usage", lambda _: usage(1, 1, next(sizes)))
+    monkeypatch.setattr("ouro.batch.attempt._PAUSES", ())
+    task = msgspec.structs.replace(TASK, repo="file:///nowhere/at/all")
+    found = carry_out(order(task=task), "1", lambda: True)
+    assert (found.result.outcome, found.is_unfit) == ("fault", True)

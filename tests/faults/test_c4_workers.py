@@ -1,4 +1,4 @@
-"""`ouro batch run --on`: a real scheduler and four workers on loopback, two of them killed."""
+"""C4: `ouro batch run --on`: a real scheduler and workers on loopback that are killed, full or lost."""
 
 import json
 import os
@@ -27,25 +27,30 @@ class Machines:
         self.wait(lambda: (folder / "s.json").exists() and (folder / "s.json").stat().st_size)
         self.address = json.loads((folder / "s.json").read_text())["address"]
 
-    def start(self, program, *words):
+    def start(self, program, *words, before=()):
         log = (self.folder / f"{program}-{len(self.processes)}.log").open("wb")
-        line = [sys.executable, "-m", f"distributed.cli.{program}", *words]
+        line = [*before, sys.executable, "-m", f"distributed.cli.{program}", *words]
         process = subprocess.Popen(line, env=self.environment, stdout=log, stderr=log)
         self.processes.append(process)
         return process
 
-    def workers(self, count, **more):
+    def workers(self, count, before=(), **more):
+        """Start workers, and wait until the scheduler has them.
+
+        Args:
+            before: words before the command of each.
+            more: environment variables of each.
+        """
         environment, self.environment = self.environment, {**self.environment, **more}
         flags = ("--no-nanny", "--nthreads", "1", "--no-dashboard", "--death-timeout", "60")
-        found = [
-            self.start(
-                "dask_worker", self.address, *flags, "--local-directory", str(self.folder / str(n))
-            )
-            for n in range(count)
-        ]
+        found = []
+        for _ in range(count):
+            place = ("--local-directory", str(self.folder / str(len(self.processes))))
+            found.append(self.start("dask_worker", self.address, *flags, *place, before=before))
         self.environment = environment
+        alive = sum(process.poll() is None for process in self.processes[1:])
         with distributed.Client(self.address, set_as_default=False) as client:
-            client.wait_for_workers(count, timeout=PATIENCE)
+            client.wait_for_workers(alive, timeout=PATIENCE)
         return found
 
     def wait(self, done, needed=None):
@@ -83,7 +88,7 @@ def first_prompts(ouro):
 
 
 @pytest.mark.timeout(300)
-def test_two_of_four_workers_are_killed_and_each_task_is_done_once(ouro, machines, tmp_path):
+def test_c4_two_of_four_workers_are_killed_and_each_task_is_done_once(ouro, machines, tmp_path):
     shop = make_repository(tmp_path / "shop")
     tasks = [
         {"id": f"t{n}", "repo": str(shop), "prompt": f"run: sleep 1\n{touch(f'a{n}')}"}
@@ -121,7 +126,7 @@ def _left_over(home):
 
 
 @pytest.mark.timeout(300)
-def test_a_killed_run_goes_on_an_address_is_cloned_and_a_worker_without_a_key_is_named(
+def test_c4_a_killed_run_goes_on_an_address_is_cloned_and_a_worker_without_a_key_is_named(
     ouro, machines, tmp_path
 ):
     shop = make_repository(tmp_path / "shop")
@@ -163,7 +168,7 @@ def _pushing_gh(tmp_path):
     return f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}"
 
 
-def test_what_a_session_on_a_worker_learned_is_asked_here(ouro, machines, tmp_path):
+def test_c4_what_a_session_on_a_worker_learned_is_asked_here(ouro, machines, tmp_path):
     shop = make_repository(tmp_path / "shop")
     there = tmp_path / "home of the worker"
     there.mkdir(mode=0o700)
@@ -182,7 +187,7 @@ def test_what_a_session_on_a_worker_learned_is_asked_here(ouro, machines, tmp_pa
     assert "The inbox is empty." in ouro.headless("memory", "inbox").out
 
 
-def test_a_scheduler_that_is_not_there_and_an_unknown_place_are_named(ouro, tmp_path):
+def test_c4_a_scheduler_that_is_not_there_and_an_unknown_place_are_named(ouro, tmp_path):
     write_tasks(
         ouro.folder, [{"repo": str(make_repository(tmp_path / "shop")), "prompt": "say: x"}]
     )
@@ -192,3 +197,60 @@ def test_a_scheduler_that_is_not_there_and_an_unknown_place_are_named(ouro, tmp_
     assert (done.code, "needs the number of workers" in done.err) == (2, True)
     done = ouro.headless("batch", "run", "tasks.yaml", "--on", "slurm", "-j", "2")
     assert (done.code, "pip install dask-jobqueue" in done.err) == (2, True)
+
+
+@pytest.mark.timeout(300)
+def test_c4_a_worker_with_a_full_disk_gets_no_more_tasks_and_the_batch_is_done(
+    ouro, machines, tmp_path
+):
+    full = tmp_path / "full"
+    full.mkdir()
+    small = (
+        "unshare",
+        "-rm",
+        "sh",
+        "-c",
+        f'mount -t tmpfs -o size=1m none {full}; exec "$@"',
+        "sh",
+    )
+    if subprocess.run([*small[:4], f"mount -t tmpfs none {full}"], check=False).returncode:
+        pytest.skip("no mounts are allowed here")
+    shop = make_repository(tmp_path / "shop")
+    tasks = [{"id": f"t{n}", "repo": str(shop), "prompt": touch(f"a{n}")} for n in range(6)]
+    write_tasks(ouro.folder, tasks)
+    machines.workers(1, before=small, TMPDIR=str(full))
+    _, results = run(ouro, machines, "-j", "1", "--state", "alone")
+    assert {result["outcome"] for result in results} == {"fault"}
+    assert all("of free disk" in result["detail"] for result in results)
+    machines.workers(1)
+    _, results = run(ouro, machines, "-j", "2", "--state", "both")
+    assert {result["outcome"] for result in results} == {"done"}
+    refused = [result for result in results if result["attempts"] > 1]
+    assert len(refused) <= 2  # what began before its fault was known
+
+
+@pytest.mark.timeout(300)
+def test_c4_a_run_whose_scheduler_dies_ends_and_goes_on_with_another(ouro, machines, tmp_path):
+    shop = make_repository(tmp_path / "shop")
+    tasks = [{"id": "quick", "repo": str(shop), "prompt": touch("a")}]
+    tasks.append({"id": "slow", "repo": str(shop), "prompt": f"run: sleep 3\n{touch('b')}"})
+    write_tasks(ouro.folder, tasks)
+    machines.workers(1)
+    batch = ouro.begin("batch", "run", "tasks.yaml", "--on", machines.address, "-j", "1")
+    machines.wait(lambda: any("sleep 3" in str(prompt) for prompt in first_prompts(ouro)), batch)
+    machines.scheduler.send_signal(signal.SIGKILL)
+    errors = batch.communicate(timeout=PATIENCE * 4)[1].decode()
+    assert batch.returncode == 1
+    assert "The scheduler does not answer" in errors
+    assert "Traceback" not in errors
+    machines.wait(lambda: _left_over(ouro.home) == [])
+    (tmp_path / "others").mkdir()
+    others = Machines(tmp_path / "others", ouro.environment)
+    try:
+        others.workers(1)
+        _, results = run(ouro, others)
+    finally:
+        others.close()
+    assert [result["outcome"] for result in results] == ["done", "done"]
+    begun = [prompt for prompt in first_prompts(ouro) if "sleep" not in str(prompt)]
+    assert len(begun) == 1  # what had a result was not repeated

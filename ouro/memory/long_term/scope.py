@@ -481,12 +481,15 @@ def switch(store: GitMemoryStore, *, on: bool) -> None:
     store.repository.write_record(_OFF, "" if on else "off")
 
 
-def take_proposals(store: GitMemoryStore, session: str) -> list[Proposal]:
+def take_proposals(
+    store: GitMemoryStore, session: str, keep: Callable[[Sequence[Proposal]], None]
+) -> None:
     """Take out what one session would change and the user has not decided about, for a place that
-    asks about it elsewhere. What is in the files stays.
+    asks about it elsewhere: `keep` gets it before it is removed. What is in the files stays.
     """
     proposals = Proposals(store.repository)
     found = [proposal for proposal in proposals.list() if proposal.session == session]
+    if found:
+        keep(found)
     for proposal in found:
         proposals.remove(proposal.id)
-    return found
