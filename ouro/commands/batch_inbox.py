@@ -82,11 +82,8 @@ def _proposed(folder: Folder, changes: Sequence[Proposal]) -> list[Proposal]:
 
 def _waiting(folder: Folder, state: BatchState, tasks: Sequence[Task]) -> Iterator[WaitingChange]:
     """The changes of the tasks' sessions: of the user's memory, of each repository, of the state."""
-    by_session = {
-        result.session_id: result.id
-        for task in tasks
-        if (result := state.result(task.id)) and result.session_id
-    }
+    found = filter(None, (state.result(task.id) for task in tasks))
+    by_session = {result.session_id: result.id for result in found if result.session_id}
     yield from _in_memory(folder, by_session, "user", None)
     # A repository that is not obeyed has no memory.
     obeyed = [task for task in tasks if task.trust and not task.is_remote]
@@ -105,11 +102,12 @@ def _in_memory(
     folder: Folder, by_session: dict[str, str], scope: str, place: Path | None
 ) -> list[WaitingChange]:
     with folder.memory() as (editor, _stores):
+        changes: list[Proposal] = []
+        for found in editor.scopes:
+            changes += found.proposals() if found.store.scope == scope else ()
         return [
             WaitingChange(by_session[change.session], change, place)
-            for found in editor.scopes
-            if found.store.scope == scope
-            for change in found.proposals()
+            for change in changes
             if change.session in by_session
         ]
 

@@ -230,7 +230,7 @@ def test_c4_a_worker_with_a_full_disk_gets_no_more_tasks_and_the_batch_is_done(
 
 
 @pytest.mark.timeout(300)
-def test_c4_a_run_whose_scheduler_dies_ends_and_goes_on_with_another(ouro, machines, tmp_path):
+def test_c4_a_run_whose_scheduler_dies_ends_and_continues_on_another(ouro, machines, tmp_path):
     shop = make_repository(tmp_path / "shop")
     tasks = [{"id": "quick", "repo": str(shop), "prompt": touch("a")}]
     tasks.append({"id": "slow", "repo": str(shop), "prompt": f"run: sleep 3\n{touch('b')}"})
