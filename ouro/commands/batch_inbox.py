@@ -17,7 +17,7 @@ from ouro.utils.text import join_names, one_line, plural
 
 if TYPE_CHECKING:
     from ouro.commands.folder import Folder
-    from ouro.commands.shell import ShellContext
+    from ouro.commands.subcommands import ShellContext
     from ouro.memory.long_term import MemoryEditor, Proposal
 
 _MAX_TEXT = 100
