@@ -1,16 +1,17 @@
-"""Build a Session from the settings: only this module and its helpers construct and connect the
-concrete objects.
+"""Open a session. From top to bottom: settings and trust, memory and transcript, models,
+permissions, extensions, tools, the loop, the session.
+
+Only this module and `assemble_…` construct the parts of a session.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Sequence
-from functools import cached_property, partial
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from functools import partial
 from pathlib import Path
 
-import msgspec
 from msgspec.structs import replace
 
 from ouro import safety
@@ -19,28 +20,36 @@ from ouro.agent.environment import Environment
 from ouro.agent.loop import LoopAgent
 from ouro.agent.subagents import Subagents
 from ouro.agent.system_prompt import prompt_message
-from ouro.agent.tool_runner import PermissionJudge, ToolRunner, not_changing
-from ouro.assemble_extensions import ExtensionBuilder, is_trusted, turn_watcher
-from ouro.assemble_memory import (
-    MemoryBuilder,
-    background_roles,
-    begins_with,
-    lookup_in,
-    open_memory,
+from ouro.agent.tool_runner import ToolRunner
+from ouro.assemble_extensions import (
+    extension_notices,
+    find_extensions,
+    find_own_tools,
+    is_trusted,
+    lsp_tools,
+    mcp_tools,
+    skill_tools,
+    turn_watcher,
+    web_tools,
 )
+from ouro.assemble_memory import background_roles, begins_with, build_memory, open_memory
 from ouro.assemble_subagents import build_subagents
+from ouro.assemble_tools import (
+    AgentServices,
+    build_confinement,
+    build_files_seen,
+    build_search,
+    build_shell,
+    build_workspace,
+)
 from ouro.errors import NoModelError, UsageError
 from ouro.events import Notice
 from ouro.extensions import demand_rules
 from ouro.llm import Catalog, ModelSource, Warmable
-from ouro.memory import index as memory_index
-from ouro.memory import long_term
-from ouro.memory.backend import MemoryStore, RewindScope, SessionInfo
+from ouro.memory.backend import MemoryStore, RewindScope
 from ouro.memory.ephemeral_backend import DictMemoryStore
-from ouro.memory.manager import MemoryManager
 from ouro.memory.sessions.session_catalog import SessionCatalog
 from ouro.memory.yaml_backend import YamlFileMemoryStore
-from ouro.messages import Message
 from ouro.session import OpenRequest, Session
 from ouro.session.agent_turn import AgentTurn, CommandRunner
 from ouro.session.budget import Budget, limit_turns
@@ -65,22 +74,29 @@ from ouro.session.session_tasks import BackgroundWork, SessionTasks, Steering
 from ouro.session.standing_work import StandingWork
 from ouro.session.titles import Titles
 from ouro.session.wake import Wake
-from ouro.session_options import Options, SessionInputs, build_judge, build_models, open_transcript
+from ouro.session_options import (
+    Options,
+    SessionBasis,
+    SessionInputs,
+    build_judge,
+    build_models,
+    open_transcript,
+)
 from ouro.settings import MODES_BY_WIDTH
 from ouro.settings_sources import build_settings, explain_settings, settings_by_place, stricter_mode
 from ouro.tools.builtin import builtin_tools
 from ouro.tools.files_seen import FilesSeen
-from ouro.tools.memory_search import SearchMemory
 from ouro.tools.shell import Shell
 from ouro.tools.shell_jobs import ShellJobs
-from ouro.tools.shell_process import Terminals, clean_up_orphans
+from ouro.tools.shell_process import clean_up_orphans
+from ouro.tools.subagent import Subagent
 from ouro.tools.todo import TodoPlan
+from ouro.tools.tool import AnyTool
 from ouro.utils.git import find_root
 from ouro.utils.log import mask_log, mask_writes
 from ouro.utils.path_text import path_text
 from ouro.utils.runtime import (
     get_checkpoints_dir,
-    get_home,
     get_index_path,
     get_permissions_path,
     get_sessions_dir,
@@ -128,47 +144,29 @@ async def open_session(
         if not folder.is_dir():
             raise UsageError(f"{folder} is not a folder.")
     inputs = await asyncio.to_thread(_read_inputs, options, request)
-    mask = safety.SecretMask([*inputs.catalog.key_values(), *safety.secret_values(os.environ)])
-    mask_log(mask.mask)
-    mask_writes(mask.mask)
-    store = store or YamlFileMemoryStore(get_sessions_dir(), mask.mask)
-    places = () if options.ephemeral else (get_sessions_dir(), get_index_path())
-    session_catalog = SessionCatalog(store, path_text(options.cwd), *places)
-    resumed = await find_resumed(session_catalog, request) if request.resume else None
-    has_memory, trusted = (
-        options.uses_memory,
-        options.cwd if inputs.trusted else None,
-    )
-    opening = partial(open_memory, inputs.settings.memory, trusted, mask.kind_in_memory)
-    scopes = await asyncio.to_thread(opening) if has_memory else None
-    tasks = SessionTasks(turn_watcher(inputs, mask.mask, lambda: transcript.session_id))
-    transcript = await open_transcript(
-        store, inputs, request, resumed, begins_with(scopes.opened if scopes else ()), tasks
-    )
-    notices = transcript.notices
+    basis = await _open_basis(inputs, request, store)
+    notices_of_transcript = basis.transcript.notices
+    start = _find_start_mode(basis)
     try:
-        builder = SessionBuilder(
-            inputs, store, session_catalog, transcript, resumed, mask, scopes, tasks
-        )
-        await asyncio.to_thread(builder.read_files)
-        session = builder.build()
+        session, problems = await asyncio.to_thread(_build_session, basis, start)
     except BaseException:
-        await transcript.close()  # otherwise the session would count as open here
+        await basis.transcript.close()  # otherwise the session would count as open here
         raise
-    for notice in (*inputs.notices, *builder.extensions.notices(), *notices):
-        tasks.warn(notice)
-    builder.start(session)
+    for notice in (*inputs.notices, *extension_notices(basis, problems), *notices_of_transcript):
+        basis.tasks.warn(notice)
+    _start(basis, session, start)
     if session.resumed is not None and request.part != "full":
         try:
             await session.resumed.apply(request.part)
         except BaseException:
             await session.close()
             raise
-    mask.scanner.prepare()
+    basis.mask.scanner.prepare()
     return session
 
 
 def _read_inputs(options: Options, request: OpenRequest) -> SessionInputs:
+    """The settings, after it is known whether the files of the project are obeyed. Blocks."""
     limit_arenas()
     trust = safety.TrustStore(get_trust_path())
     answer = "no" if options.safe else "yes" if options.trust else request.trust
@@ -183,417 +181,398 @@ def _read_inputs(options: Options, request: OpenRequest) -> SessionInputs:
     return SessionInputs(options, places, settings, trust, trusted, catalog, roles, notices)
 
 
-class SessionBuilder(msgspec.Struct, dict=True):
-    """Constructs the objects of one session: each once, when another one first needs it."""
+async def _open_basis(
+    inputs: SessionInputs, request: OpenRequest, store: MemoryStore | None
+) -> SessionBasis:
+    """Open the folders of memory, then the transcript: it begins with their versions."""
+    options = inputs.options
+    mask = safety.SecretMask([*inputs.catalog.key_values(), *safety.secret_values(os.environ)])
+    mask_log(mask.mask)
+    mask_writes(mask.mask)
+    store = store or YamlFileMemoryStore(get_sessions_dir(), mask.mask)
+    places = () if options.ephemeral else (get_sessions_dir(), get_index_path())
+    session_catalog = SessionCatalog(store, path_text(options.cwd), *places)
+    resumed = await find_resumed(session_catalog, request) if request.resume else None
+    scopes = None
+    if options.uses_memory:
+        trusted = options.cwd if inputs.trusted else None
+        opening = partial(open_memory, inputs.settings.memory, trusted, mask.kind_in_memory)
+        scopes = await asyncio.to_thread(opening)
+    tasks = SessionTasks(turn_watcher(inputs, mask.mask, lambda: transcript.session_id))
+    versions = begins_with(scopes.opened if scopes else ())
+    transcript = await open_transcript(store, inputs, request, resumed, versions, tasks)
+    root = find_root(options.cwd)
+    return SessionBasis(inputs, root, mask, tasks, session_catalog, transcript, resumed, scopes)
 
-    inputs: SessionInputs
-    store: MemoryStore
-    session_catalog: SessionCatalog
-    transcript: MemoryManager
-    info: SessionInfo | None
-    """The state of a session that is resumed."""
-    mask: safety.SecretMask
-    scopes: long_term.MemoryScopes | None
-    """None: memory is off."""
-    tasks: SessionTasks
 
-    def __post_init__(self) -> None:
-        options, limits = self.inputs.options, self.inputs.settings.limits
-        cwd, limits = options.cwd, limits if options.interactive else limit_turns(limits)
-        self.root = find_root(cwd)
-        self.plan = TodoPlan()
-        self.news = asyncio.Event()  # something in the background may wake the agent
-        self.environment = Environment(cwd, lambda: self.permissions.mode, self._more_environment)
-        self.budget = Budget(
-            self.transcript, self.session_catalog, limits, lambda: self.models.current()[0].spec
-        )
+def _find_start_mode(basis: SessionBasis) -> StartMode:
+    """Of the command line, the resumed session (at most the project's), or the settings."""
+    is_given = basis.options.settings.get("permissions.mode")
+    saved = "" if is_given else basis.transcript.mode
+    if saved in MODES_BY_WIDTH:
+        saved = stricter_mode(saved, basis.inputs.places)
+    return start_mode(saved, basis.settings.permissions.mode)
 
-    def _more_environment(self) -> dict[str, str]:
-        folders = (*self.inputs.options.add_dirs, *self.permissions.workspace.added)
-        return {
-            "Further folders of the workspace": ", ".join(map(path_text, folders)),
-            "Output style": self.extensions.styles.for_model(),
-        }
 
-    def build(self) -> Session:
-        self.plan.items = find_plan(self.transcript)
-        if self.info is not None:  # the command line may have named another model
-            self.transcript.set_model(self.models.current()[0].spec.name)
-        if mode := self.inputs.options.settings.get("permissions.mode"):
-            self.transcript.set_mode(mode)
-        window, turn = ContextWindow(self.compactor, self.tasks), self._turn()
-        return Session(
-            transcript=self.transcript,
-            turn=turn,
-            background=self._background(turn.steering),
-            model_source=self.models,
-            permissions=self.permissions,
-            extensions=self.extensions.found(),
-            memory=self.memory,
-            session_catalog=self.session_catalog,
-            rewind=self._rewind(),
-            window=window,
-            budget=self.budget,
-            resumed=self._resumed(window),
-        )
+def _build_session(basis: SessionBasis, start: StartMode) -> tuple[Session, Sequence[str]]:
+    """A session, and a line for each problem in extension files. Each object is made from those
+    above it. Blocks: extensions, memory and rules are read.
+    """
+    options, cwd, transcript, tasks = basis.options, basis.cwd, basis.transcript, basis.tasks
+    news = asyncio.Event()
+    """Set when something in the background may wake the agent."""
+    jobs = _build_jobs(basis, news)
+    shared = _build_services(basis, start, jobs)
+    permissions, memory, found = shared.permissions, shared.memory, shared.extensions.of_session
 
-    def read_files(self) -> None:
-        """Read extensions and memory, for the tools and the system prompt. Blocks."""
-        _ = self.extensions.found(), self.tools, self.system_prompt
-        if self.info is not None:
-            self.standing.load()
+    shell = build_shell(basis, cwd, jobs, shared.confinement, options.editor.terminals)
+    seen = build_files_seen(shared, permissions.workspace)
+    plan = TodoPlan()
+    subagents, tools, problems = _build_tools(shared, shell, jobs, plan, seen, news)
 
-    def start(self, session: Session) -> None:
-        """Start what runs in the background from the beginning; returns at once."""
-        if self._start_mode.offers_auto:
-            self.tasks.start("mode", offer_auto(session))
-        if session.resumed is not None:
-            self.tasks.start("plan file", session.turn.plan.load(self.tasks.emit))
-            self.standing.restore(repeats=self.inputs.options.interactive)
-        self.memory.start()
-        self.extensions.servers.start()
-        self.extensions.language_servers.start()
-        if self.transcript.pager.is_loading:
-            self.tasks.start(
-                "plan", update_plan_when_loaded(self.plan, self.transcript, self.tasks.emit)
+    environment = Environment(cwd, lambda: permissions.mode, partial(_more_environment, shared))
+    has_search = memory.lookup is not None
+    context = SentContext(environment, found.instructions, plan, jobs, has_search)
+    compactor = _build_compactor(shared, tools, context)
+    window = ContextWindow(compactor, tasks)
+
+    steering = Steering(environment, tasks.warn)
+    standing = _build_standing_work(shared, shell)
+    background = BackgroundWork(
+        shell, jobs, subagents, permissions, tasks, steering, transcript, standing
+    )
+    turn = _build_turn(shared, background, tools, plan, seen, compactor, news)
+    session = Session(
+        transcript=transcript,
+        turn=turn,
+        background=background,
+        model_source=shared.models,
+        permissions=permissions,
+        extensions=found,
+        memory=memory,
+        session_catalog=basis.session_catalog,
+        rewind=_build_rewind(shared, plan, seen, context),
+        window=window,
+        budget=shared.budget,
+        resumed=_build_resumed(shared, window, plan),
+    )
+    return session, (*shared.extensions.problems, *problems)
+
+
+def _build_jobs(basis: SessionBasis, news: asyncio.Event) -> ShellJobs:
+    wakes = basis.settings.session.wake != "off"
+    return ShellJobs(basis.transcript.outputs, basis.mask.mask, news.set if wakes else None)
+
+
+def _build_services(basis: SessionBasis, start: StartMode, jobs: ShellJobs) -> AgentServices:
+    """Models, permissions, extensions and memory, in this order."""
+    transcript, limits = basis.transcript, basis.settings.limits
+    if not basis.options.interactive:
+        limits = limit_turns(limits)
+    budget = Budget(transcript, basis.session_catalog, limits, lambda: models.current()[0].spec)
+    models = build_models(basis.inputs, transcript.model, basis.mask, budget.refuse)
+    confinement, permissions = _build_permissions(basis, start)
+    judge = build_judge(basis.inputs, models, transcript, permissions, budget.refuse)
+    extensions = find_extensions(basis, models, confinement)
+    is_resumed = basis.resumed is not None
+    hooks = SessionHooks(
+        extensions.hooks, transcript, basis.cwd, permissions, basis.tasks, is_resumed=is_resumed
+    )
+    files = _build_file_undo(basis, permissions)
+    memory = build_memory(
+        basis, models, jobs, confinement, files.changed_until_now if files else dict
+    )
+    return AgentServices(
+        basis, budget, models, confinement, permissions, judge, extensions, hooks, files, memory
+    )
+
+
+def _build_permissions(
+    basis: SessionBasis, start: StartMode
+) -> tuple[safety.Confinement, safety.Permissions]:
+    """The sandbox hides what rules deny to read, and the rules see whether there is a sandbox."""
+
+    def unreadable() -> Sequence[Path]:
+        return permissions.unreadable_files()
+
+    confinement = build_confinement(basis, basis.cwd, unreadable)
+    settings = basis.settings.permissions
+    rules = safety.RuleStore(get_permissions_path(), basis.root)
+    saved = rules.load_kinds()
+    permissions = safety.Permissions(
+        build_workspace(basis, basis.cwd, confinement),
+        start.mode,
+        allow=(*settings.allow, *saved["allow"]),
+        ask=(*settings.ask, *saved["ask"]),
+        deny=(*settings.deny, *saved["deny"]),
+        saved=rules,
+        finds_secret=basis.mask.kind_in_memory,
+    )
+    return confinement, permissions
+
+
+def _build_file_undo(basis: SessionBasis, permissions: safety.Permissions) -> FileUndo | None:
+    settings, transcript = basis.settings.checkpoints, basis.transcript
+    if not settings.enabled or basis.options.ephemeral:
+        return None
+    checkpoints = safety.LateCheckpoints(
+        basis.cwd,
+        get_checkpoints_dir(),
+        transcript.session_id,
+        settings.max_file_mb * 1_000_000,
+    )
+    return FileUndo(
+        checkpoints,
+        transcript,
+        basis.tasks,
+        settings.keep_days,
+        settings.max_mb * 1_000_000,
+        permissions.workspace.resolve,
+    )
+
+
+def _build_tools(
+    shared: AgentServices,
+    shell: Shell,
+    jobs: ShellJobs,
+    plan: TodoPlan,
+    seen: FilesSeen,
+    news: asyncio.Event,
+) -> tuple[Subagents, ToolRunner, Sequence[str]]:
+    """The subagents, all tools with theirs, and a line for each problem with them."""
+    basis, permissions, found = shared.basis, shared.permissions, shared.extensions
+    problems: list[str] = []
+    first = [
+        *builtin_tools(shell, jobs, plan, seen, build_search(shared), permissions.keeps_back),
+        *lsp_tools(found, seen, permissions.keeps_back),
+    ]
+    more = [*web_tools(basis, shared.models, problems), *mcp_tools(basis, found)]
+    others = (*first, *skill_tools(found), *more)
+    taken = {Subagent.name, *(tool.name for tool in others)}
+    _demand_free_names(basis.options.tools, taken)
+    taken |= {tool.name for tool in basis.options.tools}
+    own_tools = find_own_tools(basis, shared.confinement, found.environment, taken, problems)
+    for tool in own_tools:
+        if tool.asks:
+            permissions.remember(tool.name, "ask", save=False)
+    subagents = build_subagents(shared, own_tools, news.set)
+    tools = (
+        *first,
+        *skill_tools(found, subagents.run),
+        *more,
+        subagents.tool(),
+        *basis.options.tools,
+        *own_tools,
+    )
+    runner = ToolRunner(
+        {tool.name: tool for tool in tools},
+        permissions,
+        shared.hooks.with_notifications(basis.tasks.ask_user),
+        shared.changing,
+        shared.memory.tool_finished,
+        ToolEvents(shared.hooks, basis.cwd),
+        shared.judge,
+    )
+    return subagents, runner, problems
+
+
+def _demand_free_names(tools: Sequence[AnyTool], taken: Collection[str]) -> None:
+    """Raises UsageError: a tool of the program has the name of another one."""
+    found: dict[str, AnyTool] = {}
+    for tool in tools:
+        if tool.name in taken or found.setdefault(tool.name, tool) is not tool:
+            raise UsageError(
+                f"There are two tools with the name `{tool.name}`.", "Give yours another name."
             )
-        self.tasks.start("warm", self._warm())
-        if self.inputs.settings.updates == "notify" and self.inputs.options.interactive:
-            from ouro.session.update_notice import notify_update  # off by default
 
-            self.tasks.start("updates", notify_update(lambda text: self.tasks.emit(Notice(text))))
 
-    async def _warm(self) -> None:
-        if isinstance(model := self.models.current()[0], Warmable):
-            await model.warm()
-        # It reads every process: not while the request is made.
-        await clean_up_orphans(self.tasks.warn, self.root)
-        if self.files is not None:
-            await self.files.recover()
+def _more_environment(shared: AgentServices) -> dict[str, str]:
+    basis = shared.basis
+    folders = (*basis.options.add_dirs, *shared.permissions.workspace.added)
+    return {
+        "Further folders of the workspace": ", ".join(map(path_text, folders)),
+        "Output style": shared.extensions.of_session.styles.for_model(),
+    }
 
-    @cached_property
-    def models(self) -> ModelSource:
-        return build_models(self.inputs, self.transcript.model, self.mask, self.budget.refuse)
 
-    @cached_property
-    def workspace(self) -> safety.Workspace:
-        return self.workspace_in(self.inputs.options.cwd, self.confinement)
+def _build_compactor(shared: AgentServices, tools: ToolRunner, context: SentContext) -> Compactor:
+    """What makes requests smaller; it has the system prompt, with long-term memory."""
+    basis, models, memory, hooks = shared.basis, shared.models, shared.memory, shared.hooks
+    block = memory.manager.prompt.load_block() if memory.manager else ""
 
-    def workspace_in(self, cwd: Path, confinement: safety.Confinement) -> safety.Workspace:
-        options, stores = self.inputs.options, [scope.store for scope in self._opened]
-        guarded = [
-            safety.GuardedMemory(
-                store.folder, None if store.is_shared else store.repository.state_dir
-            )
-            for store in stores
-        ]
-        folders = (*options.add_dirs, self.transcript.outputs)
-        return safety.Workspace(
-            cwd,
-            folders,
-            guarded,
-            confines=confinement.is_on_or_disabled,
-            hides=lambda: confinement.is_on,
-        )
+    def on_compacted() -> None:
+        context.clear()
+        memory.compacted()
+        hooks.compacted()
 
-    @cached_property
-    def permissions(self) -> safety.Permissions:
-        settings, rules = (
-            self.inputs.settings.permissions,
-            safety.RuleStore(get_permissions_path(), self.root),
-        )
-        saved = rules.load_kinds()
-        return safety.Permissions(
-            self.workspace,
-            self._start_mode.mode,
-            allow=(*settings.allow, *saved["allow"]),
-            ask=(*settings.ask, *saved["ask"]),
-            deny=(*settings.deny, *saved["deny"]),
-            saved=rules,
-            finds_secret=self.mask.kind_in_memory,
-        )
+    return Compactor(
+        basis.transcript,
+        models.current,
+        lambda: models.role("compact"),
+        prompt_message(shared.extensions.system_prompt, block),
+        tools,
+        basis.settings.compaction,
+        context.for_summary,
+        on_compacted,
+        hooks.before_compaction,
+    )
 
-    @cached_property
-    def confinement(self) -> safety.Confinement:
-        unreadable = lambda: self.permissions.unreadable_files()  # noqa: E731, PLW0108 - they need this object
-        return self.confinement_in(self.inputs.options.cwd, unreadable)
 
-    def confinement_in(
-        self, cwd: Path, unreadable: Callable[[], Sequence[Path]]
-    ) -> safety.Confinement:
-        return safety.Confinement(
-            cwd,
-            get_home() / "sandbox",
-            self.inputs.settings.sandbox,
-            also_writable=self.inputs.options.add_dirs,
-            memory=[scope.store.folder for scope in self._opened],
-            visible=[self.transcript.outputs],
-            unreadable=unreadable,
-        )
+def _build_standing_work(shared: AgentServices, shell: Shell) -> StandingWork:
+    """The goal and the repeated messages; those of a resumed session are read."""
+    basis, settings = shared.basis, shared.basis.settings.session
+    caps = GoalCaps(settings.goal_turns, settings.goal_cost, settings.goal_minutes)
+    goal = GoalPursuit(basis.transcript, shared.models, shell, shared.permissions, caps)
+    is_saved = not basis.options.ephemeral
+    standing = StandingWork(goal, basis.transcript, basis.tasks.emit, is_saved=is_saved)
+    if basis.resumed is not None:
+        standing.load()
+    return standing
 
-    @cached_property
-    def _start_mode(self) -> StartMode:
-        """Of the command line, the resumed session (at most the project's), or the settings."""
-        is_given = self.inputs.options.settings.get("permissions.mode")
-        saved = "" if is_given else self.transcript.mode
-        if saved in MODES_BY_WIDTH:
-            saved = stricter_mode(saved, self.inputs.places)
-        return start_mode(saved, self.inputs.settings.permissions.mode)
 
-    def _resumed(self, window: ContextWindow) -> Resumed | None:
-        if self.info is None:
-            return None
-        cwd, memory, models = self.inputs.options.cwd, self.memory, self.models
-        return Resumed(self.info, cwd, window, memory, models, self.permissions, self.plan)
+def _build_turn(
+    shared: AgentServices,
+    background: BackgroundWork,
+    tools: ToolRunner,
+    plan: TodoPlan,
+    seen: FilesSeen,
+    compactor: Compactor,
+    news: asyncio.Event,
+) -> AgentTurn:
+    """The loop of the agent, and what is around it in a turn."""
+    basis, models, memory, budget = shared.basis, shared.models, shared.memory, shared.budget
+    found, steering, goal = shared.extensions, background.steering, background.standing.goal
+    subagents, environment, permissions = (
+        background.subagents,
+        steering.environment,
+        shared.permissions,
+    )
+    registry, instructions = found.of_session.commands, found.of_session.instructions
+    attachments = make_attachments(
+        seen, permissions, memory.manager, basis.session_catalog, found.of_session
+    )
 
-    @cached_property
-    def _jobs(self) -> ShellJobs:
-        on_news = self.news.set if self.inputs.settings.session.wake != "off" else None
-        return ShellJobs(self.transcript.outputs, self.mask.mask, on_news)
+    async def before_call(calls_made: int) -> str:
+        goal.refuse()
+        return await budget.check(calls_made)
 
-    @cached_property
-    def _shell(self) -> Shell:
-        options = self.inputs.options
-        return self.shell_in(options.cwd, self._jobs, self.confinement, options.editor.terminals)
+    agent = LoopAgent(
+        basis.transcript,
+        models.current,
+        compactor.system_prompt,
+        tools,
+        compactor,
+        lambda: steering.take() or subagents.take_reports(),
+        instructions.for_paths,
+        before_call,
+        memory.touched,
+        attachments.complete,
+        retry_seconds=basis.settings.llm.retry_seconds,
+        bounds=(budget.limits, basis.root),
+    )
+    return AgentTurn(
+        agent=agent,
+        steering=steering,
+        environment=environment,
+        memory=memory,
+        plan=_build_plan_approval(shared, plan, environment, tools),
+        tasks=basis.tasks,
+        files=shared.files,
+        titles=_build_titles(basis, models),
+        attachments=attachments,
+        commands=CommandRunner(registry, tools, permissions, models, found.hooks),
+        hooks=shared.hooks,
+        wake=Wake(basis.settings.session.wake, news, background.jobs, subagents, basis.tasks),
+    )
 
-    def shell_in(
-        self,
-        cwd: Path,
-        jobs: ShellJobs,
-        confinement: safety.Confinement,
-        terminals: Terminals | None = None,
-    ) -> Shell:
-        environment = safety.child_environment(os.environ, secrets=self.inputs.catalog.key_values())
-        return Shell(
-            cwd,
-            jobs,
-            environment,
-            confinement,
-            self.inputs.settings.shell.timeout_seconds,
-            terminals,
-        )
 
-    @cached_property
-    def extensions(self) -> ExtensionBuilder:
-        inputs, models, confinement = self.inputs, lambda: self.models, lambda: self.confinement
-        return ExtensionBuilder(
-            inputs, self.root, self.transcript, self.tasks, self.mask, models, confinement
-        )
+def _build_plan_approval(
+    shared: AgentServices, plan: TodoPlan, environment: Environment, tools: ToolRunner
+) -> PlanApproval:
+    basis, options = shared.basis, shared.basis.options
+    keeps_drafts = options.interactive or options.editor.buffers is not None
+    folder = PlanFolder(basis.root, keeps_drafts=keeps_drafts)
+    return PlanApproval(
+        plan,
+        None if options.ephemeral else folder,
+        environment,
+        shared.permissions,
+        basis.transcript,
+        shared.models,
+        tools.ask_user,
+    )
 
-    @cached_property
-    def hooks(self) -> SessionHooks:
-        hooks, is_resumed = self.extensions.hooks, self.info is not None
-        cwd = self.inputs.options.cwd
-        return SessionHooks(
-            hooks, self.transcript, cwd, self.permissions, self.tasks, is_resumed=is_resumed
-        )
 
-    @cached_property
-    def subagents(self) -> Subagents:
-        return build_subagents(self)
+def _build_titles(basis: SessionBasis, models: ModelSource) -> Titles:
+    options, transcript = basis.options, basis.transcript
+    automatically = options.interactive and basis.settings.sessions.titles and not options.ephemeral
+    labels = SessionLabels(transcript, options.cwd, basis.resumed)
+    return Titles(transcript, models, basis.tasks, automatically=automatically, labels=labels)
 
-    @cached_property
-    def files_seen(self) -> FilesSeen:
-        return self.files_seen_in(self.workspace)
 
-    def files_seen_in(self, workspace: safety.Workspace) -> FilesSeen:
-        editor, checks = self.inputs.options.editor.buffers, self.extensions.language_servers
-        finds_secret, recording = self.mask.kind_in_memory, self.memory.recording
-        return FilesSeen(workspace, finds_secret, recording, editor, checks=checks)
+def _build_rewind(
+    shared: AgentServices, plan: TodoPlan, seen: FilesSeen, context: SentContext
+) -> Rewind:
+    transcript, tasks, memory = shared.basis.transcript, shared.basis.tasks, shared.memory
 
-    @property
-    def _opened(self) -> Sequence[long_term.ScopeMemory]:
-        return self.scopes.opened if self.scopes else ()
+    def on_change() -> None:
+        plan.items = find_plan(transcript)
+        seen.clear()
+        context.clear()
 
-    @cached_property
-    def lookup(self) -> memory_index.Lookup | None:
-        return lookup_in(self._opened, self.inputs, self.session_catalog)
+    undoers: dict[RewindScope, Undoer] = {}
+    if shared.files is not None:
+        undoers["files"] = shared.files
+    if memory.rewind is not None:
+        undoers["memory"] = memory.rewind
+    settled, observer = memory.settled, memory.undo_observer
+    return Rewind(transcript, lambda: tasks.running, on_change, undoers, settled, observer)
 
-    @cached_property
-    def search(self) -> SearchMemory | None:
-        return long_term.search_for(self.lookup, self._opened, self.root) if self.lookup else None
 
-    @cached_property
-    def memory(self) -> long_term.SessionMemory:
-        builder = MemoryBuilder(
-            inputs=self.inputs,
-            scopes=self.scopes,
-            memory=self.transcript,
-            models=self.models,
-            session_catalog=self.session_catalog,
-            lookup=self.lookup,
-            channel=self.tasks,
-            finds_secret=self.mask.kind_in_memory,
-            changed_files=lambda: self.files.changed_until_now() if self.files else {},
-        )
-        return builder.build(self._jobs, self.confinement, is_new=self.info is None)
+def _build_resumed(shared: AgentServices, window: ContextWindow, plan: TodoPlan) -> Resumed | None:
+    basis = shared.basis
+    if basis.resumed is None:
+        return None
+    return Resumed(
+        basis.resumed,
+        basis.cwd,
+        window,
+        shared.memory,
+        shared.models,
+        shared.permissions,
+        plan,
+    )
 
-    @cached_property
-    def tools(self) -> ToolRunner:
-        """Blocks: reads files of extensions."""
-        seen, keeps_back = self.files_seen, self.permissions.keeps_back
-        found = [
-            *builtin_tools(self._shell, self._jobs, self.plan, seen, self.search, keeps_back),
-            *self.extensions.lsp_tools(seen, keeps_back),
-        ]
-        tools = {
-            tool.name: tool
-            for tool in (*found, *self.extensions.tools(self.subagents.run), self.subagents.tool())
-        }
-        for tool in self.inputs.options.tools:
-            if tools.setdefault(tool.name, tool) is not tool:
-                raise UsageError(
-                    f"There are two tools with the name `{tool.name}`.", "Give yours another name."
-                )
-        of_files = self.extensions.file_tools(tools, self.permissions)
-        tools |= {tool.name: tool for tool in of_files}
-        ask_user = self.hooks.with_notifications(self.tasks.ask_user)
-        hooks = ToolEvents(self.hooks, self.inputs.options.cwd)
-        changing = self.files.changing if self.files else not_changing
-        after = (self.memory.tool_finished, hooks, self.judge)
-        return ToolRunner(tools, self.permissions, ask_user, changing, *after)
 
-    @cached_property
-    def judge(self) -> PermissionJudge | None:
-        refuse = self.budget.refuse
-        return build_judge(self.inputs, self.models, self.transcript, self.permissions, refuse)
+def _start(basis: SessionBasis, session: Session, start: StartMode) -> None:
+    """Take up what the transcript holds, and start what runs in the background; returns at once."""
+    transcript, tasks, plan = basis.transcript, basis.tasks, session.plan
+    plan.todos.items = find_plan(transcript)
+    if basis.resumed is not None:  # the command line may have named another model
+        transcript.set_model(session.model_source.current()[0].spec.name)
+    if mode := basis.options.settings.get("permissions.mode"):
+        transcript.set_mode(mode)
+    if start.offers_auto:
+        tasks.start("mode", offer_auto(session))
+    if session.resumed is not None:
+        tasks.start("plan file", plan.load(tasks.emit))
+        session.background.standing.restore(repeats=basis.options.interactive)
+    session.memory.start()
+    session.extensions.servers.start()
+    session.extensions.language_servers.start()
+    if transcript.pager.is_loading:
+        tasks.start("plan", update_plan_when_loaded(plan.todos, transcript, tasks.emit))
+    tasks.start("warm", _warm(basis, session))
+    if basis.settings.updates == "notify" and basis.options.interactive:
+        from ouro.session.update_notice import notify_update  # off by default
 
-    @cached_property
-    def system_prompt(self) -> Message:
-        """The system prompt, with long-term memory. Blocks: reads files."""
-        manager = self.memory.manager
-        block = manager.prompt.load_block() if manager else ""
-        return prompt_message(self.extensions.system_prompt, block)
+        tasks.start("updates", notify_update(lambda text: tasks.emit(Notice(text))))
 
-    @cached_property
-    def sent_context(self) -> SentContext:
-        has_search = self.lookup is not None
-        return SentContext(
-            self.environment, self.extensions.instructions, self.plan, self._jobs, has_search
-        )
 
-    @cached_property
-    def compactor(self) -> Compactor:
-        models, context, memory, hooks = self.models, self.sent_context, self.memory, self.hooks
-
-        def on_compacted() -> None:
-            context.clear()
-            memory.compacted()
-            hooks.compacted()
-
-        return Compactor(
-            self.transcript,
-            models.current,
-            lambda: models.role("compact"),
-            self.system_prompt,
-            self.tools,
-            self.inputs.settings.compaction,
-            context.for_summary,
-            on_compacted,
-            hooks.before_compaction,
-        )
-
-    @cached_property
-    def files(self) -> FileUndo | None:
-        settings, session = self.inputs.settings.checkpoints, self.transcript.session_id
-        if not settings.enabled or self.inputs.options.ephemeral:
-            return None
-        limit, cwd = settings.max_file_mb * 1_000_000, self.inputs.options.cwd
-        found = safety.LateCheckpoints(cwd, get_checkpoints_dir(), session, limit)
-        limits = settings.keep_days, settings.max_mb * 1_000_000
-        resolve = self.permissions.workspace.resolve
-        return FileUndo(found, self.transcript, self.tasks, *limits, resolve)
-
-    def _plan_approval(self) -> PlanApproval:
-        options = self.inputs.options
-        keeps_drafts = options.interactive or options.editor.buffers is not None
-        folder = PlanFolder(self.root or options.cwd, keeps_drafts=keeps_drafts)
-        return PlanApproval(
-            self.plan,
-            None if options.ephemeral else folder,
-            self.environment,
-            self.permissions,
-            self.transcript,
-            self.models,
-            self.tools.ask_user,
-        )
-
-    def _titles(self) -> Titles:
-        options, wanted = self.inputs.options, self.inputs.settings.sessions.titles
-        automatically = options.interactive and wanted and not options.ephemeral
-        labels = SessionLabels(self.transcript, options.cwd, self.info)
-        return Titles(
-            self.transcript, self.models, self.tasks, automatically=automatically, labels=labels
-        )
-
-    def _turn(self) -> AgentTurn:
-        models, subagents, memory = self.models, self.subagents, self.memory
-        tools, permissions, found = self.tools, self.permissions, self.extensions
-        mode = self.inputs.settings.session.wake
-        attachments = make_attachments(
-            self.files_seen, permissions, memory.manager, self.session_catalog, found.found()
-        )
-        steering = Steering(self.environment, self.tasks.warn)
-        agent = LoopAgent(
-            self.transcript,
-            models.current,
-            self.system_prompt,
-            self.tools,
-            self.compactor,
-            lambda: steering.take() or subagents.take_reports(),
-            found.instructions.for_paths,
-            self._before_call,
-            memory.touched,
-            attachments.complete,
-            retry_seconds=self.inputs.settings.llm.retry_seconds,
-            bounds=(self.budget.limits, self.root),
-        )
-        return AgentTurn(
-            agent=agent,
-            steering=steering,
-            environment=self.environment,
-            memory=self.memory,
-            plan=self._plan_approval(),
-            tasks=self.tasks,
-            files=self.files,
-            titles=self._titles(),
-            attachments=attachments,
-            commands=CommandRunner(found.commands, tools, permissions, models, found.hooks),
-            hooks=self.hooks,
-            wake=Wake(mode, self.news, self._jobs, subagents, self.tasks),
-        )
-
-    def _background(self, steering: Steering) -> BackgroundWork:
-        work = (self._shell, self._jobs, self.subagents, self.permissions, self.tasks)
-        return BackgroundWork(*work, steering, self.transcript, self.standing)
-
-    @cached_property
-    def standing(self) -> StandingWork:
-        settings = self.inputs.settings
-        caps = GoalCaps(
-            settings.session.goal_turns, settings.session.goal_cost, settings.session.goal_minutes
-        )
-        goal = GoalPursuit(self.transcript, self.models, self._shell, self.permissions, caps)
-        is_saved = not self.inputs.options.ephemeral
-        return StandingWork(goal, self.transcript, self.tasks.emit, is_saved=is_saved)
-
-    async def _before_call(self, calls_made: int) -> str:
-        self.standing.goal.refuse()
-        return await self.budget.check(calls_made)
-
-    def _rewind(self) -> Rewind:
-        plan, transcript = self.plan, self.transcript
-        seen, context = self.files_seen, self.sent_context
-
-        def on_change() -> None:
-            plan.items = find_plan(transcript)
-            seen.clear()
-            context.clear()
-
-        undoers: dict[RewindScope, Undoer] = {}
-        if self.files is not None:
-            undoers["files"] = self.files
-        if self.memory.rewind is not None:
-            undoers["memory"] = self.memory.rewind
-        settled, observer = self.memory.settled, self.memory.undo_observer
-        return Rewind(transcript, lambda: self.tasks.running, on_change, undoers, settled, observer)
+async def _warm(basis: SessionBasis, session: Session) -> None:
+    if isinstance(model := session.model_source.current()[0], Warmable):
+        await model.warm()
+    # It reads every process: not while the request is made.
+    await clean_up_orphans(basis.tasks.warn, basis.root)
+    if session.turn.files is not None:
+        await session.turn.files.recover()

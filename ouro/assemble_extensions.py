@@ -1,6 +1,4 @@
-"""The extensions of a session, constructed: commands, skills, agents, hooks, instructions and MCP
-servers.
-"""
+"""Find the extensions of a session: commands, skills, agents, hooks, instructions, servers, tools."""
 
 from __future__ import annotations
 
@@ -8,7 +6,7 @@ import asyncio
 import itertools
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import cached_property, partial
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -22,21 +20,18 @@ from ouro.display import Question
 from ouro.errors import ConfigError, OuroError, TrustNeeded
 from ouro.events import Notice, Reply
 from ouro.llm import ModelSource
-from ouro.memory.manager import MemoryManager
 from ouro.memory.side_calls import ask_and_record, ask_in_background
 from ouro.messages import Message, Usage, assistant, system, user
 from ouro.safety import (
     CLAUDE_SETTINGS,
     Confinement,
-    Permissions,
-    SecretMask,
     TrustStore,
     acting_files,
     child_environment,
 )
 from ouro.session.session import SessionExtensions
-from ouro.session.session_tasks import SessionTasks, TurnWatcher
-from ouro.session_options import SessionInputs
+from ouro.session.session_tasks import TurnWatcher
+from ouro.session_options import SessionBasis, SessionInputs
 from ouro.settings import Settings, SettingsSources
 from ouro.settings_sources import project_hooks, project_servers, save_setting, write_setting
 from ouro.tools.files_seen import FilesSeen
@@ -132,388 +127,423 @@ def _lacks_telemetry() -> bool:
         return True
 
 
-class ExtensionBuilder(msgspec.Struct, dict=True):
-    """Constructs what extension files add, each object once, when it is first needed."""
+class FoundExtensions(msgspec.Struct, frozen=True, eq=False):
+    """What extension files and settings add to a session."""
 
-    inputs: SessionInputs
-    root: Path
-    transcript: MemoryManager
-    tasks: SessionTasks
-    mask: SecretMask
-    models: Callable[[], ModelSource]
-    confinement: Callable[[], Confinement]
+    of_session: SessionExtensions
+    hooks: extensions.Hooks
+    agents: tuple[AgentSpec, ...]
+    """The kinds of subagents."""
+    environment: Mapping[str, str]
+    """The variables of hooks, servers and tools from files, without keys."""
+    system_prompt: str
+    """The system prompt without long-term memory."""
+    problems: tuple[str, ...]
+    """A line for each file that is not used, or not as it is written."""
 
-    def __post_init__(self) -> None:
-        self.problems: list[str] = []
-        if self.inputs.settings.telemetry.enabled and _lacks_telemetry():
-            self.problems.append(NO_TELEMETRY)
-        self.own_tools: Sequence[extensions.OwnTool] = ()
 
-    @cached_property
-    def environment(self) -> dict[str, str]:
-        """The environment variables of hooks and MCP servers, without keys."""
-        return child_environment(os.environ, secrets=self.inputs.catalog.key_values())
+def find_extensions(
+    basis: SessionBasis, models: ModelSource, confinement: Confinement
+) -> FoundExtensions:
+    """Read the extensions of the user and, if it is trusted, of the project. Blocks."""
+    problems: list[str] = []
+    if basis.settings.telemetry.enabled and _lacks_telemetry():
+        problems.append(NO_TELEMETRY)
+    environment = child_environment(os.environ, secrets=basis.inputs.catalog.key_values())
+    host = _mcp_host(basis, models, confinement, environment)
+    command_files = _find_files(basis, "commands", problems)
+    skills = _find_skills(basis, problems)
+    servers, server_problems = _find_servers(basis, host)
+    commands = _commands_of(basis, command_files, skills, servers)
+    problems += [*server_problems, *commands.problems()]
+    styles = _find_styles(basis, problems)
+    found_hooks = _find_hooks(basis, problems)
+    agent_files = _find_files(basis, "agents", problems)
+    found_hooks += [*chain.from_iterable(file.hooks for file in agent_files)]
+    hooks = _hooks_of(basis, models, confinement, environment, found_hooks)
+    problems += _enforce_checks(basis, hooks)
+    agents, agent_problems = extensions.load_agents(agent_files)
+    problems += agent_problems
+    instructions = instructions_in(basis, basis.cwd)
+    prompt = _system_prompt(basis, instructions, skills)
+    problems += instructions.problems
+    of_session = SessionExtensions(
+        commands,
+        servers,
+        _language_servers(basis, confinement, environment),
+        skills,
+        instructions,
+        SettingsSources(basis.root if basis.inputs.trusted else None, basis.options.settings),
+        styles,
+        _status_script(basis, environment),
+    )
+    return FoundExtensions(of_session, hooks, agents, environment, prompt, tuple(problems))
 
-    @cached_property
-    def skills(self) -> extensions.Skills:
-        """Blocks: reads files, as `commands` does."""
-        settings, trusts = self.inputs.settings.skills, self._trusts
-        save = partial(save_setting, "skills.without")
-        return extensions.Skills(
-            self._files("skills"), settings.without, settings.prompt_tokens, trusts, save
-        )
 
-    def tools(self, run_subagent: RunSubagent | None = None) -> list[AnyTool]:
-        """The tools that extensions need; without `run_subagent` every skill is read, also one with
-        `context: fork`.
-        """
+def extension_notices(basis: SessionBasis, problems: Sequence[str]) -> list[str]:
+    """The notices about extension files at the start of a session."""
+    if basis.options.safe:
+        return [SAFE]
+    many = f"{len(problems)} problems in extension files: `ouro doctor` lists them."
+    notices = list(problems) if len(problems) <= MAX_NOTICES else [many]
+    if basis.inputs.trusted:
+        return notices
+    count = plural(len(acting_files(basis.root, basis.cwd)), "file")
+    not_obeyed = f"The project is not trusted: {count} not obeyed. `ouro doctor` lists them."
+    return [not_obeyed, *notices]
 
-        async def use(args: SkillArgs, ctx: ToolContext) -> ToolResult | str:
-            skill, text = (
-                self.skills.offered(args.name),
-                self.skills.read(args.name, args.file, args.arguments),
-            )
-            if run_subagent and not args.file and (agent := extensions.agent_of(skill.file)):
-                with self.hooks.added(skill.file.hooks):
-                    return await run_subagent(
-                        SubagentArgs(task=skill.name[:100], prompt=text, agent=agent), ctx
-                    )
-            self.hooks.add(skill.file.hooks)
-            return text
 
-        skills = [SkillTool(use)] if self.skills.prompt() else []
-        outputs = mcp.Outputs(self.transcript.outputs, self.mask.mask)
-        return [
-            *skills,
-            *self.web_tools(),
-            *mcp.mcp_tools(self.servers, outputs, self.inputs.settings.mcp.tool_budget_tokens),
-        ]
+def _trusts(basis: SessionBasis, path: Path) -> bool:
+    return basis.inputs.trusted and basis.inputs.trust.is_trusted(basis.root, [path])
 
-    @cached_property
-    def commands(self) -> extensions.CommandRegistry:
-        """Reads the files of the user and, if it is trusted, of the project. Blocks."""
-        found = [extensions.command_of(file) for file in self._files("commands")]
-        sources = [lambda: found, self.skills.commands, lambda: prompt_commands(self.servers)]
-        own = partial(_own_commands, self.inputs.options.cwd)
-        registry = extensions.CommandRegistry(sources, _reserved_names, self._connect, own)
-        self.problems += registry.problems()
-        return registry
 
-    @cached_property
-    def servers(self) -> mcp.McpServers:
-        """The MCP servers. Blocks: reads the files that name them."""
-        if self.inputs.options.safe:
-            return mcp.McpServers(mcp.Registry({}), self._mcp_host())
-        options, own = self.inputs.options, self.inputs.settings.mcp.servers
-        plugins = extensions.plugin_tables("mcpServers", self.problems)
-        try:
-            root = self.root if self.inputs.trusted else None
-            registry = mcp.find_servers(
-                {**options.editor.mcp_servers, **own},
-                root,
-                plugins,
-                project_servers(root) if root else None,
-            )
-        except ConfigError as error:
-            registry = mcp.Registry({})
-            self.problems.append(f"No MCP servers: {one_line(str(error), 300)}")
-        self.problems += registry.notices
-        return mcp.McpServers(registry, self._mcp_host())
+def _find_files(
+    basis: SessionBasis, kind: extensions.FileKind, problems: list[str]
+) -> list[extensions.ExtensionFile]:
+    if basis.options.safe:
+        return []
+    files, found = extensions.find_files(kind, basis.root, basis.inputs.trusted)
+    problems += found
+    return files
 
-    def _mcp_host(self) -> mcp.Host:
-        options = self.inputs.options
-        return mcp.Host(
-            options.cwd,
-            self.environment,
-            self.inputs.catalog.key_values(),
-            lambda text, level: self.tasks.emit(Notice(text, level)),
-            self._answer,
-            options.interactive,
-            lambda argv: self.confinement().wrap(argv, "workspace"),
-        )
 
-    @cached_property
-    def language_servers(self) -> lsp.LanguageServers:
-        """The language servers: those that are installed, found when they are first needed."""
-        settings, root = self.inputs.settings.lsp, self.root
-        # A server reads the project's settings and may run its programs: it is trusted as hooks.
-        is_used = settings.enabled and self.inputs.trusted
-        search_path = self.environment.get("PATH", "")
+def _find_skills(basis: SessionBasis, problems: list[str]) -> extensions.Skills:
+    settings = basis.settings.skills
+    return extensions.Skills(
+        _find_files(basis, "skills", problems),
+        settings.without,
+        settings.prompt_tokens,
+        partial(_trusts, basis),
+        partial(save_setting, "skills.without"),
+    )
 
-        def find() -> list[lsp.LanguageServerSpec]:
-            if not is_used:
-                return []
-            try:
-                return lsp.find_language_servers(settings.servers, root, search_path)
-            except ConfigError as error:
-                self.tasks.warn(f"No language servers: {error.message}")
-                return []
 
-        host = lsp.LspHost(
+def _commands_of(
+    basis: SessionBasis,
+    files: Sequence[extensions.ExtensionFile],
+    skills: extensions.Skills,
+    servers: mcp.McpServers,
+) -> extensions.CommandRegistry:
+    found = [extensions.command_of(file) for file in files]
+    sources = [lambda: found, skills.commands, lambda: prompt_commands(servers)]
+
+    async def connect(server: str) -> None:
+        if server in servers.servers:
+            await servers.ready(server)
+
+    own = partial(_own_commands, basis.cwd)
+    return extensions.CommandRegistry(sources, _reserved_names, connect, own)
+
+
+def _find_servers(basis: SessionBasis, host: mcp.Host) -> tuple[mcp.McpServers, Sequence[str]]:
+    """The MCP servers, and a line for each problem of the files that name them."""
+    if basis.options.safe:
+        return mcp.McpServers(mcp.Registry({}), host), ()
+    problems: list[str] = []
+    plugins = extensions.plugin_tables("mcpServers", problems)
+    root = basis.root if basis.inputs.trusted else None
+    try:
+        registry = mcp.find_servers(
+            {**basis.options.editor.mcp_servers, **basis.settings.mcp.servers},
             root,
-            self.environment,
-            lambda text, level: self.tasks.emit(Notice(text, level)),
-            lambda argv: self.confinement().wrap(argv, "workspace"),
+            plugins,
+            project_servers(root) if root else None,
         )
-        return lsp.LanguageServers(find, host)
+    except ConfigError as error:
+        registry = mcp.Registry({})
+        problems.append(f"No MCP servers: {one_line(str(error), 300)}")
+    return mcp.McpServers(registry, host), [*problems, *registry.notices]
 
-    def web_tools(self) -> Sequence[AnyTool]:
-        """The tool `web_search`, if there is a backend for it."""
-        settings = self.inputs.settings.web
-        if not settings.search and not any(map(os.environ.get, SEARCH_VARIABLES)):
-            return ()
-        # Imported late: most sessions have no backend.
-        from ouro.tools.web_search import choose_search
 
-        try:
-            if settings.search in ("model", "ddgs"):
-                return [self._search_without_key(settings.search)]
-            tool = choose_search(settings.search, settings.search_url, os.environ)
-        except ConfigError as error:
-            self.problems.append(error.message)
-            return ()
-        return [tool] if tool else ()
+def _language_servers(
+    basis: SessionBasis, confinement: Confinement, environment: Mapping[str, str]
+) -> lsp.LanguageServers:
+    """The language servers: those that are installed, found when they are first needed."""
+    settings, root, tasks = basis.settings.lsp, basis.root, basis.tasks
+    # A server reads the project's settings and may run its programs: it is trusted as hooks.
+    is_used = settings.enabled and basis.inputs.trusted
 
-    def _search_without_key(self, name: str) -> AnyTool:
-        from ouro.llm import make_provider_search
-        from ouro.tools.model_search import DdgsSearch, ModelSearch
-
-        def find() -> ProviderSearch:
-            model = self.models().current()[0]
-            return make_provider_search(model, *self.inputs.catalog.route(model.spec.name))
-
-        def note_cost(model: str, usage: Usage | None) -> None:
-            self.transcript.note_cost("search", model, usage)
-
-        return DdgsSearch() if name == "ddgs" else ModelSearch(find, note_cost)
-
-    def file_tools(
-        self, taken: Collection[str], permissions: Permissions
-    ) -> Sequence[extensions.OwnTool]:
-        """The tools of the files in `tools/`, but those with the name of another tool. Blocks: files
-        that are new are described by a worker.
-        """
-        folders = (get_home() / "tools", self.root / ".ouro" / "tools")
-        if self.inputs.options.safe or not any(folder.is_dir() for folder in folders):
-            return ()
-        files = extensions.find_tool_files(self.root, self._trusts, self.problems)
-        found: list[extensions.OwnTool] = []
-        for tool in extensions.ToolFiles(files, self._tool_file_host(), self.problems).tools:
-            if tool.name in taken:
-                where = tilde(tool.file.path)
-                self.problems.append(f"{where}: there is another tool `{tool.name}`. Rename yours.")
-                continue
-            if tool.asks:
-                permissions.remember(tool.name, "ask", save=False)
-            found.append(tool)
-        self.own_tools = found
-        return found
-
-    def _tool_file_host(self) -> extensions.ToolFileHost:
-        settings = self.inputs.settings.shell
-        keys = self.inputs.catalog.key_values()
-        added = extensions.variables_of_user(os.environ, settings.tool_env, keys)
-        return extensions.ToolFileHost(
-            self.inputs.options.cwd,
-            self.environment,
-            {**self.environment, **dict(added)},
-            lambda argv, limits: self.confinement().wrap(argv, limits),
-            settings.timeout_seconds,
-        )
-
-    def lsp_tools(self, seen: FilesSeen, keeps_back: Callable[[Path], bool]) -> Sequence[AnyTool]:
-        """The tool `lsp`, if there is a server for files of this project. Blocks.
-
-        It is decided once: the list of tools stays the same, also when servers start and end.
-        """
-        servers = self.language_servers
-        return [lsp.Lsp(servers, seen, keeps_back)] if servers.are_for_project() else ()
-
-    @cached_property
-    def instructions(self) -> ProjectInstructions:
-        return self.instructions_in(self.inputs.options.cwd)
-
-    def instructions_in(self, cwd: Path) -> ProjectInstructions:
-        """The instructions for a folder of this repository, or of a worktree of it. Blocks.
-
-        A file of a worktree is trusted if the same file here is trusted and has the same content.
-        """
-        root = find_root(cwd)
-
-        def trusts(path: Path) -> bool:
-            own = self.root / path.relative_to(root)
-            is_same = own == path or (own.is_file() and own.read_bytes() == path.read_bytes())
-            return is_same and self._trusts(own)
-
-        return ProjectInstructions(cwd, trusts)
-
-    @cached_property
-    def hooks(self) -> extensions.Hooks:
-        """The hooks of the user and, if it is trusted, of the project, which are confined. Blocks.
-
-        In safe mode there is none: no hook, and no check.
-        """
-        inputs, confinement = self.inputs, self.confinement()
-        is_safe = inputs.options.safe
-        found, problems = (
-            ((), ())
-            if is_safe
-            else find_hooks(inputs.settings, self.root, self._trusts, trusted=inputs.trusted)
-        )
-        self.problems += problems
-        found += tuple(chain.from_iterable(file.hooks for file in self._agent_files))
-        environment = self.environment | dict.fromkeys(
-            ("CLAUDE_PROJECT_DIR", "OURO_PROJECT_DIR"), str(self.root)
-        )
-        confines = confinement.settings.project_hooks
-        confine = (
-            (lambda argv: confinement.wrap(argv, "workspace")) if confines else tuple[str, ...]
-        )
-        hooks = extensions.Hooks(
-            found,
-            extensions.Checks(self.root),
-            inputs.options.cwd,
-            environment,
-            self.tasks.warn,
-            confine,
-            extensions.HookServices(self._ask_for_hook, partial(self.tasks.start, "hooks")),
-        )
-        try:
-            if not is_safe:
-                hooks.change_checks(lambda _checks: None)
-        except ConfigError as error:
-            self.problems.append(error.message)
-        return hooks
-
-    @cached_property
-    def agents(self) -> tuple[AgentSpec, ...]:
-        """The kinds of subagents. Blocks: reads files, as `commands` does."""
-        specs, problems = extensions.load_agents(self._agent_files)
-        self.problems += problems
-        return specs
-
-    @cached_property
-    def _agent_files(self) -> list[extensions.ExtensionFile]:
-        return self._files("agents")
-
-    @cached_property
-    def styles(self) -> extensions.OutputStyles:
-        """The output styles. Blocks: reads files, as `commands` does."""
-        save = partial(write_setting, "style")
-        styles = extensions.OutputStyles(
-            self._files("output-styles"), self.inputs.settings.style, save
-        )
-        if styles.problem:
-            self.problems.append(styles.problem)
-        return styles
-
-    @cached_property
-    def _status_script(self) -> extensions.StatusScript | None:
-        command = self.inputs.settings.tui.status_command
-        if not command or self.inputs.options.safe:
-            return None
-        return extensions.StatusScript(command, self.inputs.options.cwd, self.environment)
-
-    @cached_property
-    def system_prompt(self) -> str:
-        """The system prompt without long-term memory. Blocks."""
-        found = self.instructions
-        users = () if self.inputs.options.safe else found.of_user()
-        prompt = system_prompt(found.of_project(), users)
-        self.problems += found.problems
-        more = self.inputs.options.more_instructions
-        added = f"{MORE_INSTRUCTIONS}\n\n{more}" if more else ""
-        return "\n\n".join(filter(None, (prompt, self.skills.prompt(), added)))
-
-    def found(self) -> SessionExtensions:
-        settings = SettingsSources(
-            self.root if self.inputs.trusted else None, self.inputs.options.settings
-        )
-        return SessionExtensions(
-            self.commands,
-            self.servers,
-            self.language_servers,
-            self.skills,
-            self.instructions,
-            settings,
-            self.styles,
-            self._status_script,
-        )
-
-    async def _connect(self, server: str) -> None:
-        if server in self.servers.servers:
-            await self.servers.ready(server)
-
-    def notices(self) -> list[str]:
-        """The notices about extension files at the start of a session."""
-        if self.inputs.options.safe:
-            return [SAFE]
-        many = f"{len(self.problems)} problems in extension files: `ouro doctor` lists them."
-        notices = self.problems if len(self.problems) <= MAX_NOTICES else [many]
-        if self.inputs.trusted:
-            return notices
-        count = plural(len(acting_files(self.root, self.inputs.options.cwd)), "file")
-        return [
-            f"The project is not trusted: {count} not obeyed. `ouro doctor` lists them.",
-            *notices,
-        ]
-
-    async def _answer(self, server: str, kind: str, about: JsonObject) -> JsonObject:
-        """The answer to a question of an MCP server: from the user, or from the model if the user
-        agrees.
-        """
-        try:
-            return await (
-                self._sample(server, about)
-                if kind == "sample"
-                else mcp.answer_elicitation(server, about, self._ask)
-            )
-        except OuroError as error:
-            return {"refused": str(error)} if kind == "sample" else {"action": "cancel"}
-
-    async def _ask(self, question: Question) -> tuple[str, ...]:
-        answer = await self.tasks.ask(f"mcp:{next(_numbers)}", question)
-        return answer.answers if isinstance(answer, Reply) else ()
-
-    async def _sample(self, server: str, about: JsonObject) -> JsonObject:
-        """Let a server ask the model, if the user agrees to the question."""
-        asked = "\n\n".join(f"{item['role']}: {item['text']}" for item in about["messages"])
-        details = f"{about['system']}\n\n{asked}".strip()
-        question = Question(
-            f"The MCP server {server} wants to ask the model. Allow it?",
-            ("yes", "no"),
-            details=f"```\n{escaped(cut(details, MAX_SHOWN))}\n```",
-        )
-        if await self._ask(question) != ("yes",):
-            return {"refused": "The user refused."}
-        models = self.models()
-        messages = [system(about["system"])] if about["system"] else []
-        messages += [
-            (user if item["role"] == "user" else assistant)(item["text"])
-            for item in about["messages"]
-        ]
-        text = await ask_in_background(models, self.transcript, "compact", "mcp")(messages)
-        return {"text": text, "model": models.current()[0].spec.name}
-
-    async def _ask_for_hook(
-        self, model: str, messages: list[Message], schema: Mapping[str, Any]
-    ) -> str:
-        """Ask the model of a hook with a prompt; its cost counts in the session."""
-        source = self.models()
-        usual = source.role("classify")
-        if model and not self.inputs.options.ready_model:
-            usual = source.named(await asyncio.to_thread(self.inputs.catalog.resolve, model))
-        return await ask_and_record(usual, self.transcript, "hook", messages, schema=schema)
-
-    def _trusts(self, path: Path) -> bool:
-        return self.inputs.trusted and self.inputs.trust.is_trusted(self.root, [path])
-
-    def _files(self, kind: extensions.FileKind) -> list[extensions.ExtensionFile]:
-        if self.inputs.options.safe:
+    def find() -> list[lsp.LanguageServerSpec]:
+        if not is_used:
             return []
-        files, problems = extensions.find_files(kind, self.root, self.inputs.trusted)
-        self.problems += problems
-        return files
+        try:
+            return lsp.find_language_servers(settings.servers, root, environment.get("PATH", ""))
+        except ConfigError as error:
+            tasks.warn(f"No language servers: {error.message}")
+            return []
+
+    host = lsp.LspHost(
+        root,
+        environment,
+        lambda text, level: tasks.emit(Notice(text, level)),
+        lambda argv: confinement.wrap(argv, "workspace"),
+    )
+    return lsp.LanguageServers(find, host)
+
+
+def instructions_in(basis: SessionBasis, cwd: Path) -> ProjectInstructions:
+    """The instructions for a folder of this repository, or of a worktree of it. Blocks.
+
+    A file of a worktree is trusted if the same file here is trusted and has the same content.
+    """
+    root = find_root(cwd)
+
+    def trusts(path: Path) -> bool:
+        own = basis.root / path.relative_to(root)
+        is_same = own == path or (own.is_file() and own.read_bytes() == path.read_bytes())
+        return is_same and _trusts(basis, own)
+
+    return ProjectInstructions(cwd, trusts)
+
+
+def _find_hooks(basis: SessionBasis, problems: list[str]) -> list[extensions.Hook]:
+    """The hooks of the user and, if it is trusted, of the project; in safe mode none."""
+    inputs = basis.inputs
+    if basis.options.safe:
+        return []
+    trusts = partial(_trusts, basis)
+    found, wrong = find_hooks(inputs.settings, basis.root, trusts, trusted=inputs.trusted)
+    problems += wrong
+    return list(found)
+
+
+def _hooks_of(
+    basis: SessionBasis,
+    models: ModelSource,
+    confinement: Confinement,
+    environment: Mapping[str, str],
+    found: Sequence[extensions.Hook],
+) -> extensions.Hooks:
+    """What runs these hooks; those of the project are confined."""
+    folders = dict.fromkeys(("CLAUDE_PROJECT_DIR", "OURO_PROJECT_DIR"), str(basis.root))
+    confines = confinement.settings.project_hooks
+    services = extensions.HookServices(
+        partial(_ask_for_hook, basis, models), partial(basis.tasks.start, "hooks")
+    )
+    return extensions.Hooks(
+        found,
+        extensions.Checks(basis.root),
+        basis.cwd,
+        {**environment, **folders},
+        basis.tasks.warn,
+        (lambda argv: confinement.wrap(argv, "workspace")) if confines else tuple[str, ...],
+        services,
+    )
+
+
+def _enforce_checks(basis: SessionBasis, hooks: extensions.Hooks) -> Sequence[str]:
+    """Enforce the saved checks, but not in safe mode; returns why they cannot be read."""
+    if basis.options.safe:
+        return ()
+    try:
+        hooks.change_checks(lambda _checks: None)
+    except ConfigError as error:
+        return (error.message,)
+    return ()
+
+
+async def _ask_for_hook(
+    basis: SessionBasis,
+    models: ModelSource,
+    model: str,
+    messages: list[Message],
+    schema: Mapping[str, Any],
+) -> str:
+    """Ask the model of a hook with a prompt; its cost counts in the session."""
+    usual = models.role("classify")
+    if model and not basis.options.ready_model:
+        usual = models.named(await asyncio.to_thread(basis.inputs.catalog.resolve, model))
+    return await ask_and_record(usual, basis.transcript, "hook", messages, schema=schema)
+
+
+def _find_styles(basis: SessionBasis, problems: list[str]) -> extensions.OutputStyles:
+    save = partial(write_setting, "style")
+    files = _find_files(basis, "output-styles", problems)
+    styles = extensions.OutputStyles(files, basis.settings.style, save)
+    if styles.problem:
+        problems.append(styles.problem)
+    return styles
+
+
+def _status_script(
+    basis: SessionBasis, environment: Mapping[str, str]
+) -> extensions.StatusScript | None:
+    command = basis.settings.tui.status_command
+    if not command or basis.options.safe:
+        return None
+    return extensions.StatusScript(command, basis.cwd, environment)
+
+
+def _system_prompt(
+    basis: SessionBasis, instructions: ProjectInstructions, skills: extensions.Skills
+) -> str:
+    users = () if basis.options.safe else instructions.of_user()
+    prompt = system_prompt(instructions.of_project(), users)
+    more = basis.options.more_instructions
+    added = f"{MORE_INSTRUCTIONS}\n\n{more}" if more else ""
+    return "\n\n".join(filter(None, (prompt, skills.prompt(), added)))
+
+
+def skill_tools(found: FoundExtensions, run_subagent: RunSubagent | None = None) -> list[AnyTool]:
+    """The tool `skill`, if there are skills; without `run_subagent` every skill is read, also one
+    with `context: fork`.
+    """
+    skills, hooks = found.of_session.skills, found.hooks
+
+    async def use(args: SkillArgs, ctx: ToolContext) -> ToolResult | str:
+        skill, text = (
+            skills.offered(args.name),
+            skills.read(args.name, args.file, args.arguments),
+        )
+        if run_subagent and not args.file and (agent := extensions.agent_of(skill.file)):
+            with hooks.added(skill.file.hooks):
+                order = SubagentArgs(task=skill.name[:100], prompt=text, agent=agent)
+                return await run_subagent(order, ctx)
+        hooks.add(skill.file.hooks)
+        return text
+
+    return [SkillTool(use)] if skills.prompt() else []
+
+
+def lsp_tools(
+    found: FoundExtensions, seen: FilesSeen, keeps_back: Callable[[Path], bool]
+) -> Sequence[AnyTool]:
+    """The tool `lsp`, if there is a server for files of this project. Blocks.
+
+    It is decided once: the list of tools stays the same, also when servers start and end.
+    """
+    servers = found.of_session.language_servers
+    return [lsp.Lsp(servers, seen, keeps_back)] if servers.are_for_project() else ()
+
+
+def mcp_tools(basis: SessionBasis, found: FoundExtensions) -> Sequence[AnyTool]:
+    """The tools of MCP servers as they are now."""
+    outputs = mcp.Outputs(basis.transcript.outputs, basis.mask.mask)
+    return mcp.mcp_tools(found.of_session.servers, outputs, basis.settings.mcp.tool_budget_tokens)
+
+
+def web_tools(basis: SessionBasis, models: ModelSource, problems: list[str]) -> Sequence[AnyTool]:
+    """The tool `web_search`, if there is a backend for it; adds a line if that cannot be used."""
+    settings = basis.settings.web
+    if not settings.search and not any(map(os.environ.get, SEARCH_VARIABLES)):
+        return ()
+    # Imported late: most sessions have no backend.
+    from ouro.tools.web_search import choose_search
+
+    try:
+        if settings.search in ("model", "ddgs"):
+            return [_search_without_key(basis, models, settings.search)]
+        tool = choose_search(settings.search, settings.search_url, os.environ)
+    except ConfigError as error:
+        problems.append(error.message)
+        return ()
+    return [tool] if tool else ()
+
+
+def _search_without_key(basis: SessionBasis, models: ModelSource, name: str) -> AnyTool:
+    from ouro.llm import make_provider_search
+    from ouro.tools.model_search import DdgsSearch, ModelSearch
+
+    def find() -> ProviderSearch:
+        model = models.current()[0]
+        return make_provider_search(model, *basis.inputs.catalog.route(model.spec.name))
+
+    def note_cost(model: str, usage: Usage | None) -> None:
+        basis.transcript.note_cost("search", model, usage)
+
+    return DdgsSearch() if name == "ddgs" else ModelSearch(find, note_cost)
+
+
+def find_own_tools(
+    basis: SessionBasis,
+    confinement: Confinement,
+    environment: Mapping[str, str],
+    taken: Collection[str],
+    problems: list[str],
+) -> Sequence[extensions.OwnTool]:
+    """The tools of the files in `tools/`, but those with the name of another tool; adds a line for
+    each problem. Blocks: files that are new are described by a worker.
+    """
+    folders = (get_home() / "tools", basis.root / ".ouro" / "tools")
+    if basis.options.safe or not any(folder.is_dir() for folder in folders):
+        return ()
+    settings = basis.settings.shell
+    keys = basis.inputs.catalog.key_values()
+    added = extensions.variables_of_user(os.environ, settings.tool_env, keys)
+    host = extensions.ToolFileHost(
+        basis.cwd,
+        environment,
+        {**environment, **dict(added)},
+        confinement.wrap,
+        settings.timeout_seconds,
+    )
+    files = extensions.find_tool_files(basis.root, partial(_trusts, basis), problems)
+    found: list[extensions.OwnTool] = []
+    for tool in extensions.ToolFiles(files, host, problems).tools:
+        if tool.name in taken:
+            where = tilde(tool.file.path)
+            problems.append(f"{where}: there is another tool `{tool.name}`. Rename yours.")
+        else:
+            found.append(tool)
+    return found
+
+
+def _mcp_host(
+    basis: SessionBasis,
+    models: ModelSource,
+    confinement: Confinement,
+    environment: Mapping[str, str],
+) -> mcp.Host:
+    tasks = basis.tasks
+    return mcp.Host(
+        basis.cwd,
+        environment,
+        basis.inputs.catalog.key_values(),
+        lambda text, level: tasks.emit(Notice(text, level)),
+        partial(_answer_server, basis, models),
+        basis.options.interactive,
+        lambda argv: confinement.wrap(argv, "workspace"),
+    )
+
+
+async def _answer_server(
+    basis: SessionBasis, models: ModelSource, server: str, kind: str, about: JsonObject
+) -> JsonObject:
+    """The answer to a question of an MCP server: from the user, or from the model if the user
+    agrees.
+    """
+    try:
+        if kind == "sample":
+            return await _sample(basis, models, server, about)
+        return await mcp.answer_elicitation(server, about, partial(_ask_about_server, basis))
+    except OuroError as error:
+        return {"refused": str(error)} if kind == "sample" else {"action": "cancel"}
+
+
+async def _ask_about_server(basis: SessionBasis, question: Question) -> tuple[str, ...]:
+    answer = await basis.tasks.ask(f"mcp:{next(_numbers)}", question)
+    return answer.answers if isinstance(answer, Reply) else ()
+
+
+async def _sample(
+    basis: SessionBasis, models: ModelSource, server: str, about: JsonObject
+) -> JsonObject:
+    """Let a server ask the model, if the user agrees to the question."""
+    asked = "\n\n".join(f"{item['role']}: {item['text']}" for item in about["messages"])
+    details = f"{about['system']}\n\n{asked}".strip()
+    question = Question(
+        f"The MCP server {server} wants to ask the model. Allow it?",
+        ("yes", "no"),
+        details=f"```\n{escaped(cut(details, MAX_SHOWN))}\n```",
+    )
+    if await _ask_about_server(basis, question) != ("yes",):
+        return {"refused": "The user refused."}
+    messages = [system(about["system"])] if about["system"] else []
+    messages += [
+        (user if item["role"] == "user" else assistant)(item["text"]) for item in about["messages"]
+    ]
+    text = await ask_in_background(models, basis.transcript, "compact", "mcp")(messages)
+    return {"text": text, "model": models.current()[0].spec.name}
 
 
 def _reserved_names() -> Collection[str]:

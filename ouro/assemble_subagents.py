@@ -15,12 +15,28 @@ from ouro.agent.project_instructions import ProjectInstructions
 from ouro.agent.subagents import ChildAgent, Subagents, SubagentServices
 from ouro.agent.system_prompt import prompt_message, system_prompt
 from ouro.agent.tool_runner import AskUser, ToolRunner
+from ouro.assemble_extensions import (
+    instructions_in,
+    lsp_tools,
+    mcp_tools,
+    skill_tools,
+    web_tools,
+)
+from ouro.assemble_tools import (
+    AgentServices,
+    build_confinement,
+    build_files_seen,
+    build_search,
+    build_shell,
+    build_workspace,
+)
 from ouro.llm import Model
 from ouro.memory.backend import MemoryStore
 from ouro.memory.ephemeral_backend import DictMemoryStore
 from ouro.memory.manager import MemoryManager
 from ouro.memory.sessions.session_folders import SUBAGENTS
 from ouro.memory.yaml_backend import YamlFileMemoryStore
+from ouro.safety import Confinement, Permissions
 from ouro.session.session_hooks import ToolEvents
 from ouro.tools.builtin import builtin_tools
 from ouro.tools.shell_jobs import ShellJobs
@@ -29,7 +45,7 @@ from ouro.tools.todo import TodoPlan
 from ouro.tools.tool import AnyTool
 
 if TYPE_CHECKING:
-    from ouro.assemble import SessionBuilder
+    from ouro.extensions import OwnTool
 
 CHEAP = "cheap"
 _NOT_FOR_CHILDREN = ("ask_user", "subagent")
@@ -37,31 +53,39 @@ _NOT_FOR_CHILDREN = ("ask_user", "subagent")
 _ALONE = "You work without a user who could answer you. Only your last message is read."
 
 
-def build_subagents(session: SessionBuilder) -> Subagents:
-    """The kinds of subagents, and what starts one. Blocks: it reads the files in `agents/`."""
-    inputs = session.inputs
+def build_subagents(
+    shared: AgentServices, own_tools: Sequence[OwnTool], on_report: Callable[[], None]
+) -> Subagents:
+    """What starts subagents.
+
+    Args:
+        own_tools: the tools of the files in `tools/`.
+        on_report: called when the report of a background subagent waits for the model.
+    """
+    basis, transcript = shared.basis, shared.basis.transcript
 
     def make_store() -> MemoryStore:
-        if inputs.options.ephemeral or session.transcript.read_only:
+        if basis.options.ephemeral or transcript.read_only:
             return DictMemoryStore()
-        return YamlFileMemoryStore(session.transcript.outputs.parent / SUBAGENTS, session.mask.mask)
+        return YamlFileMemoryStore(transcript.outputs.parent / SUBAGENTS, basis.mask.mask)
 
     services = SubagentServices(
-        make=partial(_make_child, session),
+        make=partial(_make_child, shared, own_tools),
         make_store=make_store,
-        memory=session.transcript,
-        ask_user=session.hooks.with_notifications(session.tasks.ask_user),
-        channel=session.tasks,
-        check_budget=session.budget.check,
-        cwd=inputs.options.cwd,
-        in_background=inputs.options.interactive,
-        on_report=session.news.set,
+        memory=transcript,
+        ask_user=shared.hooks.with_notifications(basis.tasks.ask_user),
+        channel=basis.tasks,
+        check_budget=shared.budget.check,
+        cwd=basis.cwd,
+        in_background=basis.options.interactive,
+        on_report=on_report,
     )
-    return Subagents(session.extensions.agents, services, inputs.settings.subagents)
+    return Subagents(shared.extensions.agents, services, basis.settings.subagents)
 
 
 def _make_child(
-    session: SessionBuilder,
+    shared: AgentServices,
+    own_tools: Sequence[OwnTool],
     child_id: str,
     spec: AgentSpec,
     transcript: MemoryManager,
@@ -72,37 +96,16 @@ def _make_child(
     """Construct what a subagent runs on. Blocks. Raises NoModelError: the model of its kind cannot
     be used.
     """
-    inputs = session.inputs
-    has_own_folder = cwd != inputs.options.cwd
-    confinement = session.confinement
-    if has_own_folder:
-        confinement = session.confinement_in(cwd, lambda: list(permissions.unreadable_files()))
-    workspace = session.workspace_in(cwd, confinement)
-    for folder in session.workspace.added:
-        workspace.add(folder)
-    jobs = ShellJobs(session.transcript.outputs, session.mask.mask)
-    no_memory = [f"write({folder.path}/**)" for folder in workspace.memory]
-    permissions = session.permissions.narrow(spec.mode, workspace, no_memory)
-    seen = session.files_seen_in(workspace)
-    found = builtin_tools(
-        session.shell_in(cwd, jobs, confinement),
-        jobs,
-        TodoPlan(),
-        seen,
-        session.search,
-        permissions.keeps_back,
-    )
-    own = (
-        *([] if has_own_folder else session.extensions.lsp_tools(seen, permissions.keeps_back)),
-        *session.extensions.tools(),
-    )
-    changing, judge = session.tools.changing, session.judge
-    of_files = [tool.in_folder(cwd, confinement.wrap) for tool in session.extensions.own_tools]
-    tools = select_tools(spec, {tool.name: tool for tool in (*found, *own, *of_files)})
-    hooks = ToolEvents(session.hooks, cwd, child_id)
-    runner = ToolRunner(tools, permissions, ask_user, changing, None, hooks, judge)
-    models, instructions = _choose_models(spec, session), session.extensions.instructions_in(cwd)
-    prompt = prompt_message(_make_prompt(spec, instructions, session, has_skills="skill" in tools))
+    basis, settings = shared.basis, shared.basis.settings
+    confinement, permissions = _limit_child(shared, spec, cwd)
+    jobs = ShellJobs(basis.transcript.outputs, basis.mask.mask)
+    built = _build_tools(shared, cwd, jobs, confinement, permissions)
+    of_files = [tool.in_folder(cwd, confinement.wrap) for tool in own_tools]
+    tools = select_tools(spec, {tool.name: tool for tool in (*built, *of_files)})
+    hooks = ToolEvents(shared.hooks, cwd, child_id)
+    runner = ToolRunner(tools, permissions, ask_user, shared.changing, None, hooks, shared.judge)
+    models, instructions = _choose_models(spec, shared), instructions_in(basis, cwd)
+    prompt = prompt_message(_make_prompt(spec, instructions, shared, has_skills="skill" in tools))
     environment = Environment(cwd, lambda: permissions.mode)
     compactor = Compactor(
         transcript,
@@ -110,7 +113,7 @@ def _make_child(
         models,
         prompt,
         runner,
-        inputs.settings.compaction,
+        settings.compaction,
         environment.whole,
         instructions.clear,
     )
@@ -123,48 +126,81 @@ def _make_child(
         list,
         instructions.for_paths,
         before_call,
-        bounds=(inputs.settings.limits, cwd),
+        bounds=(settings.limits, cwd),
     )
 
     async def close() -> None:
         await jobs.close()
-        if has_own_folder:
+        if confinement is not shared.confinement:
             confinement.close()
 
     async def context(task: str) -> str:
-        return "\n\n".join(
-            filter(None, (await environment.whole(), await session.memory.for_subagent(task)))
-        )
+        texts = (await environment.whole(), await shared.memory.for_subagent(task))
+        return "\n\n".join(filter(None, texts))
 
     async def ended(is_continued: bool) -> str:
-        return await session.hooks.turn_ended(is_continued, child_id)
+        return await shared.hooks.turn_ended(is_continued, child_id)
 
     return ChildAgent(agent, context, ended, close)
 
 
-def _choose_models(spec: AgentSpec, session: SessionBuilder) -> Callable[[], Sequence[Model]]:
-    models = session.models
+def _limit_child(
+    shared: AgentServices, spec: AgentSpec, cwd: Path
+) -> tuple[Confinement, Permissions]:
+    """What confines its commands, and what it may do: never more than its session."""
+    basis, confinement = shared.basis, shared.confinement
+    if cwd != basis.cwd:
+        confinement = build_confinement(basis, cwd, lambda: list(permissions.unreadable_files()))
+    workspace = build_workspace(basis, cwd, confinement)
+    for folder in shared.permissions.workspace.added:
+        workspace.add(folder)
+    no_memory = [f"write({folder.path}/**)" for folder in workspace.memory]
+    permissions = shared.permissions.narrow(spec.mode, workspace, no_memory)
+    return confinement, permissions
+
+
+def _build_tools(
+    shared: AgentServices,
+    cwd: Path,
+    jobs: ShellJobs,
+    confinement: Confinement,
+    permissions: Permissions,
+) -> list[AnyTool]:
+    basis, found, keeps_back = shared.basis, shared.extensions, permissions.keeps_back
+    seen = build_files_seen(shared, permissions.workspace)
+    shell = build_shell(basis, cwd, jobs, confinement)
+    return [
+        *builtin_tools(shell, jobs, TodoPlan(), seen, build_search(shared), keeps_back),
+        *(lsp_tools(found, seen, keeps_back) if cwd == basis.cwd else ()),
+        *skill_tools(found),
+        *web_tools(basis, shared.models, []),
+        *mcp_tools(basis, found),
+    ]
+
+
+def _choose_models(spec: AgentSpec, shared: AgentServices) -> Callable[[], Sequence[Model]]:
+    models = shared.models
     if not spec.model:
         return models.current
     if spec.model == CHEAP:
         return lambda: models.role("classify")
-    name = session.inputs.catalog.resolve(spec.model)
+    name = shared.basis.inputs.catalog.resolve(spec.model)
     models.named(name)  # an error is raised now, not in the middle of the work
     return lambda: models.named(name)
 
 
 def _make_prompt(
-    spec: AgentSpec, instructions: ProjectInstructions, session: SessionBuilder, *, has_skills: bool
+    spec: AgentSpec, instructions: ProjectInstructions, shared: AgentServices, *, has_skills: bool
 ) -> str:
     """Raises ToolError: there is no skill that the kind names."""
-    skills = session.extensions.skills
+    skills = shared.extensions.of_session.skills
     prompt = system_prompt(
         instructions.of_project(), instructions.of_user(), f"{spec.prompt}\n\n{_ALONE}"
     )
-    core = manager.prompt.core() if (manager := session.memory.manager) else ""
+    core = manager.prompt.core() if (manager := shared.memory.manager) else ""
     named = [skills.read(name) for name in spec.skills]
     files = [skills.offered(name).file for name in spec.skills]
-    session.extensions.hooks.add([*chain.from_iterable(file.hooks for file in files)])
+    shared.extensions.hooks.add([*chain.from_iterable(file.hooks for file in files)])
     return "\n\n".join(filter(None, (prompt, skills.prompt() if has_skills else "", *named, core)))
 
 

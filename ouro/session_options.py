@@ -17,6 +17,7 @@ from ouro.errors import NoModelError
 from ouro.llm import Catalog, Effort, Model, ModelChoice, ModelSource, Role
 from ouro.memory.backend import MemoryStore, SessionInfo
 from ouro.memory.manager import MemoryManager
+from ouro.memory.sessions.session_catalog import SessionCatalog
 from ouro.safety import Permissions, SecretMask, TrustStore
 from ouro.session import OpenRequest
 from ouro.session.session_tasks import SessionTasks
@@ -28,6 +29,7 @@ from ouro.utils.path_text import path_text, text_path
 
 if TYPE_CHECKING:
     from ouro.llm import FavoriteModels
+    from ouro.memory.long_term import MemoryScopes, ScopeMemory
     from ouro.tools.shell_process import Terminals
 
 
@@ -105,6 +107,38 @@ class SessionInputs(msgspec.Struct):
             raise NoModelError(
                 f"{error.message} The setting `model` is from {source}.", error.hint
             ) from error
+
+
+class SessionBasis(msgspec.Struct, frozen=True, eq=False):
+    """What every object of a session is made from: the inputs, and the files that are open for it."""
+
+    inputs: SessionInputs
+    root: Path
+    """The repository, or the folder of the session."""
+    mask: SecretMask
+    tasks: SessionTasks
+    session_catalog: SessionCatalog
+    transcript: MemoryManager
+    resumed: SessionInfo | None
+    """The state of a session that is resumed."""
+    scopes: MemoryScopes | None
+    """None: memory is off."""
+
+    @property
+    def options(self) -> Options:
+        return self.inputs.options
+
+    @property
+    def settings(self) -> Settings:
+        return self.inputs.settings
+
+    @property
+    def cwd(self) -> Path:
+        return self.inputs.options.cwd
+
+    @property
+    def opened_scopes(self) -> tuple[ScopeMemory, ...]:
+        return self.scopes.opened if self.scopes else ()
 
 
 async def open_transcript(

@@ -68,7 +68,7 @@ def test_assembling_a_session_loads_no_screen_and_no_litellm():
 
 
 def test_session_without_memory_loads_almost_no_memory_module():
-    """Imports that only memory needs are where it is built: see `MemoryBuilder`."""
+    """Imports that only memory needs are where it is built: see `assemble_memory`."""
     memory = "ouro.memory.long_term"
     built = f"{memory}.maintenance.background, {memory}.trust.running_turns"
     modules = modules_of(f"import ouro.assemble, ouro.frontends.headless.headless, {built}")

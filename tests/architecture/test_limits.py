@@ -29,7 +29,6 @@ LONG_FILES = {
     "safety/shell/parse.py": "one lexer",
 }
 LONG_FUNCTIONS = {
-    "assemble_subagents.py: _make_child",
     "cli.py: _parser",
     "commands/export/for_agents.py: _claude_lines",
     "commands/models.py: models",
