@@ -146,8 +146,8 @@ async def open_session(
     inputs = await asyncio.to_thread(_read_inputs, options, request)
     basis = await _open_basis(inputs, request, store)
     notices_of_transcript = basis.transcript.notices
-    start = _find_start_mode(basis)
     try:
+        start = _find_start_mode(basis)
         session, problems = await asyncio.to_thread(_build_session, basis, start)
     except BaseException:
         await basis.transcript.close()  # otherwise the session would count as open here
@@ -219,8 +219,7 @@ def _build_session(basis: SessionBasis, start: StartMode) -> tuple[Session, Sequ
     above it. Blocks: extensions, memory and rules are read.
     """
     options, cwd, transcript, tasks = basis.options, basis.cwd, basis.transcript, basis.tasks
-    news = asyncio.Event()
-    """Set when something in the background may wake the agent."""
+    news = asyncio.Event()  # something in the background may wake the agent
     jobs = _build_jobs(basis, news)
     shared = _build_services(basis, start, jobs)
     permissions, memory, found = shared.permissions, shared.memory, shared.extensions.of_session
@@ -441,16 +440,11 @@ def _build_turn(
 ) -> AgentTurn:
     """The loop of the agent, and what is around it in a turn."""
     basis, models, memory, budget = shared.basis, shared.models, shared.memory, shared.budget
-    found, steering, goal = shared.extensions, background.steering, background.standing.goal
-    subagents, environment, permissions = (
-        background.subagents,
-        steering.environment,
-        shared.permissions,
-    )
-    registry, instructions = found.of_session.commands, found.of_session.instructions
-    attachments = make_attachments(
-        seen, permissions, memory.manager, basis.session_catalog, found.of_session
-    )
+    permissions, found = shared.permissions, shared.extensions.of_session
+    steering, subagents = background.steering, background.subagents
+    goal = background.standing.goal
+    attachments = make_attachments(seen, permissions, memory.manager, basis.session_catalog, found)
+    commands = CommandRunner(found.commands, tools, permissions, models, shared.extensions.hooks)
 
     async def before_call(calls_made: int) -> str:
         goal.refuse()
@@ -463,7 +457,7 @@ def _build_turn(
         tools,
         compactor,
         lambda: steering.take() or subagents.take_reports(),
-        instructions.for_paths,
+        found.instructions.for_paths,
         before_call,
         memory.touched,
         attachments.complete,
@@ -473,14 +467,14 @@ def _build_turn(
     return AgentTurn(
         agent=agent,
         steering=steering,
-        environment=environment,
+        environment=steering.environment,
         memory=memory,
-        plan=_build_plan_approval(shared, plan, environment, tools),
+        plan=_build_plan_approval(shared, plan, steering.environment, tools),
         tasks=basis.tasks,
         files=shared.files,
         titles=_build_titles(basis, models),
         attachments=attachments,
-        commands=CommandRunner(registry, tools, permissions, models, found.hooks),
+        commands=commands,
         hooks=shared.hooks,
         wake=Wake(basis.settings.session.wake, news, background.jobs, subagents, basis.tasks),
     )

@@ -54,10 +54,10 @@ class AgentServices(msgspec.Struct, frozen=True, eq=False):
     """None: no checkpoints are taken."""
     memory: long_term.SessionMemory
 
-    def changing(self, effect: Effect, targets: Sequence[str]) -> AbstractAsyncContextManager[None]:
+    @property
+    def changing(self) -> Callable[[Effect, Sequence[str]], AbstractAsyncContextManager[None]]:
         """A tool that may change files runs inside of it (`ToolRunner.changing`)."""
-        changing = self.files.changing if self.files else not_changing
-        return changing(effect, targets)
+        return self.files.changing if self.files else not_changing
 
 
 def build_confinement(
