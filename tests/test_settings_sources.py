@@ -95,6 +95,15 @@ def test_rules_of_all_sources_are_merged_and_none_removed(user_file, project, mo
     assert permissions.ask == ("shell(make deploy)",)
 
 
+def test_numbers_and_switches_may_be_quoted(user_file):
+    user_file.write_text(
+        "limits: {max_turns: '7', max_cost: \"0.5\"}\ncheckpoints: {enabled: 'no'}\nlsp: {enabled: 0}\n"
+    )
+    settings = load_settings()
+    assert (settings.limits.max_turns, settings.limits.max_cost) == (7, 0.5)
+    assert (settings.checkpoints.enabled, settings.lsp.enabled) == (False, False)
+
+
 def test_lists_in_the_environment_may_be_yaml_and_have_quotes(monkeypatch):
     monkeypatch.setenv("OURO_PERMISSIONS_ALLOW", "shell(echo 'it''s'), read(**)")
     monkeypatch.setenv("OURO_TUI_STATUS", "[model, mode]")
@@ -124,7 +133,6 @@ def test_lists_in_the_environment_may_be_yaml_and_have_quotes(monkeypatch):
             "limits:\n  max_turns: many\n",
             ":2: `limits.max_turns` must be a whole number, not `many`.",
         ),
-        ("limits:\n  max_turns: '7'\n", ":2: `limits.max_turns` must be a whole number, not `7`."),
         ("limits:\n  max_turns: -1\n", ":2: `limits.max_turns` must be more than 0, not `-1`."),
         ("limits: {max_cost: .nan}\n", ":1: `limits.max_cost` must be a number, not `.nan`."),
         ("tui: dark\n", ":1: `tui` is a section: set one of its keys, such as `tui.theme`."),

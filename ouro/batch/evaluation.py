@@ -13,13 +13,13 @@ import msgspec
 from msgspec.structs import replace
 
 from ouro.batch.state import CHECKS, DONE, FAULT, BatchState, TaskResult
-from ouro.batch.tasks import TYPED, Batch, Task, read_task
+from ouro.batch.tasks import Batch, Task, make_task, task_fields
 from ouro.errors import ConfigError, UsageError
-from ouro.utils.decoding import decode_json, from_plain
+from ouro.utils.decoding import decode_json
 from ouro.utils.files import write_private
 from ouro.utils.git import Git
 from ouro.utils.runtime import ensure_private_dir
-from ouro.utils.yaml import parse_yaml, plain_values
+from ouro.utils.yaml import EMPTY, YamlTable, parse_table, read_section, table_of
 
 INSTRUCTION, FIELDS, FILES, TESTS = "instruction.md", "task.yaml", "files", "tests"
 """What the folder of a task holds: the prompt, fields of a batch task, the state of the repository,
@@ -190,11 +190,16 @@ def _read_settings(folder: Path) -> EvalSettings:
         raise ConfigError(f"{folder} is not a folder.", "Name a folder of tasks.")
     if not path.is_file():
         return EvalSettings()
+    table = _read_file(path)
+    defaults = table.entries.get("defaults", EMPTY)
+    rest = {key: node for key, node in table.entries.items() if key != "defaults"}
     try:
-        values = plain_values(parse_yaml(path.read_text("utf-8"), str(path)), TYPED)
-        return from_plain(values, EvalSettings, strict=False)
-    except (OSError, UnicodeDecodeError, msgspec.ValidationError) as error:
-        raise ConfigError(f"{path}: {error}.", "`ouro help evaluation` has the format.") from error
+        settings = read_section(table._replace(entries=rest), EvalSettings, str(path))
+        fields = task_fields(table_of(defaults, str(path), "defaults"), str(path), "defaults")
+    except ConfigError as error:
+        hint = "`ouro help evaluation` has the format."
+        raise ConfigError(error.message, error.hint or hint) from error
+    return replace(settings, defaults=fields)
 
 
 def _merged(read: EvalSettings, given: EvalSettings | None) -> EvalSettings:
@@ -232,7 +237,7 @@ def _read_place(place: Path, settings: EvalSettings, state: Path, states: dict[s
         states[str(target)] = str((place / FILES).resolve())
         values["repo"] = str(target)
     _demand_check_and_repository(place, values)
-    return read_task(values, place / FIELDS)
+    return make_task(values, place / FIELDS, str(place))
 
 
 def _files_of(place: Path) -> dict[str, Any]:
@@ -248,8 +253,8 @@ def _files_of(place: Path) -> dict[str, Any]:
 def _demand_check_and_repository(place: Path, values: dict[str, Any]) -> None:
     """Let `tests/test.sh` be the check if there is no other. Raises ConfigError."""
     if "tests" in values:
-        values.setdefault("checks", [_DEFAULT_CHECK])
-    if not values.get("checks") and not values.get("schema"):
+        values.setdefault("checks", (_DEFAULT_CHECK,))
+    if not values.get("checks") and not values.get("answer_schema"):
         hint = f"Write {TESTS}/test.sh, or `checks:` or `schema:` in {FIELDS}."
         raise ConfigError(f"{place}: nothing says whether it succeeded.", hint)
     if "repo" not in values:
@@ -257,15 +262,15 @@ def _demand_check_and_repository(place: Path, values: dict[str, Any]) -> None:
 
 
 def _read_fields(path: Path) -> dict[str, Any]:
-    if not path.is_file():
-        return {}
+    return task_fields(_read_file(path), str(path)) if path.is_file() else {}
+
+
+def _read_file(path: Path) -> YamlTable:
     try:
-        values = plain_values(parse_yaml(path.read_text("utf-8"), str(path)), TYPED)
+        text = path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} cannot be read: {error}.") from error
-    if not isinstance(values, dict):
-        raise ConfigError(f"{path}: it holds no fields.")
-    return values
+    return parse_table(text, str(path))
 
 
 def _arm_names(settings: EvalSettings) -> dict[tuple[str, MemoryUse], str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,12 +12,22 @@ import msgspec
 from ouro.errors import ConfigError, OuroError, UsageError
 from ouro.utils.answer_schemas import validator_of
 from ouro.utils.decoding import decode_json, from_plain
-from ouro.utils.yaml import parse_yaml, plain_values
+from ouro.utils.yaml import (
+    EMPTY,
+    Scalar,
+    YamlTable,
+    convert,
+    is_empty,
+    items_of,
+    parse_table,
+    read_fields,
+    table_of,
+    unknown_key,
+)
 
 _NAME = re.compile(r"\w[\w.-]{0,63}")
 _LINES = (".jsonl", ".ndjson")
-TYPED = ("schema",)
-"""Fields of a task whose values have types: `additionalProperties: false` is not a text."""
+_KEYS = ("name", "defaults", "tasks")
 
 
 class TaskLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -70,12 +79,6 @@ class Batch(msgspec.Struct, frozen=True):
     tasks: tuple[Task, ...]
 
 
-class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    tasks: list[dict[str, Any]]
-    name: str = ""
-    defaults: dict[str, Any] = {}
-
-
 def read_batch(path: Path, mirror: str = "") -> Batch:
     """The tasks of a file: YAML with `tasks`, `defaults` and `name`, or a task on each line.
 
@@ -89,17 +92,24 @@ def read_batch(path: Path, mirror: str = "") -> Batch:
         text = path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} cannot be read: {error}.", "Name a file of tasks.") from error
-    found = _read_lines(text, path, mirror) if path.suffix in _LINES else _read_table(text, path)
-    name = found.name or path.name.partition(".")[0]
+    if path.suffix in _LINES:
+        name, tasks = "", _read_lines(text, path, mirror)
+    else:
+        try:
+            name, tasks = _read_table(text, path)
+        except ConfigError as error:
+            raise ConfigError(
+                error.message, error.hint or "`ouro help batch` has the format."
+            ) from error
+    name = name or path.name.partition(".")[0]
     if not _NAME.fullmatch(name):
         raise ConfigError(
             f"{path}: `{name}` cannot be the name of a batch.",
             "Use letters, digits, `-`, `_` and `.`: it becomes a part of branches.",
         )
-    tasks = _named([_task(item, number, found, path) for number, item in _numbered(found.tasks)])
     if not tasks:
         raise ConfigError(f"{path} has no tasks.", "Write at least one below `tasks:`.")
-    return Batch(name, tuple(tasks))
+    return Batch(name, tuple(_named(tasks)))
 
 
 def for_repositories(prompt: str, repositories: Path, name: str) -> Batch:
@@ -119,66 +129,111 @@ def for_repositories(prompt: str, repositories: Path, name: str) -> Batch:
     return Batch(name, tuple(_named(tasks)))
 
 
-def _read_table(text: str, path: Path) -> _File:
-    try:
-        values = plain_values(parse_yaml(text, str(path)), TYPED)
-        return from_plain(values, _File, strict=False)
-    except msgspec.ValidationError as error:
-        raise ConfigError(
-            f"{path}: {_plainly(error)}.", "`ouro help batch` has the format."
-        ) from error
-
-
-def _read_lines(text: str, path: Path, mirror: str) -> _File:
+def _read_table(text: str, path: Path) -> tuple[str, list[Task]]:
+    """The name of the batch, empty if the file does not say it, and the tasks."""
+    name = str(path)
+    table = parse_table(text, name)
+    for key, line in table.key_lines.items():
+        if key not in _KEYS:
+            raise unknown_key(f"{name}:{line}", key, _KEYS)
+    found = {**dict.fromkeys(_KEYS, EMPTY), **table.entries}
+    defaults = task_fields(table_of(found["defaults"], name, "defaults"), name, "defaults")
     tasks = []
+    for number, node in enumerate(items_of(found["tasks"], name, "tasks"), 1):
+        item = table_of(node, name, f"tasks[{number}]")
+        values = {**defaults, **task_fields(item, name, f"tasks[{number}]")}
+        tasks.append(make_task(values, path, f"{name}:{node.line}: task {number}"))
+    given = found["name"]
+    return "" if is_empty(given) else convert(given, str, name, "name"), tasks
+
+
+def task_fields(table: YamlTable, name: str, path: str = "") -> dict[str, Any]:
+    """The fields of `Task` that a table sets; one without a value is not set.
+
+    Args:
+        name: the file, in messages; `path`: where the table is in it.
+
+    Raises:
+        ConfigError: a field is unknown or has another type; names its line.
+    """
+    given = {key: node for key, node in table.entries.items() if not is_empty(node)}
+    schema = given.get("schema")
+    if isinstance(schema, Scalar):
+        del given["schema"]
+    values = read_fields(table._replace(entries=given), Task, name, path)
+    if isinstance(schema, Scalar):
+        values["answer_schema"] = _json_schema(schema.text, f"{name}:{schema.line}")
+    return values
+
+
+def _json_schema(text: str, where: str) -> dict[str, Any]:
+    try:
+        return decode_json(text, dict[str, Any])
+    except msgspec.MsgspecError as error:
+        raise ConfigError(f"{where}: `schema` is not a JSON object: {error}.") from error
+
+
+def _read_lines(text: str, path: Path, mirror: str) -> list[Task]:
+    items: dict[int, dict[str, Any]] = {}
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip():
             continue
         try:
-            tasks.append(decode_json(line, dict[str, Any]))
+            items[number] = decode_json(line, dict[str, Any])
         except msgspec.MsgspecError as error:
             raise ConfigError(f"{path}:{number}: not a JSON object: {error}.") from error
     from ouro.batch import swe_bench  # it reads states, which hold tasks
 
-    if swe_bench.is_swe_bench(tasks):
-        items = enumerate(tasks, 1)
-        tasks = [swe_bench.as_task(item, mirror, f"{path}:{number}") for number, item in items]
-    return _File(tasks)
+    if swe_bench.is_swe_bench([*items.values()]):
+        items = {
+            number: swe_bench.as_task(item, mirror, f"{path}:{number}")
+            for number, item in items.items()
+        }
+    return [_task_of_line(item, path, f"{path}:{number}") for number, item in items.items()]
 
 
-def read_task(values: Mapping[str, Any], path: Path) -> Task:
-    """One task from the fields of a file. Raises ConfigError, which names the file."""
-    return _task(values, 1, _File([]), path)
-
-
-def _task(item: Mapping[str, Any], number: int, file: _File, path: Path) -> Task:
-    values = {**file.defaults, **item}
+def _task_of_line(item: Mapping[str, Any], path: Path, where: str) -> Task:
+    values = dict(item)
+    if isinstance(schema := values.get("schema"), str):
+        values["schema"] = _json_schema(schema, where)
     try:
-        if isinstance(values.get("schema"), str):
-            values["schema"] = json.loads(values["schema"])
         task = from_plain(values, Task, strict=False)
-        if task.answer_schema is not None:
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"{where}: {_plainly(error)}.") from error
+    return _checked(task, path, where)
+
+
+def make_task(values: Mapping[str, Any], path: Path, where: str) -> Task:
+    """One task from its fields.
+
+    Args:
+        path: the file that folders are relative to.
+        where: names the task in messages.
+
+    Raises:
+        ConfigError: it lacks a prompt, or names what is not there.
+    """
+    if "prompt" not in values:
+        raise ConfigError(f"{where} needs `prompt`.")
+    return _checked(Task(**values), path, where)
+
+
+def _checked(task: Task, path: Path, where: str) -> Task:
+    """The task with whole paths."""
+    if task.answer_schema is not None:
+        try:
             validator_of(task.answer_schema)
-    except (msgspec.ValidationError, ValueError, UsageError) as error:
-        raise ConfigError(f"{path}: {_title(item, number)}: {_plainly(error)}.") from error
+        except UsageError as error:
+            raise ConfigError(f"{where}: {_plainly(error)}.") from error
     if task.id and not _NAME.fullmatch(task.id):
         hint = "Use letters, digits, `-`, `_` and `.`, at most 64."
-        raise ConfigError(f"{path}: {_title(item, number)}: this id cannot name a file.", hint)
+        raise ConfigError(f"{where}: this id cannot name a file.", hint)
     if not task.prompt.strip():
-        raise ConfigError(f"{path}: {_title(item, number)}: its prompt is empty.")
+        raise ConfigError(f"{where}: its prompt is empty.")
     tests = str((path.parent / Path(task.tests).expanduser()).resolve()) if task.tests else ""
     if tests and not Path(tests).is_dir():
-        raise ConfigError(f"{path}: {_title(item, number)}: its tests are no folder: {tests}.")
+        raise ConfigError(f"{where}: its tests are no folder: {tests}.")
     return msgspec.structs.replace(task, repo=_resolved(task.repo, path), tests=tests)
-
-
-def _numbered(tasks: Sequence[Mapping[str, Any]]) -> list[tuple[int, Mapping[str, Any]]]:
-    return list(enumerate(tasks, 1))
-
-
-def _title(item: Mapping[str, Any], number: int) -> str:
-    name = str(item.get("id", ""))
-    return f"task {number} ({name})" if name else f"task {number}"
 
 
 def _plainly(error: Exception) -> str:

@@ -13,9 +13,19 @@ import types
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import MISSING, fields, is_dataclass
-from keyword import iskeyword
+from functools import cache
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import (
+    Any,
+    Literal,
+    NamedTuple,
+    TypeVar,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from ouro.errors import ConfigError
 from ouro.utils.files import open_regular
@@ -37,6 +47,9 @@ class Scalar(NamedTuple):
     def is_null(self) -> bool:
         """Whether the value is empty or `null`."""
         return self.plain and self.text in {"", "~", "null", "Null", "NULL"}
+
+
+EMPTY = Scalar("")
 
 
 class Sequence(NamedTuple):
@@ -103,20 +116,13 @@ def parse_yaml(text: str, name: str) -> Node:
     return root[0] if root else Scalar("")
 
 
-def plain_values(node: Node, typed: Iterable[str] = ()) -> Any:
-    """A str for each scalar (empty for null), or a list or a dict of these.
-
-    Args:
-        typed: keys whose values are as in JSON instead, with numbers, booleans and null.
-    """
+def plain_values(node: Node) -> Any:
+    """A str for each scalar (empty for null), or a list or a dict of these."""
     if isinstance(node, Scalar):
         return "" if node.is_null else node.text
     if isinstance(node, Sequence):
-        return [plain_values(item, typed) for item in node.items]
-    return {
-        key: json_values(item) if key in typed else plain_values(item, typed)
-        for key, item in node.entries.items()
-    }
+        return [plain_values(item) for item in node.items]
+    return {key: plain_values(item) for key, item in node.entries.items()}
 
 
 def json_values(node: Node) -> Any:
@@ -357,59 +363,98 @@ FALSE = {"false", "no", "off"}
 MAX_SHOWN = 20
 
 
+class _Field(NamedTuple):
+    name: str
+    type: Any
+    is_required: bool
+
+
 def read_section(table: YamlTable, section: type[T], name: str, path: str = "") -> T:
     """A settings section or a struct from the keys of `table`; missing keys keep their default.
 
     Raises ConfigError for an unknown key, a wrong type, or a key that is missing.
     """
-    hints = get_type_hints(section)
-    values = {}
-    for key, node in table.entries.items():
-        full = f"{path}.{key}" if path else key
-        field = f"{key}_" if iskeyword(key) else key  # `if` and `async` of hooks
-        if field not in hints or key.endswith("_"):
-            known = [known.removesuffix("_") for known in hints]
-            raise unknown_key(f"{name}:{table.key_lines[key]}", key, known, path)
-        values[field] = convert(node, hints[field], name, full)
-    for key in _required(section):
-        if key not in values:
+    values = read_fields(table, section, name, path)
+    for key, field in _fields_by_key(cast("Any", section)).items():
+        if field.is_required and field.name not in values:
             raise ConfigError(f"{name}:{table.line}: `{path}` needs `{key}`.")
     return section(**values)
 
 
+def read_fields(table: YamlTable, section: type[Any], name: str, path: str = "") -> dict[str, Any]:
+    """The values that `table` sets, by the names of the fields. Raises ConfigError for an unknown
+    key or a wrong type.
+    """
+    known, values = _fields_by_key(cast("Any", section)), {}
+    for key, node in table.entries.items():
+        if key not in known:
+            raise unknown_key(f"{name}:{table.key_lines[key]}", key, known, path)
+        full = f"{path}.{key}" if path else key
+        values[known[key].name] = convert(node, known[key].type, name, full)
+    return values
+
+
+@cache
+def _fields_by_key(section: Any) -> dict[str, _Field]:
+    """The fields by their keys in a file. `if` and `async` of hooks are `if_` and `async_` here."""
+    types = get_type_hints(section)
+    if is_dataclass(section):
+        items = fields(section)
+        keys = [item.name.removesuffix("_") for item in items]
+        required = {
+            item.name
+            for item in items
+            if item.default is MISSING and item.default_factory is MISSING
+        }
+        names: Iterable[str] = [item.name for item in items]
+    else:
+        from msgspec.structs import fields as struct_fields
+
+        names, keys = section.__struct_fields__, section.__struct_encode_fields__
+        required = {item.name for item in struct_fields(section) if item.required}
+    return {
+        key: _Field(name, types[name], name in required)
+        for key, name in zip(keys, names, strict=True)
+    }
+
+
 def unknown_key(where: str, key: str, known: Iterable[str], path: str = "") -> ConfigError:
     """The error for an unknown key; `known` are the valid keys."""
-    full, names = (
-        (f"{path}.{key}", [f"{path}.{name}" for name in known]) if path else (key, list(known))
-    )
     import difflib
 
-    near = difflib.get_close_matches(full, names, n=1)
-    if near:
-        return ConfigError(f"{where}: unknown key `{full}`. Did you mean `{near[0]}`?")
-    shown = ", ".join(f"`{name}`" for name in names)
-    return ConfigError(f"{where}: unknown key `{full}`. Known here: {shown}.")
+    prefix, names = f"{path}." if path else "", list(known)
+    # Without the path, which all of them have: else the nearest name may be a different word.
+    if near := difflib.get_close_matches(key, names, n=1):
+        return ConfigError(
+            f"{where}: unknown key `{prefix}{key}`. Did you mean `{prefix}{near[0]}`?"
+        )
+    shown = ", ".join(f"`{prefix}{name}`" for name in names)
+    return ConfigError(f"{where}: unknown key `{prefix}{key}`. Known here: {shown}.")
 
 
 def convert(node: Node, to: Any, name: str, path: str) -> Any:
     """The value of `node` as the type `to`. Raises ConfigError: it has another type; names the
     expected one.
+
+    Not `msgspec.convert`: see "YAML is read in two ways" in docs/architecture.md.
     """
+    if to is Any:
+        return json_values(node)
     if get_origin(to) in {types.UnionType, Union}:
-        if _is_empty(node):
+        if is_empty(node):
             return None
         to = _without_none(to)
     if is_dataclass(to) or hasattr(to, "__struct_fields__"):
-        return read_section(_table(node, name, path), to, name, path)
+        return read_section(table_of(node, name, path), to, name, path)
     origin, arguments = get_origin(to), get_args(to)
     # The origin of a Literal is not a class.
     if isinstance(origin, type) and issubclass(origin, Mapping):
-        entries = _table(node, name, path).entries
+        entries = table_of(node, name, path).entries
         return {
             key: convert(item, arguments[1], name, f"{path}.{key}") for key, item in entries.items()
         }
     if origin is tuple:
-        items = _items(node, name, path)
+        items = items_of(node, name, path)
         return tuple(convert(item, arguments[0], name, path) for item in items)
     if origin is Literal:
         return _one_of(node, arguments, name, path)
@@ -422,24 +467,25 @@ def _without_none(to: Any) -> Any:
     return kind
 
 
-def _is_empty(node: Node) -> bool:
+def is_empty(node: Node) -> bool:
+    """Whether nothing is written there, or `null`."""
     return isinstance(node, Scalar) and node.is_null
 
 
-def _table(node: Node, name: str, path: str) -> YamlTable:
+def table_of(node: Node, name: str, path: str) -> YamlTable:
     """The node as a table; an empty one if all lines below a heading are commented out."""
     if isinstance(node, YamlTable):
         return node
-    if _is_empty(node):
+    if is_empty(node):
         return YamlTable({}, {}, node.line)
     raise _wrong(node, "keys and values", name, path)
 
 
-def _items(node: Node, name: str, path: str) -> tuple[Node, ...]:
+def items_of(node: Node, name: str, path: str) -> tuple[Node, ...]:
     """The items of a list; none if all of them are commented out."""
     if isinstance(node, Sequence):
         return node.items
-    if _is_empty(node):
+    if is_empty(node):
         return ()
     raise _wrong(node, "a list", name, path)
 
@@ -451,29 +497,15 @@ def _one_of(node: Node, words: tuple[str, ...], name: str, path: str) -> str:
 
 
 def _single_value(node: Node, to: Any, name: str, path: str) -> Any:
-    """A text, or what the reader of the type makes of a word without quotes."""
+    """A text, or what the reader of the type makes of it, also in quotes."""
     if isinstance(node, Scalar):
         reader = _READERS.get(to)
         if reader is None and not node.is_null:
             return node.text
-        if reader is not None and node.plain:
+        if reader is not None:
             with suppress(ValueError):  # reported below, with file and line
                 return reader(node.text)
     raise _wrong(node, _NAMES_OF_TYPES.get(to, "text"), name, path)
-
-
-def _required(section: Any) -> list[str]:
-    if not is_dataclass(section):
-        return list(
-            section.__struct_fields__[
-                : len(section.__struct_fields__) - len(section.__struct_defaults__)
-            ]
-        )
-    return [
-        item.name
-        for item in fields(section)
-        if item.default is MISSING and item.default_factory is MISSING
-    ]
 
 
 def _wrong(node: Node, what: str, name: str, path: str) -> ConfigError:
@@ -488,8 +520,11 @@ def _wrong(node: Node, what: str, name: str, path: str) -> ConfigError:
 
 
 def _bool(text: str) -> bool:
-    if text.lower() in TRUE | FALSE:
-        return text.lower() in TRUE
+    word = text.lower()
+    if word in TRUE or word == "1":
+        return True
+    if word in FALSE or word == "0":
+        return False
     raise ValueError(text)
 
 

@@ -40,15 +40,28 @@ def test_lines_of_json_are_tasks(tmp_path):
     ("text", "said"),
     [
         ("tasks: []", "has no tasks"),
-        ("tasks: 3", "Expected `array`"),
-        ("tasks: [{repo: a}]", "task 1: it has no required field"),
+        ("tasks: 3", "tasks.yaml:1: `tasks` must be a list, not `3`."),
+        ("tasks: [3]", "tasks.yaml:1: `tasks[1]` must be keys and values, not `3`."),
+        ("tasks: [{repo: a}]", "tasks.yaml:1: task 1 needs `prompt`."),
         ("tasks: [{prompt: ''}]", "its prompt is empty"),
-        ("tasks: [{id: a, prompt: x}, {id: b, prompt: y, limits: {turns: many}}]", "task 2 (b)"),
+        (
+            "tasks:\n- prompt: x\n- prompt: y\n  limits:\n    turns: many",
+            "tasks.yaml:5: `tasks[2].limits.turns` must be a whole number, not `many`.",
+        ),
+        (
+            "defaults:\n  permissions: {mod: plan}\ntasks: [{prompt: x}]",
+            "tasks.yaml:2: unknown key `defaults.permissions.mod`. Did you mean"
+            " `defaults.permissions.mode`?",
+        ),
+        (
+            "tasks:\n- prompt: x\n  promt: y",
+            "tasks.yaml:3: unknown key `tasks[1].promt`. Did you mean `tasks[1].prompt`?",
+        ),
         ("tasks: [{id: ../../a, prompt: x}]", "cannot name a file"),
         ("tasks: [{id: a, prompt: x}, {id: a, prompt: y}]", "Two tasks have the id `a`"),
-        ("tasks: [{prompt: x, schema: '{'}]", "task 1"),
+        ("tasks: [{prompt: x, schema: '{'}]", "tasks.yaml:1: `schema` is not a JSON object"),
         ("name: a b\ntasks: [{prompt: x}]", "cannot be the name of a batch"),
-        ("tasks: [{prompt: x}]\njobs: 3", "unknown field `jobs`"),
+        ("tasks: [{prompt: x}]\njobs: 3", "tasks.yaml:2: unknown key `jobs`. Known here"),
         ("a: [", "not YAML"),
     ],
 )
@@ -56,6 +69,28 @@ def test_a_wrong_file_is_refused_with_its_place(tmp_path, text, said):
     with pytest.raises(ConfigError) as refused:
         read_batch(write(tmp_path, text))
     assert said in refused.value.text()
+
+
+def test_a_schema_may_be_json_as_text(tmp_path):
+    text = """
+tasks:
+- prompt: x
+  schema: '{"type": "object", "const": "1", "additionalProperties": false}'
+"""
+    [task] = read_batch(write(tmp_path, text)).tasks
+    assert task.answer_schema == {"type": "object", "const": "1", "additionalProperties": False}
+
+
+def test_a_field_without_a_value_is_not_set(tmp_path):
+    text = "name:\ndefaults:\ntasks:\n- prompt: x\n  model:\n  checks:\n  trust: 1\n"
+    [task] = read_batch(write(tmp_path, text)).tasks
+    assert (task.model, task.checks, task.trust) == ("", (), True)
+
+
+def test_a_wrong_line_of_json_is_named(tmp_path):
+    text = '{"prompt": "a"}\n\n{"prompt": "b", "limits": {"turns": "many"}}\n'
+    with pytest.raises(ConfigError, match=r"many\.jsonl:3: Expected `int`"):
+        read_batch(write(tmp_path, text, "many.jsonl"))
 
 
 def test_addresses_are_not_folders():

@@ -93,10 +93,17 @@ def test_a_fault_of_the_world_does_not_count(ouro):
         (lambda folder: (folder / "evals").mkdir(), "holds no tasks"),
         (lambda folder: write_task(folder, "a b", "x"), "cannot be part of a branch"),
         (lambda folder: write_task(folder, "a", " "), "its prompt is empty"),
-        (lambda folder: write_task(folder, "a", "x", budget=3), "unknown field `budget`"),
+        (
+            lambda folder: write_task(folder, "a", "x", budget=3),
+            "task.yaml:1: unknown key `budget`",
+        ),
         (lambda folder: write_task(folder, "a", "x", memory="read"), "memory cannot be set"),
         (lambda folder: _without_check(folder), "nothing says whether it succeeded"),
-        (lambda folder: _with_settings(folder, "repeats: many"), "eval.yaml"),
+        (lambda folder: _with_settings(folder, "repeats: many"), "eval.yaml:1: `repeats` must be"),
+        (
+            lambda folder: _with_settings(folder, "repeats: 1\ndefaults:\n  check: [a]"),
+            "eval.yaml:3: unknown key `defaults.check`. Did you mean `defaults.checks`?",
+        ),
         (lambda folder: _with_settings(folder, "repeats: 0"), "one repeat at least"),
     ],
 )
