@@ -23,13 +23,11 @@ from ouro.utils.yaml import (
     Scalar,
     Sequence,
     YamlTable,
-    as_scalar,
     convert,
     parse_table,
     parse_yaml,
     read_yaml,
     unknown_key,
-    with_value,
 )
 
 
@@ -280,6 +278,8 @@ def check_setting(path: str, text: str) -> None:
 
 
 def _as_yaml(node: Node, text: str) -> str:
+    from ouro.utils.yaml_edit import as_scalar  # a start changes no settings
+
     if isinstance(node, Scalar):
         return node.text if _NUMBER.fullmatch(node.text) else as_scalar(node.text)
     is_yaml = text.startswith(("[", "{"))
@@ -289,6 +289,8 @@ def _as_yaml(node: Node, text: str) -> str:
 
 def _rewrite(file: Path, path: str, line: str, wanted: Mapping[str, Any]) -> None:
     """Write one value, as YAML, into a file whose settings are then `wanted`."""
+    from ouro.utils.yaml_edit import with_value
+
     name = tilde(file)
     try:
         text = file.read_text(encoding="utf-8") if file.exists() else ""

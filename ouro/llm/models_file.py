@@ -15,7 +15,7 @@ from ouro.llm.model import ModelSpec, Prices
 from ouro.llm.providers import is_address
 from ouro.utils.files import write_private
 from ouro.utils.runtime import get_models_path, tilde
-from ouro.utils.yaml import YamlTable, as_scalar, parse_table, read_section, read_yaml, with_value
+from ouro.utils.yaml import YamlTable, parse_table, read_section, read_yaml
 
 KEY_WAYS = ("api_key", "api_key_env", "api_key_command", "api_key_keyring")
 HEADER = "# Models and keys of ouro; models.yaml.example in its repository shows all keys.\n\n"
@@ -141,6 +141,8 @@ def _with_entry(
     text: str, name: str, values: Mapping[str, Any], shown: str, *, is_new: bool
 ) -> str:
     """The text of models.yaml with an entry that has these values."""
+    from ouro.utils.yaml_edit import as_scalar, with_value  # a start changes no models
+
     for key, value in reversed(list(values.items())):  # each is inserted at the beginning
         text = with_value(text, ("models", name, key), as_scalar(value) if value else "", shown)
     if is_new and not any(values.values()):
@@ -179,6 +181,8 @@ def write_models_file(name: str, entry: ModelEntry, default: str = "") -> Path:
     Raises:
         ConfigError: the file is broken, cannot be written, or has a layout that must be edited by hand.
     """
+    from ouro.utils.yaml_edit import as_scalar, with_value
+
     path = get_models_path()
     wanted = read_models_file(path)
     found, shown = wanted.models, tilde(path)

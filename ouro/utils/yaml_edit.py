@@ -1,0 +1,107 @@
+"""Change one value in a YAML file; the other lines stay, and so do comments."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+
+from ouro.errors import ConfigError
+from ouro.utils.late_pattern import late_pattern
+from ouro.utils.yaml import Node, Sequence, YamlTable, parse_table, plain_values
+
+_PLAIN = late_pattern(r"[A-Za-z][\w./*-]*")
+_COMMENT = late_pattern(r"\s+#")
+
+
+def as_scalar(value: object) -> str:
+    """A number or a text as YAML; quoted unless it is a plain word."""
+    text = str(value)
+    return text if isinstance(value, int) or _PLAIN.fullmatch(text) else json.dumps(text)
+
+
+def with_value(text: str, path: Iterable[str], value: str, name: str) -> str:
+    """`text` with a value, given as YAML, at the keys of `path`; an empty value removes it. Other
+    lines stay, and so does the comment behind a value.
+
+    A new value is inserted at the beginning of its table, a new table at the end. Only tables with
+    one key on each line can be changed. With other layouts the result may have another meaning, so
+    the caller must compare it.
+
+    Raises:
+        ConfigError: as `parse_table`.
+    """
+    table = parse_table(text, name)
+    if text and not text.endswith("\n"):
+        text += "\n"
+    lines = text.splitlines(keepends=True)
+    table, heading, indent, words = _descend(table, list(path), lines)
+    begin, end = _span_of(words, table, heading, len(lines))
+    new = [
+        f"{indent}{(indent or '  ') * depth}{as_scalar(word)}:\n"
+        for depth, word in enumerate(words)
+    ]
+    comment = _comment_of(lines[begin - 1 : end], name)
+    new[-1] = f"{new[-1][:-1]} {value}{comment}\n"
+    lines[begin - 1 : end] = new if value else []
+    return "".join(lines)
+
+
+def _descend(
+    table: YamlTable, words: list[str], lines: list[str]
+) -> tuple[YamlTable, int, str, list[str]]:
+    """Follow the keys to the innermost table that exists; an empty one is opened in `lines`.
+
+    Returns the table, the line of its key (0: it is the document), its indentation, and the keys
+    that are left.
+    """
+    heading, indent = 0, ""
+    while len(words) > 1 and words[0] in table.entries:
+        word, *words = words
+        node, heading = table.entries[word], table.key_lines[word]
+        if isinstance(node, YamlTable) and node.entries:
+            table, first = node, lines[min(node.key_lines.values()) - 1]
+            indent = first[: len(first) - len(first.lstrip())]
+            continue
+        if isinstance(node, YamlTable):  # `models: {}`
+            lines[heading - 1] = f"{indent}{as_scalar(word)}:\n"
+        table, indent = YamlTable({}, {}, heading), indent + (indent or "  ")
+    return table, heading, indent, words
+
+
+def _span_of(words: list[str], table: YamlTable, heading: int, count: int) -> tuple[int, int]:
+    """The first and last line that the value at `words` of a table has; where it is to be inserted
+    in a document of `count` lines, the last one is before the first.
+    """
+    old = table.entries.get(words[0])
+    if old is not None:
+        begin = table.key_lines[words[0]]
+        return begin, max(begin, _last_line(old))
+    if len(words) > 1:
+        last = _last_line(table) if heading else count
+        return last + 1, last
+    begin = heading + 1 if heading else min(table.key_lines.values(), default=count + 1)
+    return begin, begin - 1
+
+
+def _comment_of(lines: list[str], name: str) -> str:
+    """The comment behind the value, with the blanks before it, if the value is one line."""
+    text = lines[0].strip() if len(lines) == 1 else ""
+    for found in _COMMENT.finditer(text):
+        head = text[: found.start()]
+        try:
+            is_comment = plain_values(parse_table(head, name)) == plain_values(
+                parse_table(text, name)
+            )
+        except ConfigError:  # it is inside of a quoted value
+            continue
+        if is_comment:
+            return text[found.start() :]
+    return ""
+
+
+def _last_line(node: Node) -> int:
+    """The last line of `node`; comments after it do not belong to it."""
+    inner: Iterable[Node] = ()
+    if isinstance(node, YamlTable | Sequence):
+        inner = node.entries.values() if isinstance(node, YamlTable) else node.items
+    return max([node.line, *map(_last_line, inner)])
