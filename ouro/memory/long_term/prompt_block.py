@@ -142,8 +142,7 @@ class MemoryPrompt:
         self._mark = mark_of(began_with.get(MARK) or session_id)
         self.threshold = threshold
         self._price = price
-        self.receipt = MemoryReceipt()
-        """The parts of memory that were considered when the session began, and the changes since."""
+        self._receipt = MemoryReceipt()
         self._began_with = began_with
         self.is_held = False
         """No changes are sent: memory is used as of an earlier time."""
@@ -157,15 +156,22 @@ class MemoryPrompt:
         """The block of the system prompt, empty if no scope is in use. Called once a session."""
         block = self._block()
         tokens = estimate(block)
-        self.receipt = MemoryReceipt(
+        self._receipt = MemoryReceipt(
             self._lines(),
             {scope.scope: scope.version for scope in self._scopes},
             tokens,
             self._price(tokens),
             self._changed_lines(),
-            tuple(chain.from_iterable(scope.proposal_ids() for scope in self._scopes)),
         )
         return block
+
+    @property
+    def receipt(self) -> MemoryReceipt:
+        """The parts of memory that were considered when the session began, the changes since, and
+        what is pending now.
+        """
+        waiting = chain.from_iterable(scope.proposal_ids() for scope in self._scopes)
+        return replace(self._receipt, waiting=tuple(waiting))
 
     def _block(self) -> str:
         for scope in self._scopes:
@@ -266,12 +272,7 @@ class MemoryPrompt:
     def record(self, events: Sequence[CoreChanged]) -> None:
         """Add changes of the core to the receipt."""
         done = [f"{event.scope}/{event.summary}" for event in events if not event.proposal]
-        pending = [event.proposal for event in events if event.proposal]
-        self.receipt = replace(
-            self.receipt,
-            changes=(*self.receipt.changes, *done),
-            waiting=tuple(dict.fromkeys([*self.receipt.waiting, *pending])),
-        )
+        self._receipt = replace(self._receipt, changes=(*self._receipt.changes, *done))
 
     def changes(self, sent: Sequence[Message]) -> str:
         """The changes of memory compared with the prompt and with `sent`, and the notes for the

@@ -136,6 +136,16 @@ class TestPrompt:
 
 
 class TestReceipt:
+    async def test_receipt_names_only_what_is_pending_now(self, home):
+        session = Conversation(home).connect()
+        await session.begin("What is in there?")
+        await session.read("notes.txt", "The harbour closes at nine.")
+        await session.write("facts.md", "- The harbour closes at nine.\n")
+        await session.end()
+        (waiting,) = session.prompt.receipt.waiting
+        await session.manager.reject(waiting)
+        assert session.prompt.receipt.waiting == ()
+
     async def test_receipt_lists_each_entry_with_tokens_and_price(self, home):
         first = Conversation(home).connect()
         text = "# Tools\n\n- Use uv,\n  never pip.\n- Use ruff.\n\nA paragraph\nof two lines.\n"
