@@ -29,6 +29,16 @@ def test_only_the_screen_program_calls_gc_freeze():
     assert freezing == {"frontends/tui/run.py"}
 
 
+def test_what_constructs_a_session_fills_nothing_in_later():
+    """A member that is computed when it is first read hides who needs what, and when."""
+    assembling = [source for source in sources() if source.name.startswith("assemble")]
+    words = ("cached_property", "dict=True")
+    late = [source.name for source in assembling if any(word in source.text for word in words)]
+
+    assert len(assembling) == 5
+    assert late == []
+
+
 def test_git_is_started_in_one_place():
     """Who starts git elsewhere starts it without the table of what repositories must not do."""
     starting = {source.name for source in sources() if '["git", ' in source.text}
