@@ -23,6 +23,7 @@ from ouro.settings_sources import (
     shared_settings,
     write_setting,
 )
+from ouro.utils.git import remote_address
 from ouro.utils.log import log
 from ouro.utils.path_text import text_path
 from ouro.utils.runtime import get_home
@@ -80,6 +81,7 @@ async def sync(
         later: do not ask about them now.
         quiet: in a session, show no steps and occupy no turn: only the last line is returned.
     """
+    remote = remote_address(remote, context.cwd)
     repo_remote = await _repo_remote(context)
     if context.session is None:
         return await _in_shell(context, remote, repo_remote, asks=not later)

@@ -14,6 +14,7 @@ from ouro.commands.render import CodeSpan, CommandText, Title, View, line, print
 from ouro.errors import UsageError
 from ouro.memory import long_term
 from ouro.utils.files import write_document
+from ouro.utils.git import remote_address
 from ouro.utils.json_types import dump_json
 from ouro.utils.runtime import tilde
 from ouro.utils.text import one_line, plural
@@ -156,7 +157,8 @@ async def sync(
         raise UsageError(
             f"`{' '.join(words)}` is not a scope and an address.", commands=["memory sync repo URL"]
         )
-    report = await context.sync_memory(scope or "user", rest[0] if rest else remote)
+    address = remote_address(rest[0] if rest else remote, context.cwd)
+    report = await context.sync_memory(scope or "user", address)
     return (
         None
         if report is None

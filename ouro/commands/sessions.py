@@ -27,6 +27,7 @@ from ouro.memory.sessions.session_catalog import find_session
 from ouro.memory.transcript import make_title
 from ouro.messages import Usage
 from ouro.utils.files import write_document
+from ouro.utils.git import remote_address
 from ouro.utils.path_text import text_path
 from ouro.utils.runtime import get_home, get_sessions_dir, tilde
 from ouro.utils.text import byte_size, dollars, plural
@@ -290,7 +291,9 @@ async def sync(context: ShellContext, remote: str, encrypt: bool, plain: bool) -
     if encrypt and plain:
         raise UsageError("--encrypt and --plain exclude each other.")
     encrypts = context.folder.settings.sessions.encrypt
-    address = remote or _known_remote(context, last_remote(get_home() / "sessions.git"))
+    address = remote_address(remote, context.cwd) or _known_remote(
+        context, last_remote(get_home() / "sessions.git")
+    )
     projects = dict.fromkeys(
         [context.cwd, *(text_path(info.project) for info in await context.store.list_sessions())]
     )

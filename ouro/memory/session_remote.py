@@ -16,8 +16,10 @@ import msgspec
 from ouro.errors import MemoryUnusable, SessionError, UsageError
 from ouro.memory.long_term.git.files import blob_id
 from ouro.memory.long_term.git.process import (
+    LostPush,
     import_stream,
     last_line,
+    lost_push,
     remote_failure,
     without_password,
 )
@@ -50,8 +52,6 @@ _PUSH = (
     "--quiet",
     "--no-verify",
 )
-_OUTRUN = ("fetch first", "non-fast-forward", "cannot lock ref")
-"""Texts in git's output if another machine has pushed meanwhile."""
 _SEALED = "sealed"
 """The record of the last remote that was sealed: if it is not any more, nothing is sent to it."""
 _STATE_FILE = "state"
@@ -278,15 +278,14 @@ class SessionRemote:
             raise MemoryUnusable(f"Sessions are not sent: {last_line(done.stderr)}")
         return done.stdout.decode().split()[0]
 
-    def push(self, commit: str) -> bool:
-        """Push a commit; returns False if another machine has pushed meanwhile."""
+    def push(self, commit: str) -> LostPush | None:
+        """Push a commit; returns why it has to be tried again, after another fetch."""
         target = ("--", self._address, f"{commit}:{BRANCH}")
         on_wait = wait_for_remote(self._address, self.progress)
         done = self.repository.run_remote(*_PUSH, *target, timeout=_TIMEOUT, on_wait=on_wait)
-        words = done.stderr.decode(errors="replace")
-        if done.returncode and any(reason in words for reason in _OUTRUN):
-            return False
         if done.returncode:
+            if lost := lost_push(done.stderr):
+                return lost
             raise self._unreachable(done.stderr)
         self.repository.git("update-ref", BRANCH, commit)
         if self._key:
@@ -294,7 +293,7 @@ class SessionRemote:
         self.repository.write_record(_LAST_REMOTE, self._address)
         self.tip = commit
         self._files, self._state = self._unsent
-        return True
+        return None
 
     def seal(self, path: str, data: bytes) -> bytes:
         """The bytes of a blob: as they are, or compressed and encrypted (AES-256-GCM, bound to its

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from ouro.errors import SessionError, SessionInUse
 from ouro.memory.backend import FORMAT, ForkRecord, SessionHeader, timestamp
+from ouro.memory.long_term.git.process import OTHERS_PUSH, LostPush
 from ouro.memory.long_term.git.remote_wait import Progress, sync_alone
 from ouro.memory.record_fields import BadRecordError
 from ouro.memory.serialization import OUTPUTS, header_data, header_from
@@ -187,17 +188,20 @@ class SessionSync:
 
     def run(self, *, encrypt: bool, plain: bool = False) -> SessionSyncReport:
         """Fetch, merge and push; the arguments are those of `SessionRemote.fetch`. Raises as it,
-        and SessionError: other machines keep pushing.
+        and SessionError: the remote stays locked, or other machines keep pushing.
         """
         with sync_alone(self._remote.repository, self._progress):
+            last = OTHERS_PUSH
             for _ in range(_TRIES):
                 self._progress("asking the remote")
                 theirs = _group_by_session(self._remote.fetch(encrypt=encrypt, plain=plain))
-                if self._send(self._merged(theirs)):
+                lost = self._send(self._merged(theirs))
+                if lost is None:
                     self._remote.repository.save_state(_STATE, self._state)
                     self._remote.remember()
                     return self._report()
-        raise SessionError("Other machines kept pushing: not all sessions are sent.", "Try again.")
+                last = lost
+        raise SessionError(f"Not all sessions are sent: {last.reason}.", last.hint)
 
     def _report(self) -> SessionSyncReport:
         return SessionSyncReport(
@@ -309,32 +313,33 @@ class SessionSync:
         state = SyncedSession(tuple(names), local.mark, tuple(sorted(outputs)))
         return _Outgoing(local, changes, state)
 
-    def _send(self, found: Iterator[_Outgoing]) -> bool:
-        """Push in batches; returns False if another machine has pushed meanwhile."""
+    def _send(self, found: Iterator[_Outgoing]) -> LostPush | None:
+        """Push in batches; returns why it has to be tried again."""
         batch: list[_Outgoing] = []
         size = 0
         for item in found:
             batch.append(item)
             size += sum(len(data) for data in item.changes.values() if data is not None)
             if size >= BATCH:
-                if not self._push(batch, size):
-                    return False
+                if lost := self._push(batch, size):
+                    return lost
                 batch, size = [], 0
-        return not batch or self._push(batch, size)
+        return self._push(batch, size) if batch else None
 
-    def _push(self, batch: Sequence[_Outgoing], size: int) -> bool:
+    def _push(self, batch: Sequence[_Outgoing], size: int) -> LostPush | None:
         self._progress(f"sending {plural(len(batch), 'session')}, {byte_size(size)}")
         changes: dict[str, bytes | None] = {}
         for item in batch:
             changes.update(item.changes)
-        if not self._remote.push(self._remote.commit(changes, f"Sessions: {len(batch)}")):
-            return False
+        lost = self._remote.push(self._remote.commit(changes, f"Sessions: {len(batch)}"))
+        if lost is not None:
+            return lost
         for item in batch:
             self._state.sessions[item.session.id] = item.state
             self._sent[item.session.parent or item.session.id] = None
         self._bytes += size
         self._remote.repository.save_state(_STATE, self._state)
-        return True
+        return None
 
     def _try(self, session: _Local | _Theirs, take: Callable[[], None]) -> None:
         """Change a session here; a session that is open or unreadable is skipped and reported."""

@@ -10,8 +10,11 @@ import msgspec
 
 from ouro.errors import MemoryUnusable, SessionError, UsageError
 from ouro.memory.long_term.git.process import (
+    OTHERS_PUSH,
+    LostPush,
     import_stream,
     last_line,
+    lost_push,
 )
 from ouro.memory.long_term.git.remote_wait import Progress, sync_alone, wait_for_remote
 from ouro.memory.long_term.git.repository import GitRepository
@@ -24,8 +27,6 @@ _TRIES = 5
 _MAX_FILE = 64_000
 """Maximum bytes of the file: settings are short, and the remote may be anyone's."""
 _MAX_FETCH = 4 << 20
-_OUTRUN = ("fetch first", "non-fast-forward", "cannot lock ref")
-"""Texts in git's output if another machine has pushed meanwhile."""
 
 
 class SettingsState(msgspec.Struct):
@@ -61,14 +62,16 @@ class SettingsRemote:
 
         Raises:
             MemoryUnusable: the remote cannot be reached, or its file cannot be read.
-            SessionError: other machines keep pushing.
+            SessionError: the remote stays locked, or other machines keep pushing.
         """
         with sync_alone(self._repository, self._progress):
+            last = OTHERS_PUSH
             for _ in range(_TRIES):
                 tip, theirs = self._fetch()
                 state = self._repository.load_state(_STATE, SettingsState)
                 received, sent = compare(own, theirs, state)
-                if sent and not self._push(tip, _merged(own, theirs, sent)):
+                if sent and (lost := self._push(tip, _merged(own, theirs, sent))):
+                    last = lost
                     continue
                 after = _merged(own, theirs, sent)
                 state.base = {
@@ -77,7 +80,7 @@ class SettingsRemote:
                 self._repository.save_state(_STATE, state)
                 self._repository.write_record(_LAST_REMOTE, self._address)
                 return SettingsExchange(received, tuple(sorted(sent)))
-        raise SessionError("Other machines kept pushing: the settings are not sent.", "Try again.")
+        raise SessionError(f"The settings are not sent: {last.reason}.", last.hint)
 
     def answer(self, name: str, received: str, kept: str | None, *, used: bool) -> None:
         """Record the user's answer about a received setting: it is not asked again, and an own
@@ -110,8 +113,8 @@ class SettingsRemote:
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise MemoryUnusable(f"{_FILE} of the remote cannot be read: {error}.") from error
 
-    def _push(self, tip: str, settings: Mapping[str, str]) -> bool:
-        """Commit and push; returns False if another machine has pushed meanwhile."""
+    def _push(self, tip: str, settings: Mapping[str, str]) -> LostPush | None:
+        """Commit and push; returns why it has to be tried again."""
         data = msgspec.json.format(msgspec.json.encode(dict(sorted(settings.items()))), indent=2)
         ref = "refs/heads/sending"
         parents = [tip] if tip else []
@@ -124,12 +127,11 @@ class SettingsRemote:
         target = ("--quiet", "--no-verify", "--", self._address, f"{commit}:{BRANCH}")
         on_wait = wait_for_remote(self._address, self._progress)
         pushed = self._repository.run_remote("push", *target, on_wait=on_wait)
-        words = pushed.stderr.decode(errors="replace")
-        if pushed.returncode and any(word in words for word in _OUTRUN):
-            return False
         if pushed.returncode:
+            if lost := lost_push(pushed.stderr):
+                return lost
             raise self._unreachable(pushed.stderr)
-        return True
+        return None
 
     def _remote(self, *arguments: str, max_bytes: int = 0) -> bytes:
         on_wait = wait_for_remote(self._address, self._progress)

@@ -435,6 +435,13 @@ def clone(address: str, revision: str, folder: Path, branch: str, seconds: float
     return start
 
 
+def remote_address(given: str, cwd: Path) -> str:
+    """The address of a remote as the user typed it; a folder is named from `cwd`."""
+    place = cwd / Path(given).expanduser()
+    is_folder = bool(given) and ":" not in given and ("/" in given or place.is_dir())
+    return str(place.resolve()) if is_folder else given
+
+
 def _fetch(
     folder: Path, arguments: tuple[str, ...], seconds: float, own: Mapping[str, str] | None = None
 ) -> str:

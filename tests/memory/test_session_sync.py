@@ -8,7 +8,7 @@ import shutil
 import pytest
 from fakes.synced_homes import Machine, git
 
-from ouro.errors import MemoryUnusable, UsageError
+from ouro.errors import MemoryUnusable, SessionError, UsageError
 from ouro.memory.manager import MemoryManager
 from ouro.memory.session_remote import SessionRemote, chunk_name
 from ouro.memory.sessions.session_file import rewrite_file
@@ -361,3 +361,11 @@ def forge(remote, folder, session, new, change, more=()):
     git(folder / "clone", "add", "-A")
     git(folder / "clone", "commit", "-qm", "x")
     git(folder / "clone", "push", "-q")
+
+
+async def test_a_remote_that_stays_locked_names_the_lock(machines, remote):
+    one, _ = machines
+    await one.start("hello")
+    (remote / "refs" / "heads" / "ouro-sessions.lock").touch()
+    with pytest.raises(SessionError, match=r"is locked there by .*ouro-sessions.lock"):
+        one.sync()

@@ -208,6 +208,8 @@ class SyncRounds:
                 time.sleep(0.2 + self._rng.random() * 2.0)
                 process.send_signal(signal.SIGKILL)
             _, error = process.communicate(timeout=_LONGEST)
+        for lock in self._folder.glob("*.git/refs/**/*.lock"):
+            lock.unlink()  # of a git at the remote that was killed: its owner does what ouro says
         self.counts[f"{command[0]} {'killed' if process.returncode < 0 else 'ended'}"] += 1
         return process.returncode, error.decode(errors="replace")
 

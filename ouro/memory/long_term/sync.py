@@ -28,7 +28,13 @@ from ouro.memory.long_term.git.files import (
     portable_name,
 )
 from ouro.memory.long_term.git.history import note_sync
-from ouro.memory.long_term.git.process import remote_failure, without_password
+from ouro.memory.long_term.git.process import (
+    OTHERS_PUSH,
+    LostPush,
+    lost_push,
+    remote_failure,
+    without_password,
+)
 from ouro.memory.long_term.git.remote_wait import Progress, sync_alone, wait_for_remote
 from ouro.memory.long_term.git.repository import BRANCH
 from ouro.memory.long_term.git.rewrite import drop_unreachable, forgotten_commits
@@ -187,6 +193,7 @@ def _synchronize_alone(store: GitMemoryStore, remote: str, progress: Progress) -
     received: dict[str, None] = {}
     conflicts: list[str] = []
     commit, repo = "", store.repository
+    last = OTHERS_PUSH
     for _ in range(_TRIES):
         waiting = _commit_approved(store)
         if store.refused:
@@ -207,12 +214,12 @@ def _synchronize_alone(store: GitMemoryStore, remote: str, progress: Progress) -
         if ours and ours != theirs:
             progress("sending")
             count = int(repo.git("rev-list", "--count", ours, *([f"^{theirs}"] if theirs else [])))
-            if not _push(store, remote, ours, progress):
+            if lost := _push(store, remote, ours, progress):
+                last = lost
                 continue
         return SyncReport(tuple(received), count, tuple(conflicts), commit, tuple(waiting))
     raise SyncFailed(
-        "Other machines kept pushing: their changes are merged here, and nothing was pushed.",
-        "Try again.",
+        f"Nothing was pushed: {last.reason}. What was received is merged here.", last.hint
     )
 
 
@@ -324,8 +331,8 @@ def _merge_beside(
     return files
 
 
-def _push(store: GitMemoryStore, remote: str, commit: str, progress: Progress) -> bool:
-    """Push; returns False if the remote branch has moved meanwhile."""
+def _push(store: GitMemoryStore, remote: str, commit: str, progress: Progress) -> LostPush | None:
+    """Push; returns why it has to be tried again."""
     done = store.repository.run_remote(
         "push",
         "--quiet",
@@ -336,10 +343,9 @@ def _push(store: GitMemoryStore, remote: str, commit: str, progress: Progress) -
         on_wait=wait_for_remote(remote, progress),
     )
     if not done.returncode:
-        return True
-    output = done.stderr.decode(errors="replace")
-    if any(reason in output for reason in ("fetch first", "non-fast-forward", "cannot lock ref")):
-        return False
+        return None
+    if lost := lost_push(done.stderr):
+        return lost
     raise _failed(remote, done.stderr)
 
 

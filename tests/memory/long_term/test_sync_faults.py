@@ -179,3 +179,25 @@ def test_merge_error_is_reported_even_if_cleanup_fails(machines, remote, monkeyp
         synchronize(two, remote)
 
     assert lines(two) == {"- Tea."}
+
+
+def test_a_remote_that_stays_locked_names_the_lock(machines, remote):
+    one, _ = machines
+    save(one, facts="- Tea.\n")
+    lock = Path(remote) / "refs" / "heads" / "main.lock"
+    lock.touch()
+
+    with pytest.raises(SyncFailed, match=r"is locked there by .*main.lock") as failed:
+        synchronize(one, remote)
+    assert "remove it" in failed.value.hint
+    lock.unlink()
+    assert synchronize(one, remote).sent == 1
+
+
+def test_a_folder_is_named_from_where_the_user_is(home, tmp_path, monkeypatch):
+    git(tmp_path, "init", "-q", "--bare", "remote.git")
+    (tmp_path / "project").mkdir()
+    monkeypatch.chdir(tmp_path / "project")
+    for words in (["memory", "sync", "--remote"], ["sessions", "sync"], ["sync"]):
+        code, said = in_this_process([*words, "../remote.git"], {}, tmp_path / "project")
+        assert code == 0, said

@@ -19,6 +19,8 @@ from subprocess import (
 )
 from types import SimpleNamespace
 
+import msgspec
+
 from ouro.errors import MemoryUnusable
 from ouro.utils.git_process import (
     Ended,
@@ -55,6 +57,9 @@ _NOT_A_REASON = late_pattern(
     r" repository exists"
 )
 _LABEL = late_pattern(r"(?:(?:remote|fatal|error): *)*(?:! \[[\w ]+\] \S+ -> )?")
+_LOST = ("fetch first", "non-fast-forward", "cannot lock ref")
+"""Signs in git's output that another machine has pushed meanwhile, or pushes now."""
+_LOCK = late_pattern(r"Unable to create '([^'\n]+\.lock)': File exists")
 _PASSWORD = late_pattern(r"(?<=://)[^/@\s]*@")
 _pause = SimpleNamespace(until=0.0)
 """The time until which git is not started, because it did not answer."""
@@ -263,6 +268,31 @@ def remote_failure(remote: str, output: bytes) -> tuple[str, str]:
         f", or make it with `git init --bare {remote}`" if is_folder else " when it can be reached"
     )
     return without_password("; ".join(reasons))[:300], f"What is here is kept. Try again{what}."
+
+
+class LostPush(msgspec.Struct, frozen=True):
+    """Why a push may succeed at another try, and what to do if it does not."""
+
+    reason: str
+    hint: str
+
+
+OTHERS_PUSH = LostPush("other machines kept pushing", "Try again.")
+
+
+def lost_push(output: bytes) -> LostPush | None:
+    """What git's output says about a push that lost against another one; None: it failed
+    otherwise.
+    """
+    words = output.decode(errors="replace")
+    if not any(sign in words for sign in _LOST):
+        return None
+    if lock := _LOCK.search(words):
+        return LostPush(
+            f"the repository is locked there by {clean(lock[1])}",
+            "If no git runs there, one that was killed has left this file: remove it.",
+        )
+    return OTHERS_PUSH
 
 
 def without_password(address: str) -> str:
