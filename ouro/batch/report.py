@@ -6,18 +6,34 @@ from collections.abc import Iterable, Iterator
 from html import escape
 
 from ouro.batch.state import BatchState, TaskResult
-from ouro.utils.text import plural
+from ouro.utils.text import dollars, plural
 
-PAGE_STYLE = """\
-body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 70rem; padding: 0 1rem;
-  color-scheme: light dark; }
+_STYLE = """\
+:root { color-scheme: light dark; --good: #1a7f37; --bad: #c4321f; --place: #6639ba; }
+@media (prefers-color-scheme: dark) { :root { --good: #57ab5a; --bad: #f47067; --place: #b083f0; } }
+body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 70rem; padding: 0 1rem; }
+.wide { overflow-x: auto; }
 table { border-collapse: collapse; width: 100%; }
 th, td { text-align: left; padding: .3rem .6rem; border-bottom: 1px solid #8884; }
-td.number { text-align: right; font-variant-numeric: tabular-nums; }
-.done { color: #1a7f37; } .bad { color: #c4321f; }
+th { white-space: nowrap; }
+.number { text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums; }
+.done { color: var(--good); } .bad { color: var(--bad); }
+p, h2, td { overflow-wrap: anywhere; }
+td { min-width: 8rem; } td.number { min-width: 0; }
 pre { overflow: auto; padding: .6rem; border: 1px solid #8884; }
-pre .plus { color: #1a7f37; } pre .minus { color: #c4321f; } pre .place { color: #6639ba; }
+pre.answer { white-space: pre-wrap; overflow-wrap: anywhere; }
+pre .plus { color: var(--good); } pre .minus { color: var(--bad); } pre .place { color: var(--place); }
 """
+
+
+def page_head(name: str) -> str:
+    """The start of a page as HTML, up to its title; it loads nothing from elsewhere."""
+    title = escape(name)
+    meta = '<meta charset="utf-8"><meta name="viewport" content="width=device-width">'
+    return (
+        f'<!doctype html><html lang="en">{meta}<title>{title}</title>'
+        f"<style>{_STYLE}</style><h1>{title}</h1>\n"
+    )
 
 
 def summary_rows(results: Iterable[TaskResult]) -> list[tuple[str, ...]]:
@@ -43,27 +59,26 @@ def reason(result: TaskResult) -> str:
     return result.detail or result.branch or "no changes"
 
 
-def dollars(cost: float | None) -> str:
-    return "" if cost is None else f"${cost:.2f}"
-
-
 def report_page(state: BatchState) -> Iterator[str]:
     """The page as pieces of HTML; nothing in it is loaded from elsewhere."""
     batch, results = state.batch(), list(state.results())
-    name = escape(batch.name)
-    yield f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{name}</title>'
-    yield f"<style>{PAGE_STYLE}</style><h1>{name}</h1>\n"
+    yield page_head(batch.name)
     done = sum(result.is_done for result in results)
     known = [result.cost for result in results if result.cost is not None]
     spent = f", {dollars(sum(known))}" if known else ""
-    yield f"<p>{done} of {len(batch.tasks)} tasks done{spent}.</p>\n<table>"
-    yield "<tr><th>Task<th>Outcome<th>Files<th>Cost<th>Time<th>Why, or branch</tr>\n"
+    missing = len(batch.tasks) - len(results)
+    more = f", {missing} not run" if missing else ""
+    tasks = plural(len(batch.tasks), "task")
+    yield f'<p>{done} of {tasks} done{spent}{more}.</p>\n<div class="wide"><table>'
+    numbers = "".join(f'<th class="number">{name}' for name in ("Files", "Cost", "Time"))
+    yield f"<tr><th>Task<th>Outcome{numbers}<th>Why, or branch</tr>\n"
     for result, row in zip(results, summary_rows(results), strict=True):
         kind = "done" if result.is_done else "bad"
         link = f'<a href="#{escape(result.id)}">{escape(result.id)}</a>'
-        cells = "".join(f'<td class="number">{escape(cell)}' for cell in row[2:5])
-        yield f'<tr><td>{link}<td class="{kind}">{escape(row[1])}{cells}<td>{escape(row[5])}\n'
-    yield "</table>\n"
+        files = str(len(result.files) or "")
+        cells = "".join(f'<td class="number">{escape(cell)}' for cell in (files, *row[3:5]))
+        yield f'<tr><td>{link}<td class="{kind}">{_linked(row[1])}{cells}<td>{escape(row[5])}\n'
+    yield "</table></div>\n"
     for result in results:
         yield from _section(result, state.patch(result.id))
 
@@ -75,7 +90,7 @@ def _section(result: TaskResult, patch: str) -> Iterator[str]:
         yield f" · <code>ouro --resume {escape(result.session_id)}</code>"
     yield "</p>\n"
     if result.answer.text:
-        yield f"<pre>{escape(result.answer.text)}</pre>\n"
+        yield f'<pre class="answer">{escape(result.answer.text)}</pre>\n'
     for check in result.checks:
         word = "passed" if check.exit_code == 0 else f"ended with {check.exit_code}"
         yield f"<details><summary><code>{escape(check.command)}</code> {word}</summary>"
@@ -85,6 +100,12 @@ def _section(result: TaskResult, patch: str) -> Iterator[str]:
         files = plural(len(result.files), "file")
         yield f"<details open><summary>{files}</summary><pre>{lines}</pre>"
         yield "</details>\n"
+
+
+def _linked(text: str) -> str:
+    """The address of a pull request as a link; any other text as it is."""
+    shown = escape(text)
+    return f'<a href="{shown}">{shown}</a>' if text.startswith("https://") else shown
 
 
 def _diff_line(line: str) -> str:

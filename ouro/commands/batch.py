@@ -17,7 +17,7 @@ from ouro.batch import branches, swe_bench
 from ouro.batch.attempt import Attempt
 from ouro.batch.branches import BranchError
 from ouro.batch.engine import Runner, default_workers, run_batch
-from ouro.batch.report import dollars, reason, report_page, summary_rows
+from ouro.batch.report import reason, report_page, summary_rows
 from ouro.batch.state import BatchState, TaskResult
 from ouro.batch.tasks import Batch, Task, for_repositories, read_batch
 from ouro.commands.action import Answer
@@ -26,7 +26,7 @@ from ouro.commands.render import CommandText, Quote, Title, View, line, print_do
 from ouro.errors import OuroError, UsageError
 from ouro.utils.files import write_document
 from ouro.utils.json_types import dump_json
-from ouro.utils.text import plural
+from ouro.utils.text import dollars, plural
 
 if TYPE_CHECKING:
     from ouro.commands.subcommands import ShellContext

@@ -19,7 +19,7 @@ from ouro.batch.evaluation import (
     read_evaluation,
     score,
 )
-from ouro.batch.report import PAGE_STYLE
+from ouro.batch.report import page_head
 from ouro.batch.state import BatchState, TaskResult
 from ouro.commands.action import Answer
 from ouro.commands.batch import forget_failed, refuse_secrets, run_tasks
@@ -154,9 +154,7 @@ def _run_value(run: EvalRun, result: TaskResult | None) -> dict[str, Any]:
 
 def _page(evaluation: Evaluation, results: dict[str, TaskResult]) -> Iterator[str]:
     """The tables as HTML; nothing in it is loaded from elsewhere."""
-    name = escape(evaluation.batch.name)
-    yield f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{name}</title>'
-    yield f"<style>{PAGE_STYLE}</style><h1>{name}</h1>\n"
+    yield page_head(evaluation.batch.name)
     scores = _scores(evaluation.runs, results)
     head = ("", "passed", "rate", "95 %", "cost", "time", "")
     yield from _html_table(head, map(_row, scores.items()))
@@ -165,7 +163,7 @@ def _page(evaluation: Evaluation, results: dict[str, TaskResult]) -> Iterator[st
 
 
 def _html_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    yield "<table><tr>" + "".join(f"<th>{escape(cell)}" for cell in head) + "\n"
+    yield '<div class="wide"><table><tr>' + "".join(f"<th>{escape(cell)}" for cell in head) + "\n"
     for row in rows:
         yield "<tr>" + "".join(f"<td>{escape(cell)}" for cell in row) + "\n"
-    yield "</table>\n"
+    yield "</table></div>\n"
