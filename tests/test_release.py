@@ -15,6 +15,7 @@ import yaml
 import ouro
 
 ROOT = Path(__file__).parents[1]
+_RELEASE = r"(?:ouro@v|ouro:|/ouro@v|tags/v|\"version\": \")(\d+\.\d+\.\d+)"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 
@@ -23,6 +24,34 @@ def test_the_version_is_the_same_everywhere():
     assert ouro.__version__ == version
     changes = (ROOT / "CHANGELOG.md").read_text()
     assert re.search(rf"^## \[{re.escape(version)}\] - \d{{4}}-\d\d-\d\d$", changes, re.MULTILINE)
+
+
+def test_files_for_other_installers_name_this_version():
+    places = ("packaging", "docs/ci.md", "docs/batch.md", "README.md", "integrations")
+    found = set()
+    for path in sorted(file for place in places for file in _files_in(ROOT / place)):
+        text = path.read_text(errors="replace")
+        found |= {(path.name, number) for number in re.findall(_RELEASE, text)}
+    assert {number for _, number in found} == {PROJECT["version"]}
+    named = {name for name, _ in found}
+    assert named >= {"ouro.rb", "kubernetes-job.yaml", "devcontainer-feature.json", "ci.md"}
+
+
+def _files_in(place):
+    return [place] if place.is_file() else [path for path in place.rglob("*") if path.is_file()]
+
+
+def test_a_release_with_changes_below_unreleased_is_refused(tmp_path):
+    jobs = yaml.safe_load((ROOT / ".github/workflows/release.yml").read_text())["jobs"]
+    lines = [step.get("run", "") for step in jobs["build"]["steps"]]
+    (line,) = [line for line in lines if "CHANGELOG.md" in line]
+    released = "## [0.2.0] - 2026-11-29\n\n- b\n"
+    for more, code in (("", 0), ("### Added\n\n- a\n\n", 1)):
+        (tmp_path / "CHANGELOG.md").write_text(
+            f"# Changelog\n\n## [Unreleased]\n\n{more}{released}"
+        )
+        done = subprocess.run(["bash", "-c", line], cwd=tmp_path)
+        assert done.returncode == code
 
 
 def owner_script():

@@ -216,8 +216,15 @@ def _start_cluster(kind: str, workers: int | None) -> Any:
     except ImportError as error:
         package = module.partition(".")[0].replace("_", "-")
         raise ConfigError(f"`--on {kind}` needs {package}.", f"pip install {package}") from error
-    cluster = make()
-    cluster.scale(workers)
+    try:
+        cluster = make()
+        cluster.scale(workers)
+    except (
+        Exception
+    ) as error:  # of many kinds: no sbatch, no cores in the configuration, no cluster
+        why = one_line(str(error) or type(error).__name__)
+        hint = f"It is started by the configuration of {module.partition('.')[0]}."
+        raise ConfigError(f"`--on {kind}` could not start: {why}", hint) from error
     return cluster
 
 
