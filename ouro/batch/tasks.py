@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -257,25 +258,27 @@ def _named(tasks: Sequence[Task]) -> list[Task]:
     Raises:
         ConfigError: two tasks of the file have one id.
     """
-    given = [task.id for task in tasks if task.id]
-    twice = next((name for name in given if given.count(name) > 1), "")
+    given = Counter(task.id for task in tasks if task.id)
+    twice = next((name for name, count in given.items() if count > 1), "")
     if twice:
         raise ConfigError(f"Two tasks have the id `{twice}`.", "Give each an id of its own.")
     taken, named = set(given), []
+    numbers: Counter[str] = Counter()
     for task in tasks:
-        name = task.id or _free_name(task.repo, taken)
+        name = task.id or _free_name(task.repo, taken, numbers)
         taken.add(name)
         named.append(msgspec.structs.replace(task, id=name))
     return named
 
 
-def _free_name(repo: str, taken: set[str]) -> str:
+def _free_name(repo: str, taken: set[str], numbers: Counter[str]) -> str:
+    """The name of a repository, with a number if it is taken; `numbers` has the last of each name."""
     last = repo.rstrip("/").rpartition("/")[2].removesuffix(".git")
     name = re.sub(r"[^\w.-]+", "-", last).strip("-.")[:50] or "task"
-    number, free = 1, name
-    while free in taken:
-        number += 1
-        free = f"{name}-{number}"
+    free = name
+    while free in taken or numbers[name] == 0:
+        numbers[name] += 1
+        free = f"{name}-{numbers[name]}" if numbers[name] > 1 else name
     return free
 
 
