@@ -21,6 +21,8 @@ _BATCH, _RESULT, _PATCH = "batch.json", "result.json", "changes.patch"
 _LEARNED = "learned.json"
 DONE, CHECKS, MISFIT, FAULT, LIMIT = "done", "checks failed", "wrong answer", "fault", "limit"
 """Why a task ended, beside the outcomes of a headless answer."""
+REFUSED = "refused"
+"""As a headless answer; without a session, the task was not run because it holds a secret."""
 
 
 class CheckResult(msgspec.Struct, frozen=True):

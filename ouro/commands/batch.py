@@ -18,7 +18,7 @@ from ouro.batch.attempt import Attempt
 from ouro.batch.branches import BranchError
 from ouro.batch.engine import Runner, default_workers, run_batch
 from ouro.batch.report import reason, report_page, summary_rows
-from ouro.batch.state import BatchState, TaskResult
+from ouro.batch.state import REFUSED, BatchState, TaskResult
 from ouro.batch.tasks import Batch, Task, for_repositories, read_batch
 from ouro.commands.action import Answer
 from ouro.commands.batch_inbox import find_waiting
@@ -50,14 +50,18 @@ async def run(
     dry_run: bool,
     yes: bool,
 ) -> Answer:
+    if env and not on:
+        raise UsageError("`--env` is for the workers of `--on`.", "Tasks here have your variables.")
     batch, folder = _chosen(tasks, prompt, repos, state, mirror)
     if dry_run:
         return _planned(batch, folder)
     found = BatchState(folder)
     found.begin(batch)
-    if again or yes:
+    if again:
         forget_failed(found)
-    if not yes:
+    if yes:
+        _forget_refused(found)
+    else:
         refuse_secrets(context, found)
     await run_tasks(context, found, workers, max_cost, on, _names_of_variables(env))
     answer = _summary(found, list(found.results()))
@@ -260,7 +264,14 @@ def refuse_secrets(context: ShellContext, state: BatchState) -> None:
             if kind and state.result(task.id) is None:
                 detail = f"Its {name} holds a secret ({kind}): take it out, or pass --yes."
                 repo = "" if name == "repo" else task.repo
-                state.save(TaskResult(id=task.id, repo=repo, outcome="refused", detail=detail))
+                state.save(TaskResult(id=task.id, repo=repo, outcome=REFUSED, detail=detail))
+
+
+def _forget_refused(state: BatchState) -> None:
+    """Let tasks run that were refused for a secret: they have no session."""
+    for result in state.results():
+        if result.outcome == REFUSED and not result.session_id:
+            state.forget(result.id)
 
 
 def forget_failed(state: BatchState) -> None:

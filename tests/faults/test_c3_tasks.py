@@ -146,3 +146,16 @@ def test_c3_what_an_agent_would_remember_waits_for_the_user(ouro, shops):
     run(ouro)
     assert not path.exists()
     assert "Prefer MIT." in ouro.headless("batch", "inbox", "tasks.batch").out
+
+
+def test_c3_yes_runs_what_was_refused_for_a_secret_and_nothing_else_again(ouro, shops):
+    failing = {"id": "bad", "repo": str(shops[0]), "prompt": "say: x", "checks": ["false"]}
+    told = {"id": "told", "repo": str(shops[1]), "prompt": f"say: {SECRET}"}
+    write_tasks(ouro.folder, [failing, told])
+    run(ouro)
+    asked = len(ouro.server.requests)
+    _, found = run(ouro, "--yes")
+    assert (found["told"]["outcome"], found["bad"]["outcome"]) == ("done", "checks failed")
+    assert len(ouro.server.requests) == asked + 1
+    refused = ouro.headless("batch", "run", "tasks.yaml", "--env", "KEY")
+    assert (refused.code, "is for the workers of `--on`" in refused.err) == (2, True)
