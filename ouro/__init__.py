@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from ouro.errors import OuroError
     from ouro.events import Permit, Reply
     from ouro.frontends.headless.output import Result
+    from ouro.session import Point, Rewound
     from ouro.tools.function_tool import tool
 
 __version__ = "0.2.0"

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import os
 import threading
 import time
 import weakref
@@ -13,6 +14,7 @@ from collections.abc import (
     AsyncGenerator,
     Awaitable,
     Callable,
+    Collection,
     Coroutine,
     Iterator,
     Mapping,
@@ -44,9 +46,10 @@ from ouro.frontends.headless.answer_schema import (
 from ouro.frontends.headless.output import Result
 from ouro.images import make_image
 from ouro.llm import Effort, Model
+from ouro.memory.backend import RewindScope
 from ouro.messages import Image
 from ouro.safety import Mode
-from ouro.session import WAKE_QUESTION, OpenRequest, Session
+from ouro.session import WAKE_QUESTION, OpenRequest, Point, Rewound, Session
 from ouro.session_options import Options
 from ouro.tools.function_tool import FunctionTool
 from ouro.utils.log import log
@@ -58,6 +61,7 @@ REFUSED = (
     "The program that runs ouro allows this call neither by a rule nor by a callback, so it was"
     " refused."
 )
+_MESSAGES: tuple[RewindScope, ...] = ("conversation",)
 _WAIT_SECONDS = 0.5
 _POLL_SECONDS = 0.01
 _CLOSED = "The agent is not open."
@@ -204,15 +208,21 @@ class AsyncAgent:
         )
         if not (prompt.strip() or pictures):
             raise UsageError("The prompt is empty.")
+        await self._turn_ended(session, before)
+        async with aclosing(_turns(session, prompt, pictures)) as events:
+            async for event in events:
+                yield event
+                await self._react(session, event)
+
+    async def _turn_ended(
+        self, session: Session, before: weakref.ref[AsyncGenerator[Event, None]] | None
+    ) -> None:
+        """Wait for the end of a turn that was left early, or that the background has started."""
         # asyncio ends the events of a loop that was left early without a notice.
         while before is not None and before() is None and session.running:  # noqa: ASYNC110
             await asyncio.sleep(_POLL_SECONDS)
         if self._woken is not None and not self._woken.done():
             await asyncio.wait([self._woken])
-        async with aclosing(_turns(session, prompt, pictures)) as events:
-            async for event in events:
-                yield event
-                await self._react(session, event)
 
     async def _react(self, session: Session, event: Event) -> None:
         """Answer a question of a turn, and note how the turn ended."""
@@ -277,6 +287,97 @@ class AsyncAgent:
     def interrupt(self) -> bool:
         """End the running turn; returns whether there was one."""
         return self._session is not None and self._session.interrupt()
+
+    async def points(self) -> tuple[Point, ...]:
+        """The messages of the user that `rewind` can go back to, the oldest first, each with its
+        `number` and `text`.
+        """
+        rewind = self.session.rewind
+        while rewind.has_earlier:
+            await rewind.load_earlier()
+        return rewind.points()
+
+    async def undo(
+        self, scopes: Collection[RewindScope] = ("conversation", "files"), *, reason: str = ""
+    ) -> Rewound:
+        """Undo the last turn in `scopes`: `conversation`, `files`, `memory`.
+
+        Changes that others have made to its files since stay. `notices` of the result says what was
+        restored and what was not, `text` is the message of the turn.
+
+        Args:
+            reason: why, in words that the agent may remember.
+
+        Raises:
+            UsageError: there is nothing to undo, or a turn runs.
+        """
+        session = await self._idle_session()
+        _check_scopes(scopes, session)
+        return await session.rewind.undo(scopes, reason)
+
+    async def undo_file(
+        self, path: str | Path, *, back: int = 1, hunk: str = "", reason: str = ""
+    ) -> tuple[str, ...]:
+        """Undo what the last turns did to one file; returns what was restored and what was not.
+
+        Args:
+            path: relative to `cwd`, or absolute. A file that `undo` has left as it was, because
+            others may have changed it, is restored too.
+            back: since which message: 1 is the last one.
+            hunk: only this hunk of `diff`, by its id.
+
+        Raises:
+            UsageError: no turn since then changed the file, or a turn runs.
+        """
+        session = await self._idle_session()
+        name = _name_in_workspace(session, path)
+        return tuple(await session.rewind.undo_file(name, hunk, back, reason))
+
+    async def rewind(
+        self,
+        point: Point | int,
+        scopes: Collection[RewindScope] = _MESSAGES,
+        *,
+        reason: str = "",
+    ) -> Rewound:
+        """Continue before an earlier message: one of `points`, or its number.
+
+        Args:
+            scopes: what is undone since then; without `conversation` all messages stay.
+
+        Raises:
+            UsageError: there is no such message, nothing was changed in `scopes`, or a turn runs.
+        """
+        session = await self._idle_session()
+        _check_scopes(scopes, session)
+        number = point if isinstance(point, int) else point.number
+        return await session.rewind.rewind(number, scopes, reason)
+
+    async def redo(
+        self, scopes: Collection[RewindScope] = ("conversation", "files", "memory")
+    ) -> tuple[str, ...]:
+        """Redo in `scopes` what was undone last; returns what was restored and what was not.
+
+        Raises:
+            UsageError: there is nothing to redo, or a turn runs.
+        """
+        session = await self._idle_session()
+        _check_scopes(scopes)
+        return tuple(await session.rewind.redo(scopes))
+
+    async def diff(self, back: int = 1) -> str:
+        """What changed in files since before the message `back` messages ago, also by others, as a
+        unified diff with the ids of the hunks.
+
+        Raises:
+            UsageError: no turn since then changed files.
+        """
+        session = await self._idle_session()
+        return await session.rewind.diff(back)
+
+    async def _idle_session(self) -> Session:
+        await self._turn_ended(self.session, self._stream)
+        return self.session
 
     def set_mode(self, mode: Mode) -> None:
         self.session.set_mode(_check_mode(mode))
@@ -418,6 +519,42 @@ class Agent:
         """As AsyncAgent.ask."""
         return self._wait_for(self._agent.ask(prompt, answer, images))
 
+    def points(self) -> tuple[Point, ...]:
+        """As AsyncAgent.points."""
+        return self._wait_for(self._agent.points())
+
+    def undo(
+        self, scopes: Collection[RewindScope] = ("conversation", "files"), *, reason: str = ""
+    ) -> Rewound:
+        """As AsyncAgent.undo."""
+        return self._wait_for(self._agent.undo(scopes, reason=reason))
+
+    def undo_file(
+        self, path: str | Path, *, back: int = 1, hunk: str = "", reason: str = ""
+    ) -> tuple[str, ...]:
+        """As AsyncAgent.undo_file."""
+        return self._wait_for(self._agent.undo_file(path, back=back, hunk=hunk, reason=reason))
+
+    def rewind(
+        self,
+        point: Point | int,
+        scopes: Collection[RewindScope] = _MESSAGES,
+        *,
+        reason: str = "",
+    ) -> Rewound:
+        """As AsyncAgent.rewind."""
+        return self._wait_for(self._agent.rewind(point, scopes, reason=reason))
+
+    def redo(
+        self, scopes: Collection[RewindScope] = ("conversation", "files", "memory")
+    ) -> tuple[str, ...]:
+        """As AsyncAgent.redo."""
+        return self._wait_for(self._agent.redo(scopes))
+
+    def diff(self, back: int = 1) -> str:
+        """As AsyncAgent.diff."""
+        return self._wait_for(self._agent.diff(back))
+
     def steer(self, text: str) -> None:
         """As AsyncAgent.steer; can be called from any thread, or from a callback."""
         self._call_soon(self._agent.steer, text)
@@ -526,6 +663,30 @@ def _check_mode(mode: Mode) -> Mode:
     if mode not in get_args(Mode):
         raise UsageError(f"There is no mode `{mode}`. There are: {', '.join(get_args(Mode))}.")
     return mode
+
+
+def _check_scopes(scopes: Collection[RewindScope], undoing: Session | None = None) -> None:
+    """Raises UsageError for an unknown scope, and for files that were not kept for undo."""
+    known = get_args(RewindScope)
+    if isinstance(scopes, str):
+        raise UsageError(f"`scopes` is a list, not `{scopes}`.", "Put it in brackets.")
+    unknown = [scope for scope in scopes if scope not in known]
+    if unknown or not scopes:
+        named = f"There is no scope `{unknown[0]}`." if unknown else "No scope is named."
+        raise UsageError(f"{named} There are: {', '.join(known)}.")
+    if undoing and "files" in scopes and "files" not in undoing.rewind.scopes:
+        raise UsageError(
+            "Files are not kept for undo in this session.",
+            'It needs `checkpoints.enabled` and `save`; `["conversation"]` leaves files as they are.',
+        )
+
+
+def _name_in_workspace(session: Session, path: str | Path) -> str:
+    """The name of a file as checkpoints and diffs have it."""
+    named = session.cwd / Path(path).expanduser()
+    # The last name may be a link itself, which a turn has changed.
+    place = Path(os.path.realpath(named.parent), named.name)
+    return os.path.relpath(place, os.path.realpath(session.cwd))
 
 
 async def _turns(
