@@ -157,8 +157,19 @@ def acp(_context: ShellContext, **flags: Any) -> int:
     args = read_flags()
     vars(args).update(flags)
     start_log(args.debug)
+    worktrees = None
+    if args.worktree:
+        from ouro.own_worktree import NamedWorktrees
+
+        worktrees = NamedWorktrees(args.worktree)
     options = _options(args, interactive=True)
-    return asyncio.run(run_acp(options, opener, _open_catalog, sys.stdin.fileno(), stdout))
+    enter = worktrees.enter if worktrees else None
+    serving = run_acp(options, opener, _open_catalog, sys.stdin.fileno(), stdout, enter)
+    try:
+        return asyncio.run(serving)
+    finally:
+        for said in worktrees.leave() if worktrees else ():
+            print(said, file=sys.stderr)  # noqa: T201
 
 
 def _run(args: SimpleNamespace) -> int:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import hashlib
 import re
 import shutil
+import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -36,6 +37,30 @@ class OwnWorktree(msgspec.Struct, frozen=True):
     tree: Worktree
     cwd: Path
     """The folder to work in: in the worktree, where the user was in the repository."""
+
+
+class NamedWorktrees:
+    """The worktrees of one name in the repositories that an editor opens. Blocks."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._entered: dict[Path, OwnWorktree] = {}
+        """By their folder."""
+        self._one_at_once = threading.Lock()
+
+    def enter(self, cwd: Path) -> Path:
+        """The folder to work in instead of `cwd`. Raises UsageError as `enter_worktree`."""
+        root = find_root(cwd)
+        if root.parent.parent == get_worktrees_dir().resolve():
+            return cwd  # a session of a worktree, which the editor opens again
+        with self._one_at_once:
+            own = enter_worktree(cwd, self._name)
+        self._entered[own.tree.folder] = own
+        return own.cwd
+
+    def leave(self) -> list[str]:
+        """Remove those without changes; returns what became of each, for the terminal."""
+        return [leave_worktree(own, None) for own in self._entered.values()]
 
 
 def enter_worktree(cwd: Path, name: str) -> OwnWorktree:

@@ -491,11 +491,22 @@ SHELL_ACTIONS: tuple[Action, ...] = (
             arg(
                 "--deny", action="append", default=[], metavar="RULE", help="such as 'write(.env)'"
             ),
+            arg(
+                "--worktree",
+                default="",
+                metavar="NAME",
+                help="work in a git worktree of each repository, on the branch ouro/NAME",
+            ),
+            arg(
+                "--safe",
+                action="store_true",
+                help="without extensions, instructions, project settings and memory",
+            ),
             arg("--no-sandbox", action="store_true", help="run commands unconfined"),
             arg("--no-memory", action="store_true", help="neither read nor write long-term memory"),
             arg("--debug", action="store_true", help="log more to ~/.ouro/logs/ouro.log"),
         ),
-        ("acp", "acp --mode plan"),
+        ("acp", "acp --mode plan", "acp --worktree idea"),
         "shell",
         has_json=False,
     ),

@@ -6,9 +6,16 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from acp import RequestError
+from acp import schema as acp
 from fakes.editor import Editor, connected
 from fakes.model_server import Call
 from fakes.npm import program
+
+
+def git(folder, *words):
+    done = subprocess.run(["git", *words], cwd=folder, capture_output=True, text=True, check=True)
+    return done.stdout.strip()
 
 
 async def test_a_session_of_an_editor_continues_in_the_terminal(ouro):
@@ -18,6 +25,49 @@ async def test_a_session_of_an_editor_continues_in_the_terminal(ouro):
     assert (ouro.folder / "made.txt").read_text() == "from the shell\n"
     assert editor.text.endswith("one")
     assert ouro.headless("-p", "say: two", "--resume", connection.session_id).out == "two\n"
+
+
+async def test_safe_leaves_the_instructions_of_the_folder_out(ouro):
+    (ouro.folder / "AGENTS.md").write_text("Answer in verse.\n")
+    async with connected(ouro, editor := Editor(), spawn=True, flags=["--safe"]) as connection:
+        await connection.new()
+        assert await connection.say("say: one") == "end_turn"
+    assert editor.asked == [], "nothing is to be trusted"
+    assert "in verse" not in str(ouro.server.requests)
+
+
+async def test_worktree_keeps_the_changes_of_an_editor_on_a_branch_of_its_own(ouro):
+    flags = ["--worktree", "idea"]
+    link = acp.ResourceContentBlock(
+        type="resource_link", uri=(ouro.folder / "api.py").as_uri(), name="api.py"
+    )
+    async with connected(ouro, Editor("yes", "yes"), spawn=True, flags=flags) as connection:
+        await connection.new()
+        assert await connection.say("run: echo hi > made.txt\nsay: one", link) == "end_turn"
+        first = connection.session_id
+        listed = await connection.agent.list_sessions(cwd=str(ouro.folder))
+        [place] = {session.cwd for session in listed.sessions}
+        await connection.agent.load_session(place, first, mcp_servers=[])
+        assert await connection.say("run: cat made.txt\nsay: two") == "end_turn"
+    assert "@api.py" in str(ouro.server.requests[0].messages), "the file of the worktree"
+    assert not (ouro.folder / "made.txt").exists()
+    assert (Path(place) / "made.txt").read_text() == "hi\n"
+    assert "ouro/idea" in git(ouro.folder, "branch", "--list", "ouro/*")
+
+    (Path(place) / "made.txt").unlink()
+    async with connected(ouro, Editor(), spawn=True, flags=flags) as connection:
+        await connection.new()
+        assert await connection.say("say: three") == "end_turn"
+    assert not Path(place).exists(), "it has no changes any more"
+
+
+async def test_worktree_in_a_folder_without_commits_is_an_error_of_the_session(ouro, tmp_path):
+    (tmp_path / "empty").mkdir()
+    flags = ["--worktree", "idea"]
+    async with connected(ouro, Editor(), spawn=True, flags=flags) as connection:
+        connection.cwd = tmp_path / "empty"
+        with pytest.raises(RequestError, match="needs a git repository with a commit"):
+            await connection.new()
 
 
 def test_acpx_client_runs_a_command_and_changes_a_file(ouro):

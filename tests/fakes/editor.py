@@ -10,7 +10,7 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -250,24 +250,25 @@ async def connected(
     *,
     files: bool = False,
     spawn: bool = False,
+    flags: Sequence[str] = (),
     **capabilities: Any,
 ) -> AsyncIterator[EditorConnection]:
-    """ouro in an editor, in this process or in its own; at the end every message must match the
-    schema.
+    """ouro in an editor, in this process or in its own, which has `flags`; at the end every message
+    must match the schema.
     """
     can = acp.ClientCapabilities(
         fs=acp.FileSystemCapabilities(read_text_file=files, write_text_file=files), **capabilities
     )
-    agents = _spawned if spawn else _in_this_process
-    async with agents(ouro, editor) as agent:
+    process = _spawned(ouro, editor, flags) if spawn else _in_this_process(ouro, editor)
+    async with process as agent:
         await agent.initialize(protocol_version=PROTOCOL_VERSION, client_capabilities=can)
         yield EditorConnection(agent, editor, ouro.folder)
     assert editor.wrong == []
 
 
 @contextlib.asynccontextmanager
-async def _spawned(ouro: OuroProgram, editor: Editor) -> AsyncIterator[Any]:
-    program, *rest = ouro.command("acp")
+async def _spawned(ouro: OuroProgram, editor: Editor, flags: Sequence[str]) -> AsyncIterator[Any]:
+    program, *rest = ouro.command("acp", *flags)
     async with spawn_agent_process(
         editor, program, *rest, env=ouro.environment, cwd=ouro.folder, use_unstable_protocol=True,
         observers=[editor.check],

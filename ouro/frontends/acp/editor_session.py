@@ -128,17 +128,25 @@ class EditorSession(TurnObserver):
     """Runs the prompts of a session one after another, and sends its events to the editor.
 
     Args:
+        folder: the folder of the editor; with `--worktree` the session works in another one.
         can_fill_forms: the editor shows forms, so that the user can type any answer to a question.
     """
 
     def __init__(
-        self, session: Session, client: Client, updates: EventUpdates, *, can_fill_forms: bool
+        self,
+        session: Session,
+        client: Client,
+        updates: EventUpdates,
+        folder: Path,
+        *,
+        can_fill_forms: bool,
     ) -> None:
         self.session = session
         self.usage = Usage()
         """The usage of the running prompt, or of the last one."""
         self._client = client
         self._updates = updates
+        self._folders = (session.cwd, folder)
         self._can_fill_forms = can_fill_forms
         self._finished = events.TurnFinished("answered")
         self._outgoing: asyncio.Queue[Any] = asyncio.Queue()
@@ -164,7 +172,7 @@ class EditorSession(TurnObserver):
                 Usage(),
                 False,
             )
-            self._queue.queue(await asyncio.to_thread(draft_of, blocks, self.session.cwd))
+            self._queue.queue(await asyncio.to_thread(draft_of, blocks, self._folders))
             await self._queue.idle()
             await self.send_settings()
             self.send_commands()
@@ -444,8 +452,9 @@ def _embedded_image(name: str, resource: acp.BlobResourceContents) -> Image:
     return _image(name, resource.blob)
 
 
-def draft_of(blocks: Iterable[Any], cwd: Path) -> Draft:
-    """Build a message from the content blocks of a prompt.
+def draft_of(blocks: Iterable[Any], folders: Sequence[Path]) -> Draft:
+    """Build a message from the content blocks of a prompt. Files in one of `folders` are named
+    relative to it.
 
     A linked file is named by its path, for the model to read. The text of an embedded file comes
     first, marked as not written by the user.
@@ -460,15 +469,15 @@ def draft_of(blocks: Iterable[Any], cwd: Path) -> Draft:
             case acp.TextContentBlock():
                 text += block.text
             case acp.ImageContentBlock():
-                images.append(_image(_name(block.uri or "", cwd) or "picture", block.data))
+                images.append(_image(_name(block.uri or "", folders) or "picture", block.data))
             case acp.ResourceContentBlock():
-                text = _with_mention(text, _name(block.uri, cwd))
+                text = _with_mention(text, _name(block.uri, folders))
             case acp.EmbeddedResourceContentBlock(resource=acp.TextResourceContents() as resource):
-                name = _name(resource.uri, cwd)
+                name = _name(resource.uri, folders)
                 text = _with_mention(text, name)
                 attached.append(f"<file path={name!r}>\n{resource.text}\n</file>")
             case acp.EmbeddedResourceContentBlock(resource=acp.BlobResourceContents() as resource):
-                name = _name(resource.uri, cwd)
+                name = _name(resource.uri, folders)
                 text = _with_mention(text, name)
                 images.append(_embedded_image(name, resource))
             case _:
@@ -484,14 +493,15 @@ def _with_mention(text: str, name: str) -> str:
     return f"{text}{' ' if text[-1:].isalnum() or text.endswith('/') else ''}@{name}"
 
 
-def _name(uri: str, cwd: Path) -> str:
-    """The path of a file URI, relative to `cwd` if the file is inside; any other URI unchanged."""
+def _name(uri: str, folders: Sequence[Path]) -> str:
+    """The path of a file URI, relative to the first folder that it is in; any other URI unchanged."""
     parts = urlsplit(uri)
     if parts.scheme != "file":
         return uri
     path = Path(unquote(parts.path))
     lines = f":{parts.fragment.removeprefix('L')}" if parts.fragment.startswith("L") else ""
-    return f"{path.relative_to(cwd) if path.is_relative_to(cwd) else path}{lines}"
+    folder = next((folder for folder in folders if path.is_relative_to(folder)), None)
+    return f"{path.relative_to(folder) if folder else path}{lines}"
 
 
 def _image(name: str, data: str) -> Image:

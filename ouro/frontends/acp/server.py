@@ -41,6 +41,8 @@ P = ParamSpec("P")
 T = TypeVar("T")
 MakeOpener = Callable[[Options], OpenSession]
 CatalogOf = Callable[[Path], Awaitable[SessionCatalog]]
+EnterFolder = Callable[[Path], Path]
+"""Returns the folder to work in, for the folder of the editor. Blocks. Raises UsageError."""
 PAGE = 50
 """Maximum sessions in one answer to `session/list`."""
 INVALID, INTERNAL, AUTH_REQUIRED, NOT_FOUND = -32602, -32603, -32000, -32002
@@ -60,10 +62,19 @@ STOP_REASONS: dict[Outcome, acp.StopReason] = {
 
 
 async def run_acp(
-    options: Options, make_opener: MakeOpener, open_catalog: CatalogOf, stdin: int, stdout: int
+    options: Options,
+    make_opener: MakeOpener,
+    open_catalog: CatalogOf,
+    stdin: int,
+    stdout: int,
+    enter_folder: EnterFolder | None = None,
 ) -> int:
-    """Serve one client until it closes its end, or a signal comes; returns the exit code."""
-    agent = EditorAgent(options, make_opener, open_catalog)
+    """Serve one client until it closes its end, or a signal comes; returns the exit code.
+
+    Args:
+        enter_folder: for sessions that do not work in the folder of the editor.
+    """
+    agent = EditorAgent(options, make_opener, open_catalog, enter_folder)
     serving = asyncio.create_task(
         run_agent(cast("Any", agent), StdioTransport(stdin, stdout), use_unstable_protocol=True)
     )
@@ -122,8 +133,15 @@ def _mcp_servers(servers: Sequence[Any]) -> dict[str, McpServerSettings]:
 class EditorAgent:
     """The methods of the protocol; the SDK calls them by name."""
 
-    def __init__(self, options: Options, make_opener: MakeOpener, open_catalog: CatalogOf) -> None:
+    def __init__(
+        self,
+        options: Options,
+        make_opener: MakeOpener,
+        open_catalog: CatalogOf,
+        enter_folder: EnterFolder | None = None,
+    ) -> None:
         self._options = options
+        self._enter_folder = enter_folder
         self._make_opener = make_opener
         self._open_catalog = open_catalog
         self._client: Client | None = None
@@ -285,6 +303,9 @@ class EditorAgent:
         for folder in (Path(cwd), *folders):
             if not folder.is_absolute() or not folder.is_dir():
                 raise UsageError(f"{folder} is not an absolute path of a folder.")
+        place = Path(cwd)
+        if self._enter_folder is not None:
+            place = await asyncio.to_thread(self._enter_folder, place)
         assert self._client is not None
         client = EditorClient(self._client, self._can, request.new_id)
         # Zed shows output of ouro's commands as a terminal (`_meta`); other editors run the
@@ -292,7 +313,7 @@ class EditorAgent:
         has_own = bool(self._can.terminal) and not self._shows_terminals
         options = replace(
             self._options,
-            cwd=Path(cwd),
+            cwd=place,
             add_dirs=(*self._options.add_dirs, *folders),
             editor=EditorServices(
                 client,
@@ -300,9 +321,8 @@ class EditorAgent:
                 _mcp_servers(more.get("mcp_servers") or ()),
             ),
         )
-        use = functools.partial(
-            self._use, await asyncio.to_thread(self._make_opener, options), client
-        )
+        opener = await asyncio.to_thread(self._make_opener, options)
+        use = functools.partial(self._use, opener, client, Path(cwd))
         try:
             return await use(request)
         except (
@@ -316,7 +336,11 @@ class EditorAgent:
             return editor
 
     async def _use(
-        self, open_session: OpenSession, client: EditorClient, request: OpenRequest
+        self,
+        open_session: OpenSession,
+        client: EditorClient,
+        folder: Path,
+        request: OpenRequest,
     ) -> EditorSession:
         session = await open_session(request)
         client.session_id = session.id
@@ -325,7 +349,9 @@ class EditorAgent:
         can_fill_forms = (
             self._can.elicitation is not None and self._can.elicitation.form is not None
         )
-        editor = EditorSession(session, self._client, updates, can_fill_forms=can_fill_forms)
+        editor = EditorSession(
+            session, self._client, updates, folder, can_fill_forms=can_fill_forms
+        )
         self._sessions[session.id] = editor
         editor.send_commands()
         return editor
