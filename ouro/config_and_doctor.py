@@ -146,7 +146,8 @@ async def config(context: ActionContext, key: str = "") -> Answer | None:
     Args:
         key: the setting to change, or on the command line to show.
     """
-    if key and getattr(context, "front_end", None) is None:
+    has_user = getattr(context, "front_end", None) is not None and context.can_ask
+    if key and not has_user:
         return await config_get(context, key)
     return await _config(context, as_list=False, key=key)
 
@@ -163,7 +164,8 @@ async def _config(context: ActionContext, *, as_list: bool, key: str = "") -> An
             f"{CONFIG_FILE} of this folder is not read: the folder is not trusted. Start `ouro`"
             " here."
         )
-    if (front_end := getattr(context, "front_end", None)) is not None and not as_list:
+    front_end = getattr(context, "front_end", None)
+    if front_end is not None and context.can_ask and not as_list:
         from ouro.configure import choose_setting
 
         chosen = await choose_setting(front_end, given, key)

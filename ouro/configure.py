@@ -127,12 +127,21 @@ async def _apply(context: ActionContext, key: str, value: Any) -> str:
         await session.set_model(effort=value)
     elif key == "permissions.mode" and value != "auto":
         session.set_mode(value)
-    elif key == "tui.theme":
-        await front_end.use_theme(value)
+    elif key == "tui.theme" and await _has_used_theme(front_end, value):
+        return "It is in use."
     else:
         return _when(key)
     front_end.redraw()
     return "It is in use."
+
+
+async def _has_used_theme(front_end: FrontEnd, name: str) -> bool:
+    """Use a theme; False if the front end has no colours of its own."""
+    try:
+        await front_end.use_theme(name)
+    except UsageError:
+        return False
+    return True
 
 
 def _when(key: str) -> str:

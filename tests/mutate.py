@@ -583,6 +583,8 @@ DEFENCES = (
     Defence("E3", "ouro/assemble.py", "saved = stricter_mode(saved, basis.inputs.places)", "pass", "../session/test_mode.py"),
     Defence("E3", "ouro/session/resumed_mode.py", 'if mode == "auto" and configured != "auto":', "if False:",
             "../session/test_mode.py"),
+    Defence("E3", "ouro/frontends/headless/headless.py", "prompt == options.prompt.strip()", "True",
+            "../frontends/headless/test_commands.py -k pipe"),
     Defence("B7", "ouro/safety/sandbox/proxy.py", "if is_own or is_on_internet(name)", "if True",
             "../safety/sandbox/test_proxy.py"),
     Defence("B7", "ouro/safety/sandbox/proxy.py",

@@ -36,13 +36,28 @@ _REMEMBER = re.compile(r"#(?![#!\d])\s*(\S[^\n]*)\Z")
 
 
 async def dispatch(front_end: FrontEnd, text: str) -> bool:
-    """Run the command in `text`; False if it is not a command and should be sent as a message.
-
-    A path (`/usr/bin`, `/tmp`) is not a command. A command that is a prompt is sent: the session
-    runs it. An unknown command shows similar ones. `#text` is `/remember text`.
+    """Run the command in `text`, and show its error; False if it is not a command and should be sent
+    as a message. `#text` is `/remember text`.
     """
     if line := _REMEMBER.match(text.rstrip()):
         text = f"/remember {line[1]}"
+    try:
+        return await run_line(SessionContext(front_end), text)
+    except (OuroError, OSError) as error:
+        front_end.say(str(plain_error(error)), "error")
+    return True
+
+
+async def run_line(context: SessionContext, text: str) -> bool:
+    """Run the command in `text`; False if it is a message.
+
+    A path (`/usr/bin`, `/tmp`) is not a command. A command that is a prompt is a message: the
+    session runs it.
+
+    Raises:
+        OuroError, OSError: the command failed, or there is none of that name; then the error names
+        similar ones.
+    """
     match = _WORD.match(text)
     if match is None:
         return False
@@ -50,13 +65,10 @@ async def dispatch(front_end: FrontEnd, text: str) -> bool:
     command = find_command(word.lower())
     if command.place == "prompt" if command else Path(f"/{word}").exists():
         return False
-    try:
-        if command is None:
-            await _demand_custom(front_end.session, word, argument, text)
-            return False
-        await run_command(front_end, command, argument)
-    except (OuroError, OSError) as error:
-        front_end.say(str(plain_error(error)), "error")
+    if command is None:
+        await _demand_custom(context.session, word, argument, text)
+        return False
+    await run_command(context, command, argument)
     return True
 
 
@@ -76,7 +88,7 @@ async def _demand_custom(session: Session, word: str, argument: str, text: str) 
         await custom.prompt(argument)  # raises the reason
 
 
-async def run_command(front_end: FrontEnd, command: Action, argument: str) -> None:
+async def run_command(context: SessionContext, command: Action, argument: str) -> None:
     """Run a slash command with its typed argument, or the action that its first word names. Raises
     OuroError.
     """
@@ -88,14 +100,13 @@ async def run_command(front_end: FrontEnd, command: Action, argument: str) -> No
         raise UsageError(
             f"/{command.name} has no action `{word}`.", f"There are: {', '.join(sorted(actions))}."
         )
-    if command.between_turns and front_end.session.running:
+    if command.between_turns and context.session.running:
         raise UsageError(
             f"/{command.name} cannot run while the agent works: interrupt it, or wait."
         )
-    context = SessionContext(front_end)
     answer: Answer | None = await command.function(context, **parse_line(command, argument))
     if answer is not None:
-        context.show(answer.view)
+        context.show_answer(answer)
 
 
 def parse_line(action: Action, argument: str) -> dict[str, Any]:
@@ -156,6 +167,7 @@ class SessionContext:
 
     as_json = False
     can_ask = True
+    """Whether a user can answer questions."""
 
     @property
     def cwd(self) -> Path:
@@ -172,6 +184,9 @@ class SessionContext:
             return
         for item in lines:
             self.front_end.say(as_text([item], "/"), item.level)
+
+    def show_answer(self, answer: Answer) -> None:
+        self.show(answer.view)
 
     async def choose(self, title: str, choices: Sequence[Choice], current: str = "") -> str | None:
         return await self.front_end.choose(title, choices, current)

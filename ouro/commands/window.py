@@ -28,6 +28,8 @@ async def compact(context: SessionContext, probe: bool, keep: str) -> None:
     front_end = context.front_end
 
     async def review(summary: str) -> str:
+        if not context.can_ask:
+            return summary
         question = "Use this summary instead of the older messages?"
         choices = [Choice("use", "Use it")]
         text, chosen = await review_draft(

@@ -6,7 +6,7 @@ from fakes.fake_session import FakeSession
 from ouro.commands.builtin import find_command
 from ouro.commands.front_end import RewindChoice
 from ouro.commands.rewind import last_message
-from ouro.commands.slash import run_command
+from ouro.commands.slash import SessionContext, run_command
 
 
 class FakeFrontEnd:
@@ -93,7 +93,7 @@ class FakeFrontEnd:
 
 async def slash(front_end, name, argument=""):
     """Run `/NAME ARGUMENT`."""
-    await run_command(front_end, find_command(name), argument)
+    await run_command(SessionContext(front_end), find_command(name), argument)
 
 
 async def memory(front_end, argument=""):

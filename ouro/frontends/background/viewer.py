@@ -242,7 +242,7 @@ class Viewer:
     async def prompt(self, prompt: list[Any], session_id: str, **_meta: Any) -> acp.PromptResponse:
         """Send a message, or steer the turn that runs; returns when nothing runs any more."""
         self._check(session_id)
-        draft = await asyncio.to_thread(draft_of, prompt, self._host.session.cwd)
+        draft = await asyncio.to_thread(draft_of, prompt, (self._host.session.cwd,))
         self._host.turns.say(draft)
         await self._host.turns.idle()
         return acp.PromptResponse(stop_reason=STOP_REASONS.get(self._finished.outcome, "end_turn"))

@@ -13,7 +13,7 @@ from typing import Literal, TextIO
 import msgspec
 
 from ouro import events
-from ouro.errors import OuroError, UsageError
+from ouro.errors import OuroError, UsageError, plain_error
 from ouro.events import Event
 from ouro.frontends.headless.answer_schema import MAX_ASKED_AGAIN, AnswerSchema, correction_request
 from ouro.frontends.headless.input import (
@@ -83,7 +83,10 @@ async def run_headless(
     prompt = options.prompt
     if options.input == "text":
         prompt = await read_prompt(prompt, streams.stdin, output.say)
-    run = HeadlessRun(await open_session(request), options, output, schema)
+    # What comes through a pipe may be by others: a command can change settings and rules.
+    has_commands = options.input == "stream-json" or prompt == options.prompt.strip()
+    session = await open_session(request)
+    run = HeadlessRun(session, options, output, schema, has_commands=has_commands)
     try:
         with handle_signals(run.interrupt, *SIGNALS):
             await run.run(prompt, streams.stdin)
@@ -103,8 +106,11 @@ class HeadlessRun(TurnObserver):
         options: HeadlessOptions,
         output: Output,
         schema: AnswerSchema | None,
+        *,
+        has_commands: bool = False,
     ) -> None:
         self._session = session
+        self._has_commands = has_commands
         self._schema = schema
         self._output = output
         self._has_user = options.input == "stream-json"
@@ -182,10 +188,12 @@ class HeadlessRun(TurnObserver):
         try:
             result = self._result = Result(self._session.id, self._session.status().model)
             text, images = await self._read_goal(draft.text), draft.images
+            if self._has_commands and text.startswith("/"):
+                text = await self._run_command(text, result)
             text = self._schema.add_to(text) if self._schema and text else text
             for _ in range(1 + MAX_ASKED_AGAIN):
                 await self._run_turns(text, images)
-                misfit = result.check(self._schema)
+                misfit = result.check(self._schema) if text else None
                 if misfit is None or self._is_over:
                     break
                 text, images = correction_request(misfit), ()
@@ -196,6 +204,32 @@ class HeadlessRun(TurnObserver):
             self._queue.stop()
             self._over.set()
             raise
+
+    async def _run_command(self, text: str, result: Result) -> str:
+        """Run a slash command into `result`; returns the message for the agent, empty if there is
+        none.
+        """
+        from ouro.frontends.headless.commands import HeadlessFrontEnd, run_headless_command
+
+        front_end = HeadlessFrontEnd(self._session, self._output.say, self._queue.run)
+        result.outcome = "answered"
+        try:
+            if not await run_headless_command(front_end, text):
+                result.outcome = "failed"  # until the turn has ended
+                return text
+            if self._schema and not front_end.message:
+                raise UsageError("A schema is for answers of the model, not for a command.")
+        except (OuroError, OSError) as error:
+            result.outcome, result.detail = "failed", str(plain_error(error))
+            result.failure_code = getattr(error, "exit_code", 1)
+            return ""
+        if front_end.message:
+            for printed in front_end.texts:
+                self._output.say(printed)
+            return front_end.message
+        result.data = front_end.value
+        result.text = "\n\n".join(filter(None, (*front_end.texts, result.text)))
+        return ""
 
     async def _read_goal(self, text: str) -> str:
         """The message of a prompt, of which `/goal` sets the goal; empty: resume the goal."""
@@ -257,7 +291,8 @@ class HeadlessRun(TurnObserver):
                         make_image, image.name or "The image", image.data
                     )
                     images.append(read)
-                deliver = self._queue.queue if given.queue else self._queue.say
+                waits = given.queue or given.text.startswith("/")
+                deliver = self._queue.queue if waits else self._queue.say
                 deliver(Draft(given.text, tuple(images)))
             case PermissionInput():
                 # QuestionClosed comes later; the input may end before it.

@@ -51,7 +51,7 @@ class Result(msgspec.Struct, rename={"text": "result", "refusals": "refused"}):
     detail: str = ""
     text: str = ""
     data: Any = None
-    """The value of the answer, with a schema."""
+    """The value of the answer, with a schema; or that of a slash command."""
     misfit: str = ""
     """The reason why the answer does not match the schema."""
     usage: Usage = msgspec.field(default_factory=Usage)
@@ -59,6 +59,8 @@ class Result(msgspec.Struct, rename={"text": "result", "refusals": "refused"}):
     """Model calls."""
     seconds: float = 0.0
     refusals: list[Refusal] = msgspec.field(default_factory=list)
+    failure_code: int = 0
+    """The exit code if a slash command failed."""
 
     def add(self, event: Event) -> None:
         match event:
@@ -86,15 +88,22 @@ class Result(msgspec.Struct, rename={"text": "result", "refusals": "refused"}):
         return None
 
     @property
+    def has_text(self) -> bool:
+        """Whether there is an answer to print; a command may have none."""
+        is_answer = self.outcome in ("answered", "cut") and not self.misfit
+        return is_answer and bool(self.text or self.turns)
+
+    @property
     def exit_code(self) -> int:
         if self.outcome != "answered":
-            return EXIT_CODES[self.outcome]
+            return self.failure_code or EXIT_CODES[self.outcome]
         return 5 if self.refusals else 1 if self.misfit else 0
 
     def to_json(self, exit_code: int) -> dict[str, Any]:
         """`exit_code`: the exit code of the program; a signal may have set it."""
         fields = msgspec.to_builtins(self, enc_hook=str)
         misfit, seconds = fields.pop("misfit"), fields.pop("seconds")
+        del fields["failure_code"]
         more = {
             "detail": self.detail or misfit,
             "duration_ms": round(seconds * 1000),
@@ -208,13 +217,15 @@ class Output(NoticePrinter):
     def result(self, result: Result, exit_code: int) -> None:
         if self.pipe.gone:
             return
-        if notice := notice_of(events.TurnFinished(result.outcome, result.detail)):
+        if result.failure_code:
+            self.say(result.detail, "error")
+        elif notice := notice_of(events.TurnFinished(result.outcome, result.detail)):
             self.say(*notice)
         elif result.misfit:
             self.say(f"the answer does not fit the schema: {result.misfit}")
         if self._format != "text":
             self.pipe.write(json_line(result.to_json(exit_code)))
-        elif result.outcome in ("answered", "cut") and not result.misfit:
+        elif result.has_text:
             self.pipe.write(clean(result.text).rstrip("\n") + "\n")
 
     def _colour(self, text: str, code: str) -> str:

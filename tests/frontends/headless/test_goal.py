@@ -56,6 +56,7 @@ async def test_what_makes_no_sense_without_a_user_is_wrong_usage(tmp_path, promp
         await run(tmp_path, prompt, [])
 
 
-async def test_a_command_of_the_user_with_a_similar_name_is_a_message(tmp_path):
-    code, result = await run(tmp_path, "/goals are listed where?", ["In a file."])
-    assert (code, result["result"]) == (0, "In a file.")
+async def test_a_word_that_begins_like_goal_is_no_goal(tmp_path):
+    code, result = await run(tmp_path, "/goals are listed where?", [])
+    assert (code, result["outcome"]) == (2, "failed")
+    assert "Did you mean /goal" in result["detail"]
