@@ -54,17 +54,18 @@ async def choose_setting(
     empty if they cancel.
 
     Args:
-        key: the setting, if it is chosen already. Raises ConfigError: there is none.
+        key: the setting, if it is chosen already; or words that the list is searched for.
     """
     helps = setting_helps()
     choices = [
         Choice(key, f"{key}: {_shown(setting.value)}", f"{setting.source}. {helps.get(key, '')}")
         for key, setting in given.items()
     ]
-    if key:
-        type_of(key)
-    else:
-        key = await front_end.choose("Settings · typing searches, Enter changes", choices) or ""
+    title = "Settings · typing searches, Enter changes"
+    if key and key not in given:
+        key = await front_end.choose_matching(title, choices, key) or ""
+    elif not key:
+        key = await front_end.choose(title, choices) or ""
     if not key:
         return ""
     values = _values_of(key)

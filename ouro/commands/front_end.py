@@ -63,6 +63,21 @@ class FrontEnd(Protocol):
     async def choose(self, title: str, choices: Sequence[Choice], current: str = "") -> str | None:
         """Let the user pick one; None if they cancel."""
 
+    async def choose_matching(
+        self, title: str, choices: Sequence[Choice], words: str
+    ) -> str | None:
+        """Let the user pick one that has these words; a screen lets them change the words. None if
+        they cancel. Raises UsageError: none has them.
+        """
+        wanted = words.lower().split()
+        texts = {choice.value: f"{choice.label} {choice.detail}".lower() for choice in choices}
+        found = [
+            choice for choice in choices if all(word in texts[choice.value] for word in wanted)
+        ]
+        if not found:
+            raise UsageError(f"Nothing matches `{words}`.")
+        return await self.choose(title, found)
+
     async def choose_rewind(
         self, *, undo: bool = False, redo: Mapping[RewindScope, str] | None = None
     ) -> RewindChoice | None:

@@ -97,6 +97,7 @@ class Attachments:
         self._instructions_for = instructions_for
         self.resources = resources
         """Returns the content of resources of MCP servers that a message names."""
+        self._previewed: dict[str, Attachment] = {}
 
     async def read(self, text: str) -> Attached:
         """Read everything that a message names."""
@@ -131,11 +132,32 @@ class Attachments:
             or (mention.kind == "file" and self._is_to_attach(mention, text))
         ]
 
-    def preview(self, text: str) -> tuple[Attachment, ...]:
-        """What would be attached and refused, without reading the files. Blocks."""
+    async def preview(self, text: str) -> tuple[Attachment, ...]:
+        """What would be attached and refused, without reading the files."""
+        mentions, found = await asyncio.to_thread(self._preview_files, text)
+        others = {
+            mention: await self._preview_other(mention)
+            for mention in mentions
+            if mention.kind != "file"
+        }
+        return tuple(others.get(mention) or found[mention] for mention in mentions)
+
+    def _preview_files(self, text: str) -> tuple[Sequence[Mention], dict[Mention, Attachment]]:
         mentions = self.find(text)
-        ignored = self._find_ignored(mentions)
-        return tuple(self._preview(mention, ignored) for mention in mentions)
+        files = [mention for mention in mentions if mention.kind == "file"]
+        ignored = self._find_ignored(files)
+        return mentions, {mention: self._preview(mention, ignored) for mention in files}
+
+    async def _preview_other(self, mention: Mention) -> Attachment:
+        """A note or a session, with its size; one that was found is not looked up again."""
+        if mention.name not in self._previewed:
+            found, _ = await self._read_other(mention)
+            if found.problem:
+                return found
+            if len(self._previewed) > _MAX_MENTIONS:
+                self._previewed.clear()
+            self._previewed[mention.name] = found
+        return self._previewed[mention.name]
 
     def _is_to_attach(self, mention: Mention, text: str) -> bool:
         is_embedded = f"<file path='{mention.shown}'>" in text
@@ -155,8 +177,6 @@ class Attachments:
         return self._workspace.resolve(mention.name)
 
     def _preview(self, mention: Mention, ignored: frozenset[str]) -> Attachment:
-        if mention.kind != "file":
-            return Attachment(mention.shown)
         if problem := self._refusal(mention, ignored):
             return Attachment(mention.shown, problem=problem)
         path = self._path(mention)

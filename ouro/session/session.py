@@ -259,9 +259,9 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     def rename(self, title: str) -> None:
         self.transcript.set_title(title)
 
-    def attachments_of(self, text: str) -> tuple[Attachment, ...]:
-        """What a message would attach, and what of it is refused. Blocks."""
-        return self.turn.attachments.preview(text)
+    async def attachments_of(self, text: str) -> tuple[Attachment, ...]:
+        """What a message would attach, and what of it is refused."""
+        return await self.turn.attachments.preview(text)
 
     def find_files(self) -> Iterator[list[str]]:
         """What `@` completes, some names at a time, as they are found: files and folders of the

@@ -27,6 +27,25 @@ def test_the_palette_runs_a_command_opens_a_page_and_names_a_file(ouro):
     terminal.until_shows("❯ @api.py")
 
 
+def test_config_with_a_word_opens_the_settings_with_that_search(ouro):
+    terminal = ouro.screen()
+    terminal.say("/config theme")
+    terminal.until_shows("❯ tui.theme: auto", "theme")
+    terminal.until_gone("permissions.mode")
+    terminal.send("\r")
+    terminal.until_shows("tui.theme (default: auto)", "2 dark")
+    terminal.send("2")
+    terminal.until_shows("tui.theme: dark")
+    terminal.say("/config nosuchword")
+    terminal.until_shows("No matches.")
+
+
+def test_the_chip_of_an_unknown_note_says_so_before_sending(ouro):
+    terminal = ouro.screen()
+    terminal.send("see @note:mem_00000099 and @session:nosuch ")
+    terminal.until_shows("✗ note:mem_00000099: ", "✗ session:nosuch: ")
+
+
 def test_a_favorite_model_answers_after_one_key(ouro):
     terminal = ouro.screen()
     terminal.say("/model favorite")

@@ -495,7 +495,7 @@ class FakeSession:
     def permissions(self) -> Permissions:
         return Permissions(Workspace(self.cwd), "ask", allow=self.rules)
 
-    def attachments_of(self, text: str) -> tuple[Attachment, ...]:
+    async def attachments_of(self, text: str) -> tuple[Attachment, ...]:
         return tuple(item for item in self.attachable if f"@{item.name}" in text)
 
     def find_files(self) -> list[list[str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from fakes.agents import say
 
 from ouro.agent.mentions import Mention, find_mentions
 from ouro.assemble import Options, open_session
@@ -115,9 +116,25 @@ async def test_preview_says_the_same_before_sending(repository):
     session = await open_session(
         Options(repository, ready_model=model, memory=False), OpenRequest()
     )
-    shown = [str(item) for item in session.attachments_of("@api.py @.env @api.py:1-2 @app.get")]
+    shown = [
+        str(item) for item in await session.attachments_of("@api.py @.env @api.py:1-2 @app.get")
+    ]
     await session.close()
     assert shown == ["api.py (21 B)", ".env (may hold keys)", "api.py:1-2 (2 lines)"]
+
+
+async def test_preview_says_that_a_note_or_a_session_is_unknown_or_how_long_it_is(repository):
+    model = ScriptedModel(["The parser is slow.", "Done."])
+    options = Options(repository, ready_model=model, memory=False)
+    session = await open_session(options, OpenRequest())
+    await say(session, "why is it slow?")
+    text = f"@session:{session.id[:8]} @session:nosuch @note:mem_000000"
+    found, session_gone, note_gone = await session.attachments_of(text)
+    await session.close()
+    assert found.size.endswith("characters")
+    assert not found.problem
+    assert "nosuch" in session_gone.problem
+    assert note_gone.problem == "memory is off"
 
 
 async def test_a_session_is_attached_by_its_id(repository):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import time
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NoReturn, Protocol, cast
@@ -94,7 +94,6 @@ class RemoteSession:
         self._coming: list[Event] = []
         self.plan = RemotePlan()
         self.resumed = None
-        self.attachments_of: Callable[[str], tuple[Any, ...]] = lambda _text: ()
         self.background = SimpleNamespace(
             list=lambda: (),
             kill_lines=lambda: None,
@@ -107,6 +106,9 @@ class RemoteSession:
             servers=SimpleNamespace(servers={}),
         )
         self.rewind = SimpleNamespace(points=lambda: (True,))
+
+    async def attachments_of(self, _text: str) -> tuple[Any, ...]:
+        return ()
 
     @classmethod
     async def open(cls, record: BackgroundRecord) -> RemoteSession:

@@ -135,6 +135,11 @@ class ScreenFrontEnd:
     async def choose(self, title: str, choices: Sequence[Choice], current: str = "") -> str | None:
         return await show_sheet(self._app, Picker(title, choices, current))
 
+    async def choose_matching(
+        self, title: str, choices: Sequence[Choice], words: str
+    ) -> str | None:
+        return await show_sheet(self._app, Picker(title, choices, search=words))
+
     async def edit(self, text: str) -> str:
         return await editor_and_pager.edit(self._app, text)
 

@@ -57,12 +57,12 @@ class StyledLine:
 
 def code_runs(text: str, base: Style, code: Style) -> list[Run]:
     """A text whose words between backticks are in the style of code, without the backticks."""
-    return [(words, code if is_code else base) for words, is_code in _split_at_code(text)]
+    return [(words, code if is_code else base) for words, is_code in split_at_code(text)]
 
 
 def code_content(text: str, base: str = "") -> Content:
     """The same for a widget; `base` is a style of Textual."""
-    parts = [(words, CODE if is_code else base) for words, is_code in _split_at_code(text)]
+    parts = [(words, CODE if is_code else base) for words, is_code in split_at_code(text)]
     return Content.assemble(*parts)
 
 
@@ -71,7 +71,7 @@ def quote_code(text: str) -> str:
     return _INLINE_CODE.sub(r"“\1”", text)
 
 
-def _split_at_code(text: str) -> Iterator[tuple[str, bool]]:
+def split_at_code(text: str) -> Iterator[tuple[str, bool]]:
     """The words of a text, and whether they are code."""
     end = 0
     for found in _INLINE_CODE.finditer(text):

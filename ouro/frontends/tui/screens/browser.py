@@ -16,6 +16,7 @@ from textual.content import Content
 from textual.widgets import Input, Static
 
 from ouro.errors import OuroError
+from ouro.frontends.tui.blocks.lines import code_content
 from ouro.frontends.tui.keymap import Keymap, Place
 from ouro.frontends.tui.screens.sheet import MOVES, Keys, SearchField, Sheet, make_frame
 from ouro.frontends.tui.widgets.row_list import RowList
@@ -125,7 +126,7 @@ class PageView(VerticalScroll, can_focus=True):
     on_blur = on_focus
 
     def _draw(self) -> None:
-        parts: list[tuple[str, str]] = []
+        parts: list[tuple[str, str] | Content] = []
         marked = self._links[self._place] if self._links and self.has_focus else -1
         for number, line in enumerate(self._page.lines):
             sign = (
@@ -134,9 +135,11 @@ class PageView(VerticalScroll, can_focus=True):
                 else ("  " if line.link else "")
             )
             parts += [(f"{line.speaker}  ", _PAGE_STYLES["who"])] if line.speaker else []
-            parts.append(
-                (f"{sign}{line.text}\n", _PAGE_STYLES["title" if number == marked else line.style])
-            )
+            style = _PAGE_STYLES["title" if number == marked else line.style]
+            if line.style in ("added", "removed"):  # lines of a file, as they are there
+                parts.append((f"{sign}{line.text}\n", style))
+            else:
+                parts += [(sign, style), code_content(f"{line.text}\n", style)]
         self._text.update(Content.assemble(*parts))
 
 

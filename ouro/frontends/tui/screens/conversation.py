@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -52,7 +52,7 @@ from ouro.utils.text import clean
 if TYPE_CHECKING:
     from ouro.frontends.tui.screens.memory_browser import MemoryBrowser
     from ouro.frontends.tui.widgets.plan_panel import PlanAct, PlanPanel
-    from ouro.session import Session
+    from ouro.session import Attachment, Session
 
 MAX_BLOCKS = 1_000
 """With more blocks, those far above are dropped."""
@@ -152,13 +152,14 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
         self._terminal_key = keymap.shown("terminal")
         self.questions = QuestionStack(keymap, lambda: self.prompt.typed_at)
         self.box = PromptBox(self.prompt)
-        self.attachments = AttachmentBar(
-            lambda text: self.session.attachments_of(text) if self.session else ()
-        )
+        self.attachments = AttachmentBar(self._find_attachments)
         self.status = StatusLine(look.status)
         self.reader = TranscriptReader(
             self.transcript, self.show_earlier, self._focus_again, keymap.keys("outputs")
         )
+
+    async def _find_attachments(self, text: str) -> Sequence[Attachment]:
+        return await self.session.attachments_of(text) if self.session else ()
 
     def _make_turns(self) -> TurnQueue:
         return TurnQueue(self, lines_in_terminal=True)

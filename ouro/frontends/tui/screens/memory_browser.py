@@ -20,7 +20,7 @@ from ouro.frontends.tui.screens import memory_pages as pages
 from ouro.frontends.tui.screens.browser import Browser, Page, PageLink
 from ouro.frontends.tui.screens.memory_pages import MemoryRow, Tab
 from ouro.frontends.tui.screens.sheet import Keys
-from ouro.frontends.tui.widgets.row_list import Cell, RowList
+from ouro.frontends.tui.widgets.row_list import Cell, RowList, code_cells
 from ouro.session import all_entries
 from ouro.session.opening import OpenRequest
 from ouro.utils.text import clean
@@ -81,7 +81,9 @@ class MemoryList(RowList[MemoryRow]):
         scope, beside = (5 if has_flag else 0), cell_len(flag) + cell_len(about)
         room = max(1, width - scope - (beside + 2 if beside else 0))
         yield set_cell_size(row.scope, scope), "detail"
-        yield set_cell_size(crop(row.text, room), room), "marked" if is_marked else ""
+        text = list(code_cells(row.text, room, "marked" if is_marked else ""))
+        yield from text
+        yield " " * (room - sum(cell_len(words) for words, _ in text)), ""
         yield f"  {flag}" if beside else "", "flag" if row.warns else "detail"
         yield about, "detail"
 

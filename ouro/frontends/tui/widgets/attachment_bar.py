@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
 from textual.content import Content
@@ -26,12 +26,12 @@ class AttachmentBar(Widget):
     """The line above the prompt; hidden while nothing is attached.
 
     Args:
-        find: returns the attachments of a text; it blocks, and runs in a thread.
+        find: returns the attachments of a text.
     """
 
     chips: reactive[tuple[Attachment, ...]] = reactive((), layout=True)
 
-    def __init__(self, find: Callable[[str], Sequence[Attachment]]) -> None:
+    def __init__(self, find: Callable[[str], Awaitable[Sequence[Attachment]]]) -> None:
         super().__init__(id="attachments")
         self._find = find
         self._text = ""
@@ -46,7 +46,7 @@ class AttachmentBar(Widget):
 
     async def _look(self, text: str) -> None:
         await asyncio.sleep(_DELAY)
-        found = await asyncio.to_thread(self._find, text)
+        found = await self._find(text)
         if text == self._text:
             self.chips = tuple(found)
 

@@ -17,7 +17,7 @@ from textual.reactive import reactive
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from ouro.frontends.tui.blocks.lines import crop
+from ouro.frontends.tui.blocks.lines import crop, split_at_code
 from ouro.utils.text import clean
 
 if TYPE_CHECKING:
@@ -69,7 +69,17 @@ class LineScroll(ScrollView):
 
 T = TypeVar("T")
 Cell = tuple[str, str]
-"""Text, and its style: `marked`, `detail`, `found`, `flag`, or empty."""
+"""Text, and its style: `marked`, `detail`, `found`, `flag`, `code`, or empty."""
+
+
+def code_cells(text: str, room: int, style: str) -> Iterable[Cell]:
+    """The text in at most `room` cells; what is between backticks as code, without them."""
+    pieces = list(split_at_code(text))
+    shown = crop("".join(words for words, _ in pieces), room)
+    end = 0
+    for words, is_code in pieces:
+        yield shown[end : end + len(words)], "code" if is_code else style
+        end += len(words)
 
 
 class RowList(LineScroll, Generic[T], can_focus=True):
@@ -80,6 +90,7 @@ class RowList(LineScroll, Generic[T], can_focus=True):
         "rows--detail",
         "rows--found",
         "rows--flag",
+        "rows--code",
     }
     BINDINGS = [  # noqa: RUF012 (as above)
         Binding("up,k", "move(-1)", show=False),
@@ -180,7 +191,8 @@ class RowList(LineScroll, Generic[T], can_focus=True):
             cells += self.cells(self.rows[place], is_marked, max(0, width - 2))
         elif not self.rows:
             lines = wrap(self._nothing, max(1, width - 4))
-            cells = [(f"  {lines[y]}", "detail")] if y < len(lines) else []
+            text = lines[y] if y < len(lines) else ""
+            cells = [("  ", ""), *code_cells(text, width, "detail")]
         segments = [Segment(text, self._style(name)) for text, name in cells]
         return Strip(segments).crop_extend(0, width, self.rich_style)
 
@@ -255,7 +267,7 @@ class PickList(RowList["Choice"], can_focus=False):
         yield tick, ""
         if choice.detail:
             detail = f"  {clean(choice.detail)}".replace("\n", " ")
-            yield crop(detail, max(0, width - wide - len(tick))), "detail"
+            yield from code_cells(detail, max(0, width - wide - len(tick)), "detail")
 
     def is_cut(self, choice: Choice) -> bool:
         """Whether the line of a choice is too narrow for it."""

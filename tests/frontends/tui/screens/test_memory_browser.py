@@ -134,6 +134,24 @@ async def test_active_notes_are_listed_and_typing_filters_them(app):
         await shows(pilot, "Changed 1 time, oldest first")
 
 
+async def test_code_of_a_note_has_no_backticks_in_the_list_and_on_its_page(app, memory):
+    store = memory.scopes["user"].store
+    written = note(6, "Check with `make lint`, not by hand.")
+    store.save_and_commit({written.file_name: note_text(written)}, "Add: a note", {})
+    async with app.run_test(size=(100, 30)) as pilot:
+        browser = await browsing(pilot)
+        await pilot.press(*"lint")
+        await until(pilot, lambda: len(browser._list.rows) == 1)
+        await until(pilot, lambda: screen_text(pilot.app).count("Check with make lint") == 2)
+        styles = {
+            segment.text: segment.style.bgcolor
+            for strip in pilot.app.screen._compositor.render_strips()
+            for segment in strip
+            if segment.style is not None
+        }
+        assert styles["make lint"] != styles["Check with "]
+
+
 async def test_note_shows_its_badges_and_links_to_others(app):
     async with app.run_test(size=(100, 30)) as pilot:
         browser = await browsing(pilot)
