@@ -8,6 +8,7 @@ kept in the repository; `rsvg-convert` makes PNGs of them.
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
 import subprocess
@@ -34,9 +35,11 @@ COLORS: dict[str, tuple[Palette, dict[str, str]]] = {
     "16": (DARK, {"COLORTERM": "", "TERM": "xterm"}),
     "none": (DARK, {"COLORTERM": "truecolor", "NO_COLOR": "1"}),
 }
-SETTLED = 0.5
-"""Seconds without a change after which a picture is taken."""
-MAX_SETTLING = 4.0
+SETTLED = 0.4
+"""Seconds in which nothing is drawn, and the program neither computes nor waits for a processor."""
+BUSY_SHARE = 0.15
+"""The share of a processor that clocks and marks of running work take."""
+MAX_SETTLING = 60.0
 API = '''\
 """Prices of the shop."""
 
@@ -63,6 +66,7 @@ ASK = (
 )
 PLAN = "# Plan: Cache the parser\n\n1. Measure it\n2. Add a cache of 64 entries\n3. Measure again"
 ESC, F4, F8, ALT = "\x1b", "\x1bOS", "\x1b[19~", "\x1b"
+RIGHT, CLEAR = "\x1b[C", "\x15"
 
 
 @dataclass
@@ -93,153 +97,185 @@ class Stage:
         self.pictures[name] = shots
 
     def settle(self) -> None:
-        """Read until nothing is drawn any more."""
-        before, since, began = "", time.monotonic(), time.monotonic()
-        while time.monotonic() - since < SETTLED and time.monotonic() - began < MAX_SETTLING:
+        """Read until the program has done all that it has to do: on a busy machine it may be a while
+        until it gets a processor.
+        """
+        began, before, since = time.monotonic(), "", time.monotonic()
+        busy = busy_seconds(self.terminal.pid)
+        while time.monotonic() - began < MAX_SETTLING:
             self.terminal.read()
+            past = time.monotonic() - since
             if self.terminal.text() != before:
                 before, since = self.terminal.text(), time.monotonic()
+                busy = busy_seconds(self.terminal.pid)
+            elif past >= SETTLED:
+                now = busy_seconds(self.terminal.pid)
+                if now - busy < BUSY_SHARE * past:
+                    return
+                busy, since = now, time.monotonic()
 
-    def show(self, name: str, keys: str, *shown: str, close: str = ESC) -> None:
-        """Press keys, take a picture, and go back."""
+    def press(self, keys: str, *shown: str) -> None:
+        """Press keys, and wait for what they show."""
         self.terminal.send(keys)
-        if shown:
-            self.terminal.until_shows(*shown)
+        self.terminal.until_shows(*shown)
         self.settle()
-        self.take(name)
+
+    def show(self, name: str, *steps: tuple[str, ...], close: str = ESC) -> None:
+        """Press the keys of each step and wait for its texts, take a picture, and go back."""
+        try:
+            before = self.terminal.text()
+            for keys, *shown in steps:
+                self.press(keys, *shown)
+            self.take(name)
+        except AssertionError as error:
+            print(f"{name}: {error}")
+            close = f"{close}{ESC}{CLEAR}"
+            shown = []
         for key in close:
             self.terminal.send(key)
             self.settle()
+        self.terminal.until_gone(*(text for text in shown if text not in before))
 
     def say(self, text: str, *shown: str) -> None:
         """Send a message, and wait for what it shows."""
         self.terminal.say(text)
-        if shown:
-            self.terminal.until_shows(*shown)
+        self.terminal.until_shows(*shown)
         self.settle()
+
+    def choose(self, key: str, *shown: str) -> None:
+        """Press a key of a question until it has an effect: a new one ignores keys for a moment."""
+        self.terminal.press(key, lambda: all(map(self.terminal.shows, shown)))
+        self.settle()
+
+
+def busy_seconds(pid: int) -> float:
+    """How long the threads of a process have computed and waited for a processor."""
+    busy = 0
+    for place in Path(f"/proc/{pid}/task").glob("*/schedstat"):
+        with contextlib.suppress(OSError):  # the thread has ended
+            busy += sum(map(int, place.read_text().split()[:2]))
+    return busy / 1e9
 
 
 def play_start(stage: Stage) -> None:
     """The prompt, and what opens over it."""
     stage.begin()
-    stage.terminal.until_shows("❯", "test-model")
+    stage.terminal.until_shows("❯", "test-model", "memory")
     stage.settle()
     stage.take("start")
-    stage.show("completion", "/re", close="\x15")
-    stage.show("files", "see @api", close="\x15")
-    stage.show("attachments", "compare @api.py @.env @test_api.py", close="\x15")
-    stage.show("help", "?", "Help")
-    stage.show("palette", "\x10", "type to search")
-    stage.show("palette-search", "\x10theme", "theme", close=ESC)
-    stage.show("models", f"{ALT}p", "Which model")
-    stage.show("shell-line", "!git status", close="\x15")
+    stage.show("completion", ("/re", "/rewind"), close=CLEAR)
+    stage.show("files", ("see @api", "test_api.py"), close=f"{ESC}{CLEAR}")
+    typed = "compare @api.py @.env @test_api.py @note:mem_99999999 "
+    stage.show("attachments", (typed, "may hold keys", "✗ note:mem_99999999"), close=CLEAR)
+    stage.show("help", ("?", "Help"))
+    stage.show("palette", ("\x10", "type to search"))
+    stage.show("palette-search", ("\x10", "type to search"), ("theme", "/theme"))
+    stage.show("models", (f"{ALT}p", "Which model"))
+    stage.show("shell-line", ("!git status", "git status"), close=CLEAR)
 
 
 def play_work(stage: Stage) -> None:
-    """A turn with its questions and cards, and the sheets that show them."""
+    """A turn with its questions and cards."""
     terminal = stage.terminal
-    stage.say(f"{EDIT}\\\r{'run: python -m pytest -q'}", "Allow?")
+    stage.say(f"{EDIT}\\\r{'run: python -m pytest -q'}", "Allow?", "edit")
     stage.take("question-edit")
     terminal.answer("y", "edit")
     terminal.until_shows("Allow?", "pytest")
     stage.settle()
     stage.take("question-command")
-    terminal.send("\t")
-    stage.settle()
+    stage.choose("\t", "comment for the agent")
     stage.take("question-comment")
     terminal.send(ESC)
+    terminal.until_gone("comment for the agent")
+    stage.settle()
     terminal.answer("y", "pytest")
+    terminal.until_shows("Done:")
     stage.settle()
-    stage.say("read: api.py & read: test_api.py & grep: total & glob: *.py")
+    stage.say("read: api.py & read: test_api.py & grep: total & glob: *.py", "Done: 4 tool calls")
     stage.take("cards")
-    stage.say("markdown: 1500")
+    stage.say("markdown: 1500", "┌")
     stage.take("markdown")
-    stage.say(TODOS)
+    stage.say(TODOS, "Correct the discount")
     stage.take("todos")
-    terminal.say(ASK)
-    terminal.until_shows("Which database")
-    stage.settle()
+    stage.say(ASK, "Which database")
     stage.take("question-agent")
     terminal.send(ESC)
+    terminal.until_gone("None: keep JSON")
     stage.settle()
-    stage.say("fail: 400")
+    stage.say("fail: 400", "400")
     stage.take("error")
     stage.say("# Prices are integers in cents", "Remembered")
     stage.take("remembered")
-    stage.show("diff", "/diff\r", "Changes since")
-    stage.terminal.send("/diff\r")
-    stage.terminal.until_shows("Changes since")
-    stage.show("diff-keys", "?", "Keys", close=f"{ESC}{ESC}")
-    stage.show("rewind", "/rewind\r", "Rewind to")
-    stage.show("reader", f"{ALT}r", "closes", close="q")
-    stage.show("context", "/context\r", "Context")
-    stage.show("config", "/config\r", "etting")
-    stage.show("permissions", "/permissions\r")
-    stage.show("usage", "/usage --by model\r")
-    stage.show("status", "/status\r")
-    stage.show("theme", "/theme\r", "Which colours")
-    stage.show("copy-list", "/copy list\r")
-    stage.show("agents", "/agents\r")
-    stage.show("mcp", "/mcp\r")
-    stage.show("rename", "/rename\r")
+
+
+def play_sheets(stage: Stage) -> None:
+    """The sheets and pages of commands."""
+    stage.show("diff", ("/diff\r", "Changes since"))
+    stage.show("diff-keys", ("/diff\r", "Changes since"), ("?", "Keys"), close=f"{ESC}{ESC}")
+    stage.show("rewind", ("/rewind\r", "Rewind to"))
+    stage.show("reader", (f"{ALT}r", "closes"), close="q")
+    stage.show("context", ("/context\r", "drops or restores"))
+    stage.show("config", ("/config\r", "typing searches"))
+    stage.show("config-search", ("/config theme\r", "tui.theme"))
+    stage.show("permissions", ("/permissions\r", "looks and plans"))
+    stage.show("usage", ("/usage --by model\r", "█"))
+    stage.show("status", ("/status\r", "Thinking"))
+    stage.show("theme", ("/theme\r", "Which colours"))
+    stage.show("copy-list", ("/copy list\r", "Copy which"))
+    stage.show("agents", ("/agents\r", "Kinds of subagents"))
+    stage.show("mcp", ("/mcp\r", "There are no MCP servers"))
+    stage.show("rename", ("/rename\r", "is now called"))
 
 
 def play_memory(stage: Stage) -> None:
-    """The browser of memory, on each of its tabs."""
-    stage.show("memory", F4, "Prices")
-    stage.show("memory-timeline", f"{F4}\x1b[C\x1b[C", close=ESC)
-    stage.show("memory-receipt", "\x19", close=ESC)
+    """The browser of memory, on three of its tabs."""
+    stage.show("memory", (F4, "Esc closes", "Prices"))
+    stage.show("memory-timeline", (F4, "Esc closes"), (f"{RIGHT}{RIGHT}", "Remember"))
+    stage.show("memory-receipt", ("\x19", "Esc closes"))
 
 
 def play_modes(stage: Stage) -> None:
-    """Modes, a plan, work in the background, a queue."""
+    """Modes, a plan, work in the background, a terminal."""
     terminal = stage.terminal
-    terminal.send("\x1b[Z")
-    stage.settle()
+    stage.press("\x1b[Z", "edit ·")
     stage.take("mode-edit")
-    terminal.send("\x1b[Z")
-    stage.settle()
+    stage.press("\x1b[Z", "plan ·")
     stage.ouro.server.script([PLAN, PLAN])
-    terminal.say("cache the parser")
-    terminal.until_shows("edits need no question")
-    stage.settle()
+    stage.say("cache the parser", "edits need no question")
     stage.take("plan")
-    terminal.send("3")
-    stage.settle()
+    stage.choose("3", "Ctrl+S")
     stage.take("plan-edit")
     terminal.send(ESC)
+    terminal.until_shows("edits need no question")
     stage.settle()
-    terminal.send("4")
-    stage.settle()
+    stage.choose("4", "comments on")
     stage.take("plan-comments")
-    terminal.send(ESC)
-    stage.settle()
-    terminal.send(ESC)
-    stage.settle()
-    terminal.send("\x1b[Z")
-    stage.settle()
+    for _ in range(2):
+        terminal.send(ESC)
+        stage.settle()
+    terminal.until_gone("edits need no question")
+    stage.press("\x1b[Z", "ask ·")
     stage.ouro.server.script(agent)
-    stage.say("/goal !test -e done")
-    terminal.say("!!sleep 40; echo done")
+    stage.say("/goal !test -e done", "goal")
+    terminal.say("!!sleep 100; echo done")
+    terminal.until_shows("$ sleep 100")
     stage.settle()
     terminal.send("\x02")
     stage.settle()
-    terminal.send("\x02")
-    stage.settle()
+    stage.press("\x02", "Tasks")
     stage.take("tasks")
     terminal.send(ESC)
+    terminal.until_gone("Esc closes")
     stage.settle()
-    terminal.say("!!python3 -q")
-    terminal.until_shows("F8")
-    terminal.send(F8)
-    stage.settle()
+    stage.say("!!python3 -q", "F8")
+    stage.press(F8, ">>>")
     stage.take("terminal")
     terminal.send("\x1d")
     stage.settle()
 
 
 def play_sessions(stage: Stage) -> None:
-    """The list of sessions, a resumed one, a folder that is not trusted."""
+    """The list of sessions, a resumed one, a first start, a folder that is not trusted."""
     stage.terminal.close()
     stage.begin("--resume")
     stage.terminal.until_shows("basket")
@@ -251,11 +287,24 @@ def play_sessions(stage: Stage) -> None:
     stage.settle()
     stage.take("resumed")
     stage.terminal.close()
+    (stage.ouro.folder / "AGENTS.md").write_text("Prices are integers.\n")
+    stage.begin()
+    stage.terminal.until_shows("AGENTS.md", "Do you trust")
+    stage.settle()
+    stage.take("trust")
+    stage.terminal.close()
+    (stage.ouro.home / "models.yaml").unlink()
+    stage.begin("--no-trust")
+    stage.terminal.until_shows("Where is your model?")
+    stage.settle()
+    stage.take("no-model")
+    stage.terminal.close()
 
 
 PLAYS: tuple[Callable[[Stage], None], ...] = (
     play_start,
     play_work,
+    play_sheets,
     play_memory,
     play_modes,
     play_sessions,
@@ -326,8 +375,9 @@ def main(arguments: list[str]) -> None:
     folder = Path(arguments[0])
     folder.mkdir(parents=True, exist_ok=True)
     wanted = frozenset(arguments[1:])
-    # Each has its own environment; most of the time is spent waiting for the screen.
-    with ProcessPoolExecutor(len(COLORS), multiprocessing.get_context("spawn")) as pool:
+    # Each has its own environment.
+    workers = min(len(COLORS), os.cpu_count() or 1)
+    with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as pool:
         found = list(pool.map(play_in_own_process, [(colors, wanted) for colors in COLORS]))
     for name in dict.fromkeys(name for shots in found for name in shots):
         shown = [shots[name] for shots in found if name in shots]
