@@ -377,7 +377,8 @@ def main(arguments: list[str]) -> None:
     wanted = frozenset(arguments[1:])
     # Each has its own environment.
     workers = min(len(COLORS), os.cpu_count() or 1)
-    with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as pool:
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(workers, spawn, max_tasks_per_child=1) as pool:
         found = list(pool.map(play_in_own_process, [(colors, wanted) for colors in COLORS]))
     for name in dict.fromkeys(name for shots in found for name in shots):
         shown = [shots[name] for shots in found if name in shots]
