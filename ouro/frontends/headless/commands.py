@@ -17,9 +17,8 @@ from ouro.events import Event, Level
 from ouro.utils.text import clean
 
 if TYPE_CHECKING:
-    from ouro.memory.backend import RewindScope
     from ouro.messages import Image
-    from ouro.session import OpenRequest, Session, SessionCatalog
+    from ouro.session import OpenRequest, RewindScope, Session, SessionCatalog
 
 _MAX_NAMED = 20
 RunEvents = Callable[[AsyncGenerator[Event, None]], Awaitable[None]]
