@@ -6,7 +6,8 @@ from ouro.utils.lazy_exports import lazy_exports
 
 TYPE_CHECKING = False  # without `typing`, which takes a third as long as Python's own start
 if TYPE_CHECKING:
-    from ouro.api import Agent, AgentOptions, AsyncAgent
+    from ouro.api import Agent, AsyncAgent
+    from ouro.api_options import AgentOptions
     from ouro.errors import OuroError
     from ouro.events import Permit, Reply
     from ouro.frontends.headless.output import Result

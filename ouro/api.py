@@ -6,25 +6,32 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import os
 import threading
 import time
 import weakref
 from collections.abc import (
     AsyncGenerator,
-    Awaitable,
     Callable,
     Collection,
     Coroutine,
     Iterator,
-    Mapping,
     Sequence,
 )
 from concurrent.futures import Future, wait
 from contextlib import aclosing, suppress
 from pathlib import Path
-from typing import Any, Literal, Self, TypedDict, TypeVar, Unpack, cast, get_args
+from typing import Any, Literal, Self, TypeVar, Unpack, cast, get_args
 
+from ouro.api_options import (
+    AgentOptions,
+    Picture,
+    call_back,
+    check_mode,
+    check_scopes,
+    image_of,
+    name_in_workspace,
+    session_options_of,
+)
 from ouro.assemble import opener
 from ouro.commands.goal import goal_of_prompt
 from ouro.errors import AuthenticationFailed, LimitReached, ModelError, OuroError, UsageError
@@ -44,19 +51,14 @@ from ouro.frontends.headless.answer_schema import (
     correction_request,
 )
 from ouro.frontends.headless.output import Result
-from ouro.images import make_image
-from ouro.llm import Effort, Model
+from ouro.llm import Effort
 from ouro.memory.backend import RewindScope
 from ouro.messages import Image
 from ouro.safety import Mode
 from ouro.session import WAKE_QUESTION, OpenRequest, Point, Rewound, Session
-from ouro.session_options import Options
-from ouro.tools.function_tool import FunctionTool
 from ouro.utils.log import log
 
 T = TypeVar("T")
-Picture = Image | Path | str | bytes
-"""An image: a file, or its bytes (png, jpeg, gif, webp)."""
 REFUSED = (
     "The program that runs ouro allows this call neither by a rule nor by a callback, so it was"
     " refused."
@@ -66,51 +68,6 @@ _WAIT_SECONDS = 0.5
 _POLL_SECONDS = 0.01
 _CLOSED = "The agent is not open."
 _HOW_TO_OPEN = "Use it in a `with` block, or call open() first."
-
-
-class AgentOptions(TypedDict, total=False):
-    """The options; a missing option is as in the settings."""
-
-    model: str | Model
-    """A name or a part of it; or an object that streams answers, such as `ScriptedModel`."""
-    effort: Effort
-    mode: Mode
-    """The permission mode (what runs without asking): `plan`, `ask`, `edit` or `auto`."""
-    resume: str
-    """A session to continue: an id or its beginning, words of its title, or `latest`."""
-    fork: bool
-    """Continue `resume` in a copy."""
-    save: bool
-    """Save the session; True by default."""
-    memory: bool
-    """Read and write long-term memory; True by default."""
-    safe: bool
-    """Without extensions, hooks, MCP servers, instructions, project settings and memory."""
-    trust: bool
-    """Whether files of the folder that ouro would obey (AGENTS.md, .ouro/config.yaml) are read.
-    Without it, TrustNeeded is raised if they are new.
-    """
-    allow: Sequence[str]
-    """Rules that run without asking, such as `shell(pytest *)`."""
-    deny: Sequence[str]
-    max_turns: int
-    """Maximum model calls in one turn."""
-    max_cost: float
-    """Maximum US dollars in the session."""
-    add_dirs: Sequence[str | Path]
-    """Further folders to work in."""
-    settings: Mapping[str, Any]
-    """Further settings by dotted name: `{"sandbox.network": True}`."""
-    tools: Sequence[FunctionTool]
-    """Functions with `@tool`."""
-    on_permission: Callable[[PermissionAsked], Permit | bool | Awaitable[Permit | bool]]
-    """Decides on calls that neither mode nor rules allow; without it they are refused."""
-    on_question: Callable[
-        [QuestionAsked], str | Sequence[str] | Awaitable[str | Sequence[str] | None] | None
-    ]
-    """Answers questions of the agent; without it they stay unanswered."""
-    on_background: Callable[[Event], None]
-    """Called with events outside of turns, such as a notice of the start or a change of memory."""
 
 
 class AsyncAgent:
@@ -163,7 +120,7 @@ class AsyncAgent:
             request = OpenRequest(
                 options.get("resume", ""), fork=options.get("fork", False), trust=trust
             )
-            open_session = await asyncio.to_thread(opener, _session_options(self._cwd, options))
+            open_session = await asyncio.to_thread(opener, session_options_of(self._cwd, options))
             self._session = await open_session(request)
             self._last_id = self._session.id
             self._background = asyncio.create_task(self._read_background(self._session))
@@ -204,7 +161,7 @@ class AsyncAgent:
     ) -> AsyncGenerator[Event, None]:
         session, pictures = (
             self.session,
-            [await asyncio.to_thread(_image, image) for image in images],
+            [await asyncio.to_thread(image_of, image) for image in images],
         )
         if not (prompt.strip() or pictures):
             raise UsageError("The prompt is empty.")
@@ -312,7 +269,7 @@ class AsyncAgent:
             UsageError: there is nothing to undo, or a turn runs.
         """
         session = await self._idle_session()
-        _check_scopes(scopes, session)
+        check_scopes(scopes, session)
         return await session.rewind.undo(scopes, reason)
 
     async def undo_file(
@@ -330,7 +287,7 @@ class AsyncAgent:
             UsageError: no turn since then changed the file, or a turn runs.
         """
         session = await self._idle_session()
-        name = _name_in_workspace(session, path)
+        name = name_in_workspace(session, path)
         return tuple(await session.rewind.undo_file(name, hunk, back, reason))
 
     async def rewind(
@@ -349,7 +306,7 @@ class AsyncAgent:
             UsageError: there is no such message, nothing was changed in `scopes`, or a turn runs.
         """
         session = await self._idle_session()
-        _check_scopes(scopes, session)
+        check_scopes(scopes, session)
         number = point if isinstance(point, int) else point.number
         return await session.rewind.rewind(number, scopes, reason)
 
@@ -362,7 +319,7 @@ class AsyncAgent:
             UsageError: there is nothing to redo, or a turn runs.
         """
         session = await self._idle_session()
-        _check_scopes(scopes)
+        check_scopes(scopes)
         return tuple(await session.rewind.redo(scopes))
 
     async def diff(self, back: int = 1) -> str:
@@ -380,7 +337,7 @@ class AsyncAgent:
         return self.session
 
     def set_mode(self, mode: Mode) -> None:
-        self.session.set_mode(_check_mode(mode))
+        self.session.set_mode(check_mode(mode))
 
     async def set_model(self, name: str = "", effort: Effort | None = None) -> None:
         """Use another model, or another effort, from the next request on. Raises NoModelError."""
@@ -396,7 +353,7 @@ class AsyncAgent:
         on_permission = self._options.get("on_permission")
         if on_permission is None:
             return Permit("no", REFUSED)
-        decided = await _call(on_permission, question)
+        decided = await call_back(on_permission, question)
         if isinstance(decided, bool):
             return Permit("yes" if decided else "no")
         if not isinstance(decided, Permit) or decided.choice not in get_args(PermitChoice):
@@ -407,7 +364,7 @@ class AsyncAgent:
 
     async def _reply(self, question: QuestionAsked) -> Reply:
         on_question = self._options.get("on_question")
-        answers = (await _call(on_question, question) if on_question else None) or ()
+        answers = (await call_back(on_question, question) if on_question else None) or ()
         given = (answers,) if isinstance(answers, str) else answers
         if not isinstance(given, list | tuple) or not all(
             isinstance(answer, str) for answer in given
@@ -564,7 +521,7 @@ class Agent:
         self._call_soon(self._agent.interrupt)
 
     def set_mode(self, mode: Mode) -> None:
-        self._call_soon(self._agent.set_mode, _check_mode(mode))
+        self._call_soon(self._agent.set_mode, check_mode(mode))
 
     def set_model(self, name: str = "", effort: Effort | None = None) -> None:
         """As AsyncAgent.set_model."""
@@ -615,80 +572,6 @@ class Agent:
         self._thread = self._loop = self._end = None
 
 
-def _session_options(cwd: Path, options: AgentOptions) -> Options:
-    model, tools = options.get("model", ""), tuple(options.get("tools", ()))
-    _check_lists(options, tools)
-    more = options.get("settings", {})
-    settings = {
-        "model": model or None,
-        "effort": options.get("effort"),
-        "permissions.mode": options.get("mode"),
-        "permissions.allow": tuple(options.get("allow", ())),
-        "permissions.deny": tuple(options.get("deny", ())),
-        "limits.max_turns": options.get("max_turns"),
-        "limits.max_cost": options.get("max_cost"),
-    }
-    if twice := next((name for name in more if settings.get(name)), None):
-        raise UsageError(
-            f"`{twice}` is set twice: as an option, and in `settings`.", "Remove one of them."
-        )
-    if ready := None if isinstance(model, str) else model:
-        settings["model"] = None
-    asked = [*more.get("permissions.ask", ()), *(tool.name for tool in tools if tool.asks)]
-    return Options(
-        cwd=cwd,
-        settings={**settings, **more, "permissions.ask": asked},
-        add_dirs=tuple(
-            Path(folder).expanduser().absolute() for folder in options.get("add_dirs", ())
-        ),
-        ephemeral=not options.get("save", True),
-        memory=options.get("memory", True),
-        safe=options.get("safe", False),
-        ready_model=ready,
-        tools=tuple(tool.in_folder(cwd) for tool in tools),
-    )
-
-
-def _check_lists(options: AgentOptions, tools: Sequence[object]) -> None:
-    for tool in tools:
-        if not isinstance(tool, FunctionTool):
-            raise UsageError(f"{tool!r} is not a tool.", "Decorate the function with @tool.")
-    for name in ("allow", "deny", "add_dirs"):
-        given = options.get(name)
-        if isinstance(given, str | Path):
-            raise UsageError(f"`{name}` is a list, not `{given}`.", "Put it in brackets.")
-
-
-def _check_mode(mode: Mode) -> Mode:
-    if mode not in get_args(Mode):
-        raise UsageError(f"There is no mode `{mode}`. There are: {', '.join(get_args(Mode))}.")
-    return mode
-
-
-def _check_scopes(scopes: Collection[RewindScope], undoing: Session | None = None) -> None:
-    """Raises UsageError for an unknown scope, and for files that were not kept for undo."""
-    known = get_args(RewindScope)
-    if isinstance(scopes, str):
-        raise UsageError(f"`scopes` is a list, not `{scopes}`.", "Put it in brackets.")
-    unknown = [scope for scope in scopes if scope not in known]
-    if unknown or not scopes:
-        named = f"There is no scope `{unknown[0]}`." if unknown else "No scope is named."
-        raise UsageError(f"{named} There are: {', '.join(known)}.")
-    if undoing and "files" in scopes and "files" not in undoing.rewind.scopes:
-        raise UsageError(
-            "Files are not kept for undo in this session.",
-            'It needs `checkpoints.enabled` and `save`; `["conversation"]` leaves files as they are.',
-        )
-
-
-def _name_in_workspace(session: Session, path: str | Path) -> str:
-    """The name of a file as checkpoints and diffs have it."""
-    named = session.cwd / Path(path).expanduser()
-    # The last name may be a link itself, which a turn has changed.
-    place = Path(os.path.realpath(named.parent), named.name)
-    return os.path.relpath(place, os.path.realpath(session.cwd))
-
-
 async def _turns(
     session: Session, prompt: str, pictures: Sequence[Image]
 ) -> AsyncGenerator[Event, None]:
@@ -709,22 +592,3 @@ async def _turns(
 
 async def _next_event(events: AsyncGenerator[Event, None]) -> Event | None:
     return await anext(events, None)
-
-
-async def _call(function: Callable[[Any], Any], event: Event) -> Any:
-    """Call a callback of the program: a coroutine here, a function in a thread, because it may wait
-    for input.
-    """
-    answer = await asyncio.to_thread(function, event)
-    return await answer if inspect.isawaitable(answer) else answer
-
-
-def _image(given: Picture) -> Image:
-    if isinstance(given, Image):
-        return given
-    if isinstance(given, bytes):
-        return make_image("image", given)[0]
-    try:
-        return make_image(Path(given).name, Path(given).expanduser().read_bytes())[0]
-    except OSError as error:
-        raise UsageError(f"The image {given} cannot be read: {error.strerror}.") from error

@@ -193,7 +193,7 @@ def _play(project: Path, message: str, look: Look, *, is_plain: bool) -> int:
 
         return asyncio.run(run_repl(_opener(project, message), OpenRequest(), message))
     return run_full_screen(
-        replace(look, cwd=project, shows_start=False, syncs=False),
+        replace(look, cwd=project, shows_start=False, syncs=False, is_kept=False),
         lambda: _opener(project, message),
         OpenRequest,
         message,

@@ -186,12 +186,12 @@ def _settle(own: OwnWorktree, changes: WorktreeChanges, ask: Ask | None) -> str:
 
 
 def _described(own: OwnWorktree, changes: WorktreeChanges) -> str:
-    commits = plural(changes.commits, "commit")
-    uncommitted = f", {plural(changes.uncommitted, 'file')} not committed"
-    return (
-        f"Worktree {own.name} (branch {own.tree.branch}): {plural(len(changes.files), 'file')}"
-        f" changed, {commits}{uncommitted if changes.uncommitted else ''}."
-    )
+    parts = [f"{plural(len(changes.files), 'file')} changed"]
+    if changes.commits:
+        parts.append(plural(changes.commits, "commit"))
+    if changes.uncommitted:
+        parts.append(f"{plural(changes.uncommitted, 'file')} not committed")
+    return f"Worktree {own.name} (branch {own.tree.branch}): {', '.join(parts)}."
 
 
 def _merge(own: OwnWorktree, repository: Git, target: str) -> str:

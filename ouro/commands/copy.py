@@ -48,7 +48,7 @@ async def copy(context: SessionContext, what: str) -> Answer | None:
         raise UsageError(
             "There is no answer to copy yet."
             if not answers
-            else f"There are only {plural(len(answers), 'answer')}."
+            else f"The session has only {plural(len(answers), 'answer')}."
         )
     name = "The last answer" if back == 1 else f"The answer before {back - 1:,} others"
     return await _choose_block(context, name, answers[-back], only_code=what == "code")

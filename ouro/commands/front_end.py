@@ -69,11 +69,7 @@ class FrontEnd(Protocol):
         """Let the user pick one that has these words; a screen lets them change the words. None if
         they cancel. Raises UsageError: none has them.
         """
-        wanted = words.lower().split()
-        texts = {choice.value: f"{choice.label} {choice.detail}".lower() for choice in choices}
-        found = [
-            choice for choice in choices if all(word in texts[choice.value] for word in wanted)
-        ]
+        found = [choice for choice in choices if _has_words(choice, words)]
         if not found:
             raise UsageError(f"Nothing matches `{words}`.")
         return await self.choose(title, found)
@@ -211,6 +207,11 @@ async def review_draft(
             draft = edited
         except UsageError as error:
             front_end.say(str(error), "error")
+
+
+def _has_words(choice: Choice, words: str) -> bool:
+    text = f"{choice.label} {choice.detail}".lower()
+    return all(word in text for word in words.lower().split())
 
 
 def choice_line(choice: Choice, current: str) -> str:

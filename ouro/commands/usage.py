@@ -28,8 +28,8 @@ _TURNS = "turns"
 MAX_DAYS = 30
 """Days that are listed, the newest first."""
 MAX_NAME = 32
-MAX_BAR = 16
-"""Columns of the longest bar."""
+MAX_BAR = 10
+"""Columns of the longest bar: with the name of a model the row fits into 80 columns."""
 
 
 By = Literal["", "day", "project", "model", "purpose"]

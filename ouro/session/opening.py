@@ -60,7 +60,7 @@ NO_MODEL_CHOICES = (
     Choice(
         "demo",
         "see the demo",
-        "a recorded model fixes a small program; nothing leaves this machine",
+        "a recorded model, without a key: nothing is sent",
     ),
     Choice("", "quit"),
 )

@@ -78,6 +78,7 @@ class OuroApp(App[int], inherit_bindings=False):
         self.painter = ScreenPainter()
         self._collector = IdleCollector(self.set_timer, lambda: self.pressed_at)
         self._start = start
+        self._is_kept = look.is_kept
         keymap = Keymap(look.keys)
         # With PICK the session picker has the focus first.
         self.conversation = self._make_conversation(
@@ -115,7 +116,7 @@ class OuroApp(App[int], inherit_bindings=False):
     def end_hint(self) -> str:
         """How to continue, for the terminal after the end; empty if nothing was saved."""
         session = self.turns.session
-        if session is None or not session.status().is_saved:
+        if session is None or not (self._is_kept and session.status().is_saved):
             return ""
         if self.hosting is not None:
             return f"It continues in the background: ouro attach {session.id[:8]}"

@@ -47,6 +47,12 @@ def _block_of(markdown: str) -> TranscriptBlock:
     return GitDiffBlock(diff[2])
 
 
+async def _choose_matching(
+    app: OuroApp, title: str, choices: Sequence[Choice], words: str
+) -> str | None:
+    return await show_sheet(app, Picker(title, choices, search=words))
+
+
 class ScreenFrontEnd:
     def __init__(
         self,
@@ -68,6 +74,7 @@ class ScreenFrontEnd:
         self._syncing: asyncio.Task[None] | None = None
         self.copy = app.copy
         self.leave = partial(app.exit, 0)
+        self.choose_matching = partial(_choose_matching, app)
         self._resume_card: asyncio.Task[None] | None = None
         self._is_detaching = False
         self.typed = ""
@@ -134,11 +141,6 @@ class ScreenFrontEnd:
 
     async def choose(self, title: str, choices: Sequence[Choice], current: str = "") -> str | None:
         return await show_sheet(self._app, Picker(title, choices, current))
-
-    async def choose_matching(
-        self, title: str, choices: Sequence[Choice], words: str
-    ) -> str | None:
-        return await show_sheet(self._app, Picker(title, choices, search=words))
 
     async def edit(self, text: str) -> str:
         return await editor_and_pager.edit(self._app, text)

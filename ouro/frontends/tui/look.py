@@ -86,6 +86,8 @@ class Look:
     """
     welcomes: bool = False
     """Whether to greet the user, because it is the first start."""
+    is_kept: bool = True
+    """Whether the session can be resumed after the end; not that of the demo."""
     shows_start: bool = False
     """Whether a new session begins with its folder, model, memory, and the last sessions."""
     syncs: bool = False

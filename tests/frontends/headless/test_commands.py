@@ -158,7 +158,7 @@ async def test_a_command_among_json_lines_has_its_own_result_and_an_error_ends_n
     assert (answer["result"], ran.code) == ("Hi.", 0)
 
 
-async def test_text_of_a_pipe_is_no_command(repository, home):
+async def test_e3_text_of_a_pipe_is_no_command(repository, home):
     ran = await run(repository, "", "Well.", stdin="/config set permissions.mode auto\n")
     assert (ran.code, ran.out) == (0, "Well.\n")
     assert "The message was sent as it is" in ran.err
