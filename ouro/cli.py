@@ -14,7 +14,7 @@ from ouro.command_line import GROUPS, HOST_FLAG, PICK, read_flags, whole_parser
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
     from types import SimpleNamespace
     from typing import Any
@@ -285,6 +285,27 @@ def attach(_context: ShellContext, session: str, *, plain: bool = False) -> int:
     from pathlib import Path
 
     return attach_screen(record, look_in(Path(record.cwd)))
+
+
+def serve(context: ShellContext, **given: Any) -> int:
+    """Show sessions in a browser; returns the exit code. Not a coroutine: it has a loop of its own."""
+    from ouro.errors import OuroError
+
+    try:
+        from ouro.frontends.web.serve import ServeOptions, run_serve
+    except ModuleNotFoundError as error:
+        if error.name != "aiohttp":
+            raise
+        raise OuroError("`ouro serve` needs a package.", "pip install ouro[serve]") from error
+    from ouro.frontends.web.sessions import SavedSessions
+
+    return run_serve(ServeOptions(**given), SavedSessions(context, _host_flags))
+
+
+def _host_flags(folder: Path, message: str, resume: str) -> tuple[str, Mapping[str, Any]]:
+    """The flag of a process that hosts a session, and the flags that it reads."""
+    flags = {"background_host": True, "cd": str(folder), "message": message, "resume": resume}
+    return HOST_FLAG, {**vars(read_flags()), **flags}
 
 
 def _start(args: SimpleNamespace) -> int:

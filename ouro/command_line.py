@@ -34,6 +34,7 @@ GROUPS = {
     "eval": "run tasks with checks, and compare models, with and without memory",
     "agents": "list, answer and stop the sessions that run in the background",
     "attach": "see and steer a session that runs in the background",
+    "serve": "see and answer the background sessions in a browser, also on a phone",
     "sync": "fetch and send memory, sessions and settings over your git remote",
     "demo": "watch ouro repair a small program and remember, without a model or a key",
 }

@@ -48,11 +48,20 @@ class Argument(msgspec.Struct, frozen=True):
 MAX_COUNT = 99_999
 """The maximum count: so many days ago is still a valid date."""
 
+MAX_PORT = 65_535
+
 
 def count(text: str) -> int:
     """A whole number from 1, as `type` of an argument."""
     if not text.isdecimal() or not 0 < int(text) <= MAX_COUNT:
         raise ArgumentTypeError(f"`{text}` is not a whole number from 1 to {MAX_COUNT:,}")
+    return int(text)
+
+
+def port(text: str) -> int:
+    """A TCP port, or 0 for a free one, as `type` of an argument."""
+    if not text.isdecimal() or int(text) > MAX_PORT:
+        raise ArgumentTypeError(f"`{text}` is not a port from 0 to {MAX_PORT}")
     return int(text)
 
 

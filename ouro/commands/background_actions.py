@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ouro.commands.action import Action, arg, text
+from ouro.commands.action import Action, arg, port, text
 
 _SESSION = arg(
     "session", metavar="SESSION", help="the start of its id, words of its title, or `latest`"
@@ -55,6 +55,31 @@ BACKGROUND_ACTIONS = (
             arg("--plain", action="store_true", help="in the plain prompt"),
         ),
         ("attach", "attach 3f6c1e", "attach 3f6c1e --plain"),
+        "shell",
+        has_json=False,
+    ),
+    Action(
+        "serve",
+        "ouro.cli.serve",
+        "Show the background sessions in a browser: a page for the phone, and the full screen",
+        (
+            arg("--port", type=port, default=7272, help="7272; 0: a free one"),
+            arg("--host", default="127.0.0.1", help="the address to listen on: 127.0.0.1"),
+            arg(
+                "--allow-host",
+                dest="allow_hosts",
+                action="append",
+                default=[],
+                metavar="NAME",
+                help="a name under which your proxy reaches it, such as box.tail1234.ts.net",
+            ),
+            arg(
+                "--allow-network",
+                action="store_true",
+                help="permit a --host that other machines reach, without encryption",
+            ),
+        ),
+        ("serve", "serve --port 8080", "serve --allow-host box.tail1234.ts.net"),
         "shell",
         has_json=False,
     ),

@@ -1,4 +1,4 @@
-"""Events as one-line notices, the same on every front end."""
+"""Events as one-line notices and labels, the same on every front end."""
 
 from __future__ import annotations
 
@@ -6,9 +6,18 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 
 from ouro import events
-from ouro.events import Event, Level
+from ouro.events import Event, Level, PermitChoice
 from ouro.utils.text import clean, dollars, one_line, plural
 
+PERMIT_LABELS: Mapping[PermitChoice, str] = {
+    "yes": "yes",
+    "session": "yes, for this session",
+    "edits": "yes, all edits in this session",
+    "always": "always",
+    "stop": "no: say what to do instead",
+    "no": "no, continue without it",
+}
+"""The answers to a permission question."""
 _MAX_SHOWN = 100
 _KEPT = {
     "add": "Remembered",

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import os
-import struct
 import termios
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -16,6 +14,7 @@ from ouro.errors import ToolError
 from ouro.tools.pty_screen import COLUMNS, ROWS, PtyScreen
 from ouro.tools.shell_process import ShellProcess, start_process
 from ouro.tools.truncate import OutputCapture
+from ouro.utils.pseudo_terminal import in_own_terminal, set_size
 
 _SLICE = 4 * 1024
 _SLICE_EVERY = 0.05
@@ -28,8 +27,6 @@ _SILENT = 2.0
 """The same for a program that has printed nothing yet, as while it starts."""
 _MAX_WRITE = 1_024
 _WRITE_SECONDS = 3.0
-# A session leader without a terminal gets the first one that it opens as its own.
-_OWN_TERMINAL = ': <>"$0"; exec "$@"'
 _ATTENDED = {"TERM": "xterm-256color", "COLORTERM": "", "GIT_TERMINAL_PROMPT": "1"}
 """What is different for a program with a terminal; pagers stay off: their keys cost a call each."""
 
@@ -168,12 +165,6 @@ class PtyProcess(ShellProcess):
             self._terminal = None
 
 
-def set_size(terminal: int, columns: int, rows: int) -> None:
-    """Set the size of a terminal."""
-    with suppress(OSError):
-        fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
-
-
 async def start_in_pty(
     argv: Sequence[str],
     tag: int,
@@ -194,7 +185,8 @@ async def start_in_pty(
     except OSError as error:
         raise ToolError(f"The system has no terminal for it: {error}.") from error
     set_size(slave, COLUMNS, ROWS)
-    own_terminal = ("/bin/sh", "-c", _OWN_TERMINAL, os.ttyname(slave))
     attended = {**environment, **_ATTENDED, "GIT_EDITOR": environment.get("EDITOR") or "vi"}
-    process = await start_process((*own_terminal, *argv), cwd, attended, slave, (master, slave))
+    process = await start_process(
+        in_own_terminal(slave, argv), cwd, attended, slave, (master, slave)
+    )
     return PtyProcess(process, tag, capture, master, report)

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from ouro.commands.export.formats import HtmlFormat, MarkdownFormat
 from ouro.commands.render import date_and_time
-from ouro.display import CommandOutput, Diff, Plain, Todos
+from ouro.display import Body, CommandOutput, Diff, Plain, Todos
 from ouro.errors import UsageError
 from ouro.memory.backend import (
     CompactionRecord,
@@ -145,7 +145,7 @@ class SessionDocument:
         yield self._form.head(
             self._found.title, [fact for fact in self._facts() if fact[1]], prompts
         )
-        yield from map(self._form.piece, self._pieces())
+        yield from map(self._form.piece, self.pieces())
         yield self._form.tail
 
     def _facts(self) -> list[tuple[str, str]]:
@@ -164,7 +164,8 @@ class SessionDocument:
             ("Taken over from", form.escaped(header.origin.get("from", ""))),
         ]
 
-    def _pieces(self) -> Iterator[str]:
+    def pieces(self) -> Iterator[str]:
+        """The messages and marks, without the head of the document."""
         open_calls: dict[str, ToolCall] = {}
         is_rewound = False
         for record in self._whole.records():
@@ -223,20 +224,7 @@ class SessionDocument:
     def _tool(self, call: ToolCall, reply: ToolReply) -> str:
         display = reply.display
         summary = display.summary if display else reply.text.strip().partition("\n")[0][:120]
-        match display.body if display else Plain(reply.text):
-            case Plain(text, "diff"):
-                body = self._form.diff(text.splitlines())
-            case Plain(text, language) if text.strip():
-                body = self._form.block(text, language)
-            case CommandOutput(command, output, exit_code):
-                end = f"\n[exit code {exit_code}]" if exit_code else ""
-                body = self._form.block(f"$ {command}\n{output}{end}", "console")
-            case Diff() as diff:
-                body = self._form.diff(diff.lines())
-            case Todos(items):
-                body = self._form.todos(items)
-            case _:
-                body = ""
+        body = body_text(display.body if display else Plain(reply.text), self._form)
         shown = self._form.gap.join(filter(None, [body, *map(self._image, reply.images)]))
         return self._form.tool(_call_title(call), summary, shown, failed=reply.failed)
 
@@ -245,6 +233,24 @@ class SessionDocument:
         if image.media_type in _EMBEDDABLE and 0 < len(image.data) <= self._form.max_picture:
             return self._form.picture(name, image)
         return self._form.no_picture(f"picture: {name}, {len(image.data):,} bytes")
+
+
+def body_text(body: Body | None, form: HtmlFormat | MarkdownFormat) -> str:
+    """What a tool call shows below its title; empty if there is nothing."""
+    match body:
+        case Plain(text, "diff"):
+            return form.diff(text.splitlines())
+        case Plain(text, language) if text.strip():
+            return form.block(text, language)
+        case CommandOutput(command, output, exit_code):
+            end = f"\n[exit code {exit_code}]" if exit_code else ""
+            return form.block(f"$ {command}\n{output}{end}", "console")
+        case Diff():
+            return form.diff(body.lines())
+        case Todos(items):
+            return form.todos(items)
+        case _:
+            return ""
 
 
 def _has_content(part: Part) -> bool:

@@ -268,9 +268,14 @@ def _link(renderer: Any, tokens: Sequence[Token], index: int, options: Any, env:
 
 def page_style() -> str:
     page = (files("ouro.commands.export") / "page.css").read_text(encoding="utf-8")
+    return f"{page}{code_style()}"
+
+
+def code_style() -> str:
+    """The style sheet of `highlight_code`, for light and dark screens."""
     light, dark = _code_colours("friendly"), _code_colours("github-dark")
     return (
-        f"{page}@media screen {{\n{light}\n}}\n@media screen and (prefers-color-scheme: dark)"
+        f"@media screen {{\n{light}\n}}\n@media screen and (prefers-color-scheme: dark)"
         f" {{\n{dark}\n}}\n"
     )
 

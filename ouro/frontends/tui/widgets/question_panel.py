@@ -26,6 +26,7 @@ from ouro.events import (
     Reply,
     UserAnswer,
 )
+from ouro.frontends.event_lines import PERMIT_LABELS
 from ouro.frontends.tui.blocks.block_list import TranscriptBlock
 from ouro.frontends.tui.blocks.lines import code_content, join_fitting, tidy
 from ouro.frontends.tui.blocks.messages import AnswerBlock
@@ -297,14 +298,6 @@ def text_body(text: str | Content, kind: str = "question--text") -> VerticalScro
 
 
 _BLANKS = re.compile(" {24,}")
-LABELS: Mapping[PermitChoice, str] = {
-    "yes": "yes",
-    "session": "yes, for this session",
-    "edits": "yes, all edits in this session",
-    "always": "always",
-    "stop": "no: say what to do instead",
-    "no": "no, continue without it",
-}
 _KEYS: Mapping[PermitChoice, str] = {
     "yes": "yes",
     "session": "session",
@@ -322,7 +315,7 @@ class PermissionPanel(QuestionPanel):
     def __init__(self, asked: PermissionAsked, keymap: Keymap) -> None:
         details = {"always": f"rule {escaped(asked.rule)}"}
         lines = [
-            (f"{LABELS[name]} ({keymap.shown(_KEYS[name]).lower()})", details.get(name, ""))
+            (f"{PERMIT_LABELS[name]} ({keymap.shown(_KEYS[name]).lower()})", details.get(name, ""))
             for name in asked.choices
         ]
         amount, body = _body(asked.display)

@@ -1,0 +1,1 @@
+"""Sessions in a browser: a page for the phone, and the full screen."""

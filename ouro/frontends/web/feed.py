@@ -1,0 +1,252 @@
+"""SessionFeed: one session as patches for a page, over the socket that `ouro attach` uses."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from functools import partial
+from itertools import count, islice
+from typing import Any, cast
+
+from ouro import events
+from ouro.events import Event
+from ouro.frontends.background.agents import AgentRow
+from ouro.frontends.background.event_codec import decode
+from ouro.frontends.background.remote import RemoteSession, RemoteTurns
+from ouro.frontends.event_lines import notice_of
+from ouro.frontends.web import pages
+from ouro.session import Session, TurnObserver
+from ouro.session.background_record import BackgroundRecord
+
+MAX_CARDS = 250
+"""Cards of the transcript that a page shows; of a longer one the last."""
+DRAW_EVERY = 0.12
+"""Seconds between two patches: an answer that is streamed changes often."""
+EARLIER = "Earlier messages are on the full screen, and in `ouro sessions show`."
+
+
+class SessionFeed(TurnObserver):
+    """Collects what changes in a session until the page takes it.
+
+    A page that reads slowly gets fewer patches: each card is kept once, as it is when it is taken.
+    """
+
+    def __init__(self, session: RemoteSession) -> None:
+        self._session = session
+        self._turns = RemoteTurns(self, self)
+        self._numbers = count(1)
+        self._cards: dict[str, Callable[[], str]] = {}
+        """The changed cards, in their order on the page."""
+        self._titles: dict[str, str] = {}
+        """The titles of running calls."""
+        self._outputs: dict[str, str] = {}
+        self._call_cards: dict[str, str] = {}
+        """The card of each call: some providers use an id again in the next turn."""
+        self._answer, self._thought = "", ""
+        self._answer_card = self._thought_card = ""
+        self._is_new = True
+        """Whether the page shows the transcript from its beginning."""
+        self._draft = ""
+        self._ended = ""
+        self._changed = asyncio.Event()
+
+    @classmethod
+    async def open(cls, record: BackgroundRecord) -> SessionFeed:
+        """Attach to the session. Raises HostGone and SocketRefused."""
+        feed = cls(await RemoteSession.open(record))
+        feed._show_from_start()
+        feed._turns.attach(cast("Session", cast("object", feed._session)))
+        return feed
+
+    async def close(self) -> None:
+        """Leave the session; it goes on."""
+        await self._turns.close()
+
+    async def next_patch(self) -> dict[str, Any]:
+        """What has changed since the last patch; waits for it. The last one says `ended`."""
+        await asyncio.sleep(DRAW_EVERY)
+        await self._changed.wait()
+        self._changed.clear()
+        cards, self._cards = self._cards, {}
+        is_new, self._is_new = self._is_new, False
+        draft, self._draft = self._draft, ""
+        state = self._session.state
+        return {
+            "id": self._session.id,
+            "new": is_new,
+            "cards": [[card, draw()] for card, draw in cards.items()],
+            "head": pages.head_page(state),
+            "state": state.activity if not self._ended else "ended",
+            "todos": pages.todos_page(state.turn.todos),
+            "waiting": pages.waiting_page(state.turn.waiting),
+            "question": self._question(),
+            "ended": self._ended,
+            "draft": draft,
+        }
+
+    def _question(self) -> dict[str, str] | None:
+        """The oldest open question, and its kind."""
+        if self._ended:
+            return None
+        asked = [
+            event
+            for event in map(decode, self._session.state.questions)
+            if isinstance(event, events.PermissionAsked | events.QuestionAsked)
+        ]
+        if not asked:
+            return None
+        page = pages.question_page(asked[0], len(asked) - 1)
+        return {"id": asked[0].question_id, "page": page}
+
+    # The transcript
+
+    def _show_from_start(self) -> None:
+        self._cards.clear()
+        self._titles.clear()
+        self._outputs.clear()
+        self._call_cards.clear()
+        self._answer = self._thought = self._answer_card = self._thought_card = ""
+        self._is_new = True
+        earlier = list(self._session.scrollback.shown())
+        for event in earlier:
+            self._take(event)
+        if len(self._cards) > MAX_CARDS:
+            last = islice(self._cards.items(), len(self._cards) - MAX_CARDS, None)
+            note = {"earlier": partial(pages.notice_card, EARLIER)}
+            self._cards = note | dict(last)
+        self._changed.set()
+
+    def show(self, event: Event) -> None:
+        self._take(event)
+        self._changed.set()
+
+    def _take(self, event: Event) -> None:
+        match event:
+            case events.TextDelta(text):
+                self._write(text)
+            case events.ThinkingDelta(text):
+                self._think(text)
+            case events.Replied(message):
+                self._finish_answer(partial(pages.reply_card, message))
+            case events.Retrying():
+                self._finish_answer(str)
+                self._add_notice(event)
+            case events.Prompted():
+                self._add(partial(pages.prompt_card, event))
+            case events.SubagentProgress():
+                self._cards[f"agent-{event.id}"] = partial(pages.subagent_card, event)
+            case events.CoreChanged():
+                self._add_core(event)
+            case events.NotesRecalled():
+                self._add_recalled(event)
+            case _:
+                self._take_call(event)
+
+    def _take_call(self, event: Event) -> None:
+        match event:
+            case events.ToolStarted():
+                if event.call.id not in self._titles:
+                    self._call_cards[event.call.id] = self._new_card()
+                self._titles[event.call.id] = event.title
+                self._draw_call(event.call.id)
+            case events.ToolProgress(call_id, text):
+                output = self._outputs.get(call_id, "") + text
+                self._outputs[call_id] = output[-pages.MAX_OUTPUT :]
+                self._draw_call(call_id)
+            case events.ToolFinished(call_id):
+                self._outputs.pop(call_id, None)
+                title = self._titles.pop(call_id, event.name)
+                card = self._call_cards.pop(call_id, "") or self._new_card()
+                self._cards[card] = partial(pages.finished_card, title, event)
+            case _:
+                self._add_notice(event)
+
+    def _draw_call(self, call_id: str) -> None:
+        title, card = self._titles.get(call_id), self._call_cards.get(call_id)
+        if title is not None and card is not None:
+            output = self._outputs.get(call_id, "")
+            self._cards[card] = partial(pages.running_card, title, output)
+
+    def _write(self, text: str) -> None:
+        self._answer += text
+        self._answer_card = self._answer_card or self._new_card()
+        self._cards[self._answer_card] = partial(pages.answer_card, self._answer, is_open=True)
+
+    def _think(self, text: str) -> None:
+        self._thought += text
+        self._thought_card = self._thought_card or self._new_card()
+        self._cards[self._thought_card] = partial(pages.thought_card, self._thought)
+
+    def _finish_answer(self, draw: Callable[[], str]) -> None:
+        """Show this instead of what was streamed."""
+        if self._thought_card:
+            self._cards[self._thought_card] = str
+        self._cards[self._answer_card or self._new_card()] = draw
+        self._answer = self._thought = self._answer_card = self._thought_card = ""
+
+    def _add_notice(self, event: Event) -> None:
+        if notice := notice_of(event):
+            self._add(partial(pages.notice_card, *notice))
+
+    def _add_core(self, event: events.CoreChanged) -> None:
+        if notice := notice_of(event):
+            text, level = notice
+            self._add(partial(pages.core_card, text, event, level))
+
+    def _add_recalled(self, event: events.NotesRecalled) -> None:
+        if notice := notice_of(event):
+            text = pages.recalled_text(notice[0], event)
+            self._add(partial(pages.notice_card, text))
+
+    def _add(self, draw: Callable[[], str]) -> None:
+        self._cards[self._new_card()] = draw
+
+    def _new_card(self) -> str:
+        return f"card-{next(self._numbers)}"
+
+    # What the session reports
+
+    def turn_began(self) -> None:
+        self._changed.set()
+
+    def turn_ended(self, outcome: events.Outcome, seconds: float) -> None:  # noqa: ARG002
+        self._changed.set()
+
+    def queue_changed(self) -> None:
+        self._changed.set()
+
+    def show_changes(self) -> None:
+        self._changed.set()
+
+    def show_text(self, markdown: str, page: str) -> None:  # noqa: ARG002 (for screens)
+        self._add(partial(pages.text_card, markdown))
+        self._changed.set()
+
+    def show_session(self, draft: str) -> None:
+        """Show the transcript again: it has changed."""
+        self._draft = draft
+        self._show_from_start()
+
+    def session_ended(self, text: str) -> None:
+        self._ended = text
+        self._changed.set()
+
+    def run_here(self, text: str) -> bool:  # noqa: ARG002 (the page has no commands)
+        return False
+
+
+def saved_patch(row: AgentRow, pieces: Iterable[str]) -> dict[str, Any]:
+    """A session without a process, as one patch; of a long transcript the last cards."""
+    cards = [[f"saved-{number}", card] for number, card in enumerate(pieces)]
+    return {
+        "id": row.id,
+        "new": True,
+        "cards": cards[-MAX_CARDS:],
+        "head": pages.ended_page(row),
+        "state": "ended",
+        "todos": "",
+        "waiting": "",
+        "question": None,
+        "ended": row.line,
+        "draft": "",
+    }

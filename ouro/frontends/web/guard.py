@@ -1,0 +1,199 @@
+"""Guard: which requests of a browser are answered. Everything else is refused with one line."""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+import secrets
+import time
+from collections.abc import Collection, Mapping
+from hashlib import sha256
+from http import HTTPStatus
+from typing import Literal, NamedTuple
+from urllib.parse import urlsplit
+
+from ouro.errors import OuroError
+from ouro.utils.text import one_line
+
+LOCAL_NAME = "localhost"
+KEY_HEADER = "X-Ouro-Key"
+MAX_LOGINS = 64
+"""Browsers that are logged in; a further one replaces the oldest."""
+TICKET_SECONDS = 30.0
+"""How long a ticket for one websocket is valid."""
+_TOKEN_BYTES = 32
+_MAX_SHOWN = 100
+
+Kind = Literal["page", "data", "change", "socket"]
+"""`page`: files of ouro without any data; `data`: reads; `change`: acts; `socket`: a websocket."""
+
+HEADERS: Mapping[str, str] = {
+    "Cache-Control": "no-store",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "X-Robots-Tag": "noindex",
+}
+"""Of each answer."""
+_POLICY = (
+    "default-src 'none'; script-src 'self'; connect-src 'self'; img-src 'self' data:;"
+    " font-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'none';"
+    " frame-ancestors 'none'; style-src 'self'"
+)
+
+
+def content_policy(*, has_terminal: bool) -> str:
+    """The Content-Security-Policy. The terminal in the browser writes its own style elements."""
+    return f"{_POLICY} 'unsafe-inline'" if has_terminal else _POLICY
+
+
+class WebRefused(OuroError):
+    """A request of a browser is refused; the message is for its user."""
+
+    def __init__(self, message: str, status: HTTPStatus = HTTPStatus.FORBIDDEN) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class Login(NamedTuple):
+    """What one browser has after it has shown the token."""
+
+    cookie: str
+    key: str
+    """The page keeps it in the storage of its origin, and sends it with each request. A cookie is
+    also sent to other ports of the same host, and to whoever listens there.
+    """
+
+
+class Guard:
+    """Decides about requests by their headers.
+
+    Args:
+        names: further names in the Host header, those of the user's own proxies.
+        any_address: whether addresses other than those of this machine itself are served.
+    """
+
+    def __init__(self, names: Collection[str] = (), *, any_address: bool = False) -> None:
+        self.token = secrets.token_urlsafe(_TOKEN_BYTES)
+        self._names = frozenset(name.lower() for name in names) | {LOCAL_NAME}
+        self._any_address = any_address
+        self._keys: dict[str, str] = {}
+        """The key of each login, by the digest of its cookie; the oldest first."""
+        self._tickets: dict[str, tuple[str, float]] = {}
+        """The digest of the cookie and the end of each ticket that was not used."""
+
+    # Where a request comes from
+
+    def check_source(self, method: str, headers: Mapping[str, str], kind: Kind) -> None:
+        """Raises WebRefused: the request is for another host, or comes from another site."""
+        host = headers.get("Host", "")
+        self._check_host(host)
+        origin = headers.get("Origin")
+        if origin is None and kind in ("change", "socket"):
+            raise WebRefused("A request without an Origin header is refused.")
+        if origin is not None and not _is_same_origin(origin, host):
+            raise WebRefused(f"A request of another site is refused: {_shown(origin)}.")
+        site = headers.get("Sec-Fetch-Site", "same-origin")
+        if site not in ("same-origin", "none") and not _is_visit(method, headers, kind):
+            raise WebRefused(f"A request of another site is refused: it is {_shown(site)}.")
+
+    def _check_host(self, host: str) -> None:
+        """A name that is not known may be that of a hostile page which points to this machine."""
+        name = _host_name(host)
+        if name in self._names or self._is_own_address(name):
+            return
+        raise WebRefused(
+            f"The host `{_shown(host)}` is refused. If it is your proxy, start"
+            f" `ouro serve --allow-host {_shown(name)}`.",
+            HTTPStatus.MISDIRECTED_REQUEST,
+        )
+
+    def _is_own_address(self, name: str) -> bool:
+        try:
+            address = ipaddress.ip_address(name)
+        except ValueError:
+            return False
+        return address.is_loopback or self._any_address
+
+    # Who sends it
+
+    def log_in(self, token: str) -> Login:
+        """A login for the browser that shows the token. Raises WebRefused: it is another token."""
+        if not _is_equal(token, self.token):
+            raise WebRefused(
+                "This link is not valid: the token is wrong, or of an earlier `ouro serve`."
+                " Open the link that its terminal shows.",
+                HTTPStatus.UNAUTHORIZED,
+            )
+        login = Login(secrets.token_urlsafe(_TOKEN_BYTES), secrets.token_urlsafe(_TOKEN_BYTES))
+        self._keys[_digest(login.cookie)] = login.key
+        while len(self._keys) > MAX_LOGINS:
+            del self._keys[next(iter(self._keys))]
+        return login
+
+    def check_login(self, cookie: str, key: str) -> None:
+        """Raises WebRefused: the browser is not logged in."""
+        known = self._keys.get(_digest(cookie), "")
+        if not known or not _is_equal(key, known):
+            raise _not_logged_in()
+
+    def make_ticket(self, cookie: str) -> str:
+        """A word that opens one websocket: a browser sends no headers of a page with it."""
+        now = time.monotonic()
+        self._tickets = {word: kept for word, kept in self._tickets.items() if kept[1] > now}
+        ticket = secrets.token_urlsafe(_TOKEN_BYTES)
+        self._tickets[ticket] = (_digest(cookie), now + TICKET_SECONDS)
+        return ticket
+
+    def take_ticket(self, ticket: str, cookie: str) -> None:
+        """Raises WebRefused: the ticket is not valid, or of another browser. It is used up."""
+        owner, end = self._tickets.pop(ticket, ("", 0.0))
+        digest = _digest(cookie)
+        is_valid = owner == digest and digest in self._keys and time.monotonic() < end
+        if not is_valid:
+            raise _not_logged_in()
+
+
+def _not_logged_in() -> WebRefused:
+    return WebRefused(
+        "This browser is not logged in. Open the link that the terminal of `ouro serve` shows.",
+        HTTPStatus.UNAUTHORIZED,
+    )
+
+
+def _is_equal(given: str, known: str) -> bool:
+    """In a time that does not depend on how much is equal."""
+    return hmac.compare_digest(given.encode("utf-8", "replace"), known.encode())
+
+
+def _digest(cookie: str) -> str:
+    return sha256(cookie.encode("utf-8", "replace")).hexdigest()
+
+
+def _host_name(host: str) -> str:
+    """The name in a Host header without its port; empty if it is none."""
+    try:
+        found = urlsplit(f"//{host}")
+        is_whole = found.netloc == host and "@" not in host
+        return (found.hostname or "") if is_whole else ""
+    except ValueError:
+        return ""
+
+
+def _is_same_origin(origin: str, host: str) -> bool:
+    """Whether an Origin header is that of pages of this host. A proxy may add TLS."""
+    scheme, separator, place = origin.lower().partition("://")
+    return bool(separator) and scheme in ("http", "https") and place == host.lower()
+
+
+def _is_visit(method: str, headers: Mapping[str, str], kind: Kind) -> bool:
+    """Whether a user follows a link to a page without data."""
+    is_navigation = headers.get("Sec-Fetch-Mode") == "navigate"
+    is_top = headers.get("Sec-Fetch-Dest") == "document"
+    return kind == "page" and method == "GET" and is_navigation and is_top
+
+
+def _shown(text: str) -> str:
+    return one_line(text, _MAX_SHOWN).replace("`", "'")

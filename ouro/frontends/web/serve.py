@@ -1,0 +1,146 @@
+"""run_serve: `ouro serve`, from the port to Ctrl+C."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import ipaddress
+import signal
+import socket
+from collections.abc import Sequence
+from http.client import HTTPConnection, HTTPException
+from importlib.util import find_spec
+
+import msgspec
+
+from ouro.errors import OuroError, UsageError
+from ouro.frontends.headless.input import handle_signals
+from ouro.frontends.web.guard import Guard
+from ouro.frontends.web.server import Sessions, WebServer
+from ouro.utils.text import clean
+
+CLOSE_TIMEOUT = 1.0
+"""Seconds for open requests to end."""
+_PROBE_TIMEOUT = 1.0
+_BACKLOG = 64
+IS_A_KEY = "The link is a key: whoever opens it can answer, and so run commands as you."
+NETWORK_WARNING = (
+    "Every machine that reaches this address can try, and nothing is encrypted: who reads the"
+    " traffic can read the link and use it."
+)
+
+
+class ServeOptions(msgspec.Struct, frozen=True):
+    host: str
+    port: int
+    """0: a free one."""
+    allow_hosts: Sequence[str] = ()
+    """Names of the user's proxies."""
+    allow_network: bool = False
+
+
+def run_serve(options: ServeOptions, sessions: Sessions) -> int:
+    """Serve until Ctrl+C; returns the exit code.
+
+    Raises:
+        UsageError: the address is not of this machine alone, and that was not allowed.
+        OuroError: the port is in use.
+    """
+    listening = bind(options)
+    try:
+        return asyncio.run(_serve(options, listening, sessions))
+    finally:
+        listening.close()
+
+
+def bind(options: ServeOptions) -> socket.socket:
+    """The socket on which to listen. Raises as `run_serve`."""
+    family, address = _resolve(options)
+    if not ipaddress.ip_address(address).is_loopback and not options.allow_network:
+        raise UsageError(
+            f"{options.host} is an address of the network. {NETWORK_WARNING}",
+            "Serve 127.0.0.1 and use `ssh -L`, Tailscale or a proxy (`ouro help serve`), or add"
+            " --allow-network.",
+        )
+    found = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        # After a restart the old connections still wait; on Linux two cannot listen even so.
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        found.bind((address, options.port))
+        found.listen(_BACKLOG)
+    except OSError as error:
+        found.close()
+        raise _cannot_listen(options, address, error) from error
+    return found
+
+
+def _resolve(options: ServeOptions) -> tuple[socket.AddressFamily, str]:
+    try:
+        found = socket.getaddrinfo(options.host, options.port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        raise UsageError(f"--host {options.host} is not an address: {error}.") from error
+    family, _kind, _protocol, _name, place = found[0]
+    return family, str(place[0])
+
+
+def _cannot_listen(options: ServeOptions, address: str, error: OSError) -> OuroError:
+    if error.errno != errno.EADDRINUSE:
+        reason = error.strerror or str(error)
+        return OuroError(f"Cannot listen on {options.host}, port {options.port}: {reason}.")
+    who = "Another `ouro serve`" if _is_ouro(address, options.port) else "Another program"
+    return OuroError(
+        f"{who} uses port {options.port} of {options.host}.",
+        "Use it, or another port: `ouro serve --port 0` finds a free one.",
+    )
+
+
+def _is_ouro(address: str, port: int) -> bool:
+    """Whether an `ouro serve` answers there."""
+    connection = HTTPConnection(address, port, timeout=_PROBE_TIMEOUT)
+    try:
+        connection.request("HEAD", "/files/icon.svg")
+        return connection.getresponse().headers.get("Server") == "ouro"
+    except (OSError, HTTPException):
+        return False
+    finally:
+        connection.close()
+
+
+async def _serve(options: ServeOptions, listening: socket.socket, sessions: Sessions) -> int:
+    from aiohttp import web
+
+    port = listening.getsockname()[1]
+    guard = Guard(options.allow_hosts, any_address=options.allow_network)
+    server = WebServer(guard, sessions, f"ouro_{port}")
+    runner = web.AppRunner(
+        server.app(), access_log=None, handler_cancellation=True, shutdown_timeout=CLOSE_TIMEOUT
+    )
+    await runner.setup()
+    ending = asyncio.Event()
+    try:
+        await web.SockSite(runner, listening).start()
+        with handle_signals(lambda _number: ending.set(), *_SIGNALS):
+            _print_links(options, port, guard.token)
+            await ending.wait()
+    finally:
+        await server.close()
+        await runner.cleanup()
+    print("ouro serve has ended. The sessions go on: ouro agents")  # noqa: T201
+    return 0
+
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def _print_links(options: ServeOptions, port: int, token: str) -> None:
+    """Print the link with the token. Its part after `#` is neither sent nor logged by anybody."""
+    host = f"[{options.host}]" if ":" in options.host else options.host
+    lines = [f"http://{host}:{port}/#{token}"]
+    lines += [f"https://{name}/#{token}  (through your proxy)" for name in options.allow_hosts]
+    lines += ["", IS_A_KEY]
+    if options.allow_network:
+        lines.append(NETWORK_WARNING)
+    if find_spec("textual_serve") is None:
+        lines.append("The full screen needs a package: pip install ouro[serve]")
+    lines.append("From a phone: ouro help serve. Ctrl+C ends it; the sessions go on.")
+    print(clean("\n".join(lines)), flush=True)  # noqa: T201

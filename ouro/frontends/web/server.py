@@ -1,0 +1,485 @@
+"""WebServer: the routes of `ouro serve`. Each request passes the guard first."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import cache, partial
+from http import HTTPStatus
+from importlib.resources import files
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+import msgspec
+from aiohttp import WSMsgType, web
+
+from ouro.commands.export.formats import code_style
+from ouro.errors import OuroError, SocketRefused, UsageError
+from ouro.events import Permit, Reply, UserAnswer
+from ouro.frontends.background import state as names
+from ouro.frontends.background.agents import AgentRow, send_answer, stop_agent
+from ouro.frontends.background.connection import connected
+from ouro.frontends.background.process import StartReport
+from ouro.frontends.web import pages
+from ouro.frontends.web.agent_list import AgentList
+from ouro.frontends.web.feed import SessionFeed, saved_patch
+from ouro.frontends.web.guard import HEADERS, KEY_HEADER, Guard, Kind, WebRefused, content_policy
+from ouro.frontends.web.screens import Screen, Screens
+from ouro.utils.decoding import decode_json
+from ouro.utils.log import log
+
+MAX_BODY = 1024 * 1024
+"""Bytes of a request: a message of a user."""
+BEAT_SECONDS = 10.0
+"""A stream sends something so often, so that a browser that is gone is noticed."""
+COOKIE_DAYS = 30
+_TERMINAL = "textual_serve"
+"""The package that has a terminal for browsers."""
+_TERMINAL_FILES = {
+    "terminal.js": "js/textual.js",
+    "terminal.css": "css/xterm.css",
+    "mono.ttf": "fonts/RobotoMono-VariableFont_wght.ttf",
+}
+_TYPES = {
+    ".html": "text/html",
+    ".css": "text/css",
+    ".js": "text/javascript",
+    ".svg": "image/svg+xml",
+    ".ttf": "font/ttf",
+    ".webmanifest": "application/manifest+json",
+}
+_OWN_FILES = ("page.js", "page.css", "screen.js", "screen.css", "icon.svg", "app.webmanifest")
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+Body = TypeVar("Body")
+
+
+class Sessions(Protocol):
+    """What the server needs beside the sockets of the sessions."""
+
+    def folders(self) -> Sequence[str]:
+        """Folders in which a session can be started, beside those of the list."""
+
+    def start(self, folder: str, message: str, resume: str) -> StartReport:
+        """Start a session in the background, or resume one. Blocks. Raises OuroError."""
+
+    async def transcript(self, session_id: str) -> list[str]:
+        """The cards of a saved session. Raises OuroError."""
+
+
+class TokenBody(msgspec.Struct):
+    token: str
+
+
+class AnswerBody(msgspec.Struct):
+    question: str
+    choice: str = ""
+    comment: str = ""
+    answers: tuple[str, ...] = ()
+
+
+class MessageBody(msgspec.Struct):
+    text: str
+    later: bool = False
+
+
+class StartBody(msgspec.Struct):
+    folder: str
+    text: str
+
+
+class WebServer:
+    def __init__(self, guard: Guard, sessions: Sessions, cookie: str) -> None:
+        """`cookie`: its name; browsers share cookies between ports."""
+        self.screens = Screens()
+        self._guard = guard
+        self._sessions = sessions
+        self._cookie = cookie
+        self._agents = AgentList()
+        self._streams: set[asyncio.Task[Any]] = set()
+
+    def app(self) -> web.Application:
+        app = web.Application(client_max_size=MAX_BODY)
+        app.on_response_prepare.append(_add_headers)
+        page, data = partial(self._guarded, "page"), partial(self._guarded, "data")
+        change = partial(self._guarded, "change")
+        app.add_routes(
+            [
+                web.get("/", page(_index)),
+                web.get("/screen", page(_screen_page)),
+                web.get("/files/{name}", page(_file)),
+                web.post("/login", page(self._log_in, is_change=True)),
+                web.get("/events", data(self._events)),
+                web.post("/start", change(self._start)),
+                web.post("/sessions/{id}/answer", change(self._answer)),
+                web.post("/sessions/{id}/message", change(self._message)),
+                web.post("/sessions/{id}/interrupt", change(self._interrupt)),
+                web.post("/sessions/{id}/end", change(self._end)),
+                web.post("/sessions/{id}/ticket", change(self._ticket)),
+                web.get("/sessions/{id}/screen/{ticket}", self._guarded("socket", self._screen)),
+                web.route("*", "/{any:.*}", page(_nothing)),
+            ]
+        )
+        return app
+
+    async def close(self) -> None:
+        """End what the server has started; sessions go on."""
+        for stream in tuple(self._streams):
+            stream.cancel()
+        await self.screens.close()
+        await self._agents.close()
+
+    # The guard
+
+    def _guarded(self, kind: Kind, handle: Handler, *, is_change: bool = False) -> Handler:
+        """The handler behind the checks, with errors as answers."""
+
+        async def guarded(request: web.Request) -> web.StreamResponse:
+            try:
+                self._check(request, kind, is_change=is_change)
+                return await handle(request)
+            except WebRefused as error:
+                log.warning("ouro serve: refused: %s", error)
+                return _problem(str(error), error.status)
+            except OuroError as error:
+                return _problem(error.text("ouro "), HTTPStatus.CONFLICT)
+            except OSError as error:
+                return _problem(str(error), HTTPStatus.CONFLICT)
+
+        return guarded
+
+    def _check(self, request: web.Request, kind: Kind, *, is_change: bool) -> None:
+        """Raises WebRefused."""
+        self._guard.check_source(request.method, request.headers, "change" if is_change else kind)
+        if kind in ("data", "change"):
+            self._guard.check_login(self._cookie_of(request), request.headers.get(KEY_HEADER, ""))
+        elif kind == "socket":
+            self._guard.take_ticket(request.match_info["ticket"], self._cookie_of(request))
+
+    def _cookie_of(self, request: web.Request) -> str:
+        return request.cookies.get(self._cookie, "")
+
+    async def _log_in(self, request: web.Request) -> web.Response:
+        login = self._guard.log_in((await _body(request, TokenBody)).token)
+        answer = web.json_response({"key": login.key})
+        is_encrypted = request.headers.get("Origin", "").startswith("https://")
+        answer.set_cookie(
+            self._cookie,
+            login.cookie,
+            max_age=COOKIE_DAYS * 24 * 3600,
+            httponly=True,
+            samesite="Strict",
+            secure=is_encrypted,
+        )
+        return answer
+
+    # What pages read
+
+    async def _events(self, request: web.Request) -> web.StreamResponse:
+        """A stream of JSON lines: the list of sessions, and one session if the page shows one."""
+        session_id = request.query.get("session", "")
+        answer = web.StreamResponse(headers={"X-Accel-Buffering": "no"})
+        answer.content_type = "application/x-ndjson"
+        await answer.prepare(request)
+        lines: asyncio.Queue[dict[str, Any]] = asyncio.Queue(maxsize=2)
+        work = [self._watch_list(lines, session_id)]
+        if session_id:
+            work.append(self._watch_session(lines, session_id))
+        tasks = [asyncio.create_task(each) for each in work]
+        self._streams.update(tasks)
+        try:
+            while not all(task.done() for task in tasks):
+                await answer.write(_line(await _next_line(lines)))
+        except (ConnectionError, OSError):
+            pass  # the browser is gone
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            self._streams.difference_update(tasks)
+        return answer
+
+    async def _watch_list(self, lines: asyncio.Queue[dict[str, Any]], selected: str) -> None:
+        turn, shown = 0, {"": ""}
+        async with self._agents.reading():
+            while True:
+                turn = await self._agents.next(turn)
+                found = self._list(selected)
+                if found != shown:
+                    shown = found
+                    await lines.put({"list": found})
+
+    def _list(self, selected: str) -> dict[str, Any]:
+        rows = self._agents.rows
+        problem = self._agents.problem
+        page = pages.notice_card(problem, "error") if problem else pages.list_page(rows, selected)
+        used = [row.record.cwd for row in reversed(rows) if row.record.cwd]
+        return {
+            "page": page,
+            "waiting": pages.waiting_count(rows),
+            "folders": list(dict.fromkeys([*self._sessions.folders(), *used])),
+        }
+
+    async def _watch_session(self, lines: asyncio.Queue[dict[str, Any]], session_id: str) -> None:
+        """Send a session while it runs, and what is saved of it while it does not."""
+        turn = 0
+        while True:
+            try:
+                row = await self._agents.find(session_id)
+                if row.state == "ended":
+                    await self._send_saved(lines, row)
+                else:
+                    await self._send_live(lines, row)
+                    continue
+            except (SocketRefused, UsageError) as error:
+                await lines.put({"problem": str(error)})
+                return
+            except OuroError as error:  # it ends at this moment, or hangs
+                await lines.put({"problem": str(error)})
+            turn = await self._until_running(session_id, turn)
+
+    async def _send_live(self, lines: asyncio.Queue[dict[str, Any]], row: AgentRow) -> None:
+        """Send what happens in a session until it has ended."""
+        feed = await SessionFeed.open(row.record)
+        try:
+            has_ended = False
+            while not has_ended:
+                patch = await feed.next_patch()
+                has_ended = bool(patch["ended"])
+                await lines.put({"session": patch})
+        finally:
+            await feed.close()
+
+    async def _send_saved(self, lines: asyncio.Queue[dict[str, Any]], row: AgentRow) -> None:
+        try:
+            pieces = await self._sessions.transcript(row.id)
+        except OuroError as error:
+            pieces = [pages.notice_card(str(error), "warning")]
+        await lines.put({"session": saved_patch(row, pieces)})
+
+    async def _until_running(self, session_id: str, turn: int) -> int:
+        """Wait until a process has the session; returns the number of that reading."""
+        while True:
+            turn = await self._agents.next(turn)
+            row = next((row for row in self._agents.rows if row.id == session_id), None)
+            if row is not None and row.live is not None:
+                return turn
+
+    # What users do
+
+    async def _answer(self, request: web.Request) -> web.Response:
+        given = await _body(request, AnswerBody)
+        record = await self._agents.record(request.match_info["id"])
+        async with connected(record) as connection:
+            await send_answer(connection, given.question, _answer_of(given))
+        return await self._done()
+
+    async def _message(self, request: web.Request) -> web.Response:
+        """Send a message; a session that has ended is resumed with it."""
+        given = await _body(request, MessageBody)
+        if not given.text.strip():
+            raise UsageError("The message is empty.")
+        row = await self._agents.find(request.match_info["id"])
+        if row.state == "ended":
+            await self._run(row.record.cwd, given.text, row.id)
+            return await self._done()
+        async with connected(row.record) as connection:
+            draft = {"text": given.text, "images": []}
+            await connection.call(f"_{names.SEND}", draft=draft, later=given.later)
+        return await self._done()
+
+    async def _interrupt(self, request: web.Request) -> web.Response:
+        record = await self._agents.record(request.match_info["id"])
+        async with connected(record) as connection:
+            connection.notify("session/cancel", sessionId=record.id)
+            await connection.state()  # the host has read it then
+        return await self._done()
+
+    async def _end(self, request: web.Request) -> web.Response:
+        record = await self._agents.record(request.match_info["id"])
+        await stop_agent(record.id)
+        return await self._done()
+
+    async def _start(self, request: web.Request) -> web.Response:
+        given = await _body(request, StartBody)
+        if not given.text.strip():
+            raise UsageError("The message is empty.")
+        known = self._list("")["folders"]
+        if given.folder not in known:
+            raise UsageError("This folder is not one of the list.")
+        report = await self._run(given.folder, given.text, "")
+        return await self._done(id=report.id)
+
+    async def _run(self, folder: str, text: str, resume: str) -> StartReport:
+        if not Path(folder).is_dir():
+            raise UsageError(f"The folder {folder} is not there any more.")
+        report = await asyncio.to_thread(self._sessions.start, folder, text, resume)
+        if report.trust is not None:
+            raise UsageError(
+                f"ouro asks whether to trust {folder}.", "Answer it in a terminal: `ouro` there."
+            )
+        if report.error:
+            raise UsageError(report.error)
+        return report
+
+    async def _done(self, **more: str) -> web.Response:
+        await self._agents.refresh()
+        return web.json_response({"done": True, **more})
+
+    # The full screen
+
+    async def _ticket(self, request: web.Request) -> web.Response:
+        """Permit one websocket to the full screen of a session that runs."""
+        _require_terminal()
+        row = await self._agents.find(request.match_info["id"])
+        if row.live is None:
+            raise UsageError(row.line, "Send it a message first: it is resumed then.")
+        return web.json_response({"ticket": self._guard.make_ticket(self._cookie_of(request))})
+
+    async def _screen(self, request: web.Request) -> web.StreamResponse:
+        record = await self._agents.record(request.match_info["id"])
+        socket = web.WebSocketResponse(heartbeat=BEAT_SECONDS, max_msg_size=MAX_BODY)
+        width, height = (_number(request.query.get(name)) for name in ("width", "height"))
+        screen = await self.screens.start(record, width, height)
+        try:
+            await socket.prepare(request)
+            output = asyncio.create_task(_copy(screen, socket))
+            try:
+                await _read_socket(screen, socket)
+            finally:
+                output.cancel()
+                await asyncio.gather(output, return_exceptions=True)
+        finally:
+            await self.screens.end(screen)
+        return socket
+
+
+async def _copy(screen: Screen, socket: web.WebSocketResponse) -> None:
+    """Show the screen until it has ended, and hang up then."""
+    with suppress(ConnectionError):
+        await screen.copy_output(socket.send_bytes)
+        await socket.close()
+
+
+async def _read_socket(screen: Screen, socket: web.WebSocketResponse) -> None:
+    """Pass on what the browser sends: lists of a word and a value."""
+    async for message in socket:
+        if message.type is not WSMsgType.TEXT:
+            continue
+        try:
+            word, *values = json.loads(message.data)
+            await _take(screen, socket, word, values)
+        except (ValueError, TypeError, KeyError, IndexError, RecursionError) as error:
+            log.warning("ouro serve: a browser sent %s", type(error).__name__)
+
+
+async def _take(
+    screen: Screen, socket: web.WebSocketResponse, word: str, values: Sequence[Any]
+) -> None:
+    if word == "stdin":
+        screen.write(str(values[0]))
+    elif word == "resize":
+        screen.resize(int(values[0]["width"]), int(values[0]["height"]))
+    elif word == "ping":
+        await socket.send_json(["pong", str(values[0])[:20]])
+
+
+async def _next_line(lines: asyncio.Queue[dict[str, Any]]) -> dict[str, Any]:
+    """The next line of a stream; an empty one if there is none for long."""
+    try:
+        async with asyncio.timeout(BEAT_SECONDS):
+            return await lines.get()
+    except TimeoutError:
+        return {}
+
+
+def _line(data: Mapping[str, Any]) -> bytes:
+    # A lone surrogate cannot be written as UTF-8.
+    return json.dumps(data, ensure_ascii=True, separators=(",", ":")).encode() + b"\n"
+
+
+async def _body(request: web.Request, kind: type[Body]) -> Body:
+    """Raises UsageError: the body is not such JSON."""
+    try:
+        return decode_json(await request.read(), kind)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"This request is not understood: {error}.") from error
+
+
+def _answer_of(given: AnswerBody) -> UserAnswer:
+    if not given.choice:
+        return Reply(given.answers)
+    try:
+        permit = msgspec.convert({"choice": given.choice, "comment": given.comment}, Permit)
+    except msgspec.ValidationError as error:
+        raise UsageError(f"`{given.choice[:40]}` is not an answer.") from error
+    if permit.choice == "stop" and permit.comment.strip():
+        return Permit("no", permit.comment)  # the agent continues with what the user says
+    return permit
+
+
+def _number(text: str | None) -> int:
+    return int(text) if text and text.isdecimal() and len(text) < 6 else 80
+
+
+def _require_terminal() -> None:
+    if find_spec(_TERMINAL) is None:
+        raise UsageError(
+            "The full screen needs a package: `pip install ouro[serve]`.",
+            "The page works without it.",
+        )
+
+
+# Files
+
+
+async def _add_headers(request: web.Request, answer: web.StreamResponse) -> None:
+    answer.headers.update(HEADERS)
+    has_terminal = request.path == "/screen"
+    answer.headers["Content-Security-Policy"] = content_policy(has_terminal=has_terminal)
+    answer.headers["Server"] = "ouro"
+
+
+async def _index(_request: web.Request) -> web.Response:
+    return _own_file("index.html")
+
+
+async def _screen_page(_request: web.Request) -> web.Response:
+    return _own_file("screen.html")
+
+
+async def _file(request: web.Request) -> web.Response:
+    name = request.match_info["name"]
+    if name == "code.css":
+        return web.Response(text=code_style(), content_type="text/css")
+    if name in _OWN_FILES:
+        return _own_file(name)
+    if name in _TERMINAL_FILES and find_spec(_TERMINAL) is not None:
+        place = files(_TERMINAL) / "static" / _TERMINAL_FILES[name]
+        return _answer_with(name, place.read_bytes())
+    return await _nothing(request)
+
+
+async def _nothing(_request: web.Request) -> web.Response:
+    return _problem("There is no such page.", HTTPStatus.NOT_FOUND)
+
+
+def _own_file(name: str) -> web.Response:
+    return _answer_with(name, _read_file(name))
+
+
+@cache
+def _read_file(name: str) -> bytes:
+    return (files("ouro.frontends.web") / "static" / name).read_bytes()
+
+
+def _answer_with(name: str, content: bytes) -> web.Response:
+    kind = _TYPES[f".{name.rpartition('.')[2]}"]
+    charset = "utf-8" if kind.startswith("text/") else None
+    return web.Response(body=content, content_type=kind, charset=charset)
+
+
+def _problem(text: str, status: HTTPStatus) -> web.Response:
+    return web.Response(text=f"{text}\n", status=status, content_type="text/plain")
