@@ -22,7 +22,7 @@ import pyte
 from fakes.waiting import PATIENCE
 
 # pyte misreads the sequences of the keyboard protocol. Half a sequence waits for its other half.
-_NOT_FOR_PYTE = re.compile(rb"\x1b\[[<>=][\d;]*[a-zA-Z]")
+NOT_FOR_PYTE = re.compile(rb"\x1b\[[<>=][\d;]*[a-zA-Z]")
 _HALF = re.compile(rb"\x1b(\[[<>=]?[\d;]*)?\Z")
 
 
@@ -40,7 +40,7 @@ class Terminal:
         cwd: Path,
         size: tuple[int, int] = (30, 100),
     ) -> None:
-        self.screen = _Screen(size[1], size[0])
+        self.screen = PyteScreen(size[1], size[0])
         self.raw = b""
         """Everything that the program has written."""
         self.background = "rgb:0000/0000/0000"
@@ -90,7 +90,7 @@ class Terminal:
         self.raw += data
         self._lines = None
         self._answer(data)
-        data = _NOT_FOR_PYTE.sub(b"", self._rest + data)
+        data = NOT_FOR_PYTE.sub(b"", self._rest + data)
         half = _HALF.search(data)
         self._rest = half[0] if half else b""
         *before, last = data[: len(data) - len(self._rest)].split(b"\x1b[6n")
@@ -197,7 +197,7 @@ def _modes_of_a_new_terminal() -> list:
         os.close(theirs)
 
 
-class _Screen(pyte.Screen):
+class PyteScreen(pyte.Screen):
     """With the alternate screen of real terminals, as far as needed: both screens begin empty."""
 
     def set_mode(self, *modes: int, **kwargs: bool) -> None:

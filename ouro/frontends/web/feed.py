@@ -20,6 +20,8 @@ from ouro.session.background_record import BackgroundRecord
 
 MAX_CARDS = 250
 """Cards of the transcript that a page shows; of a longer one the last."""
+MAX_WAITING = 2 * MAX_CARDS
+"""Changed cards that wait for a page; of more, the oldest are left out."""
 DRAW_EVERY = 0.12
 """Seconds between two patches: an answer that is streamed changes often."""
 EARLIER = "Earlier messages are on the full screen, and in `ouro sessions show`."
@@ -118,6 +120,8 @@ class SessionFeed(TurnObserver):
 
     def show(self, event: Event) -> None:
         self._take(event)
+        while len(self._cards) > MAX_WAITING:
+            del self._cards[next(iter(self._cards))]
         self._changed.set()
 
     def _take(self, event: Event) -> None:

@@ -8,6 +8,7 @@ const SILENT = 25000; // milliseconds without a line after which the connection 
 const FIRST_RETRY = 500;
 const LAST_RETRY = 8000;
 const NEAR_END = 80; // pixels
+const MAX_CARDS = 600; // of more, the oldest are removed
 
 const at = (id) => document.getElementById(id);
 const cards = new Map();
@@ -191,8 +192,15 @@ function showCard(id, html) {
     card.className = "card";
     cards.set(id, card);
     at("transcript").append(card);
+    if (cards.size > MAX_CARDS) removeOldest();
   }
   replaceKeepingFolds(card, html);
+}
+
+function removeOldest() {
+  const [id, card] = cards.entries().next().value;
+  cards.delete(id);
+  card.remove();
 }
 
 // What the user has opened stays open.
