@@ -416,7 +416,7 @@ async def test_w4_what_a_browser_sends_on_a_websocket_is_checked(page, monkeypat
         monkeypatch.setattr(screens, "in_own_terminal", lambda _slave, _command: ("cat",))
         async with page.socket(await page.ticket(), query="?width=1e9&height=-4") as browser:
             for text in ("", "[]", "{", "7", '["stdin"]', '["resize", {}]', '["resize", {"width": "x", "height": 1}]',
-                         '["resize", {"width": 1e30, "height": 3}]', '["what", 1]', "[" * 5_000):  # fmt: skip
+                         '["resize", {"width": 1e30, "height": 3}]', '["what", 1]', '["resize", {"width": Infinity, "height": 3}]', "[" * 5_000):  # fmt: skip
                 await browser.send_str(text)
             await browser.send_bytes(b"\x00")
             await browser.send_str('["ping", "1"]')

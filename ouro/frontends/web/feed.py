@@ -61,7 +61,7 @@ class SessionFeed(TurnObserver):
         return feed
 
     async def close(self) -> None:
-        """Leave the session; it goes on."""
+        """Leave the session; it continues."""
         await self._turns.close()
 
     async def next_patch(self) -> dict[str, Any]:

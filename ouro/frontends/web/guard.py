@@ -63,7 +63,7 @@ class Login(NamedTuple):
     cookie: str
     key: str
     """The page keeps it in the storage of its origin, and sends it with each request. A cookie is
-    also sent to other ports of the same host, and to whoever listens there.
+    also sent to other ports of the same host, and to the program that listens there.
     """
 
 

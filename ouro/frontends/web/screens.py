@@ -19,7 +19,7 @@ MAX_SCREENS = 8
 MAX_SIDE = 1_000
 """Columns or rows of a terminal."""
 END_TIMEOUT = 3.0
-"""Seconds for a screen to leave its session; then it is killed. The session goes on."""
+"""Seconds for a screen to leave its session; then it is killed. The session continues."""
 _READ = 64 * 1024
 _MAX_WAITING = 1024 * 1024
 """Bytes of input that a screen has not read yet; of more, the rest is dropped."""

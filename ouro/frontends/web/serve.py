@@ -23,7 +23,7 @@ CLOSE_TIMEOUT = 1.0
 """Seconds for open requests to end."""
 _PROBE_TIMEOUT = 1.0
 _BACKLOG = 64
-IS_A_KEY = "The link is a key: whoever opens it can answer, and so run commands as you."
+IS_A_KEY = "The link is a key: a browser that opens it can answer, and so run commands as you."
 NETWORK_WARNING = (
     "Every machine that reaches this address can try, and nothing is encrypted: who reads the"
     " traffic can read the link and use it."
@@ -125,7 +125,7 @@ async def _serve(options: ServeOptions, listening: socket.socket, sessions: Sess
     finally:
         await server.close()
         await runner.cleanup()
-    print("ouro serve has ended. The sessions go on: ouro agents")  # noqa: T201
+    print("ouro serve has ended. The sessions continue: ouro agents")  # noqa: T201
     return 0
 
 
@@ -142,5 +142,5 @@ def _print_links(options: ServeOptions, port: int, token: str) -> None:
         lines.append(NETWORK_WARNING)
     if find_spec("textual_serve") is None:
         lines.append("The full screen needs a package: pip install ouro[serve]")
-    lines.append("From a phone: ouro help serve. Ctrl+C ends it; the sessions go on.")
+    lines.append("From a phone: ouro help serve. Ctrl+C ends it; the sessions continue.")
     print(clean("\n".join(lines)), flush=True)  # noqa: T201

@@ -28,7 +28,7 @@ from ouro.frontends.web.agent_list import AgentList
 from ouro.frontends.web.feed import SessionFeed, saved_patch
 from ouro.frontends.web.guard import HEADERS, KEY_HEADER, Guard, Kind, WebRefused, content_policy
 from ouro.frontends.web.screens import Screen, Screens
-from ouro.utils.decoding import decode_json
+from ouro.utils.decoding import decode_json, from_plain
 from ouro.utils.log import log
 
 MAX_BODY = 1024 * 1024
@@ -52,6 +52,8 @@ _TYPES = {
     ".webmanifest": "application/manifest+json",
 }
 _OWN_FILES = ("page.js", "page.css", "screen.js", "screen.css", "icon.svg", "app.webmanifest")
+_NOT_UNDERSTOOD = (ValueError, TypeError, LookupError, RecursionError, OverflowError)
+"""What reading a message of a browser may raise."""
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Body = TypeVar("Body")
 
@@ -125,7 +127,7 @@ class WebServer:
         return app
 
     async def close(self) -> None:
-        """End what the server has started; sessions go on."""
+        """End what the server has started; sessions continue."""
         for stream in tuple(self._streams):
             stream.cancel()
         await self.screens.close()
@@ -187,7 +189,7 @@ class WebServer:
         work = [self._watch_list(lines, session_id)]
         if session_id:
             work.append(self._watch_session(lines, session_id))
-        tasks = [asyncio.create_task(each) for each in work]
+        tasks = [asyncio.create_task(watching) for watching in work]
         self._streams.update(tasks)
         try:
             while not all(task.done() for task in tasks):
@@ -371,7 +373,7 @@ async def _read_socket(screen: Screen, socket: web.WebSocketResponse) -> None:
         try:
             word, *values = json.loads(message.data)
             await _take(screen, socket, word, values)
-        except (ValueError, TypeError, KeyError, IndexError, RecursionError) as error:
+        except _NOT_UNDERSTOOD as error:
             log.warning("ouro serve: a browser sent %s", type(error).__name__)
 
 
@@ -412,7 +414,7 @@ def _answer_of(given: AnswerBody) -> UserAnswer:
     if not given.choice:
         return Reply(given.answers)
     try:
-        permit = msgspec.convert({"choice": given.choice, "comment": given.comment}, Permit)
+        permit = from_plain({"choice": given.choice, "comment": given.comment}, Permit)
     except msgspec.ValidationError as error:
         raise UsageError(f"`{given.choice[:40]}` is not an answer.") from error
     if permit.choice == "stop" and permit.comment.strip():

@@ -50,7 +50,7 @@ function watch() {
   new MutationObserver(() => {
     if (body.classList.contains("-closed")) {
       clearTimeout(late);
-      say("The screen was closed. The session goes on, unless you ended it.", true);
+      say("The screen was closed. The session continues, unless you ended it.", true);
     } else if (body.classList.contains("-first-byte")) {
       clearTimeout(late);
       document.getElementById("cover").hidden = true;
