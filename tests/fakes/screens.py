@@ -198,6 +198,14 @@ class ServedPage:
         await self.server.close()
         await self._runner.cleanup()
 
+    async def cut_off(self) -> None:
+        """Close all connections of browsers, as a tunnel does that is gone."""
+        assert self._runner.server is not None
+        for connection in list(self._runner.server.connections):
+            connection.force_close()
+            if connection.transport is not None:
+                connection.transport.abort()
+
     async def log_in(self) -> ServedPage:
         """Show the token, as the page does."""
         answer = await self.post("/login", {"token": self.guard.token})
