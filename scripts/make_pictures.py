@@ -90,7 +90,7 @@ def shop(request):
 def pictures() -> Iterator[tuple[str, str]]:
     """Each picture as its name and its SVG."""
     with tempfile.TemporaryDirectory() as scratch, ModelServer(lambda _request: "Done.") as server:
-        ouro = _program(server, Path(scratch))
+        ouro = program(server, Path(scratch))
         try:
             for question in QUESTIONS:
                 ouro.headless("-p", question)
@@ -103,7 +103,7 @@ def pictures() -> Iterator[tuple[str, str]]:
             ouro.close()
 
 
-def _program(server: ModelServer, scratch: Path) -> OuroProgram:
+def program(server: ModelServer, scratch: Path) -> OuroProgram:
     folder = scratch / "shop"
     folder.mkdir()
     (folder / "basket.py").write_text(BASKET)

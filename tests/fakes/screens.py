@@ -267,7 +267,7 @@ class PageEvents:
     def __init__(self, answer: aiohttp.ClientResponse) -> None:
         self._answer = answer
         self.list = ""
-        self.folders: list[str] = []
+        self.folders: list[list[str]] = []
         self.cards: dict[str, str] = {}
         self.session: dict = {}
         self.problem = ""

@@ -13,7 +13,7 @@ from pathlib import Path
 from ouro import events
 from ouro.commands.export import body_text
 from ouro.commands.export.formats import HtmlFormat, escaped
-from ouro.display import CommandOutput, Diff, Display, Plain, Todo
+from ouro.display import NO_FILE, CommandOutput, Diff, Display, Plain, Todo
 from ouro.events import PermissionAsked, QuestionAsked
 from ouro.frontends.background.agents import AgentRow
 from ouro.frontends.background.rows import MARKS, folder_of
@@ -50,7 +50,8 @@ class PageFormat(HtmlFormat):
 
     def diff(self, lines: list[str]) -> str:
         rows = _DiffLines()
-        return f'<div class="diff">{"".join(map(rows.row, lines))}</div>\n'
+        shown = [*map(rows.row, lines), rows.end()]
+        return f'<div class="diff">{"".join(shown)}</div>\n'
 
     def message(self, who: str, number: int, notes: str, body: str) -> str:
         page = super().message(who, number, notes, body)
@@ -71,6 +72,8 @@ class _DiffLines:
     def __init__(self) -> None:
         self._old = self._new = 0
         self._old_left = self._new_left = 0
+        self._before = ""
+        """The first line of the head of a file: the second one completes it."""
 
     def row(self, line: str) -> str:
         """One line with its number: the new one, of a removed line the old one."""
@@ -87,7 +90,22 @@ class _DiffLines:
             self._new, self._new_left = self._new + 1, max(0, self._new_left - 1)
         return _diff_row(_KINDS.get(mark, "same"), str(number), line)
 
+    def end(self) -> str:
+        """What is left after the last line."""
+        before, self._before = self._before, ""
+        return _diff_row("file", "", before) if before else ""
+
     def _between(self, line: str) -> str:
+        if self._before and line.startswith("+++ "):
+            head, self._before = _file_names(self._before[4:], line[4:]), ""
+            return _diff_row("file", "", head)
+        rest = self.end()
+        if line.startswith("--- "):
+            self._before = line
+            return rest
+        return rest + self._begin_hunk(line)
+
+    def _begin_hunk(self, line: str) -> str:
         found = _HUNK.match(line)
         if found is None:
             return _diff_row("file", "", line)
@@ -95,6 +113,16 @@ class _DiffLines:
         self._old, self._old_left = int(old), int(old_count or 1)
         self._new, self._new_left = int(new), int(new_count or 1)
         return _diff_row("place", "", line)
+
+
+def _file_names(before: str, after: str) -> str:
+    """The head of a file: its name, and what became of it."""
+    old, new = before.removeprefix("a/"), after.removeprefix("b/")
+    if before == NO_FILE:
+        return f"{new} (new)"
+    if after == NO_FILE:
+        return f"{old} (deleted)"
+    return new if old == new else f"{old} → {new}"
 
 
 def _diff_row(kind: str, number: str, line: str) -> str:

@@ -218,10 +218,11 @@ class WebServer:
         problem = self._agents.problem
         page = pages.notice_card(problem, "error") if problem else pages.list_page(rows, selected)
         used = [row.record.cwd for row in reversed(rows) if row.record.cwd]
+        folders = dict.fromkeys([*self._sessions.folders(), *used])
         return {
             "page": page,
             "waiting": pages.waiting_count(rows),
-            "folders": list(dict.fromkeys([*self._sessions.folders(), *used])),
+            "folders": [[folder, pages.tilde_text(folder)] for folder in folders],
         }
 
     async def _watch_session(self, lines: asyncio.Queue[dict[str, Any]], session_id: str) -> None:
@@ -308,7 +309,7 @@ class WebServer:
         given = await _body(request, StartBody)
         if not given.text.strip():
             raise UsageError("The message is empty.")
-        known = self._list("")["folders"]
+        known = [folder for folder, _ in self._list("")["folders"]]
         if given.folder not in known:
             raise UsageError("This folder is not one of the list.")
         report = await self._run(given.folder, given.text, "")

@@ -156,10 +156,10 @@ function showList(list) {
 
 function showFolders(folders) {
   const known = Array.from(at("folder").options, (option) => option.value);
-  if (known.join("\n") === folders.join("\n")) return;
+  if (known.join("\n") === folders.map(([folder]) => folder).join("\n")) return;
   const chosen = at("folder").value;
-  at("folder").replaceChildren(...folders.map((folder) => new Option(folder, folder)));
-  if (folders.includes(chosen)) at("folder").value = chosen;
+  at("folder").replaceChildren(...folders.map(([folder, shown]) => new Option(shown, folder)));
+  if (known.includes(chosen)) at("folder").value = chosen;
 }
 
 // One session
