@@ -101,7 +101,7 @@ class Page:
     def take(self, method: str, params: dict[str, Any]) -> None:
         match method:
             case "Runtime.exceptionThrown":
-                self.problems.append(json.dumps(params["exceptionDetails"])[:500])
+                self.problems.append(json.dumps(params["exceptionDetails"])[:2000])
             case "Log.entryAdded" if params["entry"]["level"] == "error":
                 self.problems.append(params["entry"]["text"])
             case "Network.requestWillBeSent":

@@ -287,7 +287,8 @@ document.addEventListener("input", (event) => {
 document.addEventListener("keydown", (event) => {
   const form = event.target.form;
   const sends = event.key === "Enter" && !event.shiftKey && !event.isComposing && form;
-  if (sends && event.target.tagName === "TEXTAREA" && matchMedia("(pointer: fine)").matches) {
+  const isGlass = matchMedia("(pointer: coarse)").matches;
+  if (sends && event.target.tagName === "TEXTAREA" && !isGlass) {
     event.preventDefault();
     form.requestSubmit();
   }
