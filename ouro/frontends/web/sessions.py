@@ -15,7 +15,7 @@ from ouro.frontends.web.pages import FORM
 from ouro.utils.path_text import path_text
 
 if TYPE_CHECKING:
-    from ouro.commands.shell import ShellContext
+    from ouro.commands.subcommands import ShellContext
 
 HostFlags = Callable[[Path, str, str], tuple[str, Mapping[str, Any]]]
 """The flag and the flags of the process that hosts a session: folder, message, session to resume."""
