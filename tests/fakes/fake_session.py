@@ -254,6 +254,16 @@ def says(text: str, usage: Usage | None = None) -> list[Event]:
     return [TextDelta(text), Replied(replace(assistant(text), usage=usage))]
 
 
+PUSH = ToolCall("c1", "shell", {"command": "git push"})
+
+
+def asks_to_push(
+    question_id: str = "q1", command: str = "git push", rule: str = "shell(git push *)"
+) -> PermissionAsked:
+    display = Display(command, CommandOutput(command))
+    return PermissionAsked(question_id, PUSH, command, display, "reaches the network", rule)
+
+
 class FakeSessionMemory(SessionMemory):
     """Long-term memory of a FakeSession; a test sets what was recalled."""
 

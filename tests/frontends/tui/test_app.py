@@ -2,7 +2,6 @@
 
 import asyncio
 import re
-import time
 
 import pytest
 from fakes.fake_session import FakeSession, Wait, says
@@ -10,7 +9,7 @@ from fakes.screens import opened, screen_of, screen_text, shown, type_text, unti
 from msgspec.structs import replace
 from textual import events
 
-from ouro.display import Choice, Todo
+from ouro.display import Todo
 from ouro.events import (
     NotesRecalled,
     Notice,
@@ -18,7 +17,6 @@ from ouro.events import (
     TodosChanged,
 )
 from ouro.frontends.history import PromptHistory
-from ouro.frontends.tui.screens import sheet
 from ouro.frontends.tui.screens.sheet import HelpSheet, Picker
 
 
@@ -273,33 +271,6 @@ async def test_help_is_a_page_to_read_and_not_part_of_the_transcript():
             assert "/resume" not in shown(pilot.app)
 
 
-@pytest.mark.parametrize(
-    ("keys", "chosen", "prompt"),
-    [
-        ("2", "two", ""),
-        ("s e c enter", "two", ""),
-        ("b e s enter", "three", ""),
-        ("l o c a l space b enter", "three", ""),
-        ("z h i", None, "zhi"),
-        ("s backspace f i r enter", "one", ""),
-    ],
-)
-async def test_a_short_list_takes_digits_and_words_and_leaves_messages_to_the_prompt(
-    keys, chosen, prompt, monkeypatch
-):
-    monkeypatch.setattr(sheet, "STRAY_GRACE", 0.0)
-    choices = [Choice("one", "first"), Choice("two", "second"), Choice("three", "local/the-best")]
-    async with screen_of(FakeSession()).run_test(size=(80, 24)) as pilot:
-        await opened(pilot)
-        results = []
-        pilot.app.push_screen(Picker("Which one?", choices), results.append)
-        await pilot.pause()
-        await pilot.press(*keys.split())
-        await pilot.pause()
-        assert results == ([chosen] if chosen else [])
-        assert pilot.app.conversation.prompt.text.startswith(prompt)
-
-
 async def test_a_question_mark_on_empty_input_opens_the_help_sheet():
     async with screen_of(FakeSession()).run_test(size=(100, 30)) as pilot:
         await opened(pilot)
@@ -446,107 +417,6 @@ async def test_a_long_message_is_folded_in_the_transcript():
         await until(pilot, lambda: "row 599" in shown(pilot.app))
 
 
-async def test_theme_list_previews_themes_and_esc_restores_the_old_one():
-    saved = []
-    async with screen_of(FakeSession()).run_test() as pilot:
-        await opened(pilot)
-        pilot.app.front_end._save_theme = saved.append
-        before = pilot.app.theme
-        await pilot.press(*"/theme", "enter")
-        await until(pilot, lambda: len(pilot.app.screen_stack) == 2)
-        await pilot.press("down")
-        await until(pilot, lambda: pilot.app.theme != before)
-        shown_then = pilot.app.theme
-        await pilot.press("escape")
-        await until(pilot, lambda: pilot.app.theme == before)
-        assert saved == []
-        await pilot.press(*"/theme", "enter")
-        await until(pilot, lambda: len(pilot.app.screen_stack) == 2)
-        await pilot.press("down", "enter")
-        await until(pilot, lambda: saved == [shown_then])
-        await pilot.press(*"/theme auto", "enter")
-        await until(
-            pilot,
-            lambda: saved == [shown_then, "auto"] and "From the next start on" in shown(pilot.app),
-        )
-        assert pilot.app.theme == shown_then
-        await pilot.press(*"/theme pink", "enter")
-        await until(pilot, lambda: "There is no theme pink. There are:" in shown(pilot.app))
-        await pilot.press(*"/theme light", "enter")
-        await until(pilot, lambda: pilot.app.theme == "light" and saved[-1] == "light")
-
-
-async def test_truncated_choice_is_shown_whole_below_the_list():
-    choices = (
-        Choice("one", "the first", "fits"),
-        Choice("two", "the second", "is far too long for a narrow screen"),
-    )
-    async with screen_of(FakeSession()).run_test(size=(40, 10)) as pilot:
-        await opened(pilot)
-        pilot.app.push_screen(Picker("Which one?", choices))
-        await until(pilot, lambda: "1 the first" in screen_text(pilot.app))
-        assert "narrow screen" not in screen_text(pilot.app)
-        await pilot.press("down")
-        await until(pilot, lambda: "narrow screen" in screen_text(pilot.app))
-        assert "2 the second" in screen_text(pilot.app)
-
-
-async def test_resize_while_a_list_closes_is_harmless():
-    async with screen_of(FakeSession()).run_test(size=(80, 24)) as pilot:
-        await opened(pilot)
-        picker = Picker("Which one?", [Choice("a", "a")])
-        await pilot.app.push_screen(picker)
-        await picker.query_one(".sheet").remove()
-        picker.on_resize()
-        await pilot.pause()
-
-
-async def test_narrow_list_shows_labels_before_details():
-    choices = [Choice("1", "open it read-only", "nothing that is said here is saved")]
-    async with screen_of(FakeSession()).run_test(size=(40, 15)) as pilot:
-        await opened(pilot)
-        pilot.app.push_screen(Picker("In use", choices))
-        await until(pilot, lambda: "❯ 1 open it read-only  nothing" in screen_text(pilot.app))
-
-
-async def test_marked_choice_and_keys_stay_visible_in_a_long_list():
-    choices = [Choice(str(number), f"choice {number}") for number in range(40)]
-    async with screen_of(FakeSession()).run_test(size=(80, 24)) as pilot:
-        await opened(pilot)
-        pilot.app.push_screen(Picker("Which one?", choices))
-        await until(pilot, lambda: "↑↓ Enter · F1 keys · Esc closes" in screen_text(pilot.app))
-        await pilot.press(*["down"] * 39)
-        await until(pilot, lambda: "❯ choice 39" in screen_text(pilot.app))
-        await pilot.resize_terminal(40, 10)
-        await until(
-            pilot,
-            lambda: (
-                "❯ choice 39" in screen_text(pilot.app)
-                and "choice 31" not in screen_text(pilot.app)
-            ),
-        )
-
-
-async def test_text_shown_for_a_question_stays_visible_and_scrolls():
-    async with screen_of(FakeSession()).run_test(size=(80, 24)) as pilot:
-        await opened(pilot)
-        front_end = pilot.app.front_end
-        front_end.show("\n\n".join(f"row {number}" for number in range(30)))
-        choice = asyncio.create_task(
-            front_end.choose("Use it?", [Choice("yes", "Yes"), Choice("no", "No")])
-        )
-        await until(pilot, lambda: "❯ 1 Yes" in screen_text(pilot.app))
-        view = pilot.app.conversation.transcript
-        await until(pilot, lambda: view.size.height < 16 and "row 0" in screen_text(pilot.app))
-        last = f"row {view.size.height // 2 - 1}"
-        assert last in screen_text(pilot.app)
-        await pilot.press("pagedown")
-        await until(pilot, lambda: "row 9" in screen_text(pilot.app))
-        await pilot.press("1")
-        assert await choice == "yes"
-        await until(pilot, lambda: view.size.height > 16)
-
-
 async def test_history_search_shortens_a_long_paste(monkeypatch):
     async with screen_of(FakeSession()).run_test() as pilot:
         await opened(pilot)
@@ -576,39 +446,6 @@ async def test_alt_t_goes_to_the_next_effort_and_the_status_line_shows_it():
         await pilot.press("alt+t")
         await until(pilot, lambda: session.status().effort != before)
         await until(pilot, lambda: f"({session.status().effort})" in screen_text(pilot.app))
-
-
-async def pick_where(pilot, keys):
-    """The answer to a question with these keys, and what the prompt has then."""
-    choices = (Choice("repo", "this project", "only here"), Choice("user", "everywhere", "all"))
-    chosen = asyncio.create_task(pilot.app.front_end.choose("Where does this hold?", choices))
-    await until(pilot, lambda: "1 this project" in screen_text(pilot.app))
-    picker = pilot.app.screen
-    await until(pilot, lambda: picker._reads_from < time.monotonic())
-    await pilot.press(*keys)
-    if not chosen.done():
-        await pilot.press("escape")
-    return await chosen, pilot.app.conversation.prompt.text
-
-
-@pytest.mark.parametrize(
-    ("keys", "answer"),
-    [
-        (["2"], ("user", "")),
-        (["e", "enter"], ("user", "")),
-        ([*"EVERY", "enter"], ("user", "")),
-        (["e", "backspace", "t", "enter"], ("repo", "")),
-        (["escape"], (None, "")),
-        ([*"ja bitte"], (None, "ja bitte")),
-        ([*"everything"], (None, "everything")),
-    ],
-    ids=lambda value: "".join(value) if isinstance(value, list) else "",
-)
-async def test_question_takes_the_letters_of_its_answers_and_the_prompt_all_others(keys, answer):
-    async with screen_of(FakeSession()).run_test(size=(80, 24)) as pilot:
-        await opened(pilot)
-        keys = ["space" if key == " " else key for key in keys]
-        assert await pick_where(pilot, keys) == answer
 
 
 async def test_a_change_of_size_and_back_draws_all_again():

@@ -3,12 +3,10 @@
 import asyncio
 from pathlib import Path
 
-from fakes.entered_functions import counted_calls
-from fakes.fake_session import FakeSession, Wait
+from fakes.fake_session import PUSH, FakeSession, Wait, asks_to_push
 from fakes.screens import asked, opened, screen_of, screen_text, until
-from textual.screen import Screen
 
-from ouro.display import CommandOutput, Diff, Display, FileChange, Question
+from ouro.display import Diff, Display, FileChange, Question
 from ouro.errors import TrustNeeded
 from ouro.events import (
     PermissionAsked,
@@ -17,28 +15,12 @@ from ouro.events import (
     Reply,
     ToolStarted,
 )
-from ouro.frontends.tui.blocks.diff import PAGE_ROWS, _Hunk
 from ouro.frontends.tui.screens.sheet import HelpSheet
 from ouro.frontends.tui.widgets.question_panel import QuestionPanel
-from ouro.messages import ToolCall
-from ouro.tools.files_seen import display_of, file_change
-
-CALL = ToolCall("c1", "shell", {"command": "git push"})
-
-
-def permission(question_id="q1", command="git push", rule="shell(git push *)"):
-    return PermissionAsked(
-        question_id,
-        CALL,
-        command,
-        Display(command, CommandOutput(command)),
-        "reaches the network",
-        rule,
-    )
 
 
 async def test_a_permission_is_answered_by_letter_digit_arrow_and_with_a_comment():
-    turn = [ToolStarted(CALL, "git push"), *(permission(f"q{n}") for n in range(6))]
+    turn = [ToolStarted(PUSH, "git push"), *(asks_to_push(f"q{n}") for n in range(6))]
     session = FakeSession([turn])
     async with screen_of(session).run_test(size=(100, 30)) as pilot:
         await opened(pilot)
@@ -74,7 +56,7 @@ async def test_a_permission_is_answered_by_letter_digit_arrow_and_with_a_comment
 
 
 async def test_escape_closes_an_empty_comment_and_keeps_a_begun_one():
-    session = FakeSession([[ToolStarted(CALL, "git push"), permission()]])
+    session = FakeSession([[ToolStarted(PUSH, "git push"), asks_to_push()]])
     async with screen_of(session).run_test(size=(100, 30)) as pilot:
         await opened(pilot)
         await pilot.press("g", "enter")
@@ -91,7 +73,7 @@ async def test_escape_closes_an_empty_comment_and_keeps_a_begun_one():
 
 
 async def test_marked_answer_says_what_enter_does_with_the_comment():
-    session = FakeSession([[ToolStarted(CALL, "git push"), permission()]])
+    session = FakeSession([[ToolStarted(PUSH, "git push"), asks_to_push()]])
     async with screen_of(session).run_test(size=(100, 30)) as pilot:
         await opened(pilot)
         await pilot.press("g", "enter")
@@ -120,7 +102,7 @@ async def test_marked_answer_says_what_enter_does_with_the_comment():
 
 
 async def test_ctrl_d_at_a_question_quits_on_empty_input_only():
-    session = FakeSession([[ToolStarted(CALL, "git push"), permission()]])
+    session = FakeSession([[ToolStarted(PUSH, "git push"), asks_to_push()]])
     async with screen_of(session).run_test(size=(100, 30)) as pilot:
         await opened(pilot)
         await pilot.press("g", "enter")
@@ -135,12 +117,12 @@ async def test_ctrl_d_at_a_question_quits_on_empty_input_only():
 
 
 async def test_card_shows_the_call_as_changed_by_a_hook():
-    changed = permission(command="git push --dry-run")
+    changed = asks_to_push(command="git push --dry-run")
     session = FakeSession(
         [
             [
-                ToolStarted(CALL, "git push origin main"),
-                ToolStarted(CALL, "git push --dry-run"),
+                ToolStarted(PUSH, "git push origin main"),
+                ToolStarted(PUSH, "git push --dry-run"),
                 changed,
             ]
         ]
@@ -155,7 +137,7 @@ async def test_card_shows_the_call_as_changed_by_a_hook():
 
 
 async def test_always_is_offered_only_with_its_rule():
-    session = FakeSession([[permission(rule="")]])
+    session = FakeSession([[asks_to_push(rule="")]])
     async with screen_of(session).run_test(size=(100, 30)) as pilot:
         await opened(pilot)
         await pilot.press("g", "enter")
@@ -167,7 +149,7 @@ async def test_always_is_offered_only_with_its_rule():
 
 async def test_prompt_regains_focus_and_draft_after_a_question():
     gate = asyncio.Event()
-    session = FakeSession([[Wait(gate), permission()]])
+    session = FakeSession([[Wait(gate), asks_to_push()]])
     async with screen_of(session).run_test(size=(100, 30)) as pilot:
         await opened(pilot)
         await pilot.press("g", "enter")
@@ -299,7 +281,7 @@ async def test_x7_a_key_just_after_the_question_came_does_not_answer_it(monkeypa
 
 async def test_x7_what_is_being_written_stays_together_when_a_question_comes(monkeypatch):
     gate = asyncio.Event()
-    session = FakeSession([[Wait(gate), permission()]])
+    session = FakeSession([[Wait(gate), asks_to_push()]])
     screen = screen_of(session)
     monkeypatch.setattr(QuestionPanel, "GRACE", 3600.0)
     async with screen.run_test(size=(100, 30)) as pilot:
@@ -316,7 +298,7 @@ async def test_x7_what_is_being_written_stays_together_when_a_question_comes(mon
 
 
 async def test_a_text_that_begins_with_an_early_answer_is_a_text(monkeypatch):
-    session = FakeSession([[permission()]])
+    session = FakeSession([[asks_to_push()]])
     screen = screen_of(session)
     monkeypatch.setattr(QuestionPanel, "GRACE", 3600.0)
     async with screen.run_test(size=(100, 30)) as pilot:
@@ -334,7 +316,7 @@ async def test_a_text_that_begins_with_an_early_answer_is_a_text(monkeypatch):
 
 async def test_an_edit_offers_all_edits_of_the_session():
     edit = PermissionAsked(
-        "q1", CALL, "edit a.py", Display("+1"), "it changes a.py", "", edits=True
+        "q1", PUSH, "edit a.py", Display("+1"), "it changes a.py", "", edits=True
     )
     session = FakeSession([[edit]])
     async with screen_of(session).run_test(size=(100, 30)) as pilot:
@@ -346,113 +328,8 @@ async def test_an_edit_offers_all_edits_of_the_session():
         await until(pilot, lambda: session.answers == [("q1", Permit("edits"))])
 
 
-async def test_a_long_question_leaves_room_for_the_prompt_and_can_be_scrolled():
-    details = "\n".join(f"- line {number}" for number in range(60))
-    question = Question("Remember?", ("keep", "leave"), details=details)
-    session = FakeSession([[QuestionAsked("q", question), Wait(asyncio.Event())]])
-    async with screen_of(session).run_test(size=(80, 24)) as pilot:
-        await opened(pilot)
-        await pilot.press("g", "enter")
-        await asked(pilot)
-        await until(pilot, lambda: pilot.app.conversation.status.region.bottom == 24)
-        assert "line 0" in screen_text(pilot.app)
-        await pilot.press("pagedown")
-        await until(pilot, lambda: "line 0" not in screen_text(pilot.app))
-
-
-async def test_smallest_screen_shows_the_question_and_the_marked_choice():
-    session = FakeSession([[permission(command="git push origin main\n" * 40)]])
-    async with screen_of(session).run_test(size=(20, 5)) as pilot:
-        await opened(pilot)
-        await pilot.press("g", "enter")
-        panel = await asked(pilot)
-        await until(pilot, lambda: "❯ 1 yes" in screen_text(pilot.app))
-        assert "Allow?  shell" in screen_text(pilot.app)
-        assert "git push" in screen_text(pilot.app)
-        await pilot.press("up")
-        await until(pilot, lambda: "❯↑5 no," in screen_text(pilot.app))
-        await pilot.click(panel.options, offset=(4, 0))
-        await until(pilot, lambda: session.answers)
-    assert session.answers == [("q1", Permit("no"))]
-
-
-async def test_hidden_choices_are_indicated_above_and_below():
-    session = FakeSession([[permission(command="git push origin main\n" * 40)]])
-    async with screen_of(session).run_test(size=(20, 5)) as pilot:
-        await opened(pilot)
-        await pilot.press("g", "enter")
-        await asked(pilot)
-        await until(
-            pilot,
-            lambda: (
-                "❯ 1 yes" in screen_text(pilot.app) and " ↓2 yes, for" in screen_text(pilot.app)
-            ),
-        )
-        await pilot.press("down", "down")
-        await until(pilot, lambda: "❯↑3 always" in screen_text(pilot.app))
-        await pilot.press("down")
-        await pilot.press("down")
-        await until(pilot, lambda: "❯↑5 no," in screen_text(pilot.app))
-        await pilot.resize_terminal(20, 3)
-        await pilot.press("up")
-        await until(
-            pilot,
-            lambda: "❯↕4 no" in screen_text(pilot.app) and "git push" in screen_text(pilot.app),
-        )
-        await pilot.resize_terminal(20, 8)
-        await until(pilot, lambda: "Allow?  shell" in screen_text(pilot.app))
-        await pilot.resize_terminal(40, 12)
-        await until(
-            pilot,
-            lambda: (
-                "5 no, continue" in (text := screen_text(pilot.app))
-                and not {"↑", "↓", "↕"} & set(text)
-            ),
-        )
-
-
-async def test_question_has_its_choices_even_before_the_layout(monkeypatch):
-    lay_out = Screen._refresh_layout
-
-    def ask_first(screen, *arguments, **options):
-        screen._compositor._full_map_invalidated = True  # as after scrolling
-        assert screen._compositor.full_map or screen.app.conversation.session is None
-        lay_out(screen, *arguments, **options)
-
-    monkeypatch.setattr(Screen, "_refresh_layout", ask_first)
-    async with screen_of(FakeSession([[permission(command="git push\n" * 40)]])).run_test(
-        size=(80, 24)
-    ) as pilot:
-        await opened(pilot)
-        await pilot.press("g", "enter")
-        await asked(pilot)
-        await until(pilot, lambda: "❯ 1 yes" in screen_text(pilot.app))
-
-
-async def test_low_screen_gives_room_to_the_question_and_hints_scrolling():
-    session = FakeSession([[permission(command="git push\n" * 40, rule="")]])
-    async with screen_of(session).run_test(size=(40, 10)) as pilot:
-        await opened(pilot)
-        await pilot.press("g", "enter")
-        await asked(pilot)
-        await until(pilot, lambda: "PageDown: 41 lines" in screen_text(pilot.app))
-        await until(pilot, lambda: screen_text(pilot.app).count("git push") > 3)
-        await until(pilot, lambda: "2 no: say" in screen_text(pilot.app))
-
-
-async def test_a_question_has_all_its_choices_on_fifteen_lines_too():
-    session = FakeSession([[permission(command="git push\n" * 40, rule="shell(make *)")]])
-    async with screen_of(session).run_test(size=(40, 15)) as pilot:
-        await opened(pilot)
-        await pilot.press("g", "enter")
-        await asked(pilot)
-        await until(pilot, lambda: "5 no, continue" in screen_text(pilot.app))
-        assert screen_text(pilot.app).count("git push") == 2
-        assert "Ask for anything" in screen_text(pilot.app)
-
-
 async def test_question_behind_a_sheet_is_indicated():
-    session = FakeSession([[busy := Wait(), permission(rule="")]])
+    session = FakeSession([[busy := Wait(), asks_to_push(rule="")]])
     async with screen_of(session).run_test(size=(100, 30), notifications=True) as pilot:
         await opened(pilot)
         await pilot.press("g", "enter")
@@ -466,78 +343,11 @@ async def test_question_behind_a_sheet_is_indicated():
         await until(pilot, lambda: "ouro waits for your answer" not in screen_text(pilot.app))
 
 
-async def test_resize_while_a_question_appears_is_harmless():
-    async with screen_of(FakeSession()).run_test(size=(80, 24)) as pilot:
-        await opened(pilot)
-        questions = pilot.app.conversation.questions
-        questions.ask(permission(rule=""))
-        questions.panel._fit()
-        await asked(pilot)
-        await until(pilot, lambda: "❯ 1 yes" in screen_text(pilot.app))
-
-
-async def test_narrow_and_low_screens_show_all_of_a_question_and_of_its_choices():
-    text = (
-        "Which database should the new service of the shop use for its orders, and where does it"
-        " run in the end?"
-    )
-    choices = (
-        "SQLite, one file beside the program and nothing to install",
-        "Postgres, with a nightly backup",
-        "none",
-    )
-    question = Question(text, choices, details="- a line\n- another line")
-    session = FakeSession([[QuestionAsked("q", question), Wait(asyncio.Event())]])
-    async with screen_of(session).run_test(size=(40, 10)) as pilot:
-        await opened(pilot)
-        await pilot.press("g", "enter")
-        await asked(pilot)
-        await until(
-            pilot,
-            lambda: "nothing to install" in _joined(pilot.app) and "none" in _joined(pilot.app),
-        )
-        await pilot.resize_terminal(20, 5)
-        await until(
-            pilot,
-            lambda: "Which database" in _joined(pilot.app) and "❯ 1 SQLite" in _joined(pilot.app),
-        )
-        for _ in range(12):
-            await pilot.press("pagedown")
-        await until(pilot, lambda: "end?" in _joined(pilot.app) and "another" in _joined(pilot.app))
-        await pilot.press("up", "enter", *"mine")
-        await until(pilot, lambda: "mine" in screen_text(pilot.app))
-
-
-def _joined(app):
-    return " ".join(screen_text(app).split())
-
-
-async def test_question_keys_are_shown_completely_when_the_text_scrolls():
-    for width, keys in (
-        (80, "PageUp PageDown: 41 lines · ↑↓ Enter · Tab adds a comment · Esc interrupts"),
-        (60, "PageUp PageDown: 41 lines · ↑↓ Enter · Esc interrupts"),
-    ):
-        session = FakeSession([[permission(command="git push\n" * 40)]])
-        async with screen_of(session).run_test(size=(width, 24)) as pilot:
-            await opened(pilot)
-            await pilot.press("g", "enter")
-            await asked(pilot)
-            await until(pilot, lambda keys=keys: keys in screen_text(pilot.app))
-            await pilot.press("tab")
-            await until(
-                pilot, lambda: "41 lines · ↑↓ Enter sends · Esc back" in screen_text(pilot.app)
-            )
-            await pilot.press("escape")
-            await until(pilot, lambda keys=keys: keys in screen_text(pilot.app))
-            await pilot.press("y")
-            await until(pilot, lambda session=session: not session.running)
-
-
 async def test_diff_in_a_question_has_the_line_numbers_of_the_file():
     diff = Display(
         "1 file", Diff((FileChange("long.txt", "a\nold\n", "a\nnew\n", first_line=1480),))
     )
-    session = FakeSession([[PermissionAsked("q1", CALL, "edit long.txt", diff, "mode ask", "")]])
+    session = FakeSession([[PermissionAsked("q1", PUSH, "edit long.txt", diff, "mode ask", "")]])
     async with screen_of(session).run_test(size=(80, 24)) as pilot:
         await opened(pilot)
         await pilot.press("g", "enter")
@@ -545,23 +355,8 @@ async def test_diff_in_a_question_has_the_line_numbers_of_the_file():
         await until(pilot, lambda: "1481 + new" in screen_text(pilot.app))
 
 
-async def test_long_diff_starts_at_the_top_and_scrolls_to_the_end():
-    after = "".join(f"line {number}\n" for number in range(200))
-    diff = Display("1 file", Diff((FileChange("long.txt", None, after),)))
-    session = FakeSession([[PermissionAsked("q1", CALL, "write long.txt", diff, "mode ask", "")]])
-    async with screen_of(session).run_test(size=(80, 24)) as pilot:
-        await opened(pilot)
-        await pilot.press("g", "enter")
-        await asked(pilot)
-        await until(pilot, lambda: "line 0" in screen_text(pilot.app))
-        for _ in range(60):
-            await pilot.press("pagedown")
-        await until(pilot, lambda: "line 199" in screen_text(pilot.app))
-    assert session.answers == []
-
-
 async def test_x5_ctrl_c_interrupts_also_while_a_permission_is_asked():
-    session = FakeSession([[permission()]])
+    session = FakeSession([[asks_to_push()]])
     async with screen_of(session).run_test(size=(80, 24)) as pilot:
         await opened(pilot)
         await pilot.press("g", "enter")
@@ -590,32 +385,3 @@ async def test_digit_chooses_from_a_short_list_and_typed_text_does_not():
         pilot.app.screen._accepts_from = 0.0
         await pilot.press("2")
         await until(pilot, lambda: answers == ["unknown", "no"])
-
-
-async def test_layout_while_a_question_closes_is_harmless():
-    async with screen_of(FakeSession([[permission()]])).run_test() as pilot:
-        await opened(pilot)
-        await pilot.press("g", "enter")
-        panel = await asked(pilot)
-        await panel.query(".question--keys").remove()
-        panel._fit()
-
-
-async def test_a_question_about_a_long_file_draws_what_is_seen():
-    code = "".join(f"value_{n} = 'one of many'\n" for n in range(5_000))
-    display = display_of([file_change("a.py", None, code)])
-    question = PermissionAsked("q1", CALL, "write a.py", display, "it writes", "write(a.py)")
-    session = FakeSession([[ToolStarted(CALL, "write a.py"), question]])
-    async with screen_of(session).run_test(size=(100, 30)) as pilot:
-        await opened(pilot)
-        await pilot.press("g")
-        with counted_calls(_Hunk._row) as counts:
-            await pilot.press("enter")
-            panel = await asked(pilot)
-            await until(pilot, lambda: "5 + value_4 = 'one of many'" in screen_text(pilot.app))
-        assert counts["_Hunk._row"] <= 4 * PAGE_ROWS
-        assert "5001 lines" in str(panel.query_one(".question--keys").content)
-        with counted_calls(_Hunk._row) as counts:
-            panel.query_one(".question--body").action_scroll_end()
-            await until(pilot, lambda: "value_4999" in screen_text(pilot.app))
-        assert counts["_Hunk._row"] <= 4 * PAGE_ROWS
