@@ -26,7 +26,7 @@ from ouro.frontends.tui.look import AGAIN_QUITS, ANSI, THEMES, Look, make_theme
 from ouro.frontends.tui.run import SessionStart
 from ouro.frontends.tui.screen_painter import PaintedUpdate, ScreenPainter
 from ouro.frontends.tui.screens.conversation import ConversationScreen
-from ouro.frontends.tui.screens.sheet import HelpSheet, Picker, show_sheet
+from ouro.frontends.tui.screens.dialogs import HelpSheet, Picker, show_sheet
 from ouro.frontends.tui.widgets.start_panel import StartPanel
 from ouro.frontends.tui.widgets.status import ResumePanel
 from ouro.session.opening import PICK, OpenCatalog, OpenRequest

@@ -22,8 +22,8 @@ from ouro.frontends.tui.look import THEMES, make_theme
 from ouro.frontends.tui.own_themes import add_own_themes
 from ouro.frontends.tui.run import SessionStart
 from ouro.frontends.tui.screens.conversation import ConversationScreen
+from ouro.frontends.tui.screens.dialogs import HelpSheet, LineSheet, Picker, show_sheet
 from ouro.frontends.tui.screens.session_picker import SessionPicker
-from ouro.frontends.tui.screens.sheet import HelpSheet, LineSheet, Picker, show_sheet
 from ouro.frontends.tui.widgets.question_panel import QuestionPanel
 from ouro.session.opening import OpenCatalog, OpenRequest, open_interactively
 from ouro.session.turn_queue import Draft

@@ -17,7 +17,7 @@ from ouro.events import (
     TodosChanged,
 )
 from ouro.frontends.history import PromptHistory
-from ouro.frontends.tui.screens.sheet import HelpSheet, Picker
+from ouro.frontends.tui.screens.dialogs import HelpSheet, Picker
 
 
 async def test_enter_sends_the_prompt_and_shows_the_answer():

@@ -8,8 +8,8 @@ from fakes.fake_session import FakeSession
 from fakes.screens import opened, screen_of, screen_text, shown, until
 
 from ouro.display import Choice
-from ouro.frontends.tui.screens import sheet
-from ouro.frontends.tui.screens.sheet import Picker
+from ouro.frontends.tui.screens import dialogs
+from ouro.frontends.tui.screens.dialogs import Picker
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,7 @@ from ouro.frontends.tui.screens.sheet import Picker
 async def test_a_short_list_takes_digits_and_words_and_leaves_messages_to_the_prompt(
     keys, chosen, prompt, monkeypatch
 ):
-    monkeypatch.setattr(sheet, "STRAY_GRACE", 0.0)
+    monkeypatch.setattr(dialogs, "STRAY_GRACE", 0.0)
     choices = [Choice("one", "first"), Choice("two", "second"), Choice("three", "local/the-best")]
     async with screen_of(FakeSession()).run_test(size=(80, 24)) as pilot:
         await opened(pilot)

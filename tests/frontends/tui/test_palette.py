@@ -6,7 +6,7 @@ from textual import events
 
 from ouro.frontends.tui.keymap import Keymap
 from ouro.frontends.tui.palette import palette_choices
-from ouro.frontends.tui.screens.sheet import HelpSheet, Picker
+from ouro.frontends.tui.screens.dialogs import HelpSheet, Picker
 
 
 async def test_the_list_has_every_kind():

@@ -18,7 +18,7 @@ from textual.widgets import Input, Static
 from ouro.errors import OuroError
 from ouro.frontends.tui.blocks.lines import code_content
 from ouro.frontends.tui.keymap import Keymap, Place
-from ouro.frontends.tui.screens.sheet import MOVES, Keys, SearchField, Sheet, make_frame
+from ouro.frontends.tui.screens.dialogs import MOVES, Keys, SearchField, Sheet, make_frame
 from ouro.frontends.tui.widgets.row_list import RowList
 from ouro.session.opening import OpenRequest
 from ouro.utils.text import clean

@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 from textual.binding import Binding
 from textual.widget import Widget
 
-from ouro.frontends.tui.screens.sheet import Sheet, SheetFrame
+from ouro.frontends.tui.screens.dialogs import Sheet, SheetFrame
 from ouro.frontends.tui.widgets.typed_field import TypedField
 from ouro.utils.text import plural
 

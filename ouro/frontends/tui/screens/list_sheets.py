@@ -23,7 +23,7 @@ from ouro.display import Choice
 from ouro.errors import OuroError
 from ouro.frontends.session_lines import format_age, now
 from ouro.frontends.tui.keymap import Keymap
-from ouro.frontends.tui.screens.sheet import Keys, SearchField, Sheet, make_frame
+from ouro.frontends.tui.screens.dialogs import Keys, SearchField, Sheet, make_frame
 from ouro.frontends.tui.widgets.row_list import PickList
 from ouro.session import Branch, Point, Rewind, RewindScope
 from ouro.utils.text import clean, one_line

@@ -18,8 +18,8 @@ from ouro.frontends.tui.blocks.lines import crop
 from ouro.frontends.tui.keymap import UNDO_MEMORY, Keymap
 from ouro.frontends.tui.screens import memory_pages as pages
 from ouro.frontends.tui.screens.browser import Browser, Page, PageLink
+from ouro.frontends.tui.screens.dialogs import Keys
 from ouro.frontends.tui.screens.memory_pages import MemoryRow, Tab
-from ouro.frontends.tui.screens.sheet import Keys
 from ouro.frontends.tui.widgets.row_list import Cell, RowList, code_cells
 from ouro.session import all_entries
 from ouro.session.opening import OpenRequest

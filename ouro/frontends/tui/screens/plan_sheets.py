@@ -9,7 +9,7 @@ from textual import events
 from textual.app import App
 
 from ouro.frontends.tui.screens.comment_sheet import CommentField, CommentSheet
-from ouro.frontends.tui.screens.sheet import Keys, make_frame, show_sheet
+from ouro.frontends.tui.screens.dialogs import Keys, make_frame, show_sheet
 from ouro.frontends.tui.screens.text_sheet import TextSheet
 from ouro.frontends.tui.widgets.row_list import Cell, RowList
 from ouro.session.plan_file import join_comments

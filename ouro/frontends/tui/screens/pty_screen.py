@@ -15,7 +15,7 @@ from textual.widget import Widget
 
 from ouro.errors import ToolError
 from ouro.frontends.tui.blocks.lines import crop
-from ouro.frontends.tui.screens.sheet import KeyLine, Keys, Sheet, make_frame
+from ouro.frontends.tui.screens.dialogs import KeyLine, Keys, Sheet, make_frame
 from ouro.utils.text import clean, one_line
 
 _REFRESH = 0.1

@@ -25,7 +25,7 @@ from ouro.frontends.session_lines import (
 from ouro.frontends.tui.blocks.lines import crop
 from ouro.frontends.tui.keymap import Keymap
 from ouro.frontends.tui.screens.browser import Browser, Page
-from ouro.frontends.tui.screens.sheet import Keys, LineSheet
+from ouro.frontends.tui.screens.dialogs import Keys, LineSheet
 from ouro.frontends.tui.widgets.row_list import Cell, RowList
 from ouro.session.opening import OpenCatalog, OpenRequest
 from ouro.utils.runtime import tilde

@@ -7,7 +7,7 @@ from textual.widgets import TextArea
 
 from ouro.errors import UsageError
 from ouro.frontends.tui import editor_and_pager
-from ouro.frontends.tui.screens.sheet import Keys, Sheet, make_frame
+from ouro.frontends.tui.screens.dialogs import Keys, Sheet, make_frame
 
 _EDITOR_KEYS: Keys = (("Ctrl+S", "uses it"), ("Ctrl+G", "your editor"), ("Esc", "back"))
 _DISCARD: Keys = (("Ctrl+S", "uses it"), ("Esc", "again discards your changes"))

@@ -13,7 +13,7 @@ from textual.widgets import Input, Static
 from ouro.errors import OuroError
 from ouro.frontends.tui import editor_and_pager
 from ouro.frontends.tui.blocks.block_list import TranscriptBlock
-from ouro.frontends.tui.screens.sheet import MOVES, KeyLine, Keys, KeySheet
+from ouro.frontends.tui.screens.dialogs import MOVES, KeyLine, Keys, KeySheet
 from ouro.frontends.tui.widgets.transcript import TranscriptView
 from ouro.frontends.tui.widgets.typed_field import TypedField
 

@@ -13,8 +13,8 @@ from ouro.errors import SessionInUse, SeveralSessions
 from ouro.frontends.tui.app import OuroApp
 from ouro.frontends.tui.look import Look
 from ouro.frontends.tui.run import SessionStart
+from ouro.frontends.tui.screens.dialogs import LineSheet
 from ouro.frontends.tui.screens.session_picker import SessionPicker
-from ouro.frontends.tui.screens.sheet import LineSheet
 from ouro.memory.backend import DailyUsage
 from ouro.messages import Usage
 from ouro.session import OpenRequest, SessionExcerpt, SessionHit, SessionInfo

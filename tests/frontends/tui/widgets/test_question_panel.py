@@ -15,7 +15,7 @@ from ouro.events import (
     Reply,
     ToolStarted,
 )
-from ouro.frontends.tui.screens.sheet import HelpSheet
+from ouro.frontends.tui.screens.dialogs import HelpSheet
 from ouro.frontends.tui.widgets.question_panel import QuestionPanel
 
 

@@ -10,7 +10,7 @@ from textual.containers import Vertical
 from textual.widgets import Input
 
 import ouro
-from ouro.frontends.tui.screens.sheet import SearchField
+from ouro.frontends.tui.screens.dialogs import SearchField
 from ouro.frontends.tui.widgets.typed_field import TypedField
 
 

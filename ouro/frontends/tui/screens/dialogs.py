@@ -1,4 +1,7 @@
-"""Sheet: screens over the conversation: a text to read, a line to type, a list to choose from."""
+"""Dialogs over the conversation (sheets): a text to read, a line to type, a list to choose from.
+
+The base of all of them, with its frame, its search field and its keys.
+"""
 
 from __future__ import annotations
 
