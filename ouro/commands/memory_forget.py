@@ -41,21 +41,28 @@ async def forget(
     found = await context.memory(lambda memory: long_term.find_to_forget(memory.editor, text))
     if not found and context.session:
         raise UsageError("No matches.", commands=["memory list"])
-    chosen = found if yes or not found else await _choose_entries(context, found, pick)
-    value: dict[str, Any] = {"fits": found, "forgotten": [entry.id for entry in chosen], "undo": {}}
+    if not found:
+        return Answer(_forgotten_data(found, found), [line("No matches.")], 1)
+    chosen = found if yes else await _choose_entries(context, found, pick)
+    value = _forgotten_data(found, chosen)
     if not chosen:
-        return Answer(value, [line("Nothing was forgotten." if found else "No matches.")], 1)
+        return Answer(value, [line("Nothing was forgotten.")], 1)
     done = await context.memory(
         lambda memory: long_term.forget_entries(memory.editor, chosen), reports=False
     )
     value["undo"] = {change.scope: change.undo for change in done}
-    view: View = [
-        line(f"Forgot {plural(len(chosen), 'entry', 'entries')}. The git history keeps the text.")
-    ]
+    forgotten = plural(len(chosen), "entry", "entries")
+    view: View = [line(f"Forgot {forgotten}. The git history keeps the text.")]
     for change in done:
         if change.undo:
             view.append(line("Undo: ", CommandText(f"memory undo {change.undo[:7]}")))
     return Answer(value, view)
+
+
+def _forgotten_data(
+    found: Sequence[long_term.MemoryEntry], chosen: Sequence[long_term.MemoryEntry]
+) -> dict[str, Any]:
+    return {"fits": found, "forgotten": [entry.id for entry in chosen], "undo": {}}
 
 
 async def _choose_entries(
@@ -81,7 +88,8 @@ async def _forget_everywhere(
     context: ActionContext, words: str, *, is_sure: bool, secret: bool, backup: str, no_backup: bool
 ) -> Answer:
     text = await _text_to_forget(context, words, secret=secret)
-    if is_sure and not backup and not no_backup:
+    is_backup_decided = bool(backup) or no_backup
+    if is_sure and not is_backup_decided:
         raise UsageError("This cannot be undone.", "With --yes, pass --backup FILE or --no-backup.")
     home = long_term.OuroHome(get_home(), get_history_dir(), get_sessions_dir(), get_index_path())
     job = long_term.TrueForget(text, home)
@@ -93,8 +101,8 @@ async def _forget_everywhere(
         return Answer({"found": found, "done": False}, view, 1)
     context.show(_places_view(found, is_secret=secret))
     question = f"Forget it in {plural(found.count, 'place')}? This cannot be undone."
-    target: Path | None = Path(backup) if backup else None
-    if is_sure or backup or no_backup:
+    if is_backup_decided:
+        target = Path(backup) if backup else None
         agreed = await action.confirm(context, question, "Forget it", assume_yes=is_sure)
     else:
         agreed, target = await _choose_backup(context, question)

@@ -24,7 +24,12 @@ from ouro.utils.text import one_line, plural
 if TYPE_CHECKING:
     from ouro.commands.subcommands import ShellContext
     from ouro.memory.index import Search
-    from ouro.memory.long_term import CrystallizedPart, MemoryMaintenance, Merge
+    from ouro.memory.long_term import (
+        CrystallizedPart,
+        LongTermMemoryManager,
+        MemoryMaintenance,
+        Merge,
+    )
     from ouro.session import Session
 
 _MARKS = {"ok": "ok", "warning": "!", "problem": "✗"}
@@ -55,21 +60,34 @@ async def consolidate(
         )
     async with context.open_session() as session:
         maintenance = await _maintenance(context, session)
+        manager = session.memory.require()
         outcomes: dict[str, str] = {}
-        question = "A model merges and compresses the core."
-        has_core, manager = not notes and what != "notes", session.memory.require()
-        agreed = yes or context.session is not None or not manager.prompt.core()
-        if has_core and await confirm(context, question, "Do it", assume_yes=agreed):
-            for scope in manager.scopes:
-                if what in ("", "core", scope):
-                    outcomes[scope] = await manager.consolidate(scope)
-                    context.say(f"Memory ({scope}): {outcomes[scope]}.")
+        if what != "notes" and not notes:
+            outcomes = await _consolidate_core(context, manager, what, is_sure=yes)
         merges: list[Merge] = []
-        if not core and what in ("", "notes"):
+        if what in ("", "notes") and not core:
             merges = await _merge_notes(context, maintenance, yes)
         merged = [_merge_data(merge) for merge in merges]
         value = {"core": outcomes, "notes": merged, "usage": maintenance.usage()}
     return None if context.session else Answer(value, [])
+
+
+async def _consolidate_core(
+    context: ActionContext, manager: LongTermMemoryManager, what: str, *, is_sure: bool
+) -> dict[str, str]:
+    """Merge and compress the core of all scopes, or of the scope `what`; returns what became of
+    each. Asks the user on the command line.
+    """
+    agreed = is_sure or context.session is not None or not manager.prompt.core()
+    question = "A model merges and compresses the core."
+    if not await confirm(context, question, "Do it", assume_yes=agreed):
+        return {}
+    outcomes: dict[str, str] = {}
+    for scope in manager.scopes:
+        if what in ("", "core", scope):
+            outcomes[scope] = await manager.consolidate(scope)
+            context.say(f"Memory ({scope}): {outcomes[scope]}.")
+    return outcomes
 
 
 async def crystallize(
