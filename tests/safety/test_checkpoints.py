@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ouro.safety import Checkpoints, Undo, clean_checkpoints, stored_checkpoints
-from ouro.safety.checkpoints import checkpoints, repository, undo
+from ouro.safety.checkpoints import checkpoint_repository, checkpoints, undo
 from ouro.safety.checkpoints.checkpoint_repository import CheckpointError
 from ouro.safety.checkpoints.checkpoints import MAX_FILE_BYTES
 from ouro.safety.checkpoints.undo import BESIDE
@@ -343,9 +343,9 @@ def test_old_and_excess_checkpoints_are_deleted(kept, root, tmp_path):
 
 def test_a_checkpoint_without_a_change_starts_git_once(kept, root, monkeypatch):
     started = []
-    start = repository.start_checkpoint_git
+    start = checkpoint_repository.start_checkpoint_git
     monkeypatch.setattr(
-        repository,
+        checkpoint_repository,
         "start_checkpoint_git",
         lambda *given: started.append(given[2][1]) or start(*given),
     )
