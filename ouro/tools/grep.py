@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from io import BufferedReader
-from itertools import islice
+from itertools import islice, takewhile
 from pathlib import Path
 from typing import IO, Annotated, Any, Literal
 
@@ -91,6 +91,9 @@ _MAX_UNSORTED = 8_000_000
 uses only one.
 """
 _REPOSITORIES = (".git", ".hg", ".svn", ".jj")
+_PLAIN_FOLDER = re.compile(r"[\w.-]+", re.ASCII)
+_MAX_LEADING = 100
+"""Characters of the folders that a glob begins with: two rules of ripgrep for each."""
 _TIMEOUT = 60.0
 _WATCHED = ("setpriv", "--pdeathsig=KILL", "--") if shutil.which("setpriv") else ()
 """Ends a search if ouro is killed."""
@@ -144,6 +147,10 @@ class GrepSearch:
         self._tests = [name_pattern(pattern) for pattern in patterns]
         self._names = next(filter(None, map(plain_name, patterns)), "")
         """A glob that matches the name of every file to search; empty: none is known."""
+        self._leading = next(filter(None, map(_leading_folders, patterns)), ())
+        """The folder of every file to search, as its parts."""
+        self._searched: int | None = None
+        """How many files ripgrep searched; None until it has ended by itself."""
         self._large: list[str] = []
         """Files that are too large, by their paths in the folder."""
         self._binary = 0
@@ -198,7 +205,7 @@ class GrepSearch:
             yield from self._search("--sort=path")
             return
         if not log:
-            self._find_large_files()
+            self._find_large_files(self._searched)
         # The order of `--sort=path`: folder by folder, by bytes.
         yield from sorted(
             found, key=lambda hit: hit.path.encode("utf-8", "surrogateescape").split(b"/")
@@ -263,31 +270,23 @@ class GrepSearch:
                 self._large.append(found[1])
         self._large.sort()
 
-    def _find_large_files(self) -> None:
-        """Find the files that are too large for a search of their folder."""
+    def _find_large_files(self, searched: int | None = None) -> None:
+        """Find the files that are too large for a search of their folder.
+
+        Args:
+            searched: how many files a search read: if there are no others, none is too large.
+        """
         quiet = subprocess.DEVNULL
         with self._workspace.folder(str(self._place)) as (folder, descriptor):
-            rules = self._rules(folder)
-            command = [
-                self._program,
-                "--files",
-                "--null",
-                *_WHICH_FILES,
-                *rules,
-                "--no-messages",
-                "./",
-            ]
+            # One thread: for names alone, several cost half as much again.
+            options = ("--files", "--null", "--threads=1", *_WHICH_FILES, "--no-messages")
+            command = [self._program, *options, *self._rules(folder), "./"]
             with _limited(
                 command, stdin=quiet, stderr=quiet, cwd=_place_of(folder, descriptor)
             ) as process:
                 output, _ = process.communicate()
-            large: list[str] = []
-            for name in output.split(b"\0")[:-1]:
-                try:
-                    if os.stat(name, dir_fd=descriptor, follow_symlinks=False).st_size > MAX_BYTES:
-                        large.append(os.fsdecode(name).removeprefix("./"))
-                except OSError:
-                    continue
+            names = output.split(b"\0")[:-1]
+            large = _too_large(names, descriptor) if len(names) != searched else []
         self._large = sorted(filter(self._fits, large))
 
     def _rules(self, folder: Path) -> list[str]:
@@ -298,6 +297,7 @@ class GrepSearch:
             rules.append("--no-require-git")
         if self._names:  # passed as a type, because a --glob would include ignored files
             rules += [f"--type-add=ouro:{self._names}", "--type=ouro"]
+        rules += [f"--glob=!{other}" for other in _beside(self._leading)]
         rules += [f"--glob=!**/{name}/" for name in _REPOSITORIES]
         rules += [
             f"--glob=!/{area.relative_to(folder)}" for area in self._workspace.closed_below(folder)
@@ -328,6 +328,8 @@ class GrepSearch:
                         yield FileMatches(path, tuple(lines))
                     else:
                         self._binary += 1
+                case "summary":
+                    self._searched = data["stats"]["searches"]
 
     def _searched_path(self, data: dict[str, Any]) -> str | None:
         """The path of the file that an event is about; None if it is not to be searched."""
@@ -341,6 +343,43 @@ class _TooMany(Exception):
     """Too many results to sort afterwards: a search in the order of paths finds the first ones
     soon.
     """
+
+
+def _leading_folders(pattern: str) -> tuple[str, ...]:
+    """The folders that a glob begins with, as in `src/lib/**/*.ts`."""
+    if "{" in pattern:
+        return ()
+    folders = pattern.removeprefix("/").split("/")[:-1]
+    found = tuple(takewhile(_PLAIN_FOLDER.fullmatch, folders))
+    return found if sum(map(len, found)) <= _MAX_LEADING else ()
+
+
+def _beside(folders: Sequence[str]) -> Iterator[str]:
+    """Globs of everything that is not on the way to a folder.
+
+    The folder as an argument of ripgrep would be searched even if it is ignored.
+    """
+    before = "/"
+    for name in folders:
+        for place, character in enumerate(name):
+            start = before + name[:place]
+            yield f"{start}[!{character}]*"
+            if place:
+                yield start
+        yield f"{before}{name}?*"
+        before += f"{name}/"
+
+
+def _too_large(names: Sequence[bytes], descriptor: int) -> list[str]:
+    """Those of the files of a folder that are too large."""
+    large: list[str] = []
+    for name in names:
+        try:
+            if os.stat(name, dir_fd=descriptor, follow_symlinks=False).st_size > MAX_BYTES:
+                large.append(os.fsdecode(name).removeprefix("./"))
+        except OSError:
+            continue
+    return large
 
 
 def _place_of(folder: Path, descriptor: int) -> str:

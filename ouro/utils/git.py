@@ -91,15 +91,15 @@ class Git:
         # In one piece: name by name takes ten times as long.
         return os.fsdecode(done.stdout).rstrip("\0").split("\0") if done.stdout else []
 
-    def stream_paths(self, *arguments: str) -> Iterator[list[str]]:
-        """As `paths`, some paths at a time, as git finds them."""
+    def stream_paths(self, *arguments: str) -> Iterator[str]:
+        """As `paths`, some paths at a time, as git finds them, with a zero between two of them."""
         words = ("ls-files", "-z", *arguments)
         rest = b""
         try:
             for data in stream_git(GitProfile.USER, words, self._folder, timeout=self._seconds):
                 whole, end, rest = (rest + data).rpartition(b"\0")
                 if end:
-                    yield os.fsdecode(whole).split("\0")
+                    yield os.fsdecode(whole)
         except (OSError, subprocess.SubprocessError, ValueError) as error:
             raise GitError(str(error)) from error
 

@@ -53,30 +53,41 @@ def stream_project_files(root: Path, *, tracked_first: bool = False) -> Iterator
         tracked_first: begin with the files of git's index, which takes a moment in a repository of
             any size; both together take a little longer.
     """
+    for text in stream_project_text(root, tracked_first=tracked_first):
+        yield text.split("\0")
+
+
+def stream_project_text(root: Path, *, tracked_first: bool = False) -> Iterator[str]:
+    """As `stream_project_files`, with the names of each text joined by zeros: a search in a text
+    takes a tenth of a loop over its names.
+    """
     inner: dict[str, None] = {}
     listings = _TRACKED_FIRST if tracked_first else _TOGETHER
     try:
         for options in listings:
             yield from _stream_repository(root, options, inner)
     except GitError:  # no repository, a repository of another user, or no git
-        yield from _batches(walk(root, skip=_GENERATED))
+        yield from map("\0".join, _batches(walk(root, skip=_GENERATED)))
         return
     # git lists a nested repository as one entry; list its files in its place.
     for folder in inner:
-        for names in stream_project_files(root / folder):
-            yield [f"{folder}/{name}" for name in names]
+        for text in stream_project_text(root / folder):
+            yield f"{folder}/" + text.replace("\0", f"\0{folder}/")
 
 
-def _stream_repository(
-    root: Path, options: Sequence[str], inner: dict[str, None]
-) -> Iterator[list[str]]:
+def _stream_repository(root: Path, options: Sequence[str], inner: dict[str, None]) -> Iterator[str]:
     """What git lists, without nested repositories, which are added to `inner`."""
     has_submodules = (root / ".gitmodules").exists()
     git = Git(root, _GIT_SECONDS)
-    for names in git.stream_paths(*options):
+    for text in git.stream_paths(*options):
+        if not has_submodules and "/\0" not in f"{text}\0":
+            yield text
+            continue
+        names = text.split("\0")
         nested = {name for name in names if _is_nested(root, name, has_submodules)}
         inner |= dict.fromkeys(name.rstrip("/") for name in sorted(nested))
-        yield [name for name in names if name not in nested] if nested else names
+        if files := [name for name in names if name not in nested]:
+            yield "\0".join(files)
 
 
 def new_folders(names: Iterable[str], known: set[str]) -> list[str]:

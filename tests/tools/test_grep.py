@@ -13,7 +13,7 @@ from fakes.tool_benches import call
 
 from ouro.errors import ToolError
 from ouro.safety import Permissions, Workspace
-from ouro.tools.grep import Grep, find_ripgrep
+from ouro.tools.grep import Grep, GrepArgs, GrepSearch, find_ripgrep
 from ouro.tools.tool import parse_arguments
 
 TREE: dict[str, str | bytes] = {
@@ -279,3 +279,40 @@ async def test_files_denied_by_a_read_rule_are_left_out(root):
     assert "docs/notes.md" not in text
     assert "app.ts" not in text
     assert text.endswith(" files that a rule of the user keeps from being read.]")
+
+
+async def test_glob_with_a_folder_searches_only_that_folder(tmp_path):
+    places = (
+        "d/a.py",
+        "d1/a.py",
+        "d1/in/a.py",
+        "d1x/a.py",
+        "d10/a.py",
+        "e1/a.py",
+        "d1/d1/out/a.py",
+    )
+    for place in (*places, "d-.1/a.py", "a.py", "d1/a.md"):
+        (tmp_path / place).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / place).write_text("needle\n")
+    (tmp_path / ".gitignore").write_text("out/\n/d10/\n")
+
+    def found(glob: str) -> tuple[list[str], int | None]:
+        search = GrepSearch(GrepArgs("needle", glob=glob), Workspace(tmp_path), lambda _path: False)
+        return [hit.path for hit in search.files()], search._searched
+
+    assert found("d1/**/*.py") == (["d1/a.py", "d1/in/a.py"], 2)
+    assert found("/d1/in/*.py") == (["d1/in/a.py"], 1)
+    assert found("d/*.py") == (["d/a.py"], 1)
+    assert found("d-.1/**") == (["d-.1/a.py"], 1)
+    assert found("d10/**/*.py") == ([], 0)  # ignored
+    assert found("{d,e1}/*.py") == (["d/a.py", "e1/a.py"], 7)
+
+
+async def test_sizes_are_read_only_if_a_file_was_not_searched(tmp_path, monkeypatch):
+    read: list[int] = []
+    monkeypatch.setattr(
+        "ouro.tools.grep._too_large", lambda names, _folder: read.append(len(names))
+    )
+    (tmp_path / "small.py").write_text("needle\n")
+    await run_grep(Grep(Workspace(tmp_path)), "needle", glob="*.py")
+    assert read == []
