@@ -297,7 +297,7 @@ class GrepSearch:
             rules.append("--no-require-git")
         if self._names:  # passed as a type, because a --glob would include ignored files
             rules += [f"--type-add=ouro:{self._names}", "--type=ouro"]
-        rules += [f"--glob=!{other}" for other in _beside(self._leading)]
+        rules += [f"--glob=!{other}" for other in _others_than(self._leading)]
         rules += [f"--glob=!**/{name}/" for name in _REPOSITORIES]
         rules += [
             f"--glob=!/{area.relative_to(folder)}" for area in self._workspace.closed_below(folder)
@@ -354,7 +354,7 @@ def _leading_folders(pattern: str) -> tuple[str, ...]:
     return found if sum(map(len, found)) <= _MAX_LEADING else ()
 
 
-def _beside(folders: Sequence[str]) -> Iterator[str]:
+def _others_than(folders: Sequence[str]) -> Iterator[str]:
     """Globs of everything that is not on the way to a folder.
 
     The folder as an argument of ripgrep would be searched even if it is ignored.

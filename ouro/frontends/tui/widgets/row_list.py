@@ -15,6 +15,7 @@ from textual.geometry import Region, Size
 from textual.message import Message
 from textual.reactive import reactive
 from textual.scroll_view import ScrollView
+from textual.scrollbar import ScrollBar, ScrollBarRender
 from textual.strip import Strip
 
 from ouro.frontends.tui.blocks.lines import crop, split_at_code
@@ -27,6 +28,35 @@ _STEPS = {"up": -1, "down": 1, "ctrl+p": -1, "ctrl+n": 1}
 _LAST = 1_000_000
 _LETTERS = {"j": 1, "k": -1, "g": -_LAST, "home": -_LAST, "G": _LAST, "end": _LAST}
 PAGES = {"pageup": -1, "pagedown": 1}
+
+
+class LineScrollBar(ScrollBar):
+    """A vertical scrollbar that draws equal rows once: Textual draws each by itself, which takes as
+    long as the text beside it.
+    """
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        bar = self.render()
+        height = max(self.size.height, crop.bottom)
+        if not (isinstance(bar, ScrollBarRender) and isinstance(bar.style, Style) and height):
+            return super().render_lines(crop)
+        style = bar.style
+        assert style.color is not None
+        assert style.bgcolor is not None
+        rows = bar.render_bar(
+            height, bar.virtual_size, bar.window_size, bar.position, bar.thickness,
+            back_color=style.bgcolor, bar_color=style.color,
+        ).segments  # fmt: skip
+        strips = {row: self._strip(row).crop(*crop.column_span) for row in set(rows)}
+        return [strips[rows[y]] for y in crop.line_range]
+
+    def _strip(self, row: Segment) -> Strip:
+        background = self.background_colors[1]
+        style = self.visual_style.rich_style + row.style
+        strip = Strip([Segment(row.text, style)], row.cell_length)
+        for line_filter in self.get_line_filters():
+            strip = strip.apply_filter(line_filter, background)
+        return strip
 
 
 class LineScroll(ScrollView):
@@ -44,6 +74,32 @@ class LineScroll(ScrollView):
         scrollbar-background-active: $background;
     }
     """
+
+    @property
+    def vertical_scrollbar(self) -> ScrollBar:
+        """As Textual makes it, but one that is drawn faster."""
+        if self._vertical_scrollbar is None:
+            bar = LineScrollBar(name="vertical", thickness=self.scrollbar_size_vertical)
+            bar.display = False
+            self._vertical_scrollbar = bar
+            self.app._start_widget(self, bar)
+        return self._vertical_scrollbar
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """The visible rows. Those of `_rows` skip what Textual does for borders, padding and
+        opacity: a third of the time of a page.
+        """
+        rows = self._rows(crop)
+        if rows is None or any(self.styles.gutter) or self.opacity != 1:
+            return super().render_lines(crop)
+        background = self.background_colors[1]
+        for line_filter in self.get_line_filters():
+            rows = [row.apply_filter(line_filter, background) for row in rows]
+        return [row.crop(*crop.column_span) for row in rows]
+
+    def _rows(self, _visible: Region) -> list[Strip] | None:
+        """Visible rows, for subclasses that keep them; None: Textual calls `render_line`."""
+        return None
 
     def step(self, lines: int) -> None:
         self.scroll_to(y=self.scroll_offset.y + lines, animate=False, force=True)

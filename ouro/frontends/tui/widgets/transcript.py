@@ -8,6 +8,7 @@ from time import monotonic, perf_counter
 
 from rich.cells import cell_len
 from rich.segment import Segment
+from rich.style import Style
 from textual import events
 from textual.cache import LRUCache
 from textual.geometry import Region, Size
@@ -70,7 +71,7 @@ class TranscriptView(LineScroll):
         self._frame_timer: Timer | None = None
         self._move_timer: Timer | None = None
         self._frame_cost = 0.0
-        self._strips: LRUCache[tuple[StyledLine, int, int], Strip] = LRUCache(MAX_STRIPS)
+        self._strips: LRUCache[tuple[StyledLine, int], Strip] = LRUCache(MAX_STRIPS)
         self._queued: tuple[Sequence[str], Sequence[str]] = ((), ())
         self._footer: list[StyledLine] = []
         self._seen: tuple[TranscriptBlock, int] | None = None
@@ -311,26 +312,44 @@ class TranscriptView(LineScroll):
         end = selection.end.y + 1 if selection.end else self._blocks.total
         return selected_text(self._blocks.lines(start, end), selection), "\n"
 
+    def _rows(self, visible: Region) -> list[Strip]:
+        # Read once: Textual computes each of them.
+        size, top, selection = self.size, self.scroll_offset.y, self.text_selection
+        return [self._strip(y, y + top, size, selection)[0] for y in visible.line_range]
+
     def render_line(self, y: int) -> Strip:
-        width, base = self.size.width, self._palette.text
+        """A row whose segments have their place in the transcript, where a selection may begin."""
         number = y + self.scroll_offset.y
-        if y >= self.size.height - MAX_KEPT_IN_SIGHT - 1 and (kept := self._kept_in_sight(y)):
-            return kept
+        strip, is_text = self._strip(y, number, self.size, self.text_selection)
+        return strip.apply_offsets(0, number) if is_text else strip
+
+    def _strip(
+        self, y: int, number: int, size: Size, selection: Selection | None
+    ) -> tuple[Strip, bool]:
+        """A visible row, which shows the line `number`; and whether a selection may begin there."""
+        width, base = size.width, self._palette.text
+        if y >= size.height - MAX_KEPT_IN_SIGHT - 1 and (kept := self._kept_in_sight(y)):
+            return kept, False
         line = self._blocks.line(number)
         if line is None:
-            return self._render_below(number - self._blocks.total)
+            return self._render_below(number - self._blocks.total), False
         if self._searched and self._searched in line.text.lower():
-            return self._render_matches(line)
+            return self._render_matches(line), False
         if self._is_head_of_card(number):
             rest = Strip(line.segments).crop_extend(0, width, base).crop(cell_len(MARGIN), width)
-            return Strip.join([Strip([Segment("❯ ", self._palette.accent)]), rest])
-        selection = self.text_selection
+            return Strip.join([Strip([Segment("❯ ", self._palette.accent)]), rest]), False
         if selection is not None and (span := selection.get_span(number)) is not None:
-            line = mark_span(line, span, self.screen.get_component_rich_style("screen--selection"))
-        strip = self._strips.get((line, width, number))
+            line = mark_span(line, span, self._selection_style())
+        return self._cached_strip(line, width), True
+
+    def _selection_style(self) -> Style:
+        return self.screen.get_component_rich_style("screen--selection")
+
+    def _cached_strip(self, line: StyledLine, width: int) -> Strip:
+        strip = self._strips.get((line, width))
         if strip is None:
-            strip = Strip(line.segments).crop_extend(0, width, base).apply_offsets(0, number)
-            self._strips.set((line, width, number), strip)
+            strip = Strip(line.segments).crop_extend(0, width, self._palette.text)
+            self._strips.set((line, width), strip)
         return strip
 
     def _render_below(self, number: int) -> Strip:
@@ -340,7 +359,7 @@ class TranscriptView(LineScroll):
 
     def _render_matches(self, line: StyledLine) -> Strip:
         """A line with all places of the searched text marked."""
-        style = self.screen.get_component_rich_style("screen--selection")
+        style = self._selection_style()
         for match in re.finditer(re.escape(self._searched), line.text.lower()):
             line = mark_span(line, match.span(), style)
         return Strip(line.segments).crop_extend(0, self.size.width, self._palette.text)

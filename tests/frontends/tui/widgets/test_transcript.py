@@ -4,7 +4,9 @@ import pytest
 from fakes.screens import TranscriptApp, until
 from rich.cells import cell_len
 from textual.geometry import Offset
+from textual.scrollbar import ScrollBar
 from textual.selection import SELECT_ALL, Selection
+from textual.strip import Strip
 
 from ouro.display import CommandOutput, Display, Plain
 from ouro.events import Prompted, Replied, TextDelta, ToolFinished, ToolStarted
@@ -328,3 +330,33 @@ async def test_code_in_a_notice_has_no_backticks_and_is_set_off():
         lines = app.transcript.blocks[-1].lines(SIZE[0], app.transcript._palette)
         styles = {segment.text: segment.style for segment in lines[0].segments}
         assert styles["/diff"] != styles["Use "]
+
+
+async def test_a_frame_in_which_nothing_changed_makes_no_row_again(monkeypatch):
+    made: list[int] = []
+    make = Strip.__init__
+
+    def counted(strip: Strip, *arguments) -> None:
+        made.append(1)
+        make(strip, *arguments)
+
+    app = TranscriptApp(TextDelta(numbered_lines(50)))
+    async with app.run_test(size=SIZE):
+        view = app.transcript
+        first = view.render_lines(view.size.region)
+        monkeypatch.setattr(Strip, "__init__", counted)
+        again = view.render_lines(view.size.region)
+        assert not made
+    assert all(one is other for one, other in zip(first, again, strict=True))
+
+
+async def test_the_scrollbar_shows_what_the_one_of_textual_shows():
+    app = TranscriptApp(TextDelta(numbered_lines(50)))
+    async with app.run_test(size=SIZE) as pilot:
+        bar = app.transcript.vertical_scrollbar
+        for top in (0, 1, 37, 38, 39, 60, 89, 90):
+            app.transcript.scroll_to(y=top, animate=False, force=True)
+            await pilot.pause()
+            region = bar.size.region
+            assert list(bar.render_lines(region)) == list(ScrollBar.render_lines(bar, region))
+            assert bar.render_lines(region.shrink((2, 0, 1, 0))) == bar.render_lines(region)[2:-1]
