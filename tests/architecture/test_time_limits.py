@@ -5,6 +5,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+from architecture.sources import ROOT
+from properties import HealthCheck, settings
+
 CONFTEST = """
 import time
 import pytest
@@ -104,3 +107,12 @@ def test_a_teardown_that_hangs_is_one_failure_and_the_others_run(tmp_path: Path)
         assert f"The teardown of test_hangs.py::{teardown} took over" in done.stdout
     assert "FAILED test_hangs.py::test_that_waits_for_a_task_that_catches_all" in done.stdout
     assert "1 failed, 23 passed, 2 errors" in done.stdout
+
+
+def test_property_tests_do_not_measure_the_machine():
+    tests = [file for file in (ROOT / "tests").rglob("*.py") if file.name != "properties.py"]
+    direct = [file.name for file in tests if "\nfrom hypothesis import" in file.read_text()]
+    assert direct == []
+    assert settings().deadline is None
+    assert HealthCheck.too_slow in settings().suppress_health_check
+    assert HealthCheck.filter_too_much not in settings().suppress_health_check

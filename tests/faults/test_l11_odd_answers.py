@@ -14,8 +14,7 @@ import msgspec
 import pytest
 from fakes.model_server import Raw, Reply, sse
 from fakes.wires import Wire
-from hypothesis import assume, given, settings
-from hypothesis import strategies as st
+from properties import assume, given, settings, st
 
 from ouro.agent.compactor import ProbeQuestion, report_lost
 from ouro.display import Diff, Display, Plain
@@ -136,7 +135,7 @@ def written_and_read(record) -> ReadRecord:
 )
 @pytest.mark.parametrize("spec", [PRICED, UNPRICED], ids=["priced", "unpriced"])
 def test_l11_any_streamed_answer_round_trips_through_the_file(parser, events, spec):
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=60)
     @given(st.lists(events.filter(lambda event: isinstance(event, dict)), max_size=6))
     def check(streamed):
         reader, builder = parser(spec), ReplyBuilder("m")
@@ -224,7 +223,7 @@ def shown_as_text(part):
     "kind", [*CHANGES.values(), *PARTS], ids=lambda kind: getattr(kind, "__name__", kind)
 )
 def test_l11_every_record_type_round_trips(kind):
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=60)
     @given(messages(kind) if kind in PARTS else values(kind))
     def check(record):
         if isinstance(record, CompactionRecord):

@@ -10,8 +10,7 @@ import pytest
 from fakes.local_servers import tls_server
 from fakes.model_server import ModelServer, Reply, failure
 from fakes.wires import KEY, READ, Wire, chunks_of
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from properties import given, settings, st
 
 from ouro.errors import ModelError, ProviderAnswer
 from ouro.llm import Catalog, ModelEntry, ModelsFile
@@ -47,7 +46,7 @@ WORDS = st.sampled_from(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     st.lists(WORDS | st.text(string.printable, max_size=12), max_size=8),
     st.sampled_from([400, 404, 422, 500]),

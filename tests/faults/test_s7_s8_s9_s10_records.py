@@ -4,8 +4,7 @@ values.
 
 import pytest
 from fakes.waiting import wait
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from properties import given, settings, st
 
 from ouro.memory.backend import LoadedSession, MessageRecord, SessionHeader
 from ouro.memory.manager import MemoryManager
@@ -84,7 +83,7 @@ TEXTS = st.one_of(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(TEXTS, TEXTS, TEXTS)
 def test_s8_any_string_round_trips_in_every_field(first, second, third):
     call = ToolCall("1", "shell", {"a": first, "b": [second, {"c": third}]}, malformed=second)

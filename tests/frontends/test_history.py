@@ -1,8 +1,7 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from properties import given, settings, st
 
 from ouro.frontends.history import HistoryWalk, PromptHistory, _escape, _unescape
 from ouro.utils import log
@@ -65,7 +64,7 @@ def test_unwritable_history_is_kept_in_memory():
     assert history.entries() == ["text"]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.text("ab\\n\n "))
 def test_escaped_entry_is_one_line_and_round_trips(text):
     assert "\n" not in _escape(text)

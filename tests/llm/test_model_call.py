@@ -5,8 +5,7 @@ import itertools
 import json
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from properties import given, settings, st
 
 from ouro.errors import EmptyAnswer, ModelError, RequestRefused, StreamCut
 from ouro.llm import (
@@ -64,14 +63,14 @@ def an_answer_and_its_pieces(draw):
     return whole, cut
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(an_answer_and_its_pieces())
 def test_message_does_not_depend_on_chunk_boundaries(pieces):
     whole, cut = pieces
     assert build(*cut).message() == build(*whole).message()
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(st.sampled_from([0, 1, 2]), max_size=30))
 def test_interleaved_calls_are_assembled(order):
     texts = {n: json.dumps({"n": n, "text": "x" * 20}) for n in range(3)}
@@ -83,7 +82,7 @@ def test_interleaved_calls_are_assembled(order):
     assert [call.arguments["n"] for call in build(*chunks).finish().tool_calls] == [0, 1, 2]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     st.text(alphabet=st.characters(), max_size=40)
     | st.binary(max_size=40).map(

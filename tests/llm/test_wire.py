@@ -4,8 +4,7 @@ import itertools
 
 import httpx
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from properties import given, settings, st
 
 from ouro.errors import ModelUnavailable, RequestRefused, StreamCut
 from ouro.llm import Endpoint, ModelSpec
@@ -27,7 +26,7 @@ def events(pieces):
     return found + list(decoder.end())
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     EVENTS,
     st.sampled_from(["\n", "\r\n", "\r"]),
@@ -102,7 +101,7 @@ def test_undecodable_or_endless_data_raises_stream_cut(data):
         events([data])
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     st.text(st.characters() | st.characters(categories=["Cs"]), max_size=20),
     st.lists(st.integers(0, 20), max_size=5),

@@ -1,8 +1,7 @@
 import random
 
-from hypothesis import given
-from hypothesis import strategies as st
 from msgspec.structs import replace
+from properties import given, st
 
 from ouro.memory.short_term import (
     INTERRUPTED,

@@ -1,10 +1,9 @@
 """The transcript that results from records."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from memory.store_contract import HEADER
 from msgspec.structs import replace
+from properties import given, st
 
 from ouro.memory.backend import (
     CapturedRecord,

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 from fakes.tool_benches import call
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from properties import given, settings, st
 
 from ouro.display import Diff, FileChange
 from ouro.errors import ToolError
@@ -320,7 +319,7 @@ def patch_between(old: list[str], new: list[str]) -> list[str]:
 
 
 @given(old=LINES, new=LINES)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_patch_between_two_texts_yields_the_second(old, new):
     before, after = ("".join(f"{line}\n" for line in lines) for lines in (old, new))
     if any(line != " " for line in patch_between(old, new)[1:]):

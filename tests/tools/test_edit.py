@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 from fakes.tool_benches import call
-from hypothesis import assume, given, settings
-from hypothesis import strategies as st
+from properties import assume, given, settings, st
 
 from ouro.display import Diff, Display, FileChange
 from ouro.errors import ToolError
@@ -317,7 +316,7 @@ LINES = st.lists(st.text(alphabet="ab \t(é", max_size=6), min_size=1, max_size=
 
 
 @given(lines=LINES, ending=st.sampled_from(["\n", "\r\n"]), final=st.booleans(), data=st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_an_exact_unique_edit_changes_only_that_region(lines, ending, final, data):
     raw = ending.join(lines) + ending * final
     text = plain(raw)

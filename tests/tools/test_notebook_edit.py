@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 from fakes.agents import say
 from fakes.tool_benches import ToolFileBench, call
-from hypothesis import given
-from hypothesis import strategies as st
+from properties import given, st
 
 from ouro.assemble import Options, opener
 from ouro.display import Diff

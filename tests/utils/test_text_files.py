@@ -9,8 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from properties import given, settings, st
 
 from ouro.utils.text_files import (
     ChangedMeanwhileError,
@@ -48,7 +47,7 @@ def test_text_round_trips_in_every_encoding(encoding, newline):
 
 
 @given(data=st.binary(max_size=200))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_decoded_data_round_trips_byte_for_byte(data):
     try:
         file = decode(data)
@@ -58,7 +57,7 @@ def test_decoded_data_round_trips_byte_for_byte(data):
 
 
 @given(pieces=st.lists(st.sampled_from(["a", "b", "\n", "\r\n"]), max_size=30), data=st.data())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_splice_changes_only_the_span(pieces, data):
     start = data.draw(st.integers(0, len(pieces)))  # each piece is one character of `text`
     end = data.draw(st.integers(start, len(pieces)))

@@ -1,6 +1,5 @@
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from properties import given, settings, st
 
 from ouro.frontends.tui.driver import KeyParser, PasteSplitter
 
@@ -20,7 +19,7 @@ def join_keys(given_on):
     return pieces
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(PIECES, st.integers(1, 7))
 def test_pastes_and_keys_are_split_at_any_chunk_boundary(pieces, size):
     pieces = [(pasted, text) for pasted, text in pieces if "\x1b[20" not in text]

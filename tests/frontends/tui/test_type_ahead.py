@@ -4,8 +4,7 @@ import threading
 import time
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from properties import given, settings, st
 
 from ouro.frontends.tui.first_frame import LineEditor, has_usual_keys
 from ouro.frontends.tui.look import AGAIN_QUITS, OPENING
@@ -70,7 +69,7 @@ def test_ctrl_c_twice_and_ctrl_d_quit_on_empty_input():
     assert editor_after("\x1b[A", "\x03", "\x03").leaves  # even if Textual never starts
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     st.lists(
         st.sampled_from(["ab", "é", "日", "\r", "\x7f", "\x1b[A", "\x1b[200~p\rq\x1b[201~", "/x\r"])

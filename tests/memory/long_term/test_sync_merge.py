@@ -1,6 +1,5 @@
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from properties import given, st
 
 from ouro.memory.long_term.notes.note import Edge, Note, note_text, parse_note
 from ouro.memory.long_term.sync import Merged, merge_file, merge_lines

@@ -8,8 +8,7 @@ import re
 
 import pytest
 from fakes.waiting import BytesFile
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from properties import given, st
 
 from ouro.memory.sessions import session_file
 from ouro.memory.sessions.session_file import find_whole_end, read_backward, read_record_at, split
@@ -71,7 +70,6 @@ async def check_backwards(data, end, forwards):
             assert await read_record_at(file, record.offset) == record
 
 
-@settings(deadline=None)
 @given(data=PIECES | RECORDS, windows=st.tuples(st.integers(1, 30), st.integers(1, 30)))
 def test_reading_backwards_finds_the_same_records(path, data, windows):
     path.write_bytes(data)

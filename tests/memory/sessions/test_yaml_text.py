@@ -3,8 +3,7 @@ import math
 
 import pytest
 import yaml
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
+from properties import example, given, settings, st
 
 from ouro.memory.sessions.yaml_text import BadYamlError, dump, dump_inline, load, replace_surrogates
 
@@ -32,7 +31,7 @@ def cleaned_value(value):
     return value
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.dictionaries(TEXTS, VALUES, max_size=4))
 @example({"text": "".join(NASTY)})
 def test_s8_dumped_data_loads_unchanged(data):

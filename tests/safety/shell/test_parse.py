@@ -1,8 +1,7 @@
 """Parsing of shell lines."""
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from properties import given, settings, st
 
 from ouro.safety import parse_line
 
@@ -143,7 +142,7 @@ def test_variable_set_on_the_line_is_expanded():
     assert commands("x=rm; $x -rf y") == ["rm -rf y"]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     st.lists(
         st.sampled_from(
@@ -155,7 +154,7 @@ def test_random_keywords_do_not_break_the_parser(words):
     parse_line(" ".join(words))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.text(alphabet="ab $(){}`'\"\\|&;<>\n*~=#-é\x00[]!", max_size=60))
 def test_random_text_does_not_break_the_parser(text):
     parse_line(text)

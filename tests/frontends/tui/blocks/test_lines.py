@@ -1,8 +1,7 @@
 """Lines: wrapping by cells, copying without decoration."""
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from properties import given, settings, st
 from rich.cells import cell_len, split_graphemes
 from rich.style import Style
 
@@ -52,7 +51,7 @@ def test_combined_emojis_are_not_split():
     assert texts(fold([("👩‍💻👩‍💻", PLAIN)], 2)) == ["👩‍💻", "👩‍💻"]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(TEXTS, st.integers(2, 20))
 def test_no_line_is_wider_than_the_width_and_no_letter_is_lost(text, width):
     for lines in (wrap([(text, PLAIN)], width), fold([(text, PLAIN)], width)):
@@ -60,7 +59,7 @@ def test_no_line_is_wider_than_the_width_and_no_letter_is_lost(text, width):
         assert "".join("".join(texts(lines)).split()) == "".join(text.split())
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(TEXTS, st.integers(2, 20), st.lists(st.integers(0, 80), max_size=6))
 def test_text_that_grows_is_wrapped_like_the_whole(text, width, cuts):
     growing = GrowingText(width, PLAIN, "| ")
@@ -73,7 +72,7 @@ def test_text_that_grows_is_wrapped_like_the_whole(text, width, cuts):
     ]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(TEXTS, st.integers(2, 20))
 def test_copied_folded_text_equals_the_original(text, width):
     rows = [row.rstrip() for row in text.split("\n")]
@@ -144,7 +143,7 @@ def feed_lines(text, sizes):
     st.lists(st.sampled_from(PARTS), max_size=30).map("".join),
     st.lists(st.integers(1, 5), min_size=1),
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_stream_cleaning_does_not_depend_on_chunks(text, sizes):
     assert feed_lines(text, sizes) == feed_lines(text, [len(text) or 1])
 
@@ -167,7 +166,7 @@ def test_a_sequence_over_several_lines_is_not_shown(block):
     st.text(st.sampled_from("a\x1b]0[;1m\x07\\\x9b\x9d 8c日👩\u200d💻\u202e"), max_size=30),
     st.lists(st.integers(1, 5), min_size=1),
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_cleaned_stream_contains_no_terminal_codes(text, sizes):
     assert not set(feed_lines(text, sizes)) & set("\x1b\x07\x9b\x9d\u202e")
 
@@ -192,7 +191,7 @@ class Rows(TranscriptBlock):
 @given(
     st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=1, max_size=40), st.data()
 )
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_the_places_of_blocks_agree_with_a_plain_sum(sizes, data):
     blocks = BlockList(Palette({}))
     for size in sizes:

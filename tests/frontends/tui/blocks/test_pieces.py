@@ -1,8 +1,7 @@
 """An answer that arrives in pieces is rendered like the complete one."""
 
 import pytest
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
+from properties import example, given, settings, st
 
 from ouro.frontends.tui.blocks.lines import indent, wrap
 from ouro.frontends.tui.blocks.markdown import MIN_PART, MarkdownPieces, markdown_lines
@@ -46,7 +45,7 @@ def stream_answer(text, sizes):
     return answer
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(documents, cuts)
 @example("1. a\n\n2", [1])
 @example("- a\n\n  ```\n  x\n  ```\n- b\n```\n", [1])
@@ -59,7 +58,7 @@ def test_streamed_answer_looks_like_the_whole_one(text, sizes):
     assert draw(answer) == draw(AnswerBlock(text))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(documents, cuts, st.floats(0, 1))
 @example("word\n```\n\n   1. in it", [1], 0.625)
 def test_partial_answer_looks_like_an_answer_of_that_text(text, sizes, share):
@@ -74,7 +73,7 @@ WORDS = (
 )  # fmt: skip
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.lists(st.sampled_from(WORDS), min_size=1, max_size=9), st.integers(9, 80))
 @example(["a"], 9)
 @example(["日本語"], 9)
@@ -132,7 +131,7 @@ def test_a_long_paragraph_above_a_rule_is_not_half_a_heading():
     assert len({str(s.style) for line in lines for s in line.segments}) == 1
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(documents)
 def test_pieces_add_up_to_the_text(text):
     pieces = MarkdownPieces()

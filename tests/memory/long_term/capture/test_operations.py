@@ -1,8 +1,7 @@
 import json
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from properties import given, st
 
 from ouro.memory.long_term.capture.operations import (
     MAX_OPERATIONS,

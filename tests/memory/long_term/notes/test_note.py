@@ -1,6 +1,5 @@
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from properties import given, st
 
 from ouro.memory.long_term.git.files import is_note_name, visible_text
 from ouro.memory.long_term.notes.note import (
