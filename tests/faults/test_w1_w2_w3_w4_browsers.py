@@ -141,7 +141,7 @@ async def test_w1_a_link_may_be_followed_but_not_framed_or_fetched(page):
 @pytest.mark.parametrize("headers", [*OTHER_SITES, {"Origin": None}], ids=str)
 async def test_w1_a_websocket_of_another_site_is_refused(page, headers):
     async with HostedSession() as hosted:
-        ticket = await page.ticket()
+        ticket = page.ticket()
         with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
             await page.socket(ticket, **headers)
         assert refused.value.status == 403
@@ -201,7 +201,7 @@ async def test_w2_the_cookie_is_out_of_reach_of_scripts_and_other_sites(page):
 
 async def test_w2_a_ticket_opens_one_websocket_of_its_browser(page):
     async with HostedSession():
-        ticket = await page.ticket()
+        ticket = page.ticket()
         own = page.cookie
         await page.log_in()
         for cookie, word in ((page.cookie, ticket), (own, ticket), (own, "guessed")):
@@ -215,7 +215,7 @@ async def test_w2_a_ticket_is_valid_for_a_short_time(page, monkeypatch):
     monkeypatch.setattr(guard, "TICKET_SECONDS", -1.0)
     async with HostedSession():
         with pytest.raises(aiohttp.WSServerHandshakeError):
-            await page.socket(await page.ticket())
+            await page.socket(page.ticket())
 
 
 def test_w2_the_oldest_login_ends_when_there_are_too_many():
@@ -413,7 +413,7 @@ async def test_w4_a_body_that_is_too_large_is_refused(page):
 async def test_w4_what_a_browser_sends_on_a_websocket_is_checked(page, monkeypatch):
     async with HostedSession():
         monkeypatch.setattr(screens, "in_own_terminal", lambda _slave, _command: ("cat",))
-        async with page.socket(await page.ticket(), query="?width=1e9&height=-4") as browser:
+        async with page.socket(page.ticket(), query="?width=1e9&height=-4") as browser:
             for text in ("", "[]", "{", "7", '["stdin"]', '["resize", {}]', '["resize", {"width": "x", "height": 1}]',
                          '["resize", {"width": 1e30, "height": 3}]', '["what", 1]', '["resize", {"width": Infinity, "height": 3}]', "[" * 5_000):  # fmt: skip
                 await browser.send_str(text)
@@ -427,9 +427,9 @@ async def test_w4_what_a_browser_sends_on_a_websocket_is_checked(page, monkeypat
 async def test_w4_there_is_a_limit_of_screens(page, monkeypatch):
     monkeypatch.setattr(screens, "in_own_terminal", lambda _slave, _command: ("cat",))
     async with HostedSession():
-        browsers = [await page.socket(await page.ticket()) for _ in range(screens.MAX_SCREENS)]
+        browsers = [await page.socket(page.ticket()) for _ in range(screens.MAX_SCREENS)]
         with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
-            await page.socket(await page.ticket())
+            await page.socket(page.ticket())
         assert refused.value.status == 409
         for browser in browsers:
             await browser.close()
@@ -439,7 +439,7 @@ async def test_w4_there_is_a_limit_of_screens(page, monkeypatch):
 async def test_w4_a_browser_that_goes_away_ends_its_screen(page, monkeypatch):
     monkeypatch.setattr(screens, "in_own_terminal", lambda _slave, _command: ("cat",))
     async with HostedSession():
-        browser = await page.socket(await page.ticket())
+        browser = await page.socket(page.ticket())
         await until(lambda: page.server.screens._running)
         [screen] = page.server.screens._running
         browser._response.connection.transport.abort()

@@ -11,7 +11,7 @@ from fakes.screens import SESSION_ID, HostedSession, ServedPage
 from fakes.terminal import NOT_FOR_PYTE, PyteScreen
 from fakes.waiting import PATIENCE, until
 
-from ouro.frontends.web import server
+from ouro.frontends.web import screens, server
 
 
 class BrowserTerminal:
@@ -64,7 +64,7 @@ async def page(home):
 
 
 async def open_screen(page, session, columns=100, rows=30):
-    ticket = await page.ticket(session)
+    ticket = page.ticket()
     socket = await page.socket(ticket, session, f"?width={columns}&height={rows}")
     return BrowserTerminal(socket, columns, rows)
 
@@ -115,7 +115,19 @@ async def test_the_end_of_the_server_ends_its_screens_and_no_session(home, sessi
     assert after["state"] == "idle"
 
 
-async def test_a_session_that_does_not_run_has_no_screen(page):
+async def test_a_session_that_runs_has_a_ticket_for_its_screen(page, monkeypatch):
+    monkeypatch.setattr(server, "_TERMINAL", "aiohttp")  # a package that is there
+    async with HostedSession():
+        answer = await page.post(f"/sessions/{SESSION_ID}/ticket")
+        ticket = json.loads(answer.text)["ticket"]
+        monkeypatch.setattr(screens, "in_own_terminal", lambda _slave, _command: ("cat",))
+        async with page.socket(ticket) as browser:
+            await browser.send_str('["stdin", "hello\\r"]')
+            assert b"hello" in (await browser.receive()).data
+
+
+async def test_a_session_that_does_not_run_has_no_screen(page, monkeypatch):
+    monkeypatch.setattr(server, "_TERMINAL", "aiohttp")  # a package that is there
     async with HostedSession():
         pass
     answer = await page.post(f"/sessions/{SESSION_ID}/ticket")
