@@ -11,6 +11,7 @@ from fakes.ouro_program import BackgroundSessions
 from fakes.waiting import PATIENCE
 
 from ouro.frontends.background.agents import find_agents
+from ouro.frontends.web import serve
 from ouro.frontends.web.guard import KEY_HEADER
 
 
@@ -110,6 +111,22 @@ async def test_the_end_of_the_terminal_ends_it(ouro):
     terminal.send("\x03")
     assert terminal.end() == 0
     assert "The sessions continue" in terminal.text()
+
+
+def test_the_link_of_a_proxy_is_a_code_for_the_camera_of_a_phone(ouro):
+    pytest.importorskip("segno")
+    terminal = ouro.start("serve", "--port", "0", "--allow-host", "box.example", size=(40, 90))
+    terminal.until_shows("https://box.example/#", "▀▄", "Ctrl+C ends it")
+    terminal.send("\x03")
+    assert terminal.end() == 0
+
+
+def test_the_link_for_all_addresses_names_one_that_a_phone_can_reach(monkeypatch):
+    monkeypatch.setattr(serve, "_network_address", lambda _family: "10.1.2.3")
+    assert serve._shown_host("0.0.0.0") == "10.1.2.3"
+    assert serve._shown_host("::1") == "[::1]"
+    monkeypatch.setattr(serve, "_network_address", lambda _family: "")
+    assert serve._shown_host("::") == "[::]"
 
 
 @pytest.mark.parametrize(

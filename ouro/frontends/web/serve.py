@@ -7,6 +7,7 @@ import errno
 import ipaddress
 import signal
 import socket
+import sys
 from collections.abc import Sequence
 from http.client import HTTPConnection, HTTPException
 from importlib.util import find_spec
@@ -23,7 +24,7 @@ CLOSE_TIMEOUT = 1.0
 """Seconds for open requests to end."""
 _PROBE_TIMEOUT = 1.0
 _BACKLOG = 64
-IS_A_KEY = "The link is a key: a browser that opens it can answer, and so run commands as you."
+IS_A_KEY = "The link is a key: who opens it can answer, and so run commands as you."
 NETWORK_WARNING = (
     "Every machine that reaches this address can try, and nothing is encrypted: who reads the"
     " traffic can read the link and use it."
@@ -134,13 +135,44 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 def _print_links(options: ServeOptions, port: int, token: str) -> None:
     """Print the link with the token. Its part after `#` is neither sent nor logged by anybody."""
-    host = f"[{options.host}]" if ":" in options.host else options.host
-    lines = [f"http://{host}:{port}/#{token}"]
-    lines += [f"https://{name}/#{token}  (through your proxy)" for name in options.allow_hosts]
-    lines += ["", IS_A_KEY]
+    links = [f"http://{_shown_host(options.host)}:{port}/#{token}"]
+    links += [f"https://{name}/#{token}" for name in options.allow_hosts]
+    lines = [*links, "", IS_A_KEY]
     if options.allow_network:
         lines.append(NETWORK_WARNING)
     if find_spec("textual_serve") is None:
         lines.append("The full screen needs a package: pip install ouro[serve]")
     lines.append("From a phone: ouro help serve. Ctrl+C ends it; the sessions continue.")
     print(clean("\n".join(lines)), flush=True)  # noqa: T201
+    if options.allow_hosts or options.allow_network:
+        _print_code(links[-1])
+
+
+def _shown_host(host: str) -> str:
+    """The host in a link: for all addresses of this machine, the one of its network."""
+    if host in ("0.0.0.0", "::"):  # noqa: S104 (asked for by a flag)
+        host = _network_address(socket.AF_INET6 if ":" in host else socket.AF_INET) or host
+    return f"[{host}]" if ":" in host else host
+
+
+def _network_address(family: socket.AddressFamily) -> str:
+    """The address with which this machine reaches others; empty if it has none. Nothing is sent."""
+    elsewhere = "2001:db8::1" if family is socket.AF_INET6 else "192.0.2.1"
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.connect((elsewhere, 9))
+            return str(probe.getsockname()[0])
+    except OSError:
+        return ""
+
+
+def _print_code(link: str) -> None:
+    """Print the link as a QR code for the camera of a phone, on a terminal."""
+    if not sys.stdout.isatty():
+        return
+    try:
+        import segno
+    except ModuleNotFoundError:
+        return
+    print()  # noqa: T201
+    segno.make(link, error="l", micro=False).terminal(compact=True, border=2)
