@@ -135,6 +135,7 @@ def test_the_link_for_all_addresses_names_one_that_a_phone_can_reach(monkeypatch
         (["--host", "0.0.0.0"], "nothing is encrypted"),
         (["--host", "no-such-host.invalid"], "is not an address"),
         (["--port", "70000"], "not a port"),
+        (["--allow-host", "https://box.example/"], "is not the name of a host"),
     ],
 )
 def test_what_cannot_be_served_is_said(ouro, arguments, words):

@@ -91,7 +91,7 @@ async def test_w1_names_of_this_machine_are_served_on_any_port_of_a_tunnel(page,
 
 
 async def test_w1_only_the_named_proxy_is_served(home):
-    async with ServedPage("Box.tail1234.ts.net") as page:
+    async with ServedPage("Box.tail1234.ts.net:8443") as page:
         for host, status in (("box.tail1234.ts.net", 200), ("box.evil.example", 421)):
             answer = await page.get("/", Host=host, Origin=f"https://{host}")
             assert answer.status == status

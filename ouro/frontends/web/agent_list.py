@@ -52,7 +52,7 @@ class AgentList:
         async with self._asking:
             try:
                 self.rows, self.problem = await self._watch.rows(), ""
-            except OuroError as error:
+            except (OuroError, OSError) as error:
                 self.rows, self.problem = (), str(error)
         async with self._changed:
             self._turn += 1

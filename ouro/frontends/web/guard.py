@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hmac
 import ipaddress
+import re
 import secrets
 import time
 from collections.abc import Collection, Mapping
@@ -12,7 +13,7 @@ from http import HTTPStatus
 from typing import Literal, NamedTuple
 from urllib.parse import urlsplit
 
-from ouro.errors import OuroError
+from ouro.errors import OuroError, UsageError
 from ouro.utils.text import one_line
 
 LOCAL_NAME = "localhost"
@@ -23,6 +24,7 @@ TICKET_SECONDS = 30.0
 """How long a ticket for one websocket is valid."""
 _TOKEN_BYTES = 32
 _MAX_SHOWN = 100
+_NAME = re.compile(r"[a-z0-9]([a-z0-9._-]*[a-z0-9])?")
 
 Kind = Literal["page", "data", "change", "socket"]
 """`page`: files of ouro without any data; `data`: reads; `change`: acts; `socket`: a websocket."""
@@ -73,11 +75,14 @@ class Guard:
     Args:
         names: further names in the Host header, those of the user's own proxies.
         any_address: whether addresses other than those of this machine itself are served.
+
+    Raises:
+        UsageError: one of the names is none.
     """
 
     def __init__(self, names: Collection[str] = (), *, any_address: bool = False) -> None:
         self.token = secrets.token_urlsafe(_TOKEN_BYTES)
-        self._names = frozenset(name.lower() for name in names) | {LOCAL_NAME}
+        self._names = frozenset(map(proxy_name, names)) | {LOCAL_NAME}
         self._any_address = any_address
         self._keys: dict[str, str] = {}
         """The key of each login, by the digest of its cookie; the oldest first."""
@@ -180,6 +185,17 @@ def _host_name(host: str) -> str:
         return (found.hostname or "") if is_whole else ""
     except ValueError:
         return ""
+
+
+def proxy_name(given: str) -> str:
+    """The name of a proxy, which may be given with its port. Raises UsageError: it is none."""
+    name = _host_name(given.lower())
+    if not _NAME.fullmatch(name):
+        raise UsageError(
+            f"`{_shown(given)}` is not the name of a host.",
+            "Give it as the browser has it: --allow-host box.example.org",
+        )
+    return name
 
 
 def _is_same_origin(origin: str, host: str) -> bool:

@@ -44,12 +44,14 @@ def run_serve(options: ServeOptions, sessions: Sessions) -> int:
     """Serve until Ctrl+C; returns the exit code.
 
     Raises:
-        UsageError: the address is not of this machine alone, and that was not allowed.
+        UsageError: the address is not of this machine alone, and that was not allowed; the name of
+            a proxy is none.
         OuroError: the port is in use.
     """
+    guard = Guard(options.allow_hosts, any_address=options.allow_network)
     listening = bind(options)
     try:
-        return asyncio.run(_serve(options, listening, sessions))
+        return asyncio.run(_serve(options, listening, guard, sessions))
     finally:
         listening.close()
 
@@ -107,11 +109,12 @@ def _is_ouro(address: str, port: int) -> bool:
         connection.close()
 
 
-async def _serve(options: ServeOptions, listening: socket.socket, sessions: Sessions) -> int:
+async def _serve(
+    options: ServeOptions, listening: socket.socket, guard: Guard, sessions: Sessions
+) -> int:
     from aiohttp import web
 
     port = listening.getsockname()[1]
-    guard = Guard(options.allow_hosts, any_address=options.allow_network)
     server = WebServer(guard, sessions, f"ouro_{port}")
     runner = web.AppRunner(
         server.app(), access_log=None, handler_cancellation=True, shutdown_timeout=CLOSE_TIMEOUT

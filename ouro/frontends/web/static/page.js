@@ -4,6 +4,7 @@
 
 const KEY = "ouro-key";
 const NEW_QUESTION = 700; // milliseconds in which a new question takes no answer: it may move a button
+const BEAT = 12000; // milliseconds in which a living connection has sent a line
 const SILENT = 25000; // milliseconds without a line after which the connection is dead
 const FIRST_RETRY = 500;
 const LAST_RETRY = 8000;
@@ -18,6 +19,7 @@ let questionId = "";
 let stream = null;
 let retry = FIRST_RETRY;
 let retryTimer = 0;
+let lastLine = 0;
 
 // Requests
 
@@ -100,6 +102,7 @@ async function read(own) {
   const alive = () => {
     clearTimeout(timer);
     timer = setTimeout(() => own.abort(), SILENT);
+    lastLine = Date.now();
   };
   alive();
   try {
@@ -171,13 +174,16 @@ function showSession(session) {
     transcript.scrollHeight - transcript.scrollTop - transcript.clientHeight < NEAR_END;
   at("head").innerHTML = session.head;
   replaceKeepingFolds(at("todos"), session.todos);
+  const isAgain = session.new && cards.size > 0; // after a lost connection
+  const place = transcript.scrollTop;
   if (session.new) clearTranscript();
   for (const [id, html] of session.cards) showCard(id, html);
   at("next").innerHTML = session.waiting;
   showQuestion(session.question);
   showEnd(session);
   if (session.draft && !at("text").value) setText(session.draft);
-  if (session.new || isAtEnd) transcript.scrollTop = transcript.scrollHeight;
+  if (isAtEnd || (session.new && !isAgain)) transcript.scrollTop = transcript.scrollHeight;
+  else if (isAgain) transcript.scrollTop = place;
 }
 
 function clearTranscript() {
@@ -367,7 +373,8 @@ addEventListener("hashchange", () => {
 });
 // A phone that wakes up has lost its connection without a notice.
 document.addEventListener("visibilitychange", () => {
-  if (!document.hidden && !at("app").hidden) connect();
+  const isOld = Date.now() - lastLine > BEAT;
+  if (!document.hidden && !at("app").hidden && isOld) connect();
 });
 
 const isToken = () => location.hash.length > 1 && !location.hash.startsWith("#s/");
