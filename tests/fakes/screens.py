@@ -232,7 +232,9 @@ class ServedPage:
         async with self._client.request(
             method, self.place + path, headers=self.headers(**changed), **sent
         ) as answer:
-            return PageAnswer(answer.status, await answer.text(), dict(answer.headers))
+            has_end = answer.content_type != "application/x-ndjson"  # a stream has none
+            text = await answer.text() if has_end else ""
+            return PageAnswer(answer.status, text, dict(answer.headers))
 
     async def get(self, path: str, **changed) -> PageAnswer:
         return await self.request("GET", path, **changed)
