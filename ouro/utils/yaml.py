@@ -301,24 +301,21 @@ def read_fields(table: YamlTable, section: type[Any], name: str, path: str = "")
 @cache
 def _fields_by_key(section: Any) -> dict[str, _Field]:
     """The fields by their keys in a file. `if` and `async` of hooks are `if_` and `async_` here."""
-    types = get_type_hints(section)
     if is_dataclass(section):
-        items = fields(section)
-        keys = [item.name.removesuffix("_") for item in items]
-        required = {
-            item.name
-            for item in items
-            if item.default is MISSING and item.default_factory is MISSING
+        types = get_type_hints(section)
+        return {
+            item.name.removesuffix("_"): _Field(
+                item.name,
+                types[item.name],
+                item.default is MISSING and item.default_factory is MISSING,
+            )
+            for item in fields(section)
         }
-        names: Iterable[str] = [item.name for item in items]
-    else:
-        from msgspec.structs import fields as struct_fields
+    from msgspec.structs import fields as struct_fields
 
-        names, keys = section.__struct_fields__, section.__struct_encode_fields__
-        required = {item.name for item in struct_fields(section) if item.required}
     return {
-        key: _Field(name, types[name], name in required)
-        for key, name in zip(keys, names, strict=True)
+        item.encode_name: _Field(item.name, item.type, item.required)
+        for item in struct_fields(section)
     }
 
 
