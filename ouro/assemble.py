@@ -41,6 +41,7 @@ from ouro.assemble_tools import (
     build_search,
     build_shell,
     build_workspace,
+    container_files,
 )
 from ouro.errors import NoModelError, UsageError
 from ouro.events import Notice
@@ -170,8 +171,9 @@ def _read_inputs(options: Options, request: OpenRequest) -> SessionInputs:
     limit_arenas()
     trust = safety.TrustStore(get_trust_path())
     answer = "no" if options.safe else "yes" if options.trust else request.trust
-    trusted = is_trusted(trust, options.cwd, answer) and not options.safe
     root = find_root(options.cwd)
+    trusted = is_trusted(trust, options.cwd, answer, container_files(root, options))
+    trusted = trusted and not options.safe
     places = settings_by_place(root if trusted else None, options.settings)
     demand_rules(places, [tool.name for tool in options.tools])
     settings = build_settings(explain_settings(places))
@@ -391,6 +393,7 @@ def _more_environment(shared: AgentServices) -> dict[str, str]:
     return {
         "Further folders of the workspace": ", ".join(map(path_text, folders)),
         "Output style": shared.extensions.of_session.styles.for_model(),
+        "Commands": shared.confinement.describe_container(),
     }
 
 

@@ -67,15 +67,20 @@ SAFE = (
 _numbers = itertools.count(1)
 
 
-def is_trusted(store: TrustStore, cwd: Path, answer: Literal["unknown", "yes", "no"]) -> bool:
+def is_trusted(
+    store: TrustStore,
+    cwd: Path,
+    answer: Literal["unknown", "yes", "no"],
+    of_container: Sequence[Path] = (),
+) -> bool:
     """Whether the files of the project that ouro would obey are trusted; `answer` is the user's
-    answer.
+    answer, `of_container` are the files of the devcontainer that is wanted.
 
     Raises:
         TrustNeeded: they are not, and the user was not asked.
     """
     root = find_root(cwd)
-    files = acting_files(root, cwd)
+    files = tuple(dict.fromkeys((*acting_files(root, cwd), *of_container)))
     if not files or store.is_trusted(root, files):
         return True
     if answer == "yes":

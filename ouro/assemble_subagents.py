@@ -106,7 +106,8 @@ def _make_child(
     runner = ToolRunner(tools, permissions, ask_user, shared.changing, None, hooks, shared.judge)
     models, instructions = _choose_models(spec, shared), instructions_in(basis, cwd)
     prompt = prompt_message(_make_prompt(spec, instructions, shared, has_skills="skill" in tools))
-    environment = Environment(cwd, lambda: permissions.mode)
+    of_commands = {"Commands": confinement.describe_container()}
+    environment = Environment(cwd, lambda: permissions.mode, lambda: of_commands)
     compactor = Compactor(
         transcript,
         models,

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ import msgspec
 
 from ouro.agent.tool_runner import PermissionJudge, not_changing
 from ouro.assemble_extensions import FoundExtensions
+from ouro.errors import ToolError
 from ouro.llm import ModelSource
 from ouro.memory import long_term
 from ouro.safety import (
@@ -28,14 +30,17 @@ from ouro.safety import (
 from ouro.session.budget import Budget
 from ouro.session.file_undo import FileUndo
 from ouro.session.session_hooks import SessionHooks
-from ouro.session_options import SessionBasis
+from ouro.session_options import Options, SessionBasis, SessionInputs
+from ouro.settings_sources import build_settings, explain_settings, settings_by_place
 from ouro.tools.files_seen import FilesSeen
 from ouro.tools.shell import Shell
 from ouro.tools.shell_jobs import ShellJobs
 from ouro.tools.shell_process import Terminals
+from ouro.utils.git import find_root
 from ouro.utils.runtime import get_home
 
 if TYPE_CHECKING:
+    from ouro.safety import DevContainer
     from ouro.tools.memory_search import SearchMemory
 
 
@@ -63,16 +68,56 @@ class AgentServices(msgspec.Struct, frozen=True, eq=False):
 def build_confinement(
     basis: SessionBasis, cwd: Path, unreadable: Callable[[], Sequence[Path]]
 ) -> Confinement:
-    """What confines commands that run in `cwd`; `unreadable` returns what rules deny to read."""
-    return Confinement(
+    """What confines commands that run in `cwd`: the sandbox of this machine, or a container;
+    `unreadable` returns what rules deny to read.
+    """
+    settings = basis.settings.sandbox
+    make: Callable[..., Confinement] = Confinement
+    if settings.in_container:
+        from ouro.safety import ContainerConfinement  # late: few sessions use containers
+
+        read = partial(_trusted_devcontainer, basis.inputs)
+        make = partial(ContainerConfinement, devcontainer=read)
+    return make(
         cwd,
         get_home() / "sandbox",
-        basis.settings.sandbox,
+        settings,
         also_writable=basis.options.add_dirs,
         memory=[scope.store.folder for scope in basis.opened_scopes],
         visible=[basis.transcript.outputs],
         unreadable=unreadable,
     )
+
+
+def container_files(root: Path, options: Options) -> tuple[Path, ...]:
+    """The files of a project that say in which container commands run, if the user wants that: only
+    then they must be trusted. Blocks.
+    """
+    users = build_settings(explain_settings(settings_by_place(None, options.settings))).sandbox
+    if not (users.in_container and users.devcontainer):
+        return ()
+    from ouro.safety import devcontainer_files
+
+    return devcontainer_files(root)
+
+
+def _trusted_devcontainer(inputs: SessionInputs) -> DevContainer:
+    """The devcontainer of the project.
+
+    Raises:
+        ToolError: its files are not trusted as they are now, or it cannot be used.
+    """
+    from ouro.safety import devcontainer_files, read_devcontainer
+
+    root = find_root(inputs.options.cwd)
+    files = devcontainer_files(root)
+    if files and not (inputs.trusted and inputs.trust.is_trusted(root, files)):
+        names = ", ".join(str(path.relative_to(root)) for path in files)
+        raise ToolError(
+            f"{names} is not trusted, so no container is started, and no command runs. Start ouro"
+            " again and trust it, or use --no-sandbox."
+        )
+    return read_devcontainer(root)
 
 
 def build_workspace(basis: SessionBasis, cwd: Path, confinement: Confinement) -> Workspace:
@@ -87,6 +132,7 @@ def build_workspace(basis: SessionBasis, cwd: Path, confinement: Confinement) ->
         guarded,
         confines=confinement.is_on_or_disabled,
         hides=lambda: confinement.is_on,
+        in_container=confinement.in_container,
     )
 
 

@@ -25,12 +25,12 @@ from ouro.commands.action import ActionContext, Answer
 from ouro.commands.builtin import COMMAND_NAMES
 from ouro.commands.folder import FolderSettings, warn
 from ouro.commands.render import Quote, columns, line
-from ouro.errors import ConfigError, ModelError, NoModelError, OuroError
+from ouro.errors import ConfigError, ModelError, NoModelError, OuroError, ToolError
 from ouro.events import Notice
 from ouro.llm import Catalog, ModelSpec, ScriptedModel
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.safety import CLAUDE_SETTINGS, CONFIG_FILE, MCP_FILE, TrustStore, acting_files
-from ouro.settings import Settings, SettingsSources
+from ouro.settings import SandboxSettings, Settings, SettingsSources
 from ouro.settings_sources import (
     explain_settings,
     load_settings,
@@ -307,17 +307,20 @@ def _terminal(_folder: Path) -> Iterator[Finding]:
         yield "note", what, "Set LANG to a UTF-8 locale, such as C.UTF-8."
 
 
-def _sandbox(_folder: Path) -> Iterator[Finding]:
+def _sandbox(folder: Path) -> Iterator[Finding]:
     from ouro.safety import choose_sandbox
 
     settings = load_settings().sandbox
     if not settings.enabled:
         yield "note", "off: commands have all your rights", "Set `sandbox.enabled: true`."
         return
-    with tempfile.TemporaryDirectory() as folder:
-        chosen = choose_sandbox(Path(folder))
+    if settings.in_container:
+        yield from _container(folder, settings)
+    with tempfile.TemporaryDirectory() as state_dir:
+        chosen = choose_sandbox(Path(state_dir))
     refused = f" ({'; '.join(chosen.refused)})" if chosen.refused else ""
-    what = f"{chosen.sandbox.tier}; leaves open: {'; '.join(chosen.sandbox.leaves_open)}{refused}"
+    about = "of hooks and servers: " if settings.in_container else ""
+    what = f"{about}{chosen.sandbox.tier}; leaves open: {'; '.join(chosen.sandbox.leaves_open)}{refused}"
     if refused:
         yield (
             "note",
@@ -332,6 +335,22 @@ def _sandbox(_folder: Path) -> Iterator[Finding]:
     if settings.hosts and chosen.sandbox.tier != "bubblewrap":
         what = f"sandbox.hosts: {', '.join(settings.hosts)} cannot be reached without bubblewrap"
         yield "note", what, "Install it, or set `sandbox.network`."
+
+
+def _container(folder: Path, settings: SandboxSettings) -> Iterator[Finding]:
+    """The container of the commands; the sandbox is then for hooks and servers."""
+    from ouro.safety import ContainerConfinement, read_devcontainer
+
+    root = find_root(folder)
+    confinement = ContainerConfinement(folder, get_home() / "sandbox", settings)
+    try:
+        if settings.devcontainer and (unused := read_devcontainer(root).unused):
+            yield "note", f"of the devcontainer is not used: {', '.join(unused)}", ""
+        yield "good", f"commands run in a container: {confinement.check_container()}"
+    except ToolError as error:
+        yield "bad", f"no command can run: {error.message}", ""
+    finally:
+        confinement.close()
 
 
 def _git(_folder: Path) -> Iterator[Finding]:

@@ -160,6 +160,19 @@ class SandboxSettings:
     """Maximum processes and threads of a command."""
     max_open_files: int = 16_384
     """Maximum open files of a process."""
+    engine: Literal["", "podman", "docker"] = ""
+    """The engine of the container in which the agent's commands run; empty: the first that is
+    installed, if an image or the devcontainer is set.
+    """
+    image: str = ""
+    """The image of that container, such as `python:3.13`."""
+    devcontainer: bool = False
+    """Take image, variables and mounts from the project's `.devcontainer/devcontainer.json`."""
+
+    @property
+    def in_container(self) -> bool:
+        """Whether the agent's commands run in a container, and nowhere else."""
+        return self.enabled and bool(self.engine or self.image or self.devcontainer)
 
 
 @section

@@ -114,6 +114,7 @@ async def status(context: SessionContext) -> Answer:
         ("Model", code(now.model)),
         ("Thinking", now.effort),
         ("Mode", now.mode),
+        ("Sandbox", now.sandbox),
         ("Context", f"{now.context:,} of {now.window:,} tokens ({percent} %)"),
         ("Last recall", session.memory.last_recalled),
         ("ouro", f"{__version__}, files in {code(str(get_home()))}"),

@@ -9,7 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from ouro.errors import ConfigError
-from ouro.safety import CONFIG_FILE, EXTENSION_FOLDERS, MCP_FILE, programs_of, scripted_values
+from ouro.safety import (
+    CONFIG_FILE,
+    EXTENSION_FOLDERS,
+    MCP_FILE,
+    describe_devcontainer,
+    devcontainer_files,
+    programs_of,
+    scripted_values,
+)
 from ouro.utils.files import read_start
 from ouro.utils.json_types import dictionary
 from ouro.utils.late_pattern import late_pattern
@@ -30,11 +38,16 @@ def describe_files(root: Path, files: Sequence[Path]) -> list[str]:
     groups: defaultdict[str, list[str]] = defaultdict(list)
     programs: list[str] = []
     programs_named = programs_of(root)
+    of_container = devcontainer_files(root)
+    if any(path in of_container for path in files):
+        programs += [_cut_program(line) for line in describe_devcontainer(root)]
     hidden: list[str] = []
     for path in files:
         name = str(path.relative_to(root.resolve()))
         is_program = path in programs_named
         kind, shown = (_PROGRAMS, escaped(name)) if is_program else _kind_and_name(name)
+        if path in of_container:
+            kind = "devcontainer"
         groups[kind].append(shown)
         text = read_start(path, _MAX_READ).removeprefix("\ufeff").replace("\r\n", "\n")
         if clean(text) != text:

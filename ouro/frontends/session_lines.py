@@ -88,6 +88,8 @@ def _sandbox(name: str) -> str:
     """Whether commands run in a sandbox; `/status` names the program."""
     if name in ("none", "off"):
         return "no sandbox"
+    if name in ("podman", "docker"):
+        return f"in {name}"
     return "sandboxed" if name else ""
 
 

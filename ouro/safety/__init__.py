@@ -34,6 +34,14 @@ if TYPE_CHECKING:
     )
     from ouro.safety.sandbox.acting_files import RevertedFile
     from ouro.safety.sandbox.confinement import Confinement
+    from ouro.safety.sandbox.container_confinement import ContainerConfinement
+    from ouro.safety.sandbox.containers import CommandInside, remove_left_containers
+    from ouro.safety.sandbox.devcontainer import (
+        DevContainer,
+        describe_devcontainer,
+        devcontainer_files,
+        read_devcontainer,
+    )
     from ouro.safety.sandbox.tiers import choose_sandbox
     from ouro.safety.secrets import SecretMask, SecretScanner, is_secret_name
     from ouro.safety.shell.parse import parse_line

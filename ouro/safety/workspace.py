@@ -179,8 +179,10 @@ class Workspace:
         *,
         confines: Callable[[], bool] = lambda: True,
         hides: Callable[[], bool] = lambda: True,
+        in_container: bool = False,
     ) -> None:
         self.confines = confines
+        self.in_container = in_container
         self.hides = hides
         self.root = Path(os.path.realpath(root))
         self.memory = tuple(

@@ -9,12 +9,16 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ouro.errors import ToolError
 from ouro.tools.pty_screen import COLUMNS, ROWS, PtyScreen
-from ouro.tools.shell_process import ShellProcess, start_process
+from ouro.tools.shell_process import ShellProcess, inside_of, start_process
 from ouro.tools.truncate import OutputCapture
 from ouro.utils.pseudo_terminal import in_own_terminal, set_size
+
+if TYPE_CHECKING:
+    from ouro.safety import CommandInside
 
 _SLICE = 4 * 1024
 _SLICE_EVERY = 0.05
@@ -63,6 +67,7 @@ class PtyProcess(ShellProcess):
         capture: OutputCapture,
         master: int,
         report: Callable[[bytes], None],
+        inside: CommandInside | None = None,
     ) -> None:
         self._terminal: int | None = os.dup(master)
         self._waiting = bytearray()
@@ -71,7 +76,7 @@ class PtyProcess(ShellProcess):
         self._is_silent = True
         """Whether it has printed nothing since it was started, or since something was typed."""
         self.screen = PtyScreen(self._answer)
-        super().__init__(process, tag, capture, master, report)
+        super().__init__(process, tag, capture, master, report, inside)
         capture.on_data = self._take
 
     keys = tuple(KEYS)
@@ -189,4 +194,4 @@ async def start_in_pty(
     process = await start_process(
         in_own_terminal(slave, argv), cwd, attended, slave, (master, slave)
     )
-    return PtyProcess(process, tag, capture, master, report)
+    return PtyProcess(process, tag, capture, master, report, inside_of(argv))

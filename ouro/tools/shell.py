@@ -23,6 +23,7 @@ from ouro.tools.shell_process import (
     TerminalCommand,
     Terminals,
     Wrap,
+    inside_of,
     limit_command,
     start_shell,
     terminal_command,
@@ -34,6 +35,7 @@ from ouro.utils.text import plural
 _MAX_SECONDS = 600
 _TITLE = 100
 _SPOOL_TIMEOUT = 1.0
+_SETUP_LINES = 5
 _TIMED_OUT = (
     "Ended after {:g} s, its time limit; above is what it had printed."
     f" If it only needs longer, set timeout_seconds (at most {_MAX_SECONDS}); if it is"
@@ -114,6 +116,7 @@ class Shell(Tool[ShellArgs]):
         self._timeout = timeout_seconds
         self._terminals = terminals
         self._running: dict[RunningCommand, Foreground] = {}
+        self._setting_up = asyncio.Lock()
 
     def runs_outside(self, args: ShellArgs) -> bool:
         return args.outside_sandbox and self.confinement.is_on
@@ -128,7 +131,7 @@ class Shell(Tool[ShellArgs]):
     async def preview(self, args: ShellArgs) -> Display:
         place = f" in {args.cwd}" if args.cwd else ""
         lasting = " in the background" if args.background else ""
-        outside = " outside of the sandbox" if self.runs_outside(args) else ""
+        outside = f" {self._outside}" if self.runs_outside(args) else ""
         return Display(f"run{lasting}{outside}{place}", CommandOutput(args.command))
 
     async def run(self, args: ShellArgs, ctx: ToolContext) -> ToolResult:
@@ -140,10 +143,12 @@ class Shell(Tool[ShellArgs]):
                 await asyncio.to_thread(self.confinement.chosen)
             if warning := self.confinement.take_warning():
                 ctx.emit(Notice(warning, "warning"))
+        if self.confinement.in_container:
+            await self._set_up_container(ctx)
         if args.pty:
             return await self._run_in_pty(args, cwd, ctx)
         if args.background:
-            wrap = self._wrap(ctx.limits, ctx.call_id)
+            wrap = self._wrap(ctx.limits, ctx.call_id, cwd)
             job = await self._jobs.start(
                 args.command,
                 cwd,
@@ -151,6 +156,7 @@ class Shell(Tool[ShellArgs]):
                 wrap,
                 partial(self._revert, ctx),
                 args.watch,
+                in_container=self.confinement.in_container,
             )
             text = (
                 f"Started in the background as {job.id}. Read what it prints with"
@@ -184,9 +190,10 @@ class Shell(Tool[ShellArgs]):
             args.command,
             cwd,
             self._environment,
-            self._wrap(ctx.limits, ctx.call_id),
+            self._wrap(ctx.limits, ctx.call_id, cwd, pty=True),
             partial(self._revert, ctx),
             is_confined=ctx.limits != "off",
+            in_container=self.confinement.in_container,
         )
         await job.pty.settle(args.timeout_seconds or PTY_SETTLES)
         result = job.report()
@@ -236,14 +243,13 @@ class Shell(Tool[ShellArgs]):
         if process.capture.file:
             # The file is complete when it is read next, unless the output is very long.
             await asyncio.to_thread(process.capture.settle, _SPOOL_TIMEOUT)
-        if limits != "off" and call_id:
+        if call_id and (limits != "off" or process.inside is not None):
             left = left or await asyncio.to_thread(self.confinement.take_left_running, call_id)
         if not in_time:
             notes = [_TIMED_OUT.format(timeout_seconds)]
             return self._result(line, process, None, "time limit", notes, cwd, left)
         code = process.exit_code
-        refusal = self._explain_refusal(process.capture.text(), limits) if code else ""
-        notes = [refusal, *_describe_left(left)]
+        notes = [await self._explain_failure(process, limits), *_describe_left(left)]
         is_ended_by_signal = (code or 0) < 0
         code = None if is_ended_by_signal else code
         status = exit_status(process.exit_code)
@@ -339,17 +345,56 @@ class Shell(Tool[ShellArgs]):
         front: Foreground,
         call_id: str,
     ) -> RunningCommand:
-        argv, tag = await limit_command(line, cwd, self._wrap(limits, call_id))
+        in_container = self.confinement.in_container and bool(call_id)
+        wrap = self._wrap(limits, call_id, cwd)
+        argv, tag = await limit_command(line, cwd, wrap, in_container=in_container)
         capture, environment = self._jobs.new_capture(), self._environment
         if self._terminals and call_id:
             words = terminal_command(argv, environment)
             if terminal_id := await self._terminals.create(call_id, words, cwd):
                 report("")  # the front end shows the terminal now
-                return TerminalCommand(self._terminals, terminal_id, tag, capture)
+                inside = inside_of(argv)
+                return TerminalCommand(self._terminals, terminal_id, tag, capture, inside)
         return await start_shell(argv, tag, cwd, environment, capture, front.take)
 
-    def _wrap(self, limits: Limits, call_id: str) -> Wrap:
-        return lambda argv: self.confinement.wrap(argv, limits, call_id)
+    def _wrap(self, limits: Limits, call_id: str, cwd: Path, *, pty: bool = False) -> Wrap:
+        if not call_id:  # the user's own line
+            return lambda argv: self.confinement.wrap(argv, limits)
+        return lambda argv: self.confinement.wrap_command(argv, limits, call_id, cwd, pty=pty)
+
+    @property
+    def _outside(self) -> str:
+        """How a line runs that the user lets out of the sandbox; out of a container nothing gets."""
+        if self.confinement.in_container:
+            return "in the container with the network of the machine"
+        return "outside of the sandbox"
+
+    async def _set_up_container(self, ctx: ToolContext) -> None:
+        """Run what prepares the container of the project, before its first command."""
+        async with self._setting_up:
+            line = await asyncio.to_thread(self.confinement.take_setup)
+            if not line:
+                return
+            ctx.emit(Notice(f"Setting up the container: {line}"))
+            result = await self.run_line(
+                line,
+                ctx.report,
+                timeout_seconds=_MAX_SECONDS,
+                call_id=f"{ctx.call_id}_setup",
+            )
+            if result.failed:
+                end = "\n".join(result.text.splitlines()[-_SETUP_LINES:])
+                ctx.emit(Notice(f"postCreateCommand failed: {line}\n{end}", "warning"))
+
+    async def _explain_failure(self, process: RunningCommand, limits: Limits) -> str:
+        """Why a command failed, if its place is the reason; else empty."""
+        code, inside = process.exit_code, process.inside
+        if not code:
+            return ""
+        output = process.capture.text()
+        if inside is not None and (loss := await asyncio.to_thread(inside.find_loss, code, output)):
+            return loss
+        return self._explain_refusal(output, limits)
 
     def _explain_refusal(self, output: str, limits: Limits) -> str:
         """Advice if the sandbox has probably refused something; otherwise empty."""

@@ -164,17 +164,20 @@ class ShellJobs:
         wrap: Wrap,
         at_end: AtEnd = do_nothing,
         watch: str = "",
+        *,
+        in_container: bool = False,
     ) -> Job:
         """Start `line`, confined by `wrap`, and return at once; `at_end` runs when it has ended.
 
         Args:
             watch: a regular expression: a line of the output that matches it is news.
+            in_container: `wrap` runs it in a container.
 
         Raises:
             ToolError: too many run already, the shell could not be started, or `watch` is wrong.
         """
         self._demand_room()
-        argv, tag = await limit_command(line, cwd, wrap)
+        argv, tag = await limit_command(line, cwd, wrap, in_container=in_container)
         changed = asyncio.Event()
         watching = await watch_lines(watch, self._on_news) if watch else None
         capture = self.new_capture(watching.feed if watching else None)
@@ -197,6 +200,7 @@ class ShellJobs:
         at_end: AtEnd = do_nothing,
         *,
         is_confined: bool = False,
+        in_container: bool = False,
         report: Callable[[str], None] = lambda _text: None,
     ) -> PtyJob:
         """As `start`, in a pseudo-terminal: `type` writes into the program.
@@ -210,7 +214,7 @@ class ShellJobs:
         from ouro.tools.pty_process import start_in_pty
 
         self._demand_room()
-        argv, tag = await limit_command(line, cwd, wrap)
+        argv, tag = await limit_command(line, cwd, wrap, in_container=in_container)
         changed = asyncio.Event()
         capture = self.new_capture()
 

@@ -16,13 +16,16 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from ouro.errors import ToolError
 from ouro.tools.truncate import OutputCapture
 from ouro.utils.files import sweep_written_dirs
-from ouro.utils.runtime import count_processes, get_written_dirs, send_signal
+from ouro.utils.runtime import count_processes, get_home, get_written_dirs, send_signal
 from ouro.utils.text import plural
+
+if TYPE_CHECKING:
+    from ouro.safety import CommandInside
 
 _TAG = 1 << 52
 """The bit that marks a soft limit of resident memory as the tag of a command. Linux does not
@@ -38,6 +41,13 @@ _BOUNDED = 'ulimit -S -m "$1"; { ulimit -S -u "$2" || ulimit -S -p "$2"; } 2>&-;
 """Sets the tag and the limit of processes before the first process of the command starts (`-p`: in
 dash).
 """
+_SHELL_INSIDE = (
+    "/bin/sh",
+    "-c",
+    'command -v bash >/dev/null && exec bash "$@"; exec sh "$@"',
+    "sh",
+)
+"""bash, if the image of a container has it."""
 _PIECE = 1024 * 1024
 """Bytes of a pipe (if it can be set) and of one read: with 64 KB a command that prints 1 GB waits
 16,000 times.
@@ -58,14 +68,23 @@ Wrap = Callable[[Sequence[str]], Sequence[str]]
 """Returns the command that runs a command confined."""
 
 
+def inside_of(argv: Sequence[str]) -> CommandInside | None:
+    """Where the processes of a command are, if `wrap` has put it into a container."""
+    return getattr(argv, "inside", None)
+
+
 class RunningCommand(ABC):
     """A running shell command, here or in a terminal of an editor. Its starter must call `end` or
     `kill`.
     """
 
-    def __init__(self, tag: int, capture: OutputCapture) -> None:
+    def __init__(
+        self, tag: int, capture: OutputCapture, inside: CommandInside | None = None
+    ) -> None:
         self.tag = tag
         self.capture = capture
+        self.inside = inside
+        """Its processes in a container; None: it has none."""
         self._started = time.monotonic()
         self._ended: float | None = None
         running.add(self)
@@ -96,6 +115,8 @@ class RunningCommand(ABC):
             try:
                 self._kill()
             finally:
+                if self.inside is not None:
+                    self.inside.done()
                 self.capture.close()
                 running.discard(self)
 
@@ -123,8 +144,9 @@ class ShellProcess(RunningCommand):
         capture: OutputCapture,
         output: int,
         report: Callable[[bytes], None],
+        inside: CommandInside | None = None,
     ) -> None:
-        super().__init__(tag, capture)
+        super().__init__(tag, capture, inside)
         self._process = process
         self._pump = Pump(output, capture, report)
         self._alone = False
@@ -145,8 +167,7 @@ class ShellProcess(RunningCommand):
         left = 0
         try:
             if self.exit_code is None:
-                self._signal(signal.SIGTERM)
-                await self.wait(GRACE)
+                await self._terminate()
             elif self._ended is None:
                 is_gone = await self._wait_until_gone(_EXIT_TIMEOUT)
                 left = 0 if is_gone else count_started(self._members())
@@ -159,8 +180,19 @@ class ShellProcess(RunningCommand):
         await self.wait(GRACE)
         return left
 
+    async def _terminate(self) -> None:
+        """Ask its processes to end, and give them a moment."""
+        if self.inside is not None:
+            # The client of the engine ends when they have ended; alone it would leave them.
+            await asyncio.to_thread(self.inside.signal, signal.SIGTERM)
+        else:
+            self._signal(signal.SIGTERM)
+        await self.wait(GRACE)
+
     def _kill(self) -> None:
         self._pump.drain()
+        if self.inside is not None and (self.exit_code is None or self.exit_code < 0):
+            self.inside.signal_later(signal.SIGKILL)
         self._signal(signal.SIGKILL)
         self._pump.close()
 
@@ -244,12 +276,17 @@ class Pump:
             self._report(fresh)
 
 
-async def limit_command(line: str, cwd: Path, wrap: Wrap) -> tuple[Sequence[str], int]:
+async def limit_command(
+    line: str, cwd: Path, wrap: Wrap, *, in_container: bool = False
+) -> tuple[Sequence[str], int]:
     """The command that runs a line with its limits, confined by `wrap`, and the tag that its
     processes will have.
 
+    Args:
+        in_container: `wrap` runs it in a container, with the bash that is there.
+
     Raises:
-        ToolError: the folder does not exist or cannot be entered.
+        ToolError: the folder does not exist or cannot be entered, or its container cannot be used.
     """
     if not cwd.exists():
         raise ToolError(f"The folder {cwd} does not exist. Name another with `cwd`, or create it.")
@@ -260,7 +297,9 @@ async def limit_command(line: str, cwd: Path, wrap: Wrap) -> tuple[Sequence[str]
     taken = {process.tag for process in running}
     tags = (_owner_bits(os.getpid()) << 12 | number & 0xFFF for number in _numbers)
     tag = next(tag for tag in tags if tag not in taken)
-    bounds = ("unlimited", "unlimited")
+    if in_container:
+        tag |= _TAG
+    bounds = (str(tag) if in_container else "unlimited", "unlimited")
     if _HAS_PROC:
         import resource  # imported late: an answer without a command needs none
 
@@ -270,13 +309,9 @@ async def limit_command(line: str, cwd: Path, wrap: Wrap) -> tuple[Sequence[str]
             resource.getrlimit(resource.RLIMIT_NPROC)[0],
         )
         bounds = (str(tag), str(min(wall, own) if own != resource.RLIM_INFINITY else wall))
-    bash = shutil.which("bash") or "/bin/sh"
-    return (
-        await asyncio.to_thread(
-            wrap, ["/bin/sh", "-c", _BOUNDED, "sh", *bounds, bash, "-c", "--", line]
-        ),
-        tag,
-    )
+    shell = _SHELL_INSIDE if in_container else (shutil.which("bash") or "/bin/sh",)
+    words = ["/bin/sh", "-c", _BOUNDED, "sh", *bounds, *shell, "-c", "--", line]
+    return await asyncio.to_thread(wrap, words), tag
 
 
 async def start_shell(
@@ -299,7 +334,7 @@ async def start_shell(
     process = await start_process(
         argv, cwd, environment, asyncio.subprocess.DEVNULL, (reading, writing)
     )
-    return ShellProcess(process, tag, capture, reading, report)
+    return ShellProcess(process, tag, capture, reading, report, inside_of(argv))
 
 
 async def start_process(
@@ -387,9 +422,21 @@ async def clean_up_orphans(warn: Callable[[str], None], project: Path) -> None:
     those.
     """
     await asyncio.to_thread(sweep_written_dirs, get_written_dirs(project))
+    if removed := await asyncio.to_thread(_remove_left_containers):
+        warn(f"Removed {plural(removed, 'container')} that a killed ouro had left.")
     if ended := await asyncio.to_thread(end_orphans):
         processes = plural(ended, "process", "processes")
         warn(f"Ended {processes} that commands of a killed ouro had left running.")
+
+
+def _remove_left_containers() -> int:
+    """Remove the containers of killed ouro processes; returns how many. Blocks."""
+    folder = get_home() / "sandbox"
+    if not any((folder / "containers").glob("ouro-*")):
+        return 0
+    from ouro.safety import remove_left_containers  # only after a container
+
+    return remove_left_containers(folder)
 
 
 def _owner_bits(pid: int) -> int:
@@ -471,9 +518,14 @@ def terminal_command(argv: Sequence[str], environment: Mapping[str, str]) -> lis
 
 class TerminalCommand(RunningCommand):
     def __init__(
-        self, terminals: Terminals, terminal_id: str, tag: int, capture: OutputCapture
+        self,
+        terminals: Terminals,
+        terminal_id: str,
+        tag: int,
+        capture: OutputCapture,
+        inside: CommandInside | None = None,
     ) -> None:
-        super().__init__(tag, capture)
+        super().__init__(tag, capture, inside)
         self._terminals = terminals
         self._id = terminal_id
         self._exit_code: int | None = None
@@ -492,6 +544,8 @@ class TerminalCommand(RunningCommand):
         try:
             has_ended = self._exit.done()
             if not has_ended:
+                if self.inside is not None:
+                    await asyncio.to_thread(self.inside.signal, signal.SIGKILL)
                 await self._terminals.kill(self._id)
             left = await asyncio.to_thread(kill_tagged, self.tag)
             await self.wait(GRACE)
@@ -503,6 +557,8 @@ class TerminalCommand(RunningCommand):
         return left if has_ended else 0
 
     def _kill(self) -> None:
+        if self.inside is not None and not self._exit.done():
+            self.inside.signal_later(signal.SIGKILL)
         kill_tagged(self.tag)
         self._exit.cancel()
         self._exit_code = -signal.SIGKILL if self._exit_code is None else self._exit_code

@@ -1,13 +1,19 @@
 """What tools need: a context that records reports and answers questions, a shell in a folder, a project
-with a scripted language server, a secret mask, and functions that look at processes.
+with a scripted language server, a secret mask, functions that look at processes, and engines of
+containers: a program that poses as one, and an image for real ones.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import shlex
+import shutil
+import subprocess
 import sys
-from collections.abc import Callable, Sequence
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
@@ -25,6 +31,7 @@ from ouro.safety import (
     Confinement,
     Decision,
     Effect,
+    Limits,
     Mode,
     Permissions,
     SecretMask,
@@ -71,21 +78,38 @@ UNCONFINED = Confinement(Path("/"), Path("/"), SandboxSettings(enabled=False))
 class ShellBench:
     """A workspace with the shell tool, its jobs and its reports."""
 
-    def __init__(self, folder: Path, **environment: str) -> None:
+    def __init__(
+        self, folder: Path, confinement: Confinement = UNCONFINED, **environment: str
+    ) -> None:
         self.root = folder / "workspace"
         self.root.mkdir(exist_ok=True)
         self.spool = folder / "outputs"
         self.jobs = ShellJobs(self.spool)
         self.shell = Shell(
-            self.root, self.jobs, child_environment({**os.environ, **environment}), UNCONFINED
+            self.root, self.jobs, child_environment({**os.environ, **environment}), confinement
         )
         self.reported: list[str] = []
+        self.events: list[Any] = []
+        self._calls = 0
         self.context = ToolContext(self.reported.append, ask=self._nobody)
 
     async def run(self, command: str, timeout: float = PATIENCE, **arguments: object) -> ToolResult:
         """Run one command with the tool."""
         arguments = {"command": command, "timeout_seconds": timeout, **arguments}
         return await self.shell.run(ShellArgs(**arguments), self.context)
+
+    async def run_as(self, limits: Limits, command: str, **arguments: object) -> ToolResult:
+        """As `run`, as a call that permissions have given these limits."""
+        self._calls += 1
+        context = ToolContext(
+            self.reported.append,
+            self._nobody,
+            limits=limits,
+            call_id=f"call_{self._calls}",
+            emit=self.events.append,
+        )
+        arguments = {"command": command, "timeout_seconds": PATIENCE, **arguments}
+        return await self.shell.run(ShellArgs(**arguments), context)
 
     async def _nobody(self, question: object) -> tuple[str, ...]:
         raise AssertionError(f"the shell asked {question}")
@@ -225,3 +249,108 @@ class ToolFileBench:
         await say(session, "hello")
         await session.close()
         return {spec.name for spec in self.model.requests[0].tools}
+
+
+_ENGINE = Path(__file__).parents[1] / "fixtures" / "container_engine.py"
+_NAMES = ("DOCKER_HOST", "CONTAINERS_CONF", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS")
+OF_REAL_ENGINES = {
+    "XDG_DATA_HOME": str(Path.home() / ".local" / "share"),
+    **{name: os.environ[name] for name in _NAMES if name in os.environ},
+}
+"""The variables with which real engines work here; tests begin without them."""
+
+
+class FakeEngine:
+    """The fake program, first on PATH, and what it was asked.
+
+    Args:
+        folder: where its state is.
+        name: `podman` or `docker`.
+    """
+
+    def __init__(self, folder: Path, name: str = "podman", images: str = "box:1") -> None:
+        self.state = folder / "engine"
+        self.bin = folder / "engine_bin"
+        (self.state / "boxes").mkdir(parents=True)
+        self.bin.mkdir()
+        (self.state / "images").write_text(images)
+        (self.state / "calls").touch()
+        program = self.bin / name
+        words = shlex.join([sys.executable, "-I", "-S", str(_ENGINE), str(self.state)])
+        program.write_text(f'#!/bin/sh\nexec {words} "$@"\n')
+        program.chmod(0o755)
+
+    @property
+    def calls(self) -> list[list[str]]:
+        return [json.loads(line) for line in (self.state / "calls").read_text().splitlines()]
+
+    def runs(self) -> list[list[str]]:
+        """The command lines that started containers."""
+        return [words for words in self.calls if words[0] == "run"]
+
+    def boxes(self) -> list[str]:
+        """The containers that exist."""
+        return sorted(path.name for path in (self.state / "boxes").iterdir())
+
+    def remove_boxes(self) -> None:
+        """What a user does with `podman rm --force --all`."""
+        for name in self.boxes():
+            subprocess.run([next(self.bin.iterdir()), "rm", "--force", name], check=False)
+
+    def is_broken(self, why: str, text: str = "") -> None:
+        """Let it fail: `gone`, `refuses` (to start a container), or `wrong` with what the test of a
+        container finds.
+        """
+        (self.state / why).write_text(text)
+
+
+def mount_options(words: list[str]) -> dict[str, str]:
+    """The mounts of a command line: target -> the other fields."""
+    found: dict[str, str] = {}
+    for number, word in enumerate(words):
+        if word == "--mount":
+            fields = words[number + 1].split(",")
+            target = next(field for field in fields if field.startswith("target="))
+            rest = [field for field in fields if field != target]
+            found[target.removeprefix("target=")] = " ".join(rest)
+    return found
+
+
+@contextmanager
+def real_image(engine: str) -> Iterator[str]:
+    """An image with busybox, made without a registry; empty if the engine or busybox does not work
+    here. podman on hosts with mixed cgroups needs `CONTAINERS_CONF` with the runtime runc.
+    """
+    program, busybox = shutil.which(engine), shutil.which("busybox")
+    if not program or not busybox:
+        yield ""
+        return
+    image = "localhost/ouro-test-busybox:1"
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name, "root")
+        for below in ("bin", "etc", "tmp", "proc", "sys", "dev", "run", "var/tmp"):
+            (folder / below).mkdir(parents=True)
+        shutil.copy(busybox, folder / "bin" / "busybox")
+        listed = subprocess.run([busybox, "--list"], capture_output=True, text=True, check=False)
+        for applet in listed.stdout.split():
+            if applet != "busybox":
+                (folder / "bin" / applet).symlink_to("busybox")
+        archive = Path(name, "root.tar")
+        subprocess.run(["tar", "-C", str(folder), "-cf", str(archive), "."], check=True)
+        hard = ("--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1000:1000")
+        for words in (
+            ("import", str(archive), image),
+            ("run", "--rm", "--network=none", *hard, image, "/bin/sh", "-c", "true"),
+        ):
+            if not _succeeds([program, *words]):
+                yield ""
+                return
+        yield image
+        _succeeds([program, "rmi", image])
+
+
+def _succeeds(words: list[str]) -> bool:
+    environment = {**os.environ, **OF_REAL_ENGINES}
+    limit = PATIENCE * 4
+    done = subprocess.run(words, env=environment, capture_output=True, timeout=limit, check=False)
+    return done.returncode == 0

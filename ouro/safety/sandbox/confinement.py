@@ -63,7 +63,7 @@ _DENIALS = (
     "NewConnectionError",
     "unable to access",
 )
-_BOUNDED = (
+BOUNDED = (
     'token=$1; { ulimit -n "$2"; ulimit -d "$3"; ulimit -u "$4" || ulimit -p "$4"; } 2>&-; '
     "shift 4; "
 )
@@ -128,6 +128,13 @@ class Confinement:
         self._tokens: dict[str, str] = {}
         """What identifies the last command of a call in the file of processes left running."""
 
+    in_container = False
+    """Whether commands run in a container, and nowhere else."""
+
+    def describe_container(self) -> str:
+        """Where commands run, for the model; empty: on this machine."""
+        return ""
+
     def add_writable(self, folder: Path) -> None:
         """Let commands change a further folder of the workspace."""
         if folder not in self._also_writable:
@@ -163,13 +170,16 @@ class Confinement:
 
     @property
     def known_tier(self) -> str:
-        """The tier, `none`, or `off`; empty before the first command has tested it."""
+        """The tier, the engine of the container, `none`, or `off`; empty before the first command
+        has tested it.
+        """
         if not self.settings.enabled:
             return "off"
         return self._chosen.sandbox.tier if self._chosen else ""
 
     @property
     def is_on(self) -> bool:
+        """Whether commands are confined."""
         return self.chosen().sandbox.tier != "none"
 
     def is_on_or_disabled(self) -> bool:
@@ -198,13 +208,35 @@ class Confinement:
                 # The limits first: its filter refuses to set the one that marks the processes.
                 inner = "exec " + shlex.join(sandbox.wrap([], policy))
                 script = script.removesuffix('exec "$@"') + f'{inner} "$@"'
-                return ["/bin/sh", "-c", _BOUNDED + script, "sh", *bounds, *words]
-            argv = ["/bin/sh", "-c", _BOUNDED + script, "sh", *bounds, *words]
+                return ["/bin/sh", "-c", BOUNDED + script, "sh", *bounds, *words]
+            argv = ["/bin/sh", "-c", BOUNDED + script, "sh", *bounds, *words]
             if self._reaches_hosts(policy) and sandbox.tier == "bubblewrap":
                 argv, policy = self._behind_proxy(argv, policy)
             elif is_watched:
                 policy = msgspec.structs.replace(policy, reaps=True)
             return sandbox.wrap(argv, self._without_sockets(policy, sandbox.tier))
+
+    def wrap_command(
+        self,
+        argv: Sequence[str],
+        limits: Limits,
+        call_id: str,
+        cwd: Path,  # noqa: ARG002 - of a container
+        *,
+        pty: bool = False,  # noqa: ARG002
+    ) -> Sequence[str]:
+        """As `wrap`, for a command of the agent, from `limit_command`.
+
+        Raises:
+            ToolError: its container cannot be used.
+        """
+        return self.wrap(argv, limits, call_id)
+
+    def take_setup(self) -> str:
+        """The line that prepares the place of commands, the first time; else empty. Blocks; raises
+        ToolError.
+        """
+        return ""
 
     def _record_call(
         self, policy: SandboxPolicy, limits: Limits, tier: Tier, call_id: str
@@ -261,12 +293,17 @@ class Confinement:
         """Whether the last command of this call id could not write into long-term memory."""
         return call_id in self._kept_from_memory
 
+    @property
+    def _left_running(self) -> Path:
+        """The file in which commands record what they left running."""
+        return self._state_dir / LEFT_RUNNING
+
     def take_left_running(self, call_id: str) -> int:
         """How many processes the last command of this call left running when its sandbox ended
         them; 0 where ouro itself ends them. Blocks.
         """
         token = self._tokens.pop(call_id, "")
-        path = self._state_dir / LEFT_RUNNING
+        path = self._left_running
         try:
             lines = path.read_text().splitlines() if token else []
             if sum(map(len, lines)) > _MAX_LEFT_RUNNING:
@@ -286,7 +323,8 @@ class Confinement:
     def _bounds(self, tier: Tier) -> tuple[str, str, str]:
         settings = self.settings
         # Only in its own namespace the user's other processes are not counted.
-        others = count_processes() if tier == "landlock" else 0
+        shares = tier == "landlock" or (tier == "container" and sys.platform == "linux")
+        others = count_processes() if shares else 0
         return (
             str(settings.max_open_files),
             str(_memory_mb(settings) * 1024),
@@ -381,7 +419,7 @@ class Confinement:
 
     def _without_sockets(self, policy: SandboxPolicy, tier: Tier) -> SandboxPolicy:
         """The policy without the sockets of other programs that a command could connect to."""
-        if tier != "bubblewrap":
+        if tier not in ("bubblewrap", "container"):
             return policy
         from ouro.safety.sandbox.sockets import find_sockets, is_below
 

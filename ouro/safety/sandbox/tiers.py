@@ -18,7 +18,7 @@ _EMPTY_INSIDE = ("/tmp", "/run", "/var/tmp", "/dev/shm")  # noqa: S108
 """Folders with sockets and files of other programs. In the sandbox they are empty, except for what
 a policy names.
 """
-Tier = Literal["bubblewrap", "landlock", "seatbelt", "none"]
+Tier = Literal["bubblewrap", "landlock", "seatbelt", "container", "none"]
 
 
 class SandboxPolicy(msgspec.Struct, frozen=True):

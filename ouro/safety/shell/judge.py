@@ -24,6 +24,10 @@ from ouro.safety.shell.tables import names
 _NOT_IN_PLAN_MODE = (
     f"{PLAN} Shell lines that only read are allowed; this one does more, or cannot be judged."
 )
+_OUTSIDE = "it runs outside of the sandbox, with all your rights"
+_IN_CONTAINER = (
+    "in the container, it gets the network of the machine and may change all of the workspace"
+)
 _GIT_OF_NAMES = re.compile(
     r"(status|add|commit|rev-parse|ls-files|branch|remote|switch|push|fetch)(\0(?!-\w*[ipv]|--[ipv])[^\0]*)*"
     r"|log(\0(-n?\d*|[^-\0][^\0]*|--((oneline|graph|all|decorate|(short)?stat|name-(only|status)|follow|reverse|merges"
@@ -164,7 +168,8 @@ def _ask_to_leave_the_sandbox(case: LineCase) -> Decision | None:
     if not case.is_outside or _is_allowed_by_rules(case):
         return None
     commands = [need for need in case.missing if need.kind == "command"]
-    return Ask("it runs outside of the sandbox, with all your rights", case.offer(commands))
+    reason = _IN_CONTAINER if case.policy.workspace.in_container else _OUTSIDE
+    return Ask(reason, case.offer(commands))
 
 
 def _ask_to_write_elsewhere(case: LineCase) -> Decision | None:

@@ -1,0 +1,126 @@
+"""Confinement of commands that run in a container, and nowhere else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ouro.safety.rules import Limits
+from ouro.safety.sandbox.confinement import BOUNDED, Confinement
+from ouro.safety.sandbox.containers import Containers
+from ouro.safety.sandbox.devcontainer import DevContainer, read_devcontainer
+from ouro.safety.sandbox.tiers import LEFT_RUNNING, existing
+from ouro.settings import SandboxSettings
+
+_TAG_AT = 4
+"""Where the tag is in the words of `limit_command`."""
+
+
+class ContainerConfinement(Confinement):
+    """Runs the commands of a session in containers. Programs that ouro starts itself (hooks,
+    servers, tools from files) stay on this machine, in its sandbox.
+
+    Args:
+        root: the workspace.
+        state_dir: a private folder of ouro.
+        settings: engine, image and limits.
+        devcontainer: returns the devcontainer of the project; raises ToolError if it cannot be used.
+        folders: the further arguments of `Confinement`.
+    """
+
+    in_container = True
+
+    def __init__(
+        self,
+        root: Path,
+        state_dir: Path,
+        settings: SandboxSettings,
+        *,
+        devcontainer: Callable[[], DevContainer] | None = None,
+        **folders: Any,
+    ) -> None:
+        super().__init__(root, state_dir, settings, **folders)
+        self._devcontainer = devcontainer or partial(read_devcontainer, self._root)
+        self._has_set_up = False
+
+    @cached_property
+    def containers(self) -> Containers:
+        return Containers(self._root, self._state_dir, self.settings, self._devcontainer)
+
+    def describe_container(self) -> str:
+        image = self.settings.image or "the image of the project's devcontainer"
+        return (
+            f"shell runs in a container ({image}) with the programs of that image; only the"
+            " workspace, at the same path, /tmp and a new home folder can be changed there"
+        )
+
+    def take_warning(self) -> str:
+        if self._has_warned or not self.settings.hosts:
+            return ""
+        self._has_warned = True
+        hosts = ", ".join(self.settings.hosts)
+        return (
+            f"`sandbox.hosts` ({hosts}) has no effect in a container; `sandbox.network: true` opens"
+            " the network."
+        )
+
+    @property
+    def known_tier(self) -> str:
+        return self.containers.place
+
+    @property
+    def is_on(self) -> bool:
+        """Always: without a container that passes its test no command runs."""
+        return True
+
+    def wrap_command(
+        self, argv: Sequence[str], limits: Limits, call_id: str, cwd: Path, *, pty: bool = False
+    ) -> Sequence[str]:
+        """As `wrap`, in the container for these limits. `off` means all of the workspace and the
+        network of the machine; nothing of the agent runs on the machine itself.
+        """
+        with self._lock:
+            self._kept_from_memory.discard(call_id)
+            policy = self._policy("workspace" if limits == "off" else limits)
+            policy = msgspec.structs.replace(policy, visible=existing(self._visible))
+            if limits == "off":
+                policy = msgspec.structs.replace(policy, protected=(), network=True)
+            else:
+                policy = self._record_call(policy, limits, "container", call_id)
+            policy = self._without_sockets(policy, "container")
+            bounds = self._bounds("container")
+            bounded = ["/bin/sh", "-c", f'{BOUNDED}exec "$@"', "sh", "-", *bounds, *argv]
+            tag = int(argv[_TAG_AT])
+            command = self.containers.command(tag, bounded, limits, policy, cwd, pty=pty)
+            self._tokens[call_id] = command.inside.tag
+            return command
+
+    def take_setup(self) -> str:
+        if self._has_set_up:
+            return ""
+        line = self.containers.plan.setup
+        self._has_set_up = True
+        return line
+
+    def check_container(self) -> str:
+        """Start a container and remove it; returns what it is, for the user. Blocks.
+
+        Raises:
+            ToolError: the container cannot be used.
+        """
+        with self._lock:
+            policy = msgspec.structs.replace(self._policy("workspace"), visible=())
+            return self.containers.check(policy)
+
+    @property
+    def _left_running(self) -> Path:
+        return (self._temp or self._state_dir) / LEFT_RUNNING
+
+    def close(self) -> None:
+        if "containers" in self.__dict__:
+            self.containers.close()
+        super().close()

@@ -1,0 +1,581 @@
+"""The containers in which the commands of a session run, and what each of them shares."""
+
+from __future__ import annotations
+
+import fcntl
+import io
+import json
+import os
+import secrets
+import shutil
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from csv import writer
+from functools import cached_property
+from pathlib import Path
+
+import msgspec
+
+from ouro.errors import ToolError
+from ouro.safety.environment import child_environment
+from ouro.safety.sandbox import container_scripts
+from ouro.safety.sandbox.devcontainer import DevContainer, ExtraMount
+from ouro.safety.sandbox.engine import (
+    NAMES,
+    ContainerEngine,
+    EngineName,
+    find_engine,
+    last_line,
+    refuse,
+)
+from ouro.safety.sandbox.tiers import SandboxPolicy
+from ouro.settings import SandboxSettings
+from ouro.utils.git import Git, git_dirs
+from ouro.utils.late_pattern import late_pattern
+from ouro.utils.log import log
+from ouro.utils.runtime import ensure_private_dir
+
+_IMAGE = late_pattern(r"[A-Za-z0-9][\w./:@-]*")
+_TEMP = "/tmp"  # noqa: S108 - inside
+_COVERED = ("/", "/bin", "/dev", "/etc", "/lib", "/lib64", "/proc", "/sbin", "/sys", "/usr")
+"""Folders of every image: a workspace in their place would leave no programs."""
+_OWN_INSIDE = "/run/ouro"
+"""The folder of ouro's scripts."""
+_OWN_PREFIX = "ouro-container-"
+_MAX_CHECKED = 20
+_START_TIMEOUT = 120.0
+_MAX_NPROC = 30_000
+"""Processes of the user in the whole machine; podman itself has no right to more than 32,768."""
+_OF_ENGINE = (125, 126, 127, 137, 255)
+"""Exit codes with which the engine itself may have failed."""
+_LOST_SIGNS = (
+    "no such container",
+    "is not running",
+    "no container with",
+    "container state improper",
+    "cannot connect to",
+    "failed to connect to",
+    "oci runtime",
+)
+_GIT_SECONDS = 2.0
+
+
+class ContainerView(msgspec.Struct, frozen=True):
+    """What the commands with the same limits share with this machine; each view is a container,
+    because mounts cannot change while one runs.
+    """
+
+    name: str
+    """The limits of its commands."""
+    policy: SandboxPolicy
+    root: Path
+    alias: str = ""
+    """A second path of the workspace inside."""
+    mounts: tuple[ExtraMount, ...] = ()
+    """What the project's devcontainer adds."""
+
+    @property
+    def shared(self) -> tuple[Path, ...]:
+        """The folders of this machine that are seen inside, the outer ones first."""
+        policy = self.policy
+        return tuple(sorted({self.root, *policy.writable, *policy.visible}))
+
+    def is_shared(self, place: Path) -> bool:
+        return any(place.is_relative_to(folder) for folder in self.shared)
+
+    def may_write(self, folder: Path) -> bool:
+        policy = self.policy
+        if any(folder.is_relative_to(place) for place in policy.protected):
+            return False
+        return any(folder.is_relative_to(place) for place in policy.writable)
+
+    @property
+    def masked(self) -> tuple[Path, ...]:
+        """What is hidden in the shared folders."""
+        hidden = (*self.policy.hidden, *self.policy.sockets)
+        shown = set(self.policy.visible)
+        return tuple(place for place in hidden if self.is_shared(place) and place not in shown)
+
+    @property
+    def read_only(self) -> tuple[Path, ...]:
+        return tuple(place for place in self.policy.protected if self.is_shared(place))
+
+    def state(self) -> tuple[object, ...]:
+        """Differs if a container that was started for this view no longer fits: also if a folder or
+        file was replaced, because a mount stays with the old one.
+        """
+        places = (*self.shared, *self.masked, *self.read_only)
+        return (self.policy.network, *((place, _identity(place)) for place in places))
+
+
+def _identity(place: Path) -> tuple[int, int]:
+    try:
+        status = place.lstat()
+    except OSError:
+        return 0, 0
+    return status.st_dev, status.st_ino
+
+
+class ContainerCommand(list[str]):
+    """The words that run a command in a container; `inside` is where its processes are."""
+
+    inside: CommandInside
+
+    def __init__(self, words: Sequence[str], inside: CommandInside) -> None:
+        super().__init__(words)
+        self.inside = inside
+
+
+class CommandInside:
+    """The processes of one command in a container: they are not ours, so they are found there by
+    their tag.
+    """
+
+    def __init__(self, container: _Container, tag: str) -> None:
+        self._container = container
+        self.tag = tag
+        """The limit of resident memory of its processes, in bytes."""
+        self._is_done = False
+        container.uses += 1
+
+    def signal(self, number: int) -> None:
+        """Signal all processes of the command. Blocks."""
+        with suppress(ToolError):
+            self._container.engine.call(*self._signal_words(number), timeout=10)
+
+    def signal_later(self, number: int) -> None:
+        """As `signal`, without waiting."""
+        threading.Thread(target=self.signal, args=(number,), name="container-signal").start()
+
+    def done(self) -> None:
+        """Must be called once when the command has ended."""
+        if not self._is_done:
+            self._is_done = True
+            self._container.leave()
+
+    def find_loss(self, code: int, output: str) -> str:
+        """Why the command could not run or was ended, if its container is gone; else empty.
+        Blocks.
+        """
+        tail = output[-2_000:].lower()
+        if code not in _OF_ENGINE and not any(sign in tail for sign in _LOST_SIGNS):
+            return ""
+        container = self._container
+        try:
+            if container.engine.is_container_running(container.name):
+                return ""
+            problem = "The container of this session was stopped or removed"
+        except ToolError as error:
+            problem = error.message.partition(". ")[0]
+        container.is_lost = True
+        return (
+            f"{problem}. Nothing ran on this machine instead. Run it again: the next command"
+            " starts a new container. What ran in the old one has ended."
+        )
+
+    def _signal_words(self, number: int) -> list[str]:
+        script = f"{_OWN_INSIDE}/signal"
+        return ["exec", self._container.name, "/bin/sh", script, self.tag, str(number)]
+
+
+class _Container:
+    """A running container of a session."""
+
+    def __init__(
+        self, engine: ContainerEngine, name: str, state: tuple[object, ...], record: _Record
+    ) -> None:
+        self.engine = engine
+        self.name = name
+        self.state = state
+        self.uses = 0
+        """How many commands run in it."""
+        self.is_lost = False
+        self._record = record
+        self._is_retired = False
+
+    def leave(self) -> None:
+        """One of its commands has ended."""
+        self.uses -= 1
+        if self._is_retired and not self.uses:
+            threading.Thread(target=self.remove, name="container-removal").start()
+
+    def retire(self) -> None:
+        """Let its running commands end, then remove it."""
+        self._is_retired = True
+        self.uses += 1
+        self.leave()
+
+    def remove(self) -> None:
+        """Remove it with all that runs in it. Blocks."""
+        if self.engine.remove_container(self.name):
+            self._record.remove()
+        else:
+            log.warning("the container %s could not be removed", self.name)
+
+
+class _Record:
+    """A file that names a container. It is locked while its ouro lives: the record of a killed one
+    is not, and the next start removes its container.
+    """
+
+    def __init__(self, folder: Path, engine: ContainerEngine, name: str, own: Path) -> None:
+        self._path = ensure_private_dir(folder) / name
+        self._file = self._path.open("x", encoding="utf-8")
+        fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        about = {"engine": engine.name, "program": engine.program, "folder": str(own)}
+        self._file.write(json.dumps(about))
+        self._file.flush()
+
+    def remove(self) -> None:
+        self._path.unlink(missing_ok=True)
+        self._file.close()
+
+
+def remove_left_containers(state_dir: Path) -> int:
+    """Remove the containers of killed ouro processes; returns how many. Blocks."""
+    removed = 0
+    for path in sorted(_records_dir(state_dir).glob("ouro-*")):
+        with suppress(OSError, ValueError, ToolError), path.open("r+", encoding="utf-8") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            about = json.loads(file.read() or "{}")
+            engine = _engine_of(about)
+            if engine is None or engine.remove_container(path.name):
+                _remove_own_folder(about.get("folder", ""))
+                path.unlink(missing_ok=True)
+                removed += engine is not None
+    return removed
+
+
+def _remove_own_folder(name: str) -> None:
+    if Path(name).name.startswith(_OWN_PREFIX):
+        shutil.rmtree(name, ignore_errors=True)
+
+
+def _engine_of(about: Mapping[str, str]) -> ContainerEngine | None:
+    name: EngineName | None = next((name for name in NAMES if name == about.get("engine")), None)
+    program = about.get("program", "")
+    return ContainerEngine(name, program) if name and os.access(program, os.X_OK) else None
+
+
+def _records_dir(state_dir: Path) -> Path:
+    return state_dir / "containers"
+
+
+class Containers:
+    """The containers of one session, each started when a command first needs it. Not thread-safe;
+    everything blocks.
+
+    Args:
+        root: the workspace, resolved.
+        state_dir: a private folder of ouro.
+        settings: engine, image and limits.
+        devcontainer: returns the project's devcontainer; raises ToolError if it cannot be used.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        state_dir: Path,
+        settings: SandboxSettings,
+        devcontainer: Callable[[], DevContainer],
+    ) -> None:
+        self._root = root
+        self._state_dir = state_dir
+        self._settings = settings
+        self._read_devcontainer = devcontainer
+        self.running: dict[str, _Container] = {}
+        self._retired: list[_Container] = []
+        self._folder: Path | None = None
+        self.place = ""
+        """The engine, once a container has passed its test; empty before."""
+
+    @cached_property
+    def engine(self) -> ContainerEngine:
+        """Raises ToolError: none is installed."""
+        return find_engine(self._settings.engine, (self._root,))
+
+    @cached_property
+    def plan(self) -> DevContainer:
+        """What the project's devcontainer and the settings say. Raises ToolError."""
+        plan = self._read_devcontainer() if self._settings.devcontainer else DevContainer()
+        if self._settings.image:
+            plan = msgspec.structs.replace(plan, image=self._settings.image, build=None)
+        if plan.build is not None:
+            plan = msgspec.structs.replace(plan, image=plan.build.tag)
+        if not plan.image:
+            raise refuse(
+                "The settings name a container, but no image",
+                "Set `sandbox.image`, or `sandbox.devcontainer` where the project has one.",
+            )
+        if not _IMAGE.fullmatch(plan.image):  # otherwise it could be an option of the engine
+            raise refuse(f"{plan.image!r} is not the name of an image")
+        return plan
+
+    def command(
+        self,
+        tag: int,
+        argv: Sequence[str],
+        limits: str,
+        policy: SandboxPolicy,
+        cwd: Path,
+        *,
+        pty: bool,
+    ) -> ContainerCommand:
+        """The words that run `argv` in the container for these limits, which is started if there is
+        none that fits.
+
+        Args:
+            tag: the limit of resident memory, in KB, that marks the processes of the command.
+
+        Raises:
+            ToolError: it cannot be started, or does not confine what runs in it.
+        """
+        view = self._view(limits, policy)
+        if not view.is_shared(cwd):
+            raise refuse(
+                f"{cwd} is not in the container",
+                f"It has the workspace, {self._root}, and the folders added to it.",
+            )
+        container = self._fitting(view)
+        mark = str(tag * 1024)
+        words = [self.engine.program, "exec", "--workdir", str(cwd)]
+        if pty:
+            words += ["--interactive", "--tty", *_environment_words(container_scripts.ATTENDED)]
+        shell = ["/bin/sh", f"{_OWN_INSIDE}/run", mark]
+        return ContainerCommand(
+            [*words, container.name, *shell, *argv], CommandInside(container, mark)
+        )
+
+    def check(self, policy: SandboxPolicy) -> str:
+        """Start a container and remove it: returns its engine and image. Raises ToolError."""
+        view = self._view("workspace", policy)
+        container = self._fitting(view)
+        container.remove()
+        self.running.clear()
+        return f"{self.engine.name}, image {self.plan.image}"
+
+    def close(self) -> None:
+        """Remove all containers, side by side."""
+        containers = [*self.running.values(), *self._retired]
+        threads = [threading.Thread(target=container.remove) for container in containers]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.running.clear()
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder = None
+
+    def _view(self, limits: str, policy: SandboxPolicy) -> ContainerView:
+        plan = self.plan
+        own, common = git_dirs(self._root)
+        # Of a worktree the repository is elsewhere.
+        repository = () if own is None or common is None else (own.resolve(), common.resolve())
+        elsewhere = (place for place in repository if not place.is_relative_to(self._root))
+        seen = tuple(dict.fromkeys((*policy.visible, *elsewhere)))
+        seen = tuple(place for place in seen if place.is_dir())
+        policy = msgspec.structs.replace(policy, visible=seen)
+        return ContainerView(limits, policy, self._root, plan.alias(self._root), plan.mounts)
+
+    def _fitting(self, view: ContainerView) -> _Container:
+        found, state = self.running.get(view.name), view.state()
+        if found is not None and found.state == state and not found.is_lost:
+            return found
+        if found is not None:
+            found.retire()
+            self._retired = [old for old in (*self._retired, found) if old.uses]
+        self.running[view.name] = container = self._start(view, state)
+        self.place = self.engine.name
+        return container
+
+    def _start(self, view: ContainerView, state: tuple[object, ...]) -> _Container:
+        self._demand_image()
+        if str(self._root) in _COVERED:
+            raise refuse(f"{self._root} cannot be shared with a container")
+        name = f"ouro-{os.getpid()}-{secrets.token_hex(4)}"
+        records = _records_dir(self._state_dir)
+        record = _Record(records, self.engine, name, self._own_folder())
+        container = _Container(self.engine, name, state, record)
+        try:
+            words = self._run_words(view, name)
+            done = self.engine.call("run", *words, timeout=_START_TIMEOUT)
+            if done.returncode:
+                raise refuse(
+                    f"{self.engine.name} cannot start a container: {last_line(done.stderr)}"
+                )
+            self._verify(view, name)
+        except BaseException:
+            container.remove()
+            raise
+        return container
+
+    def _demand_image(self) -> None:
+        plan, engine = self.plan, self.engine
+        if engine.has_image(plan.image):
+            return
+        if plan.build is not None:
+            command = plan.build.command(engine.name)
+            raise refuse(
+                "The image of the devcontainer is not built", f"The user can build it: `!{command}`"
+            )
+        raise refuse(
+            f"The image {plan.image} is not on this machine",
+            f"The user can fetch it: `!{engine.name} pull {plan.image}`.",
+        )
+
+    def _run_words(self, view: ContainerView, name: str) -> list[str]:
+        network = "host" if view.policy.network else "none"
+        words = [
+            "--detach",
+            "--pull=never",
+            "--read-only",
+            "--cap-drop=ALL",
+            "--security-opt=no-new-privileges",
+            "--security-opt=label=disable",  # SELinux would refuse the workspace
+            "--log-driver=none",
+            "--no-healthcheck",
+            f"--network={network}",
+            f"--pids-limit={self._settings.max_processes + container_scripts.OWN_PROCESSES}",
+            *_ulimit_words(self._settings),
+            *self.engine.user_words(),
+            f"--name={name}",
+            f"--label=ouro.workspace={self._root}",
+            f"--label=ouro.limits={view.name}",
+            "--entrypoint=/bin/sh",
+            "--workdir=/",
+        ]
+        words += _environment_words({**self.plan.environment, **self._environment()})
+        words += [*_all_mounts(view, self._own_folder()), *_extra_mounts(view)]
+        return [*words, self.plan.image, "-c", container_scripts.IDLE]
+
+    def _environment(self) -> dict[str, str]:
+        return {**child_environment({}), "HOME": os.path.realpath(Path.home())}
+
+    def _own_folder(self) -> Path:
+        """A private folder of the session: its scripts, and the home folder of its commands."""
+        if self._folder is None:
+            self._folder = Path(os.path.realpath(tempfile.mkdtemp(prefix=_OWN_PREFIX)))
+            home, own = self._folder / "home", self._folder / "own"
+            home.mkdir()
+            own.mkdir()
+            self._write_author(home / ".gitconfig")
+            (own / "run").write_text(container_scripts.RUN)
+            (own / "signal").write_text(container_scripts.SIGNAL)
+            (own / "verify").write_text(container_scripts.VERIFY)
+            (own / "proof").write_text(secrets.token_hex(8))
+        return self._folder
+
+    def _write_author(self, path: Path) -> None:
+        """Commits in the container have the user's name."""
+        git = Git(self._root, _GIT_SECONDS)
+        lines = ["[user]"]
+        for name in ("name", "email"):
+            value = git.ask("config", f"user.{name}").strip()
+            quoted = value.replace("\\", "\\\\").replace('"', '\\"')
+            lines += [f'\t{name} = "{quoted}"'] if value else []
+        path.write_text("\n".join(lines) + "\n")
+
+    def _verify(self, view: ContainerView, name: str) -> None:
+        """Raises ToolError: the container does not confine what runs in it."""
+        proof = (self._own_folder() / "own" / "proof").read_text()
+        read_only = [*view.read_only, *(() if view.may_write(self._root) else (self._root,))]
+        network = "host" if view.policy.network else "none"
+        shell = (
+            "/bin/sh",
+            f"{_OWN_INSIDE}/verify",
+            str(self.engine.uid_inside),
+            network,
+            proof,
+            *map(str, read_only[:_MAX_CHECKED]),
+        )
+        done = self.engine.call("exec", "--workdir", str(self._root), name, *shell)
+        problem = done.stdout.strip().splitlines()
+        if done.returncode == 0 and problem == [container_scripts.VERIFIED]:
+            return
+        reason = problem[0] if problem else last_line(done.stderr)
+        raise refuse(f"The container of {self.engine.name} does not confine commands: {reason}")
+
+
+def _ulimit_words(settings: SandboxSettings) -> Iterator[str]:
+    """Limits that the engine may set: by default it asks for more than its user may have."""
+    import resource  # imported late, as elsewhere
+
+    for name, kind, most in (
+        ("nofile", resource.RLIMIT_NOFILE, settings.max_open_files),
+        ("nproc", resource.RLIMIT_NPROC, _MAX_NPROC),
+    ):
+        hard = resource.getrlimit(kind)[1]
+        if hard != resource.RLIM_INFINITY:
+            limit = min(most, hard)
+            yield f"--ulimit={name}={limit}:{limit}"
+
+
+def _environment_words(variables: Mapping[str, str]) -> list[str]:
+    words: list[str] = []
+    for name, value in variables.items():
+        words += ("--env", f"{name}={value}")
+    return words
+
+
+def _all_mounts(view: ContainerView, own_folder: Path) -> Iterator[str]:
+    """The options for all that a container shares; inner places after outer ones."""
+    policy, home = view.policy, Path(os.path.realpath(Path.home()))
+    if not view.is_shared(home):
+        yield from _mount(own_folder / "home", str(home), writes=view.name != "read")
+    if policy.temp is not None:
+        yield from _mount(policy.temp, _TEMP, writes=True)
+    else:
+        yield from _empty(_TEMP)
+    for folder in ("/run", "/var/tmp"):  # noqa: S108 - inside
+        yield from _empty(folder)
+    yield from _mount(own_folder / "own", _OWN_INSIDE, writes=False)
+    for place in view.shared:
+        for path in _paths_inside(place, view):
+            yield from _mount(place, path, writes=view.may_write(place))
+    for place in view.read_only:
+        for path in _paths_inside(place, view):
+            yield from _mount(place, path, writes=False)
+    for place in view.masked:
+        for path in _paths_inside(place, view):
+            yield from _empty(path) if place.is_dir() else _mount(os.devnull, path, writes=False)
+
+
+def _extra_mounts(view: ContainerView) -> Iterator[str]:
+    """The options for what the devcontainer adds; in the workspace below both of its paths."""
+    alias = Path(view.alias or "/-")
+    for mount in view.mounts:
+        targets, path = [mount.target], Path(mount.target)
+        if path.is_relative_to(alias):
+            targets.append(str(view.root / path.relative_to(alias)))
+        for target in targets:
+            if mount.volume:
+                fields = ["type=volume", f"source={mount.volume}", f"target={target}"]
+                yield from ("--mount", _joined(fields))
+            else:
+                yield from _empty(target)
+
+
+def _paths_inside(place: Path, view: ContainerView) -> list[str]:
+    """The paths of a place inside: its own, and one below the second path of the workspace."""
+    if not view.alias or not place.is_relative_to(view.root):
+        return [str(place)]
+    return [str(place), str(Path(view.alias) / place.relative_to(view.root))]
+
+
+def _mount(source: Path | str, target: str, *, writes: bool) -> list[str]:
+    fields = ["type=bind", f"source={source}", f"target={target}"]
+    return ["--mount", _joined([*fields, *([] if writes else ["readonly"])])]
+
+
+def _empty(target: str) -> list[str]:
+    return ["--mount", _joined(["type=tmpfs", f"target={target}"])]
+
+
+def _joined(fields: Sequence[str]) -> str:
+    """The fields of a mount: engines read them as CSV, so paths may have commas."""
+    text = io.StringIO()
+    writer(text, lineterminator="").writerow(fields)
+    return text.getvalue()

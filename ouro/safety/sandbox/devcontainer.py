@@ -1,0 +1,313 @@
+"""The project's `devcontainer.json`: what of it is used, and what is not."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shlex
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ouro.errors import ToolError
+from ouro.safety.environment import child_environment
+from ouro.utils.files import read_start
+from ouro.utils.json_types import dictionary
+from ouro.utils.late_pattern import late_pattern
+
+FILES = (Path(".devcontainer") / "devcontainer.json", Path(".devcontainer.json"))
+_MAX_READ = 200_000
+_COMMENT = late_pattern(r'("(?:\\.|[^"\\])*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
+_LAST_COMMA = late_pattern(r'("(?:\\.|[^"\\])*")|,(?=\s*[}\]])')
+_VARIABLE = late_pattern(r"\$\{(localEnv:)?([\w]+)(?::([^}]*))?\}")
+_NAME = late_pattern(r"[A-Za-z_]\w*")
+_VOLUME = late_pattern(r"[A-Za-z0-9][\w.-]*")
+_USED = {
+    "name",
+    "image",
+    "build",
+    "dockerFile",
+    "context",
+    "workspaceFolder",
+    "containerEnv",
+    "remoteEnv",
+    "mounts",
+    "postCreateCommand",
+    "$schema",
+}
+_HARMLESS = {"customizations", "extensions", "settings", "portsAttributes", "otherPortsAttributes"}
+"""Keys of editors, which say nothing about commands."""
+
+
+class ImageBuild(msgspec.Struct, frozen=True):
+    """How the image of a devcontainer is made. ouro does not make it: it runs what the file says,
+    and reaches the network.
+    """
+
+    dockerfile: Path
+    context: Path
+    options: tuple[str, ...]
+    tag: str
+    """The name of the image: it depends on the content of the file."""
+
+    def command(self, engine: str) -> str:
+        words = [engine, "build", "-t", self.tag, "-f", str(self.dockerfile), *self.options]
+        return shlex.join([*words, str(self.context)])
+
+
+class ExtraMount(msgspec.Struct, frozen=True):
+    """A volume of the project, or an empty folder in memory."""
+
+    target: str
+    volume: str = ""
+    """Empty: a folder in memory."""
+
+
+class DevContainer(msgspec.Struct, frozen=True):
+    """What is used of a devcontainer."""
+
+    image: str = ""
+    build: ImageBuild | None = None
+    root: Path = Path("/")
+    """The project."""
+    workspace_folder: str = ""
+    """A second path of the project inside; empty: none."""
+    environment: Mapping[str, str] = msgspec.field(default_factory=dict)
+    mounts: tuple[ExtraMount, ...] = ()
+    setup: str = ""
+    """The line that runs once in a session, before the first command."""
+    unused: tuple[str, ...] = ()
+    """What the file says and is not used, with the reason."""
+
+    def alias(self, workspace: Path) -> str:
+        """The second path of a workspace, which may be a folder of the project; empty: none."""
+        is_part = self.workspace_folder and workspace.is_relative_to(self.root)
+        below = workspace.relative_to(self.root) if is_part else Path()
+        return str(Path(self.workspace_folder) / below) if self.workspace_folder else ""
+
+
+def devcontainer_files(root: Path) -> tuple[Path, ...]:
+    """The `devcontainer.json` of a project and the Dockerfile that it names: what must be trusted.
+    None if there is none.
+    """
+    file = _find(root.resolve())
+    if file is None:
+        return ()
+    try:
+        values = _parse(file)
+    except ToolError:
+        return (file,)
+    build = _dockerfile(values, file)
+    return (file, build) if build is not None and _is_inside(build, root.resolve()) else (file,)
+
+
+def read_devcontainer(root: Path) -> DevContainer:
+    """The devcontainer of a project.
+
+    Raises:
+        ToolError: there is none, it cannot be read, or it needs what ouro cannot do.
+    """
+    root = root.resolve()
+    file = _find(root)
+    if file is None:
+        raise ToolError(
+            f"{root} has no {FILES[0]}, but `sandbox.devcontainer` is set. Set `sandbox.image`"
+            " instead, or start ouro with --no-sandbox."
+        )
+    values = _parse(file)
+    if "dockerComposeFile" in values:
+        raise ToolError(
+            f"{file}: dockerComposeFile is not supported. Set `sandbox.image` to the image of the"
+            " service."
+        )
+    return _Reader(root, file, values).read()
+
+
+def describe_devcontainer(root: Path) -> list[str]:
+    """What a devcontainer does, as lines for the question whether the user trusts it."""
+    try:
+        plan = read_devcontainer(root)
+    except ToolError as error:
+        return [f"devcontainer: {error.message}"]
+    image = plan.image or f"built from {_shown(plan.build)}"
+    lines = [f"devcontainer: commands run in the image {image}"]
+    lines += [f"devcontainer: sets {name}={value}" for name, value in plan.environment.items()]
+    lines += [f"devcontainer: mounts a volume at {mount.target}" for mount in plan.mounts]
+    if plan.setup:
+        lines.append(f"devcontainer: runs once in a session: {plan.setup}")
+    if plan.unused:
+        lines.append(f"devcontainer: not used: {', '.join(plan.unused)}")
+    return lines
+
+
+def _shown(build: ImageBuild | None) -> str:
+    return build.dockerfile.name if build is not None else "nothing"
+
+
+def _find(root: Path) -> Path | None:
+    found = (root / name for name in FILES)
+    return next((path for path in found if path.is_file() and _is_inside(path, root)), None)
+
+
+def _is_inside(path: Path, root: Path) -> bool:
+    return path.resolve().is_relative_to(root)
+
+
+def _parse(file: Path) -> dict[str, Any]:
+    """The keys of a file in JSON with comments. Raises ToolError."""
+    text = read_start(file, _MAX_READ).removeprefix("\ufeff")
+    text = _COMMENT.sub(lambda found: found[1] or " ", text)
+    text = _LAST_COMMA.sub(lambda found: found[1] or "", text)
+    try:
+        values = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ToolError(f"{file} is not valid JSON: {error}.") from error
+    if not isinstance(values, dict):
+        raise ToolError(f"{file} is not an object.")
+    return values
+
+
+def _dockerfile(values: Mapping[str, Any], file: Path) -> Path | None:
+    build = dictionary(values.get("build"))
+    name = build.get("dockerfile") or values.get("dockerFile")
+    return file.parent / name if isinstance(name, str) and name else None
+
+
+class _Reader:
+    """Reads what is understood of one file; collects the rest."""
+
+    def __init__(self, root: Path, file: Path, values: dict[str, Any]) -> None:
+        self._root = root
+        self._file = file
+        self._values = values
+        self._unused: list[str] = []
+        self._place = hashlib.sha256(os.fsencode(root)).hexdigest()[:8]
+        """What distinguishes the images and volumes of this project."""
+        self._inside = str(root)
+        """The path of the workspace in the container."""
+
+    def read(self) -> DevContainer:
+        folder = self._text("workspaceFolder")
+        is_new = bool(folder) and folder != str(self._root)
+        if is_new and not folder.startswith("/"):
+            raise ToolError(f"{self._file}: workspaceFolder must be an absolute path: {folder}.")
+        self._inside = folder or self._inside
+        build = self._build()
+        image = "" if build else self._text("image")
+        environment = {**self._variables("containerEnv"), **self._variables("remoteEnv")}
+        mounts = tuple(self._mounts())
+        setup = self._setup()
+        self._unused += sorted(self._values.keys() - _USED - _HARMLESS)
+        return DevContainer(
+            image,
+            build,
+            self._root,
+            folder if is_new else "",
+            environment,
+            mounts,
+            setup,
+            tuple(self._unused),
+        )
+
+    def _text(self, key: str) -> str:
+        value = self._values.get(key, "")
+        return self._expand(value) if isinstance(value, str) else ""
+
+    def _expand(self, text: str) -> str:
+        """`text` with the variables of the specification. Keys of this machine's environment count
+        as not set.
+        """
+        known = {
+            "localWorkspaceFolder": str(self._root),
+            "localWorkspaceFolderBasename": self._root.name,
+            "containerWorkspaceFolder": self._inside,
+            "containerWorkspaceFolderBasename": Path(self._inside).name,
+            "devcontainerId": hashlib.sha256(os.fsencode(self._root)).hexdigest()[:16],
+        }
+        of_machine = child_environment(os.environ)
+
+        def value(found: re.Match[str]) -> str:
+            is_local, name, default = found.groups()
+            table = of_machine if is_local else known
+            return table.get(name, default if default is not None else "")
+
+        return _VARIABLE.sub(value, text)
+
+    def _build(self) -> ImageBuild | None:
+        dockerfile = _dockerfile(self._values, self._file)
+        if dockerfile is None:
+            return None
+        build = dictionary(self._values.get("build"))
+        named = build.get("context") or self._values.get("context") or "."
+        context = (self._file.parent / str(named)).resolve()
+        if not _is_inside(dockerfile, self._root) or not context.is_relative_to(self._root):
+            raise ToolError(f"{self._file}: the image is built from files outside of the project.")
+        if not dockerfile.is_file():
+            raise ToolError(f"{self._file}: {dockerfile} does not exist.")
+        options: list[str] = []
+        for name, value in dictionary(build.get("args")).items():
+            options += ("--build-arg", f"{name}={self._expand(str(value))}")
+        if target := build.get("target"):
+            options += ("--target", str(target))
+        unknown = build.keys() - {"dockerfile", "context", "args", "target"}
+        self._unused += sorted(f"build.{name}" for name in unknown)
+        content = dockerfile.read_bytes() + "\0".join(options).encode()
+        tag = (
+            f"localhost/ouro-devcontainer-{self._place}:{hashlib.sha256(content).hexdigest()[:12]}"
+        )
+        return ImageBuild(dockerfile.resolve(), context, tuple(options), tag)
+
+    def _variables(self, key: str) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for name, value in dictionary(self._values.get(key)).items():
+            if isinstance(value, str) and _NAME.fullmatch(name) and "${containerEnv:" not in value:
+                found[name] = self._expand(value)
+            else:
+                self._unused.append(f"{key}.{name}")
+        return found
+
+    def _mounts(self) -> Iterator[ExtraMount]:
+        mounts = self._values.get("mounts") or []
+        for mount in mounts if isinstance(mounts, list) else [mounts]:
+            fields = _mount_fields(mount, self._expand)
+            kind, target = fields.get("type", "volume"), fields.get("target", "")
+            source = fields.get("source", "")
+            is_volume = kind == "volume" and bool(_VOLUME.fullmatch(source))
+            if target.startswith("/") and is_volume:
+                # A volume of its own: others hold data of other projects.
+                yield ExtraMount(target, f"ouro-{self._place}-{source}")
+            elif target.startswith("/") and kind == "tmpfs":
+                yield ExtraMount(target)
+            else:
+                shown = source or target or str(mount)
+                self._unused.append(f"the mount of {shown[:80]} (only volumes and tmpfs are used)")
+
+    def _setup(self) -> str:
+        command = self._values.get("postCreateCommand")
+        lines = [*_command_lines(command)]
+        return " && ".join(self._expand(line) for line in lines)
+
+
+def _mount_fields(mount: Any, expand: Callable[[str], str]) -> dict[str, str]:
+    """The fields of a mount, written as a text or as an object."""
+    if isinstance(mount, str):
+        pairs = (field.partition("=") for field in mount.split(","))
+        found = {name.strip(): value.strip() for name, _, value in pairs}
+    else:
+        found = {str(name): str(value) for name, value in dictionary(mount).items()}
+    names = {"src": "source", "dst": "target", "destination": "target"}
+    return {names.get(name, name): expand(value) for name, value in found.items()}
+
+
+def _command_lines(command: Any) -> Iterator[str]:
+    if isinstance(command, str) and command.strip():
+        yield command
+    elif isinstance(command, list) and command:
+        yield shlex.join(map(str, command))
+    elif isinstance(command, dict):
+        for part in command.values():
+            yield from _command_lines(part)

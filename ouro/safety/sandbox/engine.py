@@ -1,0 +1,152 @@
+"""The engine of containers (podman or docker): a program that is asked, and its answers."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Literal
+
+from ouro.errors import ToolError
+
+EngineName = Literal["podman", "docker"]
+NAMES: tuple[EngineName, ...] = ("podman", "docker")
+CALL_TIMEOUT = 30.0
+_ROOTLESS = {
+    "podman": ("info", "--format", "{{.Host.Security.Rootless}}"),
+    "docker": ("info", "--format", "{{json .SecurityOptions}}"),
+}
+_NONE = (
+    "no such image",
+    "no such container",
+    "no such object",
+    "image not known",
+    "no container with",
+)
+"""What the engines print if there is no such image or container, and they themselves work."""
+_ON_HOST = "Nothing ran, and nothing runs on this machine instead."
+
+
+class ContainerEngine:
+    """One engine.
+
+    Args:
+        name: which one; their options differ a little.
+        program: its absolute path.
+    """
+
+    def __init__(self, name: EngineName, program: str) -> None:
+        self.name = name
+        self.program = program
+
+    def call(self, *words: str, timeout: float = CALL_TIMEOUT) -> subprocess.CompletedProcess[str]:
+        """Run the engine and wait. Blocks.
+
+        Raises:
+            ToolError: it cannot be started, or does not answer.
+        """
+        try:
+            return subprocess.run(
+                [self.program, *words],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=timeout,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise refuse(f"{self.name} has not answered in {timeout:g} s") from error
+        except OSError as error:
+            raise refuse(f"{self.name} cannot be started: {error.strerror}") from error
+
+    def demand(self, *words: str) -> str:
+        """What the engine prints. Blocks.
+
+        Raises:
+            ToolError: it failed; the message has the last line of its error.
+        """
+        done = self.call(*words)
+        if done.returncode:
+            raise refuse(f"`{self.name} {words[0]}` failed: {last_line(done.stderr)}")
+        return done.stdout.strip()
+
+    @cached_property
+    def is_rootless(self) -> bool:
+        """Whether its root is this user. Blocks; raises ToolError: the engine does not answer."""
+        answer = self.demand(*_ROOTLESS[self.name])
+        return answer == "true" or "name=rootless" in answer
+
+    def has_image(self, image: str) -> bool:
+        """Whether the image is on this machine. Blocks; raises ToolError: it does not answer."""
+        done = self.call("image", "inspect", "--format", "{{.Id}}", image)
+        if done.returncode and not _says_there_is_none(done.stderr):
+            raise refuse(f"{self.name} does not answer: {last_line(done.stderr)}")
+        return done.returncode == 0
+
+    def is_container_running(self, name: str) -> bool:
+        """Whether the container runs. Blocks; raises ToolError: the engine does not answer."""
+        done = self.call("container", "inspect", "--format", "{{.State.Running}}", name)
+        return done.stdout.strip() == "true"
+
+    def user_words(self) -> list[str]:
+        """Options with which files that a command makes belong to this user. Blocks."""
+        own = f"{os.getuid()}:{os.getgid()}"
+        if not self.is_rootless:
+            return ["--user", own]
+        return (
+            ["--userns", "keep-id", "--user", own] if self.name == "podman" else ["--user", "0:0"]
+        )
+
+    @property
+    def uid_inside(self) -> int:
+        return 0 if self.name == "docker" and self.is_rootless else os.getuid()
+
+    def remove_container(self, name: str) -> bool:
+        """End a container and all its processes; returns whether it is gone. Blocks."""
+        at_once = ("--time", "0") if self.name == "podman" else ()
+        try:
+            done = self.call("rm", "--force", *at_once, name)
+        except ToolError:
+            return False
+        return done.returncode == 0 or _says_there_is_none(done.stderr)
+
+
+def refuse(problem: str, advice: str = "") -> ToolError:
+    """The error of a command that cannot run in its container."""
+    return ToolError(" ".join(filter(None, (f"{problem}.", advice, _ON_HOST))))
+
+
+def last_line(text: str) -> str:
+    lines = text.strip().splitlines() or ["it printed no reason"]
+    return lines[-1].strip().rstrip(".?")[:300]
+
+
+def _says_there_is_none(text: str) -> bool:
+    lowered = text.lower()
+    return any(sign in lowered for sign in _NONE)
+
+
+def find_engine(wanted: str, workspace: Sequence[Path]) -> ContainerEngine:
+    """The engine of the settings, or the first that is installed. One in the workspace is not
+    taken: a command may have made it.
+
+    Raises:
+        ToolError: there is none.
+    """
+    names = [name for name in NAMES if wanted in ("", name)]
+    for name in names:
+        found = shutil.which(name)
+        if found and not any(_is_below(found, folder) for folder in workspace):
+            return ContainerEngine(name, os.path.abspath(found))  # noqa: PTH100 - links stay
+    raise refuse(
+        f"{' and '.join(names)} {'is' if len(names) == 1 else 'are'} not installed",
+        "The settings run commands in a container: install it, or start ouro with --no-sandbox.",
+    )
+
+
+def _is_below(program: str, folder: Path) -> bool:
+    return Path(program).resolve().is_relative_to(folder) or Path(program).is_relative_to(folder)
