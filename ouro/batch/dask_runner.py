@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import hashlib
+import sys
 import threading
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -222,10 +224,19 @@ def _start_cluster(kind: str, workers: int | None) -> Any:
     except (
         Exception
     ) as error:  # of many kinds: no sbatch, no cores in the configuration, no cluster
+        _forget_exit_hook(module)
         why = one_line(str(error) or type(error).__name__)
         hint = f"It is started by the configuration of {module.partition('.')[0]}."
         raise ConfigError(f"`--on {kind}` could not start: {why}", hint) from error
     return cluster
+
+
+def _forget_exit_hook(module: str) -> None:
+    """At exit dask-kubernetes deletes clusters that are left; without any it prints a traceback."""
+    inner = sys.modules.get(f"{module}.kubecluster.kubecluster")
+    hook = getattr(inner, "reap_clusters", None)
+    if hook is not None:
+        atexit.unregister(hook)
 
 
 def _lost(error: Exception | None) -> SchedulerLost:
