@@ -15,6 +15,14 @@ sys.path.insert(0, str(FOLDER))
 
 from ouro_trajectory import read_events, result_of, trajectory  # noqa: E402
 
+HARBOR = os.environ.get("TEST_HARBOR", "")
+"""Read now: tests have an environment without the variables of the user."""
+REGISTRIES = {
+    name: value
+    for name, value in os.environ.items()
+    if name.startswith(("PIP_", "UV_", "SSL_CERT_"))
+}
+"""How this machine reaches its package registries."""
 PROMPT = 'read: api.py & glob: *.py\ncall: write {"path": "a", "content": "new\\n"}\nsay: done'
 
 
@@ -50,14 +58,13 @@ def test_output_that_was_cut_is_a_trajectory_without_a_sum(ouro):
     assert trajectory(read_events(["", "nonsense", "[]"]), "1") is None
 
 
-@pytest.mark.skipif(
-    not os.environ.get("TEST_HARBOR"), reason="TEST_HARBOR names no program: it needs Python 3.12"
-)
+@pytest.mark.skipif(not HARBOR, reason="TEST_HARBOR names no program: it needs Python 3.12")
 @pytest.mark.timeout(900)
 def test_harbor_accepts_the_agent_and_runs_a_task_in_a_folder(ouro, tmp_path):
     """Harbor's own validation reads the agent's options, its runner installs and grades it."""
-    harbor = shlex.split(os.environ["TEST_HARBOR"])
-    environment = {**os.environ, "PYTHONPATH": str(FOLDER), "HOME": str(tmp_path)}
+    harbor = shlex.split(HARBOR)
+    own = {"PYTHONPATH": str(FOLDER), "HOME": str(tmp_path)}
+    environment = {**os.environ, **REGISTRIES, **own}
     words = ["agent", "schema", "ouro_harbor:Ouro"]
     schema = subprocess.run([*harbor, *words], env=environment, capture_output=True, text=True)
     assert schema.returncode == 0, schema.stderr

@@ -20,6 +20,11 @@ from pydantic import Field
 _CHECKOUT = Path(__file__).resolve().parents[2]
 _TOOLS = "/installed-agent/ouro"
 _PATH = f'export PATH="{_TOOLS}/bin:$HOME/.local/bin:$PATH"'
+_HAS_ALL = (
+    "git --version && python3 -c 'import ensurepip, venv'"
+    " && test -s /etc/ssl/certs/ca-certificates.crt"
+)
+"""Whether the image has what the installation needs."""
 _EVENTS = "ouro.jsonl"
 _LIMIT = 4
 """The exit code of a run that reached `--max-turns` or `--max-cost`: its work is graded."""
@@ -78,8 +83,10 @@ class Ouro(BaseInstalledAgent):
     async def install(self, environment: BaseEnvironment) -> None:
         if await self.is_requested_version_installed(environment):
             return
-        needed = ("git", "ca_certificates", "python3", "python_pip", "python_venv")
-        await self.ensure_system_dependencies(environment, needed)
+        # Harbor installs some packages again each time, which a folder on this machine must not do.
+        if (await environment.exec(command=_HAS_ALL, user="root")).return_code:
+            needed = ("git", "ca_certificates", "python3", "python_pip", "python_venv")
+            await self.ensure_system_dependencies(environment, needed)
         package = await self._upload_package(environment)
         # uv brings a Python that is new enough where the image has an old one.
         steps = (
