@@ -97,6 +97,12 @@ def replace_file(
     return status
 
 
+def is_temporary(path: str) -> bool:
+    """Whether `replace_file` gives such a name to a file that it is writing."""
+    is_candidate = path.endswith(".tmp")
+    return is_candidate and _TEMPORARY.fullmatch(path.rpartition("/")[2]) is not None
+
+
 def sweep_temporary(folder: Path, of: str = "") -> None:
     """Remove temporary files that `replace_file` of killed processes, or of the process `of`, left
     in a folder.

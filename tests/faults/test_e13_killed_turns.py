@@ -117,6 +117,29 @@ text_files.save(os.open(root, os.O_RDONLY), "new.py", b"new\\n", expected=None)
     assert sorted(path.name for path in root.iterdir()) == [".git", "a.py", "b.py"]
 
 
+def test_e13_a_file_in_the_middle_of_a_write_is_no_file_of_the_checkpoint(home, root):
+    killed(
+        root,
+        """
+import os, signal
+from ouro.utils.files import note_written_dir, replace_file
+def die():
+    kept.take(1, "before")
+    kept.command_began(1)
+    os.kill(os.getpid(), signal.SIGKILL)
+folder = os.open(root, os.O_RDONLY)
+note_written_dir(folder)
+replace_file(folder, "new.py", b"new\\n", check=die)
+""",
+    )
+    assert [path.name for path in root.glob(".new.py.*.tmp")]
+    kept = opened(root)
+    kept.recover()
+    restored = Undo(kept).undo(kept.turns())
+    assert (restored.paths, restored.left) == ((), {})
+    assert sorted(path.name for path in root.iterdir()) == [".git", "a.py", "b.py"]
+
+
 COMMAND = """
 kept.take(1, "before")
 kept.command_began(1)

@@ -11,12 +11,20 @@ import msgspec
 from ouro.safety.checkpoints.checkpoint_repository import Repository
 from ouro.safety.checkpoints.turn_journal import changed_after
 from ouro.safety.checkpoints.user_index import copy_user_index
+from ouro.utils.files import is_temporary
 
 _PACK_FROM = 500
 _FIRST_CHUNK = 2_000
 _REMOVED, _CHANGED, _OTHER = "R", "C", "?"
 _TICK = 10_000_000
 """Nanoseconds by which the time of a file may lag behind the clock."""
+
+
+def _is_being_written(item: str) -> bool:
+    """Whether an item of git's list is a file that ouro is writing, or was killed in the middle of
+    it: it gets another name, or it is removed.
+    """
+    return item[0] == _OTHER and is_temporary(item[2:])
 
 
 class FilesNow(msgspec.Struct, frozen=True):
@@ -69,7 +77,7 @@ class CheckpointIndex:
         """The files that differ from the last look -> the letter that git gives to the difference."""
         words = ("ls-files", "-z", "-t", "-m", "-d", "-o", "--exclude-standard")
         listed = os.fsdecode(self._repository.git_files(*words)).split("\0")
-        return {item[2:]: item[0] for item in listed if item}
+        return {item[2:]: item[0] for item in listed if item and not _is_being_written(item)}
 
     def _late(self, names: Iterable[str]) -> set[str]:
         """The files that may have changed since a command began before this look was complete."""
