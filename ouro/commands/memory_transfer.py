@@ -95,6 +95,14 @@ async def diff_with_agent(context: ActionContext, agent: str) -> Answer:
     return Answer(found, view)
 
 
+async def _agrees(context: ActionContext, count: int, *, assume_yes: bool) -> bool:
+    """Whether the user agrees to import so many entries."""
+    if not count or not (assume_yes or context.can_ask):
+        return False
+    answer = f"Import {plural(count, 'entry', 'entries')}"
+    return await confirm(context, "Import it?", answer, assume_yes=assume_yes)
+
+
 async def import_(
     context: ActionContext, paths: Sequence[str], scope: Scope | None, dry_run: bool, yes: bool
 ) -> Answer:
@@ -109,12 +117,8 @@ async def import_(
     )
     count = sum(found.counts.values())
     context.show(_plan_view(found, count if dry_run else 0 if yes else _MAX_ENTRIES))
-    is_sure = bool(count) and not dry_run and (yes or context.can_ask)
-    if is_sure:
-        is_sure = await confirm(
-            context, "Import it?", f"Import {plural(count, 'entry', 'entries')}", assume_yes=yes
-        )
-    done = await _apply(context, found) if is_sure else None
+    agrees = not dry_run and await _agrees(context, count, assume_yes=yes)
+    done = await _apply(context, found) if agrees else None
     value = {
         "counts": found.counts,
         "doubles": found.doubles,

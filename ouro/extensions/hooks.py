@@ -461,17 +461,23 @@ def _claude_arguments(
     theirs: dict[str, Any] = {}
     if targets and tool in ("read", "write", "edit", "notebook_edit", "apply_patch"):
         theirs["file_path"] = str(cwd / Path(targets[0]).expanduser())
+    edits = dictionaries(arguments.get("edits"))
     if tool == "apply_patch":
-        lines = str(arguments.get("input", "")).splitlines()
-        for name, sign in (("old_string", "-"), ("new_string", "+")):
-            theirs[name] = "\n".join(line[1:] for line in lines if line.startswith(sign))
+        theirs |= _patch_fields(str(arguments.get("input", "")).splitlines())
     elif tool == "notebook_edit":
-        theirs |= _notebook_fields(theirs, dictionaries(arguments.get("edits")))
-    elif edits := dictionaries(arguments.get("edits")):
+        theirs |= _notebook_fields(theirs, edits)
+    elif edits:
         for name, own in _EDIT_FIELDS.items():
             theirs[name] = "\n".join(str(edit.get(own, "")) for edit in edits)
         theirs["replace_all"] = any(edit.get("replace_all") for edit in edits)
     return {**theirs, **arguments}
+
+
+def _patch_fields(lines: Sequence[str]) -> dict[str, str]:
+    """The removed and the added lines of a patch, as Claude Code's Edit has them."""
+    removed = [line[1:] for line in lines if line.startswith("-")]
+    added = [line[1:] for line in lines if line.startswith("+")]
+    return {"old_string": "\n".join(removed), "new_string": "\n".join(added)}
 
 
 def _notebook_fields(

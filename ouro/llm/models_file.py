@@ -128,13 +128,16 @@ def _check_entry(entry: ModelEntry, where: str) -> None:
         raise ConfigError(
             f"{where}: `api_base` must be like http://HOST:PORT/v1, not `{entry.api_base}`."
         )
-    for key in ("window", "max_output"):
-        size = getattr(entry, key)
-        if size is not None and size <= 0:
-            raise ConfigError(f"{where}: `{key}` must be more than 0, not `{size}`.")
+    _check_size("window", entry.window, where)
+    _check_size("max_output", entry.max_output, where)
     prices = astuple(entry.prices) if entry.prices else ()
     if any(price is not None and price < 0 for price in prices):
         raise ConfigError(f"{where}: `prices` cannot be below 0.")
+
+
+def _check_size(key: str, size: int | None, where: str) -> None:
+    if size is not None and size <= 0:
+        raise ConfigError(f"{where}: `{key}` must be more than 0, not `{size}`.")
 
 
 def _with_entry(

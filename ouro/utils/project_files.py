@@ -23,7 +23,7 @@ _GIT_SECONDS = 20.0
 _BATCH = 1_000
 """Names outside of git that are passed on at once."""
 _REPOSITORIES = {".git", ".hg", ".svn", ".jj"}
-_GENERATED = {
+GENERATED = {
     "node_modules",
     "__pycache__",
     ".venv",
@@ -33,6 +33,7 @@ _GENERATED = {
     ".ruff_cache",
     ".pytest_cache",
 }
+"""Folders of packages and caches, with thousands of others, in which nobody works."""
 
 
 def list_project_files(root: Path) -> list[str]:
@@ -67,7 +68,7 @@ def stream_project_text(root: Path, *, tracked_first: bool = False) -> Iterator[
         for options in listings:
             yield from _stream_repository(root, options, inner)
     except GitError:  # no repository, a repository of another user, or no git
-        yield from map("\0".join, _batches(walk(root, skip=_GENERATED)))
+        yield from map("\0".join, _batches(walk(root, skip=GENERATED)))
         return
     # git lists a nested repository as one entry; list its files in its place.
     for folder in inner:

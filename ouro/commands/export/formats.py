@@ -69,9 +69,8 @@ class MarkdownFormat:
                 fence = "" if closes else fence
             elif found and not ("`" in found[1] and "`" in found[2]):
                 fence = found[1]
-            else:  # `<` is escaped outside of code spans
-                spans = re.split(r"(`+[^`]*`+)", line)
-                line = "".join(s if s.startswith("`") else _ACTIVE.sub(r"\\<", s) for s in spans)  # noqa: PLW2901
+            else:
+                line = _without_html(line)  # noqa: PLW2901
             lines.append(line)
         return "\n".join([*lines, fence] if fence else lines).strip("\n")
 
@@ -104,6 +103,12 @@ class MarkdownFormat:
     def rewound(self, *, begins: bool) -> str:
         """The border of messages that were rewound later."""
         return "<details>\n<summary>Removed by a rewind</summary>" if begins else "</details>"
+
+
+def _without_html(line: str) -> str:
+    """A line of Markdown in which `<` is escaped outside of code spans."""
+    spans = re.split(r"(`+[^`]*`+)", line)
+    return "".join(span if span.startswith("`") else _ACTIVE.sub(r"\\<", span) for span in spans)
 
 
 def _markup(text: str) -> str:

@@ -17,22 +17,12 @@ import msgspec
 
 from ouro.safety.protected import is_acting
 from ouro.utils.late_pattern import late_pattern
+from ouro.utils.project_files import GENERATED
 
 MAX_FOLDERS = 400
 """Maximum folders that are looked at, those near the root first: a look takes 0.6 ms for 200 folders,
 before and after each command.
 """
-_GENERATED = {
-    "node_modules",
-    "__pycache__",
-    ".venv",
-    "venv",
-    ".tox",
-    ".mypy_cache",
-    ".ruff_cache",
-    ".pytest_cache",
-}
-"""Folders of packages and caches, with thousands of others, in which nobody works."""
 _SETTLED = 50_000_000
 """Nanoseconds after which a change of a folder has another time than the one before."""
 ACTING_IN_GIT = (
@@ -215,7 +205,7 @@ class ActingFiles:
         except OSError:
             return _Listing((), ())
         above = folder.rpartition("/")[2]
-        skipped = {*_GENERATED, "memory", "plans"} if above == ".ouro" else _GENERATED
+        skipped = {*GENERATED, "memory", "plans"} if above == ".ouro" else GENERATED
         acting, folders = [], []
         for entry in entries:
             if is_acting(entry.name, above):

@@ -111,19 +111,8 @@ def file_diffs(rows: Iterable[str]) -> list[FileDiff]:
 
 def _hunk(reader: Iterator[str], at: int, olds: int, new_at: int, news: int) -> list[Pair]:
     # An empty range has the number of the line before it.
-    at, new_at = (
-        at + (not olds),
-        new_at + (not news),
-    )
-    signed: list[tuple[str, str]] = []
-    while olds > 0 or news > 0:
-        row = next(reader, "")
-        sign = row[:1]
-        if sign not in (" ", "-", "+", _NO_NEWLINE):
-            raise ValueError(f"not part of a hunk: {row}")
-        if sign != _NO_NEWLINE:
-            signed.append((sign, tidy(row[1:])))
-        olds, news = olds - (sign in (" ", "-")), news - (sign in (" ", "+"))
+    at, new_at = at + (not olds), new_at + (not news)
+    signed = list(_read_signed(reader, olds, news))
     pairs: list[Pair] = []
     for is_same, run in groupby(signed, key=lambda line: line[0] == " "):
         lines = list(run)
@@ -132,6 +121,19 @@ def _hunk(reader: Iterator[str], at: int, olds: int, new_at: int, news: int) -> 
         pairs += _pairs(old_lines, new_lines, at, new_at)
         at, new_at = at + len(old_lines), new_at + len(new_lines)
     return pairs
+
+
+def _read_signed(reader: Iterator[str], olds: int, news: int) -> Iterator[tuple[str, str]]:
+    """The sign and the text of each line of a hunk that has so many old and new lines."""
+    while olds > 0 or news > 0:
+        row = next(reader, "")
+        sign = row[:1]
+        if sign not in (" ", "-", "+", _NO_NEWLINE):
+            raise ValueError(f"not part of a hunk: {row}")
+        if sign != _NO_NEWLINE:
+            yield sign, tidy(row[1:])
+        olds -= sign in (" ", "-")
+        news -= sign in (" ", "+")
 
 
 @lru_cache(maxsize=512)
