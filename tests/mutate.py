@@ -525,6 +525,8 @@ DEFENCES = (
     Defence("E13", "ouro/safety/checkpoints/turn_journal.py",
             "            self.written.pop(kept[0], None)  # a tool changes it again\n", "",
             "test_e13_killed_turns.py -k writing_again"),
+    Defence("E13", f"{CHECKPOINTS}/finish.py", " or checkpoints.has_turn_elsewhere()", "",
+            "test_e13_killed_turns.py -k waited_for"),
     Defence("E13", f"{CHECKPOINTS}/file_index.py", " and not _is_being_written(item)}", "}",
             "test_e13_killed_turns.py -k middle_of_a_write"),
     Defence("E13", f"{CHECKPOINTS}/checkpoints.py", "        sweep_written_dirs(())", "        pass",

@@ -14,7 +14,7 @@ from fakes.model_server import Call, ModelServer, Reply
 
 from ouro.assemble import Options, open_session
 from ouro.llm import ScriptedModel
-from ouro.safety import Checkpoints, Undo
+from ouro.safety import Checkpoints, Undo, needs_recovery
 from ouro.session import OpenRequest
 from ouro.utils.runtime import get_checkpoints_dir
 
@@ -285,6 +285,8 @@ def test_e13_a_turn_that_is_kept_in_the_background_is_waited_for(root):
     ) as background:  # fmt: skip
         assert background.stdout.readline() == "held\n"
         assert opened(root, "s2").recover() == []  # another session does not wait
+        assert not needs_recovery(opened(root, "s2"))
+        assert needs_recovery(opened(root))
         background.stdin.write("\n")
         background.stdin.flush()
         kept = opened(root)

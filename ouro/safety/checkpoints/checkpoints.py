@@ -46,6 +46,7 @@ from ouro.safety.checkpoints.turn_journal import (
     TurnJournal,
     TurnRecord,
     cut_turns,
+    open_turns,
 )
 from ouro.utils.files import sweep_written_dirs
 
@@ -234,6 +235,10 @@ class Checkpoints:
         for number in left:
             self._journals.pop(number).close(is_done=False)
         return left
+
+    def has_turn_elsewhere(self) -> bool:
+        """Whether another process keeps a turn of this session, or was killed before it had."""
+        return any(number not in self._journals for number in open_turns(self.folder, self.session))
 
     def recover(self) -> list[CutTurn]:
         """Keep what turns changed whose ouro has ended before it did; returns these turns."""

@@ -39,9 +39,10 @@ def finish_later(checkpoints: Checkpoints) -> None:
 
 def needs_recovery(checkpoints: Checkpoints) -> bool:
     """Whether a turn or an undo in this workspace was cut off; starts no process."""
-    found = next(cut_turns(checkpoints.folder), None)
+    if next(cut_turns(checkpoints.folder), None) is not None or checkpoints.has_turn_elsewhere():
+        return True
     place = checkpoints.folder / UNDOING / checkpoints.session
-    return found is not None or (place.exists() and not checkpoints.is_undoing)
+    return place.exists() and not checkpoints.is_undoing
 
 
 def has_question(checkpoints: Checkpoints) -> bool:

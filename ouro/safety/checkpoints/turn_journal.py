@@ -183,6 +183,13 @@ def cut_turns(folder: Path, session: str = "", held: Collection[int] = ()) -> It
                 unlock(descriptor)
 
 
+def open_turns(folder: Path, session: str) -> Iterator[int]:
+    """The turns of a session whose changes are not kept yet."""
+    for path in (folder / FOLDER).glob(f"{session}.*"):
+        if path.suffix[1:].isdecimal():
+            yield int(path.suffix[1:])
+
+
 def has_live_turn(folder: Path) -> bool:
     """Whether a process that runs has a turn open in this folder of checkpoints."""
     for path in (folder / FOLDER).glob("*.*"):
