@@ -1,8 +1,9 @@
 """Counts calls, because growth is guarded by counts, not by clocks: of given functions, and of all
-functions of a package that an action enters, with the deepest chain.
+functions of a package that an action enters, with the deepest chain, and the objects that a chain
+goes through.
 
 From tests/: `python -m fakes.entered_functions` prints them for one remembered line, path by path;
-`--chain` with the deepest chain, `--all` with all functions.
+`--chain` with that chain and these objects, `--all` with all functions.
 """
 
 from __future__ import annotations
@@ -33,19 +34,27 @@ class Entered(msgspec.Struct):
     """Module and name -> number of calls."""
     chain: list[str] = []
     """The deepest chain of calls within the package, the outermost first."""
+    objects: list[str] = []
+    """The objects that a chain goes through, of the chain with most; for a function its module."""
 
     def note(self, frame: FrameType, event: str, _argument: object) -> None:
         if event != "call" or not (name := _function_name(frame.f_code)):
             return
         self.functions[name] += 1
         chain: list[str] = []
+        objects: list[str] = []
         above: FrameType | None = frame
         while above is not None:
             if name := _function_name(above.f_code):
                 chain.append(name)
+                owner = _owner(above, name)
+                if objects[-1:] != [owner]:
+                    objects.append(owner)
             above = above.f_back
         if len(chain) > len(self.chain):
             self.chain = chain[::-1]
+        if len(objects) > len(self.objects):
+            self.objects = objects[::-1]
 
 
 def _function_name(code: CodeType) -> str:
@@ -56,6 +65,13 @@ def _function_name(code: CodeType) -> str:
     if PACKAGE not in code.co_filename or code.co_name.startswith("<"):
         return ""
     return f"{module.removesuffix('.py')}: {code.co_qualname}"
+
+
+def _owner(frame: FrameType, name: str) -> str:
+    """The class of the object whose method runs; of a function its module."""
+    if "self" in frame.f_code.co_varnames and "self" in frame.f_locals:
+        return type(frame.f_locals["self"]).__name__
+    return name.partition(":")[0]
 
 
 @contextmanager
@@ -126,8 +142,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as root:
         os.environ.update(HOME=root, OURO_HOME=f"{root}/.ouro")
         for path, found in asyncio.run(remembered_lines(Path(root))).items():
-            print(f"{len(found.functions):4} functions, {len(found.chain):3} floors: {path}")
-            for name in found.chain if arguments.chain else ():
+            counts = f"{len(found.chain):3} floors, {len(found.objects)} objects"
+            print(f"{len(found.functions):4} functions, {counts}: {path}")
+            for name in (*found.chain, " > ".join(found.objects)) if arguments.chain else ():
                 print(f"       {name}")
             for name, count in sorted(found.functions.items()) if arguments.all else ():
                 print(f"  {count:4} {name}")

@@ -205,7 +205,7 @@ def test_manually_staged_files_stay_staged(store):
 def test_git_index_left_by_a_kill_is_rebuilt_by_the_next_commit(store, monkeypatch):
     store.save_and_commit({"facts.md": "- one\n", "preferences.md": "- two\n"}, "Learn")
     with monkeypatch.context() as killed:
-        killed.setattr(history, "_update_index", lambda *_: None)
+        killed.setattr(history.GitRepository, "_update_index", lambda *_: None)
         store.save_and_commit({"preferences.md": None}, "Killed behind the commit")
     assert git(store.folder, "status", "--porcelain") == "AD preferences.md"
 

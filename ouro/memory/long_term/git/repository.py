@@ -286,7 +286,7 @@ class GitRepository:
                 continue
             commit = done.stdout.decode().split()[0]
             self.write_record(TIP, commit, durable=False)
-            _update_index(self, head.commit, commit, {name: blobs[name] for name in new})
+            self._update_index(head.commit, commit, {name: blobs[name] for name in new})
             now = {**tree, **blobs}
             self._trees[commit] = {name: blob for name, blob in now.items() if blob is not None}
             try:
@@ -440,6 +440,23 @@ class GitRepository:
         found = re.search(rf"^([0-9a-f]{{40}}) {re.escape(ref)}$", packed, re.MULTILINE)
         return found[1] if found else ""
 
+    def _update_index(self, parent: str, commit: str, changes: Mapping[str, str | None]) -> None:
+        """The index of plain git must contain ouro's commits: else the next plain commit reverts
+        them.
+        """
+        lines = [
+            f"0 {'0' * 40}\t{name}" if blob is None else f"100644 {blob}\t{name}"
+            for name, blob in changes.items()
+        ]
+        is_of_parent = self.read_record(_INDEXED) == parent and (self.git_dir / "index").exists()
+        with suppress(MemoryUnusable):
+            given = "\0".join([*lines, ""]).encode()
+            command = ("update-index", "-z", "--add", "--index-info")
+            if is_of_parent and self.run(*command, given=given).returncode == 0:
+                self.write_record(_INDEXED, commit, durable=False)
+                return
+        rebuild_index(self, commit)
+
     def _drop_empty_objects(self, blobs: Iterable[str | None]) -> None:
         """A power failure may leave an empty object, which git would not replace."""
         objects = self.git_dir / "objects"
@@ -549,32 +566,14 @@ def _why_not_committed(errors: bytes) -> tuple[str, ...]:
     return (f"the last commit cannot be built on ({last_line(errors)})",)
 
 
-# -- the index that plain git uses: it must contain ouro's commits, else the next plain commit
-# reverts them
-
-
-def _update_index(
-    repo: GitRepository, parent: str, commit: str, changes: Mapping[str, str | None]
-) -> None:
-    lines = [
-        f"0 {'0' * 40}\t{name}" if blob is None else f"100644 {blob}\t{name}"
-        for name, blob in changes.items()
-    ]
-    is_of_parent = repo.read_record(_INDEXED) == parent and (repo.git_dir / "index").exists()
-    with suppress(MemoryUnusable):
-        given = "\0".join([*lines, ""]).encode()
-        command = ("update-index", "-z", "--add", "--index-info")
-        if is_of_parent and repo.run(*command, given=given).returncode == 0:
-            repo.write_record(_INDEXED, commit, durable=False)
-            return
-    rebuild_index(repo, commit)
-
-
 def rebuild_index(repo: GitRepository, commit: str) -> bool:
-    """Build the index again from a commit; if another git holds it, the next commit does that."""
+    """Build the index of plain git again from a commit; if another git holds it, the next commit
+    does that.
+    """
     made = repo.own_dir / f"index.{os.getpid()}"
     try:
-        if (repo.git_dir / "index.lock").exists():  # the user's git, perhaps with an open editor
+        # The user's git, perhaps with an open editor.
+        if (repo.git_dir / "index.lock").exists():
             raise MemoryUnusable("index.lock is there")
         repo.git("read-tree", commit, index=made)
         shutil.move(made, repo.git_dir / "index")  # the folder may be on another disk
