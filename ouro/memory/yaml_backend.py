@@ -88,6 +88,8 @@ class YamlFileMemoryStore(MemoryStore):
         self._spending = SpendingFile(self._root)
         self._open: dict[str, OpenFile] = {}
         self._is_swept = False
+        self._unsaved: set[str] = set()
+        """Sessions that had no folder when they were looked for: each look lists all sessions."""
 
     async def create_session(self, header: SessionHeader) -> None:
         with _saving(self._root), ExitStack() as failure:
@@ -254,11 +256,14 @@ class YamlFileMemoryStore(MemoryStore):
         return f"the disk of {place} is full" if os.statvfs(place).f_bavail == 0 else ""
 
     def outputs_folder(self, header: SessionHeader) -> Path:
-        held = self._open.get(header.id)
-        try:
-            return (held.folder if held else self._folders.find(header.id)) / OUTPUTS
-        except SessionNotFound:  # it has no messages yet
-            return self._root / f"{header.created_at[:10]}_{header.id[:8]}" / OUTPUTS
+        if held := self._open.get(header.id):
+            return held.folder / OUTPUTS
+        if header.id not in self._unsaved:
+            try:
+                return self._folders.find(header.id) / OUTPUTS
+            except SessionNotFound:  # it has no messages yet
+                self._unsaved.add(header.id)
+        return self._root / f"{header.created_at[:10]}_{header.id[:8]}" / OUTPUTS
 
     async def repair_session(self, session_id: str) -> tuple[str, ...]:
         """Move damaged parts to another file and keep the rest. Returns the actions, one line each."""

@@ -111,7 +111,7 @@ def sweep_temporary(folder: Path, of: str = "") -> None:
         names = os.listdir(folder)  # noqa: PTH208 (10,000 of them)
     except OSError:
         return
-    for name in names:
+    for name in (name for name in names if name[0] == "."):
         found = _TEMPORARY.fullmatch(name)
         if found and of in ("", found[1]) and not is_running(int(found[1])):
             with suppress(OSError):

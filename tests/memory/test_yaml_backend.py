@@ -312,3 +312,23 @@ def test_output_also_sent_to_the_model_is_stored_once(tmp_path):
     [file] = tmp_path.rglob("session.yaml")
     assert file.read_text().count("the end") == 1
     assert wait(store.load_session(header.id)).records[0].message == message
+
+
+def test_a_new_session_lists_the_other_sessions_a_few_times_only(root, monkeypatch):
+    for number in range(2_000):
+        (root / f"2026-01-01_{number:08x}").mkdir(parents=True)
+    listed: list[str] = []
+    real = os.listdir
+
+    def counted(folder: str | os.PathLike[str]) -> list[str]:
+        listed.append(os.fspath(folder))
+        return real(folder)
+
+    monkeypatch.setattr(os, "listdir", counted)
+    store = YamlFileMemoryStore(root)
+    for _ in range(4):
+        store.outputs_folder(HEADER)
+    wait(store.create_session(HEADER))
+    wait(store.close_session(HEADER.id))
+
+    assert listed.count(str(root)) <= 3

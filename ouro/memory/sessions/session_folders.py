@@ -73,14 +73,13 @@ class SessionFolders:
         Raises SessionNotFound.
         """
         place = self.trash if deleted else self.root
-        names = sorted(folder_names(place))
+        names = folder_names(place)
         if session_id in names:
             return place / session_id
         if _ID.fullmatch(session_id):
-            for name in names:
-                if is_named_after(name, session_id) and (
-                    name.endswith(session_id) or _id_of(place / name) in (session_id, "")
-                ):
+            # Few of ten thousand names are looked at.
+            for name in sorted(name for name in names if is_named_after(name, session_id)):
+                if name.endswith(session_id) or _id_of(place / name) in (session_id, ""):
                     return place / name
         raise not_found(session_id, " in the trash" if deleted else "")
 
@@ -140,18 +139,22 @@ class SessionFolders:
         messages.
         """
         sweep_temporary(self.root)
-        newest = sorted(folder_names(self.root), reverse=True)[:_SWEPT]
+        hidden, shown = _listed(self.root)
+        newest = sorted(shown, reverse=True)[:_SWEPT]
         for name in newest[:_SWEPT_OF_TEMPORARY]:
             for folder in (self.root / name, self.root / name / OUTPUTS):
                 sweep_temporary(folder)
         for name in newest:
             with suppress(OSError, SessionError):
                 self._remove_empty(self.root / name)
-        for place, start in ((self.root, _UNFINISHED), (self.trash, ".removed-")):
-            with suppress(FileNotFoundError):
-                for name in os.listdir(place):  # noqa: PTH208 (10,000 of them)
-                    if name.startswith(start) and not _is_alive(name):
-                        shutil.rmtree(place / name, ignore_errors=True)
+        removed, _ = _listed(self.trash)
+        for place, names, start in (
+            (self.root, hidden, _UNFINISHED),
+            (self.trash, removed, ".removed-"),
+        ):
+            for name in names:
+                if name.startswith(start) and not _is_alive(name):
+                    shutil.rmtree(place / name, ignore_errors=True)
 
     def _remove_empty(self, folder: Path) -> None:
         """Remove a session that has only a header. Raises SessionInUse if it is open: it will get a
@@ -202,10 +205,17 @@ def is_named_after(folder: str, session_id: str) -> bool:
 
 
 def folder_names(root: Path) -> list[str]:
+    return _listed(root)[1]
+
+
+def _listed(root: Path) -> tuple[list[str], list[str]]:
+    """The names in a folder that begin with a dot, and the others; none if it does not exist."""
     try:
-        return [name for name in os.listdir(root) if not name.startswith(".")]  # noqa: PTH208 (10,000 of them)
+        names = os.listdir(root)  # noqa: PTH208 (10,000 of them)
     except FileNotFoundError:
-        return []
+        return [], []
+    hidden = [name for name in names if name[0] == "."]
+    return hidden, [name for name in names if name[0] != "."]
 
 
 def not_a_folder(root: Path, error: OSError) -> SessionError:
