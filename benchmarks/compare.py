@@ -16,6 +16,7 @@ import argparse
 import contextlib
 import json
 import os
+import resource
 import shutil
 import signal
 import statistics
@@ -174,12 +175,20 @@ def written(program: Program) -> None:
 
 def turns(program: Program) -> None:
     """Headless: an answer; twenty shell calls; the tokens of the first request."""
+    before = _cpu_of_children()
     took, _, _ = headless(program, [])
     program.note("headless, start to answer ms", took * 1000)
+    program.note("headless CPU ms", (_cpu_of_children() - before) * 1000)
     program.note("tokens of the first request", tokens(program.server.asked[0].body))
     _, used, _ = headless(program, [f"true {number}" for number in range(CALLS)])
     program.note("a tool call ms", statistics.median(gaps(program.server)))
     program.note("headless memory MiB", used)
+
+
+def _cpu_of_children() -> float:
+    """CPU of all processes that have ended: other load changes it less than the time on the clock."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def output(program: Program) -> None:
