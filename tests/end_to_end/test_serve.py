@@ -45,7 +45,8 @@ class Serving:
             self._client.get(address, headers=self._headers) as answer,
         ):
             while line := await answer.content.readline():
-                if text in json.dumps(json.loads(line), ensure_ascii=False):
+                session = json.loads(line).get("session") or {"cards": []}
+                if any(text in card for _, card in session["cards"]):
                     return
         raise AssertionError(f"{text} is not shown")
 

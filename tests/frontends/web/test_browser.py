@@ -3,7 +3,9 @@
 import asyncio
 import contextlib
 
+import aiohttp
 import pytest
+from aiohttp import web
 from fakes.fake_session import Wait, says
 from fakes.ouro_program import BackgroundSessions
 from fakes.screens import SESSION_ID, HostedSession, ServedPage
@@ -11,6 +13,7 @@ from fakes.waiting import until
 
 from ouro.display import Diff, Display, FileChange, Question
 from ouro.events import PermissionAsked, Permit, QuestionAsked, Reply
+from ouro.frontends.web import screens
 from ouro.messages import ToolCall
 from scripts.headless_browser import DESKTOP, PHONE, browser, find_browser
 
@@ -28,6 +31,16 @@ PERMISSION = PermissionAsked(
     "edit(src/**)",
 )
 CHOICE = QuestionAsked("q2", Question("Which one?", ("red", "blue")))
+KEPT = (
+    "Host",
+    "Origin",
+    "Cookie",
+    "Sec-Fetch-Site",
+    "Sec-Fetch-Mode",
+    "Sec-Fetch-Dest",
+    "X-Ouro-Key",
+)
+BODY = ("Content-Length", "Content-Encoding", "Transfer-Encoding")
 SIZES = [pytest.param(PHONE, id="phone"), pytest.param(DESKTOP, id="desktop")]
 EVIL = '<img src=x onerror="document.title=1"><script>document.title=2</script>'
 
@@ -52,6 +65,11 @@ def check_sound(page, served):
     """No script has failed, nothing was blocked, and all came from here."""
     assert page.problems == []
     assert [address for address in page.requested if not address.startswith(served.place)] == []
+
+
+def problems_of_screen(page):
+    """The terminal may report its size before its connection is open; it does again then."""
+    return [problem for problem in page.problems if "CONNECTING" not in problem]
 
 
 async def fits(page):
@@ -216,13 +234,89 @@ async def test_the_full_screen_works_in_the_browser(ouro, monkeypatch, served, s
             sessions.until, started, lambda row: row["last_line"] == "typed in a browser"
         )
         assert (await page.picture(tmp_path / "screen.png")).stat().st_size > 5_000
-        # The terminal reports its size once before its connection is open, and again then.
-        assert [problem for problem in page.problems if "CONNECTING" not in problem] == []
+        assert problems_of_screen(page) == []
         assert [
             each for each in page.requested if not each.startswith((served.place, "data:"))
         ] == []
         await asyncio.to_thread(sessions.stop, started)
     await until(lambda: screen._process.returncode is not None)
+
+
+@contextlib.asynccontextmanager
+async def proxy_to(place):
+    """A proxy as docs/serve.md describes: it keeps Host and Origin, and strips a path."""
+
+    async def forward(request):
+        address = f"{place}/{request.match_info['path']}"
+        headers = {name: value for name, value in request.headers.items() if name in KEPT}
+        if request.headers.get("Upgrade") == "websocket":
+            return await forward_socket(request, f"{address}?{request.query_string}", headers)
+        async with client.request(
+            request.method,
+            address,
+            params=request.query,
+            headers=headers,
+            data=await request.read(),
+        ) as answer:
+            named = {name: value for name, value in answer.headers.items() if name not in BODY}
+            found = web.StreamResponse(status=answer.status, headers=named)
+            await found.prepare(request)
+            async for piece in answer.content.iter_any():
+                await found.write(piece)
+            return found
+
+    async def forward_socket(request, address, headers):
+        browser_side = web.WebSocketResponse()
+        async with client.ws_connect(address, headers=headers) as server_side:
+            await browser_side.prepare(request)
+            await asyncio.wait(
+                [
+                    asyncio.create_task(copy(browser_side, server_side)),
+                    asyncio.create_task(copy(server_side, browser_side)),
+                ],
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+        return browser_side
+
+    async def copy(source, target):
+        async for message in source:
+            send = target.send_str if message.type is aiohttp.WSMsgType.TEXT else target.send_bytes
+            await send(message.data)
+
+    app = web.Application()
+    app.router.add_route("*", "/ouro/{path:.*}", forward)
+    runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=1.0)
+    timeout = aiohttp.ClientTimeout()
+    async with aiohttp.ClientSession(
+        timeout=timeout, cookie_jar=aiohttp.DummyCookieJar()
+    ) as client:
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        try:
+            yield f"http://localhost:{runner.addresses[0][1]}/ouro"
+        finally:
+            await runner.cleanup()
+
+
+async def test_page_and_screen_work_behind_a_proxy_that_strips_a_path(served, monkeypatch):
+    pytest.importorskip("textual_serve")
+    monkeypatch.setattr(screens, "in_own_terminal", lambda _slave, _command: ("cat",))
+    async with (
+        HostedSession([says("through it")]),
+        proxy_to(served.place) as place,
+        browser() as running,
+    ):
+        page = await running.page(PHONE)
+        await page.open(f"{place}/#{served.guard.token}")
+        await page.until_shows("ready", "#list")
+        await page.click(".row")
+        await page.type("#text", "hello")
+        await page.click("#send")
+        await page.until_shows("through it", "#transcript")
+        assert [address for address in page.requested if not address.startswith(place)] == []
+        await page.open(f"{place}/screen#{SESSION_ID}")
+        await until(lambda: served.server.screens._running)
+        assert problems_of_screen(page) == []
 
 
 async def test_a_page_of_an_earlier_serve_says_where_the_link_is(served):

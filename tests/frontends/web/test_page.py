@@ -264,6 +264,14 @@ async def test_a_rewind_shows_the_session_again(page):
         assert events.session["draft"] == "hello"
 
 
+async def test_what_a_command_has_found_is_shown(page):
+    async with HostedSession(), page.events(SESSION_ID) as events:
+        await events.until(lambda shown: shown.session)
+        await page.post(f"{PATH}/message", {"text": "/running"})
+        await events.until(lambda shown: '<div class="found">' in shown.transcript)
+        assert SESSION_ID[:8] in events.transcript
+
+
 async def test_of_a_long_session_the_end_is_shown(page):
     async with HostedSession() as hosted:
         hosted.session.shown_before = [event for n in range(400) for event in says(f"line {n}.")]
