@@ -227,7 +227,8 @@ async def test_a_question_about_a_long_file_draws_what_is_seen():
             panel = await asked(pilot)
             await until(pilot, lambda: "5 + value_4 = 'one of many'" in screen_text(pilot.app))
         assert counts["_Hunk._row"] <= 4 * PAGE_ROWS
-        assert "5001 lines" in str(panel.query_one(".question--keys").content)
+        keys = panel.query_one(".question--keys")
+        await until(pilot, lambda: "5001 lines" in str(keys.content))
         with counted_calls(_Hunk._row) as counts:
             panel.query_one(".question--body").action_scroll_end()
             await until(pilot, lambda: "value_4999" in screen_text(pilot.app))
