@@ -69,7 +69,7 @@ def app(home, tmp_path, monkeypatch):
     clock = SimpleNamespace(time=itertools.count(1_795_255_200, 3_600).__next__)
     monkeypatch.setattr("ouro.memory.long_term.git.repository.time", clock)
     monkeypatch.setattr(
-        "ouro.memory.long_term.memory_output.estimate", lambda _block: 600
+        "ouro.memory.long_term.prompt_block.estimate", lambda _block: 600
     )  # its paths have any length
     monkeypatch.setattr(
         "ouro.frontends.tui.screens.memory_pages.local_time", lambda at: local_time(at, TODAY)
