@@ -677,6 +677,7 @@ DEFENCES = (
             "if found is not None:", "../safety/sandbox/test_containers.py"),
     Defence("B8", "ouro/tools/shell_process.py", "self.inside.signal_later(signal.SIGKILL)\n        self._signal",
             "pass\n        self._signal", "../safety/sandbox/test_containers.py -k killed_client"),
+    Defence("B8", "ouro/safety/sandbox/confinement.py", "if self.settings.in_container:", "if False:", "test_b8_containers.py"),
     Defence("B8", "ouro/safety/sandbox/engine.py", "if found and not any(_is_below(found, folder) for folder in workspace):",
             "if found:", "test_b8_containers.py"),
     Defence("B8", "ouro/safety/sandbox/devcontainer.py", "of_machine = child_environment(os.environ)",

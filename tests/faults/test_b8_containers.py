@@ -23,6 +23,7 @@ from ouro.errors import ToolError, TrustNeeded
 from ouro.extensions.trust_summary import describe_files
 from ouro.safety import (
     Ask,
+    Confinement,
     ContainerConfinement,
     Effect,
     Permissions,
@@ -120,6 +121,11 @@ class TestFailsClosed:
         result = await task
         assert result.failed
         assert "was stopped or removed" in result.text
+
+    def test_b8_the_sandbox_of_the_machine_runs_no_command_in_its_place(self, tmp_path):
+        confinement = Confinement(tmp_path, tmp_path / "state", SandboxSettings(engine="podman"))
+        with pytest.raises(ToolError, match="The settings want a container"):
+            confinement.wrap_command(["true"], "workspace", "call", tmp_path)
 
     async def test_b8_a_name_of_an_image_is_no_option(self, tmp_path, engine):
         bench = make_bench(tmp_path, image="--privileged")

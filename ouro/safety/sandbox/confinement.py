@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from ouro.errors import ToolError
 from ouro.safety import protected
 from ouro.safety.rules import Limits
 from ouro.safety.sandbox.acting_files import ACTING_IN_GIT, ActingFiles, RevertedFile
@@ -228,8 +229,11 @@ class Confinement:
         """As `wrap`, for a command of the agent, from `limit_command`.
 
         Raises:
-            ToolError: its container cannot be used.
+            ToolError: its container cannot be used, or the settings want one, and this is the
+                confinement without.
         """
+        if self.settings.in_container:
+            raise ToolError("The settings want a container, but there is none here: nothing ran.")
         return self.wrap(argv, limits, call_id)
 
     def take_setup(self) -> str:
