@@ -193,13 +193,26 @@ def _run(args: SimpleNamespace) -> int:
         raise
     is_asked = args.prompt is None and sys.stdin.isatty() and sys.stdout.isatty()
     said = leave_worktree(own, _ask_on_terminal if is_asked else None)
-    print(said, file=sys.stdout if is_asked else sys.stderr)
+    print(_wrapped(said), file=sys.stdout if is_asked else sys.stderr)
     return code
+
+
+def _wrapped(text: str) -> str:
+    """The text with lines that fit the terminal; unchanged where there is none."""
+    import shutil
+    import textwrap
+
+    if not sys.stdout.isatty():
+        return text
+    width = shutil.get_terminal_size().columns - 1
+    lines = [textwrap.wrap(line, width, break_long_words=False) for line in text.split("\n")]
+    end = " " if text.endswith(" ") else ""
+    return "\n".join(row for wrapped in lines for row in wrapped or [""]) + end
 
 
 def _ask_on_terminal(question: str) -> str:
     try:
-        return input(question)
+        return input(_wrapped(question))
     except (EOFError, KeyboardInterrupt):
         return ""
 

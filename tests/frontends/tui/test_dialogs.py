@@ -91,6 +91,26 @@ async def test_a_dialog_has_its_title_first_and_its_keys_last(name, size):
         assert max(map(len, screen_text(pilot.app).split("\n"))) <= size[0]
 
 
+async def test_a_low_terminal_shows_a_short_question_whole_and_scrolls_a_long_one():
+    question = "May the agent of this session read what the folder says? It would obey AGENTS.md."
+    details = [Choice("yes", "yes", "now and in every later session of this folder"), *MANY[:2]]
+    async with screen_of(FakeSession()).run_test(size=(40, 10)) as pilot:
+        await opened(pilot)
+        pilot.app.push_screen(Picker(question, details))
+        await until(pilot, lambda: "AGENTS.md." in screen_text(pilot.app))
+        await until(pilot, lambda: "in every later" in screen_text(pilot.app))
+        assert "choice 1" in screen_text(pilot.app)
+        assert "Esc closes" in screen_text(pilot.app)
+        await pilot.press("escape")
+        words = " ".join(f"word{number}" for number in range(60))
+        pilot.app.push_screen(Picker(words, details))
+        await until(pilot, lambda: "word0" in screen_text(pilot.app))
+        await until(pilot, lambda: "choice 1" in screen_text(pilot.app))
+        await pilot.press(*["pagedown"] * 12)
+        await until(pilot, lambda: "word59" in screen_text(pilot.app))
+        assert "Esc closes" in screen_text(pilot.app)
+
+
 @pytest.mark.parametrize("name", [name for name in NAMES if name not in {*WRITING, "Help"}])
 async def test_a_question_mark_shows_the_keys_and_escape_goes_back_one_step(name):
     async with screen_of(FakeSession()).run_test(size=(80, 24)) as pilot:

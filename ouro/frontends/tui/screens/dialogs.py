@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from textwrap import wrap
 from typing import Any, TypeVar
 
@@ -37,6 +38,8 @@ from ouro.frontends.tui.widgets.typed_field import TypedField
 from ouro.utils.text import clean
 
 R = TypeVar("R")
+MIN_ROWS, MIN_QUESTION = 5, 2
+"""Of a list and the question above it, on a low terminal."""
 LONG_TITLE = 8
 """If a question has at least so many lines, the keys that scroll it are shown."""
 
@@ -69,6 +72,8 @@ MOVES: Keys = (
 """The keys of every list and text. While a search field has the focus, letters are text."""
 WORDS_FROM = 30
 """The minimum columns to name the key that shows all keys."""
+MAX_MESSAGE = 4
+"""Lines of a question or an error in the line of keys; the style sheet allows others fewer."""
 _SHOWS_KEYS = ("question_mark", "f1")
 
 
@@ -110,9 +115,9 @@ class KeyLine(Widget):
         return self._text(width).count("\n") + 1
 
     def _text(self, width: int) -> str:
-        most = 1 if self.screen.has_class("-low") else self._most
         if self._message:
-            return "\n".join(wrap(self._message, max(1, width))[:most])
+            return "\n".join(wrap(self._message, max(1, width))[:MAX_MESSAGE])
+        most = 1 if self.screen.has_class("-low") else self._most
         shown = [" ".join(filter(None, key)) for key in self.keys]
         if self._more and width >= WORDS_FROM:
             shown[-1] = f"{self._more} keys · {shown[-1]}"
@@ -462,26 +467,44 @@ class Picker(Sheet[str | None]):
     def on_unmount(self) -> None:
         self._beneath.styles.padding = 0
 
-    def _make_room(self) -> None:
+    def _make_room(self, *, again: bool = True) -> None:
         """Give the list the remaining lines; show the transcript's end, and text in the prompt,
-        above it.
+        above it. On a low terminal once more, `again`, when the lines of the texts are known.
         """
         if not (sheet := self._frame).is_attached:
             return  # the sheet is being closed
         rest = [child for child in sheet.children if child.display and child is not self._list]
         taken = sum(child.outer_size.height + child.styles.margin.height for child in rest)
         taken += sheet.gutter.height + sheet.styles.margin.height
+        if self.has_class("-low"):
+            taken += self._fit_question(self.size.height - taken)
+            if again:
+                self.call_after_refresh(partial(self._make_room, again=False))
         self._list.styles.max_height = max(1, self.size.height - taken)
         if self.is_short and sheet.outer_size.height <= self.size.height - 6:
             covered = sheet.outer_size.height - (0 if self._shows_prompt else PROMPT_AND_STATUS)
             self._beneath.styles.padding = (0, 0, max(0, covered), 0)
+
+    def _fit_question(self, free: int) -> int:
+        """Let the question have the lines that a short list leaves; returns how many more it takes
+        than now.
+        """
+        question = self.query_one(".sheet--question")
+        rows = min(len(self._choices), MIN_ROWS)
+        before = question.outer_size.height
+        most = max(MIN_QUESTION, before + free - rows)
+        question.styles.max_height = most
+        return min(question.virtual_size.height, most) - before
 
     def _show_whole(self) -> None:
         """Show the whole marked choice below the list if its line is cut."""
         marked = self._list.marked
         self._whole.display = marked is not None and self._list.is_cut(marked)
         if marked is not None:
-            self._whole.update(code_content(clean(f"{marked.label}\n{marked.detail}".rstrip())))
+            # A low terminal has no lines to repeat what is in the list.
+            is_low = self.has_class("-low") and bool(marked.detail)
+            text = marked.detail if is_low else f"{marked.label}\n{marked.detail}".rstrip()
+            self._whole.update(code_content(clean(text)))
         self.call_after_refresh(self._make_room)
 
     @on(Input.Submitted)

@@ -11,6 +11,7 @@ from textual.geometry import Size
 from textual.reactive import reactive
 from textual.widget import Widget
 
+from ouro.frontends.tui.look import HEADER_FROM_HEIGHT
 from ouro.utils.text import clean
 
 if TYPE_CHECKING:
@@ -53,6 +54,10 @@ class AttachmentBar(Widget):
     def watch_chips(self) -> None:
         self.display = bool(self.chips)
 
+    @property
+    def _most(self) -> int:
+        return 1 if self.app.size.height < HEADER_FROM_HEIGHT else MAX_LINES
+
     def get_content_height(self, _container: Size, _viewport: Size, width: int) -> int:
         return len(self._rows(width))
 
@@ -65,7 +70,7 @@ class AttachmentBar(Widget):
         for number, item in enumerate(self.chips):
             chip = _chip(item).truncate(max(1, width), ellipsis=True)
             if rows[-1] and rows[-1].cell_length + len(_GAP) + chip.cell_length > width:
-                if len(rows) == MAX_LINES:
+                if len(rows) == self._most:
                     more = Content.styled(f"{_GAP}+{len(self.chips) - number} more", "$muted")
                     room = max(1, width - more.cell_length)
                     rows[-1] = Content.assemble(rows[-1].truncate(room, ellipsis=True), more)

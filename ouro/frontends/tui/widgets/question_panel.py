@@ -53,6 +53,8 @@ _ROWS_AROUND = (
 
 
 TOO_EARLY = "This question is new: press the key again"
+TOO_EARLY_LOW = "new: press again"
+"""The same beside the title, where there is no line for it."""
 
 
 class QuestionPanel(Vertical, can_focus=True):
@@ -258,6 +260,7 @@ class QuestionPanel(Vertical, can_focus=True):
             keys.update(join_fitting([*hints, *shown.split(" · ")], keys.size.width, 1))
         for size in self.query(".question--size").results(Static):
             shown = f"{self._page_down}: {hint}" if hint and is_low else self._amount
+            shown = TOO_EARLY_LOW if is_low and self._notice else shown
             title = cell_len(str(self.query_one(".question--title", Static).content))
             size.update(shown if title + 2 + len(shown) <= self.content_size.width else "")
 

@@ -160,6 +160,16 @@ async def test_a_file_that_the_user_changed_since_is_asked_about(repository):
         await until(pilot, lambda: (repository / "a.txt").read_text() == undone)
 
 
+async def test_a_question_before_an_undo_can_be_read_on_a_low_terminal(repository):
+    async with viewing(repository, size=(40, 10)) as (_, pilot, open_it):
+        (repository / "a.txt").write_text(AFTER.replace("line 20", "line twenty, mine"))
+        await open_it()
+        await pilot.press("U")
+        await until(pilot, lambda: "y undoes" in " ".join(screen_text(pilot.app).split()))
+        shown = " ".join(screen_text(pilot.app).split())
+        assert "no turn of this session made" in shown
+
+
 async def test_a_hunk_whose_lines_have_changed_since_is_left_as_it_is(repository):
     async with viewing(repository) as (_, pilot, open_it):
         await open_it()

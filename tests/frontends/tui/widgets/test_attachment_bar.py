@@ -24,8 +24,8 @@ async def test_chips_show_size_and_refusal_before_sending(size):
         await opened(pilot)
         await type_text(pilot, "see @api.py and @.env ")
         await until(pilot, lambda: "@api.py 12 KB" in screen_text(pilot.app))
-        if size[1] > 10:
-            await until(pilot, lambda: "✗ .env: may hold keys" in screen_text(pilot.app))
+        more = "✗ .env: may hold keys" if size[1] > 10 else "+1 more"
+        await until(pilot, lambda: more in screen_text(pilot.app))
         await pilot.press("enter")
         await until(pilot, lambda: "12 KB" not in screen_text(pilot.app))
 

@@ -3,6 +3,7 @@
 import asyncio
 from pathlib import Path
 
+import pytest
 from fakes.fake_session import PUSH, FakeSession, Wait, asks_to_push
 from fakes.screens import asked, opened, screen_of, screen_text, until
 
@@ -260,13 +261,14 @@ async def test_pasted_message_at_a_question_is_sent_by_enter(monkeypatch):
         await until(pilot, lambda: session.answers == [("q", Reply(("leave",)))])
 
 
-async def test_x7_a_key_just_after_the_question_came_does_not_answer_it(monkeypatch):
-    session = FakeSession(
-        [[QuestionAsked("q", Question("Remember?", ("keep", "leave"))), Wait(asyncio.Event())]]
-    )
+@pytest.mark.parametrize(
+    ("size", "hint"), [((100, 30), "press the key again"), ((40, 10), "new: press again")]
+)
+async def test_x7_a_key_just_after_the_question_came_does_not_answer_it(monkeypatch, size, hint):
+    session = FakeSession([[asks_to_push(), Wait(asyncio.Event())]])
     screen = screen_of(session)
     monkeypatch.setattr(QuestionPanel, "GRACE", 3600.0)
-    async with screen.run_test(size=(100, 30)) as pilot:
+    async with screen.run_test(size=size) as pilot:
         await opened(pilot)
         await pilot.press("g", "enter")
         questions = pilot.app.conversation.questions
@@ -275,7 +277,7 @@ async def test_x7_a_key_just_after_the_question_came_does_not_answer_it(monkeypa
             lambda: questions.panel is not None and questions.panel._listens_from < float("inf"),
         )
         await pilot.press("1")
-        await until(pilot, lambda: "press the key again" in screen_text(pilot.app))
+        await until(pilot, lambda: hint in screen_text(pilot.app))
         assert (session.answers, pilot.app.conversation.prompt.text) == ([], "")
 
 
