@@ -193,7 +193,7 @@ def play_work(stage: Stage) -> None:
     stage.settle()
     stage.say("read: api.py & read: test_api.py & grep: total & glob: *.py", "Done: 4 tool calls")
     stage.take("cards")
-    stage.say("markdown: 1500", "┌")
+    stage.say("markdown: 1500", "Part 3")
     stage.take("markdown")
     stage.say(TODOS, "Correct the discount")
     stage.take("todos")
