@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from textwrap import wrap
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from rich.cells import cell_len, set_cell_size
+from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
 from textual import events
@@ -319,7 +319,9 @@ class PickList(RowList["Choice"], can_focus=False):
         room = min(longest, width // 2 if width >= 60 else width * 2 // 5)
         wide = min(max(cell_len(_label(other)) for other in in_sight), max(1, width - max(2, room)))
         tick = "  ✓" if choice.value == self._current and self._current else ""
-        yield set_cell_size(crop(_label(choice), wide), wide), "marked" if is_marked else ""
+        label = list(code_cells(_label(choice), wide, "marked" if is_marked else ""))
+        yield from label
+        yield " " * (wide - sum(cell_len(words) for words, _ in label)), ""
         yield tick, ""
         if choice.detail:
             detail = f"  {clean(choice.detail)}".replace("\n", " ")
