@@ -136,6 +136,14 @@ class Stage:
             self.settle()
         self.terminal.until_gone(*(text for text in shown if text not in before))
 
+    def print(self, name: str, command: str, *shown: str) -> None:
+        """Take a picture of what a command prints into the transcript."""
+        try:
+            self.say(command, *shown)
+            self.take(name)
+        except AssertionError as error:
+            print(f"{name}: {error}")
+
     def say(self, text: str, *shown: str) -> None:
         """Send a message, and wait for what it shows."""
         self.terminal.say(text)
@@ -218,13 +226,13 @@ def play_sheets(stage: Stage) -> None:
     stage.show("config", ("/config\r", "typing searches"))
     stage.show("config-search", ("/config theme\r", "tui.theme"))
     stage.show("permissions", ("/permissions\r", "looks and plans"))
-    stage.show("usage", ("/usage --by model\r", "█"))
-    stage.show("status", ("/status\r", "Thinking"))
+    stage.print("usage", "/usage --by model", "█")
+    stage.print("status", "/status", "Thinking")
     stage.show("theme", ("/theme\r", "Which colours"))
     stage.show("copy-list", ("/copy list\r", "Copy which"))
-    stage.show("agents", ("/agents\r", "Kinds of subagents"))
-    stage.show("mcp", ("/mcp\r", "There are no MCP servers"))
-    stage.show("rename", ("/rename\r", "is now called"))
+    stage.print("agents", "/agents", "Kinds of subagents")
+    stage.print("mcp", "/mcp", "There are no MCP servers")
+    stage.print("rename", "/rename The basket", "is now called")
 
 
 def play_memory(stage: Stage) -> None:

@@ -81,9 +81,7 @@ class MemoryList(RowList[MemoryRow]):
         scope, beside = (5 if has_flag else 0), cell_len(flag) + cell_len(about)
         room = max(1, width - scope - (beside + 2 if beside else 0))
         yield set_cell_size(row.scope, scope), "detail"
-        text = list(code_cells(row.text, room, "marked" if is_marked else ""))
-        yield from text
-        yield " " * (room - sum(cell_len(words) for words, _ in text)), ""
+        yield from code_cells(row.text, room, "marked" if is_marked else "", fills=True)
         yield f"  {flag}" if beside else "", "flag" if row.warns else "detail"
         yield about, "detail"
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from textwrap import wrap
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from rich.cells import cell_len
+from rich.cells import cell_len, set_cell_size
 from rich.segment import Segment
 from rich.style import Style
 from textual import events
@@ -128,14 +128,21 @@ Cell = tuple[str, str]
 """Text, and its style: `marked`, `detail`, `found`, `flag`, `code`, or empty."""
 
 
-def code_cells(text: str, room: int, style: str) -> Iterable[Cell]:
-    """The text in at most `room` cells; what is between backticks as code, without them."""
+def code_cells(text: str, room: int, style: str, *, fills: bool = False) -> Iterable[Cell]:
+    """The text in at most `room` cells, or in so many if it `fills` them; what is between backticks
+    as code, without them.
+    """
     pieces = list(split_at_code(text))
     shown = crop("".join(words for words, _ in pieces), room)
+    if fills:
+        shown = set_cell_size(shown, room)
+    if not pieces or pieces[-1][1]:
+        pieces.append(("", False))
     end = 0
-    for words, is_code in pieces:
+    for words, is_code in pieces[:-1]:
         yield shown[end : end + len(words)], "code" if is_code else style
         end += len(words)
+    yield shown[end:], style
 
 
 class RowList(LineScroll, Generic[T], can_focus=True):
@@ -319,9 +326,8 @@ class PickList(RowList["Choice"], can_focus=False):
         room = min(longest, width // 2 if width >= 60 else width * 2 // 5)
         wide = min(max(cell_len(_label(other)) for other in in_sight), max(1, width - max(2, room)))
         tick = "  ✓" if choice.value == self._current and self._current else ""
-        label = list(code_cells(_label(choice), wide, "marked" if is_marked else ""))
-        yield from label
-        yield " " * (wide - sum(cell_len(words) for words, _ in label)), ""
+        style = "marked" if is_marked else ""
+        yield from code_cells(_label(choice), wide, style, fills=True)
         yield tick, ""
         if choice.detail:
             detail = f"  {clean(choice.detail)}".replace("\n", " ")
