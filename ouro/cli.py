@@ -204,10 +204,11 @@ def _wrapped(text: str) -> str:
 
     if not sys.stdout.isatty():
         return text
-    width = shutil.get_terminal_size().columns - 1
-    lines = [textwrap.wrap(line, width, break_long_words=False) for line in text.split("\n")]
-    end = " " if text.endswith(" ") else ""
-    return "\n".join(row for wrapped in lines for row in wrapped or [""]) + end
+    width = max(10, shutil.get_terminal_size().columns - 1)
+    rows: list[str] = []
+    for line in text.split("\n"):
+        rows += textwrap.wrap(line, width, break_long_words=False) or [""]
+    return "\n".join(rows) + (" " if text.endswith(" ") else "")
 
 
 def _ask_on_terminal(question: str) -> str:

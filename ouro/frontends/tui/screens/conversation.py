@@ -34,7 +34,7 @@ from ouro.frontends.tui.look import (
     ROOMY_FROM_HEIGHT,
     Look,
 )
-from ouro.frontends.tui.screens.dialogs import Layout
+from ouro.frontends.tui.screens.sheet_layout import Layout
 from ouro.frontends.tui.transcript_writer import TranscriptWriter, blocks_of
 from ouro.frontends.tui.widgets.attachment_bar import AttachmentBar
 from ouro.frontends.tui.widgets.prompt import MAX_SUGGESTIONS, Completion, PromptArea, PromptBox

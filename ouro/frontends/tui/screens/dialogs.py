@@ -16,7 +16,6 @@ from rich.cells import cell_len
 from rich.table import Table
 from rich.text import Text
 from textual import events, on
-from textual._compositor import Compositor, CompositorMap, ReflowResult
 from textual.app import App, ComposeResult
 from textual.binding import Binding
 from textual.containers import Horizontal, Vertical, VerticalScroll
@@ -30,6 +29,7 @@ from ouro.frontends.tui.blocks.lines import code_content, join_fitting, quote_co
 from ouro.frontends.tui.blocks.messages import AnswerBlock
 from ouro.frontends.tui.keymap import SCROLLS, Keymap
 from ouro.frontends.tui.look import HEADER_FROM_HEIGHT
+from ouro.frontends.tui.screens.sheet_layout import Layout
 from ouro.frontends.tui.widgets.prompt import PromptArea
 from ouro.frontends.tui.widgets.question_panel import QuestionPanel
 from ouro.frontends.tui.widgets.row_list import PAGES, PickList
@@ -42,24 +42,6 @@ MIN_ROWS, MIN_QUESTION = 5, 2
 """Of a list and the question above it, on a low terminal."""
 LONG_TITLE = 8
 """If a question has at least so many lines, the keys that scroll it are shown."""
-
-
-class Layout(Compositor):
-    """Textual's layout, corrected so that each widget receives its size.
-
-    If a place is requested after a scroll, Textual assumes that widgets mounted meanwhile know
-    their size already: one question in 25 was drawn without its choices.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._last_map: CompositorMap = {}
-
-    def reflow(self, parent: Widget, size: Size) -> ReflowResult:
-        self._full_map = self._last_map
-        result = super().reflow(parent, size)
-        self._last_map = self._full_map
-        return result
 
 
 Keys = Sequence[tuple[str, str]]
