@@ -16,6 +16,7 @@ const cards = new Map();
 const drafts = new Map();
 let selected = "";
 let questionId = "";
+let waiting = 0;
 let stream = null;
 let retry = FIRST_RETRY;
 let retryTimer = 0;
@@ -152,9 +153,15 @@ function showList(list) {
   const waits = list.waiting ? `${list.waiting} waiting` : "";
   at("count").textContent = waits;
   document.title = list.waiting ? `(${list.waiting}) ouro` : "ouro";
-  const others = list.waiting - (questionId ? 1 : 0);
-  at("others").textContent = others > 0 ? ` ${others}` : "";
+  waiting = list.waiting;
+  showOthers();
   showFolders(list.folders);
+}
+
+// How many other sessions wait for an answer.
+function showOthers() {
+  const others = waiting - (questionId ? 1 : 0);
+  at("others").textContent = others > 0 ? ` ${others}` : "";
 }
 
 function showFolders(folders) {
@@ -239,6 +246,7 @@ function showQuestion(question) {
   const id = question ? question.id : "";
   if (id === questionId) return; // a comment may be written in it
   questionId = id;
+  showOthers();
   const panel = at("question");
   panel.innerHTML = question ? question.page : "";
   panel.hidden = !question;
@@ -315,6 +323,10 @@ at("message").addEventListener("submit", async (event) => {
   } finally {
     at("send").disabled = false;
   }
+});
+
+document.addEventListener("click", (event) => {
+  if (!at("menu").contains(event.target)) at("menu").open = false;
 });
 
 at("stop").addEventListener("click", () => act(ofSession("interrupt")).catch(() => {}));
