@@ -97,6 +97,24 @@ for text in ("first\\n", "second\\n"):
     assert ((root / "a.py").read_text(), (root / "new.py").exists()) == ("one\n", False)
 
 
+def test_e13_a_file_that_two_tools_were_writing_is_restored(root):
+    killed(
+        root,
+        """
+for _ in range(2):
+    kept.keep(1, root / "a.py")
+(root / "a.py").write_text("of the first\\n")
+kept.written(1, root / "a.py")
+(root / "a.py").write_text("of the second\\n")
+""",
+    )
+    kept = opened(root)
+    kept.recover()
+    restored = Undo(kept).undo(kept.turns())
+    assert (sorted(restored.paths), restored.left) == (["a.py"], {})
+    assert (root / "a.py").read_text() == "one\n"
+
+
 def test_e13_a_half_written_file_is_gone_after_an_undo(home, root):
     killed(
         root,

@@ -20,7 +20,7 @@ from ouro.utils.runtime import ensure_private_dir
 
 FOLDER = "open"
 _DIED = ".died"
-_WRITE_SECONDS = 1.0
+_WRITE_NANOSECONDS = 1_000_000_000
 """A tool that was about to change a file has done so after this time, or never."""
 _PATIENCE = 20.0
 """Seconds to wait for a process in the background, which keeps a turn at the lowest priority."""
@@ -57,8 +57,8 @@ class TurnRecord(msgspec.Struct):
     """When the first command began, in nanoseconds; 0: none did."""
     last: int = 0
     """When the last line was written."""
-    pending: dict[str, int] = msgspec.field(default_factory=dict)
-    """Files that a tool was about to change, with the time."""
+    pending: dict[str, list[int]] = msgspec.field(default_factory=dict)
+    """Files that tools were about to change, with the time of each tool."""
 
     def take(self, line: Mapping[str, Any]) -> None:
         """Take one line of the journal."""
@@ -66,12 +66,13 @@ class TurnRecord(msgspec.Struct):
         if kept := line.get("kept"):
             if not self.began:  # a command may have changed it already: the checkpoint has it
                 self.kept.setdefault(kept[0], (kept[1], kept[2]))
-            self.pending[kept[0]] = self.last
+            self.pending.setdefault(kept[0], []).append(self.last)
             self.written.pop(kept[0], None)  # a tool changes it again
         elif written := line.get("written"):
-            if self.running <= 0:  # a command may change it again, in the same moment
+            is_last = not self._finish_one(written[0])
+            # A command, or another tool at its side, may change it again in the same moment.
+            if is_last and self.running <= 0:
                 self.written[written[0]] = (written[1], written[2])
-            self.pending.pop(written[0], None)
         elif late := line.get("late"):
             self.late.update(late)
         elif "began" in line:
@@ -81,6 +82,14 @@ class TurnRecord(msgspec.Struct):
             self.written.clear()
         elif "ended" in line:
             self.running -= 1
+
+    def _finish_one(self, name: str) -> bool:
+        """A tool has written a file; returns whether another one is about to."""
+        others = self.pending.pop(name, [])[1:]
+        recent = [at for at in others if self.last - at < _WRITE_NANOSECONDS]
+        if recent:
+            self.pending[name] = recent
+        return bool(recent)
 
 
 class TurnJournal:
@@ -139,10 +148,8 @@ class CutTurn(msgspec.Struct):
 
     def is_unsure(self, path: str, file: str) -> bool:
         """Whether a file may have been changed by others after ouro was killed."""
-        pending = self.record.pending.get(path)
-        if pending is None:
-            return changed_after(file, self.died)
-        return changed_after(file, max(self.died, pending + int(_WRITE_SECONDS * 1e9)))
+        ends = [at + _WRITE_NANOSECONDS for at in self.record.pending.get(path, ())]
+        return changed_after(file, max([self.died, *ends]))
 
     def delete(self) -> None:
         self.path.unlink(missing_ok=True)
