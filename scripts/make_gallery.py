@@ -208,7 +208,7 @@ def play_work(stage: Stage) -> None:
     stage.say(ASK, "Which database")
     stage.take("question-agent")
     terminal.send(ESC)
-    terminal.until_gone("None: keep JSON")
+    terminal.until_shows("· no answer")
     stage.settle()
     stage.say("fail: 400", "400")
     stage.take("error")
