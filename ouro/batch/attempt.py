@@ -193,7 +193,6 @@ class Attempt:
         if task.memory == "read" and tree.repository is None:  # the clone may be removed
             keep = partial(self._state.add_learned, task.id)
             take_pending(tree.folder, string(answer.get("session_id")), keep)
-        self._state.save_patch(task.id, tree.patch() if files else "")
         detail = string(answer.get("detail"))
         if timed_out:
             detail = f"It took more than {task.limits.seconds:.0f} seconds."
@@ -212,13 +211,16 @@ class Attempt:
         )
 
     def _committed(self, task: Task, tree: TaskTree) -> tuple[str, ...]:
-        """The names of the files that the agent changed, committed to the branch once."""
+        """The names of the files that the agent changed: committed to the branch, and saved as a
+        patch, once.
+        """
         record = self._state.place(task.id) / _FILES
         with suppress(OSError, msgspec.MsgspecError):
             return decode_json(record.read_bytes(), tuple[str, ...])
-        files = tuple(tree.commit(_subject(task)))
+        files, patch = tree.commit(_subject(task))
+        self._state.save_patch(task.id, patch)
         write_private(record, msgspec.json.encode(files))
-        return files
+        return tuple(files)
 
     def _ask(
         self, task: Task, folder: Path, max_cost: float | None, lease: int

@@ -63,13 +63,15 @@ class TaskTree(msgspec.Struct, frozen=True):
         if not base:
             raise NoSuchTree(f"{repository} has no commit `{task.revision}`, or git refuses it.")
         with _one_at_a_time:
-            shutil.rmtree(folder, ignore_errors=True)
-            git.change("worktree", "prune")
+            if folder.exists():
+                shutil.rmtree(folder, ignore_errors=True)
+                git.ask("worktree", "prune")
             git.change("worktree", "add", "--quiet", "--force", "-B", branch, str(folder), base)
         return cls(folder, branch, base, repository)
 
-    def commit(self, subject: str) -> list[str]:
-        """Commit what was changed to the branch; returns the names of the files.
+    def commit(self, subject: str) -> tuple[list[str], str]:
+        """Commit what was changed to the branch; returns the names of the files, and the changes
+        since the task began as a patch.
 
         Raises:
             TreeError: git fails; the files stay in their folder.
@@ -77,16 +79,10 @@ class TaskTree(msgspec.Struct, frozen=True):
         git = Git(self.folder, _SECONDS)
         try:
             git.commit_all(subject)
-            return git.ask("diff", "--name-only", self.base, "HEAD").splitlines()
+            names = git.ask("diff", "--name-only", self.base, "HEAD").splitlines()
+            return names, git.ask("diff", "--binary", self.base, "HEAD") if names else ""
         except GitError as error:
             raise TreeError(f"{self.folder}: git could not commit: {error}") from error
-
-    def patch(self) -> str:
-        """The changes since the task began. Raises TreeError."""
-        try:
-            return Git(self.folder, _SECONDS).ask("diff", "--binary", self.base, "HEAD")
-        except GitError as error:
-            raise TreeError(str(error)) from error
 
     def remove(self, *, keeps_branch: bool) -> None:
         """Remove the folder of a worktree; a clone stays if its branch does, which is only there."""
@@ -99,7 +95,7 @@ class TaskTree(msgspec.Struct, frozen=True):
         git = Git(self.repository, _SECONDS)
         with _one_at_a_time:
             shutil.rmtree(self.folder, ignore_errors=True)
-            git.change("worktree", "prune")
+            git.ask("worktree", "prune")
             if not keeps_branch:
                 git.change("branch", "--quiet", "-D", self.branch)
 
