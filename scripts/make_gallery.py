@@ -303,7 +303,7 @@ def play_sessions(stage: Stage) -> None:
     stage.terminal.close()
     (stage.ouro.home / "models.yaml").unlink()
     stage.begin("--no-trust")
-    stage.terminal.until_shows("Where is your model?")
+    stage.terminal.until_shows("set up a model")
     stage.settle()
     stage.take("no-model")
     stage.terminal.close()

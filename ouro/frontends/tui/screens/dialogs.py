@@ -134,7 +134,7 @@ class SearchField(TypedField):
         dialog_keys: Collection[str] = (),
     ) -> None:
         """`dialog_keys`: editing keys that the dialog uses itself."""
-        super().__init__(text, placeholder=placeholder, compact=True, id=id)
+        super().__init__(text, placeholder=placeholder, compact=True, id=id, select_on_focus=False)
         self.dialog_keys = dialog_keys
 
     async def _on_key(self, event: events.Key) -> None:
@@ -483,9 +483,9 @@ class Picker(Sheet[str | None]):
         marked = self._list.marked
         self._whole.display = marked is not None and self._list.is_cut(marked)
         if marked is not None:
-            # A low terminal has no lines to repeat what is in the list.
-            is_low = self.has_class("-low") and bool(marked.detail)
-            text = marked.detail if is_low else f"{marked.label}\n{marked.detail}".rstrip()
+            text = f"{marked.label}\n{marked.detail}".rstrip()
+            if self.has_class("-low"):  # there are no lines to repeat the part that is not cut
+                text = max(marked.label, marked.detail, key=len)
             self._whole.update(code_content(clean(text)))
         self.call_after_refresh(self._make_room)
 
