@@ -254,3 +254,14 @@ def test_c4_a_run_whose_scheduler_dies_ends_and_continues_on_another(ouro, machi
     assert [result["outcome"] for result in results] == ["done", "done"]
     begun = [prompt for prompt in first_prompts(ouro) if "sleep" not in str(prompt)]
     assert len(begun) == 1  # what had a result was not repeated
+
+
+@pytest.mark.timeout(300)
+def test_c4_the_process_of_a_killed_worker_ends_with_it(ouro, machines, tmp_path):
+    shop = make_repository(tmp_path / "shop")
+    write_tasks(ouro.folder, [{"repo": str(shop), "prompt": "run: sleep 900\nsay: x"}])
+    (worker,) = machines.workers(1)
+    batch = ouro.begin("batch", "run", "tasks.yaml", "--on", machines.address, "-j", "1")
+    machines.wait(lambda: first_prompts(ouro) and _left_over(ouro.home), batch)
+    worker.send_signal(signal.SIGKILL)
+    machines.wait(lambda: _left_over(ouro.home) == [])
