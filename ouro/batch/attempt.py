@@ -309,7 +309,7 @@ def _fault(task: Task, detail: str) -> TaskResult:
 @contextmanager
 def _lifeline(group: int) -> Iterator[None]:
     """Inside, a small process kills a group of processes as soon as this process is gone."""
-    line = f"read -r _; kill -KILL -- -{group}"
+    line = f"read -r _; kill -KILL -{group}"  # dash takes no `--`
     watcher = subprocess.Popen(["/bin/sh", "-c", line], stdin=subprocess.PIPE)
     try:
         yield
