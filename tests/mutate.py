@@ -543,6 +543,8 @@ DEFENCES = (
             "../safety/checkpoints/test_large_files.py -k became_a_link"),
     Defence("X13", "ouro/tools/files_seen.py", "not found.stat.st_mode & 0o222", "False",
             "test_x13_read_only_files.py"),
+    Defence("X11", "ouro/memory/long_term/git/remote_wait.py", "        _wait_for_stale_locks(repository, progress)\n", "",
+            "test_x11_left_by_kills.py -k lock_of_a_killed_git"),
     Defence("X11", "ouro/memory/session_remote.py", "        self.repository.drop_leftovers(older_than=_TIMEOUT)\n", "",
             "test_x11_left_by_kills.py -k sync_of_sessions"),
     Defence("X11", "ouro/memory/long_term/sync.py", "    repo.drop_leftovers(_MAX_FETCH_SECONDS)\n", "",

@@ -278,6 +278,19 @@ def test_x11_a_sync_of_sessions_removes_what_killed_fetches_left(tmp_path, age, 
     assert [path.exists() for path in left] == [stays, stays]
 
 
+@pytest.mark.parametrize("name", ["ouro-sessions", "sending"])
+def test_x11_a_sync_of_sessions_removes_the_lock_of_a_killed_git(tmp_path, name):
+    git(tmp_path, "init", "-q", "--bare", "remote.git")
+    machine = Machine(tmp_path / "one", tmp_path / "remote.git")
+    machine.sync()
+    lock = machine.root / "sessions.git" / "refs" / "heads" / f"{name}.lock"
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    lock.touch()
+    os.utime(lock, (time.time() - 4,) * 2)  # a moment ago: it is stale in a second
+    machine.sync()
+    assert not lock.exists()
+
+
 @pytest.mark.parametrize(("age", "stays"), [(4_000, False), (60, True)])
 def test_x11_a_sync_of_memory_removes_what_killed_fetches_left(tmp_path, age, stays):
     git(tmp_path, "init", "-q", "--bare", "remote.git")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 
@@ -16,6 +17,8 @@ while nothing happens. An exception from it ends the synchronization.
 _SHOWN_AT = (3, 10, 30, 60, 120, 300, 600, 1_200, 2_400)
 """Seconds of waiting after which it is shown."""
 _LOCK_STEP = 0.2
+_MAX_LOCKED = 8.0
+"""Seconds: a lock is stale before."""
 
 
 def wait_for_remote(remote: str, progress: Progress) -> OnWait:
@@ -34,7 +37,7 @@ def wait_for_remote(remote: str, progress: Progress) -> OnWait:
 
 @contextmanager
 def sync_alone(repository: GitRepository, progress: Progress) -> Iterator[None]:
-    """Inside, no other ouro synchronizes this history."""
+    """Inside, no other ouro synchronizes this history, and no lock of a killed git is left."""
     with ExitStack() as stack:
         is_shown = False
         while True:
@@ -44,4 +47,20 @@ def sync_alone(repository: GitRepository, progress: Progress) -> Iterator[None]:
             except BlockingIOError:
                 progress("" if is_shown else "waiting for the synchronization of another ouro")
                 is_shown = True
+        _wait_for_stale_locks(repository, progress)
         yield
+
+
+def _wait_for_stale_locks(repository: GitRepository, progress: Progress) -> None:
+    """Locks of a git that was killed a moment ago go away after some seconds; after that, git names
+    the lock.
+    """
+    end = time.monotonic() + _MAX_LOCKED
+    while _has_locks(repository) and time.monotonic() < end:
+        progress("")
+        time.sleep(_LOCK_STEP)
+
+
+def _has_locks(repository: GitRepository) -> bool:
+    with repository.alone():
+        return repository.drop_stale_locks()
