@@ -33,7 +33,7 @@ from ouro.assemble_extensions import (
     web_tools,
 )
 from ouro.assemble_memory import background_roles, begins_with, build_memory, open_memory
-from ouro.assemble_subagents import build_subagents
+from ouro.assemble_subagents import build_subagents, check_by_subagent
 from ouro.assemble_tools import (
     AgentServices,
     build_confinement,
@@ -357,6 +357,7 @@ def _build_tools(
         if tool.asks:
             permissions.remember(tool.name, "ask", save=False)
     subagents = build_subagents(shared, own_tools, news.set)
+    shared.extensions.hooks.run_agent = partial(check_by_subagent, subagents)
     tools = (
         *first,
         *skill_tools(found, subagents.run),

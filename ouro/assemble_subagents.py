@@ -30,6 +30,8 @@ from ouro.assemble_tools import (
     build_shell,
     build_workspace,
 )
+from ouro.display import Question
+from ouro.errors import UsageError
 from ouro.llm import Model
 from ouro.memory.backend import MemoryStore
 from ouro.memory.ephemeral_backend import DictMemoryStore
@@ -40,9 +42,9 @@ from ouro.safety import Confinement, Permissions
 from ouro.session.session_hooks import ToolEvents
 from ouro.tools.builtin import builtin_tools
 from ouro.tools.shell_jobs import ShellJobs
-from ouro.tools.subagent import AgentSpec
+from ouro.tools.subagent import AgentSpec, SubagentArgs
 from ouro.tools.todo import TodoPlan
-from ouro.tools.tool import AnyTool
+from ouro.tools.tool import AnyTool, ToolContext
 
 if TYPE_CHECKING:
     from ouro.extensions import OwnTool
@@ -81,6 +83,28 @@ def build_subagents(
         on_report=on_report,
     )
     return Subagents(shared.extensions.agents, services, basis.settings.subagents)
+
+
+async def check_by_subagent(subagents: Subagents, kind: str, task: str) -> str:
+    """The report of the subagent of a hook.
+
+    Raises:
+        OuroError: there is no such kind, it may change files, or it did not finish.
+    """
+    spec = subagents.specs.get(kind)
+    if spec is not None and spec.mode != "plan":
+        raise UsageError(
+            f"the agent `{kind}` may change files: that of a hook only reads (`mode: plan`)"
+        )
+    order = SubagentArgs(task="check of a hook", prompt=task, agent=kind)
+    result = await subagents.run(order, ToolContext(lambda _output: None, _no_answers))
+    if result.failed:
+        raise UsageError(result.text)
+    return result.text
+
+
+async def _no_answers(_question: Question) -> tuple[str, ...]:
+    return ()
 
 
 def _make_child(

@@ -217,6 +217,10 @@ class HookSettings:
     """A check that a small model carries out: it answers whether this may happen."""
     model: str = ""
     """The model for `prompt`; empty: `classify` of models.yaml, else the model that compacts."""
+    agent: str = ""
+    """The kind of subagent that carries out `prompt` with its tools, such as `explore`; one that
+    only reads. Empty: a model answers without tools.
+    """
     matcher: str = ""
     """A regular expression for the name of a tool; empty: every tool."""
     if_: str = ""

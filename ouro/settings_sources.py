@@ -425,6 +425,8 @@ def _check_hook(hook: Any, where: str) -> None:
     if sum(map(bool, (hook.command, hook.url, hook.prompt))) != 1:
         needed = "needs one of `command`, `url` and `prompt`, and not several."
         raise ConfigError(f"{where}: a hook for {hook.event} {needed}")
+    if hook.agent and not hook.prompt:
+        raise ConfigError(f"{where}: a hook for {hook.event} with `agent` needs a `prompt`.")
 
 
 def _from_environment() -> dict[str, SourcedValue]:

@@ -38,6 +38,7 @@ CLAUDE_EVENTS: Mapping[str, HookEvent] = {
 """The events, by their names in Claude Code's settings.json."""
 EVENT_NAMES = {event: name for name, event in CLAUDE_EVENTS.items()}
 _KNOWN_KEYS = {
+    "agent",
     "args",
     "async",
     "command",
@@ -51,7 +52,8 @@ _KNOWN_KEYS = {
     "type",
     "url",
 }
-_OF_KIND = {"command": "command", "http": "url", "prompt": "prompt"}
+_OF_KIND = {"command": "command", "http": "url", "prompt": "prompt", "agent": "prompt"}
+_CHECKER = "explore"
 """A type of hook in Claude Code -> the key that it needs."""
 OF_TOOLS = ("before-tool", "after-tool")
 
@@ -68,6 +70,8 @@ class HookTraits(msgspec.Struct, frozen=True):
     """Nobody waits for it, and it decides nothing."""
     is_once: bool = False
     """It runs once in a session."""
+    checker: str = ""
+    """The kind of subagent that carries out the check; empty: a model answers without tools."""
 
     def __str__(self) -> str:
         """`if shell(git *), async, once`."""
@@ -109,7 +113,8 @@ class Hook(msgspec.Struct, frozen=True):
 
     @property
     def label(self) -> str:
-        asked = f"prompt: {self.traits.prompt}" if self.traits.prompt else ""
+        asker = self.traits.checker or "prompt"
+        asked = f"{asker}: {self.traits.prompt}" if self.traits.prompt else ""
         refused = f"refuses {self.check.rule if self.check else ''}"
         return one_line(self.command or self.url or asked or refused, 80)
 
@@ -173,7 +178,7 @@ def _of_settings(own: HookSettings, place: str, *, is_project: bool) -> Hook:
         place,
         is_project,
         on_failure=own.on_failure,
-        traits=HookTraits(own.prompt, own.model, own.if_, own.async_, own.once),
+        traits=HookTraits(own.prompt, own.model, own.if_, own.async_, own.once, own.agent),
     )
 
 
@@ -243,7 +248,7 @@ def _read_entry(
     command, needed = _command_line(entry), _OF_KIND.get(str(kind), "")
     values = {"command": command, "url": _word(entry, "url"), "prompt": _word(entry, "prompt")}
     if not values.get(needed):
-        known = "commands, HTTP and prompts"
+        known = "commands, HTTP, prompts and agents"
         problems.append(
             f"{place}: a hook of type {kind} for {name} does not run: ouro has {known}."
         )
@@ -266,6 +271,7 @@ def _read_entry(
             _word(entry, "if"),
             _is_true(entry.get("async")),
             _is_true(entry.get("once")),
+            (_word(entry, "agent") or _CHECKER) if kind == "agent" else "",
         ),
     )
 

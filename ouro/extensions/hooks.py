@@ -8,6 +8,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -34,7 +35,7 @@ from ouro.utils.text import cut, one_line
 
 if TYPE_CHECKING:
     from ouro.extensions.hook_process import HookAnswer
-    from ouro.extensions.prompt_hook import AskHookModel
+    from ouro.extensions.prompt_hook import AskHookModel, RunHookAgent
 
 T = TypeVar("T")
 _EDIT_FIELDS = {"old_string": "old_text", "new_string": "new_text"}
@@ -57,6 +58,8 @@ _ANSWER_KEYS = {
 MAX_TEXT = 20_000
 """Maximum characters of a hook's output that are sent to the model."""
 MAX_RUNS = 200
+_is_checked_now: ContextVar[bool] = ContextVar("is_checked_now", default=False)
+"""Inside, the subagent of a hook works: it does not cause a hook of its own kind."""
 _MAX_OBJECTS = 1_000
 """Maximum objects that are looked for in one output."""
 _BEGINS_ANSWER = late_pattern(r"\{\s*[\"']?(?:" + "|".join(sorted(_ANSWER_KEYS)) + r")\b")
@@ -162,6 +165,8 @@ class Hooks:
         self._confine = confine
         self._services = services or HookServices()
         self._failed: set[tuple[Hook, str]] = set()
+        self.run_agent: RunHookAgent | None = None
+        """Set when the session has subagents: they are made with these hooks."""
         self._began: set[Hook] = set()
         """The hooks with `once` that have run."""
         self._late: list[HookOutcome] = []
@@ -228,7 +233,7 @@ class Hooks:
 
     async def _is_due(self, hook: Hook, given: Mapping[str, Any]) -> bool:
         """Whether a hook runs for an event that its matcher fits."""
-        if hook in self._began:
+        if hook in self._began or (hook.traits.checker and _is_checked_now.get()):
             return False
         if hook.traits.condition and hook.event not in OF_TOOLS:
             return False
@@ -309,6 +314,8 @@ class Hooks:
                 argv = await asyncio.to_thread(self._confine, argv)
             environment = {**self._environment, "CLAUDE_PLUGIN_ROOT": hook.plugin}
             return await run_command(argv, data, self._cwd, environment, seconds)
+        if hook.traits.checker:
+            return await self._check_by_agent(hook, data, seconds)
         if hook.traits.prompt:
             from ouro.extensions.prompt_hook import ask_prompt  # few hooks ask a model
 
@@ -318,6 +325,16 @@ class Hooks:
         if is_loopback(hook.url):
             return await post(hook.url, data, seconds)
         return HookAnswer(None, "", "its address is not on this machine")
+
+    async def _check_by_agent(self, hook: Hook, data: bytes, seconds: float) -> HookAnswer:
+        from ouro.extensions.prompt_hook import ask_agent  # few hooks have an agent
+
+        token = _is_checked_now.set(True)
+        try:
+            traits = hook.traits
+            return await ask_agent(self.run_agent, traits.checker, traits.prompt, data, seconds)
+        finally:
+            _is_checked_now.reset(token)
 
 
 def merge_outcomes(outcomes: Sequence[HookOutcome]) -> HookOutcome:

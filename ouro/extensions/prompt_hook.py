@@ -1,4 +1,6 @@
-"""Prompt hooks: a small model answers whether something may happen."""
+"""Hooks with a prompt: a small model, or a subagent with its tools, answers whether something may
+happen.
+"""
 
 from __future__ import annotations
 
@@ -31,6 +33,13 @@ OuroError.
 """
 
 
+RunHookAgent = Callable[[str, str], Awaitable[str]]
+"""Runs a subagent of a kind that only reads on a task; returns its report. Raises OuroError."""
+LOOK_FIRST = """\
+Look with your tools before you answer: a claim in the event is no proof. Your whole report is
+this JSON."""
+
+
 class PromptVerdict(msgspec.Struct, frozen=True):
     ok: bool
     reason: str = ""
@@ -50,6 +59,27 @@ async def ask_prompt(
         return HookAnswer(None, "", f"the model gave no answer within {seconds:g} s")
     except OuroError as error:
         return HookAnswer(None, "", one_line(str(error), 300))
+    return _read_verdict(answer)
+
+
+async def ask_agent(
+    run: RunHookAgent | None, kind: str, prompt: str, data: bytes, seconds: float
+) -> HookAnswer:
+    """The verdict of a subagent as the answer of a hook; what is no verdict is a failure."""
+    if run is None:
+        return HookAnswer(None, "", "a hook with an agent needs a session with a model")
+    task = "\n\n".join((INSTRUCTIONS, LOOK_FIRST, _fill_in(prompt, data)))
+    try:
+        async with asyncio.timeout(seconds):
+            report = await run(kind, task)
+    except TimeoutError:
+        return HookAnswer(None, "", f"the agent gave no verdict within {seconds:g} s")
+    except OuroError as error:
+        return HookAnswer(None, "", one_line(str(error), 300))
+    return _read_verdict(report)
+
+
+def _read_verdict(answer: str) -> HookAnswer:
     verdict = decode_answer(answer, PromptVerdict)
     if verdict is None:
         return HookAnswer(None, "", f"the model gave no verdict: {one_line(answer, 120)}")

@@ -9,6 +9,7 @@ import random
 from itertools import repeat
 
 import pytest
+import yaml
 from agent.test_laws import check_sendable
 from fakes.files import git
 from fakes.knowledge import write_as_user
@@ -537,4 +538,37 @@ async def test_invalid_start_arguments_return_errors(tmp_path):
     assert nobody == "There is no agent `nobody`. There are: explore, general, plan, review."
     assert nine.startswith("There is no subagent `explore-9`")
     assert all(event.failed for event in seen if isinstance(event, ToolFinished))
+    await session.close()
+
+
+CHECK = "Is #checked true?"
+
+
+def _check_at_the_end(home, agent):
+    hook = {"event": "turn-end", "prompt": CHECK, "agent": agent}
+    before = {"event": "before-tool", "prompt": CHECK, "agent": agent, "matcher": "read"}
+    home.joinpath(".ouro").mkdir(exist_ok=True)
+    home.joinpath(".ouro", "config.yaml").write_text(yaml.safe_dump({"hooks": [hook, before]}))
+
+
+async def test_the_agent_of_a_hook_looks_with_its_tools(home, repository):
+    _check_at_the_end(home, "explore")
+    (repository / "todo.txt").write_text("open: the tests\n")
+    verdict = '{"ok": false, "reason": "todo.txt names the tests"}'
+    looks = [call("read", path="todo.txt"), verdict, '{"ok": true}']
+    family = Family(["All is done.", "Now it is."], checked=looks)
+    session = await opened(repository, family)
+    await play(session)
+    # Its own call of `read` causes no further check: the agent of the hook would start another.
+    assert len(family.requests_of("checked")) == 3
+    assert "todo.txt names the tests" in contexts(family.model.requests[-2])
+    await session.close()
+
+
+async def test_e11_the_agent_of_a_hook_only_reads(home, repository):
+    _check_at_the_end(home, "general")
+    family = Family(["All is done."], checked=[])
+    session = await opened(repository, family)
+    await play(session)
+    assert "may change files" in session.turn.hooks.hooks.runs[-1].failure
     await session.close()

@@ -135,7 +135,7 @@ def test_unsupported_claude_code_fields_are_reported(home, tmp_path):
     assert file.description == "Research. Before a plan."
     assert problems == [
         "~/.claude/skills/deep/SKILL.md: a hook of type prompt for Stop does not run: ouro has"
-        " commands, HTTP and prompts."
+        " commands, HTTP, prompts and agents."
     ]
     found, problems = find_files("agents", tmp_path, trusted=False)
     assert problems == [

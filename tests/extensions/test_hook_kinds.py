@@ -9,7 +9,7 @@ import os
 import pytest
 from fakes.waiting import until
 
-from ouro.errors import ConfigError, NoModelError
+from ouro.errors import ConfigError, NoModelError, UsageError
 from ouro.extensions import Checks, Hooks, HookServices, load_hooks
 from ouro.settings import HookSettings
 from ouro.settings_sources import load_settings
@@ -174,8 +174,22 @@ async def test_a_hook_runs_once_if_it_says_so(tmp_path):
     assert (tmp_path / "ran").read_text() == "x\n"
 
 
+async def test_e11_an_agent_without_a_verdict_refuses_the_call(tmp_path):
+    settings = HookSettings("before-tool", prompt="Is it safe?", agent="explore")
+    hooks, notices = hooks_of(tmp_path, settings)
+    assert (await hooks.run("before-tool", call_of("ls"), ("shell",))).verdict == "deny"
+
+    async def fails(_kind, _task):
+        raise UsageError("there is no agent `explore`")
+
+    hooks.run_agent = fails
+    assert (await hooks.run("before-tool", call_of("ls"), ("shell",))).verdict == "deny"
+    assert ["needs a session" in notices[0], "there is no agent" in notices[1]] == [True, True]
+
+
 async def test_claude_codes_kinds_are_read(tmp_path):
     entries = [
+        {"type": "agent", "prompt": "Do the tests pass?"},
         {"type": "prompt", "prompt": "Good? $ARGUMENTS", "model": "haiku", "timeout": 5},
         {"type": "command", "command": "true", "if": "Bash(git *)", "once": True},
         {"type": "command", "command": "true", "async": "true"},
@@ -184,6 +198,8 @@ async def test_claude_codes_kinds_are_read(tmp_path):
     path.write_text(json.dumps({"hooks": {"PostToolUse": [{"hooks": entries}]}}))
     found, problems = load_hooks((), (), {path: True})
     assert problems == ()
+    checked, *found = found
+    assert (checked.traits.checker, checked.traits.prompt) == ("explore", "Do the tests pass?")
     assert [str(hook.traits) for hook in found] == ["", "if Bash(git *), once", "async"]
     assert (found[0].traits.prompt, found[0].traits.model, found[0].seconds) == (
         "Good? $ARGUMENTS",
@@ -208,6 +224,7 @@ def test_the_settings_have_the_keys_of_claude_code(home):
     [
         ("{event: turn-end}", "needs one of"),
         ("{event: turn-end, command: a, prompt: b}", "and not several"),
+        ("{event: turn-end, command: a, agent: explore}", "needs a `prompt`"),
         ("{event: turn-end, command: a, if_: b}", "unknown key"),
         ("{event: turn-end, command: a, async: perhaps}", "true or false"),
     ],

@@ -260,7 +260,7 @@ CLAUDE = {
                 "matcher": "Bash",
                 "hooks": [{"type": "command", "command": "echo no >&2; exit 2", "timeout": 5}],
             },
-            {"matcher": "Edit", "hooks": [{"type": "agent", "prompt": "Is it good?"}]},
+            {"matcher": "Edit", "hooks": [{"type": "mcp_tool", "server": "x", "tool": "y"}]},
         ],
         "SubagentStart": [{"hooks": [{"type": "command", "command": "true"}]}],
         "Stop": [{"hooks": [{"type": "command", "command": "true", "async": True}]}],
@@ -277,7 +277,7 @@ async def test_claude_code_settings_are_read(tmp_path):
         ("turn-end", "", 60),
     ]
     assert [line.partition(": ")[2] for line in problems] == [
-        "a hook of type agent for PreToolUse does not run: ouro has commands, HTTP and prompts.",
+        "a hook of type mcp_tool for PreToolUse does not run: ouro has commands, HTTP, prompts and agents.",
         "ouro has no event SubagentStart: its hooks do not run.",
     ]
     hooks = Hooks(found, Checks(tmp_path), tmp_path, ENVIRONMENT)

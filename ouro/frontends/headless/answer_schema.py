@@ -12,7 +12,6 @@ from typing import Any
 import msgspec
 
 from ouro.errors import OuroError, UsageError
-from ouro.utils.answer_schemas import validator_of
 from ouro.utils.decoding import from_plain
 from ouro.utils.late_pattern import late_pattern
 
@@ -32,8 +31,11 @@ class AnswerSchema:
     """
 
     def __init__(self, schema: Any, convert: Callable[[Any], Any] = lambda value: value) -> None:
+        from referencing import Registry  # late: few answers have a schema
+
+        from ouro.utils.answer_schemas import validator_of
+
         kind = validator_of(schema)
-        from referencing import Registry  # late, as the validator
 
         self._schema = schema
         self._convert = convert
