@@ -28,9 +28,9 @@ def sent(ouro):
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        ({"budget": 3}, "task 1 (shop): it has unknown field `budget`"),
+        ({"budget": 3}, "unknown key `tasks[1].budget`"),
         ({"id": "../../a"}, "this id cannot name a file"),
-        ({"schema": {"type": "nonsense"}}, "task 1 (shop): The schema is not a JSON schema"),
+        ({"schema": {"type": "nonsense"}}, "task 1: The schema is not a JSON schema"),
         ({"tests": "nowhere"}, "its tests are no folder"),
     ],
 )

@@ -122,6 +122,10 @@ class TranscriptView(LineScroll):
         # Only while something moves: an idle program must not wake up.
         if self._move_timer is None and self._blocks.moving:
             self._move_timer = self.set_timer(_TICK, self._move)
+        if not self._blocks.moving:
+            # Textual forgets what is to be drawn if it arranges the screen at the same moment.
+            # While something moves, the next frame draws it.
+            self.call_after_refresh(self.refresh)
 
     def discard(self, *blocks: TranscriptBlock) -> None:
         self._blocks.remove(blocks)
