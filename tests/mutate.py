@@ -818,6 +818,8 @@ DEFENCES = (
             "test_u1_u2_u3_u6_transcript.py -k u6"),
     Defence("U7", "ouro/frontends/tui/first_frame.py", " and all(\n            s is not None and s.isatty() for s in streams\n        )", "",
             "test_u3_u4_u5_u7_screen.py -k u7"),
+    Defence("U7", "ouro/frontends/tui/driver.py", "            if self._writer_thread is None:\n                super().resume", "            if True:\n                super().resume",
+            "test_u3_u4_u5_u7_screen.py -k second_continue"),
     # undo of files
     Defence("E10", f"{CHECKPOINTS}/undo.py", "if now != change.old:", "if False:",
             "../safety/test_checkpoints.py"),

@@ -123,6 +123,24 @@ def test_u7_suspend_and_resume_restores_screen_and_modes(start):
     terminal.until(lambda: terminal.shows("the answer"))
 
 
+def test_u7_a_second_continue_leaves_one_reader_of_the_terminal(start):
+    terminal = start("plain")
+    pid = terminal.child.pid
+    os.kill(pid, signal.SIGCONT)  # of a program that has not stopped
+    terminal.send(b"\x1a")
+    terminal.until(lambda: state_of(pid) == "T")
+    os.kill(pid, signal.SIGCONT)
+    terminal.until(lambda: terminal.raw.count(b"\x1b[?1049h") == 2)
+    terminal.until(lambda: not terminal.modes()[0] & termios.ICRNL)
+    os.kill(pid, signal.SIGCONT)
+    for said in ("one", "two", "three"):
+        terminal.send(f"{said}\r")
+        terminal.until(lambda said=said: said in terminal.calls("sent"))
+    terminal.send(b"\x04")
+    assert terminal.end() == 0
+    assert terminal.raw.count(b"\x1b[?1049h") == 2
+
+
 def state_of(pid):
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 

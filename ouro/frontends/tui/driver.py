@@ -49,6 +49,7 @@ class TerminalDriver(LinuxDriver):
     - It drops output while another program has the terminal. Textual's queue would fill and block the loop.
     - It ends the program when the terminal is gone. LinuxDriver would read the end of the file endlessly.
     - It handles changes of size in order. LinuxDriver's signal handler interrupts itself, and an older size may win.
+    - It resumes once. LinuxDriver starts a second reader of the terminal at a second SIGCONT, and then cannot end.
     """
 
     def __init__(self, app: App[Any], *, frame: FirstFrame, output: TextIO, **options: Any) -> None:
@@ -81,8 +82,19 @@ class TerminalDriver(LinuxDriver):
         for data in held or ():
             super().write(data)
 
+    def resume_application_mode(self) -> None:
+        # The shell continues all processes of the job, and the launcher continues this one.
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCONT})
+        try:
+            if self._writer_thread is None:
+                super().resume_application_mode()
+        finally:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCONT})
+
     def start_application_mode(self) -> None:
         super().start_application_mode()  # type: ignore[no-untyped-call]
+        if self._writer_thread is None:  # stopped again: the program is in the background
+            return
         self.is_lent = False
         if callable(resized := signal.getsignal(signal.SIGWINCH)):
             self._loop.add_signal_handler(signal.SIGWINCH, resized, signal.SIGWINCH, None)
