@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import importlib
 from argparse import Action as ArgparseAction
-from argparse import ArgumentTypeError
-from collections.abc import Awaitable, Callable, Mapping
+from argparse import ArgumentParser, ArgumentTypeError
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import msgspec
@@ -93,6 +93,13 @@ YES = arg("-y", "--yes", action="store_true", help="do not ask")
 FORCE = arg("--force", action="store_true", help="overwrite an existing file")
 SESSION_HELP = "an id, its start, `latest`, or words of its title or messages"
 """What names a session."""
+
+
+def parse_in_any_order(parser: ArgumentParser, words: Sequence[str]) -> dict[str, Any]:
+    """The values of arguments, with flags before, between and after the others."""
+    if "--" in words:  # what follows is no flag; argparse 3.11 loses that if it takes any order
+        return vars(parser.parse_args(words))
+    return vars(parser.parse_intermixed_args(words))
 
 
 class _JoinWords(ArgparseAction):

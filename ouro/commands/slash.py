@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-from ouro.commands.action import Action, Answer, MemoryAccess
+from ouro.commands.action import Action, Answer, MemoryAccess, parse_in_any_order
 from ouro.commands.builtin import actions_of, find_command
 from ouro.commands.front_end import FrontEnd
 from ouro.commands.render import TextLine, View, as_markdown, as_text
@@ -122,7 +122,7 @@ def parse_line(action: Action, argument: str) -> dict[str, Any]:
         parser.examples = [example.replace("'", "") for example in parser.examples]
         return vars(parser.parse_args(_flags_and_text(action, argument)))
     try:
-        return vars(parser.parse_args(shlex.split(argument)))
+        return parse_in_any_order(parser, shlex.split(argument))
     except ValueError as error:
         raise UsageError(f"`{argument}` cannot be read: {error}.") from error
 

@@ -17,7 +17,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec.structs import replace
 
-from ouro.commands.action import Action, Answer, MemoryAccess, places_in
+from ouro.commands.action import (
+    Action,
+    Answer,
+    MemoryAccess,
+    parse_in_any_order,
+    places_in,
+)
 from ouro.commands.builtin import ACTIONS
 from ouro.commands.render import View, as_json, as_text, columns, print_document
 from ouro.display import Choice
@@ -68,7 +74,7 @@ def run(group: str, words: Sequence[str], folder: Folder, open_session: OpenSess
             raise UsageError(f"`ouro {group}` has no action `{word}`.", f"There are: {names}.")
         return _print_group_help(group, words)
     parser = _make_parser(group, action, actions)
-    parsed = vars(parser.parse_args(words if action.name == group else words[1:]))
+    parsed = parse_in_any_order(parser, words if action.name == group else words[1:])
     args = _readable_texts(action, parsed) | server_command
     context = ShellContext(folder, open_session, as_json=args.pop("json", False))
     result = action.function(context, **args)

@@ -34,7 +34,7 @@ def run(ouro, *words):
 
 
 def listed(ouro, *words):
-    done = ouro.headless("batch", "inbox", "tasks.batch", *words, "--json")
+    done = ouro.headless("batch", "inbox", "tasks.batch", "--json", *words)
     return done, json.loads(done.out)
 
 
