@@ -86,7 +86,7 @@ from ouro.session_options import (
 from ouro.settings import MODES_BY_WIDTH
 from ouro.settings_sources import build_settings, explain_settings, settings_by_place, stricter_mode
 from ouro.tools.builtin import builtin_tools
-from ouro.tools.files_seen import FilesSeen
+from ouro.tools.files_seen import FilesSeen, describe_late_errors
 from ouro.tools.shell import Shell
 from ouro.tools.shell_jobs import ShellJobs
 from ouro.tools.shell_process import clean_up_orphans
@@ -454,6 +454,9 @@ def _build_turn(
         goal.refuse()
         return await budget.check(calls_made)
 
+    async def about_paths(paths: Sequence[str]) -> Sequence[str]:
+        return found.instructions.for_paths(paths), await memory.touched(paths)
+
     agent = LoopAgent(
         basis.transcript,
         models.current,
@@ -461,9 +464,9 @@ def _build_turn(
         tools,
         compactor,
         lambda: steering.take() or subagents.take_reports(),
-        found.instructions.for_paths,
+        about_paths,
         before_call,
-        memory.touched,
+        partial(describe_late_errors, found.language_servers),
         attachments.complete,
         retry_seconds=basis.settings.llm.retry_seconds,
         bounds=(budget.limits, basis.root),

@@ -41,6 +41,7 @@ from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.safety import Confinement, Permissions
 from ouro.session.session_hooks import ToolEvents
 from ouro.tools.builtin import builtin_tools
+from ouro.tools.files_seen import describe_late_errors
 from ouro.tools.shell_jobs import ShellJobs
 from ouro.tools.subagent import AgentSpec, SubagentArgs
 from ouro.tools.todo import TodoPlan
@@ -149,8 +150,9 @@ def _make_child(
         runner,
         compactor,
         list,
-        instructions.for_paths,
+        partial(_about_paths, instructions),
         before_call,
+        late_errors=partial(describe_late_errors, shared.extensions.of_session.language_servers),
         bounds=(settings.limits, cwd),
     )
 
@@ -167,6 +169,10 @@ def _make_child(
         return await shared.hooks.turn_ended(is_continued, child_id)
 
     return ChildAgent(agent, context, ended, close)
+
+
+async def _about_paths(instructions: ProjectInstructions, paths: Sequence[str]) -> Sequence[str]:
+    return (instructions.for_paths(paths),)
 
 
 def _limit_child(

@@ -67,6 +67,8 @@ MAX_RECOVERIES = 2
 """How often a request that is too long is made smaller and sent again."""
 MAX_CONTINUED = 5
 """How often hooks can make the agent continue in one turn."""
+LAST_CHECK_SECONDS = 3.0
+"""How long the end of a turn waits for checks of changed code that still run."""
 CONTINUED = "A hook of the user has checked your work, and says that it is not done:"
 _DURATION = late_pattern(r", [0-9.]+ s\]")
 """The duration in the last line of a command's output, which differs each time."""
@@ -144,11 +146,15 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
     """Returns the next user message that arrived during the turn: one by one, so that an interrupt
     loses none.
     """
-    instructions_for: Callable[[Sequence[str]], str]
-    """Returns the project instructions for paths that the model uses for the first time."""
+    about_paths: Callable[[Sequence[str]], Awaitable[Sequence[str]]]
+    """Returns what there is about paths that tools have used, each text once: the project
+    instructions of their folders, and notes.
+    """
     before_call: BeforeCall
-    notes_about: Callable[[Sequence[str]], Awaitable[str]] = no_text
-    """Returns the notes about paths that tools have used, each note once."""
+    late_errors: Callable[[float], Awaitable[str]] = no_text
+    """Returns the errors in code that came after the result of their change; the argument says for
+    how many seconds it may wait for them.
+    """
     complete: Callable[[Prompt, Emit], Awaitable[Prompt]] = unchanged
     """Adds what a message names to one that arrived during the turn."""
 
@@ -226,6 +232,7 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
         complete.
         """
         await self._add_prompt(prompt, emit)
+        await self._add_late_errors(emit, 0)
         calls_made, repetition, progress = 0, Repetition(), Progress(self.bounds[1])
         while True:
             if warning := await self.before_call(calls_made):
@@ -244,8 +251,21 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
                 for steered in prompts:
                     completed = await self.complete(steered, emit)
                     await self._add_prompt(completed, emit, steered=True)
-            if is_done and not await self._asks_to_continue(answer, calls_made, emit):
-                return self._why_incomplete(answer)
+            if not is_done or await self._asks_to_continue(answer, calls_made, emit):
+                continue
+            if await self._add_late_errors(emit, LAST_CHECK_SECONDS):
+                emit(
+                    Notice("New errors were found after the last change. The agent looks at them.")
+                )
+                continue
+            return self._why_incomplete(answer)
+
+    async def _add_late_errors(self, emit: Emit, seconds: float) -> bool:
+        """Tell the model of errors that came late; returns whether there are any."""
+        errors = await self.late_errors(seconds)
+        if errors:
+            await self._save(Message("user", (Context(errors),)), emit)
+        return bool(errors)
 
     async def _asks_to_continue(self, answer: Message, calls_made: int, emit: Emit) -> bool:
         """Ask whether to continue an incomplete answer; if so, the next model call does.
@@ -352,7 +372,7 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
         warning = repetition.observe(calls, batch.results())
         progress.observe(calls, batch.results())
         paths = batch.touched_paths()
-        texts = (warning, self.instructions_for(paths), await self.notes_about(paths))
+        texts = (warning, *await self.about_paths(paths), await self.late_errors(0))
         if context := tuple(Context(text) for text in texts if text):
             await self._save(Message("user", context), emit)
 

@@ -9,7 +9,7 @@ import os
 import signal
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any, Literal
@@ -30,7 +30,7 @@ CHECK_SECONDS = 1.5
 """The longest time that a change waits for language servers."""
 BEHIND_SECONDS = 0.3
 LATE_SECONDS = 300.0
-"""How long errors may come late, with the result of a later change."""
+"""How long errors may come late, with the result of a later call."""
 ASK_SECONDS = 30.0
 MAX_RESTARTS = 2
 MAX_TEXT = 1_000_000
@@ -81,6 +81,10 @@ class LanguageServer:
     def is_behind(self) -> bool:
         """Whether an earlier check has not ended in its time."""
         return any(time.monotonic() - began > CHECK_SECONDS for began in self.running)
+
+    def take_late(self) -> list[JsonObject]:
+        found, self.late = self.late, []
+        return found
 
     def start(self) -> bool:
         """Start it in the background, unless it runs or has failed too often; returns whether it
@@ -194,6 +198,10 @@ class LanguageServers:
         self._servers: list[LanguageServer] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        self._checks: set[asyncio.Task[None]] = set()
+        """Those of the tasks that check a change."""
+        self._told: set[tuple[str, int]] = set()
+        """The places that were reported since their file was changed."""
 
     def start(self) -> None:
         """Accept files from now on; starts no server."""
@@ -245,23 +253,40 @@ class LanguageServers:
                 log.info("language server: %s", error)
 
     async def new_errors(self, changes: Sequence[TextChange]) -> Sequence[str]:
-        """The errors that are new since these changes, as lines; waits at most 1.5 s for them. Later
-        ones come with the next change.
+        """The errors that are new since these changes, as lines; waits at most 1.5 s for them.
+        `late_errors` has later ones.
         """
         async with asyncio.TaskGroup() as group:
             changed = await asyncio.to_thread(self._checked, changes)
+            paths = {str(change.path) for change in changed}
+            self._told = {place for place in self._told if place[0] not in paths}
             servers: set[LanguageServer] = set()
             for change in changed:
                 servers.update(self._started_for(change.path))
             ordered = [server for server in self._servers or () if server in servers]
             tasks = [group.create_task(self._check(server, changed)) for server in ordered]
+        return self._report(
+            (server, task.result()) for server, task in zip(ordered, tasks, strict=True)
+        )
+
+    async def late_errors(self, seconds: float) -> Sequence[str]:
+        """The errors, as lines, that came after the result of their change; waits at most so long for
+        checks that still run.
+        """
+        servers = self._servers or ()
+        checks = [task for task in self._checks if not task.done()]
+        if checks and seconds > 0:
+            await asyncio.wait(checks, timeout=seconds)
+        return self._report((server, server.take_late()) for server in servers)
+
+    def _report(self, found: Iterable[tuple[LanguageServer, list[JsonObject]]]) -> list[str]:
+        """Errors as lines: each place once after a change, though several servers find it."""
         lines: list[str] = []
-        seen: set[tuple[str, int]] = set()
-        for server, task in zip(ordered, tasks, strict=True):
-            found = [error for error in task.result() if _place(error) not in seen]
-            seen |= {_place(error) for error in found}
-            server.reported += len(found)
-            lines += [self._describe(error, server.name) for error in found]
+        for server, errors in found:
+            new = [error for error in errors if _place(error) not in self._told]
+            self._told |= {_place(error) for error in new}
+            server.reported += len(new)
+            lines += [self._describe(error, server.name) for error in new]
         return lines
 
     async def ask(self, path: Path, action: str, request: JsonObject) -> Any:
@@ -336,11 +361,12 @@ class LanguageServers:
         ]
         task = asyncio.create_task(self._run_check(server, files))
         self._keep(task)
+        self._checks.add(task)
+        task.add_done_callback(self._checks.discard)
         # A server that is behind, such as one that still loads the project, is hardly waited for.
         seconds = BEHIND_SECONDS if server.is_behind else self._check_seconds
         await asyncio.wait({task}, timeout=seconds)
-        found, server.late = server.late, []
-        return found
+        return server.take_late()
 
     async def _run_check(self, server: LanguageServer, files: Sequence[JsonObject]) -> None:
         """Ask for the new errors. It goes on when the change does not wait any longer."""

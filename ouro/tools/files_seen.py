@@ -88,6 +88,14 @@ class CodeChecks(Protocol):
         """The errors that are new since these changes, one line each."""
         ...
 
+    async def late_errors(self, seconds: float) -> Sequence[str]:
+        """The errors that came too late for the result of their change, one line each.
+
+        Args:
+            seconds: how long to wait for checks that still run.
+        """
+        ...
+
 
 class EditorBuffers(Protocol):
     """Files as an editor shows them. The methods block, and are called from threads."""
@@ -410,6 +418,14 @@ def format_errors(lines: Sequence[str]) -> str:
     more = len(lines) - MAX_ERRORS
     rest = [f"… and {plural(more, 'more new error')}"] if more > 0 else []
     return "\n".join(["New errors since your changes:", *lines[:MAX_ERRORS], *rest])
+
+
+async def describe_late_errors(checks: CodeChecks, seconds: float) -> str:
+    """Errors that came after the result of their change, as text for the model; empty if there are
+    none.
+    """
+    errors = await checks.late_errors(seconds)
+    return format_errors(errors) if errors else ""
 
 
 def file_change(

@@ -9,7 +9,7 @@ import pytest
 from fakes.agents import make_agent, make_runner, turn_of
 
 from ouro.agent.compactor import TOO_LONG
-from ouro.agent.loop import Prompt
+from ouro.agent.loop import LAST_CHECK_SECONDS, Prompt
 from ouro.display import Display, Plain
 from ouro.errors import AuthenticationFailed, ContextTooLong, RateLimited, SaveFailed
 from ouro.events import (
@@ -72,7 +72,7 @@ def make_world(tmp_path, store=None):
                 store or DictMemoryStore(), project=str(tmp_path), model="scripted"
             )
 
-        def agent(self, *models, limits=None, instructions_for=lambda _: ""):
+        def agent(self, *models, limits=None, instructions_for=lambda _: "", **options):
             runner = make_runner({"echo": Echo()}, Permissions(Workspace(tmp_path), "auto"))
             return make_agent(
                 self.memory,
@@ -81,6 +81,7 @@ def make_world(tmp_path, store=None):
                 steering=self.take,
                 instructions_for=instructions_for,
                 limits=limits,
+                **options,
             )
 
         def take(self):
@@ -185,6 +186,44 @@ async def test_steering_after_the_last_answer_continues_the_same_turn(world):
     assert [event for event in seen if isinstance(event, TurnFinished)] == [
         TurnFinished("answered")
     ]
+
+
+class LateErrors:
+    """Errors that are found so many questions after the change."""
+
+    def __init__(self, *found):
+        self.found = list(found)
+        self.waited = []
+
+    async def __call__(self, seconds):
+        self.waited.append(seconds)
+        return self.found.pop(0) if self.found else ""
+
+
+async def test_errors_that_came_late_follow_the_next_tool_result(world):
+    errors = LateErrors("", "a.py:1: wrong")
+    model = ScriptedModel([call("echo", what="a"), "Done."])
+    seen = await play(world.agent(model, late_errors=errors))
+    assert model.requests[1].messages[-1] == Message("user", (Context("a.py:1: wrong"),))
+    assert not [event for event in seen if isinstance(event, Notice)]
+
+
+async def test_errors_found_after_the_last_change_continue_the_turn_once(world):
+    errors = LateErrors("", "a.py:1: wrong")
+    model = ScriptedModel(["Done.", "Repaired."])
+    seen = await play(world.agent(model, late_errors=errors))
+    assert model.requests[1].messages[-1] == Message("user", (Context("a.py:1: wrong"),))
+    assert [event.text for event in seen if isinstance(event, Notice)] == [
+        "New errors were found after the last change. The agent looks at them."
+    ]
+    assert errors.waited == [0, LAST_CHECK_SECONDS, LAST_CHECK_SECONDS]
+    assert seen[-1] == TurnFinished("answered")
+
+
+async def test_errors_of_the_turn_before_come_with_the_next_message(world):
+    model = ScriptedModel(["Done."])
+    await play(world.agent(model, late_errors=LateErrors("a.py:1: wrong")))
+    assert [message.role for message in model.requests[0].messages] == ["system", "user", "user"]
 
 
 async def test_failed_attempt_is_marked_cut_and_retried(world):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
+from typing import Any
 
 from ouro.agent.compactor import Compactor
 from ouro.agent.loop import LoopAgent, Prompt
@@ -65,8 +66,12 @@ def make_agent(
     steering=lambda: (),
     instructions_for=lambda _: "",
     limits: LimitSettings | None = None,
+    **options: Any,
 ) -> LoopAgent:
     """A LoopAgent whose system prompt is "Be good."."""
+
+    async def about_paths(paths: Sequence[str]) -> Sequence[str]:
+        return (instructions_for(paths),)
 
     async def before_call(calls_made: int) -> str:
         check_calls(limits or LimitSettings(), calls_made)
@@ -79,8 +84,9 @@ def make_agent(
         runner,
         compactor or make_compactor(memory, runner, models),
         steering,
-        instructions_for,
+        about_paths,
         before_call,
+        **options,
     )
 
 

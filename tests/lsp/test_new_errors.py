@@ -112,6 +112,23 @@ async def test_errors_that_come_late_are_in_the_next_result(bench):
     assert "late is wrong" in await bench.edit("a.toy", "wrong late", "wrong late\nmore")
 
 
+async def test_late_errors_can_be_had_without_another_change(bench):
+    servers = bench.open(seconds=0.05)
+    bench.file("a.toy", "one\n")
+    assert "error" not in await bench.edit("a.toy", "one", "wrong late")
+    (line,) = await servers.late_errors(50)
+    assert "late is wrong" in line
+    assert await servers.late_errors(50) == []
+
+
+async def test_late_errors_are_not_waited_for_if_nothing_is_checked(bench):
+    bench.file("a.toy", "one\n")
+    servers = bench.open(mode="silent")
+    await bench.read("a.toy")
+    assert await servers.late_errors(50) == []
+    assert await servers.late_errors(0) == []
+
+
 async def test_parallel_changes_report_each_error_once(bench):
     bench.open()
     for name in "abc":
@@ -144,6 +161,22 @@ async def test_two_servers_that_find_the_same_error_report_it_once(bench):
     text = await bench.edit("a.toy", "one", "wrong x")
     assert text.count("x is wrong") == 1
     assert "(first)" in text
+
+
+async def test_place_that_one_server_has_reported_is_not_reported_late_by_another(bench):
+    from fakes.tool_benches import server_command
+
+    servers = bench.open_specs(
+        LanguageServerSpec("fast", server_command(), {".toy": "toy"}),
+        LanguageServerSpec("slow", server_command(slow=1), {".toy": "toy"}),
+        seconds=0.5,
+    )
+    bench.file("a.toy", "one\n")
+    await bench.read("a.toy")
+    texts = [await bench.edit("a.toy", "one", "wrong x"), *await servers.late_errors(50)]
+    assert "\n".join(texts).count("x is wrong") == 1
+    texts = [await bench.edit("a.toy", "wrong x", "wrong y"), *await servers.late_errors(50)]
+    assert "\n".join(texts).count("y is wrong") == 1
 
 
 async def test_server_ends_with_the_session(bench):
