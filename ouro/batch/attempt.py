@@ -45,6 +45,8 @@ NICENESS = 5
 """Below an interactive session, which keeps its speed."""
 _FAULTS = {"failed"}
 """Outcomes of an answer for which the world is to blame: the model did not answer."""
+_ASKS_BEFORE_MEMORY = {"OURO_MEMORY_WRITE": "ask"}
+"""What a session would remember waits for the user, who cannot undo it during the run."""
 _KEEP_OUTPUT = 4_000
 _GRACE = 10.0
 """Seconds after the first signal until a process is killed."""
@@ -289,17 +291,13 @@ class Attempt:
     def _wait(self, process: subprocess.Popen[bytes], seconds: float) -> bool:
         """Wait for the end of a process; returns whether it took too long. Raises Stopped."""
         try:
-            timed_out = not _ended(process, seconds)
-            if timed_out:
-                send_signal(process.pid, signal.SIGTERM, group=True)
-            if timed_out and not _ended(process, _GRACE):
-                send_signal(process.pid, signal.SIGKILL, group=True)
-                process.wait()
+            with _time_limit(process.pid, seconds) as timed_out:
+                process.wait()  # with a timeout it would look only every 50 ms
         finally:
             self._running.discard(process)
         if self._stopping.is_set():
             raise Stopped
-        return timed_out
+        return timed_out.is_set()
 
 
 def _fault(task: Task, detail: str) -> TaskResult:
@@ -318,6 +316,28 @@ def _lifeline(group: int) -> Iterator[None]:
         watcher.wait()
         if watcher.stdin is not None:
             watcher.stdin.close()
+
+
+@contextmanager
+def _time_limit(group: int, seconds: float) -> Iterator[threading.Event]:
+    """Inside, a group of processes is ended after some seconds; yields whether that has begun."""
+    is_over, timed_out = threading.Event(), threading.Event()
+
+    def watch() -> None:
+        if is_over.wait(min(seconds, threading.TIMEOUT_MAX)):
+            return
+        timed_out.set()
+        send_signal(group, signal.SIGTERM, group=True)
+        if not is_over.wait(_GRACE):
+            send_signal(group, signal.SIGKILL, group=True)
+
+    watcher = threading.Thread(target=watch, name="batch limit", daemon=True)
+    watcher.start()
+    try:
+        yield timed_out
+    finally:
+        is_over.set()
+        watcher.join()
 
 
 def _flags(task: Task, max_cost: float | None, place: Path) -> list[str]:
@@ -356,16 +376,13 @@ def _replace_folder(source: Path, target: Path) -> None:
 
 
 def _variables(task: Task) -> dict[str, str]:
-    """What a session would remember waits for the user, who cannot undo it during the run."""
-    return {"OURO_MEMORY_WRITE": "ask"} if task.memory == "read" else {}
-
-
-def _ended(process: subprocess.Popen[bytes], seconds: float) -> bool:
-    try:
-        process.wait(seconds)
-    except subprocess.TimeoutExpired:
-        return False
-    return True
+    """Settings of a session that runs in a folder which is removed, and without the user."""
+    # The branch keeps what was changed. Checkpoints of a folder that is gone would only push out
+    # those of the user.
+    settings = {"OURO_CHECKPOINTS_ENABLED": "false"}
+    if task.memory == "read":
+        settings |= _ASKS_BEFORE_MEMORY
+    return settings
 
 
 def _read_answer(path: Path) -> dict[str, Any]:

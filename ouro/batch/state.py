@@ -82,6 +82,8 @@ class BatchState:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder.resolve()
+        self._places: set[str] = set()
+        """The tasks whose folder was created by this object."""
 
     def begin(self, batch: Batch) -> None:
         """Write the tasks at the first run.
@@ -126,7 +128,11 @@ class BatchState:
 
     def place(self, task_id: str) -> Path:
         """The folder of one task, created."""
-        return ensure_private_dir(self.folder / "tasks" / task_id)
+        place = self.folder / "tasks" / task_id
+        if task_id not in self._places:
+            ensure_private_dir(place)
+            self._places.add(task_id)
+        return place
 
     @contextmanager
     def lease(self, task_id: str) -> Iterator[int]:

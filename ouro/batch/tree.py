@@ -13,11 +13,11 @@ from ouro.batch.tasks import Task
 from ouro.errors import OuroError
 from ouro.utils.decoding import decode_json
 from ouro.utils.files import write_private
-from ouro.utils.git import Git, GitError, clone
+from ouro.utils.git import Git, GitError, clone, git_dirs, repository_of
 
 _SECONDS = 600.0
-_one_at_a_time = threading.Lock()
-"""git creates and removes worktrees of a repository one at a time."""
+_locks: dict[Path | None, threading.Lock] = {}
+"""By the `.git` folder: git creates and removes worktrees of a repository one at a time."""
 
 
 class TreeError(OuroError):
@@ -62,7 +62,7 @@ class TaskTree(msgspec.Struct, frozen=True):
         base = git.ask("rev-parse", "--verify", "--quiet", f"{task.revision}^{{commit}}").strip()
         if not base:
             raise NoSuchTree(f"{repository} has no commit `{task.revision}`, or git refuses it.")
-        with _one_at_a_time:
+        with _one_at_a_time(repository):
             if folder.exists():
                 shutil.rmtree(folder, ignore_errors=True)
                 git.ask("worktree", "prune")
@@ -76,11 +76,8 @@ class TaskTree(msgspec.Struct, frozen=True):
         Raises:
             TreeError: git fails; the files stay in their folder.
         """
-        git = Git(self.folder, _SECONDS)
         try:
-            git.commit_all(subject)
-            names = git.ask("diff", "--name-only", self.base, "HEAD").splitlines()
-            return names, git.ask("diff", "--binary", self.base, "HEAD") if names else ""
+            return Git(self.folder, _SECONDS).commit_since(self.base, subject)
         except GitError as error:
             raise TreeError(f"{self.folder}: git could not commit: {error}") from error
 
@@ -92,10 +89,15 @@ class TaskTree(msgspec.Struct, frozen=True):
             else:
                 shutil.rmtree(self.folder, ignore_errors=True)
             return
+        own, shared = git_dirs(self.folder)
+        is_known = own is not None and shared == repository_of(self.repository)
+        shutil.rmtree(self.folder, ignore_errors=True)
         git = Git(self.repository, _SECONDS)
-        with _one_at_a_time:
-            shutil.rmtree(self.folder, ignore_errors=True)
-            git.ask("worktree", "prune")
+        with _one_at_a_time(self.repository):
+            if own is not None and is_known:  # what `git worktree prune` does, for this one
+                shutil.rmtree(own, ignore_errors=True)
+            else:
+                git.ask("worktree", "prune")
             if not keeps_branch:
                 git.change("branch", "--quiet", "-D", self.branch)
 
@@ -105,6 +107,10 @@ class TaskTree(msgspec.Struct, frozen=True):
         with suppress(GitError):
             git.change("reset", "--quiet", "--hard", "HEAD")
             git.change("clean", "--quiet", "-fd")
+
+
+def _one_at_a_time(repository: Path) -> threading.Lock:
+    return _locks.setdefault(repository_of(repository), threading.Lock())
 
 
 _RECORD = "tree.json"

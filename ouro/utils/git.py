@@ -123,13 +123,44 @@ class Git:
         knows one. Returns whether there was something. Raises GitError.
         """
         self.change("add", "--all")
-        if not self.ask("diff", "--cached", "--name-only"):
+        if not self._has_staged():
             return False
-        has_author = bool(self.ask("config", "user.email").strip())
-        author = () if has_author else ("-c", "user.name=ouro", "-c", "user.email=ouro@localhost")
-        unsigned = ("-c", "user.useConfigOnly=false", "-c", "commit.gpgsign=false")
-        self.change(*unsigned, *author, "commit", "--quiet", "--no-verify", "-m", subject)
+        self._commit_staged(subject)
         return True
+
+    def commit_since(self, base: str, subject: str) -> tuple[list[str], str]:
+        """As `commit_all`; returns the names of all files that differ from a commit, and the
+        differences as a patch, with each byte that is not UTF-8 kept. If nothing differs, no commit
+        is made. Raises GitError.
+        """
+        self.change("add", "--all")
+        words = ("--cached", "--binary", "--patch-with-raw", "-z", *PREFIXES, base)
+        done = self._run("diff", words)
+        if done.returncode:
+            raise GitError(done.stderr.decode(errors="replace").strip() or "git diff failed")
+        names, patch = _names_and_patch(done.stdout)
+        if names:
+            try:
+                self._commit_staged(subject)
+            except GitError:
+                if self._has_staged():
+                    raise
+                # The files were committed by another.
+        return names, patch
+
+    def _has_staged(self) -> bool:
+        return bool(self.ask("diff", "--cached", "--name-only"))
+
+    def _commit_staged(self, subject: str) -> None:
+        author: tuple[str, ...] = ()
+        if not any(name == "user.email" and value for _, name, value in self._settings):
+            author = ("-c", "user.name=ouro", "-c", "user.email=ouro@localhost")
+        # The user's own git packs objects when there are many, not in the middle of a task.
+        settings = ("user.useConfigOnly=false", "commit.gpgsign=false", "maintenance.auto=false")
+        flags: list[str] = []
+        for setting in settings:
+            flags += ("-c", setting)
+        self.change(*flags, *author, "commit", "--quiet", "--no-verify", "-m", subject)
 
     def begin(self, subject: str) -> None:
         """Make the folder a repository whose first commit holds all files. Raises GitError."""
@@ -217,22 +248,38 @@ class Git:
             flags += ("-c", f"{name}=")
         return tuple(flags)
 
-    @cached_property
+    @property
     def _own_settings(self) -> dict[str, str]:
         """The settings from the repository, without those of the user, the system and ouro."""
+        return {name: value for scope, name, value in self._settings if scope not in _NOT_ITS_OWN}
+
+    @cached_property
+    def _settings(self) -> list[tuple[str, str, str]]:
+        """All settings that hold here: scope, name and value, the one that counts last."""
         done = self._git("config", "--list", "--show-scope", "-z")
         if done.returncode:
             raise GitError("the repository's settings cannot be read")
         words = done.stdout.decode(errors="replace").split("\0")
-        settings: dict[str, str] = {}
+        settings: list[tuple[str, str, str]] = []
         for scope, line in zip(words[::2], words[1::2], strict=False):
-            if scope not in _NOT_ITS_OWN:
-                name, _, value = line.partition("\n")
-                settings[name] = value
+            name, _, value = line.partition("\n")
+            settings.append((scope, name, value))
         return settings
 
     def _git(self, *arguments: str) -> subprocess.CompletedProcess[bytes]:
         return _run_git(self._folder, arguments, self._seconds)
+
+
+def _names_and_patch(data: bytes) -> tuple[list[str], str]:
+    """The new names of files, and the patch behind them, of `git diff --patch-with-raw -z`."""
+    rows, _, patch = data.partition(b"\0\0")
+    fields = iter(rows.split(b"\0") if rows else ())
+    names: list[str] = []
+    for status in fields:
+        name = next(fields)
+        is_moved = status.rpartition(b" ")[2][:1] in (b"R", b"C")
+        names.append((next(fields) if is_moved else name).decode(errors="replace"))
+    return names, patch.decode("utf-8", "surrogateescape")
 
 
 def _run_git(

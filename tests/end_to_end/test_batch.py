@@ -40,6 +40,21 @@ def test_each_repository_gets_a_branch_and_its_own_files_stay(ouro, shops):
     }
 
 
+def test_names_and_bytes_of_any_kind_are_in_the_patch_as_they_are(ouro, shops):
+    shop = shops[0]
+    (shop / "old.txt").write_bytes(b"caf\xe9\n" * 20)
+    git(shop, "add", ".")
+    git(shop, "commit", "-qm", "latin")
+    git(shop, "config", "diff.noprefix", "true")
+    moves = "run: mv old.txt new.txt; printf 'th\\351\\n' >> new.txt; printf '\\0\\1' > 'ü \"q'"
+    write_tasks(ouro.folder, [{"repo": str(shop), "prompt": f"{moves}\nsay: moved"}])
+    _, (result,) = run(ouro)
+    assert result["files"] == ["new.txt", 'ü "q']
+    git(shop, "apply", ouro.folder / "tasks.batch" / "tasks" / "shop" / "changes.patch")
+    assert (shop / "new.txt").read_bytes() == b"caf\xe9\n" * 20 + b"th\xe9\n"
+    assert (shop / 'ü "q').read_bytes() == b"\0\1"
+
+
 def test_a_second_run_repeats_nothing_that_is_done(ouro, shops):
     write_tasks(ouro.folder, [{"repo": str(shop), "prompt": "say: well"} for shop in shops])
     run(ouro)

@@ -54,23 +54,25 @@ def test_c2_a_run_that_is_killed_goes_on_and_asks_no_model_twice(ouro, shops):
 
 
 @pytest.mark.parametrize(
-    "step",
+    ("step", "is_done"),
     [
-        "--name-only",  # before its commit
-        "--binary",  # before its patch
-        "worktree prune",  # after its result
+        ("--patch-with-raw", ""),  # before its commit
+        (" commit ", ""),
+        (" commit ", '{git} "$@"; '),  # after it, before its patch is saved
     ],
 )
 def test_c2_a_kill_between_an_answer_and_its_end_repeats_nothing(
-    ouro, shops, tmp_path, monkeypatch, step
+    ouro, shops, tmp_path, monkeypatch, step, is_done
 ):
     """git stops at a step after the answer; there the run is killed."""
     place = tmp_path / "bin"
     place.mkdir()
     answer = ouro.folder / "tasks.batch" / "tasks" / "shop" / "answer.json"
+    real = shutil.which("git")
     (place / "git").write_text(
-        f'#!/bin/sh\ncase "$*" in *"{step}"*) if [ -s {answer} ] && mkdir {place}/reached'
-        f' 2>/dev/null; then exec sleep 60; fi;; esac\nexec {shutil.which("git")} "$@"\n'
+        f'#!/bin/sh\ncase "$*" in *"{step}"*) if [ -s {answer} ] && mkdir {place}/begun'
+        f" 2>/dev/null; then {is_done.format(git=real)}mkdir {place}/reached; exec sleep 60; fi;;"
+        f' esac\nexec {real} "$@"\n'
     )
     (place / "git").chmod(0o755)
     monkeypatch.setenv("PATH", f"{place}{os.pathsep}{os.environ['PATH']}")
@@ -84,6 +86,44 @@ def test_c2_a_kill_between_an_answer_and_its_end_repeats_nothing(
     assert len(git(shops[0], "worktree", "list").splitlines()) == 1
     assert not answer.exists()
     assert len(first_prompts(ouro)) == 1
+
+
+def test_c2_what_a_kill_after_a_result_left_is_removed_by_the_next_run(ouro, shops):
+    write_tasks(ouro.folder, [{"repo": str(shops[0]), "prompt": touch("a")}])
+    run(ouro)
+    place = ouro.folder / "tasks.batch" / "tasks" / "shop"
+    git(shops[0], "worktree", "add", "-q", place / "tree", "ouro/licences/shop")
+    (place / "answer.json").write_text('{"outcome": "answered"}\n')
+    done, (result,) = run(ouro)
+    assert (done.code, result["files"]) == (0, ["a"]), done.err
+    assert len(git(shops[0], "worktree", "list").splitlines()) == 1
+    assert not (place / "tree").exists()
+    assert not (place / "answer.json").exists()
+    assert git(shops[0], "show", "ouro/licences/shop:a") == "new"
+
+
+def test_c2_a_git_file_that_names_the_worktree_of_another_task_removes_only_its_own(ouro, shops):
+    other = ouro.folder / "other"
+    git(shops[0], "worktree", "add", "-q", other)
+    named = (other / ".git").read_text()
+    write_tasks(ouro.folder, [{"repo": str(shops[0]), "prompt": touch("a")}])
+    run(ouro)
+    place = ouro.folder / "tasks.batch" / "tasks" / "shop"
+    git(shops[0], "worktree", "add", "-q", place / "tree", "ouro/licences/shop")
+    (place / "tree" / ".git").write_text(named)
+    (place / "answer.json").write_text('{"outcome": "answered"}\n')
+    run(ouro)
+    assert not (place / "tree").exists()
+    assert len(git(shops[0], "worktree", "list").splitlines()) == 2
+    assert git(other, "status", "--porcelain") == ""
+
+
+def test_c2_tasks_keep_no_checkpoints_that_would_push_out_those_of_the_user(ouro, shops):
+    tasks = [{"repo": str(shops[0]), "prompt": f"run: touch b\n{touch('a')}"}]
+    write_tasks(ouro.folder, tasks)
+    _, (result,) = run(ouro)
+    assert result["files"] == ["a", "b"]
+    assert not list((ouro.home / "checkpoints").glob("*"))
 
 
 def test_c2_two_runs_of_one_batch_do_each_task_once(ouro, shops):
