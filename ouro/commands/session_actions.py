@@ -16,8 +16,17 @@ SESSION_ACTIONS: tuple[Action, ...] = (
         (
             arg("words", nargs="*", metavar="WORD", help="in the title or in a message"),
             arg("--all", dest="every", action="store_true", help="of every folder"),
+            arg(
+                "-n",
+                "--max",
+                dest="limit",
+                type=count,
+                default=None,
+                metavar="N",
+                help="at most N; without it 50, and with --json all",
+            ),
         ),
-        ("sessions list --all",),
+        ("sessions list --all", "sessions list --max 200"),
         "shell",
     ),
     Action(

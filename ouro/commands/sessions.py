@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec.structs import asdict
 
-from ouro.commands.action import Answer, confirm
+from ouro.commands.action import MAX_COUNT, Answer, confirm
 from ouro.commands.render import (
     CodeSpan,
     CommandText,
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
     from ouro.commands.subcommands import ShellContext
     from ouro.memory.session_sync import SessionSyncReport
 
+_PAGE = 50
+"""Sessions that `list` prints without `--max`."""
 _MAX_LISTED = 20
 _MAX_QUOTED = 8
 """Lines of a text that `show` prints."""
@@ -43,23 +46,47 @@ _MAX_NAMED = 5
 """Sessions that one line names."""
 
 
-async def list_sessions(context: ShellContext, words: Sequence[str], every: bool) -> Answer:
-    catalog = context.catalog
-    everywhere = await catalog.sessions()
-    found = everywhere if every else [info for info in everywhere if catalog.is_here(info.project)]
-    if words:
-        found = await catalog.matching(found, " ".join(words))
-    found = sorted(found, key=lambda info: not info.pinned)
+async def list_sessions(
+    context: ShellContext, words: Sequence[str], every: bool, limit: int | None
+) -> Answer:
+    """As JSON all sessions, else only so many that a terminal can show."""
+    if limit is None and not context.as_json:
+        limit = _PAGE
+    found = await _listed_sessions(context, words, every, limit)
     if context.as_json:
-        return Answer([_data(info) for info in found], [])
+        return Answer([_data(info) for info in found[:limit]], [])
     if found:
-        return Answer([], table(_list_row(info, with_project=every) for info in found))
+        view = table(_list_row(info, with_project=every) for info in found[:limit])
+        return Answer([], [*view, *_more(words, every, limit if found[limit:] else None)])
     if words:
         return Answer([], [line("No matches in titles or messages.")])
+    everywhere = await context.catalog.sessions()
     none = f"No session{'' if every else ' of this folder'} yet."
     elsewhere = f" {len(everywhere):,} of other folders: "
     others = [elsewhere, CommandText("sessions list --all")] if everywhere else []
     return Answer([], [line(none, *others)])
+
+
+async def _listed_sessions(
+    context: ShellContext, words: Sequence[str], every: bool, limit: int | None
+) -> list[SessionInfo]:
+    """Pinned ones first, then those used last; one more than the limit if there are more."""
+    catalog = context.catalog
+    if limit is not None and not words:
+        return await catalog.first(limit + 1, every=every)
+    everywhere = await catalog.sessions()
+    found = everywhere if every else [info for info in everywhere if catalog.is_here(info.project)]
+    if words:
+        found = await catalog.matching(found, " ".join(words))
+    return sorted(found, key=lambda info: not info.pinned)
+
+
+def _more(words: Sequence[str], every: bool, limit: int | None) -> View:
+    if limit is None:
+        return []
+    higher = str(min(10 * limit, MAX_COUNT))
+    asked = [*(["--all"] if every else []), "--max", higher, *words]
+    return [line("There are more: ", CommandText(f"sessions list {shlex.join(asked)}"))]
 
 
 def _list_row(info: SessionInfo, *, with_project: bool) -> Sequence[str]:

@@ -391,6 +391,13 @@ class MemoryStore(ABC):
         """
         return []
 
+    async def first_sessions(
+        self, is_wanted: Callable[[str], bool], count: int
+    ) -> list[SessionInfo]:
+        """The same, but it lacks none: as long as that takes."""
+        found = [info for info in await self.list_sessions() if is_wanted(info.project)]
+        return sorted(found, key=lambda info: not info.pinned)[:count]
+
     @abstractmethod
     async def delete_session(self, session_id: str) -> None:
         """Move a session to the trash. Raises SessionInUse if it is open."""

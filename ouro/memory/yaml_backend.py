@@ -105,7 +105,7 @@ class YamlFileMemoryStore(MemoryStore):
             failure.pop_all()
         # Imported late: a list of sessions does not need them.
         from ouro.memory.sessions.moved_projects import note_folder
-        from ouro.memory.sessions.newest_sessions import note_opened
+        from ouro.memory.sessions.opened_sessions import note_opened
 
         await asyncio.to_thread(note_opened, self._root, folder.name)
         await asyncio.to_thread(note_folder, self._root, header.project)
@@ -169,7 +169,7 @@ class YamlFileMemoryStore(MemoryStore):
             raise
         if not found.session.read_only:
             # Imported late: most starts create a session.
-            from ouro.memory.sessions.newest_sessions import note_opened
+            from ouro.memory.sessions.opened_sessions import note_opened
 
             await asyncio.to_thread(note_opened, self._root, folder.name)
         return found.session
@@ -204,6 +204,15 @@ class YamlFileMemoryStore(MemoryStore):
         from ouro.memory.sessions.newest_sessions import newest_infos
 
         return await asyncio.to_thread(newest_infos, self._root, is_wanted, count)
+
+    async def first_sessions(
+        self, is_wanted: Callable[[str], bool], count: int
+    ) -> list[SessionInfo]:
+        # Imported late, as above.
+        from ouro.memory.sessions.newest_sessions import first_infos
+
+        found = await asyncio.to_thread(first_infos, self._root, is_wanted, count)
+        return await super().first_sessions(is_wanted, count) if found is None else found
 
     async def get_session_stats(self, session_id: str) -> SessionInfo:
         folder = await self._find(session_id)

@@ -72,6 +72,31 @@ def test_list_all_includes_other_folders(root, capsys):
     assert "/elsewhere" in lines[0]
 
 
+def test_list_shows_a_page_and_says_that_there_are_more(root, tmp_path, capsys):
+    for number in range(60):
+        header = SessionHeader(f"{number:08}-7e1b-4d0a-9a55-3b8f0c1d2e4f", str(tmp_path), "m", AT)
+        wait(YamlFileMemoryStore(root).import_session(header, [TitleRecord(f"no {number}", AT)]))
+    run("list")
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 51
+    assert lines[-1] == "There are more: ouro sessions list --max 500"
+    run("list", "--max", "500")
+    assert len(capsys.readouterr().out.splitlines()) == 61
+    run("list", "-n", "2", "--all", "no", "4")
+    assert capsys.readouterr().out.endswith("more: ouro sessions list --all --max 20 no 4\n")
+
+
+def test_json_has_all_sessions_unless_a_number_is_given(root, tmp_path, capsys):
+    for number in range(60):
+        header = SessionHeader(f"{number:08}-7e1b-4d0a-9a55-3b8f0c1d2e4f", str(tmp_path), "m", AT)
+        wait(YamlFileMemoryStore(root).import_session(header, [TitleRecord(f"no {number}", AT)]))
+    run("list", "--json")
+    listed = json.loads(capsys.readouterr().out)
+    assert len(listed) == 61
+    run("list", "--json", "--max", "3")
+    assert json.loads(capsys.readouterr().out) == listed[:3]
+
+
 def test_empty_list_reports_sessions_of_other_folders(home, tmp_path, monkeypatch, root, capsys):
     (tmp_path / "new").mkdir()
     monkeypatch.chdir(tmp_path / "new")

@@ -46,6 +46,7 @@ from ouro.memory.long_term.notes.note import Note, note_text, parse_note
 from ouro.memory.long_term.remember import EDITED
 from ouro.memory.long_term.store import GitMemoryStore
 from ouro.memory.long_term.transfer import find_exported_files, split_section, write_for_agents
+from ouro.memory.sessions.opened_sessions import INDEX_NAME
 from ouro.memory.sessions.session_file import (
     FILE_NAME,
     LOCK_NAME,
@@ -57,7 +58,6 @@ from ouro.memory.sessions.session_file import (
     split,
 )
 from ouro.memory.sessions.session_folders import SUBAGENTS, TRASH
-from ouro.memory.sessions.session_index import INDEX_NAME
 from ouro.memory.sessions.session_reader import is_readable, refuse_newer
 from ouro.memory.sessions.yaml_text import BadYamlError, load
 from ouro.utils.decoding import from_plain

@@ -1,25 +1,27 @@
-"""The first page of a list of sessions: read from the start of the index, not from all of it.
+"""The first page of a list of sessions, of which only those on the page are looked at.
 
 The index begins with the sessions that were used last. Sessions that were opened since are noted
-beside it. Both are only hints: each file of the page is looked at, and the whole list follows.
+beside it. For the screen both are only hints: each file of the page is looked at, and the whole
+list follows. A command that prints one page compares the names of all folders with the index, too.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
+from itertools import islice
 from pathlib import Path
 
 import msgspec
 
 from ouro.errors import SessionError
 from ouro.memory.backend import SessionInfo
-from ouro.memory.sessions.session_file import FILE_NAME, open_private, read_range
-from ouro.memory.sessions.session_folders import is_named_after
+from ouro.memory.sessions.opened_sessions import INDEX_NAME, MANY_NOTES, opened_sessions
+from ouro.memory.sessions.session_file import FILE_NAME, open_private, read_file, read_range
+from ouro.memory.sessions.session_folders import folder_names, is_named_after
 from ouro.memory.sessions.session_index import (
     HEAD,
-    INDEX_NAME,
     SessionSurvey,
     is_current,
     is_ordered,
@@ -27,26 +29,19 @@ from ouro.memory.sessions.session_index import (
     survey,
 )
 from ouro.utils.decoding import json_decoder
+from ouro.utils.late_pattern import late_pattern
 
-OPENED_NAME = ".opened"
-_OPENED_READ = 2 << 10
-"""The end of the notes that is read: about a hundred sessions."""
-_OPENED_KEPT = 64 << 10
-"""With more bytes the notes begin again."""
+_NOTES_READ = 2 << 10
+"""The end of the notes that a first page for the screen reads: about fifty sessions."""
 _BLOCK = 64 << 10
 _MAX_READ = 1 << 20
 """With fewer sessions of the project in so many bytes, the whole list is waited for."""
-
-
-def note_opened(root: Path, folder: str) -> None:
-    """Note that a session is written from now on. Without an index there is no need. Blocks."""
-    if not (root / INDEX_NAME).exists():
-        return
-    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
-    with suppress(OSError, SessionError), open_private(root, OPENED_NAME, flags) as descriptor:
-        if os.fstat(descriptor).st_size > _OPENED_KEPT:
-            os.ftruncate(descriptor, 0)
-        os.write(descriptor, f"{folder}\n".encode())
+_MAX_SURVEYED = 300
+"""With more sessions that the index does not have, the whole list is made, and the index with it."""
+_IN_ORDER = 64
+"""So many entries show whether the index is in the order of lists."""
+_FOLDER = late_pattern(rb'"folder":"([^"\\]*)"')
+_PROJECT = late_pattern(rb'"project":("(?:[^"\\]|\\.)*")')
 
 
 def newest_infos(root: Path, is_wanted: Callable[[str], bool], count: int) -> list[SessionInfo]:
@@ -57,13 +52,78 @@ def newest_infos(root: Path, is_wanted: Callable[[str], bool], count: int) -> li
         found = _newest(root, is_wanted, count)
     except (OSError, SessionError, msgspec.MsgspecError, UnicodeDecodeError):
         return []  # missing, broken or of another version
-    infos = [entry.info for entry in found if entry.info.messages or entry.info.title]
     # A copy made by hand has the id of another session: the whole list tells them apart.
-    own = [info for info in infos if is_named_after(info.folder, info.id)]
+    own = [info for info in _shown(found) if is_named_after(info.folder, info.id)]
     return sorted(own, key=rank, reverse=True)[:count]
 
 
+def first_infos(
+    root: Path, is_wanted: Callable[[str], bool], count: int
+) -> list[SessionInfo] | None:
+    """The first `count` sessions of the whole list whose project is wanted, pinned ones first.
+
+    Of the others only the names are compared with the index. None if that does not suffice. Blocks.
+    """
+    try:
+        found = _first(root, is_wanted, count)
+    except (OSError, SessionError, msgspec.MsgspecError, UnicodeDecodeError):
+        return None  # missing, broken or of another version
+    if found is None:
+        return None
+    infos = [info for info in _shown(found) if is_wanted(info.project)]
+    if not all(is_named_after(info.folder, info.id) for info in infos):
+        return None
+    return sorted(infos, key=rank, reverse=True)[:count]
+
+
+def _first(root: Path, is_wanted: Callable[[str], bool], count: int) -> list[SessionSurvey] | None:
+    """At least the first `count` entries, and all that changed since the index was written."""
+    noted, are_all = opened_sessions(root, MANY_NOTES)
+    known = _indexed_lines(root)
+    if not are_all or not known:
+        return None
+    names = set(folder_names(root))
+    changed = (names - known.keys()) | (names & set(noted))
+    if len(changed) > _MAX_SURVEYED:
+        return None
+    decode = json_decoder(SessionSurvey).decode
+    belongs = cache(lambda project: is_wanted(json_decoder(str).decode(project)))
+    unchanged = [name for name in known if name in names and name not in changed]
+    wanted = (name for name in unchanged if belongs(_project_in(known[name])))
+    entries = (_looked_at(root, name, decode(known[name])) for name in wanted)
+    page = list(islice((entry for entry in entries if entry and _shown([entry])), count))
+    for name in changed:
+        before = decode(known[name]) if name in known else None
+        if entry := _looked_at(root, name, before):
+            page.append(entry)
+    return page
+
+
+def _indexed_lines(root: Path) -> dict[str, bytes]:
+    """Folder -> line of the index, in the order of lists; empty if that does not hold."""
+    text = read_file(root, INDEX_NAME)
+    if not text.startswith(HEAD):
+        return {}
+    lines = [line.rstrip(b",") for line in text[len(HEAD) :].split(b"\n")[1:-2]]
+    folders = _FOLDER.findall(text)
+    decode = json_decoder(SessionSurvey).decode
+    if len(folders) != len(lines) or not is_ordered(map(decode, lines[:_IN_ORDER])):
+        return {}
+    return {folder.decode(): line for folder, line in zip(folders, lines, strict=True)}
+
+
+def _project_in(line: bytes) -> bytes:
+    found = _PROJECT.search(line)
+    return found[1] if found else b'""'
+
+
+def _shown(entries: Iterable[SessionSurvey]) -> list[SessionInfo]:
+    """Those that a list shows."""
+    return [entry.info for entry in entries if entry.info.messages or entry.info.title]
+
+
 def _newest(root: Path, is_wanted: Callable[[str], bool], count: int) -> list[SessionSurvey]:
+    noted, _ = opened_sessions(root, _NOTES_READ)
     known: dict[str, SessionSurvey] = {}
     page: list[SessionSurvey] = []
     with open_private(root, INDEX_NAME, os.O_RDONLY) as descriptor:
@@ -75,7 +135,7 @@ def _newest(root: Path, is_wanted: Callable[[str], bool], count: int) -> list[Se
                 break
     if not is_ordered(known.values()):
         return []  # an earlier version wrote it
-    folders = dict.fromkeys([entry.info.folder for entry in page] + _opened(root))
+    folders = dict.fromkeys([*(entry.info.folder for entry in page), *noted])
     looked_at = [_looked_at(root, name, known.get(name)) for name in folders]
     return [entry for entry in looked_at if entry and is_wanted(entry.info.project)]
 
@@ -97,20 +157,6 @@ def _entries(descriptor: int) -> Iterator[SessionSurvey]:
             return
         offset += _BLOCK
         *lines, rest = (rest + text).split(b"\n")
-
-
-def _opened(root: Path) -> list[str]:
-    """The folders that were noted last; none of them needs to exist."""
-    try:
-        with open_private(root, OPENED_NAME, os.O_RDONLY) as descriptor:
-            size = os.fstat(descriptor).st_size
-            text = read_range(descriptor, max(0, size - _OPENED_READ), size)
-    except (OSError, SessionError):
-        return []
-    names = text.decode("utf-8", "replace").split("\n")
-    is_cut = size > _OPENED_READ
-    shown = [name for name in names[is_cut:] if name and not name.startswith(".")]
-    return [name for name in shown if "/" not in name and "\0" not in name]
 
 
 def _looked_at(root: Path, name: str, known: SessionSurvey | None) -> SessionSurvey | None:

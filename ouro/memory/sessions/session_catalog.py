@@ -156,6 +156,10 @@ class SessionCatalog:
         """The sessions of this project at the top of a list, at once; empty: wait for `sessions`."""
         return await self.store.newest_sessions(self.is_here, count)
 
+    async def first(self, count: int, *, every: bool) -> list[SessionInfo]:
+        """The first sessions of the list of this project, or of every one, pinned ones first."""
+        return await self.store.first_sessions((lambda _: True) if every else self.is_here, count)
+
     async def here(self) -> list[SessionInfo]:
         return [info for info in await self.sessions() if self.is_here(info.project)]
 

@@ -33,6 +33,7 @@ from ouro.memory.backend import (
 )
 from ouro.memory.record_fields import BadRecordError
 from ouro.memory.serialization import header_from
+from ouro.memory.sessions.opened_sessions import INDEX_NAME, OldNotes
 from ouro.memory.sessions.session_file import (
     END,
     FILE_NAME,
@@ -64,7 +65,6 @@ _WINDOW = 33 << 20
 _OTHERS = {"title", "tags", "model", "mode", "compaction", "cost", "fork", "summary"}
 _MAX_SUMMARY = 300
 
-INDEX_NAME = ".index.yaml"
 HEAD = (
     b"# Made from the sessions in this folder; may be deleted at any time.\nformat: 3\nsessions: "
 )
@@ -240,7 +240,7 @@ def update_index(
     """The current entry of each session below `root`; updates the index if it is writable, or makes
     it again.
     """
-    known = {} if rebuild else _read(root)
+    known, old_notes = {} if rebuild else _read(root), OldNotes(root)
     current: dict[str, SessionSurvey] = {}
     files, looked_at = session_files(root), 0
     reported_at = time.monotonic()
@@ -257,18 +257,21 @@ def update_index(
         progress(len(files), len(files))
     # The first page of a list is read from the start of the index: `newest_sessions`.
     is_other = current.keys() != known.keys() or not is_ordered(known.values())
-    if rebuild or looked_at > _WORTH_WRITING or is_other:
-        _write(root, current.values())
+    is_worth_writing = looked_at > _WORTH_WRITING or old_notes.are_many
+    if (rebuild or is_worth_writing or is_other) and _is_written(root, current.values()):
+        old_notes.drop()
     return list(current.values())
 
 
-def _write(root: Path, entries: Iterable[SessionSurvey]) -> None:
+def _is_written(root: Path, entries: Iterable[SessionSurvey]) -> bool:
     """Write the index, if it is writable; otherwise the next list reads the files again."""
     ordered = sorted(entries, key=lambda entry: rank(entry.info), reverse=True)
     encode = msgspec.json.Encoder().encode
     lines = b",\n".join(encode(item) for item in ordered)
     with suppress(OSError, SessionError):
         rewrite_file(root, INDEX_NAME, HEAD + b"[\n" + lines + _TAIL)
+        return True
+    return False
 
 
 def rank(info: SessionInfo) -> tuple[bool, str, str]:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from collections import Counter
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 from fakes.waiting import wait
 
 from ouro.memory.backend import LabelRecord, MessageRecord, SessionHeader, TitleRecord
-from ouro.memory.sessions import newest_sessions, session_index
+from ouro.memory.sessions import newest_sessions, opened_sessions, session_index
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import user
 
@@ -143,17 +144,101 @@ def test_index_of_an_earlier_version_gives_no_first_page_and_is_put_in_order(roo
 
 @pytest.mark.parametrize("notes", [b"..\n../../etc\n.trash\n\0\n\xff\n", b"nothing here\n" * 9_000])
 def test_hostile_and_stale_notes_are_ignored(root, notes):
-    (root / newest_sessions.OPENED_NAME).write_bytes(notes)
-    (root / newest_sessions.OPENED_NAME).chmod(0o600)
+    (root / opened_sessions.OPENED_NAME).write_bytes(notes)
+    (root / opened_sessions.OPENED_NAME).chmod(0o600)
     assert first_page(root)[0] == "title 19"
     change(root, 3, TitleRecord("resumed", at(30)))
     assert first_page(root)[0] == "resumed"
-    assert (root / newest_sessions.OPENED_NAME).stat().st_size < 100_000
+    assert (root / opened_sessions.OPENED_NAME).stat().st_size < 100_000
 
 
 def test_without_an_index_nothing_is_noted(tmp_path):
     root = tmp_path / "sessions"
     store = YamlFileMemoryStore(root)
     wait(store.create_session(SessionHeader(session_id(1), "/p", "m", at(1))))
-    assert not (root / newest_sessions.OPENED_NAME).exists()
+    assert not (root / opened_sessions.OPENED_NAME).exists()
     assert first_page(root) == []
+
+
+def command_page(root, is_wanted=lambda _project: True, count=PAGE):
+    """What a command prints, which may lack nothing; None: it makes the whole list."""
+    found = newest_sessions.first_infos(root, is_wanted, count)
+    return None if found is None else [info.title for info in found]
+
+
+def whole_list(root, count=PAGE):
+    listed = wait(YamlFileMemoryStore(root).list_sessions())
+    return [info.title for info in sorted(listed, key=lambda info: not info.pinned)][:count]
+
+
+def test_page_of_a_command_looks_at_its_own_sessions_only(tmp_path, count):
+    costs = []
+    for number in (10, 100, 1_000):
+        root = filled(tmp_path / str(number), number)
+        count.clear()
+        assert command_page(root)[0] == f"title {number - 1}"
+        count.pop("read")  # the index is read whole, in blocks
+        costs.append(dict(count))
+    assert costs[0] == costs[1] == costs[2]
+    assert costs[0]["looked at"] == PAGE
+
+
+@pytest.mark.parametrize("project", ["/p", "/rare", 'a "quoted" ü\\folder'])
+def test_page_of_a_command_has_what_the_whole_list_has(root, project):
+    add(root, 1_400, project)
+    add(root, 21, "/elsewhere")
+    wait(YamlFileMemoryStore(root).list_sessions())
+    change(root, 3, TitleRecord("resumed", at(30)))
+    change(root, 4, LabelRecord((), at(31), pinned=True))
+    wait(YamlFileMemoryStore(root).delete_session(session_id(19)))
+    add(root, 25, project)  # no note, as of a folder that was copied here
+    page = command_page(root, lambda found: found == project, 40)
+    listed = wait(YamlFileMemoryStore(root).list_sessions(project))
+    ordered = [info.title for info in sorted(listed, key=lambda info: not info.pinned)]
+    assert page == ordered[:40]
+    assert "title 25" in page
+
+
+def test_page_of_a_command_has_a_session_that_was_resumed_many_sessions_ago(root):
+    change(root, 3, TitleRecord("resumed", at(30)))
+    for number in range(150):
+        opened_sessions.note_opened(root, f"2026-11-01_{number:08}")
+    assert "resumed" not in first_page(root)
+    assert command_page(root)[0] == "resumed"
+
+
+def test_after_many_notes_the_index_is_written_again_and_they_are_dropped(root):
+    held = YamlFileMemoryStore(root)
+    wait(held.load_session(session_id(5)))
+    change(root, 3, TitleRecord("resumed", at(30)))
+    for number in range(900):
+        opened_sessions.note_opened(root, f"2026-11-01_{number:08}")
+    assert command_page(root) is None
+    assert whole_list(root)[0] == "resumed"
+    notes = (root / opened_sessions.OPENED_NAME).read_text()
+    assert notes.splitlines() == ["2026-11-01_00000005"], "it is open, so it may still change"
+    assert command_page(root)[0] == "resumed"
+    wait(held.save_message(session_id(5), MessageRecord(2, at(900), user("again"))))
+    wait(held.close_session(session_id(5)))
+    assert command_page(root)[0] == "title 5"
+
+
+def test_notes_that_nobody_reads_stay_small(root):
+    for number in range(3_000):
+        opened_sessions.note_opened(root, f"2026-11-01_{number:08}")
+    assert (root / opened_sessions.OPENED_NAME).stat().st_size < 100_000
+    assert command_page(root) is None
+
+
+def test_copy_made_by_hand_needs_the_whole_list(root):
+    shutil.copytree(root / "2026-11-01_00000019", root / "2026-11-01_00000019 copy")
+    assert command_page(root) is None
+    assert len(whole_list(root, 40)) == 21
+
+
+@pytest.mark.parametrize(
+    "text", [b"", b"\0" * 999, session_index.HEAD + b"[\n{]", b"# newer\nformat: 9\n[\n]\n"]
+)
+def test_broken_index_gives_no_page_of_a_command(root, text):
+    (root / ".index.yaml").write_bytes(text)
+    assert command_page(root) is None
