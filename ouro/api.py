@@ -157,26 +157,28 @@ class AsyncAgent:
         self,
         prompt: str,
         images: Sequence[Picture],
-        before: weakref.ref[AsyncGenerator[Event, None]] | None,
+        last_stream: weakref.ref[AsyncGenerator[Event, None]] | None,
     ) -> AsyncGenerator[Event, None]:
-        session, pictures = (
-            self.session,
-            [await asyncio.to_thread(image_of, image) for image in images],
-        )
+        session = self.session
+        pictures = [await asyncio.to_thread(image_of, image) for image in images]
         if not (prompt.strip() or pictures):
             raise UsageError("The prompt is empty.")
-        await self._turn_ended(session, before)
+        await self._wait_for_last_turn(session, last_stream)
         async with aclosing(_turns(session, prompt, pictures)) as events:
             async for event in events:
                 yield event
                 await self._react(session, event)
 
-    async def _turn_ended(
-        self, session: Session, before: weakref.ref[AsyncGenerator[Event, None]] | None
+    async def _wait_for_last_turn(
+        self, session: Session, stream: weakref.ref[AsyncGenerator[Event, None]] | None
     ) -> None:
-        """Wait for the end of a turn that was left early, or that the background has started."""
-        # asyncio ends the events of a loop that was left early without a notice.
-        while before is not None and before() is None and session.running:  # noqa: ASYNC110
+        """Wait for the end of a turn that was left early, or that the background has started.
+
+        `stream`: the events of the last turn.
+        """
+        was_left_early = stream is not None and stream() is None
+        # asyncio gives no notice when it has ended the events of such a loop.
+        while was_left_early and session.running:  # noqa: ASYNC110
             await asyncio.sleep(_POLL_SECONDS)
         if self._woken is not None and not self._woken.done():
             await asyncio.wait([self._woken])
@@ -333,7 +335,7 @@ class AsyncAgent:
         return await session.rewind.diff(back)
 
     async def _idle_session(self) -> Session:
-        await self._turn_ended(self.session, self._stream)
+        await self._wait_for_last_turn(self.session, self._stream)
         return self.session
 
     def set_mode(self, mode: Mode) -> None:

@@ -23,7 +23,7 @@ from msgspec.structs import replace
 from ouro import __version__
 from ouro.commands.action import ActionContext, Answer
 from ouro.commands.builtin import COMMAND_NAMES
-from ouro.commands.folder import FolderSettings, warn
+from ouro.commands.current_folder import FolderSettings, warn
 from ouro.commands.render import Quote, columns, line
 from ouro.errors import ConfigError, ModelError, NoModelError, OuroError, ToolError
 from ouro.events import Notice

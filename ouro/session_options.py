@@ -205,9 +205,15 @@ def build_judge(
 
 
 def _name_of_judge(inputs: SessionInputs, models: ModelSource) -> str:
+    """The name of the model that answers permission questions; empty if the user does.
+
+    A model that cannot be used is a notice.
+    """
     named, catalog = inputs.settings.permissions.judge, inputs.catalog
-    if not named or inputs.options.ready_model:
-        return named and models.current()[0].spec.name
+    if not named:
+        return ""
+    if inputs.options.ready_model:
+        return models.current()[0].spec.name
     try:
         name = catalog.resolve(named)
         reason = catalog.unusable(name)

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from ouro.batch.learned import take_pending
+from ouro.batch.pending_memory import take_pending
 from ouro.batch.state import (
     CHECKS,
     DONE,

@@ -6,17 +6,17 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ouro.batch.learned import SharedChange, WaitingChange, merge_changes, propose_again
+from ouro.batch.pending_memory import SharedChange, WaitingChange, merge_changes, propose_again
 from ouro.batch.state import BatchState
 from ouro.batch.tasks import Task
 from ouro.commands.action import Answer, places_in
-from ouro.commands.folder import warn
+from ouro.commands.current_folder import warn
 from ouro.commands.render import CommandText, View, line, table
 from ouro.errors import OuroError, UsageError
 from ouro.utils.text import join_names, one_line, plural
 
 if TYPE_CHECKING:
-    from ouro.commands.folder import Folder
+    from ouro.commands.current_folder import Folder
     from ouro.commands.subcommands import ShellContext
     from ouro.memory.long_term import MemoryEditor, Proposal
 

@@ -39,7 +39,7 @@ from ouro.utils.text import clean, plural, readable_bytes
 
 if TYPE_CHECKING:
     from ouro.commands.action import FindHits
-    from ouro.commands.folder import Folder
+    from ouro.commands.current_folder import Folder
     from ouro.mcp import McpServers
     from ouro.memory.index import Index, MemoryHit, Progress, SearchFilter
     from ouro.memory.long_term import Scope, SyncReport

@@ -19,7 +19,9 @@ from ouro.utils.text import shell_words
 from ouro.utils.yaml import words_in
 
 _INSERT = late_pattern(
-    r"^```!\n(.*?)\n```$|!`([^`\n]+)`|(?<![\w@./`])@((?:~/)?[\w./$+-]*[\w/$])",
+    r"^```!\n(?P<block>.*?)\n```$"
+    r"|!`(?P<line>[^`\n]+)`"
+    r"|(?<![\w@./`])@(?P<path>(?:~/)?[\w./$+-]*[\w/$])",
     re.DOTALL | re.MULTILINE,
 )
 _ARGUMENT = late_pattern(r"\$(ARGUMENTS\[\d+\]|\d(?!\d)|[A-Za-z_]\w*)")
@@ -242,10 +244,7 @@ def _pieces(body: str, typed: str, names: Sequence[str]) -> Iterator[str | Inser
     values = _argument_values(typed, names, 0 if _FROM_ZERO.search(body) else 1)
     is_used = False
 
-    def filled(text: str) -> str:
-        return _ARGUMENT.sub(value, text)
-
-    def value(match: re.Match[str]) -> str:
+    def argument_for(match: re.Match[str]) -> str:
         nonlocal is_used
         name = match[1]
         if name not in values and name.isidentifier():
@@ -253,16 +252,18 @@ def _pieces(body: str, typed: str, names: Sequence[str]) -> Iterator[str | Inser
         is_used = True
         return values.get(name, "")
 
-    at = 0
-    for match in _INSERT.finditer(body):
-        yield filled(body[at : match.start()])
-        yield (
-            Insert("file", filled(match[3]))
-            if match[3]
-            else Insert("shell", filled(match[1] or match[2]))
-        )
-        at = match.end()
-    yield filled(body[at:])
+    def fill_in(text: str) -> str:
+        return _ARGUMENT.sub(argument_for, text)
+
+    end_of_last = 0
+    for insert in _INSERT.finditer(body):
+        yield fill_in(body[end_of_last : insert.start()])
+        if path := insert["path"]:
+            yield Insert("file", fill_in(path))
+        else:
+            yield Insert("shell", fill_in(insert["block"] or insert["line"]))
+        end_of_last = insert.end()
+    yield fill_in(body[end_of_last:])
     if typed and not is_used:
         yield f"\n\nArguments: {typed}"
 

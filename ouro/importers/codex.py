@@ -165,12 +165,12 @@ class _LineReader:
             case "reasoning":
                 self._take_thoughts(item)
             case "function_call" | "custom_tool_call" | "local_shell_call":
-                self._answered(_call(item))
+                self._add_to_answer(_call(item))
             case "web_search_call" | "tool_search_call":
                 # The provider ran it, so its results are not in the file.
                 call_id = short_text(item.get("call_id")) or f"search_{len(self.builder.calls) + 1}"
                 name = str(item["type"]).removesuffix("_call")
-                self._answered(ToolCall(call_id, name, dictionary(item.get("action"))))
+                self._add_to_answer(ToolCall(call_id, name, dictionary(item.get("action"))))
                 self._reply(call_id, "(the provider looked this up; what it found was not kept)")
             case "function_call_output" | "custom_tool_call_output":
                 self._take_output(item)
@@ -182,7 +182,7 @@ class _LineReader:
         texts = [piece.get("text") for piece in pieces]
         thoughts = [text for text in texts if isinstance(text, str) and text.strip()]
         if thoughts:
-            self._answered(Thinking(cut_text("\n\n".join(thoughts))))
+            self._add_to_answer(Thinking(cut_text("\n\n".join(thoughts))))
 
     def _take_output(self, item: Mapping[str, Any]) -> None:
         text, images, failed = _output(item.get("output"))
@@ -194,7 +194,7 @@ class _LineReader:
     def _take_message(self, item: Mapping[str, Any]) -> None:
         parts = texts_and_images(item.get("content"))
         if item.get("role") == "assistant":
-            self._answered(*parts)
+            self._add_to_answer(*parts)
         elif item.get("role") == "user":
             self._take_user([part for part in parts if not _is_of_surroundings(part)])
 
@@ -212,17 +212,15 @@ class _LineReader:
             self._answer = 0
             self.builder.add_prompt(said, self._at)
 
-    def _answered(self, *parts: Part) -> None:
+    def _add_to_answer(self, *parts: Part) -> None:
         if not parts:
             return
         if self._answer:
             self.builder.extend(self._answer, parts)
             return
-        model = (
-            self._model
-            if "/" in self._model or not self._model
-            else f"{self._provider or 'openai'}/{self._model}"
-        )
+        model = self._model
+        if model and "/" not in model:
+            model = f"{self._provider or 'openai'}/{model}"
         self._answer = self._last_answer = self.builder.add(
             Message("assistant", parts, None, model), self._at
         )
@@ -265,7 +263,7 @@ class _LineReader:
         if role not in self._from_events or not isinstance(text, str):
             return
         if role == "assistant":
-            self._answered(Text(cut_text(text)))
+            self._add_to_answer(Text(cut_text(text)))
             return
         images = event.get("images")
         pictures = map(image_from_url, images) if isinstance(images, list) else ()

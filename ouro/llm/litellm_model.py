@@ -85,17 +85,24 @@ class LiteLLMModel(AdaptiveModel):
         if not self._is_claude:
             return self._format.messages(messages)
         sent: list[JsonObject] = []
+        sends_thinking = not self.facts.refuses_signatures
         for message in messages:
             # The model requires its thinking with the signatures in later requests.
-            is_sent = not self.facts.refuses_signatures
-            blocks = signed_thinking(message, self.spec.name) if is_sent else []
+            blocks = signed_thinking(message, self.spec.name) if sends_thinking else []
             thinking = {"thinking_blocks": blocks} if blocks else {}
             sent += [{**part, **thinking} for part in self._format.messages([message])]
-        places = [place for place, message in enumerate(sent) if message["role"] == "system"][-1:]
-        asked = [place for place, message in enumerate(sent) if message["role"] in ("user", "tool")]
-        for place in (*places, *asked[-MARKED_MESSAGES:]):
+        for place in _cache_ends([message["role"] for message in sent]):
             sent[place] = _mark_message(sent[place])
         return sent
+
+
+def _cache_ends(roles: Sequence[str]) -> list[int]:
+    """The places of the messages up to which the provider caches a request: the last one of the
+    system, and the last ones that the model answers.
+    """
+    system = [place for place, role in enumerate(roles) if role == "system"]
+    answered = [place for place, role in enumerate(roles) if role in ("user", "tool")]
+    return [*system[-1:], *answered[-MARKED_MESSAGES:]]
 
 
 class LiteLLMEmbeddings:

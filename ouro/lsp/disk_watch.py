@@ -46,8 +46,8 @@ class DiskWatch:
             if before.get(path) != state
         ]
         # What was not reached is not gone.
-        gone = () if self._is_cut else before.keys() - found.keys()
-        events += [types.FileEvent(Path(path).as_uri(), kinds.Deleted) for path in gone]
+        deleted = () if self._is_cut else before.keys() - found.keys()
+        events += [types.FileEvent(Path(path).as_uri(), kinds.Deleted) for path in deleted]
         return events[:MAX_CHANGES]
 
     def _scan(self) -> Iterator[tuple[str, FileState]]:

@@ -286,21 +286,15 @@ class SessionSync:
         """The records after the first `sent` bytes as new chunks; None: all, which replace the
         chunks there.
         """
-        parent, names = f"{local.parent}/{SUBAGENTS}/" if local.parent else "", list(other.names)
+        parent = f"{local.parent}/{SUBAGENTS}/" if local.parent else ""
         place = f"s/{parent}{local.id}"
+        names = list(other.names)
         changes: dict[str, bytes | None] = {}
         if sent is None:
-            names, changes = [], dict.fromkeys(other.chunks)
-            header = read_header(local.folder)
-            root = find_root(text_path(header.project))
-            about = {
-                "repository": _find_address(root),
-                "inside": path_text(os.path.relpath(text_path(header.project), root)),
-            }
-            text = json.dumps({**header_data(header), **about}, ensure_ascii=False).encode(
-                "utf-8", "replace"
-            )
-            changes[f"{place}/header"] = self._remote.seal(f"{place}/header", text)
+            names = []
+            changes = dict.fromkeys(other.chunks)
+            header = _portable_header(local)
+            changes[f"{place}/header"] = self._remote.seal(f"{place}/header", header)
         for number, begin in enumerate(range(sent or 0, len(body), CHUNK), len(names)):
             data = self._remote.seal(f"{place}/chunks/{number:06d}-", body[begin : begin + CHUNK])
             names.append(chunk_name(number, data))
@@ -456,6 +450,18 @@ class SessionSync:
             project = folder if is_inside and folder.is_dir() else root
             return replace(header, project=path_text(project))
         return header
+
+
+def _portable_header(local: _Local) -> bytes:
+    """The header of a session as JSON, with its repository, whose folder differs on each machine."""
+    header = read_header(local.folder)
+    root = find_root(text_path(header.project))
+    about = {
+        "repository": _find_address(root),
+        "inside": path_text(os.path.relpath(text_path(header.project), root)),
+    }
+    text = json.dumps({**header_data(header), **about}, ensure_ascii=False)
+    return text.encode("utf-8", "replace")
 
 
 def _group_by_session(tree: Mapping[str, str]) -> dict[str, _Theirs]:

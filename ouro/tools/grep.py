@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from io import BufferedReader
 from itertools import islice, takewhile
@@ -219,7 +219,8 @@ class GrepSearch:
             self._kept_back.add(name)
         return name not in self._kept_back
 
-    def _search(self, *options: str, max_bytes: float = math.inf) -> Iterator[FileMatches]:
+    def _command(self, options: Iterable[str]) -> list[str]:
+        """The search program with its options and the pattern."""
         args = self._args
         context = args.context if args.mode == "content" else 0
         command = [
@@ -234,6 +235,11 @@ class GrepSearch:
             command.append("--ignore-case")
         if args.multiline:
             command += ["--multiline", "--multiline-dotall"]
+        return command
+
+    def _search(self, *options: str, max_bytes: float = math.inf) -> Iterator[FileMatches]:
+        """The files with matches as the program finds them; raises ToolError for a bad pattern."""
+        command = self._command(options)
         with ExitStack() as stack:
             errors = stack.enter_context(tempfile.TemporaryFile())
             if self._is_file:
@@ -259,7 +265,9 @@ class GrepSearch:
             if has_begun:
                 self._note_left_out(lines)
             elif message := "\n".join(messages).strip().removeprefix("rg: "):
-                raise ToolError(f"{args.pattern} is not a regular expression: {message[:2000]}")
+                raise ToolError(
+                    f"{self._args.pattern} is not a regular expression: {message[:2000]}"
+                )
 
     def _note_left_out(self, lines: Sequence[str]) -> None:
         """Note the files that errors and the log of ripgrep name."""

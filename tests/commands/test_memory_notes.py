@@ -12,7 +12,7 @@ from ouro.commands.slash import dispatch
 from ouro.memory.backend import TitleRecord
 from ouro.memory.index import Index
 from ouro.memory.long_term import make_lookup
-from ouro.memory.long_term.capture.question import MeaningQuestion
+from ouro.memory.long_term.capture.meaning_question import MeaningQuestion
 from ouro.memory.long_term.notes.note import CATEGORIES
 from ouro.memory.sessions.session_catalog import SessionCatalog
 from ouro.memory.yaml_backend import YamlFileMemoryStore

@@ -7,7 +7,7 @@ from fakes.fake_session import FakeSession
 
 from ouro.extensions import StatusScript
 from ouro.extensions.status_script import MAX_FAILURES
-from ouro.frontends.session_lines import script_state
+from ouro.frontends.session_format import script_state
 
 
 def script(command, tmp_path):

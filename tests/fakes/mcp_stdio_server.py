@@ -281,11 +281,15 @@ def serve_odd_tools(kind: str, size: int, field: str) -> None:
     }  # fmt: skip
     for line in sys.stdin:
         message = json.loads(line)
-        if message.get("method") in answers:
-            number = json.dumps(message["id"])
-            result = answers[message["method"]]
-            sys.stdout.write('{"jsonrpc":"2.0","id":' + number + ',"result":' + result + "}\n")
-            sys.stdout.flush()
+        if "id" not in message:
+            continue
+        # A client waits 10 s for a server that ignores what it does not know.
+        known = answers.get(message["method"])
+        unknown = '"error":{"code":-32601,"message":"Method not found"}'
+        outcome = unknown if known is None else f'"result":{known}'
+        number = json.dumps(message["id"])
+        sys.stdout.write(f'{{"jsonrpc":"2.0","id":{number},{outcome}}}\n')
+        sys.stdout.flush()
 
 
 if __name__ == "__main__":

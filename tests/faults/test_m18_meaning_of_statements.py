@@ -16,8 +16,8 @@ from ouro.memory.long_term import (
     open_statement,
     remember_text,
 )
+from ouro.memory.long_term.capture.meaning_question import MeaningQuestion
 from ouro.memory.long_term.capture.operations import OperationLimits, read_operations
-from ouro.memory.long_term.capture.question import MeaningQuestion
 from ouro.memory.long_term.capture.session_parts import Spoken
 from ouro.memory.long_term.capture.small_model import find_operations
 from ouro.memory.long_term.statement_effect import compare_received

@@ -10,7 +10,7 @@ from ouro.events import NotesRecalled, Prompted
 from ouro.llm import ScriptedModel, call
 from ouro.memory.index import Graph
 from ouro.memory.long_term import GitMemoryStore, OtherProjects, repo_folder
-from ouro.memory.long_term.git.folders import find_state_dir
+from ouro.memory.long_term.git.memory_folders import find_state_dir
 from ouro.memory.long_term.notes.note import Note, note_text
 from ouro.messages import Context
 from ouro.session import OpenRequest

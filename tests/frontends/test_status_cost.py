@@ -2,7 +2,7 @@
 
 import pytest
 
-from ouro.frontends.session_lines import status_items
+from ouro.frontends.session_format import status_items
 from ouro.llm import Catalog, ModelEntry, ModelsFile, Prices
 from ouro.messages import Usage
 from ouro.session import Status

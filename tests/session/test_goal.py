@@ -10,7 +10,7 @@ from ouro.assemble import opener
 from ouro.commands.front_end import FrontEnd
 from ouro.commands.slash import dispatch
 from ouro.events import Notice, Prompted, ToolFinished, TurnFinished
-from ouro.frontends.session_lines import status_items
+from ouro.frontends.session_format import status_items
 from ouro.llm import ScriptedModel, ScriptedReply, call
 from ouro.messages import Context, Usage
 from ouro.session import Draft, OpenRequest, TurnObserver, TurnQueue

@@ -7,7 +7,7 @@ from fakes.waiting import until
 from ouro.assemble import Options, open_session
 from ouro.commands.mode import next_mode
 from ouro.events import QuestionAsked, QuestionClosed, Reply, ToolFinished
-from ouro.frontends.session_lines import card_line, card_lines, now
+from ouro.frontends.session_format import card_line, card_lines, now
 from ouro.llm import ScriptedModel, call
 from ouro.session import OpenRequest
 

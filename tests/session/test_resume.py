@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from ouro.assemble import Options, open_session
 from ouro.errors import SessionError
 from ouro.events import Notice
-from ouro.frontends.session_lines import card_lines, now
+from ouro.frontends.session_format import card_lines, now
 from ouro.llm import ModelSpec, Prices, ScriptedModel, ScriptedReply, call
 from ouro.memory.long_term import remember_text
 from ouro.memory.long_term.notes.note import Note, note_text

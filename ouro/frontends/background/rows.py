@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from ouro.frontends.background.agents import AgentRow, RowState
-from ouro.frontends.session_lines import format_age
+from ouro.frontends.session_format import format_age
 from ouro.utils.runtime import tilde
 from ouro.utils.text import clean, dollars, one_line
 

@@ -136,7 +136,7 @@ class HeadlessRun(TurnObserver):
         """Send the prompt, if there is one, and then the messages from stdin until its end."""
         self._output.started(self._session)
         if self._session.resumed is not None and self._output.prints_events:
-            from ouro.frontends.session_lines import card_line, now
+            from ouro.frontends.session_format import card_line, now
 
             self._output.event(events.Notice(card_line(await self._session.resumed.card(), now())))
         if prompt:

@@ -29,7 +29,7 @@ from ouro.events import (
 )
 from ouro.frontends.clipboard import SENT_TO_TERMINAL, copy_with_program
 from ouro.frontends.plain.printer import Printer
-from ouro.frontends.session_lines import (
+from ouro.frontends.session_format import (
     ALL,
     LEFT_BRANCH,
     SessionMatch,

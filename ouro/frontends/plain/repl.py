@@ -26,7 +26,7 @@ from ouro.frontends.plain.front_end import (
     parse_part,
 )
 from ouro.frontends.plain.printer import Printer
-from ouro.frontends.session_lines import (
+from ouro.frontends.session_format import (
     BESIDE_SCRIPT,
     card_choices,
     card_line,

@@ -19,7 +19,7 @@ from textual.widgets import Static
 from ouro.errors import OuroError
 from ouro.frontends.background.agents import AgentRow, AgentWatch, send_answer, stop_agent
 from ouro.frontends.background.rows import MARKS, folder_of
-from ouro.frontends.session_lines import format_age
+from ouro.frontends.session_format import format_age
 from ouro.frontends.tui.keymap import Keymap
 from ouro.frontends.tui.look import ANSI, THEMES, Look, make_theme
 from ouro.frontends.tui.screens.conversation import ConversationScreen

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ouro.display import Choice
 from ouro.errors import AttachRequested, OuroError, UsageError, plain_error
 from ouro.events import Event, Level, Notice
-from ouro.frontends.session_lines import card_line, now
+from ouro.frontends.session_format import card_line, now
 from ouro.frontends.tui import editor_and_pager
 from ouro.frontends.tui.blocks.block_list import TranscriptBlock
 from ouro.frontends.tui.blocks.diff import GIT_FILE

@@ -12,7 +12,7 @@ from ouro.commands.pages import page_files, page_text, setting_helps
 from ouro.display import Choice
 from ouro.errors import OuroError
 from ouro.frontends.file_index import FileIndex, mention
-from ouro.frontends.session_lines import format_age, labels_of, now, title_of
+from ouro.frontends.session_format import format_age, labels_of, now, title_of
 from ouro.frontends.tui.keymap import ACTIONS, Keymap
 from ouro.session import OpenRequest
 from ouro.session.turn_queue import Draft

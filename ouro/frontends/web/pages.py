@@ -19,7 +19,7 @@ from ouro.frontends.background.agents import AgentRow
 from ouro.frontends.background.rows import MARKS, folder_of
 from ouro.frontends.background.state import SessionState
 from ouro.frontends.event_lines import PERMIT_LABELS, receipt_command
-from ouro.frontends.session_lines import format_age
+from ouro.frontends.session_format import format_age
 from ouro.messages import Message, Text, Thinking
 from ouro.utils.runtime import tilde
 from ouro.utils.text import clean, dollars, one_line, plural

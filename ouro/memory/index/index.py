@@ -354,14 +354,14 @@ class Index:
         found = _session_files(sources.sessions)  # before the lock: others can read meanwhile
         with self.reading() as database:
             if root := sources.sessions:
-                changed, gone = changed_sessions(database, found)
-                yield from (partial(remove_session, folder=folder) for folder in gone)
+                changed, deleted = changed_sessions(database, found)
+                yield from (partial(remove_session, folder=folder) for folder in deleted)
                 yield from (partial(feed_session, root=root, folder=folder) for folder in changed)
             for memory in sources.memories:
                 if is_followed(database, memory):
                     continue
-                changed, gone = changed_files(database, memory)
-                yield from (partial(remove_file, path=path) for path in gone)
+                changed, deleted = changed_files(database, memory)
+                yield from (partial(remove_file, path=path) for path in deleted)
                 yield from (partial(feed_file, folder=memory, path=path) for path in changed)
 
     def _set_aside_if_broken(self, error: sqlite3.Error) -> None:

@@ -341,36 +341,21 @@ def feed_file(database: sqlite3.Connection, folder: MemoryFolder, path: str) -> 
     place = text_path(path)
     try:
         with open_private(place.parent, place.name, os.O_RDONLY) as descriptor:
-            found = os.fstat(descriptor)
-            data = read_range(descriptor, 0, min(found.st_size, MAX_FILE + 1))
+            status = os.fstat(descriptor)
+            data = read_range(descriptor, 0, min(status.st_size, MAX_FILE + 1))
     except (OSError, SessionError) as error:
         log.warning("%s is not searched: %s", path, error)
         return
-    seen = hashlib.blake2b(data, digest_size=16).digest()
-    row = database.execute("SELECT hash FROM files WHERE path = ?", (path,)).fetchone()
-    if row == (seen,):
-        signs = (found.st_size, found.st_mtime_ns, path)
-        database.execute("UPDATE files SET size = ?, mtime = ? WHERE path = ?", signs)
+    if not _record_file(database, folder, path, status, data):
         return
-    remove_file(database, path)
-    values = (
-        path,
-        path_text(folder.path),
-        folder.scope,
-        folder.project,
-        found.st_size,
-        found.st_mtime_ns,
-        seen,
-    )
-    database.execute("INSERT INTO files VALUES (?, ?, ?, ?, ?, ?, ?)", values)
     if len(data) > MAX_FILE:
         log.warning("%s is not searched: it has over %d bytes", path, MAX_FILE)
         return
     text = data.decode("utf-8", "replace").replace("\x00", "")
-    changed_at = datetime.fromtimestamp(found.st_mtime, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     if place.name not in folder.core:
         _insert(database, folder, path, parse_note(place.name, text).note)
         return
+    changed_at = datetime.fromtimestamp(status.st_mtime, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     category = place.name.removesuffix(".md")
     for number, line in enumerate(text.splitlines(), 1):
         if is_core_line(line):
@@ -381,6 +366,36 @@ def feed_file(database: sqlite3.Connection, folder: MemoryFolder, path: str) -> 
                 updated_at=changed_at,
             )
             _insert(database, folder, path, note, number)
+
+
+def _record_file(
+    database: sqlite3.Connection,
+    folder: MemoryFolder,
+    path: str,
+    status: os.stat_result,
+    data: bytes,
+) -> bool:
+    """Record the state of a file; returns whether its content is new, and what was indexed of it is
+    removed.
+    """
+    digest = hashlib.blake2b(data, digest_size=16).digest()
+    row = database.execute("SELECT hash FROM files WHERE path = ?", (path,)).fetchone()
+    if row == (digest,):
+        times = (status.st_size, status.st_mtime_ns, path)
+        database.execute("UPDATE files SET size = ?, mtime = ? WHERE path = ?", times)
+        return False
+    remove_file(database, path)
+    values = (
+        path,
+        path_text(folder.path),
+        folder.scope,
+        folder.project,
+        status.st_size,
+        status.st_mtime_ns,
+        digest,
+    )
+    database.execute("INSERT INTO files VALUES (?, ?, ?, ?, ?, ?, ?)", values)
+    return True
 
 
 def _insert(

@@ -10,8 +10,8 @@ from ouro.utils.lazy_exports import lazy_exports
 if TYPE_CHECKING:
     from ouro.memory.long_term.agent_memory import AgentMemory, ImportOffers, find_agent_memory
     from ouro.memory.long_term.capture.capture import Capture
+    from ouro.memory.long_term.capture.meaning_question import MeaningQuestion
     from ouro.memory.long_term.capture.observer import CaptureObserver
-    from ouro.memory.long_term.capture.question import MeaningQuestion
     from ouro.memory.long_term.capture.session_notes import SessionNotes
     from ouro.memory.long_term.consolidator import LongTermMemoryConsolidator
     from ouro.memory.long_term.doctor import diagnose, memory_stats
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
         source_name,
     )
     from ouro.memory.long_term.forgotten_text import ForgetReport
-    from ouro.memory.long_term.git.folders import repo_folder
     from ouro.memory.long_term.git.history import UndoPlan, describe_commits
+    from ouro.memory.long_term.git.memory_folders import repo_folder
     from ouro.memory.long_term.git.values import BlamedLine, Commit, DiffHunk, FileEdit, Scope
     from ouro.memory.long_term.graph_picture import html_page, picture_of
     from ouro.memory.long_term.import_files import is_trusted_text, read_sources
@@ -90,7 +90,6 @@ if TYPE_CHECKING:
         remember_text,
         save_file,
     )
-    from ouro.memory.long_term.report import ReportRow, UsefulnessReport, report_usefulness
     from ouro.memory.long_term.review_comments import (
         ReviewComment,
         propose_comments,
@@ -153,5 +152,10 @@ if TYPE_CHECKING:
     from ouro.memory.long_term.trust.approval import Proposal, changed_rows
     from ouro.memory.long_term.trust.provenance import own_words
     from ouro.memory.long_term.trust.running_turns import TurnMarks
+    from ouro.memory.long_term.usefulness_report import (
+        ReportRow,
+        UsefulnessReport,
+        report_usefulness,
+    )
 
 __getattr__ = lazy_exports(__name__)

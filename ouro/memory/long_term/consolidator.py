@@ -227,9 +227,9 @@ async def without_repeated(ask: Ask, text: str) -> str:
         for near in find_on_subject(own := plain(line), before)[:_MAX_NEAR]:
             is_later_longer = len(word_starts(own)) >= len(word_starts(near.text))
             if await says_all(ask, *((own, near.text) if is_later_longer else (near.text, own))):
-                gone = int(near.id) if is_later_longer else place
-                left.pop(gone, None)
-                lines[gone] = ""
+                replaced = int(near.id) if is_later_longer else place
+                left.pop(replaced, None)
+                lines[replaced] = ""
                 break
         if lines[place]:
             left[place] = own

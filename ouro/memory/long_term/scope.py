@@ -13,8 +13,8 @@ import msgspec
 from ouro.errors import OuroError, UsageError, reason_of
 from ouro.events import CoreChanged
 from ouro.memory.long_term.git.files import is_note_name
-from ouro.memory.long_term.git.folders import demand_known_history
 from ouro.memory.long_term.git.history import end_turn, note_turn, open_turn
+from ouro.memory.long_term.git.memory_folders import demand_known_history
 from ouro.memory.long_term.git.values import (
     APPROVED,
     FileEdit,

@@ -129,7 +129,7 @@ def is_memory_trusted(project: Path, cwd: Path) -> bool:
     If `cwd` is in it or in one of its worktrees, the trust of that worktree counts. Runs git.
     """
     from ouro.memory.index import project_of
-    from ouro.memory.long_term.git.folders import repo_folder
+    from ouro.memory.long_term.git.memory_folders import repo_folder
 
     here = find_root(cwd)
     is_here = path_text(project) == project_of(repo_folder(here))

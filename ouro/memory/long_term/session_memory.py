@@ -319,12 +319,12 @@ class MemoryRewind:
         """The changes of memory since message `number` on the current branch; None if there are
         none.
         """
-        made = await asyncio.to_thread(self._commits)
-        gone = {
+        of_session = await asyncio.to_thread(self._commits)
+        removed_messages = {
             str(entry.number) for entry in self._memory.transcript.entries if entry.number >= number
         }
-        learned = (commit for commit in _not_undone(made) if commit.origin in _LEARNED)
-        commits = [commit for commit in learned if commit.trailers.get(MESSAGE) in gone]
+        learned = (commit for commit in _not_undone(of_session) if commit.origin in _LEARNED)
+        commits = [commit for commit in learned if commit.trailers.get(MESSAGE) in removed_messages]
         if not commits:
             return None
         return Undoable(
@@ -335,36 +335,36 @@ class MemoryRewind:
         """The changes of memory that rewinds to before these messages have undone; None if there
         are none.
         """
-        made = await asyncio.to_thread(self._commits)
-        gone = set(" ".join(commit.trailers.get(UNDOES, "") for commit in made).split())
+        of_session = await asyncio.to_thread(self._commits)
+        undone_ids = set(chain.from_iterable(map(_undone_by, of_session)))
         rewinds = {str(number) for number in numbers}
-        again = [
-            commit
-            for commit in made
-            if commit.trailers.get(REWIND) in rewinds and commit.id not in gone
-        ]
+        of_rewinds = [commit for commit in of_session if commit.trailers.get(REWIND) in rewinds]
+        commits = [commit for commit in of_rewinds if commit.id not in undone_ids]
+        if not commits:
+            return None
 
         async def undo() -> Sequence[str]:
-            messages = await self._undo_each(again, "done again", 0)
-            done = len(again) - len(messages)
-            return [*([f"Memory: {plural(done, 'change')} again."] if done else []), *messages]
+            messages = await self._undo_each(commits, "done again", 0)
+            count = len(commits) - len(messages)
+            if count:
+                return [f"Memory: {plural(count, 'change')} again.", *messages]
+            return messages
 
-        return Undoable(plural(len(again), "change"), undo) if again else None
+        return Undoable(plural(len(commits), "change"), undo)
 
     async def _undo_each(self, commits: Sequence[Commit], what: str, rewind: int) -> list[str]:
         """Undo commits with their turns; returns why a commit could not be undone."""
         messages: list[str] = []
-        gone: set[str] = set()
+        undone_ids: set[str] = set()
         for commit in commits:
-            if commit.id in gone:
+            if commit.id in undone_ids:
                 continue
             try:
-                gone.update(
-                    undone.id
-                    for undone in (await self._manager.undo(commit.id, rewind=rewind)).commits
-                )
+                change = await self._manager.undo(commit.id, rewind=rewind)
             except OuroError as error:
                 messages.append(f"Not {what} in memory: {commit.subject}. {error.message}")
+            else:
+                undone_ids.update(undone.id for undone in change.commits)
         return messages
 
     def _commits(self) -> list[Commit]:
@@ -378,13 +378,18 @@ class MemoryRewind:
 
 def _not_undone(commits: Sequence[Commit]) -> list[Commit]:
     """The commits without undone ones and without the undo commits."""
-    gone: set[str] = set()
-    left: list[Commit] = []
+    undone_ids: set[str] = set()
+    in_force: list[Commit] = []
     for commit in commits:
-        if commit.id in gone:
+        if commit.id in undone_ids:
             continue
         if commit.origin == "undo":
-            gone.update(commit.trailers.get(UNDOES, "").split())
+            undone_ids.update(_undone_by(commit))
         else:
-            left.append(commit)
-    return left
+            in_force.append(commit)
+    return in_force
+
+
+def _undone_by(commit: Commit) -> list[str]:
+    """The ids of the commits that a commit undoes."""
+    return commit.trailers.get(UNDOES, "").split()

@@ -21,8 +21,8 @@ from ouro.utils.log import log
 from ouro.utils.text import escaped
 
 if TYPE_CHECKING:
+    from ouro.memory.long_term.capture.meaning_question import MeaningQuestion
     from ouro.memory.long_term.capture.operations import Verb
-    from ouro.memory.long_term.capture.question import MeaningQuestion
     from ouro.memory.long_term.editor import MemoryEditor
     from ouro.memory.long_term.git.values import Scope
     from ouro.memory.long_term.manager import LongTermMemoryManager
@@ -162,8 +162,8 @@ async def compare_received(
         found = await manager.with_editor(find, quiet=True)
         if isinstance(found, OpenStatement):
             found = await _ask_contradicted(question, found, scope)
-        if found is not None and (gone := await _ask_which_stays(channel, text, found)):
-            remove = partial(_forget_text, scope=scope, text=gone)
+        if found is not None and (to_remove := await _ask_which_stays(channel, text, found)):
+            remove = partial(_forget_text, scope=scope, text=to_remove)
             await manager.with_editor(remove)
 
 

@@ -18,13 +18,13 @@ from ouro.memory.long_term.git.files import (
     is_note_name,
     visible_text,
 )
-from ouro.memory.long_term.git.folders import (
+from ouro.memory.long_term.git.history import plan_undo
+from ouro.memory.long_term.git.memory_folders import (
     find_state_dir,
     is_history_misplaced,
     move_history,
     repo_folder,
 )
-from ouro.memory.long_term.git.history import plan_undo
 from ouro.memory.long_term.git.values import (
     CORE,
     ORIGIN,

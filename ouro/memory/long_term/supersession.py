@@ -294,11 +294,11 @@ def _changes(text: str, old: str) -> bool:
     words, own = _subject(text), _subject(old)
     if not words or not own:
         return False  # nothing but a cue, such as `from now on`
-    new, gone = set(words) - set(own), set(own) - set(words)
+    new, removed = set(words) - set(own), set(own) - set(words)
     if len(set(words) & set(own)) < _MIN_REPLACED * min(len(set(words)), len(set(own))):
         return False
-    begins_new = words[0] in new and own[0] in gone and not has("role", text)
-    return words[0] == own[0] or (len(new) == len(gone) == 1 and not begins_new)
+    begins_new = words[0] in new and own[0] in removed and not has("role", text)
+    return words[0] == own[0] or (len(new) == len(removed) == 1 and not begins_new)
 
 
 def subject_words(text: str) -> frozenset[str]:

@@ -258,8 +258,8 @@ def moment_of(date: str) -> str:
     now = datetime.now().astimezone()
     if ago := _AGO.fullmatch(words):
         count, unit = int(ago[1]), ago[2]
-        gone = timedelta(hours=count) if unit == "hour" else timedelta(days=count * _DAYS[unit])
-        return (now - gone).isoformat(timespec="seconds")
+        age = timedelta(hours=count) if unit == "hour" else timedelta(days=count * _DAYS[unit])
+        return (now - age).isoformat(timespec="seconds")
     if words in ("today", "yesterday"):
         day = now if words == "today" else now - timedelta(days=1)
         words = day.date().isoformat()

@@ -56,19 +56,19 @@ def repair(folder: Path, mask: Mask = str) -> tuple[str, ...]:
         header = _new_header(folder)
     else:
         records = records[1:]
-    sounds = [_sound(record, folder, mask) for record in records]
+    readable = [_readable_bytes(record, folder, mask) for record in records]
     former: list[bytes] = []
-    for record, sound in zip(records, sounds, strict=True):
-        if sound != record.data:
+    for record, content in zip(records, readable, strict=True):
+        if content != record.data:
             former.append(data[record.offset : record.offset + record.size])
     if not (former or tail or is_new):
         return ()
-    report = _save_former(folder, former, tail, sounds.count(None))
+    report = _save_former(folder, former, tail, readable.count(None))
     if is_new:
         report.append("The header was lost. A new one was made.")
-    good = [START + sound.strip(b"\n") + END for sound in sounds if sound is not None]
-    rewrite_file(folder, FILE_NAME, header + b"".join(good))
-    return (*report, f"Kept {plural(len(good), 'record')}.")
+    kept = [START + content.strip(b"\n") + END for content in readable if content is not None]
+    rewrite_file(folder, FILE_NAME, header + b"".join(kept))
+    return (*report, f"Kept {plural(len(kept), 'record')}.")
 
 
 def _save_former(folder: Path, former: list[bytes], tail: bytes, moved: int) -> list[str]:
@@ -108,7 +108,7 @@ def _lines_about(moved: int, repaired: int, tail: int, saved: str) -> Iterator[s
         yield f"Corrected values in {records}. As they were, they are in {saved}."
 
 
-def _sound(record: RawRecord, folder: Path, mask: Mask) -> bytes | None:
+def _readable_bytes(record: RawRecord, folder: Path, mask: Mask) -> bytes | None:
     """The bytes of a record in which every value can be read; None if nothing can be read."""
     try:
         read = read_record(record, folder)

@@ -58,10 +58,10 @@ class CheckpointIndex:
         left_out = {name.rstrip("/") for name in tags if self._is_left_out(name)}
         skipped = left_out | late
         looked_at = [name for name in tags if name.rstrip("/") not in skipped]
-        gone = {name for name in looked_at if self._is_gone(name, tags[name])}
+        deleted = {name for name in looked_at if self._is_gone(name, tags[name])}
         # By force: git refuses a file below a folder that is a link now.
-        self._update("--force-remove", gone | (left_out - late))
-        for chunk in _chunks([name for name in looked_at if name not in gone]):
+        self._update("--force-remove", deleted | (left_out - late))
+        for chunk in _chunks([name for name in looked_at if name not in deleted]):
             self._update("--remove", chunk)
             late |= self._late(chunk)
         unknown = {name for name in late if tags[name] == _OTHER}

@@ -343,6 +343,9 @@ def _computed_in_git(begin: Sequence[Word], operands: Sequence[Word]) -> list[st
 
 
 def _git(words: Sequence[Word], named: Collection[str]) -> tuple[Word, ...] | str | None:
+    """As `files_read`: the words, the first word that is not listed, or None if the subcommand may
+    do more than read.
+    """
     rest, unlisted = git_words(words)
     if strange := _first(unlisted, named):
         return strange

@@ -8,7 +8,7 @@ from fakes.fake_session import FakeSession, says
 from fakes.screens import opened, screen_of, shown, until
 from msgspec.structs import replace
 
-from ouro.frontends.session_lines import card_line, card_lines
+from ouro.frontends.session_format import card_line, card_lines
 from ouro.session import MemorySince
 
 

@@ -11,10 +11,9 @@ from fakes.knowledge import unapproved
 from fakes.waiting import until
 
 from ouro.errors import MemoryUnusable
-from ouro.memory.long_term import GitMemoryStore, synchronize
-from ouro.memory.long_term import sync as sync_merge
+from ouro.memory.long_term import GitMemoryStore, sync_merge, synchronize
 from ouro.memory.long_term.git import process as git_process
-from ouro.memory.long_term.sync import SyncFailed
+from ouro.memory.long_term.sync_merge import SyncFailed
 
 
 def git(folder, *arguments: str, given: bytes = b"") -> str:

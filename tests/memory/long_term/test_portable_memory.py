@@ -15,7 +15,7 @@ from fakes.knowledge import unapproved
 from fakes.warm_python import WARM
 
 from ouro.memory.long_term import GitMemoryStore, open_scopes
-from ouro.memory.long_term.git.folders import find_state_dir
+from ouro.memory.long_term.git.memory_folders import find_state_dir
 from ouro.memory.long_term.git.values import TurnRef
 from ouro.memory.long_term.store import repo_store, user_store
 

@@ -7,7 +7,7 @@ from fakes.knowledge import Conversation, editor_of
 
 from ouro.events import CoreChanged
 from ouro.memory.long_term import all_entries, ask_effect, open_statement, remember_text
-from ouro.memory.long_term.capture.question import SCHEMA, MeaningQuestion
+from ouro.memory.long_term.capture.meaning_question import SCHEMA, MeaningQuestion
 from ouro.memory.long_term.notes.note import CATEGORIES
 from ouro.memory.long_term.statement_effect import (
     KEEP_BOTH,

@@ -12,7 +12,7 @@ from fakes.knowledge import unapproved
 from ouro.memory.long_term import FileEdit, GitMemoryStore, repo_folder
 from ouro.memory.long_term.git import process as git_process
 from ouro.memory.long_term.git import repository as history
-from ouro.memory.long_term.git.folders import find_state_dir
+from ouro.memory.long_term.git.memory_folders import find_state_dir
 from ouro.memory.long_term.git.values import LoadedScope, SkippedFile
 from ouro.memory.long_term.store import repo_store, user_store
 

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from ouro.errors import UsageError
 from ouro.memory.long_term import GitMemoryStore, synchronize
 from ouro.memory.long_term.notes.note import Note, note_text
-from ouro.memory.long_term.sync import SyncFailed
+from ouro.memory.long_term.sync_merge import SyncFailed
 
 
 def machine(tmp_path, name: str) -> GitMemoryStore:
@@ -487,7 +487,7 @@ def test_two_homes_converge_through_the_command_line(tmp_path, monkeypatch):
     homes = SyncedHomes(tmp_path, in_this_process, random.Random(4))
     monkeypatch.chdir(tmp_path / "work")
     # Loading the secret rules takes longer than the rest of the test, which does not need them.
-    monkeypatch.setattr("ouro.commands.folder.Folder._secret_in", lambda _folder, _text: "")
+    monkeypatch.setattr("ouro.commands.current_folder.Folder._secret_in", lambda _folder, _text: "")
 
     homes.live(12)
 

@@ -12,7 +12,7 @@ from fakes.synced_homes import in_this_process
 
 from ouro.errors import OuroError
 from ouro.memory.long_term import GitMemoryStore, sync, synchronize
-from ouro.memory.long_term.sync import SyncFailed
+from ouro.memory.long_term.sync_merge import SyncFailed
 
 
 @pytest.fixture

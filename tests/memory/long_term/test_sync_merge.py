@@ -2,7 +2,7 @@ import pytest
 from properties import given, st
 
 from ouro.memory.long_term.notes.note import Edge, Note, note_text, parse_note
-from ouro.memory.long_term.sync import Merged, merge_file, merge_lines
+from ouro.memory.long_term.sync_merge import Merged, merge_file, merge_lines
 
 BASE = "# Preferences\n\n- Tabs.\n- Answer in German.\n"
 

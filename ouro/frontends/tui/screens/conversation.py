@@ -22,7 +22,7 @@ from ouro.frontends.drafts import DraftFile, take_draft
 from ouro.frontends.file_index import ProjectFiles
 from ouro.frontends.history import PromptHistory
 from ouro.frontends.kept_files import KeptFiles
-from ouro.frontends.session_lines import LEFT_BRANCH, script_state
+from ouro.frontends.session_format import LEFT_BRANCH, script_state
 from ouro.frontends.tui.blocks.lines import tidy
 from ouro.frontends.tui.blocks.messages import AnswerBlock, UserMessage
 from ouro.frontends.tui.keymap import Keymap

@@ -21,7 +21,7 @@ from ouro.commands.rewind import NOT_LISTED, branch_label, describe_point, messa
 from ouro.commands.window import change_items, item_state, largest_items
 from ouro.display import Choice
 from ouro.errors import OuroError
-from ouro.frontends.session_lines import format_age, now
+from ouro.frontends.session_format import format_age, now
 from ouro.frontends.tui.keymap import Keymap
 from ouro.frontends.tui.screens.dialogs import Keys, SearchField, Sheet, make_frame
 from ouro.frontends.tui.widgets.row_list import PickList

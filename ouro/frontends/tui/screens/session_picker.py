@@ -11,7 +11,7 @@ from rich.cells import cell_len, set_cell_size
 from textual import events, work
 
 from ouro.errors import OuroError, UsageError
-from ouro.frontends.session_lines import (
+from ouro.frontends.session_format import (
     ALL,
     SessionMatch,
     SessionMatches,

@@ -13,7 +13,7 @@ from textual.message import Message
 from textual.style import Style
 from textual.widget import Widget
 
-from ouro.frontends.session_lines import format_age, now, title_of
+from ouro.frontends.session_format import format_age, now, title_of
 from ouro.utils.runtime import tilde
 from ouro.utils.text import clean, join_names, one_line, plural
 

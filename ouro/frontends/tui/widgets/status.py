@@ -17,7 +17,7 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from ouro.display import Todo
-from ouro.frontends.session_lines import (
+from ouro.frontends.session_format import (
     BESIDE_SCRIPT,
     card_choices,
     card_lines,

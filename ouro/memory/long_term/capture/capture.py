@@ -19,13 +19,13 @@ from msgspec.structs import replace
 from ouro.errors import NoteError, OuroError
 from ouro.events import NoteKept
 from ouro.memory.index import findable, word_starts
+from ouro.memory.long_term.capture.meaning_question import MeaningQuestion
 from ouro.memory.long_term.capture.operations import (
     Operation,
     OperationLimits,
     RefusedOperation,
     Verb,
 )
-from ouro.memory.long_term.capture.question import MeaningQuestion
 from ouro.memory.long_term.capture.session_notes import Contradiction
 from ouro.memory.long_term.capture.session_parts import Spoken
 from ouro.memory.long_term.capture.small_model import is_carried_out, is_lasting

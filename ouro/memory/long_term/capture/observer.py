@@ -37,7 +37,7 @@ from ouro.utils.text import clean, escaped, one_line
 
 if TYPE_CHECKING:
     from ouro.memory.long_term.capture.capture import Capture, Captured
-    from ouro.memory.long_term.capture.question import MeaningQuestion
+    from ouro.memory.long_term.capture.meaning_question import MeaningQuestion
     from ouro.memory.long_term.capture.session_notes import Contradiction
     from ouro.memory.long_term.editor import MemoryEditor
     from ouro.memory.long_term.notes.note import Trigger

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from ouro.memory.index import parse_query, word_starts
 from ouro.memory.long_term.capture.assertion import ask_own, is_in_doubt
-from ouro.memory.long_term.capture.completion import complete, is_incomplete
+from ouro.memory.long_term.capture.incomplete_corrections import complete, is_incomplete
 from ouro.memory.long_term.capture.meaning import (
     ask_scope,
     find_replaced_by_model,

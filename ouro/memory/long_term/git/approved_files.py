@@ -20,7 +20,7 @@ from ouro.memory.long_term.git.files import (
     blob_id,
     decode_text,
 )
-from ouro.memory.long_term.git.folders import claim
+from ouro.memory.long_term.git.memory_folders import claim
 from ouro.memory.long_term.git.repository import GitRepository
 from ouro.memory.long_term.git.values import ACCEPTED, APPROVED, BEFORE, GONE, FileEdit
 from ouro.utils.files import append_private, write_private

@@ -187,21 +187,23 @@ class MemoryFiles:
         if names is not None:
             return {name: _blob_of(data) for name, data in self._contents(names)}
         with self._lock:
-            prints, refused = self.look().fingerprints, self._listing.refused
-            seen = self._seen or (
-                read_state(self._cache, _SeenFiles) if self._cache else _SeenFiles()
-            )
+            listing = self.look()
+            prints = listing.fingerprints
+            seen = self._seen or self._load_seen()
             if seen.prints is prints:
                 return seen.blobs
-            new = [name for name, _ in prints.items() - seen.prints.items()]
+            changed = {name for name, _ in prints.items() - seen.prints.items()}
             blobs = {name: blob for name, blob in seen.blobs.items() if name in prints}
-            blobs |= dict.fromkeys(new, UNREADABLE)
-            readable = self._contents({*new} - refused.keys())
-            blobs |= {name: _blob_of(data) for name, data in readable}
+            blobs |= dict.fromkeys(changed, UNREADABLE)
+            for name, data in self._contents(changed - listing.refused.keys()):
+                blobs[name] = _blob_of(data)
             self._seen = _SeenFiles(prints, blobs)
-            if len(new) >= _MANY:
+            if len(changed) >= _MANY:
                 self._save_seen(self._seen)
             return blobs
+
+    def _load_seen(self) -> _SeenFiles:
+        return read_state(self._cache, _SeenFiles) if self._cache else _SeenFiles()
 
     def _save_seen(self, seen: _SeenFiles) -> None:
         """Record what was read, except files so new that another change may get the same

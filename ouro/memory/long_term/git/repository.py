@@ -22,7 +22,7 @@ import msgspec
 
 from ouro.errors import MemoryUnusable
 from ouro.memory.long_term.git.files import ARCHIVE, blob_id, is_memory_name
-from ouro.memory.long_term.git.folders import COMMON, COPY, OWN, exclude, is_real_folder
+from ouro.memory.long_term.git.memory_folders import COMMON, COPY, OWN, exclude, is_real_folder
 from ouro.memory.long_term.git.process import (
     DURABLE_PACKS,
     FAST_COMMIT,

@@ -226,11 +226,11 @@ class _Versions:
 
     def _go_back(self, at: int, place: int) -> None:
         count = self._known[at][1]
-        gone = self._held[count:]
+        dropped = self._held[count:]
         del self._held[count:], self._known[at + 1 :]
-        if gone:
-            edits = [step for _, step in gone]
-            self._undone.append(Undone(edits, gone[0][0], place))
+        if dropped:
+            edits = [step for _, step in dropped]
+            self._undone.append(Undone(edits, dropped[0][0], place))
 
 
 def _is_content(now: str | None, shown: str | None, change: FileChange) -> bool:

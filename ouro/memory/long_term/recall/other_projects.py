@@ -16,7 +16,7 @@ import msgspec
 
 from ouro.errors import OuroError
 from ouro.events import RecalledNote
-from ouro.memory.long_term.git.folders import repo_folder
+from ouro.memory.long_term.git.memory_folders import repo_folder
 from ouro.memory.long_term.notes.note import DEAD_ENDS, Note, is_core_line, parse_note, plain
 from ouro.memory.long_term.prompt_block import quoted
 from ouro.memory.long_term.recall.note_finder import NoteFinder

@@ -105,14 +105,14 @@ def find_written(
         approved: files that were approved after a command of the turn.
     """
     written: dict[str, Edits] = dict(by_tools)
-    gone: set[str | None] = set()
+    removed: set[str | None] = set()
     # A file that moves is gone elsewhere.
     for edit in sorted(changed, key=lambda edit: edit.after is not None):
         own = written.get(edit.name, ())
         before = own[-1].after if own else edit.before
         if edit.after is None:
-            gone.add(before)
-        is_moved = has_moved(edit.name) and (edit.after is None or edit.after in gone)
+            removed.add(before)
+        is_moved = has_moved(edit.name) and (edit.after is None or edit.after in removed)
         if is_moved or (edit.name in approved and not own):
             written[edit.name] = (*own, FileEdit(edit.name, before, edit.after))
     return written
@@ -139,8 +139,8 @@ def apply_edit(edit: FileEdit, current: str) -> str:
     for a, b, c, d in reversed(list(line_changes(before, after))):
         new = [line for line in after[c:d] if line not in since]
         start = place.get(a - 1, -1) + 1 if a and a - 1 in place else place.get(a, len(now))
-        gone = b - a if all(place.get(line) == start + line - a for line in range(a, b)) else 0
-        now[start : start + gone] = new
+        replaced = b - a if all(place.get(line) == start + line - a for line in range(a, b)) else 0
+        now[start : start + replaced] = new
     return "\n".join(now) + ("\n" if now else "")
 
 
@@ -293,17 +293,17 @@ def _changed(edit: FileEdit, *, named: bool) -> list[str]:
     title = [edit.name] if named else []
     if is_note_name(edit.name):
         return [*title, *_changed_note(old, new)]
-    gone, added = [], []
+    removed, added = [], []
     for start, end, new_start, new_end in line_changes(old, new):
-        gone += [f"- {line}" for line in old[start:end]]
+        removed += [f"- {line}" for line in old[start:end]]
         added += [f"+ {line}" for line in new[new_start:new_end]]
-    return [*title, *gone, *added]
+    return [*title, *removed, *added]
 
 
 def _changed_note(old: list[str], new: list[str]) -> list[str]:
     words, before = _words_of(new), _words_of(old)
-    gone = [f"- {line}" for line in before if line not in words and line.strip()]
-    changes = [*gone, *(f"+ {line}" for line in words if line.strip())]
+    removed = [f"- {line}" for line in before if line not in words and line.strip()]
+    changes = [*removed, *(f"+ {line}" for line in words if line.strip())]
     fields = new[1 : len(new) - len(words) - 1]
     kept = set(old)
     changed = " · ".join(line.strip() for line in fields if line not in kept and line.strip())
@@ -371,9 +371,9 @@ def _summary(edit: FileEdit) -> str:
     if is_note_name(edit.name):
         name = name.removesuffix(".md")[: name.find("mem_") + _ID]
         old, new = _words_of(old), _words_of(new)
-    gone, come = _only_in(old, new), _only_in(new, old)
-    words = [f"+ {come[0]}"] if come else [f"- {gone[0]}"] if gone else ["no words changed"]
-    more = len(come) + (0 if come else len(gone)) - 1
+    removed, added = _only_in(old, new), _only_in(new, old)
+    words = [f"+ {added[0]}"] if added else [f"- {removed[0]}"] if removed else ["no words changed"]
+    more = len(added) + (0 if added else len(removed)) - 1
     return f"{name}: {cut(escaped(words[0]), _WORDS)}{f' and {more} more' if more > 0 else ''}"
 
 

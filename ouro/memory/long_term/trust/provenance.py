@@ -184,10 +184,10 @@ class Provenance:
             return ""
         old_lines, new_lines = before.splitlines(), after.splitlines()
         for a, b, c, d in line_changes(old_lines, new_lines):
-            gone, new = old_lines[a:b], new_lines[c:d]
+            removed, new = old_lines[a:b], new_lines[c:d]
             if line := next((line for line in new if not self._is_covered(line)), ""):
                 return f"`{line.strip()[:80]}` is not in the user's own words"
-            if line := next((line for line in gone if not self._may_remove(line, new)), ""):
+            if line := next((line for line in removed if not self._may_remove(line, new)), ""):
                 return f"the user did not ask to remove `{line.strip()[:80]}`"
         return ""
 

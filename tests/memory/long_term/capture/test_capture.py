@@ -7,7 +7,7 @@ from ouro.errors import ModelError, TransientModelError
 from ouro.memory.backend import MessageRecord
 from ouro.memory.long_term import Capture, GitMemoryStore, Notebook
 from ouro.memory.long_term.capture.capture import Captured
-from ouro.memory.long_term.capture.question import MeaningQuestion, question_about
+from ouro.memory.long_term.capture.meaning_question import MeaningQuestion, question_about
 from ouro.memory.long_term.capture.session_parts import (
     MAX_CHARACTERS,
     MAX_MESSAGE,

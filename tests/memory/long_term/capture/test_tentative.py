@@ -16,7 +16,7 @@ from memory.long_term.recall.test_dead_ends import close, opened, run, turn
 
 from ouro.llm import call
 from ouro.memory.long_term import Capture, list_entries
-from ouro.memory.long_term.capture.question import MeaningQuestion
+from ouro.memory.long_term.capture.meaning_question import MeaningQuestion
 from ouro.memory.long_term.notes.note import CATEGORIES, Note, note_text, parse_note
 from ouro.memory.long_term.recall.attempts import CommandStep, checked_turns
 from ouro.messages import Context

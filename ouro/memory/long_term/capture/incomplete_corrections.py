@@ -105,9 +105,9 @@ def _is_usable(text: str, before: str, sentence: str) -> bool:
         return False
     words = word_starts(before)
     is_kept = len(words & word_starts(text)) >= _MIN_KEPT * len(words)
-    gone = {value for value in _VALUE.findall(sentence) if value.casefold() in before.casefold()}
-    values = {value for value in _VALUE.findall(sentence) if value not in gone}
-    return is_kept and all(value.casefold() in text.casefold() for value in values)
+    values = {value.casefold() for value in _VALUE.findall(sentence)}
+    new_values = {value for value in values if value not in before.casefold()}
+    return is_kept and all(value in text.casefold() for value in new_values)
 
 
 def _quote(note: str, said: str) -> str:

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from ouro.memory.long_term import categories_with
-from ouro.memory.long_term.capture.completion import is_incomplete
+from ouro.memory.long_term.capture.incomplete_corrections import is_incomplete
 from ouro.memory.long_term.capture.operations import OperationLimits
 from ouro.memory.long_term.capture.session_parts import Spoken
 from ouro.memory.long_term.capture.small_model import find_operations
