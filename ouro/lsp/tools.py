@@ -57,9 +57,7 @@ class RenameArgs(msgspec.Struct, frozen=True):
 
 
 class Lsp(FileTool[LspArgs]):
-    """Ask the language server about a name: symbols (of path, or of the project by name), definition,
-    references, rename.
-    """
+    """Ask the language server about a name; symbols: of path, or of the project by name."""
 
     name = "lsp"
     effect = Effect.READ

@@ -64,10 +64,7 @@ class ShellArgs(msgspec.Struct, forbid_unknown_fields=True):
     ] = ""
     pty: Annotated[
         bool,
-        msgspec.Meta(
-            description="In a terminal, for what asks or draws (REPL, debugger, login): type with"
-            " shell_input."
-        ),
+        msgspec.Meta(description="In a terminal, for what asks or draws; type with shell_input."),
     ] = False
     outside_sandbox: Annotated[
         bool,
@@ -80,10 +77,10 @@ class ShellArgs(msgspec.Struct, forbid_unknown_fields=True):
 class Shell(Tool[ShellArgs]):
     """Run a command in bash and get its output and exit code.
 
-    Each call is a new shell in the workspace: variables and `cd` do not last. There is no terminal
-    and no input without `pty`: use flags such as `-y`. What a command leaves running is stopped; start servers in
-    the background, then use shell_output and shell_kill. Long output is cut in the middle, and a
-    file that is named has all of it.
+    Each call is a new shell in the workspace: variables and `cd` do not last. Without `pty` there is
+    no terminal and no input: use flags such as `-y`. What a command leaves running is stopped; start
+    servers in the background, then use shell_output and shell_kill. Long output is cut in the
+    middle, and a file that is named has all of it.
     """
 
     name = "shell"

@@ -17,19 +17,14 @@ _MAX_KEYS = 50
 _TITLE = 80
 
 
-class ShellInputArgs(msgspec.Struct, forbid_unknown_fields=True):
+class ShellInputArgs(msgspec.Struct):
+    """The limits are checked by the tool: in the schema they would be in each request."""
+
     id: str
-    text: Annotated[
-        str, msgspec.Meta(max_length=_MAX_TEXT, description="Typed as it is, without Enter.")
-    ] = ""
+    text: str = ""
     keys: Annotated[
-        list[str],
-        msgspec.Meta(
-            max_length=_MAX_KEYS,
-            description="Pressed after the text: enter, tab, escape, up, ctrl+c …",
-        ),
+        list[str], msgspec.Meta(description="Pressed after text: enter, tab, escape, up, ctrl+c …")
     ] = []
-    wait_seconds: Annotated[float, msgspec.Meta(ge=0, le=600)] = 0
 
 
 class ShellInput(Tool[ShellInputArgs]):
@@ -63,12 +58,12 @@ class ShellInput(Tool[ShellInputArgs]):
         pty = job.pty
         if pty is None:
             raise ToolError(f"{job.id} has no terminal. Start it with `pty: true` to type into it.")
+        if len(args.text) > _MAX_TEXT or len(args.keys) > _MAX_KEYS:
+            raise ToolError(f"At most {_MAX_TEXT} characters and {_MAX_KEYS} keys in one call.")
         codes = [pty.key_codes(key.lower()) for key in args.keys]
         unknown = [key for key, code in zip(args.keys, codes, strict=True) if not code]
         if unknown:
             raise ToolError(f"There is no key {unknown[0]!r}. The keys: {', '.join(pty.keys)}.")
         await pty.type(args.text + "".join(codes))
-        if args.wait_seconds:
-            await job.wait(args.wait_seconds)
         await pty.settle(PTY_SETTLES)
         return job.report()

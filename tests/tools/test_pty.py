@@ -21,8 +21,8 @@ class PtyBench(ShellBench):
     async def start(self, command):
         return await self.run(command, pty=True)
 
-    async def type(self, text="", *keys, **arguments):
-        args = ShellInputArgs(self.job.id, text, list(keys), **arguments)
+    async def type(self, text="", *keys):
+        args = ShellInputArgs(self.job.id, text, list(keys))
         return (await ShellInput(self.jobs).run(args, self.context)).text
 
     async def shows(self, text):
@@ -156,6 +156,14 @@ async def test_a_job_without_a_terminal_takes_no_input(bench):
     await bench.run("sleep 600", background=True)
     with pytest.raises(ToolError, match="no terminal"):
         await bench.type("hello")
+
+
+async def test_too_much_for_one_call_is_not_typed(bench):
+    await bench.start("cat")
+    with pytest.raises(ToolError, match="At most 4000 characters and 50 keys"):
+        await bench.type("x" * 4_001)
+    with pytest.raises(ToolError, match="At most 4000 characters and 50 keys"):
+        await bench.type("", *["up"] * 51)
 
 
 async def test_an_unknown_key_is_named(bench):
