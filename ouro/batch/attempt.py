@@ -69,8 +69,8 @@ class Attempt:
 
     Args:
         program: the command that starts ouro.
-        has_lifeline: end the processes if this one is killed. Otherwise they end by themselves, and
-            the next run uses their answers.
+        on_worker: end the processes if this one is killed, and leave the folders to the caller.
+            Otherwise they end by themselves, and the next run uses their answers.
     """
 
     def __init__(
@@ -78,12 +78,12 @@ class Attempt:
         state: BatchState,
         program: Sequence[str] = (sys.executable, "-m", "ouro"),
         *,
-        has_lifeline: bool = False,
+        on_worker: bool = False,
     ) -> None:
         self._state = state
         self._name = state.batch().name
         self._program = tuple(program)
-        self._has_lifeline = has_lifeline
+        self._on_worker = on_worker
         self._running: set[subprocess.Popen[bytes]] = set()
         self._stopping = threading.Event()
 
@@ -118,7 +118,9 @@ class Attempt:
             seconds = round(time.monotonic() - began, 2)
             result = msgspec.structs.replace(ended.result, seconds=seconds)
             self._state.save(result)
-            if ended.tree is not None:  # not before: after a kill in between the answer is used
+            if (
+                ended.tree is not None and not self._on_worker
+            ):  # not before: after a kill in between the answer is used
                 self._clear(result, ended.tree)
         return result
 
@@ -234,7 +236,7 @@ class Attempt:
         words = [*self._program, *_flags(task, max_cost, place)]
         with (place / _ANSWER).open("wb") as output, (place / _LOG).open("wb") as log:
             process = self._start(words, folder, _variables(task), lease, output, log)
-            with _lifeline(process.pid) if self._has_lifeline else nullcontext():
+            with _lifeline(process.pid) if self._on_worker else nullcontext():
                 timed_out = self._wait(process, task.limits.seconds)
         return _read_answer(place / _ANSWER), timed_out
 

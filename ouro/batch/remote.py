@@ -109,7 +109,7 @@ def _run(order: Order, folder: Path, is_wanted: Callable[[], bool]) -> Parcel:
     cloned = task if task.is_remote else msgspec.structs.replace(task, repo=f"file://{task.repo}")
     state = BatchState(folder)
     state.begin(Batch(order.name, (cloned,)))
-    attempt = Attempt(state, has_lifeline=True)
+    attempt = Attempt(state, on_worker=True)
     with _stopping_unless(is_wanted, attempt.stop):
         result = attempt.run(cloned, order.max_cost)
     result = msgspec.structs.replace(result, repo=task.repo)
@@ -149,8 +149,8 @@ def receive(state: BatchState, task: Task, parcel: Parcel) -> TaskResult:
 def fetch_bundle(repository: Path, bundle: Path, branch: str) -> None:
     """Take the branch of a bundle into a repository. Raises GitError."""
     git = Git(repository, _GIT_SECONDS)
-    commit = git.change("bundle", "unbundle", str(bundle)).split()[0]
-    git.change("branch", "--quiet", "--force", branch, commit)
+    commit = git.change_refs("bundle", "unbundle", str(bundle)).split()[0]
+    git.change_refs("branch", "--quiet", "--force", branch, commit)
 
 
 def _own_version() -> str:
@@ -203,7 +203,7 @@ def _bundle(state: BatchState, result: TaskResult) -> bytes:
     tree = read_tree(place)
     target = place / BUNDLE
     words = ("bundle", "create", "--quiet", str(target), result.branch, f"^{tree.base}")
-    Git(tree.folder, _GIT_SECONDS).change(*words)
+    Git(tree.folder, _GIT_SECONDS).change_refs(*words)
     return target.read_bytes()
 
 

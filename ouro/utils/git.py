@@ -118,6 +118,10 @@ class Git:
             _run_git(self._folder, (*self._no_filters, *arguments), self._seconds, stdin=stdin)
         )
 
+    def change_refs(self, *arguments: str) -> str:
+        """As `change`, for a command that touches no file of the work tree: no filter can run."""
+        return _output_of(self._git(*arguments))
+
     def commit_all(self, subject: str) -> bool:
         """Commit all changes of the work tree, without hooks and signature; by the user if git
         knows one. Returns whether there was something. Raises GitError.
@@ -473,7 +477,15 @@ def clone(address: str, revision: str, folder: Path, branch: str, seconds: float
     def git(*arguments: str) -> str:
         return _fetch(folder, arguments, seconds)
 
-    git("clone", "--quiet", "--no-checkout", "--template=", "--", address, ".")
+    words = ("clone", "--quiet", "--no-checkout", "--template=")
+    try:
+        # A folder is copied as it is: to pack its objects takes twice the CPU. No file is shared
+        # with it: an agent that overwrites one in its clone must not change the original.
+        git(*words, "--no-hardlinks", "--", address.removeprefix("file://"), ".")
+    except GitError:
+        if not address.startswith("file://"):
+            raise
+        git(*words, "--", address, ".")  # git refuses to copy some: with links among the objects
     wanted = "origin/HEAD" if revision == "HEAD" else revision
     words = ("rev-parse", "--verify", "--quiet", f"origin/{wanted}^{{commit}}")
     found = _run_git(folder, words, seconds, profile=GitProfile.FETCH)

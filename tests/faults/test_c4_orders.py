@@ -1,12 +1,16 @@
 """C4: orders and parcels of a worker: another version, a full disk, a file that leaves the folder."""
 
+from urllib.parse import quote
+
 import msgspec
 import pytest
+from fakes.files import git, make_repository
 
 from ouro.batch import remote
 from ouro.batch.remote import Order, Parcel, carry_out, receive
 from ouro.batch.state import BatchState, TaskResult
 from ouro.batch.tasks import Batch, Task
+from ouro.utils.git import clone
 from ouro.utils.runtime import get_sessions_dir
 
 TASK = Task(id="a", prompt="x", repo="/r")
@@ -69,3 +73,24 @@ def test_c4_a_disk_that_became_full_in_a_task_is_named(monkeypatch):
     task = msgspec.structs.replace(TASK, repo="file:///nowhere/at/all")
     found = carry_out(order(task=task), "1", lambda: True)
     assert (found.result.outcome, found.is_unfit) == ("fault", True)
+
+
+def _head_of_clone(address, folder):
+    folder.mkdir()
+    clone(address, "HEAD", folder, "ouro/x", 60)
+    return git(folder, "rev-parse", "HEAD")
+
+
+def test_c4_a_clone_of_a_folder_shares_no_file_with_it(tmp_path):
+    shop = make_repository(tmp_path / "shop")
+    assert _head_of_clone(f"file://{shop}", tmp_path / "clone") == git(shop, "rev-parse", "HEAD")
+    objects = (tmp_path / "clone" / ".git" / "objects").rglob("*")
+    assert {path.stat().st_nlink for path in objects if path.is_file()} == {1}
+
+
+@pytest.mark.parametrize("name", ["shop", "a shop", "a%20b"])
+def test_c4_a_folder_that_git_does_not_copy_is_fetched(tmp_path, name):
+    shop = make_repository(tmp_path / name)
+    (shop / ".git" / "objects" / "link").symlink_to(tmp_path)
+    address = f"file://{quote(str(shop))}"
+    assert _head_of_clone(address, tmp_path / "clone") == git(shop, "rev-parse", "HEAD")
