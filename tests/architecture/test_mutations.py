@@ -4,7 +4,8 @@ tests.mutate`.
 
 import re
 
-from mutate import DEFENCES, PROJECT, stale
+from tests.defences import DEFENCES
+from tests.mutate import PROJECT, stale
 
 WITHOUT_A_LINE = {
     "B2": "work that the sandbox allows", "K2": "what is no secret", "E8": "a port that is not opened",

@@ -1,0 +1,36 @@
+"""Defences of ouro/agent."""
+
+from tests.defences.defence import Defence
+
+DEFENCES = (
+    Defence("X21", "ouro/agent/tool_runner.py", "if is_same and allowed is not None else (None, None)",
+            "if (allowed := allowed or Allow()) else (None, None)", "test_x21_judged_calls.py"),
+    Defence("E6", "ouro/agent/subagents.py", "if calls_made >= most:", "if False:",
+            "../agent/test_subagents.py -k e6"),
+    Defence("X10", "ouro/agent/tool_runner.py", "while isinstance(decision, Ask) and decision != answered:",
+            "while isinstance(decision, Ask) and answered is None:", "test_x10_no_more_than_was_shown.py"),
+    Defence("S18", "ouro/agent/tool_runner.py", "if self._save:", "if False:",
+            "test_s18_parallel_results.py"),
+    Defence("X8", "ouro/agent/environment.py", '.read, "status", "--short")', '.ask, "status", "--short")',
+            "test_x8_folders_that_are_gone.py -k git_refuses"),
+    Defence("L3", "ouro/agent/tool_runner.py", "if call.malformed:", "if False:", "test_l3_l6_l9_in_a_turn.py"),
+    Defence("L12", "ouro/agent/loop.py", 'TurnFinished("cut", incomplete) if incomplete else', "",
+            "test_l12_cut_answers.py"),
+    Defence("L14", "ouro/agent/loop.py", "if progress.idle < limits.max_idle_calls:", "if True:",
+            "test_l14_turns_in_circles.py"),
+    Defence("L14", "ouro/agent/loop.py", "if progress.failures >= limits.max_failures:", "if False:",
+            "test_l14_turns_in_circles.py"),
+    Defence("L14", "ouro/agent/loop.py", "if looks and await asyncio.to_thread(progress.has_changed_files):", "if False:",
+            "test_l14_turns_in_circles.py"),
+    Defence("F9", "ouro/agent/project_instructions.py", "if size > MAX_INSTRUCTIONS:", "if False:",
+            "test_f9_instructions_left_out.py -k f9"),
+    Defence("E4", "ouro/agent/project_instructions.py",
+            "return rule.is_users or self._trusts(rule.path)", "return True", "test_e4_e9_extension_files.py"),
+    Defence("X5", "ouro/agent/loop.py", "            await self._answer_open_calls(emit)\n", "            pass\n",
+            "../agent/test_laws.py"),
+    Defence("L15", "ouro/agent/loop.py", "_explain_refusal(error, sent)", "str(error)", "test_l15_refused_messages.py"),
+    Defence("L12", "ouro/agent/loop.py", "        if not answer.incomplete:\n", "        if True:\n",
+            "test_l12_cut_answers.py"),
+    Defence("L12", "ouro/agent/loop.py", "await self.memory.record(\n                RewindRecord(", "_ = (\n                (",
+            "test_l12_cut_answers.py"),
+)  # fmt: skip

@@ -1,0 +1,35 @@
+"""Defences of ouro/batch."""
+
+from tests.defences.defence import Defence
+
+DEFENCES = (
+    Defence("C2", "ouro/batch/attempt.py",
+            "known = self._state.result(task.id)\n            if known is not None:", "known = None\n            if known is not None:",
+            "test_c2_batches.py"),
+    Defence("C2", "ouro/batch/attempt.py", "pass_fds=(lease,) if lease >= 0 else (),", "pass_fds=(),", "test_c2_batches.py"),
+    Defence("C2", "ouro/batch/attempt.py", "left = self._left_behind(task)", "left = None", "test_c2_batches.py"),
+    Defence("C2", "ouro/batch/attempt.py", 'settings = {"OURO_CHECKPOINTS_ENABLED": "false"}', "settings = {}", "test_c2_batches.py"),
+    Defence("C2", "ouro/batch/engine.py", "if limit is not None and limit <= 0:", "if False:", "test_c2_batches.py"),
+    Defence("C2", "ouro/batch/engine.py", "spent += result.cost or 0.0", "spent += 0.0", "test_c2_batches.py"),
+    Defence("C3", "ouro/batch/tasks.py", "if task.id and not _NAME.fullmatch(task.id):", "if False:", "test_c3_tasks.py"),
+    Defence("C3", "ouro/batch/tasks.py", "validator_of(task.answer_schema)", "pass", "test_c3_tasks.py"),
+    Defence("C3", "ouro/batch/attempt.py", "        return MISFIT", "        pass", "test_c3_tasks.py"),
+    Defence("C3", "ouro/batch/attempt.py", '"--trust" if task.trust else "--no-trust"', '"--trust"', "test_c3_tasks.py"),
+    Defence("C3", "ouro/batch/attempt.py", 'confinement.wrap(["/bin/sh", "-c", line], "workspace")', '["/bin/sh", "-c", line]',
+            "test_c3_tasks.py"),
+    Defence("C3", "ouro/batch/attempt.py", "os.environ if lease >= 0 else child_environment(os.environ)", "os.environ",
+            "test_c3_tasks.py"),
+    Defence("C3", "ouro/batch/attempt.py", 'flags += ["--deny", rule]', "pass", "test_c3_tasks.py"),
+    Defence("C3", "ouro/batch/attempt.py", "if target.is_symlink() or target.is_file():", "if False:", "test_c3_tasks.py"),
+    Defence("C3", "ouro/batch/attempt.py", 'if task.memory == "read":\n        settings', "if False:\n        settings",
+            "test_c3_tasks.py"),
+    Defence("C4", "ouro/batch/remote.py", 'if sent["version"] != version:', "if False:", "test_c4_orders.py"),
+    Defence("C4", "ouro/batch/remote.py", "    if missing:", "    if False:", "test_c4_orders.py"),
+    Defence("C4", "ouro/batch/remote.py", "if path.is_relative_to(root) and not path.exists():", "if not path.exists():",
+            "test_c4_orders.py"),
+    Defence("C4", "ouro/batch/remote.py", "attempt = Attempt(state, on_worker=True)", "attempt = Attempt(state)",
+            "test_c4_workers.py"),
+    Defence("C4", "ouro/batch/remote.py", "        if _is_full(folder):", "        if False:", "test_c4_workers.py"),
+    Defence("C4", "ouro/batch/dask_runner.py", "            if parcel.is_unfit:", "            if False:", "test_c4_workers.py"),
+    Defence("C4", "ouro/batch/dask_runner.py", 'if self._client.status != "running":', "if False:", "test_c4_workers.py"),
+)  # fmt: skip

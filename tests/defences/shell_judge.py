@@ -1,0 +1,47 @@
+"""Defences of ouro/safety/shell."""
+
+from tests.defences.defence import Defence
+
+LOOPS = "test_x6_loops_and_names.py"
+SHELL = "ouro/safety/shell"
+DEFENCES = (
+    Defence("M4", f"{SHELL}/floor.py", "elif not only_reads(command) or command.settings:",
+            "elif False:", "test_m4_commands_that_write_memory.py"),
+    Defence("M4", f"{SHELL}/floor.py", "if reason := folder.tampered():", 'if reason := "":',
+            "test_m4_commands_that_write_memory.py"),
+    Defence("X6", f"{SHELL}/parse.py", "((?:(?!\\2)[^", "((?:(?!\\2\\n)[^", "test_x6_shell_judge.py"),
+    Defence("X6", f"{SHELL}/parse.py", "return reads_documents or not", "return True or not", "test_x6_shell_judge.py"),
+    Defence("X6", f"{SHELL}/parse.py", 'self._opaque("a word of it continues in the next line")', "pass",
+            "test_x6_shell_judge.py"),
+    Defence("X6", f"{SHELL}/parse.py", 'self._opaque(f"it uses `{operator}`")', "pass", "test_x6_shell_judge.py"),
+    Defence("X6", f"{SHELL}/read_only.py", ' and not re.match(r"-[^\\d]", rest[0].text)', "", "test_x6_battery.py"),
+    Defence("X6", f"{SHELL}/read_only.py", "and not has_no_pattern", "", "test_x6_battery.py"),
+    Defence("X6", f"{SHELL}/parse.py", 'if word.text.startswith("~"):', "if False:", LOOPS),
+    Defence("X6", f"{SHELL}/parse.py", "_REST_OF_LINE.match(self._text, self._at)", "True", LOOPS),
+    Defence("X6", f"{SHELL}/parse.py", "for name in loop.variables:", "for name in ():", LOOPS),
+    Defence("X6", f"{SHELL}/parse.py", "if files := [", "if False and [", LOOPS),
+    Defence("X6", f"{SHELL}/parse.py", " if self._is_certain else None\n        if match is", "\n        if match is",
+            "test_x6_battery.py"),
+    Defence("X6", f"{SHELL}/needs.py", "if is_own_program or _mixes", "if _mixes", LOOPS),
+    Defence("X6", f"{SHELL}/needs.py", "return filters and not writes", "return True", LOOPS),
+    Defence("X6", f"{SHELL}/read_only.py", "if not _GIT_SETTING.fullmatch(word.text)", "if False",
+            "test_x6_battery.py"),
+    Defence("X6", f"{SHELL}/wrappers.py", " and _ALTERNATIVES.isdisjoint(texts)", "", LOOPS),
+    Defence("X6", f"{SHELL}/paths.py", '[word.text] if command.name == "diff"', '[] if command.name == "diff"', LOOPS),
+    Defence("X6", f"{SHELL}/read_only.py", '== ["{}", "+"]', '[-1:] == ["+"]', LOOPS),
+    Defence("X6", f"{SHELL}/wrappers.py", "        if not _prints_lines_unchanged(command):\n", "        if False:\n", LOOPS),
+    Defence("X6", f"{SHELL}/wrappers.py", "if not all(_UNDERSTOOD.fullmatch(", "if False and (_UNDERSTOOD.fullmatch(", LOOPS),
+    Defence("X6", f"{SHELL}/paths.py", "if is_split and (odd := ", "if False and (odd := ", LOOPS),
+    Defence("X6", f"{SHELL}/paths.py", "self.tracked(lister, ODD_NAME.search)", "\"\"", LOOPS),
+    Defence("X6", f"{SHELL}/judge.py", " or _find_unknown(self.line)", "", LOOPS),
+    Defence("X6", f"{SHELL}/paths.py", '".." if re.fullmatch(', '"" if re.fullmatch(', "test_x6_battery.py"),
+    Defence("X6", f"{SHELL}/read_only.py", "(number or word.glob or word.under)", "False", "test_x6_shell_judge.py"),
+    Defence("X6", f"{SHELL}/read_only.py", "is_listed and name in row.letters", "is_listed", "test_x6_shell_judge.py"),
+    Defence("X6", f"{SHELL}/tables.py", 're.compile(r"(?!-v)(?!', 're.compile(r"(?!',
+            "test_x6_shell_judge.py"),
+    Defence("X6", f"{SHELL}/needs.py", "setting := _program_of_git(command, places)", 'setting := ""',
+            "test_x6_shell_judge.py"),
+    Defence("X6", f"{SHELL}/floor.py", '    CommandCheck("irreversible", _check_irreversible),\n', "",
+            "../safety/test_permissions.py"),
+    Defence("X10", "ouro/safety/shell/judge.py", '    LineRule("leak", _ask_about_a_leak),\n', "", "test_x10_denied_files.py"),
+)  # fmt: skip
