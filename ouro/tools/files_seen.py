@@ -23,7 +23,7 @@ from ouro.errors import ToolError
 from ouro.safety import Access, Effect, FilePlace, Workspace
 from ouro.tools.shell_process import is_any_running
 from ouro.tools.tool import A, AnyTool, Tool, ToolContext, ToolResult
-from ouro.utils.text import line_changes, plural
+from ouro.utils.text import line_changes, one_line, plural
 from ouro.utils.text_files import (
     ChangedMeanwhileError,
     NotTextError,
@@ -37,6 +37,8 @@ MAX_BYTES = 50_000_000
 """Larger files are not changed by the tools: several copies of the text are in memory."""
 MAX_ERRORS = 10
 """New errors in one result."""
+_MAX_SHOWN_ERROR = 100
+"""Characters of the error that the user sees in the card of the change."""
 _WHOLE_IN_DISPLAY = 64_000
 _CONTEXT_LINES = 20
 
@@ -401,7 +403,8 @@ class ChangeTool(FileTool[A]):
         if errors := await self._seen.new_errors(paths):
             lines.append(format_errors(errors))
             new = plural(len(errors), "new error")
-            display = Display(f"{display.summary}, {new}", display.body)
+            first = one_line(errors[0], _MAX_SHOWN_ERROR)
+            display = Display(f"{display.summary} · {new}: {first}", display.body)
         return ToolResult("\n".join(lines), display)
 
     @abstractmethod

@@ -6,9 +6,11 @@ import shutil
 from pathlib import Path
 
 import pytest
+from fakes.tool_benches import call
 from fakes.waiting import until
 
 from ouro.lsp.configuration import KNOWN, LanguageServerSpec
+from ouro.tools.edit import Edit
 
 
 async def test_wrong_edit_shows_the_error_and_its_correction_none(bench):
@@ -93,6 +95,14 @@ async def test_patch_of_several_files_is_checked_as_a_whole(bench):
     assert "a is wrong" in text
     assert "b is wrong" in text
     assert "lost is not defined" in text
+
+
+async def test_user_sees_the_first_new_error(bench):
+    bench.open()
+    bench.file("a.toy", "one\n")
+    edits = [{"old_text": "one", "new_text": "wrong turn"}]
+    result = await call(Edit(bench.seen), path="a.toy", edits=edits)
+    assert result.display.summary.startswith("+1 −1 · 1 new error: a.toy:1:1: turn is wrong")
 
 
 async def test_result_has_at_most_ten_errors(bench):
