@@ -1,6 +1,7 @@
 import base64
 import json
 import shutil
+import subprocess
 import sys
 import threading
 import time
@@ -14,6 +15,8 @@ from ouro.memory.backend import MessageRecord
 from ouro.memory.serialization import record_data
 from ouro.messages import Context, Message, Text
 from ouro.safety import SecretMask, SecretScanner, is_secret_name, secrets
+from ouro.utils.files import lock_file
+from ouro.utils.runtime import get_home
 
 KEY = "pa55-word/with+odd=signs"
 
@@ -189,6 +192,49 @@ def test_rules_are_compiled_once_and_in_a_process_that_may_outlive_ouro(tmp_path
             time.sleep(0.001)
         assert not scanner.is_ready  # it is loaded for the first text that may contain a secret
     assert started == [("", True)]
+
+
+def test_many_first_starts_at_once_compile_the_rules_once(tmp_path, monkeypatch):
+    begun, rules = tmp_path / "begun", tmp_path / "rules"
+    rules.mkdir()
+    compiled = (
+        f"import time; open({str(begun)!r}, 'a').write('x'); time.sleep(0.5);"
+        f" open({str(rules / 'a.vscdb')!r}, 'w')"
+    )
+    monkeypatch.setenv("KF_RULE_CACHE_DIR", str(rules))
+    monkeypatch.setattr(secrets, "_COMPILE_DELAY", 0.0)
+    monkeypatch.setattr(secrets, "_COMPILE", compiled)
+    waiting = [threading.Thread(target=secrets._compile_once) for _ in range(4)]
+    for thread in waiting:
+        thread.start()
+    for thread in waiting:
+        thread.join()
+    assert begun.read_text() == "x"
+
+
+def test_a_process_that_compiles_is_waited_for_after_its_ouro_ended(tmp_path, monkeypatch):
+    rules, go = tmp_path / "rules", tmp_path / "go"
+    rules.mkdir()
+    compiled = (
+        f"import os, time\nwhile not os.path.exists({str(go)!r}): time.sleep(0.02)\n"
+        f"open({str(rules / 'a.vscdb')!r}, 'w')"
+    )
+    monkeypatch.setenv("KF_RULE_CACHE_DIR", str(rules))
+    first = (
+        "import os, threading, sys, time\nfrom ouro.safety import secrets\n"
+        f"secrets._COMPILE = {compiled!r}\n"
+        "real = secrets.subprocess.Popen\n"
+        "def begin(*words, **options):\n    real(*words, **options)\n    os._exit(0)\n"
+        "secrets.subprocess.Popen = begin\nsecrets._compile_once()"
+    )
+    subprocess.run([sys.executable, "-c", first], check=True)
+    lock = get_home() / "cache" / "secret-rules" / "lock"
+    with pytest.raises(BlockingIOError), lock_file(lock, timeout=0):
+        pass
+    go.touch()
+    monkeypatch.setattr(secrets, "_COMPILE", "raise SystemExit('it is compiled again')")
+    secrets._compile_once()
+    assert (rules / "a.vscdb").exists()
 
 
 @pytest.fixture
