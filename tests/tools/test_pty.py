@@ -18,8 +18,8 @@ class PtyBench(ShellBench):
     def job(self):
         return self.jobs.list()[-1]
 
-    async def start(self, command):
-        return await self.run(command, pty=True)
+    async def start(self, command, **options):
+        return await self.run(command, pty=True, **options)
 
     async def type(self, text="", *keys):
         args = ShellInputArgs(self.job.id, text, list(keys))
@@ -121,7 +121,7 @@ async def test_lines_that_left_the_screen_are_reported_once(bench):
 
 
 async def test_a_flood_is_bounded_and_can_be_interrupted(bench):
-    await bench.start("yes 'a line of text'")
+    await bench.start("yes 'a line of text'", timeout=1)  # it never pauses, so this is waited for
     await until(lambda: bench.job.process.capture.total > 1_000_000)
     await bench.type("", "ctrl+c")
     await until(lambda: not bench.job.running)
@@ -172,7 +172,9 @@ async def test_an_unknown_key_is_named(bench):
         await bench.type("", "hyper")
 
 
-async def test_a_program_that_reads_nothing_is_named(bench):
+async def test_a_program_that_reads_nothing_is_named(bench, monkeypatch):
+    monkeypatch.setattr("ouro.tools.pty_process._SILENT", 0.05)
+    monkeypatch.setattr("ouro.tools.pty_process._WRITE_SECONDS", 0.3)
     await bench.start("stty raw -echo; echo ready; sleep 600")
     await bench.shows("ready")
 

@@ -20,6 +20,7 @@ from ouro.events import (
     ToolProgress,
     ToolStarted,
 )
+from ouro.frontends.background.connection import HostConnection
 from ouro.frontends.background.process import StartReport
 from ouro.messages import ToolCall, Usage
 
@@ -244,6 +245,7 @@ async def test_what_is_not_understood_is_refused_with_a_reason(page, path, body,
 
 async def test_a_session_that_does_not_answer_has_a_row_and_a_reason(page, monkeypatch):
     monkeypatch.setattr("ouro.frontends.background.agents.STATE_TIMEOUT", 0.2)
+    monkeypatch.setitem(HostConnection.call.__kwdefaults__, "timeout", 0.5)
     async with HostedSession() as hosted:
         stuck = asyncio.Event()
         monkeypatch.setattr(hosted.host, "_import_protocol", stuck.wait)
