@@ -43,8 +43,18 @@ def secret_rules() -> Path:
 def hosts_in(home: Path) -> list[int]:
     """The processes that host background sessions of this home."""
     records = [json.loads(path.read_text()) for path in (home / "background").glob("*.json")]
-    alive = [record["pid"] for record in records if Path(f"/proc/{record['pid']}").exists()]
-    return [pid for pid in alive if b"ouro" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    return [record["pid"] for record in records if _has_file_open(record["pid"], home)]
+
+
+def _has_file_open(pid: int, folder: Path) -> bool:
+    """Whether the process has a file in the folder open: another process may have its number by
+    now, and the command line of a warm start does not name ouro.
+    """
+    try:
+        files = [file.readlink() for file in Path(f"/proc/{pid}/fd").iterdir()]
+    except OSError:
+        return False
+    return any(file.is_relative_to(folder) for file in files)
 
 
 @dataclass(frozen=True)
