@@ -48,7 +48,6 @@ from ouro.events import Notice
 from ouro.extensions import demand_rules
 from ouro.llm import Catalog, ModelSource, Warmable
 from ouro.memory.backend import MemoryStore, RewindScope
-from ouro.memory.ephemeral_backend import DictMemoryStore
 from ouro.memory.sessions.session_catalog import SessionCatalog
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.session import OpenRequest, Session
@@ -110,7 +109,11 @@ Opener = Callable[[OpenRequest], Awaitable[Session]]
 
 def opener(options: Options) -> Opener:
     """`open_session` for front ends, which do not know the options."""
-    store = DictMemoryStore() if options.ephemeral else None
+    store = None
+    if options.ephemeral:
+        from ouro.memory.ephemeral_backend import DictMemoryStore  # imported late, only here
+
+        store = DictMemoryStore()
 
     async def open_one(request: OpenRequest) -> Session:
         nonlocal options

@@ -34,7 +34,6 @@ from ouro.display import Question
 from ouro.errors import UsageError
 from ouro.llm import Model
 from ouro.memory.backend import MemoryStore
-from ouro.memory.ephemeral_backend import DictMemoryStore
 from ouro.memory.manager import MemoryManager
 from ouro.memory.sessions.session_folders import SUBAGENTS
 from ouro.memory.yaml_backend import YamlFileMemoryStore
@@ -69,6 +68,9 @@ def build_subagents(
 
     def make_store() -> MemoryStore:
         if basis.options.ephemeral or transcript.read_only:
+            # Imported late: few sessions are only in memory.
+            from ouro.memory.ephemeral_backend import DictMemoryStore
+
             return DictMemoryStore()
         return YamlFileMemoryStore(transcript.outputs.parent / SUBAGENTS, basis.mask.mask)
 

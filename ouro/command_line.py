@@ -64,8 +64,8 @@ exit codes: 0 done, 1 could not finish, 2 wrong usage, 3 no model or key, 4 a li
 
 
 def read_flags(given: Sequence[str] = ()) -> SimpleNamespace:
-    """Parse the flags. Without any flag argparse is not imported: with it the first frame takes a
-    sixth longer.
+    """Parse the flags. Without any flag, and with plain ones, argparse is not imported: with it the
+    first frame takes a sixth longer, and an answer loads eleven modules more.
     """
     flags = SimpleNamespace(**_DEFAULTS)
     if not given:
@@ -77,6 +77,8 @@ def read_flags(given: Sequence[str] = ()) -> SimpleNamespace:
     if list(given) == [HOST_FLAG]:
         flags.background_host = True
         return flags
+    if plain := _plain_flags(given):
+        return SimpleNamespace(**{**_DEFAULTS, **plain})
     _refuse_misspelt_command(given)
     parser = _parser()
     found, unknown = parser.parse_known_args(given, flags)
@@ -86,6 +88,34 @@ def read_flags(given: Sequence[str] = ()) -> SimpleNamespace:
         hint = f". Here {here}." if here else ""
         parser.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
     return found
+
+
+def _plain_flags(given: Sequence[str]) -> dict[str, Any]:
+    """Destination -> value of flags that are whole words, each once, with values that cannot be
+    flags; empty if argparse must decide.
+    """
+    found: dict[str, Any] = {}
+    words = iter(given)
+    for word in words:
+        name, choices = _PLAIN_VALUES.get(word, ("", ()))
+        value: str | bool = True
+        if name:
+            value = next(words, "")
+            is_plain = _is_plain(value) and (not choices or value in choices)
+        else:
+            name = _PLAIN_SWITCHES.get(word, "")
+            is_plain = bool(name)
+        if not is_plain or name in found:
+            return {}
+        found[name] = value
+    if "trust" in found and "no_trust" in found:
+        return {}
+    return found
+
+
+def _is_plain(value: str) -> bool:
+    is_readable = not any("\ud800" <= character <= "\udfff" for character in value)
+    return is_readable and bool(value.strip()) and not value.startswith("-")
 
 
 def _refuse_misspelt_command(given: Sequence[str]) -> None:
@@ -130,6 +160,29 @@ _ELSEWHERE = {
     "--verbose": "--debug",
 }
 """Flags of other programs."""
+_MODES = ("ask", "edit", "plan", "auto")
+_OUTPUTS = ("text", "json", "stream-json")
+_PLAIN_VALUES: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    "-p": ("prompt", ()),
+    "--print": ("prompt", ()),
+    "-m": ("model", ()),
+    "--model": ("model", ()),
+    "--mode": ("mode", _MODES),
+    "--output": ("output", _OUTPUTS),
+}
+"""Flags with a value, which are read without argparse: destination and choices."""
+_PLAIN_SWITCHES = {
+    "-c": "latest",
+    "--continue": "latest",
+    "--debug": "debug",
+    "--ephemeral": "ephemeral",
+    "--no-memory": "no_memory",
+    "--no-sandbox": "no_sandbox",
+    "--no-trust": "no_trust",
+    "--plain": "plain",
+    "--safe": "safe",
+    "--trust": "trust",
+}
 _DEFAULTS: Mapping[str, Any] = {
     "message": "",
     "model": "",
@@ -233,9 +286,7 @@ def _add_session_flags(parser: argparse.ArgumentParser) -> None:
             "`then`: all, with memory as it was"
         ),
     )
-    parser.add_argument(
-        "--mode", choices=("ask", "edit", "plan", "auto"), help="what is asked before it is done"
-    )
+    parser.add_argument("--mode", choices=_MODES, help="what is asked before it is done")
     parser.add_argument(
         "--allow", action="append", metavar="RULE", help="such as 'shell(pytest *)'"
     )
@@ -298,7 +349,7 @@ def _add_headless_flags(parser: argparse.ArgumentParser) -> None:
         metavar="PROMPT",
         help="answer PROMPT (and standard input) on standard output",
     )
-    headless.add_argument("--output", choices=("text", "json", "stream-json"))
+    headless.add_argument("--output", choices=_OUTPUTS)
     headless.add_argument("--input", choices=("text", "stream-json"))
     headless.add_argument(
         "--schema",

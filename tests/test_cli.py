@@ -6,9 +6,11 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from ouro import command_line
 from ouro.cli import main
 from ouro.command_line import PICK, read_flags
 
@@ -159,3 +161,53 @@ def test_flags_of_other_agents_suggest_the_ouro_flag(capsys):
     error = capsys.readouterr().err
     assert "unrecognized arguments: --output-format --permission-mode=plan --wild" in error
     assert "Here --output-format is --output, --permission-mode is --mode." in error
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        ["-p", "hi"],
+        ["--print", "two words"],
+        ["-p", "naïve 問い"],
+        ["-p", "a\udce9b"],
+        ["-p"],
+        ["-p", ""],
+        ["-p", "hi", "-p", "again"],
+        ["-p", "hi", "there"],
+        ["--mode", "auto", "-p", "hi", "--output", "json"],
+        ["--mode=auto", "-p", "hi"],
+        ["-m", "opus", "--no-memory", "--ephemeral", "-p", "x"],
+        ["--model", "opus", "-c", "--debug"],
+        ["--trust", "--safe", "--plain", "--no-sandbox"],
+        ["--no-trust"],
+        ["--continue"],
+        ["fix it", "--mode", "plan"],
+    ],
+)
+def test_flags_read_without_argparse_are_those_of_argparse(given):
+    parsed, _ = command_line._parser().parse_known_args(given, _defaults())
+    assert read_flags(given) == parsed
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        ["--mode", "wild"],
+        ["--output", "yaml", "-p", "x"],
+        ["-m", " "],
+        ["--model"],
+        ["--trust", "--no-trust"],
+        ["-c", "-r", "x"],
+        ["--nonsense"],
+        ["-p", "--mode"],
+    ],
+)
+def test_wrong_flags_are_refused_by_argparse(given, capsys):
+    with pytest.raises(SystemExit) as ended:
+        read_flags(given)
+    assert ended.value.code == 2
+    assert "ouro" in capsys.readouterr().err
+
+
+def _defaults():
+    return SimpleNamespace(**command_line._DEFAULTS)

@@ -30,7 +30,6 @@ from ouro.events import (
 from ouro.llm import ModelSpec, ToolSpec
 from ouro.messages import Message, ToolCall, ToolReply
 from ouro.safety import Allow, Ask, Decision, Deny, Effect, Limits, Permissions
-from ouro.tools.odd_calls import example_call, read_calls
 from ouro.tools.tool import AnyTool, HookOutcome, ToolContext, ToolResult, parse_arguments
 from ouro.utils.json_types import MAX_DEPTH
 from ouro.utils.log import log
@@ -135,10 +134,16 @@ class ToolRunner(msgspec.Struct, frozen=True):
 
     def read(self, answer: Message) -> Message:
         """The answer with its calls as the tools ask for them."""
-        return read_calls(answer, self.tools) if answer.tool_calls else answer
+        if not answer.tool_calls:
+            return answer
+        from ouro.tools.odd_calls import read_calls  # imported late: few answers need it
+
+        return read_calls(answer, self.tools)
 
     def parse(self, call: ToolCall) -> tuple[AnyTool, Any]:
         """The called tool and its arguments; raises ToolError if one of them is wrong."""
+        from ouro.tools.odd_calls import example_call  # imported late: few answers need it
+
         tool = self.tools.get(call.name)
         if tool is None:
             raise ToolError(f"There is no tool `{call.name}`. There are: {', '.join(self.tools)}.")

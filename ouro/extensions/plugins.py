@@ -7,7 +7,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -189,6 +188,8 @@ def fetched(source: str, ref: str = "", path: str = "") -> Iterator[tuple[str, P
 
 def install(name: str, folder: Path, plugin: Plugin) -> None:
     """Replace the installed plugin with a fetched one. Raises ConfigError if it cannot be written."""
+    import shutil  # imported late: few sessions need it
+
     target, old = plugin_folder(name), plugins_dir() / f".old-{name}"
     try:
         shutil.rmtree(old, ignore_errors=True)
@@ -203,6 +204,8 @@ def install(name: str, folder: Path, plugin: Plugin) -> None:
 
 def remove(name: str) -> None:
     """Remove a plugin. Raises ConfigError: the list cannot be written."""
+    import shutil  # imported late: few sessions need it
+
     left = {other: plugin for other, plugin in installed_plugins().items() if other != name}
     try:
         _save(left)
@@ -261,9 +264,11 @@ def changed_files(before: Path, after: Path) -> list[str]:
 
 def _copy(local: Path, folder: Path) -> str:
     """Copy a folder of this machine into a new one; returns its real path."""
+    import shutil  # imported late: few sessions need it
+
     try:
         shutil.copytree(local, folder, symlinks=True, ignore=shutil.ignore_patterns(".git"))
-    except (OSError, shutil.Error) as error:
+    except OSError as error:
         raise UsageError(f"{local} cannot be copied: {error}") from error
     return str(local.resolve())
 
@@ -308,7 +313,7 @@ def _gather(folder: Path, manifest: Mapping[str, Any]) -> None:
             try:
                 is_one_skill = kind == "skills" and (path / "SKILL.md").exists()
                 _copy_into(target, path, in_own_folder=is_one_skill)
-            except (OSError, shutil.Error) as error:
+            except OSError as error:
                 raise ConfigError(
                     f"`{one_line(name, 80)}` of the plugin cannot be copied: {error}"
                 ) from error
@@ -316,8 +321,10 @@ def _gather(folder: Path, manifest: Mapping[str, Any]) -> None:
 
 def _copy_into(target: Path, path: Path, *, in_own_folder: bool) -> None:
     """Copy a file, or what is in a folder without links; `in_own_folder`: the folder itself."""
+    import shutil  # imported late: few sessions need it
 
     def links(parent: str, names: list[str]) -> list[str]:
+
         return [name for name in names if (Path(parent) / name).is_symlink()]
 
     if not path.is_dir():

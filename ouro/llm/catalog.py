@@ -5,7 +5,6 @@ from __future__ import annotations
 import hmac
 import os
 from collections.abc import Mapping
-from importlib.util import find_spec
 from itertools import chain
 
 from msgspec.structs import replace
@@ -222,7 +221,7 @@ class Catalog:
             return missing
         if (url := self._url(name)) and not is_address(url):
             return f"`{url}` is not an address of a server"
-        if self._wire(name) == "litellm" and find_spec("litellm") is None:
+        if self._wire(name) == "litellm" and not _is_installed("litellm"):
             return "needs the package litellm, which is not installed"
         if provider and provider.local and self._is_known_to_be_missing(name):
             return f"{provider.title} does not offer it"
@@ -451,6 +450,12 @@ class Catalog:
 
     def _variable(self, name: str) -> str:
         return self._environ.get(name, "").strip()
+
+
+def _is_installed(package: str) -> bool:
+    from importlib.util import find_spec  # imported late: few models need a package
+
+    return find_spec(package) is not None
 
 
 def _cache_key(project: str) -> str:

@@ -30,15 +30,7 @@ from ouro.llm.model import (
     UsageChunk,
     constrain,
 )
-from ouro.llm.small_steps import (
-    StepRequest,
-    begin_change,
-    hide_steps,
-    next_step,
-    small_tools,
-)
 from ouro.llm.streamed_answer import StreamedAnswer
-from ouro.llm.told import ask_again, broken_rule, put_beside, refusal
 from ouro.messages import Context, Message, Text, ToolCall, ToolReply, Usage, user
 from ouro.utils.late_pattern import late_pattern
 
@@ -137,6 +129,9 @@ class TextToolsModel:
         self, messages: Sequence[Message], tools: Sequence[ToolSpec]
     ) -> AsyncGenerator[Chunk, None]:
         """The answer of a model that is given the tools in its prompt."""
+        from ouro.llm.small_steps import small_tools  # imported late: few answers need it
+        from ouro.llm.told import ask_again  # imported late: few answers need it
+
         if call := await self._step(messages, tools):
             for chunk in call:
                 yield chunk
@@ -158,12 +153,18 @@ class TextToolsModel:
         self, messages: Sequence[Message], tools: Sequence[ToolSpec]
     ) -> AsyncGenerator[Chunk, None]:
         """The answer of a very small model, which has what it was told beside the message."""
+        from ouro.llm.small_steps import hide_steps  # imported late: few answers need it
+        from ouro.llm.told import put_beside  # imported late: few answers need it
+
         model = constrain(self._model, call_schema(tools))
         sent = put_beside(hide_steps(messages), "Keep to what I have told you.")
         return model.stream([*describe_tools(sent, tools), *self._added])
 
     async def _step(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> list[Chunk]:
         """The call of the next step; nothing if the model must be asked for the next tool."""
+        # Imported late: few answers need it.
+        from ouro.llm.small_steps import StepRequest, next_step
+
         step = next_step(messages, tools)
         usage: Usage | None = None
         if isinstance(step, StepRequest):
@@ -232,6 +233,8 @@ class TextToolsModel:
             return [end]
         before, calls = find_calls(answer.text, answer.tools, messages)
         if self.spec.describes_tools:
+            from ouro.llm.small_steps import begin_change  # imported late, as above
+
             if broken := _broken_by(calls, messages):
                 return self._refuse(broken, usage)
             calls = [begin_change(call, messages) for call in calls]
@@ -244,6 +247,8 @@ class TextToolsModel:
         """The chunks instead of a forbidden call: none for the first, which is asked again; the
         second time an answer that asks the user.
         """
+        from ouro.llm.told import refusal  # imported late: few answers need it
+
         if self._broken is None:
             self._broken, self._step_usage = broken, usage
             return [RevisedText("")]
@@ -254,6 +259,8 @@ def _broken_by(
     calls: Sequence[ToolCall], messages: Sequence[Message]
 ) -> tuple[str, ToolCall] | None:
     """The first call that a remembered line forbids, with that line."""
+    from ouro.llm.told import broken_rule  # imported late: few answers need it
+
     for call in calls:
         if rule := broken_rule(call, messages):
             return rule, call

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -158,5 +157,11 @@ def _of_settings(
 
 def _is_installed(spec: LanguageServerSpec, folders: str, root: Path) -> bool:
     program = Path(spec.command[0]).expanduser()
-    name = str(root / program) if os.sep in spec.command[0] else str(program)
-    return shutil.which(name, path=folders) is not None
+    if os.sep in spec.command[0]:
+        return _is_program(root / program)
+    return any(_is_program(Path(folder, program)) for folder in folders.split(os.pathsep) if folder)
+
+
+def _is_program(path: Path) -> bool:
+    """As `shutil.which`, whose module loads all compressions."""
+    return os.access(path, os.X_OK) and path.is_file()

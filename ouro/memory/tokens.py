@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterable
 from itertools import chain
 
-from ouro.llm import is_step
 from ouro.messages import Context, Image, Message, Part, Text, Thinking, ToolCall, ToolReply
 
 CHARACTERS_A_TOKEN = 3.5
@@ -27,14 +26,17 @@ def reported_tokens(message: Message) -> int:
     something else.
     """
     usage = message.usage
-    if (
-        message.role != "assistant"
-        or usage is None
-        or not usage.input
-        or any(map(is_step, message.tool_calls))
-    ):
+    if message.role != "assistant" or usage is None or not usage.input or _is_step(message):
         return 0
     return usage.input + usage.output
+
+
+def _is_step(message: Message) -> bool:
+    if not message.tool_calls:
+        return False
+    from ouro.llm import is_step  # imported late: it is known to very small models only
+
+    return any(map(is_step, message.tool_calls))
 
 
 def _characters(part: Part) -> float:

@@ -11,7 +11,6 @@ import hashlib
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 import threading
@@ -19,7 +18,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, suppress
 from functools import cache, partial
-from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -97,7 +95,7 @@ class SecretScanner:
         try:
             if not _is_compiled():
                 _copy_installed_rules()
-            if not _is_compiled() and find_spec("kingfisher_sdk"):
+            if not _is_compiled() and _has_scanner():
                 self._wanted.wait(_COMPILE_DELAY)
                 _compile_once()
             self._wanted.wait()
@@ -124,6 +122,13 @@ def _cache_folder() -> Path | None:
     except OSError:
         # If home is not writable, the rules are compiled each time.
         return folder
+
+
+def _has_scanner() -> bool:
+    # Imported late, as in `_copy_installed_rules`.
+    from importlib.util import find_spec
+
+    return find_spec("kingfisher_sdk") is not None
 
 
 def _is_compiled() -> bool:
@@ -162,6 +167,8 @@ def compile_for_installation() -> None:
         ImportError: the scanner is not installed.
         OSError: the folder cannot be written.
     """
+    import shutil  # imported late: few sessions need it
+
     from kingfisher_sdk import Rules
 
     folder = _installed_rules()
@@ -504,6 +511,9 @@ def may_match(text: str) -> bool:
 @cache
 def _is_known() -> bool:
     """Whether the installed scanner has the version for which the shapes were made."""
+    # Imported late: the rules are compiled once.
+    from importlib.util import find_spec
+
     found = find_spec("kingfisher_sdk")
     if found is None or found.origin is None:
         return True  # the scanner is not installed

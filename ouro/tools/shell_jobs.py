@@ -13,12 +13,12 @@ import msgspec
 from ouro.display import CommandOutput, Display
 from ouro.errors import ToolError
 from ouro.safety import Effect
-from ouro.tools.line_watch import LineWatch, watch_lines
 from ouro.tools.shell_process import ShellProcess, Wrap, limit_command, start_shell
 from ouro.tools.tool import Tool, ToolContext, ToolResult
 from ouro.tools.truncate import OutputCapture, readable
 
 if TYPE_CHECKING:
+    from ouro.tools.line_watch import LineWatch
     from ouro.tools.pty_job import PtyJob
     from ouro.tools.pty_process import PtyProcess
 
@@ -179,7 +179,11 @@ class ShellJobs:
         self._demand_room()
         argv, tag = await limit_command(line, cwd, wrap, in_container=in_container)
         changed = asyncio.Event()
-        watching = await watch_lines(watch, self._on_news) if watch else None
+        watching = None
+        if watch:
+            from ouro.tools.line_watch import watch_lines  # imported late: few jobs need it
+
+            watching = await watch_lines(watch, self._on_news)
         capture = self.new_capture(watching.feed if watching else None)
         try:
             process = await start_shell(

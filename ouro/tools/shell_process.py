@@ -9,7 +9,6 @@ import contextlib
 import fcntl
 import itertools
 import os
-import shutil
 import signal
 import sys
 import time
@@ -288,6 +287,8 @@ async def limit_command(
     Raises:
         ToolError: the folder does not exist or cannot be entered, or its container cannot be used.
     """
+    import shutil  # imported late: few sessions need it
+
     if not cwd.exists():
         raise ToolError(f"The folder {cwd} does not exist. Name another with `cwd`, or create it.")
     if not cwd.is_dir() or not os.access(cwd, os.X_OK):

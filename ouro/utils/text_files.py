@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import codecs
 import os
-from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable
 from contextlib import suppress
@@ -69,6 +68,8 @@ class TextFile(msgspec.Struct, frozen=True, dict=True):
         """Replace the given spans of `text` (they do not overlap); everything else stays byte for
         byte.
         """
+        from bisect import bisect_left  # imported late: few sessions need it
+
         pieces, at = [], 0
         windows_endings = self._positions_of_windows_endings
         for span in sorted(spans, key=lambda item: (item.start, item.end)):

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from ouro.errors import ModelError, SearchUnavailable
-from ouro.memory.index.embeddings import Embedder, LocalEmbedder
 from ouro.utils.log import log
 
 if TYPE_CHECKING:
+    from ouro.memory.index.embeddings import Embedder
     from ouro.memory.index.index import Sources
     from ouro.memory.index.indexers import MemoryFolder
     from ouro.memory.index.search import MemoryHit, Search, SearchFilter
@@ -187,6 +187,8 @@ class Lookup:
         """
         if not self._has_turns or not (self._search or self._has_new_notes()):
             return
+        from ouro.memory.index.embeddings import LocalEmbedder  # imported late: few answers need it
+
         try:
             search = self.search()
             if search.vectors is None:
@@ -220,6 +222,8 @@ class Lookup:
         start_vector_process(self._path, replace(self._sources(), sessions=None))
 
     async def _fill(self) -> None:
+        from ouro.memory.index.embeddings import LocalEmbedder  # imported late: few answers need it
+
         if (
             self._search
             and self._search.vectors

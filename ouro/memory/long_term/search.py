@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from ouro.errors import UsageError
 from ouro.memory.backend import SessionInfo
-from ouro.memory.index import Embedder, Lookup
+from ouro.memory.index import Lookup
 from ouro.memory.long_term.scope import ScopeMemory
 from ouro.memory.sessions.session_catalog import find_session
 from ouro.safety import TrustStore, acting_files
@@ -25,7 +25,7 @@ from ouro.utils.runtime import get_index_path, get_sessions_dir, get_trust_path,
 from ouro.utils.text import clean, plural
 
 if TYPE_CHECKING:
-    from ouro.memory.index import Graph, Index, MemoryHit, SearchFilter, Sources
+    from ouro.memory.index import Embedder, Graph, Index, MemoryHit, SearchFilter, Sources
     from ouro.memory.long_term.store import GitMemoryStore
     from ouro.tools.memory_search import CitedText, SearchMemory
 

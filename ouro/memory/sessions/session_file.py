@@ -10,6 +10,7 @@ found when the record is parsed.
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import os
 import re
@@ -393,9 +394,7 @@ class OpenFile(FileIO):
         """Append each record with `write`, in one thread call, in which a generator makes its
         records, too.
         """
-        from aiofiles.threadpool import wrap  # imported late, as in `open_session_file`
-
-        await wrap(self).writelines(records)
+        await asyncio.to_thread(self.writelines, records)
 
     def writelines(self, records: Iterable[Buffer]) -> None:
         with self._one_append:  # a save whose caller was cancelled may still run

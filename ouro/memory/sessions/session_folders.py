@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
@@ -113,6 +112,8 @@ class SessionFolders:
             unfinished.rename(final)
             sync_folder(self.root)
         except BaseException:
+            import shutil  # imported late: few sessions need it
+
             shutil.rmtree(unfinished, ignore_errors=True)
             raise
 
@@ -131,6 +132,8 @@ class SessionFolders:
         # Renamed first: a crash in the middle leaves no half of a session.
         doomed = folder.with_name(f".removed-{folder.name}")
         folder.rename(doomed)
+        import shutil  # imported late: few sessions need it
+
         shutil.rmtree(doomed)
         sync_folder(self.trash)
 
@@ -154,6 +157,8 @@ class SessionFolders:
         ):
             for name in names:
                 if name.startswith(start) and not _is_alive(name):
+                    import shutil  # imported late: few sessions need it
+
                     shutil.rmtree(place / name, ignore_errors=True)
 
     def _remove_empty(self, folder: Path) -> None:
@@ -180,6 +185,8 @@ class SessionFolders:
                     header_from(load(record.data))  # a damaged session may have had messages
                 doomed = self._unfinished(folder.name)
                 folder.rename(doomed)
+                import shutil  # imported late: few sessions need it
+
                 shutil.rmtree(doomed)
 
     def _unfinished(self, name: str) -> Path:

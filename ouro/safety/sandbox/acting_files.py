@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import stat
 import time
 from collections.abc import Iterator, Sequence
@@ -132,6 +131,8 @@ class ActingFiles:
 
     def restore(self, taken: Sequence[RevertedFile]) -> list[Path]:
         """Move what the user allows into the workspace again; returns what could not be moved."""
+        import shutil  # imported late: few sessions need it
+
         failed: list[Path] = []
         for item in taken:
             try:
@@ -230,6 +231,8 @@ class ActingFiles:
                 continue
 
     def _move_out(self, path: str, *, was_changed: bool) -> RevertedFile:
+        import shutil  # imported late: few sessions need it
+
         number = time.time_ns()
         moved = self._store / f"{number}-{Path(path).name}"
         self._store.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -327,6 +330,8 @@ def _write_copy(path: str, copy: _FileCopy) -> None:
 
 
 def _remove(path: Path) -> None:
+    import shutil  # imported late: few sessions need it
+
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     elif os.path.lexists(path):

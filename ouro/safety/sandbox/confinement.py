@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import os
 import shlex
-import shutil
 import sys
 import threading
 from collections.abc import Callable, Iterable, Sequence
@@ -373,6 +372,8 @@ class Confinement:
         """Delete the /tmp of the commands, and stop their network proxy; move out what hooks and
         servers have made that other programs obey.
         """
+        import shutil  # imported late: few sessions need it
+
         with self._lock, suppress(OSError):
             for item in self._acting.revert() if self._confined_calls else ():
                 log.warning("%s was moved to %s: programs obey it", item.path, item.moved)

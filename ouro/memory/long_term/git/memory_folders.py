@@ -12,7 +12,6 @@ import hashlib
 import itertools
 import os
 import re
-import shutil
 import stat
 from contextlib import suppress
 from pathlib import Path
@@ -114,6 +113,8 @@ def move_history(folder: Path, state_dir: Path, *, is_shared: bool) -> None:
     if is_shared:
         if _named_state_dir(folder, state_dir.parent) == state_dir and is_real_folder(inside):
             _copy(inside, state_dir, last="HEAD")
+            import shutil  # imported late: few sessions need it
+
             shutil.rmtree(inside)
         return
     if (state_dir / "HEAD").exists():
@@ -127,6 +128,8 @@ def move_history(folder: Path, state_dir: Path, *, is_shared: bool) -> None:
             if os.path.lexists(inside) and not is_ours:
                 return
             copy = folder / COPY
+            import shutil  # imported late: few sessions need it
+
             shutil.rmtree(copy, ignore_errors=True)
             _copy(state_dir, copy)
             write_private(state_dir / _MOVED, _identity(copy))
@@ -136,6 +139,8 @@ def move_history(folder: Path, state_dir: Path, *, is_shared: bool) -> None:
         (state_dir / "HEAD").unlink()
     for path in state_dir.iterdir():
         if path.name not in (OWN, COMMON):
+            import shutil  # imported late: few sessions need it
+
             shutil.rmtree(path) if is_real_folder(path) else path.unlink()
 
 
@@ -148,10 +153,14 @@ def _copy(source: Path, target: Path, last: str = "") -> None:
         if path.name in (OWN, COMMON, _LABEL) or path.is_symlink():
             continue
         if path.is_dir():
+            import shutil  # imported late: few sessions need it
+
             shutil.copytree(path, target / path.name, symlinks=True, dirs_exist_ok=True)
         else:
             if path.name == last:
                 os.sync()
+            import shutil  # imported late: few sessions need it
+
             shutil.copy2(path, target / path.name)
     os.sync()  # one sync for all, instead of one for each of thousands of objects
 

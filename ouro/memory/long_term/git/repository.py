@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -154,6 +153,8 @@ class GitRepository:
             # Beside: with half a `.git`, plain git uses the repository around it.
             if not os.path.lexists(git_dir):
                 made = git_dir.with_name(COPY)
+                import shutil  # imported late: few sessions need it
+
                 shutil.rmtree(made, ignore_errors=True)
         for folder in ("objects", "refs", "refs/heads"):
             (made / folder).mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -576,6 +577,8 @@ def rebuild_index(repo: GitRepository, commit: str) -> bool:
         if (repo.git_dir / "index.lock").exists():
             raise MemoryUnusable("index.lock is there")
         repo.git("read-tree", commit, index=made)
+        import shutil  # imported late: few sessions need it
+
         shutil.move(made, repo.git_dir / "index")  # the folder may be on another disk
         repo.write_record(_INDEXED, commit, durable=False)
     except (MemoryUnusable, OSError) as error:
