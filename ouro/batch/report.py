@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from html import escape
 
-from ouro.batch.state import BatchState, TaskResult
+from ouro.batch.state import CHECKS, BatchState, TaskResult
 from ouro.utils.text import dollars, plural
 
 _STYLE = """\
@@ -54,7 +54,7 @@ def summary_rows(results: Iterable[TaskResult]) -> list[tuple[str, ...]]:
 def reason(result: TaskResult) -> str:
     """Why a task did not succeed, in a line; the branch of one that did."""
     failed = [check for check in result.checks if check.exit_code]
-    if failed:
+    if failed and result.outcome == CHECKS:
         return f"`{failed[0].command}` ended with {failed[0].exit_code}"
     return result.detail or result.branch or "no changes"
 
