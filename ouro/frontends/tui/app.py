@@ -35,6 +35,7 @@ from ouro.utils.log import log
 
 if TYPE_CHECKING:
     from ouro.frontends.background.detach import Hosting
+    from ouro.session import Session
 
 SECOND_PRESS = 1.0
 """Seconds between two presses of Ctrl+O that open the transcript reader."""
@@ -316,18 +317,23 @@ class KeyActions:
         else:
             self._turns.say(Draft("/rewind"))
 
-    def mode(self) -> None:
+    def mode(self) -> Awaitable[None]:
+        """The next mode. Awaited before the next key: a message after it is sent in that mode."""
+        return self._front_end.changes.make(self._use_next_mode)
+
+    async def _use_next_mode(self, session: Session) -> None:
         from ouro.commands.mode import next_mode  # too heavy to import before the first frame
 
-        session = self._front_end.session
         session.set_mode(next_mode(session.status().mode))
         self._front_end.redraw()
 
     async def think(self) -> None:
         """The next effort; a model that does not think raises UsageError, which is shown."""
+        await self._front_end.changes.make(self._use_next_effort)
+
+    async def _use_next_effort(self, session: Session) -> None:
         from ouro.commands.models import next_effort  # too heavy to import before the first frame
 
-        session = self._front_end.session
         await session.set_model(effort=next_effort(session.status().effort))
         self._front_end.redraw()
 
@@ -352,9 +358,12 @@ class KeyActions:
 
     async def next_model(self, step: int = 1) -> None:
         """The next favorite model; without any, UsageError is shown."""
+        await self._front_end.changes.make(partial(self._use_favorite, step))
+
+    async def _use_favorite(self, step: int, session: Session) -> None:
         from ouro.commands.models import use_favorite  # too heavy to import before the first frame
 
-        name = await use_favorite(self._front_end.session, step)
+        name = await use_favorite(session, step)
         self._front_end.redraw()
         self._conversation.status.show_message(f"Model: {name}", seconds=2.0)
 

@@ -26,6 +26,7 @@ from textual.events import Key, Paste
 from textual.message import Message
 
 from ouro.frontends.tui.first_frame import FirstFrame
+from ouro.frontends.tui.key_events import EscapedKey, TextKey
 from ouro.frontends.tui.look import BACKGROUND_ANSWER, THEMES, theme_for
 
 _ESCAPE_WAIT = 0.02
@@ -235,19 +236,6 @@ class KeyReader:
         return [*events, *self._parser.tick()]
 
 
-class TextKey(Key):
-    """A key with a character that is text, though Python does not call it printable."""
-
-    @property
-    def is_printable(self) -> bool:
-        return True
-
-    def copy(self) -> TextKey:
-        return TextKey(self.key, self.character)
-
-
-TextKey.handler_name = Key.handler_name
-
 _UNPRINTABLE_TEXT = {"Cf", "Zs", "Cn", "Co"}
 """Categories of Unicode: joiners, without which emoji and Persian words fall apart; no-break
 spaces; characters that are newer than Python's tables, as emoji often are; private ones.
@@ -258,6 +246,10 @@ def _is_unprintable_text(sequence: str) -> bool:
     if len(sequence) != 1 or sequence.isprintable():
         return False
     return unicodedata.category(sequence) in _UNPRINTABLE_TEXT
+
+
+_BEGINS_SEQUENCE = ("[", "]", "O", "P")
+"""After Esc, these may be the beginning of a longer sequence."""
 
 
 class KeyParser(XTermParser):
@@ -278,14 +270,30 @@ class KeyParser(XTermParser):
         return max(0.0, self._timeout_time - get_time())
 
     def _sequence_to_key_events(self, sequence: str, alt: bool = False) -> Iterable[Key]:
+        escaped = _escaped_character(sequence, alt=alt)
         if (alt_key := self._ALT_KEY.fullmatch(sequence)) and sequence not in ANSI_SEQUENCES_KEYS:
             sequence = f"\x1b[{ord(alt_key[1])};3u"
         elif match := self._MODIFIED_KEY.fullmatch(sequence):
             sequence = f"\x1b[{match[2]};{match[1]}u"
         keys = super()._sequence_to_key_events(sequence, alt)
+        if escaped:
+            return [EscapedKey(key.key, key.character, escaped) for key in keys]
         if not _is_unprintable_text(sequence):
             return keys
         return [TextKey(key.key, key.character) for key in keys]
+
+
+def _escaped_character(sequence: str, *, alt: bool) -> str:
+    """The printable character that came right after Esc; empty if there is none.
+
+    Args:
+        alt: the parser has taken the Esc off the sequence already: it was not known.
+    """
+    if not alt:
+        escape, sequence = sequence[:1], sequence[1:]
+        if escape != "\x1b" or sequence in _BEGINS_SEQUENCE:
+            return ""
+    return sequence if len(sequence) == 1 and sequence.isprintable() else ""
 
 
 class _Outlet:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -33,7 +33,14 @@ if TYPE_CHECKING:
     from ouro.commands.front_end import KeySections, Page, RewindChoice
     from ouro.frontends.tui.app import OuroApp
     from ouro.messages import Image
-    from ouro.session import Resumed, RewindScope, Session, SessionCatalog, ShownDiff
+    from ouro.session import (
+        Resumed,
+        RewindScope,
+        Session,
+        SessionCatalog,
+        ShownDiff,
+        TurnQueue,
+    )
 
 
 _GIT_DIFF = re.compile(rf"(`{{3,}})diff\n({GIT_FILE}.*)\n\1\n?", re.DOTALL)
@@ -51,6 +58,35 @@ async def _choose_matching(
     app: OuroApp, title: str, choices: Sequence[Choice], words: str
 ) -> str | None:
     return await show_sheet(app, Picker(title, choices, search=words))
+
+
+class SessionChanges:
+    """Changes the session at once, or before its first turn if none is open yet.
+
+    Args:
+        show: shows a short message.
+    """
+
+    def __init__(self, turns: TurnQueue, show: Callable[[str], None]) -> None:
+        self._turns = turns
+        self._show = show
+        self._waiting: list[Callable[[Session], Awaitable[None]]] = []
+
+    async def make(self, change: Callable[[Session], Awaitable[None]]) -> None:
+        """Make the change. Raises UsageError if the open session refuses it."""
+        if self._turns.session is not None:
+            await change(self._turns.session)
+            return
+        self._waiting.append(change)
+        self._show("The session is being opened: in a moment.")
+
+    async def make_waiting(self, session: Session) -> None:
+        """Make the changes that keys have asked for while the session was opened."""
+        while self._waiting:  # another key may come meanwhile
+            try:
+                await self._waiting.pop(0)(session)
+            except UsageError as error:
+                self._show(str(error))
 
 
 class ScreenFrontEnd:
@@ -77,6 +113,7 @@ class ScreenFrontEnd:
         self.choose_matching = partial(_choose_matching, app)
         self._resume_card: asyncio.Task[None] | None = None
         self._is_detaching = False
+        self.changes = SessionChanges(self._turns, conversation.status.show_message)
         self.typed = ""
         """The running command, until it has shown something."""
 
@@ -356,6 +393,7 @@ class ScreenFrontEnd:
         self._conversation.attach(session, is_new=turn is not None)
         if message:
             await self._conversation.go_to(message)
+        await self.changes.make_waiting(session)
         self._turns.attach(session, turn)
         if session.resumed is not None:
             self._resume_card = asyncio.create_task(self._show_resumed(session, session.resumed))

@@ -172,6 +172,27 @@ async def test_shift_tab_cycles_the_modes():
         assert modes == ["edit", "plan", "ask", "edit"]
 
 
+async def test_keys_for_the_session_wait_until_it_is_open():
+    class Recording(FakeSession):
+        def set_mode(self, mode):
+            super().set_mode(mode)
+            changes.append((mode, tuple(self.sent)))
+
+    changes, may_open, session = [], asyncio.Event(), Recording([says("ok")])
+
+    async def open_late(_request):
+        await may_open.wait()
+        return session
+
+    async with screen_of(open_session=open_late).run_test(size=(80, 24)) as pilot:
+        await pilot.press("shift+tab", "shift+tab", "alt+t", "h", "i", "enter")
+        await until(pilot, lambda: "being opened" in screen_text(pilot.app))
+        may_open.set()
+        await until(pilot, lambda: session.sent == ["hi"])
+    assert changes == [("edit", ()), ("plan", ())]
+    assert session.status().effort == "minimal"
+
+
 async def test_one_mark_shares_a_shell_line_and_two_keep_it_private():
     session = FakeSession()
     async with screen_of(session).run_test() as pilot:

@@ -1,7 +1,10 @@
+import time
+
 import pytest
 from properties import given, settings, st
 
-from ouro.frontends.tui.driver import KeyParser, PasteSplitter
+from ouro.frontends.tui.driver import KeyParser, KeyReader, PasteSplitter
+from ouro.frontends.tui.key_events import EscapedKey
 
 PIECES = st.lists(
     st.tuples(st.booleans(), st.text("ab\x1b[2~01;m\r\x07", min_size=1, max_size=12)), max_size=5
@@ -60,3 +63,23 @@ def test_lone_escape_is_released_when_nothing_follows():
 )
 def test_modified_key_is_recognized_in_every_terminal_encoding(sent, key):
     assert [(event.key, event.is_printable) for event in KeyParser().feed(sent)] == [(key, False)]
+
+
+@pytest.mark.parametrize("character", ["j", "b", "0", "$", "O", "I", " ", "é"])
+def test_a_character_right_after_esc_is_known_as_such(character):
+    reader = KeyReader(False, lambda _: "")
+    events = [*reader.feed(f"\x1b{character}"), *reader.release()]
+    while not events:
+        time.sleep(reader.wait() or 0)
+        events = reader.release()
+    (event,) = events
+    assert isinstance(event, EscapedKey)
+    assert next((key.key, key.character) for key in event.both()) == ("escape", "\x1b")
+    assert event.both()[1].character == character
+
+
+@pytest.mark.parametrize(
+    "sent", ["\x1b[106;3u", "\x1b[27;3;106~", "\x1b\r", "\x1b\x7f", "\x1b[A", "j"]
+)
+def test_alt_that_cannot_be_esc_is_not_taken_for_it(sent):
+    assert not any(isinstance(event, EscapedKey) for event in KeyParser().feed(sent))

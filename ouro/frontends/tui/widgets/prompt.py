@@ -7,7 +7,7 @@ import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from rich.cells import split_graphemes
 from textual import events
@@ -23,6 +23,7 @@ from ouro.frontends.file_index import mention
 from ouro.frontends.history import HistoryWalk, PromptHistory
 from ouro.frontends.tui.blocks.messages import format_duration, spinner_sign
 from ouro.frontends.tui.first_frame import PASTE_GAP
+from ouro.frontends.tui.key_events import EscapedKey
 from ouro.frontends.tui.keymap import Keymap
 from ouro.frontends.tui.look import placeholder
 from ouro.frontends.tui.widgets.placeholders import Placeholders
@@ -217,9 +218,28 @@ class PromptArea(TextArea, inherit_bindings=False):
         self.call_next(self._draw_at_once)
         if event.is_printable:
             self._typed_at = event.time
-        if self._is_taken(event) or await self._run_action_of(event):
+        if self._is_escape_for_vim(event):
+            taken = await self._press_both(event)
+        else:
+            taken = await self._press(event)
+        if taken:
             event.stop()
             event.prevent_default()
+
+    async def _press(self, event: events.Key) -> bool:
+        return self._is_taken(event) or await self._run_action_of(event)
+
+    def _is_escape_for_vim(self, event: events.Key) -> TypeGuard[EscapedKey]:
+        """Whether Esc and a character that came at once are two keys: Esc ends something in Vim."""
+        return isinstance(event, EscapedKey) and self._vim is not None and not self._vim.is_idle
+
+    async def _press_both(self, event: EscapedKey) -> bool:
+        """Handle Esc, then the character after it. Returns True."""
+        escape, character = event.both()
+        await self._press(escape)
+        if not await self._press(character):
+            self.put(event.follows)
+        return True
 
     async def _run_action_of(self, event: events.Key) -> bool:
         """Handle a key that has an action here, or begins a chord; returns whether it did so."""

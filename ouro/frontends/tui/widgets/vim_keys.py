@@ -37,10 +37,17 @@ class VimKeys:
         self._area = area
         self._recall = recall
         self._editor = VimEditor(copy=copy)
+        self._shown: Selection | None = None
+        """What is selected since the last key."""
 
     @property
     def shown_mode(self) -> str:
         return f"{self._editor.mode.upper()} {self._editor.pending}".strip()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether Esc has nothing to end: it keeps its usual meaning, and so does Alt."""
+        return self._editor.mode == "normal" and not self._editor.pending
 
     @property
     def _offset(self) -> int:
@@ -61,16 +68,25 @@ class VimKeys:
             self._show()
             return True
         key = _NAMES.get(event.key, event.character if event.is_printable else None)
-        is_idle = editor.mode == "normal" and not editor.pending
+        is_idle = self.is_idle
         if key is None or (is_idle and (key == "<Esc>" or self._is_command(key))):
             return False
-        editor.replace_text(self._area.text, self._offset)
+        self._take_over_changes()
         if is_idle and key in _HISTORY and self._is_at_edge(key):
             self._recall(_HISTORY[key])
             return True
         editor.press(key)
         self._show()
         return True
+
+    def _take_over_changes(self) -> None:
+        """Use what has changed the prompt since the last key, such as the mouse or the history.
+
+        A selection ends behind the cursor of Vim, so that without a change the editor is right.
+        """
+        editor, area = self._editor, self._area
+        if (area.text, area.selection) != (editor.text, self._shown):
+            editor.replace_text(area.text, self._offset)
 
     def _is_command(self, key: str) -> bool:
         """Whether a key on empty input begins a command or shows the keys."""
@@ -85,14 +101,16 @@ class VimKeys:
         editor, area = self._editor, self._area
         if area.text != editor.text:
             area.replace(editor.text, (0, 0), area.document.end)
-        cursor = self._location(editor.cursor)
-        if editor.mode in ("visual", "visual line"):
-            span = editor.selection
-            start, end = self._location(span.start), self._location(span.end)
-            forwards = editor.cursor >= editor.anchor
-            area.selection = Selection(start, end) if forwards else Selection(end, start)
-        else:
-            area.selection = Selection.cursor(cursor)
+        area.selection = self._shown = self._selection()
+
+    def _selection(self) -> Selection:
+        editor = self._editor
+        if editor.mode not in ("visual", "visual line"):
+            return Selection.cursor(self._location(editor.cursor))
+        span = editor.selection
+        start, end = self._location(span.start), self._location(span.end)
+        forwards = editor.cursor >= editor.anchor
+        return Selection(start, end) if forwards else Selection(end, start)
 
     def _location(self, offset: int) -> tuple[int, int]:
         before = self._editor.text[:offset]
