@@ -47,6 +47,21 @@ async def test_a_list_knows_branch_changed_files_tags_and_pin_of_a_session(repos
     assert labels_of(info) == f"{info.branch} · 2 files · #später #speed"
 
 
+async def test_labels_set_before_the_first_message_are_kept_with_it(repository):
+    opens = make(repository, "Done.", "Done.")
+    session = await opens(OpenRequest())
+    session.labels.tag(["early"])
+    session.labels.pin(pinned=True)
+    session.rename("A title")
+    await play(session, "begin")
+    await session.close()
+    info = await listed(session)
+    assert (info.tags, info.pinned, info.title) == (("early",), True, "A title")
+    again = await opens(OpenRequest("#early"))
+    assert (again.labels.tags, again.labels.pinned) == (("early",), True)
+    await again.close()
+
+
 async def test_a_resumed_session_counts_the_files_on(repository):
     opens = make(repository, write("a.py"), "Done.", write("b.py"), "Done.", write("b.py"), "Done.")
     session = await opens(OpenRequest())
