@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import os
+import textwrap
 from collections.abc import Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal
@@ -30,6 +33,8 @@ MAX_DAYS = 30
 MAX_NAME = 32
 MAX_BAR = 10
 """Columns of the longest bar: with the name of a model the row fits into 80 columns."""
+BESIDE = 6
+"""Columns of the screen beside a table: its indent and the scroll bar."""
 
 
 By = Literal["", "day", "project", "model", "purpose"]
@@ -71,16 +76,60 @@ def _bars(by: By, found: Sequence[ModelUse]) -> list[str]:
     is_priced = all(use.usage.cost is not None for use in found)
     weights = [_weight(use, is_priced=is_priced) for use in found]
     most = max(weights) or 1
-    cells = [_row(use) for use in found]
+    bars = [_bar(weight / most) for weight in weights]
+    measure = "cost" if is_priced else "tokens read, because not every price is known"
+    return [*_bar_table(by, [_row(use) for use in found], bars), "", *_wrapped(f"Bars: {measure}")]
+
+
+def _bar(share: float) -> str:
+    return "█" * max(1, round(MAX_BAR * share)) if share else ""
+
+
+def _bar_table(by: By, cells: Sequence[Sequence[str]], bars: Sequence[str]) -> list[str]:
     heads = (by.capitalize(), *_HEADS)
     widths = [max(map(len, column)) for column in zip(heads, *cells, strict=True)]
     widths[0] = min(widths[0], MAX_NAME)
     lines = [_table_line(heads, widths)]
-    for row, weight in zip(cells, weights, strict=True):
-        bar = "█" * max(1, round(MAX_BAR * weight / most)) if weight else ""
+    for row, bar in zip(cells, bars, strict=True):
         lines.append(f"{_table_line(row, widths)}  {bar}".rstrip())
-    measure = "cost" if is_priced else "tokens read, because not every price is known"
-    return [*lines, "", f"Bars: {measure}"]
+    if _fits(lines):
+        return lines
+    folded = [_folded(row, bar) for row, bar in zip(cells, bars, strict=True)]
+    return [heads[0], *chain.from_iterable(folded)]
+
+
+def _line_width() -> float:
+    """The columns for a line of a table; without a limit if the output is no terminal."""
+    try:
+        return max(20, os.get_terminal_size(1).columns - BESIDE)
+    except OSError:
+        return math.inf
+
+
+def _fits(lines: Sequence[str]) -> bool:
+    return max(map(len, lines)) <= _line_width()
+
+
+def _wrapped(text: str, indent: str = "") -> list[str]:
+    """Lines that fit; a no-break space stays a space."""
+    width = _line_width()
+    if width == math.inf:
+        return [indent + text]
+    found = textwrap.wrap(
+        text, int(width), initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False
+    )
+    return [line.replace("\u00a0", " ") for line in found]
+
+
+def _folded(row: Sequence[str], bar: str = "") -> list[str]:
+    """A row as lines, for a narrow terminal."""
+    name, read, cached, written, calls, cost = row
+    price = f"cost\u00a0{cost}" if cost == _UNKNOWN else cost
+    made = f"{calls}\u00a0{'call' if calls == '1' else 'calls'}"
+    words = f"{read}\u00a0read", f"{cached}\u00a0cached", f"{written}\u00a0written"
+    counts = " · ".join([f"{bar} {price}".lstrip(), made, *words])
+    width = min(MAX_NAME, _line_width())
+    return [_cut_name(name, int(width)), *_wrapped(counts, "    ")]
 
 
 def _weight(use: ModelUse, *, is_priced: bool) -> float:
@@ -88,9 +137,13 @@ def _weight(use: ModelUse, *, is_priced: bool) -> float:
 
 
 def _table_line(row: Sequence[str], widths: Sequence[int]) -> str:
-    name = row[0] if len(row[0]) <= widths[0] else f"  …{row[0][3 - widths[0] :]}"
+    name = _cut_name(row[0], widths[0])
     numbers = (cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))
     return "  ".join([name.ljust(widths[0]), *numbers])
+
+
+def _cut_name(name: str, width: int) -> str:
+    return name if len(name) <= width else f"  …{name[3 - width :]}"
 
 
 def _period_data(period: UsagePeriod) -> dict[str, Any]:
@@ -157,13 +210,13 @@ def _tables(periods: Sequence[UsagePeriod]) -> list[str]:
         max(len(row[column]) for rows in tables for row in rows) for column in columns
     ]
     lines: list[str] = []
-    for period, rows in zip(periods, tables, strict=True):
-        for name, *numbers in rows if period.models else ():
-            cells = (number.rjust(width) for number, width in zip(numbers, widths, strict=True))
-            lines.append("  ".join([name.ljust(first), *cells]))
+    for period, (heads, *rows) in zip(periods, tables, strict=True):
+        found = [_table_line(row, [first, *widths]) for row in (heads, *rows)]
         if not period.models:
-            lines.append(f"{_NAMES[period.name]}: nothing")
-        lines.append("")
+            found = [f"{_NAMES[period.name]}: nothing"]
+        elif not _fits(found):
+            found = [heads[0], *chain.from_iterable(map(_folded, rows))]
+        lines += [*found, ""]
     return lines
 
 

@@ -115,6 +115,16 @@ def test_usage_by_day_has_bars(ouro):
     terminal.until_shows("openai/test-model", "█", "Bars: ")
 
 
+def test_no_line_of_usage_is_broken_on_a_narrow_screen(ouro):
+    terminal = ouro.screen(size=(24, 40))
+    terminal.say("say: a pear")
+    terminal.until_shows("  a pear")
+    terminal.say("/usage --by model")
+    terminal.until_shows("Model", "openai/test-model", "█ cost unknown ·", "1 call · ", "Bars: ")
+    terminal.say("/usage")
+    terminal.until_shows("This session", "openai/test-model", "cost unknown")
+
+
 def test_safe_mode_says_what_it_leaves_out(ouro):
     (ouro.home / "AGENTS.md").write_text("Answer in Welsh.\n")
     done = ouro.headless("--safe", "-p", "say: done")
