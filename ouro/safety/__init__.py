@@ -42,6 +42,7 @@ if TYPE_CHECKING:
         devcontainer_files,
         read_devcontainer,
     )
+    from ouro.safety.sandbox.temp_folder import remove_left_temp_folders
     from ouro.safety.sandbox.tiers import choose_sandbox
     from ouro.safety.secrets import SecretMask, SecretScanner, is_secret_name
     from ouro.safety.shell.parse import parse_line

@@ -428,6 +428,7 @@ async def clean_up_orphans(warn: Callable[[str], None], project: Path) -> None:
     if ended := await asyncio.to_thread(end_orphans):
         processes = plural(ended, "process", "processes")
         warn(f"Ended {processes} that commands of a killed ouro had left running.")
+    await asyncio.to_thread(_remove_left_temp_folders)
 
 
 def _remove_left_containers() -> int:
@@ -438,6 +439,15 @@ def _remove_left_containers() -> int:
     from ouro.safety import remove_left_containers  # only after a container
 
     return remove_left_containers(folder)
+
+
+def _remove_left_temp_folders() -> None:
+    folder = get_home() / "sandbox"
+    if not any((folder / "temp").glob("*")):
+        return
+    from ouro.safety import remove_left_temp_folders  # only after a kill, or beside another session
+
+    remove_left_temp_folders(folder)
 
 
 def _owner_bits(pid: int) -> int:

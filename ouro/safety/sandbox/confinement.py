@@ -20,6 +20,7 @@ from ouro.errors import ToolError
 from ouro.safety import protected
 from ouro.safety.rules import Limits
 from ouro.safety.sandbox.acting_files import ACTING_IN_GIT, ActingFiles, RevertedFile
+from ouro.safety.sandbox.temp_folder import TempFolder
 from ouro.safety.sandbox.tiers import (
     LEFT_RUNNING,
     WATCHED,
@@ -121,7 +122,7 @@ class Confinement:
         self._visible = tuple(visible)
         self._unreadable = unreadable
         self._kept_back: Sequence[Path] = ()
-        self._temp: Path | None = None
+        self._temp: TempFolder | None = None
         self._chosen: ChosenSandbox | None = None
         self._kept_from_memory: set[str] = set()
         self._has_warned = False
@@ -381,7 +382,7 @@ class Confinement:
             self._proxy.close()
             self._proxy = None
         if self._temp is not None:
-            shutil.rmtree(self._temp, ignore_errors=True)
+            self._temp.remove()
             self._temp = None
 
     def _policy(self, limits: Limits) -> SandboxPolicy:
@@ -401,14 +402,12 @@ class Confinement:
         if limits == "memory":
             return msgspec.structs.replace(policy, writable=existing(self._memory))
         if self._temp is None:
-            import tempfile  # imported late: it imports random
-
-            self._temp = Path(os.path.realpath(tempfile.mkdtemp(prefix="ouro-")))
+            self._temp = TempFolder(self._state_dir)
         return msgspec.structs.replace(
             policy,
             writable=existing((self._root, *self._also_writable)),
             protected=existing(starmap(Path, product(self._opened, _PROTECTED))),
-            temp=self._temp,
+            temp=self._temp.path,
             network=self.settings.network,
             connects=True,
         )

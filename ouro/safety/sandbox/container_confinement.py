@@ -118,7 +118,7 @@ class ContainerConfinement(Confinement):
 
     @property
     def _left_running(self) -> Path:
-        return (self._temp or self._state_dir) / LEFT_RUNNING
+        return (self._temp.path if self._temp else self._state_dir) / LEFT_RUNNING
 
     def close(self) -> None:
         if "containers" in self.__dict__:

@@ -205,7 +205,7 @@ class TestConfinement:
     def test_private_tmp_is_removed_with_the_session(self, root, home):
         confinement = Confinement(root, home / ".ouro" / "sandbox")
         argv = confinement.wrap(["ls"], "workspace")
-        temp = confinement._temp
+        temp = confinement._temp.path
         assert temp.is_dir()
         assert argv != ["ls"]
         confinement.close()
