@@ -170,3 +170,29 @@ def is_plain_test(words: Sequence[Word]) -> bool:
     has_one = len(raws) == len(("-f", "x", "]]")) and raws[0] in _TESTS
     has_two = len(raws) == len(("x", "=", "y", "]]")) and raws[1] in ("=", "==", "!=")
     return (has_one or has_two) and raws[-1] == "]]"
+
+
+class ShellLine(msgspec.Struct):
+    """A parsed shell line: its commands in order, including nested ones."""
+
+    commands: list[Command] = []
+    redirects: list[Redirect] = []
+    opaque: str = ""
+    """Why it cannot be judged; empty if it is understood."""
+    hidden: str = ""
+    """Why not even its commands are known; then it is also opaque."""
+    values: dict[str, Word] = {}
+    """The variables that are set. If the value is not known, it is not exact; if `read` sets it, it
+    has no `raw`.
+    """
+    rounds: int = 0
+    bodies: list[str] = []
+    """The here-documents."""
+
+    def make_opaque(self, reason: str) -> None:
+        """Note why the line cannot be judged; the first reason counts."""
+        self.opaque = self.opaque or reason
+
+    def hide(self, reason: str) -> None:
+        """Note why the commands are not known; the first reason counts."""
+        self.hidden = self.hidden or reason

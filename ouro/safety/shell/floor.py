@@ -12,8 +12,7 @@ from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
-from ouro.safety.shell.command import Command, Redirect, Word
-from ouro.safety.shell.parse import ShellLine
+from ouro.safety.shell.command import Command, Redirect, ShellLine, Word
 from ouro.safety.shell.paths import HARMLESS_DEVICES, Places, before_pattern
 from ouro.safety.shell.read_only import (
     ReadOptions,

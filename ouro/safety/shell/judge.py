@@ -12,11 +12,11 @@ import msgspec
 
 from ouro.safety.permissions import PLAN, Permissions
 from ouro.safety.rules import Allow, Ask, Decision, Deny, Effect, Limits, Rule
-from ouro.safety.shell.command import Command, Word
+from ouro.safety.shell.command import Command, ShellLine, Word
 from ouro.safety.shell.floor import floor, memory_reason, reads_all_below
 from ouro.safety.shell.needs import Need, find_needs, only_sees_processes
 from ouro.safety.shell.offered_rules import describe, offer_rules
-from ouro.safety.shell.parse import MAX_CHARACTERS, ShellLine, parse_line
+from ouro.safety.shell.parse import MAX_CHARACTERS, parse_line
 from ouro.safety.shell.paths import Places
 from ouro.safety.shell.read_only import find_unlisted, git_words, only_reads
 from ouro.safety.shell.tables import names

@@ -8,9 +8,8 @@ from typing import Literal
 
 import msgspec
 
-from ouro.safety.shell.command import Command, Redirect, Word
+from ouro.safety.shell.command import Command, Redirect, ShellLine, Word
 from ouro.safety.shell.floor import memory_git, reads_all_below
-from ouro.safety.shell.parse import ShellLine
 from ouro.safety.shell.paths import HARMLESS_DEVICES, Places, written_paths
 from ouro.safety.shell.read_only import files_read
 from ouro.safety.shell.tables import names

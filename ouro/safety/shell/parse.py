@@ -12,8 +12,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
-import sys
 from collections.abc import Sequence
 
 import msgspec
@@ -23,18 +21,19 @@ from ouro.safety.shell.command import (
     Assignment,
     Command,
     Redirect,
+    ShellLine,
     Word,
     is_plain_test,
     several_words,
 )
 from ouro.safety.shell.tables import names
+from ouro.safety.shell.word_reader import MAX_DEPTH, WordReader
 from ouro.safety.shell.wrappers import folders_of_names, inner_commands
 
 MAX_CHARACTERS = 10_000
 MAX_COMMANDS = 50
 _MAX_UNROLLED = 40
 """Maximum commands of a line whose loops are read for each word."""
-_MAX_DEPTH = 30
 _LOOPS = names("for while until")
 _UNDERSTOOD_KEYWORDS = names("if then elif else fi do done time { } !") | _LOOPS
 _KEYWORDS = _UNDERSTOOD_KEYWORDS | names("case esac in select function coproc [[")
@@ -46,27 +45,8 @@ _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\[.*?\])?(\+?)=", re.DOTALL | re.ASCII
 _REDIRECT = re.compile(r"(?:\d*(<<<|<<-|<<|<>|<&|<|>\||>>|>&|>)|(&>>|&>))(?!\()")
 _OPERATOR = re.compile(r"&&|\|\||\|&|\||;;&|;;|;&|;|&|\n")
 _UNDERSTOOD_OPERATORS = {"&&", "||", "|", ";", "\n"}
-_VARIABLE = re.compile(r"\$(?:\{(\w+)\}|([A-Za-z_]\w*|[0-9?#$!@*-]))", re.ASCII)
-_PLAIN_DOLLAR = re.compile(r"\$(?=[\s\"'/|),.:;\\}%]|$)")
-_SINGLE_QUOTES = re.compile(r"'([^']*)'")
-_ANSI_QUOTES = re.compile(r"\$'((?:\\.|[^'\\])*)'", re.DOTALL)
-_ANSI_ESCAPE = re.compile(
-    r"\\(x[0-9a-fA-F]{1,2}|u[0-9a-fA-F]{1,4}|U[0-9a-fA-F]{1,8}|[0-7]{1,3}|c.|.)", re.DOTALL
-)
-_BACKTICKS = re.compile(r"`((?:\\.|[^`\\])*)`", re.DOTALL)
-_SIMPLE_INSIDE = re.compile(
-    r"""[$<]\((?![^)]*(<<|\bcase\b))([^()`#\\\n'"]|'[^()`#\\\n']*'|"[^()`#\\\n"]*")*\)"""
-)
-"""A substitution that every version of bash ends at the same place as this pattern."""
 _REST_OF_LINE = re.compile(r"""([^'"\\`$()\n]|'[^'\n]*'|"[^"\\`$\n]*")*\n""")
 """The rest of a line with a here-document: no quote or substitution continues in the next line."""
-_TEXT = re.compile(r"""\$\(cat <<(['"])(\w+)\1\n((?:(?!\2)[^\n]*(?<!\\)\n)*)\2\n\s*\)""")
-"""`$(cat <<'EOF' …)`, as models write commit messages. `EOF)` ends the text, too, and in bash 4.0
-`EO\\`, `F`.
-"""
-# In `{}`, `{` and `HEAD@{1}` the braces are text.
-_BRACES = re.compile(r"(?<!@)\{(?!\}?\Z)|\{[^}]*(,|\.\.)")
-_SUM = re.compile(r"\$\(\([0-9 +*/%-]+\)\)")
 _VARIABLE_NAME = (  # no variable that bash or a program obeys
     r"(?!\w*_proxy)[a-z][a-z0-9A-Z_]*|[A-Z]"
 )
@@ -74,57 +54,9 @@ _ASSIGNED = re.compile(
     rf"""({_VARIABLE_NAME})=([\w./@%+,:-]+|"[^"$`\\~]*"|'[^'~]*')[ \t]*(?=;|\n|&&|\Z)"""
 )
 _READ = re.compile(r"(?:IFS=[^\s\w$`(]* )?read(?: -r)?((?: [a-z]\w*)+)")
-_UNSPLIT = re.compile(r"[\w./@%+=:,-]+")
-_UNSPLIT_GLOB = re.compile(r"[\w./@%+=:,*?\[\]-]+")
 _STRANGE = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\xa0\u1680\u2000-\u200f\u2028-\u202f\u205f-\u206f\u3000\ufeff]"
 )
-_WORD_ENDS = " \t\n;&|()<>"
-
-
-class ShellLine(msgspec.Struct):
-    """A parsed shell line: its commands in order, including nested ones."""
-
-    commands: list[Command] = []
-    redirects: list[Redirect] = []
-    opaque: str = ""
-    """Why it cannot be judged; empty if it is understood."""
-    hidden: str = ""
-    """Why not even its commands are known; then it is also opaque."""
-    values: dict[str, Word] = {}
-    """The variables that are set. If the value is not known, it is not exact; if `read` sets it, it
-    has no `raw`.
-    """
-    rounds: int = 0
-    bodies: list[str] = []
-    """The here-documents."""
-
-    def add(self, command: Command, depth: int) -> None:
-        if len(self.commands) > MAX_COMMANDS * 4:
-            self.hide(f"it runs more than {MAX_COMMANDS} commands")
-            return
-        if not command.words[0].exact:
-            self.hide("the command is computed")
-        inner = inner_commands(command) if depth <= _MAX_DEPTH else None
-        if inner is None:
-            self.commands.append(command)
-            return
-        self.commands.append(replace(command, kind="wrapper") if inner.transparent else command)
-        self.make_opaque(inner.opaque)
-        self.hide(inner.hidden)
-        for nested in inner.commands:
-            self.add(nested, depth + 1)
-        self.commands += inner.guesses
-        if inner.script:
-            _Lexer(inner.script, self, depth + 1).script()
-
-    def make_opaque(self, reason: str) -> None:
-        """Note why the line cannot be judged; the first reason counts."""
-        self.opaque = self.opaque or reason
-
-    def hide(self, reason: str) -> None:
-        """Note why the commands are not known; the first reason counts."""
-        self.hidden = self.hidden or reason
 
 
 def parse_line(text: str) -> ShellLine:
@@ -141,6 +73,27 @@ def parse_line(text: str) -> ShellLine:
         found.hidden = "it holds control or invisible characters"
     found.opaque = found.opaque or found.hidden
     return found
+
+
+def _add_command(line: ShellLine, command: Command, depth: int) -> None:
+    """Add a command, and those that it runs."""
+    if len(line.commands) > MAX_COMMANDS * 4:
+        line.hide(f"it runs more than {MAX_COMMANDS} commands")
+        return
+    if not command.words[0].exact:
+        line.hide("the command is computed")
+    inner = inner_commands(command) if depth <= MAX_DEPTH else None
+    if inner is None:
+        line.commands.append(command)
+        return
+    line.commands.append(replace(command, kind="wrapper") if inner.transparent else command)
+    line.make_opaque(inner.opaque)
+    line.hide(inner.hidden)
+    for nested in inner.commands:
+        _add_command(line, nested, depth + 1)
+    line.commands += inner.guesses
+    if inner.script:
+        _Lexer(inner.script, line, depth + 1).script()
 
 
 def _is_plain_value(word: Word) -> bool:
@@ -160,25 +113,6 @@ def _raw_text(words: Sequence[Word]) -> str:
     return " ".join(word.raw for word in words)
 
 
-def _is_known(value: Word) -> bool:
-    return value.exact or value.glob
-
-
-def _is_one_word(value: Word) -> bool:
-    """Whether bash does not split the value of a variable outside of quotes."""
-    pattern = _UNSPLIT_GLOB if value.glob else _UNSPLIT
-    return bool(pattern.fullmatch(value.text))
-
-
-class _Draft(msgspec.Struct):
-    """A word that is being read."""
-
-    text: str = ""
-    bare: str = ""
-    """The unquoted characters of the word."""
-    exact: bool = True
-
-
 class _Loop(msgspec.Struct):
     variables: Sequence[str] = ()
     values: list[Word] = []
@@ -189,14 +123,11 @@ class _Loop(msgspec.Struct):
     """The number of commands before the body."""
 
 
-class _Lexer:
+class _Lexer(WordReader):
     """Reads one script: a line, or the text that a command in it runs."""
 
     def __init__(self, text: str, found: ShellLine, depth: int = 0) -> None:
-        self._text = text
-        self._at = 0
-        self._found = found
-        self._depth = depth
+        super().__init__(text, found, depth)
         self._words: list[Word] = []
         self._stdin: str | None = None
         self._piped = False
@@ -219,8 +150,14 @@ class _Lexer:
             is_read = self._at >= at  # otherwise a loop begins again
         self._depth -= 1
 
+    def _read_script(self, text: str, begin: int = 0, end: str = "") -> int:
+        inner = _Lexer(text, self._found, self._depth + 1)
+        inner._at = begin
+        inner.script(end)
+        return inner._at
+
     def _commands(self, end: str) -> None:
-        while self._at < len(self._text) and self._depth <= _MAX_DEPTH:
+        while self._at < len(self._text) and self._depth <= MAX_DEPTH:
             if self._skip_blanks():
                 continue
             char = self._text[self._at]
@@ -228,7 +165,7 @@ class _Lexer:
                 self._at += 1
                 return
             self._next_piece(char)
-        if end or self._depth > _MAX_DEPTH:
+        if end or self._depth > MAX_DEPTH:
             self._hide("it cannot be parsed")
 
     def _skip_blanks(self) -> bool:
@@ -272,34 +209,15 @@ class _Lexer:
     def _read_words(self) -> None:
         """Read a word, or several that bash makes of it."""
         if self._words and self._is_simple_substitution():
-            self._read_substituted_file()
+            self._words.append(self._read_substituted_file())
         elif self._words and (several := several_words(self._text, self._at)):
             self._words += several
             self._at += len(several[0].raw)
             if several[0].raw.startswith("$("):
-                self._found.add(Command((Word("seq"),)), self._depth)
+                _add_command(self._found, Command((Word("seq"),)), self._depth)
         else:
             self._is_certain = False
             self._words.append(self._word())
-
-    def _is_simple_substitution(self) -> bool:
-        is_file = self._text.startswith("<(", self._at)
-        return is_file and bool(_SIMPLE_INSIDE.match(self._text, self._at))
-
-    def _read_substituted_file(self) -> None:
-        """Read `<(command)`: the command finds a file with its output."""
-        draft = _Draft()
-        self._substitute(draft)
-        if self._text[self._at : self._at + 1] not in _WORD_ENDS:
-            self._opaque("it uses the output of a command as a file")
-        word = Word(draft.text, exact=False, raw=draft.text, under=("/dev/null",))
-        self._words.append(word)
-
-    def _opaque(self, reason: str) -> None:
-        self._found.make_opaque(reason)
-
-    def _hide(self, reason: str) -> None:
-        self._found.hide(reason)
 
     def _group(self, char: str) -> None:
         self._is_certain = False
@@ -384,7 +302,7 @@ class _Lexer:
         is_in_open_loop = not all(loop.start for loop in self._loops)
         if name in ("cd", "pushd", "popd") and is_in_open_loop:
             self._opaque("it changes the folder in a loop")
-        self._found.add(command, self._depth)
+        _add_command(self._found, command, self._depth)
         if any("{" in word.raw and not word.exact for word in command.words):
             pieces = re.sub(r"[{},]+", " ", command.text).split()
             if pieces:
@@ -419,7 +337,7 @@ class _Lexer:
         """Begin the first round of a loop."""
         # Judged even if the body does not use it.
         if files := [word for word in loop.values if word.glob or word.under]:
-            self._found.add(Command((Word("echo"), *files), source=source), self._depth)
+            _add_command(self._found, Command((Word("echo"), *files), source=source), self._depth)
         self._found.values |= dict.fromkeys(loop.variables, *loop.values[:1])
         loop.values = loop.values[1:]
         loop.first = len(self._found.commands)
@@ -487,197 +405,3 @@ class _Lexer:
         if delimiter.text == delimiter.raw:  # without quotes bash runs the commands in it
             text = self._stdin.replace('"', "")
             _Lexer(f'"{text}"', self._found, self._depth + 1)._word()
-
-    def _word(self) -> Word:
-        draft, start = _Draft(), self._at
-        if re.match(r"~(?!/|[\s;&|<>()]|$)", self._text[start:]):
-            self._opaque("it names the home folder of another user")
-        self._read(draft, _WORD_ENDS)
-        if draft.text.startswith("~") and not self._text.startswith("~", start):
-            draft.text = f"./{draft.text}"  # quoted: a file of that name
-        # `[` alone is the command.
-        glob = draft.text != "[" and bool(re.search(r"[*?\[]", draft.bare))
-        if _BRACES.search(draft.bare):
-            self._opaque("it may make several words of one")
-            draft.exact = False
-        raw = self._text[start : self._at]
-        whole = re.fullmatch(r'"\$\{?(\w+)\}?"', raw)
-        under = (
-            self._found.values[whole[1]].under if whole and whole[1] in self._found.values else ()
-        )
-        return Word(draft.text, draft.exact and not glob, glob, raw, under)
-
-    def _read(self, draft: _Draft, ends: str, *, quoted: bool = False) -> None:
-        """Read characters up to one of `ends`, quoted pieces and expansions among them."""
-        text = self._text
-        while self._at < len(text):
-            char = text[self._at]
-            if not quoted and text.startswith(("<(", ">("), self._at):
-                self._opaque("it uses the output of a command as a file")
-                self._substitute(draft)
-            elif char in ends:
-                return
-            elif char in "$`":
-                self._expansion(draft, quoted=quoted)
-            elif char == "\\" and self._is_escape(quoted=quoted):
-                self._read_escaped(draft)
-            elif char in "'\"" and not quoted:
-                self._read_quotes(draft, char)
-            else:
-                draft.text += char
-                draft.bare += "" if quoted else char
-                self._at += 1
-
-    def _is_escape(self, *, quoted: bool) -> bool:
-        """Whether the backslash at this position changes the meaning of the next character."""
-        following = self._text[self._at + 1 : self._at + 2]
-        return not quoted or following in ("$", "`", '"', "\\", "\n")
-
-    def _read_escaped(self, draft: _Draft) -> None:
-        """Read a backslash and the character after it."""
-        following = self._text[self._at + 1 : self._at + 2]
-        if not following:
-            self._hide("it cannot be parsed")
-        elif following == "\n":
-            # Bash runs "$\ NEWLINE (touch x)".
-            self._opaque("a word of it continues in the next line")
-        draft.text += following.replace("\n", "")
-        self._at += 2
-
-    def _read_quotes(self, draft: _Draft, quote: str) -> None:
-        """Read `'…'` or `"…"`."""
-        if quote == "'":
-            draft.text += self._read_quoted(_SINGLE_QUOTES)
-            return
-        self._at += 1
-        self._read(draft, '"', quoted=True)
-        if self._at >= len(self._text):
-            self._hide("a quote is not closed")
-        self._at += 1
-
-    def _expansion(self, draft: _Draft, *, quoted: bool) -> None:
-        text, at = self._text, self._at
-        if text[at] == "`":
-            self._read_backticks(draft)
-        elif quoted and (message := self._quoted_text()):
-            self._at = message.end()
-            draft.text += message[3].rstrip("\n")
-        elif match := _SUM.match(text, at):
-            self._at = match.end()
-            draft.text += match[0]
-            draft.exact = False
-        elif text.startswith("$(", at):
-            self._read_substitution(draft, quoted=quoted)
-        elif text.startswith("$'", at) and not quoted:
-            self._opaque("it uses $'…'")
-            draft.text += _ANSI_ESCAPE.sub(_unescape, self._read_quoted(_ANSI_QUOTES))
-        elif match := _VARIABLE.match(text, at):
-            self._at = match.end()
-            self._variable(draft, match[1] or match[2], match[0], quoted=quoted)
-        elif text.startswith("${", at):
-            self._read_computation(draft)
-        else:
-            self._read_dollar(draft, quoted=quoted)
-
-    def _read_substitution(self, draft: _Draft, *, quoted: bool) -> None:
-        """Read `$(…)`."""
-        is_one_word = quoted and _SIMPLE_INSIDE.match(self._text, self._at)
-        if not is_one_word:
-            self._opaque("it uses the output of a command")
-        self._substitute(draft)
-
-    def _read_backticks(self, draft: _Draft) -> None:
-        self._opaque("it uses the output of a command")
-        script = self._read_quoted(_BACKTICKS)
-        unescaped = re.sub(r"\\([`$\\])", r"\1", script)
-        _Lexer(unescaped, self._found, self._depth + 1).script()
-        draft.text += f"`{script}`"
-        draft.exact = False
-
-    def _quoted_text(self) -> re.Match[str] | None:
-        """The `$(cat <<'EOF' …)` at this position, if bash finds nothing to run in it."""
-        match = _TEXT.match(self._text, self._at)
-        if match is None or not _is_only_text(match[3], self._text[match.end() :]):
-            return None
-        return match
-
-    def _read_computation(self, draft: _Draft) -> None:
-        """Read `${…}`."""
-        self._opaque("it computes with variables")
-        draft.exact = False
-        self._at += 2
-        self._depth += 1
-        if self._depth > _MAX_DEPTH:
-            self._hide("it is nested too deeply")
-        else:
-            self._read(draft, "}")
-        self._depth -= 1
-        self._at += 1
-
-    def _read_dollar(self, draft: _Draft, *, quoted: bool) -> None:
-        """Read a `$` that begins no expansion known here."""
-        is_translated = self._text.startswith('$"', self._at) and not quoted
-        if is_translated or not _PLAIN_DOLLAR.match(self._text, self._at):
-            self._opaque("it computes with variables")
-        draft.text += "$"
-        self._at += 1
-
-    def _variable(self, draft: _Draft, name: str, raw: str, *, quoted: bool) -> None:
-        home, value = os.environ.get("HOME", ""), self._found.values.get(name)
-        if name == "HOME" and value is None and re.fullmatch(r"/[\w/.@+-]*", home):
-            draft.text += home
-        elif name == "?":
-            draft.text += "0"
-        elif value is not None and (quoted or _is_one_word(value)) and _is_known(value):
-            draft.text += value.text
-            draft.bare += value.text if value.glob else ""
-        else:
-            self._unknown_variable(draft, name, raw, value, quoted=quoted)
-
-    def _unknown_variable(
-        self, draft: _Draft, name: str, raw: str, value: Word | None, *, quoted: bool
-    ) -> None:
-        is_one_word = value is None and _UNSPLIT.fullmatch(os.environ.get(name, ""))
-        if not quoted and not is_one_word:
-            self._opaque(f"the value of {raw} is not known")
-        draft.exact = False
-        if name == "IFS":
-            draft.text += " "
-        else:
-            draft.text += value.text if value and value.raw else raw
-
-    def _substitute(self, draft: _Draft) -> None:
-        """Read the commands of `$(…)`, `<(…)` or `>(…)`."""
-        start = self._at
-        inner = _Lexer(self._text, self._found, self._depth + 1)
-        inner._at = start + 2
-        inner.script(")")
-        self._at = inner._at
-        draft.text += self._text[start : self._at]
-        draft.exact = False
-
-    def _read_quoted(self, pattern: re.Pattern[str]) -> str:
-        """The text between the quotes of `pattern`; the rest of the text if they are not closed."""
-        match = pattern.match(self._text, self._at)
-        if not match:
-            self._hide("a quote is not closed")
-        inside = match[1] if match else self._text[self._at + 1 :]
-        self._at = match.end() if match else len(self._text)
-        return inside
-
-
-def _is_only_text(text: str, rest: str) -> bool:
-    """Whether bash finds nothing to run in the text of `$(cat <<'EOF' …)`; 3.2, which macOS has,
-    ends it at a `)`.
-    """
-    reads_documents = sys.platform == "linux" and shutil.which("bash") is not None
-    return reads_documents or not (re.search(r'[$`"\\]', text) or ("'" in text and "'" in rest))
-
-
-def _unescape(found: re.Match[str]) -> str:
-    code = found[1]
-    if code[0] in "xuU" and len(code) > 1:
-        return chr(min(int(code[1:], 16), 0x10FFFF))
-    if code[0] in "01234567":
-        return chr(int(code, 8) & 0xFF)
-    return {"n": "\n", "t": "\t", "r": "\r", "e": "\x1b", "E": "\x1b"}.get(code, code)

@@ -13,8 +13,7 @@ from itertools import chain, islice, product
 from pathlib import Path, PurePath
 
 from ouro.safety import protected
-from ouro.safety.shell.command import Command, Word
-from ouro.safety.shell.parse import ShellLine
+from ouro.safety.shell.command import Command, ShellLine, Word
 from ouro.safety.shell.read_only import ReadOptions, only_reads, read_options
 from ouro.safety.shell.tables import UNKNOWN, rows
 from ouro.safety.shell.wrappers import ODD_NAME

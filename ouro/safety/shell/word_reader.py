@@ -1,0 +1,279 @@
+"""Words of a shell line: plain and quoted text, variables, substitutions."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+from abc import ABC, abstractmethod
+
+import msgspec
+
+from ouro.safety.shell.command import ShellLine, Word
+
+MAX_DEPTH = 30
+_VARIABLE = re.compile(r"\$(?:\{(\w+)\}|([A-Za-z_]\w*|[0-9?#$!@*-]))", re.ASCII)
+_PLAIN_DOLLAR = re.compile(r"\$(?=[\s\"'/|),.:;\\}%]|$)")
+_SINGLE_QUOTES = re.compile(r"'([^']*)'")
+_ANSI_QUOTES = re.compile(r"\$'((?:\\.|[^'\\])*)'", re.DOTALL)
+_ANSI_ESCAPE = re.compile(
+    r"\\(x[0-9a-fA-F]{1,2}|u[0-9a-fA-F]{1,4}|U[0-9a-fA-F]{1,8}|[0-7]{1,3}|c.|.)", re.DOTALL
+)
+_BACKTICKS = re.compile(r"`((?:\\.|[^`\\])*)`", re.DOTALL)
+_SIMPLE_INSIDE = re.compile(
+    r"""[$<]\((?![^)]*(<<|\bcase\b))([^()`#\\\n'"]|'[^()`#\\\n']*'|"[^()`#\\\n"]*")*\)"""
+)
+"""A substitution that every version of bash ends at the same place as this pattern."""
+_TEXT = re.compile(r"""\$\(cat <<(['"])(\w+)\1\n((?:(?!\2)[^\n]*(?<!\\)\n)*)\2\n\s*\)""")
+"""`$(cat <<'EOF' …)`, as models write commit messages. `EOF)` ends the text, too, and in bash 4.0
+`EO\\`, `F`.
+"""
+# In `{}`, `{` and `HEAD@{1}` the braces are text.
+_BRACES = re.compile(r"(?<!@)\{(?!\}?\Z)|\{[^}]*(,|\.\.)")
+_SUM = re.compile(r"\$\(\([0-9 +*/%-]+\)\)")
+_UNSPLIT = re.compile(r"[\w./@%+=:,-]+")
+_UNSPLIT_GLOB = re.compile(r"[\w./@%+=:,*?\[\]-]+")
+WORD_ENDS = " \t\n;&|()<>"
+
+
+class _Draft(msgspec.Struct):
+    """A word that is being read."""
+
+    text: str = ""
+    bare: str = ""
+    """The unquoted characters of the word."""
+    exact: bool = True
+
+
+def _is_known(value: Word) -> bool:
+    return value.exact or value.glob
+
+
+def _is_one_word(value: Word) -> bool:
+    """Whether bash does not split the value of a variable outside of quotes."""
+    pattern = _UNSPLIT_GLOB if value.glob else _UNSPLIT
+    return bool(pattern.fullmatch(value.text))
+
+
+class WordReader(ABC):
+    """A place in a script. Reads words: quoted pieces, variables and substitutions among them."""
+
+    def __init__(self, text: str, found: ShellLine, depth: int) -> None:
+        self._text = text
+        self._at = 0
+        self._found = found
+        self._depth = depth
+
+    @abstractmethod
+    def _read_script(self, text: str, begin: int = 0, end: str = "") -> int:
+        """Read commands of `text` up to `end`; returns the position after it."""
+
+    def _opaque(self, reason: str) -> None:
+        self._found.make_opaque(reason)
+
+    def _hide(self, reason: str) -> None:
+        self._found.hide(reason)
+
+    def _is_simple_substitution(self) -> bool:
+        is_file = self._text.startswith("<(", self._at)
+        return is_file and bool(_SIMPLE_INSIDE.match(self._text, self._at))
+
+    def _read_substituted_file(self) -> Word:
+        """Read `<(command)`: the command finds a file with its output."""
+        draft = _Draft()
+        self._substitute(draft)
+        if self._text[self._at : self._at + 1] not in WORD_ENDS:
+            self._opaque("it uses the output of a command as a file")
+        return Word(draft.text, exact=False, raw=draft.text, under=("/dev/null",))
+
+    def _word(self) -> Word:
+        draft, start = _Draft(), self._at
+        if re.match(r"~(?!/|[\s;&|<>()]|$)", self._text[start:]):
+            self._opaque("it names the home folder of another user")
+        self._read(draft, WORD_ENDS)
+        if draft.text.startswith("~") and not self._text.startswith("~", start):
+            draft.text = f"./{draft.text}"  # quoted: a file of that name
+        # `[` alone is the command.
+        glob = draft.text != "[" and bool(re.search(r"[*?\[]", draft.bare))
+        if _BRACES.search(draft.bare):
+            self._opaque("it may make several words of one")
+            draft.exact = False
+        raw = self._text[start : self._at]
+        whole = re.fullmatch(r'"\$\{?(\w+)\}?"', raw)
+        under = (
+            self._found.values[whole[1]].under if whole and whole[1] in self._found.values else ()
+        )
+        return Word(draft.text, draft.exact and not glob, glob, raw, under)
+
+    def _read(self, draft: _Draft, ends: str, *, quoted: bool = False) -> None:
+        """Read characters up to one of `ends`, quoted pieces and expansions among them."""
+        text = self._text
+        while self._at < len(text):
+            char = text[self._at]
+            if not quoted and text.startswith(("<(", ">("), self._at):
+                self._opaque("it uses the output of a command as a file")
+                self._substitute(draft)
+            elif char in ends:
+                return
+            elif char in "$`":
+                self._expansion(draft, quoted=quoted)
+            elif char == "\\" and self._is_escape(quoted=quoted):
+                self._read_escaped(draft)
+            elif char in "'\"" and not quoted:
+                self._read_quotes(draft, char)
+            else:
+                draft.text += char
+                draft.bare += "" if quoted else char
+                self._at += 1
+
+    def _is_escape(self, *, quoted: bool) -> bool:
+        """Whether the backslash at this position changes the meaning of the next character."""
+        following = self._text[self._at + 1 : self._at + 2]
+        return not quoted or following in ("$", "`", '"', "\\", "\n")
+
+    def _read_escaped(self, draft: _Draft) -> None:
+        """Read a backslash and the character after it."""
+        following = self._text[self._at + 1 : self._at + 2]
+        if not following:
+            self._hide("it cannot be parsed")
+        elif following == "\n":
+            # Bash runs "$\ NEWLINE (touch x)".
+            self._opaque("a word of it continues in the next line")
+        draft.text += following.replace("\n", "")
+        self._at += 2
+
+    def _read_quotes(self, draft: _Draft, quote: str) -> None:
+        """Read `'…'` or `"…"`."""
+        if quote == "'":
+            draft.text += self._read_quoted(_SINGLE_QUOTES)
+            return
+        self._at += 1
+        self._read(draft, '"', quoted=True)
+        if self._at >= len(self._text):
+            self._hide("a quote is not closed")
+        self._at += 1
+
+    def _expansion(self, draft: _Draft, *, quoted: bool) -> None:
+        text, at = self._text, self._at
+        if text[at] == "`":
+            self._read_backticks(draft)
+        elif quoted and (message := self._quoted_text()):
+            self._at = message.end()
+            draft.text += message[3].rstrip("\n")
+        elif match := _SUM.match(text, at):
+            self._at = match.end()
+            draft.text += match[0]
+            draft.exact = False
+        elif text.startswith("$(", at):
+            self._read_substitution(draft, quoted=quoted)
+        elif text.startswith("$'", at) and not quoted:
+            self._opaque("it uses $'…'")
+            draft.text += _ANSI_ESCAPE.sub(_unescape, self._read_quoted(_ANSI_QUOTES))
+        elif match := _VARIABLE.match(text, at):
+            self._at = match.end()
+            self._variable(draft, match[1] or match[2], match[0], quoted=quoted)
+        elif text.startswith("${", at):
+            self._read_computation(draft)
+        else:
+            self._read_dollar(draft, quoted=quoted)
+
+    def _read_substitution(self, draft: _Draft, *, quoted: bool) -> None:
+        """Read `$(…)`."""
+        is_one_word = quoted and _SIMPLE_INSIDE.match(self._text, self._at)
+        if not is_one_word:
+            self._opaque("it uses the output of a command")
+        self._substitute(draft)
+
+    def _read_backticks(self, draft: _Draft) -> None:
+        self._opaque("it uses the output of a command")
+        script = self._read_quoted(_BACKTICKS)
+        unescaped = re.sub(r"\\([`$\\])", r"\1", script)
+        self._read_script(unescaped)
+        draft.text += f"`{script}`"
+        draft.exact = False
+
+    def _quoted_text(self) -> re.Match[str] | None:
+        """The `$(cat <<'EOF' …)` at this position, if bash finds nothing to run in it."""
+        match = _TEXT.match(self._text, self._at)
+        if match is None or not _is_only_text(match[3], self._text[match.end() :]):
+            return None
+        return match
+
+    def _read_computation(self, draft: _Draft) -> None:
+        """Read `${…}`."""
+        self._opaque("it computes with variables")
+        draft.exact = False
+        self._at += 2
+        self._depth += 1
+        if self._depth > MAX_DEPTH:
+            self._hide("it is nested too deeply")
+        else:
+            self._read(draft, "}")
+        self._depth -= 1
+        self._at += 1
+
+    def _read_dollar(self, draft: _Draft, *, quoted: bool) -> None:
+        """Read a `$` that begins no expansion known here."""
+        is_translated = self._text.startswith('$"', self._at) and not quoted
+        if is_translated or not _PLAIN_DOLLAR.match(self._text, self._at):
+            self._opaque("it computes with variables")
+        draft.text += "$"
+        self._at += 1
+
+    def _variable(self, draft: _Draft, name: str, raw: str, *, quoted: bool) -> None:
+        home, value = os.environ.get("HOME", ""), self._found.values.get(name)
+        if name == "HOME" and value is None and re.fullmatch(r"/[\w/.@+-]*", home):
+            draft.text += home
+        elif name == "?":
+            draft.text += "0"
+        elif value is not None and (quoted or _is_one_word(value)) and _is_known(value):
+            draft.text += value.text
+            draft.bare += value.text if value.glob else ""
+        else:
+            self._unknown_variable(draft, name, raw, value, quoted=quoted)
+
+    def _unknown_variable(
+        self, draft: _Draft, name: str, raw: str, value: Word | None, *, quoted: bool
+    ) -> None:
+        is_one_word = value is None and _UNSPLIT.fullmatch(os.environ.get(name, ""))
+        if not quoted and not is_one_word:
+            self._opaque(f"the value of {raw} is not known")
+        draft.exact = False
+        if name == "IFS":
+            draft.text += " "
+        else:
+            draft.text += value.text if value and value.raw else raw
+
+    def _substitute(self, draft: _Draft) -> None:
+        """Read the commands of `$(…)`, `<(…)` or `>(…)`."""
+        start = self._at
+        self._at = self._read_script(self._text, start + 2, ")")
+        draft.text += self._text[start : self._at]
+        draft.exact = False
+
+    def _read_quoted(self, pattern: re.Pattern[str]) -> str:
+        """The text between the quotes of `pattern`; the rest of the text if they are not closed."""
+        match = pattern.match(self._text, self._at)
+        if not match:
+            self._hide("a quote is not closed")
+        inside = match[1] if match else self._text[self._at + 1 :]
+        self._at = match.end() if match else len(self._text)
+        return inside
+
+
+def _is_only_text(text: str, rest: str) -> bool:
+    """Whether bash finds nothing to run in the text of `$(cat <<'EOF' …)`; 3.2, which macOS has,
+    ends it at a `)`.
+    """
+    reads_documents = sys.platform == "linux" and shutil.which("bash") is not None
+    return reads_documents or not (re.search(r'[$`"\\]', text) or ("'" in text and "'" in rest))
+
+
+def _unescape(found: re.Match[str]) -> str:
+    code = found[1]
+    if code[0] in "xuU" and len(code) > 1:
+        return chr(min(int(code[1:], 16), 0x10FFFF))
+    if code[0] in "01234567":
+        return chr(int(code, 8) & 0xFF)
+    return {"n": "\n", "t": "\t", "r": "\r", "e": "\x1b", "E": "\x1b"}.get(code, code)
