@@ -256,7 +256,7 @@ def play_modes(stage: Stage) -> None:
     terminal.send(ESC)
     terminal.until_shows("edits need no question")
     stage.settle()
-    stage.choose("4", "comments on")
+    stage.choose("4", "Comment on lines")
     stage.take("plan-comments")
     for _ in range(2):
         terminal.send(ESC)
@@ -266,7 +266,7 @@ def play_modes(stage: Stage) -> None:
     stage.ouro.server.script(agent)
     stage.say("/goal !test -e done", "goal")
     terminal.say("!!sleep 100; echo done")
-    terminal.until_shows("$ sleep 100")
+    terminal.until_shows("sleep 100; echo done ·")
     stage.settle()
     terminal.send("\x02")
     stage.settle()
