@@ -88,7 +88,9 @@ def _find_changes(commits: Sequence[str], since: str, memory: MemoryAccess) -> S
     return [memory.timeline.changes(commits[0] if commits else "last")]
 
 
-async def blame(context: ActionContext, file: str, number: int) -> Answer | None:
+async def blame(context: ActionContext, file: str, number: int, opened: int) -> Answer | None:
+    number = number or opened
+
     def work(memory: MemoryAccess) -> Answer | Commit:
         found = memory.timeline.blame(file)
         if not number:

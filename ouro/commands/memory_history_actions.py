@@ -68,7 +68,7 @@ MEMORY_HISTORY_ACTIONS: tuple[Action, ...] = (
                 metavar="LINE",
                 help="show the turn that a line came from",
             ),
-            arg("--open", dest="number", type=int, metavar="LINE", help="the same"),
+            arg("--open", dest="opened", type=int, default=0, metavar="LINE", help="the same"),
         ),
         ("memory blame repo/facts.md", "memory blame facts 3"),
         "both",

@@ -352,4 +352,4 @@ async def test_any_client_of_the_protocol_can_answer(ouro, sessions):
     assert (ouro.folder / "made").exists()
     assert [asked.options[0].option_id for asked in editor.asked] == ["yes"]
     assert editor.wrong == []
-    assert (await asyncio.to_thread(sessions.row, session))["state"] == "idle"
+    await asyncio.to_thread(sessions.until_state, session, "idle")
