@@ -373,7 +373,6 @@ class Confinement:
         """Delete the /tmp of the commands, and stop their network proxy; move out what hooks and
         servers have made that other programs obey.
         """
-        import shutil  # imported late: few sessions need it
 
         with self._lock, suppress(OSError):
             for item in self._acting.revert() if self._confined_calls else ():

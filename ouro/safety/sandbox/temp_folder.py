@@ -8,8 +8,8 @@ import shutil
 from contextlib import suppress
 from pathlib import Path
 
-from ouro.utils.runtime import ensure_private_dir
 from ouro.utils.log import log
+from ouro.utils.runtime import ensure_private_dir
 
 _PREFIX = "ouro-"
 
