@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import shutil
 from contextlib import suppress
 from pathlib import Path
 
@@ -37,6 +36,8 @@ class TempFolder:
             log.warning("no record of a temporary folder: %s", error)
 
     def remove(self) -> None:
+        import shutil  # imported late: few sessions need it
+
         shutil.rmtree(self.path, ignore_errors=True)
         if self._record is not None:
             self._record.unlink(missing_ok=True)
@@ -45,6 +46,8 @@ class TempFolder:
 
 def remove_left_temp_folders(state_dir: Path) -> None:
     """Delete the folders of killed ouro processes. Blocks."""
+    import shutil  # imported late: few sessions need it
+
     for record in _records_dir(state_dir).glob(f"{_PREFIX}*"):
         with suppress(OSError), record.open(encoding="utf-8") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
