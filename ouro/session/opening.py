@@ -96,9 +96,20 @@ OpenCatalog = Callable[[], Awaitable["SessionCatalog"]]
 class OpenDialog(Protocol):
     """Asks the user the questions that opening a session needs."""
 
-    async def choose_open(self, title: str, choices: Sequence[Choice]) -> str | None:
+    async def choose_open(
+        self,
+        title: str,
+        choices: Sequence[Choice],
+        *,
+        esc: str = "closes",
+        ctrl_c: str | None = None,
+    ) -> str | None:
         """Return the value of the choice; None or empty if the user declines. It must be hard to
         choose by accident.
+
+        Args:
+            esc: what the caller does when the list is closed, as a label of the Esc key.
+            ctrl_c: the result of Ctrl+C, if it is not the same as that of Esc.
         """
 
     async def pick_open(self, ids: Sequence[str]) -> OpenRequest | None:
@@ -111,10 +122,14 @@ class OpenDialog(Protocol):
 
 
 async def open_interactively(
-    open_session: OpenSession, request: OpenRequest, dialog: OpenDialog | None
+    open_session: OpenSession,
+    request: OpenRequest,
+    dialog: OpenDialog | None,
+    *,
+    keeps: bool = False,
 ) -> Session | None:
     """Open a session; ask the user which one, for trust, how to share it, for a model. None if the
-    user declines.
+    user declines: then ouro leaves, or `keeps` the session that is open.
 
     Without a dialog, as in a script, an error is raised instead of a question. DemoRequested: the
     user asked for the demo. AttachRequested: the session runs in the background.
@@ -131,7 +146,7 @@ async def open_interactively(
                 raise
             if isinstance(error, SessionRunning):
                 raise AttachRequested(error.session_id) from error
-            answered = await _ask(dialog, request, error)
+            answered = await _ask(_Asker(dialog, keeps), request, error)
         if answered is None:
             return None
         request = answered
@@ -160,35 +175,55 @@ def trust_question(error: TrustNeeded) -> tuple[str, tuple[Choice, ...]]:
     return f"Do you trust {folder}?\nouro would obey what is written in:{found}", TRUST_CHOICES
 
 
-async def _ask(dialog: OpenDialog, request: OpenRequest, error: OuroError) -> OpenRequest | None:
+class _Asker:
+    """Asks the questions of one opening."""
+
+    def __init__(self, dialog: OpenDialog, keeps: bool) -> None:
+        self._keeps = keeps
+        self.dialog = dialog
+
+    async def choose(self, title: str, choices: Sequence[Choice]) -> str:
+        """The value of the choice; empty to decline. To close the list asks once more if ouro would
+        leave: it may have been an Esc too many.
+        """
+        choose = self.dialog.choose_open
+        if self._keeps:
+            return await choose(title, choices) or ""
+        while (answer := await choose(title, choices, esc="asks to quit")) is None:
+            if await choose("Leave ouro?", LEAVE_CHOICES, esc="goes back", ctrl_c="") == "":
+                return ""
+        return answer
+
+
+async def _ask(asker: _Asker, request: OpenRequest, error: OuroError) -> OpenRequest | None:
     match error:
         case SeveralSessions(ids=ids):
-            picked = await dialog.pick_open(ids)
+            picked = await asker.dialog.pick_open(ids)
             if picked is None or not picked.resume:
                 return picked
             return replace(request, resume=picked.resume, fork=request.fork or picked.fork)
         case TrustNeeded():
-            answer = await _choose(dialog, *trust_question(error))
+            answer = await asker.choose(*trust_question(error))
             return replace(request, trust="yes" if answer == "yes" else "no") if answer else None
         case NoModelError():
-            return replace(request, model=await _ask_for_model(dialog, error))
+            return replace(request, model=await _ask_for_model(asker, error))
         case _:
-            how = await dialog.choose_open(error.message, IN_USE_CHOICES)
+            how = await asker.choose(error.message, IN_USE_CHOICES)
             if not how:
                 raise error
             return replace(request, read_only=how == "read", fork=how == "copy")
 
 
-async def _ask_for_model(dialog: OpenDialog, error: NoModelError) -> str:
+async def _ask_for_model(asker: _Asker, error: NoModelError) -> str:
     """The model that the user chooses or sets up. Raises DemoRequested, or `error`: none."""
     usable = [Choice(f"{USE}{name}", f"use {name}") for name in error.usable]
     title = _no_model_text(error)
-    while chosen := await _choose(dialog, title, [*usable, *NO_MODEL_CHOICES]):
+    while chosen := await asker.choose(title, [*usable, *NO_MODEL_CHOICES]):
         if chosen == "demo":
             raise DemoRequested("The user chose the demo.")
         if chosen.startswith(USE):
             return chosen.removeprefix(USE)
-        if name := await dialog.set_up_model():
+        if name := await asker.dialog.set_up_model():
             return name
     raise error
 
@@ -200,13 +235,3 @@ def _no_model_text(error: NoModelError) -> str:
     if not error.is_nothing_set_up:
         return str(error).replace("`", "")
     return f"{ABOUT}\n\n{error.message} {NEEDS_MODEL}"
-
-
-async def _choose(dialog: OpenDialog, title: str, choices: Sequence[Choice]) -> str:
-    """The value of the choice; empty to quit. To close the list asks once more: it may have been
-    an Esc too many.
-    """
-    while (answer := await dialog.choose_open(title, choices)) is None:
-        if not await dialog.choose_open("Leave ouro?", LEAVE_CHOICES):
-            return ""
-    return answer

@@ -83,3 +83,15 @@ def test_u7_dumb_terminal_gets_no_escape_sequences(ouro):
     terminal.send("\x04")
     assert terminal.end() == 0
     assert b"\x1b" not in terminal.raw
+
+
+def test_ctrl_c_at_the_first_question_does_not_take_it_away(ouro):
+    (ouro.folder / "AGENTS.md").write_text("Prices are integers.\n")
+    terminal = ouro.start("--plain")
+    terminal.until_shows("Do you trust", "number:")
+    terminal.send("\x03")
+    terminal.until_shows("Press Ctrl+C again to quit.", "number:")
+    terminal.send("1\r")
+    terminal.until_shows("test-model · ask")
+    terminal.send("say: hello\r")
+    terminal.until(lambda: terminal.text().count("hello") >= 2)

@@ -1,5 +1,6 @@
 """The questions before a session opens are asked in one place, for every front end."""
 
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -23,10 +24,11 @@ class Dialog:
     """Answers `choose_open` and `pick_open` with given values."""
 
     def __init__(self, *answers):
-        self.answers, self.asked = list(answers), []
+        self.answers, self.asked, self.esc = list(answers), [], []
 
-    async def choose_open(self, title, choices):
+    async def choose_open(self, title, choices, *, esc="closes", ctrl_c=None):
         self.asked.append((title, [choice.value for choice in choices]))
+        self.esc.append(esc)
         return self.answers.pop(0)
 
     async def pick_open(self, ids):
@@ -85,12 +87,27 @@ async def test_escape_at_the_first_choice_asks_and_goes_back():
     dialog = Dialog(None, "back", "yes")
     assert await open_interactively(opens_after(TRUST), START, dialog) == "session"
     assert [title for title, _ in dialog.asked][1] == "Leave ouro?"
+    assert dialog.esc == ["asks to quit", "goes back", "asks to quit"]
+
+
+async def test_escape_at_the_question_whether_to_leave_goes_back():
+    dialog = Dialog(None, None, "yes")
+    assert await open_interactively(opens_after(TRUST), START, dialog) == "session"
+
+
+@pytest.mark.parametrize("error", [TRUST, SessionInUse("In use.")])
+async def test_escape_keeps_a_session_that_is_open(error):
+    dialog = Dialog(None)
+    with suppress(SessionInUse):
+        assert await open_interactively(opens_after(error), START, dialog, keeps=True) is None
+    assert (len(dialog.asked), dialog.esc) == (1, ["closes"])
 
 
 @pytest.mark.parametrize(
     ("error", "answers", "raised"),
     [
         (SessionInUse("In use."), [""], SessionInUse),
+        (SessionInUse("In use."), [None, ""], SessionInUse),
         (NO_MODEL, [""], NoModelError),
         (NO_MODEL, ["set up", "", ""], NoModelError),
         (NO_MODEL, ["demo"], DemoRequested),

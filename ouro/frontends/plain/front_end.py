@@ -469,7 +469,14 @@ class ReplFrontEnd(FrontEnd):
         self._printer.say(title)
         return await self._questions.ask("answer: ", str.strip, secret=secret)
 
-    async def choose_open(self, title: str, choices: Sequence[Choice]) -> str | None:
+    async def choose_open(
+        self,
+        title: str,
+        choices: Sequence[Choice],
+        *,
+        esc: str = "closes",  # noqa: ARG002 (for screens)
+        ctrl_c: str | None = None,  # noqa: ARG002 (for screens)
+    ) -> str | None:
         return await self.choose(title, choices)
 
     async def pick_open(self, ids: Sequence[str]) -> OpenRequest | None:
@@ -491,7 +498,10 @@ class ReplFrontEnd(FrontEnd):
     async def _open(self, request: OpenRequest) -> Session | None:
         # With piped input no user can answer: the error is raised.
         session = await open_interactively(
-            self._open_session, request, self if sys.stdin.isatty() else None
+            self._open_session,
+            request,
+            self if sys.stdin.isatty() else None,
+            keeps=self._turns.session is not None,
         )
         if session is None:
             return None

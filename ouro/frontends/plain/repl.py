@@ -275,7 +275,8 @@ class Repl(TurnObserver):
         """Ctrl+C: end the turn, else a question or command. Returns True to end ouro: the second
         time at rest.
         """
-        if self.turns.interrupt() or self._cancel_work():
+        is_open = self.turns.session is not None  # else ouro cannot continue without this work
+        if self.turns.interrupt() or (is_open and self._cancel_work()):
             return False
         now = time.monotonic()
         if now - self._ctrl_c_at < SECOND_CTRL_C:

@@ -24,7 +24,6 @@ from ouro.frontends.tui.run import SessionStart
 from ouro.frontends.tui.screens.conversation import ConversationScreen
 from ouro.frontends.tui.screens.dialogs import HelpSheet, LineSheet, Picker, show_sheet
 from ouro.frontends.tui.screens.session_picker import SessionPicker
-from ouro.frontends.tui.widgets.question_panel import QuestionPanel
 from ouro.session.opening import OpenCatalog, OpenRequest, open_interactively
 from ouro.session.turn_queue import Draft
 from ouro.utils.log import log
@@ -315,7 +314,9 @@ class ScreenFrontEnd:
         await self._turns.finish_turn(timeout=1.0)
         before = self._turns.session
         try:
-            session = await open_interactively(self._start.open, request, self)
+            session = await open_interactively(
+                self._start.open, request, self, keeps=before is not None
+            )
         except OuroError as error:
             if before is None or isinstance(error, AttachRequested):
                 self._app.fail(error)
@@ -331,11 +332,17 @@ class ScreenFrontEnd:
         elif before is None:
             self.leave()
 
-    async def choose_open(self, title: str, choices: Sequence[Choice]) -> str | None:
-        """Choose; Enter counts only after a moment, because it may have been typed before the
-        question appeared.
-        """
-        return await show_sheet(self._app, Picker(title, choices, grace=QuestionPanel.GRACE))
+    async def choose_open(
+        self,
+        title: str,
+        choices: Sequence[Choice],
+        *,
+        esc: str = "closes",
+        ctrl_c: str | None = None,
+    ) -> str | None:
+        from ouro.frontends.tui.screens.opening_picker import OpeningPicker  # few starts ask
+
+        return await show_sheet(self._app, OpeningPicker(title, choices, esc, ctrl_c))
 
     async def pick_open(self, ids: Sequence[str]) -> OpenRequest | None:
         """Pick a session. At the start: a new one if the user picks none, None if the user quits."""

@@ -70,6 +70,26 @@ async def test_e4_a_long_trust_question_can_be_read_to_its_end_above_its_answers
         assert "trust this folder" in screen_text(pilot.app)
 
 
+async def test_the_last_line_says_that_escape_asks_before_it_leaves():
+    async def open_session(request):
+        raise TrustNeeded(Path("/project"), [Path("/project/AGENTS.md")])
+
+    app = screen_of(open_session=open_session)
+    async with app.run_test() as pilot:
+        await until(pilot, lambda: "Do you trust /project?" in screen_text(app))
+        assert "Esc asks to quit" in screen_text(app)
+        await pilot.press("escape")
+        await until(pilot, lambda: "Leave ouro?" in screen_text(app))
+        assert "Esc goes back" in screen_text(app)
+        await pilot.press("escape")
+        await until(pilot, lambda: "Do you trust /project?" in screen_text(app))
+        await pilot.press("ctrl+c")
+        await until(pilot, lambda: "Leave ouro?" in screen_text(app))
+        await pilot.press("ctrl+c")
+        await until(pilot, lambda: app.return_value is not None)
+    assert app.return_value == 0
+
+
 async def test_x7_an_enter_that_came_too_early_does_not_trust(monkeypatch):
     async def open_session(request):
         raise TrustNeeded(Path("/project"), [Path("/project/AGENTS.md")])
