@@ -38,7 +38,7 @@ CHANGE = ToolSpec(
 )
 _TO_CHANGE, _CHANGED, _FAULT, _AGAIN = "tochange_", "changed_", "fault_", "again_"
 """Prefixes of the ids of calls that are steps."""
-_NOT_OFFERED = {"subagent", "todo", "shell_output", "shell_kill", "shell_input"}
+_NOT_OFFERED = {"subagent", "todo", "shell_output", "shell_kill"}
 """A very small model uses these tools to delay the task."""
 _NEEDED = {"read", "edit", "write", "glob", "shell"}
 _MAX_FAILURES = 3

@@ -52,7 +52,6 @@ def builtin_tools(
         shell,
         ShellOutput(jobs),
         ShellKill(jobs),
-        late("shell_input", Effect.RUN, lambda: _shell_input(jobs)),
         TodoWrite(plan),
         late("ask_user", Effect.NONE, _ask_user),
         *([late("memory_search", Effect.READ, lambda: _memory_search(search))] if search else ()),
@@ -122,9 +121,3 @@ def _notebook_edit(seen: FilesSeen) -> AnyTool:
     from ouro.tools.notebook_edit import NotebookEdit
 
     return NotebookEdit(seen)
-
-
-def _shell_input(jobs: ShellJobs) -> AnyTool:
-    from ouro.tools.shell_input import ShellInput
-
-    return ShellInput(jobs)

@@ -70,7 +70,7 @@ class _SavedSpecs(msgspec.Struct):
 
 _MODULES = (
     "apply_patch", "ask_user", "edit", "files_seen", "glob", "grep", "memory_search",
-    "notebook", "notebook_edit", "read", "shell_input", "tool", "web_fetch",
+    "notebook", "notebook_edit", "read", "tool", "web_fetch",
 )  # fmt: skip
 
 

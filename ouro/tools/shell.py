@@ -49,10 +49,8 @@ _LEAVE_OUT, _RESTORE = "Leave it out", "Restore it"
 class ShellArgs(msgspec.Struct, forbid_unknown_fields=True):
     command: Annotated[str, msgspec.Meta(min_length=1)]
     cwd: Annotated[str, msgspec.Meta(description="The folder; default: the workspace.")] = ""
-    timeout_seconds: Annotated[
-        float,
-        msgspec.Meta(ge=0, le=_MAX_SECONDS, description="Default: the limit in the settings."),
-    ] = 0.0
+    timeout_seconds: Annotated[float, msgspec.Meta(ge=0, le=_MAX_SECONDS)] = 0.0
+    """0: the limit in the settings."""
     background: Annotated[
         bool, msgspec.Meta(description="No time limit: servers, watchers, slow commands.")
     ] = False
@@ -64,7 +62,7 @@ class ShellArgs(msgspec.Struct, forbid_unknown_fields=True):
     ] = ""
     pty: Annotated[
         bool,
-        msgspec.Meta(description="In a terminal, for what asks or draws; type with shell_input."),
+        msgspec.Meta(description="In a terminal, for what asks or draws."),
     ] = False
     outside_sandbox: Annotated[
         bool,
@@ -197,8 +195,8 @@ class Shell(Tool[ShellArgs]):
         if not job.running:
             return msgspec.structs.replace(result, failed=job.process.exit_code != 0)
         how = (
-            f"\n[It waits in a terminal. Type with shell_input(id={job.id!r}), look again with"
-            f" shell_output, end it with shell_kill.{self._wakes(args)}]"
+            f"\n[It waits in a terminal. Type with shell_output(id={job.id!r}, text=…, keys=[…]), end it"
+            f" with shell_kill.{self._wakes(args)}]"
         )
         return msgspec.structs.replace(result, text=result.text + how)
 

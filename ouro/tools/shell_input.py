@@ -1,8 +1,6 @@
-"""The tool that types into a background job with a terminal."""
+"""Typing into a background job with a terminal: what shell_output does with text and keys."""
 
 from __future__ import annotations
-
-from typing import Annotated
 
 import msgspec
 
@@ -18,17 +16,19 @@ _TITLE = 80
 
 
 class ShellInputArgs(msgspec.Struct):
-    """The limits are checked by the tool: in the schema they would be in each request."""
+    """`keys` are pressed after `text`. The limits are checked by the tool."""
 
     id: str
     text: str = ""
-    keys: Annotated[
-        list[str], msgspec.Meta(description="Pressed after text: enter, tab, escape, up, ctrl+c …")
-    ] = []
+    keys: list[str] = []
+    wait_seconds: float = 0
 
 
 class ShellInput(Tool[ShellInputArgs]):
-    """Type into a job that was started with `pty`; returns its screen."""
+    """Type into a job that was started with `pty`; returns its screen.
+
+    No model sees this tool by itself: rules and hooks name it, and shell_output resolves to it.
+    """
 
     name = "shell_input"
     effect = Effect.RUN
@@ -39,7 +39,7 @@ class ShellInput(Tool[ShellInputArgs]):
 
     def title(self, args: ShellInputArgs) -> str:
         typed = " ".join([*([repr(args.text)] if args.text else []), *args.keys])
-        return f"shell_input {args.id} {typed[:_TITLE]}"
+        return f"type into {args.id} {typed[:_TITLE]}"
 
     def targets(self, args: ShellInputArgs) -> tuple[str, ...]:
         return (args.text,)
@@ -65,5 +65,5 @@ class ShellInput(Tool[ShellInputArgs]):
         if unknown:
             raise ToolError(f"There is no key {unknown[0]!r}. The keys: {', '.join(pty.keys)}.")
         await pty.type(args.text + "".join(codes))
-        await pty.settle(PTY_SETTLES)
+        await pty.settle(args.wait_seconds or PTY_SETTLES)
         return job.report()

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
@@ -14,7 +14,7 @@ from ouro.display import CommandOutput, Display
 from ouro.errors import ToolError
 from ouro.safety import Effect
 from ouro.tools.shell_process import ShellProcess, Wrap, limit_command, start_shell
-from ouro.tools.tool import Tool, ToolContext, ToolResult
+from ouro.tools.tool import AnyTool, Tool, ToolContext, ToolResult
 from ouro.tools.truncate import OutputCapture, readable
 
 if TYPE_CHECKING:
@@ -292,9 +292,15 @@ class JobArgs(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class ShellOutputArgs(JobArgs):
+    """`text` and `keys` are limited by shell_input."""
+
     wait_seconds: Annotated[
         float, msgspec.Meta(ge=0, le=600, description="Wait for something new.")
     ] = 0
+    text: Annotated[str, msgspec.Meta(description="Typed first, into a job with `pty`.")] = ""
+    keys: Annotated[
+        list[str], msgspec.Meta(description="Pressed after text: enter, tab, up, ctrl+c …")
+    ] = []
 
 
 class ShellOutput(Tool[ShellOutputArgs]):
@@ -309,6 +315,15 @@ class ShellOutput(Tool[ShellOutputArgs]):
 
     def title(self, args: ShellOutputArgs) -> str:
         return f"shell_output {args.id}"
+
+    def resolve(self, args: ShellOutputArgs) -> tuple[AnyTool, Any]:
+        """To look has no effect; what is typed can run something, so it is asked as shell_input."""
+        if not args.text and not args.keys:
+            return self, args
+        from ouro.tools.shell_input import ShellInput, ShellInputArgs  # imported late: seldom used
+
+        typed = ShellInputArgs(args.id, args.text, args.keys, args.wait_seconds)
+        return ShellInput(self._jobs), typed
 
     async def run(self, args: ShellOutputArgs, ctx: ToolContext) -> ToolResult:
         job = self._jobs.find(args.id)

@@ -165,10 +165,13 @@ def parse_arguments(tool: AnyTool, arguments: Mapping[str, Any]) -> Any:
 
 @cache  # cached, because it is the same for each request
 def _schema_of(args: type[msgspec.Struct]) -> dict[str, Any]:
-    """The JSON schema of `args`, without references: not every provider follows them."""
+    """The JSON schema of `args`, without references: not every provider follows them. The docstring
+    of `args` is for readers of the code.
+    """
     _, definitions = msgspec.json.schema_components([args], ref_template="{name}")
     schema: dict[str, Any] = _inline(definitions[args.__name__], definitions)
     schema.pop("title", None)
+    schema.pop("description", None)
     schema.setdefault("required", [])
     return schema
 
@@ -198,10 +201,13 @@ def _without(node: Mapping[str, Any], *keys: str) -> dict[str, Any]:
 
 
 def _is_obvious(key: str, value: Any) -> bool:
-    """Whether a model does not need a key of the schema: an empty default, or a bound of 0 or 1.
+    """Whether a model does not need a key of the schema: an empty default, a lower bound of 0 or 1,
+    an upper bound, or that there are no other fields.
 
-    The bounds are still checked in calls.
+    All of them are still checked in calls, and the error names the bound.
     """
-    return (key == "default" and not value) or (
-        key in ("minLength", "minimum", "minItems") and value in (0, 1)
-    )
+    if key == "default":
+        return not value
+    if key in ("minLength", "minimum", "minItems"):
+        return value in (0, 1)
+    return key in ("maxLength", "maximum", "maxItems", "additionalProperties")

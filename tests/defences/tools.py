@@ -7,6 +7,8 @@ DEFENCES = (
             "test_x19_typed_into_programs.py"),
     Defence("X19", "ouro/tools/shell_input.py", "return (args.text,)", 'return ("true",)',
             "test_x19_typed_into_programs.py"),
+    Defence("X19", "ouro/tools/shell_jobs.py", "if not args.text and not args.keys:", "if not args.text:",
+            "test_x19_typed_into_programs.py -k unconfined"),
     Defence("F7", "ouro/tools/web_search.py", "return (self._address(self._url, args.query),)",
             "return (self._url,)", "../tools/test_web_search.py -k f7"),
     Defence("F7", "ouro/tools/model_search.py", "return (self._address(self._found().url, args.query),)",

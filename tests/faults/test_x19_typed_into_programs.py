@@ -5,8 +5,8 @@ from fakes.tool_benches import ShellBench
 from fakes.waiting import until
 
 from ouro.extensions.tool_names import names_elsewhere, own_names
-from ouro.safety import Allow, Ask, Effect, Permissions, Workspace
-from ouro.tools.shell_input import ShellInput, ShellInputArgs
+from ouro.safety import Allow, Ask, Permissions, Workspace
+from ouro.tools.shell_jobs import ShellOutput, ShellOutputArgs
 from ouro.tools.tool import ToolContext
 
 
@@ -25,11 +25,11 @@ async def start(bench, limits):
 
 
 def decide(bench, job, text, mode="auto", **rules):
-    tool = ShellInput(bench.jobs)
-    args = ShellInputArgs(job.id, text, ["enter"])
+    asked = ShellOutputArgs(job.id, text=text, keys=["enter"])
+    tool, args = ShellOutput(bench.jobs).resolve(asked)
     permissions = Permissions(Workspace(bench.root), mode, **rules)
     outside = tool.runs_outside(args)
-    return permissions.decide(tool.name, Effect.RUN, tool.targets(args), outside=outside)
+    return permissions.decide(tool.name, tool.effect, tool.targets(args), outside=outside)
 
 
 @pytest.mark.parametrize("mode", ["ask", "edit", "auto"])

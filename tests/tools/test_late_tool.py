@@ -35,7 +35,7 @@ def cache(home):
 
 def test_a_late_tool_says_of_itself_what_the_tool_says(late_tools):
     tools = late_tools()
-    assert len(tools) == 10
+    assert len(tools) == 9
     for name, tool in tools.items():
         assert (name, tool.effect) == (tool.loaded.name, tool.loaded.effect)
         assert tool.spec() == tool.loaded.spec()

@@ -7,7 +7,8 @@ from fakes.tool_benches import ShellBench, living
 from fakes.waiting import until
 
 from ouro.errors import ToolError
-from ouro.tools.shell_input import ShellInput, ShellInputArgs
+from ouro.messages import Message, ToolCall
+from ouro.tools.odd_calls import read_calls
 from ouro.tools.shell_jobs import JobArgs, ShellKill, ShellOutput, ShellOutputArgs
 
 PYTHON = f"{sys.executable} -q"
@@ -22,8 +23,9 @@ class PtyBench(ShellBench):
         return await self.run(command, pty=True, **options)
 
     async def type(self, text="", *keys):
-        args = ShellInputArgs(self.job.id, text, list(keys))
-        return (await ShellInput(self.jobs).run(args, self.context)).text
+        asked = ShellOutputArgs(self.job.id, text=text, keys=list(keys))
+        tool, args = ShellOutput(self.jobs).resolve(asked)
+        return (await tool.run(args, self.context)).text
 
     async def shows(self, text):
         await until(lambda: text in self.job.pty.screen.text())
@@ -45,9 +47,33 @@ async def test_a_program_that_ends_gives_its_screen_and_exit_code(bench):
     assert result.failed
 
 
+async def test_only_a_call_without_text_and_keys_looks(bench):
+    await bench.start("cat")
+    names = [
+        ShellOutput(bench.jobs).resolve(args)[0].name
+        for args in (
+            ShellOutputArgs("job_1"),
+            ShellOutputArgs("job_1", text="a"),
+            ShellOutputArgs("job_1", keys=["enter"]),
+        )
+    ]
+    assert names == ["shell_output", "shell_input", "shell_input"]
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [("shell_input", {"id": "job_1", "text": "1"}), ("write_stdin", {"id": "job_1", "text": "1"})],
+)
+async def test_other_names_for_typing_are_understood(bench, name, arguments):
+    message = Message("assistant", (ToolCall("c1", name, arguments),))
+    tools = {"shell_output": ShellOutput(bench.jobs)}
+    (call,) = read_calls(message, tools).tool_calls
+    assert (call.name, call.arguments) == ("shell_output", arguments)
+
+
 async def test_the_agent_types_into_a_repl(bench):
     started = await bench.start(PYTHON)
-    assert "shell_input(id='job_1')" in started.text
+    assert "shell_output(id='job_1', text=" in started.text
     await bench.shows(">>>")
     await bench.type("6 * 7", "enter")
     await bench.shows("42")

@@ -47,7 +47,6 @@ _MCP = "mcp__"
 _MEMORY_FOLDER = ".ouro/memory/"
 _VERBS = {
     "shell": ("shell ", "run "),
-    "shell_input": ("shell_input ", "type into "),
     "shell_output": ("shell_output ", "look at "),
     "shell_kill": ("shell_kill ", "end "),
     "grep": ("grep ", "search "),
