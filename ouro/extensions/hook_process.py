@@ -41,10 +41,12 @@ async def run_command(
     seconds: float,
     max_output: int = MAX_OUTPUT,
     on_error_output: Callable[[str], None] = lambda _text: None,
+    clean_output: Callable[[str], str] = clean,
 ) -> HookAnswer:
     """Run a command; when this returns, all processes of its group have ended.
 
     Args:
+        clean_output: what is kept of its output; the default: no escape sequence.
         on_error_output: gets what the command prints on standard error, when it prints it.
     """
     from tempfile import TemporaryFile  # imported late: it imports random
@@ -88,7 +90,7 @@ async def run_command(
         await asyncio.gather(*readers, return_exceptions=True)
     if not in_time:
         return HookAnswer(None, "", f"it ran longer than {seconds:g} s and was ended")
-    return HookAnswer(process.returncode, _text(out), _text(error_output))
+    return HookAnswer(process.returncode, clean_output(_decoded(out)).strip(), _text(error_output))
 
 
 async def post(url: str, data: bytes, seconds: float) -> HookAnswer:
@@ -125,5 +127,9 @@ async def _read(
             on_text(clean(kept.decode("utf-8", "replace")))
 
 
+def _decoded(data: bytes | bytearray) -> str:
+    return bytes(data).decode("utf-8", "replace")
+
+
 def _text(data: bytes | bytearray) -> str:
-    return clean(bytes(data).decode("utf-8", "replace")).strip()
+    return clean(_decoded(data)).strip()

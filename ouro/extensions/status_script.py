@@ -3,65 +3,119 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from ouro.utils.json_types import dump_json
+from ouro.utils.late_pattern import late_pattern
 from ouro.utils.log import log
-from ouro.utils.text import one_line
+from ouro.utils.text import clean, cut, one_line
 
-SECONDS = 0.3
-"""The time limit of a run; the line before stays if it is over."""
+SECONDS = 5.0
+"""The time limit of a run; the line before stays meanwhile. A script that starts a `jq` for each
+field takes 0.3 s on a busy machine.
+"""
+PAUSE = 0.3
+"""Seconds between two runs."""
 MAX_LINE = 500
 MAX_FAILURES = 3
 """After so many failed runs in a row it is not run any more."""
+_COLOR, _NO_COLOR = late_pattern(r"(\x1b\[[0-9;:]*m)"), "\x1b[0m"
+_BLANKS = late_pattern(r"\s+")
 
 
 class StatusScript:
     """Runs a command with the state of the session as JSON on its standard input; the first line of
     its output is the status line. It runs again when the state has changed, one run at a time.
+
+    The state has the fields of Claude Code. The times are added at each run: else it would change
+    all the time.
     """
 
     def __init__(self, command: str, cwd: Path, environment: Mapping[str, str]) -> None:
         self.command = command
         self.line = ""
-        """The newest line; empty until there is one."""
+        """The newest line, with codes of colours and nothing else; empty until there is one."""
         self._cwd = cwd
         self._environment = environment
-        self._wanted = b""
-        self._shown = b""
+        self._wanted: dict[str, Any] = {}
+        self._shown: dict[str, Any] = {}
         self._failures = 0
+        self._began = time.monotonic()
         self._task: asyncio.Task[None] | None = None
 
     def update(
-        self, state: Mapping[str, Any], on_change: Callable[[str], object] = lambda _line: None
+        self,
+        state: Mapping[str, Any],
+        on_change: Callable[[str], object] = lambda _line: None,
+        on_end: Callable[[str], object] = lambda _why: None,
     ) -> None:
-        """Bring the line up to date with the state, in the background; `on_change` gets a new line."""
-        self._wanted = dump_json(state).encode()
+        """Bring the line up to date with the state, in the background; `on_change` gets a new line,
+        `on_end` the reason when the command is not run any more.
+        """
+        self._wanted = dict(state)
         is_due = self._wanted != self._shown and self._failures < MAX_FAILURES
         if is_due and (self._task is None or self._task.done()):
-            self._task = asyncio.create_task(self._run(on_change))
+            self._task = asyncio.create_task(self._run(on_change, on_end))
 
     async def close(self) -> None:
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
-    async def _run(self, on_change: Callable[[str], object]) -> None:
+    async def _run(
+        self, on_change: Callable[[str], object], on_end: Callable[[str], object]
+    ) -> None:
+        while self._wanted != self._shown:
+            self._shown = self._wanted
+            problem = await self._run_once(on_change)
+            self._failures = self._failures + 1 if problem else 0
+            if self._failures >= MAX_FAILURES:
+                on_end(
+                    f"`tui.status_command` failed {MAX_FAILURES} times and is not run any more in"
+                    f" this session: {problem}"
+                )
+                return
+            await asyncio.sleep(PAUSE)
+
+    async def _run_once(self, on_change: Callable[[str], object]) -> str:
+        """Run the command with the state; returns what went wrong."""
         from ouro.extensions.hook_process import run_command  # few have a script
 
-        while self._wanted != self._shown and self._failures < MAX_FAILURES:
-            self._shown = self._wanted
-            answer = await run_command(
-                ("bash", "-c", self.command), self._shown, self._cwd, self._environment, SECONDS
-            )
-            if answer.exit_code != 0:
-                self._failures += 1
-                log.warning("tui.status_command: %s", answer.error or answer.exit_code)
-                continue
-            self._failures = 0
-            line = one_line(next(iter(answer.out.splitlines()), ""), MAX_LINE)
-            if line != self.line:
-                self.line = line
-                on_change(line)
+        milliseconds = round(1000 * (time.monotonic() - self._began))
+        cost = {**self._shown.get("cost", {}), "total_duration_ms": milliseconds}
+        given = dump_json({**self._shown, "cost": cost}).encode()
+        argv = ("bash", "-c", self.command)
+        answer = await run_command(
+            argv,
+            given,
+            self._cwd,
+            self._environment,
+            SECONDS,
+            clean_output=_colored_line,
+        )
+        if answer.exit_code != 0:
+            problem = one_line(answer.error) or f"exit code {answer.exit_code}"
+            log.warning("tui.status_command: %s", problem)
+            return problem
+        if answer.out != self.line:
+            self.line = answer.out
+            on_change(self.line)
+        return ""
+
+
+def _colored_line(text: str) -> str:
+    """The first line of an output, cut, without control characters except codes of colours."""
+    shown, left = "", MAX_LINE
+    first = next(iter(text.strip().splitlines()), "")
+    for piece in _COLOR.split(first):
+        if _COLOR.fullmatch(piece):
+            shown += piece
+        elif left > 0:
+            words = cut(_BLANKS.sub(" ", clean(piece)), left)
+            shown += words
+            left -= len(words)
+    line = shown.strip()
+    return f"{line}{_NO_COLOR}" if "\x1b" in line else line

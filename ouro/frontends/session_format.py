@@ -108,7 +108,8 @@ def script_state(session: Session) -> dict[str, Any]:
         "workspace": {"current_dir": str(session.cwd), "project_dir": str(find_root(session.cwd))},
         "version": __version__,
         "output_style": {"name": session.extensions.styles.name},
-        "cost": {"total_cost_usd": usage.cost},
+        # A number also if no price is known: scripts format it.
+        "cost": {"total_cost_usd": usage.cost or 0.0, "is_known": usage.cost is not None},
         "context_window": {
             "total_input_tokens": usage.input,
             "total_output_tokens": usage.output,

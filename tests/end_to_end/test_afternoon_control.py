@@ -1,6 +1,9 @@
 """An afternoon at the full screen in a real terminal: what one sees and changes."""
 
 import subprocess
+import sys
+
+import pytest
 
 
 def test_the_palette_runs_a_command_opens_a_page_and_names_a_file(ouro):
@@ -66,18 +69,19 @@ def test_a_favorite_model_answers_after_one_key(ouro):
     assert ouro.server.requests[-1].body["model"] == "test-model"
 
 
-def test_the_line_of_a_script_is_beside_the_mode(ouro):
+@pytest.mark.parametrize("arguments", [(), ("--plain",)])
+def test_the_line_of_a_script_is_beside_the_mode_with_its_colours(ouro, arguments):
     script = ouro.home / "status.py"
     script.write_text(
         "import json, sys\nstate = json.load(sys.stdin)\n"
-        "print('by script:', state['model']['display_name'])\n"
+        "print('\\033[31mby\\033[0m', state['model']['display_name'], state['cost']['total_cost_usd'])\n"
     )
-    (ouro.home / "config.yaml").write_text(
-        f"tui: {{status_command: 'cat > /dev/null; echo by script', theme: dark}}  # {script}\n"
-    )
-    terminal = ouro.screen()
-    terminal.say("say: one")
-    terminal.until(lambda: terminal.lines()[-1].strip() == "ask · by script")
+    command = f"{sys.executable} {script}"
+    (ouro.home / "config.yaml").write_text(f"tui: {{status_command: '{command}', theme: dark}}\n")
+    terminal = ouro.start(*arguments)
+    terminal.until(lambda: terminal.lines()[-1].strip() == "ask · by test-model 0.0")
+    of_word, of_mode = (terminal.screen.buffer[terminal.screen.lines - 1][x].fg for x in (7, 1))
+    assert of_word not in (of_mode, "default")
 
 
 def test_a_worktree_is_merged_at_the_end(ouro):

@@ -17,6 +17,7 @@ from prompt_toolkit.completion import CompleteEvent, Completer, Completion, Thre
 from prompt_toolkit.document import Document
 from prompt_toolkit.enums import EditingMode
 from prompt_toolkit.filters import Condition, has_completions
+from prompt_toolkit.formatted_text import ANSI
 from prompt_toolkit.history import History
 from prompt_toolkit.input.vt100 import Vt100Input
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
@@ -77,7 +78,7 @@ class PromptReader:
             input=self._input,
             multiline=True,
             prompt_continuation=CONTINUED,
-            bottom_toolbar=repl.toolbar,
+            bottom_toolbar=lambda: ANSI(repl.toolbar()),
             refresh_interval=REFRESH_SECONDS,
             enable_suspend=True,
             enable_open_in_editor=True,

@@ -256,12 +256,15 @@ class Repl(TurnObserver):
         items, wanted = status_items(session.status()), list(self._settings.status)
         line = ""
         if (script := session.extensions.status_script) is not None:
-            script.update(script_state(session))
+            script.update(script_state(session), on_end=self._warn)
             line = script.line
         if line:
             wanted = [item for item in wanted if item in BESIDE_SCRIPT]
         shown = filter(None, [*map(items.get, wanted), line])
         return f" {busy}{waiting}{' · '.join(shown)}"
+
+    def _warn(self, text: str) -> None:
+        self._printer.say(text, "warning")
 
     def is_asking(self) -> bool:
         """Whether the next line answers a question and is not a message."""

@@ -281,7 +281,11 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
         """Show the line of the user's command, and let it run with the new state."""
         script = session.extensions.status_script
         if script is not None:
-            script.update(script_state(session), partial(setattr, self.status, "script"))
+            show_line = partial(setattr, self.status, "script")
+            script.update(script_state(session), show_line, self._warn)
+
+    def _warn(self, text: str) -> None:
+        self.show(events.Notice(text, "warning"))
 
     async def go_to(self, message: int) -> None:
         """Scroll to the message of this number, anywhere in the session."""

@@ -141,7 +141,7 @@ class StatusLine(Widget):
         """The line of the user's command, and what it cannot know or must not hide."""
         items = [item for item in self._items if item in BESIDE_SCRIPT and texts[item]]
         beside = [Content.styled(texts[item], _style(item, texts[item])) for item in items]
-        return Content(_BETWEEN).join([*beside, Content(clean(self.script))])
+        return Content(_BETWEEN).join([*beside, _colored(self.script)])
 
     def _fit(self, texts: dict[str, str], width: int) -> Content:
         items = [item for item in self._items if texts[item]]
@@ -153,6 +153,15 @@ class StatusLine(Widget):
             if line.cell_length <= width:
                 break
         return line
+
+
+def _colored(line: str) -> Content:
+    """A line with codes of colours."""
+    if "\x1b" not in line:
+        return Content(line)
+    from rich.text import Text  # few have a script
+
+    return Content.from_rich_text(Text.from_ansi(line))
 
 
 def _style(item: str, text: str) -> str:
