@@ -68,7 +68,8 @@ class Attempt:
     """Runs tasks of one batch, each in its thread. `stop` ends those that run.
 
     Args:
-        program: the command that starts ouro.
+        program: the command that starts ouro. Python must not look for modules in the folder of
+            the task (`-P`): a repository would run its own files with the keys of ouro.
         on_worker: end the processes if this one is killed, and leave the folders to the caller.
             Otherwise they end by themselves, and the next run uses their answers.
     """
@@ -76,7 +77,7 @@ class Attempt:
     def __init__(
         self,
         state: BatchState,
-        program: Sequence[str] = (sys.executable, "-m", "ouro"),
+        program: Sequence[str] = (sys.executable, "-P", "-m", "ouro"),
         *,
         on_worker: bool = False,
     ) -> None:

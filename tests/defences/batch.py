@@ -19,6 +19,7 @@ DEFENCES = (
             "test_c3_tasks.py"),
     Defence("C3", "ouro/batch/attempt.py", "os.environ if lease >= 0 else child_environment(os.environ)", "os.environ",
             "test_c3_tasks.py"),
+    Defence("C3", "ouro/batch/attempt.py", '(sys.executable, "-P", "-m", "ouro")', '(sys.executable, "-m", "ouro")', "test_c3_tasks.py"),
     Defence("C3", "ouro/batch/attempt.py", 'flags += ["--deny", rule]', "pass", "test_c3_tasks.py"),
     Defence("C3", "ouro/batch/attempt.py", "if target.is_symlink() or target.is_file():", "if False:", "test_c3_tasks.py"),
     Defence("C3", "ouro/batch/attempt.py", 'if task.memory == "read":\n        settings', "if False:\n        settings",

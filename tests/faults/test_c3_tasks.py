@@ -101,6 +101,17 @@ def test_c3_a_repository_is_obeyed_only_where_the_task_trusts_it(ouro, shops):
     assert "pineapple" in sent(ouro)
 
 
+def test_c3_a_python_file_of_a_repository_is_not_a_module_of_ouro(ouro, tmp_path, shops):
+    mark = tmp_path / "executed"
+    (shops[0] / "yaml.py").write_text(f"open({str(mark)!r}, 'w')\n")
+    git(shops[0], "add", ".")
+    git(shops[0], "-c", "user.name=a", "-c", "user.email=a@b.example", "commit", "-qm", "yaml")
+    write_tasks(ouro.folder, [{"repo": str(shops[0]), "prompt": "say: x"}])
+    done, found = run(ouro)
+    assert not mark.exists()
+    assert found["shop"]["outcome"] == "done", done.err
+
+
 def test_c3_checks_are_confined_as_commands_of_the_agent_are(ouro, shops, tmp_path):
     if os.environ.get("OURO_SANDBOX_ENABLED") == "false":
         pytest.skip("no sandbox here")

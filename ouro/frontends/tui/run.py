@@ -191,7 +191,7 @@ def run_tui(
         return 0
     frame.restore_modes()
     if isinstance(app.failure, DemoRequested):
-        return subprocess.call([sys.executable, "-m", "ouro", "demo"])
+        return subprocess.call([sys.executable, "-P", "-m", "ouro", "demo"])
     if isinstance(app.failure, AttachRequested):
         os.execv(sys.executable, attach_command(app.failure.session_id))  # noqa: S606 (its own program)
     _print_end(app)
