@@ -81,7 +81,9 @@ async def run_repl(
         with repl.reader.in_use():
             return await repl.run(request, first_message)
     except DemoRequested:
-        return await asyncio.to_thread(subprocess.call, [sys.executable, "-P", "-m", "ouro", "demo"])
+        return await asyncio.to_thread(
+            subprocess.call, [sys.executable, "-P", "-m", "ouro", "demo"]
+        )
     except AttachRequested as request_:
         words = ["-P", "-m", "ouro", "attach", request_.session_id, "--plain"]
         return await asyncio.to_thread(subprocess.call, [sys.executable, *words])
