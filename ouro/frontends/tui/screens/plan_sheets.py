@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from textual import events
+from textual import events, on
 from textual.app import App
+from textual.widgets import Static
 
+from ouro.frontends.tui.blocks.lines import code_content
 from ouro.frontends.tui.screens.comment_sheet import CommentField, CommentSheet
 from ouro.frontends.tui.screens.dialogs import Keys, make_frame, show_sheet
 from ouro.frontends.tui.screens.text_sheet import TextSheet
@@ -25,6 +27,7 @@ _COMMENT_KEYS: Keys = (
     ("Ctrl+S", "sends all"),
     ("Esc", "back"),
 )
+_COMMENT_MARK = "  ← "
 
 
 async def edit_plan(app: App[Any], plan: PlanApproval) -> str:
@@ -50,14 +53,31 @@ class _PlanLines(RowList[int]):
         self._comments = comments
 
     def cells(self, number: int, is_marked: bool, width: int) -> Iterable[Cell]:
-        text = cut(clean(self._lines[number - 1]).replace("\t", "  "), max(1, width - 4))
+        text, comment = self._texts(number)
         yield f"{number:>3} ", "detail"
-        comment = self._comments.get(number, "")
-        if not comment:
-            yield text, "marked" if is_marked else ""
-            return
-        yield cut(text, max(1, width // 2 - 6)), "marked" if is_marked else ""
-        yield f"  ← {comment}", "found"
+        yield cut(text, max(1, self._room(width, comment))), "marked" if is_marked else ""
+        if comment:
+            yield f"{_COMMENT_MARK}{comment}", "found"
+
+    def cut_line(self) -> str:
+        """The whole marked line with its comment if the list cuts it, else empty."""
+        if self.marked is None:
+            return ""
+        width = self.scrollable_content_region.width - 2
+        text, comment = self._texts(self.marked)
+        taken = len(f"{self.marked:>3} {text}{_COMMENT_MARK}{comment}" if comment else text)
+        is_whole = len(text) <= self._room(width, comment) and taken <= width
+        return (
+            "" if is_whole else "\n".join(filter(None, [text.strip(), comment and f"← {comment}"]))
+        )
+
+    def _texts(self, number: int) -> tuple[str, str]:
+        text = clean(self._lines[number - 1]).replace("\t", "  ")
+        return text, self._comments.get(number, "")
+
+    def _room(self, width: int, comment: str) -> int:
+        """How much of a line is shown."""
+        return width // 2 - 6 if comment else width - 4
 
 
 class PlanComments(CommentSheet[int]):
@@ -67,9 +87,15 @@ class PlanComments(CommentSheet[int]):
         self._text = text
         comments: dict[int, str] = {}
         self._lines = _PlanLines(text.splitlines(), comments)
+        self._whole = Static(markup=False, classes="sheet--whole")
         field = CommentField()
         frame = make_frame(
-            "Comment on lines of the plan", self._lines, field, keys=_COMMENT_KEYS, id="plan"
+            "Comment on lines of the plan",
+            self._lines,
+            self._whole,
+            field,
+            keys=_COMMENT_KEYS,
+            id="plan",
         )
         super().__init__(frame, self._lines, field, comments)
 
@@ -79,6 +105,20 @@ class PlanComments(CommentSheet[int]):
 
     def on_row_list_picked(self) -> None:
         self._begin_comment()
+
+    @on(RowList.Marked)
+    def _show_whole(self) -> None:
+        """Show the whole marked line below the list if it is cut."""
+        text = self._lines.cut_line()
+        self._whole.display = bool(text)
+        self._whole.update(code_content(text))
+
+    def on_resize(self) -> None:
+        self.call_after_refresh(self._show_whole)
+
+    def _end_comment(self) -> None:
+        super()._end_comment()
+        self._show_whole()
 
     async def _take_key(self, event: events.Key) -> bool:
         return self._take_comment_key(event.key)

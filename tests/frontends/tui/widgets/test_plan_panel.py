@@ -97,6 +97,24 @@ async def test_comments_on_lines_go_back_as_one_message(size):
     )
 
 
+@pytest.mark.parametrize("size", [(80, 24), (40, 10)])
+async def test_a_line_that_is_cut_is_shown_whole_when_it_is_marked(size):
+    end = "and write both figures into the commit"
+    plan = f"# Short\n\n1. Measure the time of `total()` again, {end}\n2. Go"
+    async with screen_of(FakeSession()).run_test(size=size) as pilot:
+        await opened(pilot)
+        app = pilot.app
+        app.push_screen(PlanComments(plan))
+        await until(pilot, lambda: "Short" in screen_text(app))
+        assert "commit" not in screen_text(app)
+        await pilot.press("down", "down")
+        await until(pilot, lambda: "commit" in screen_text(app))
+        await pilot.press("enter", *"why", "enter")
+        await until(pilot, lambda: screen_text(app).count("← why") == 2)
+        await pilot.press("down")
+        await until(pilot, lambda: "commit" not in screen_text(app))
+
+
 async def test_no_comment_sends_nothing():
     async with asking() as (session, pilot):
         await pilot.press("4")
