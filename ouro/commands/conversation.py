@@ -148,6 +148,8 @@ async def tasks(context: SessionContext, what: str) -> Answer:
             " command there."
         )
     running = session.background.list()
+    if running and await context.front_end.browse("tasks"):
+        return Answer(running, [])
     rows = [(task.id, escape_sentence(f"{task.title} — {task.state}")) for task in running]
     return Answer(running, [Markdown(facts(*rows) or "No background jobs and no subagents.")])
 

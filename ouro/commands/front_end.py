@@ -23,7 +23,9 @@ from ouro.utils.text import one_line
 
 KeySections = Sequence[tuple[str, Sequence[tuple[str, str]]]]
 """Keys and their effects, in groups with a title, for help."""
-Page = Literal["newest", "core", "notes", "timeline", "archive", "receipt", "proposals", "context"]
+Page = Literal[
+    "newest", "core", "notes", "timeline", "archive", "receipt", "proposals", "context", "tasks"
+]
 
 
 class RewindChoice(msgspec.Struct, frozen=True):
@@ -121,8 +123,8 @@ class FrontEnd(Protocol):
         """
 
     async def browse(self, page: Page) -> bool:  # noqa: ARG002 (for screens)
-        """Open a tab of the memory browser (`newest`: the one with the newest entry), or `context`:
-        the list of what is sent, to drop and restore.
+        """Open a tab of the memory browser (`newest`: the one with the newest entry), `context`: the
+        list of what is sent, to drop and restore, or `tasks`: what runs, to end it.
 
         Returns whether there is a screen for it.
         """
@@ -155,9 +157,7 @@ class FrontEnd(Protocol):
         """Show the whole transcript on the screen, at the last place with these words. Raises
         UsageError: there is no screen.
         """
-        raise UsageError(
-            "The transcript is in the scrollback of your terminal.", "/export writes it to a file."
-        )
+        raise UsageError("Scroll back to read the transcript.", "/export writes it to a file.")
 
     def copy(self, text: str) -> str:
         """Copy to the clipboard; returns how it was done: `with wl-copy`."""

@@ -22,7 +22,7 @@ from ouro.frontends.tui.look import THEMES, make_theme
 from ouro.frontends.tui.own_themes import add_own_themes
 from ouro.frontends.tui.run import SessionStart
 from ouro.frontends.tui.screens.conversation import ConversationScreen
-from ouro.frontends.tui.screens.dialogs import HelpSheet, LineSheet, Picker, show_sheet
+from ouro.frontends.tui.screens.dialogs import HelpSheet, LineSheet, Picker, Sheet, show_sheet
 from ouro.frontends.tui.screens.session_picker import SessionPicker
 from ouro.session.opening import OpenCatalog, OpenRequest, open_interactively
 from ouro.session.turn_queue import Draft
@@ -224,9 +224,12 @@ class ScreenFrontEnd:
         if page == "context":
             from ouro.frontends.tui.screens.list_sheets import ContextSheet  # rarely used
 
-            await show_sheet(self._app, ContextSheet(self.session.window, self.keymap))
-            self.redraw()
-            return True
+            return await self._browse(ContextSheet(self.session.window, self.keymap))
+        if page == "tasks":
+            from ouro.frontends.tui.screens.list_sheets import TasksSheet  # rarely used
+
+            background = self.session.background
+            return await self._browse(TasksSheet(background.list, background.kill))
         from ouro.commands.slash import SessionContext
         from ouro.frontends.tui.screens.memory_browser import MemoryBrowser  # rarely used
 
@@ -242,6 +245,11 @@ class ScreenFrontEnd:
             await self.go_to(request.message)
         elif request is not None:
             await self.open(request)
+        return True
+
+    async def _browse(self, sheet: Sheet[None]) -> bool:
+        await show_sheet(self._app, sheet)
+        self.redraw()
         return True
 
     async def view_diff(self, shown: ShownDiff) -> bool:

@@ -1,7 +1,7 @@
 """Ctrl+B: background jobs and subagents in one list."""
 
 from fakes.fake_session import FakeSession
-from fakes.screens import opened, screen_of, screen_text, until
+from fakes.screens import opened, screen_of, screen_text, shown, until
 
 from ouro.errors import ToolError
 from ouro.frontends.tui.screens.list_sheets import TasksSheet
@@ -34,6 +34,21 @@ async def test_jobs_and_subagents_are_listed_with_their_output_and_ended_by_x():
         await pilot.press("x", "ctrl+b")
         await until(pilot, lambda: not isinstance(pilot.app.screen, TasksSheet))
     assert session.background.killed == ["job_1"]
+
+
+async def test_the_command_opens_the_list_if_there_is_one():
+    session = FakeSession()
+    async with screen_of(session).run_test(size=(100, 30)) as pilot:
+        await opened(pilot)
+        await pilot.press(*"/tasks", "enter")
+        await until(pilot, lambda: "No background jobs and no subagents." in shown(pilot.app))
+        session.background.tasks = (AGENT, SERVER)
+        await pilot.press(*"/tasks", "enter")
+        await until(pilot, lambda: isinstance(pilot.app.screen, TasksSheet))
+        await until(pilot, lambda: "❯ explore-1" in screen_text(pilot.app))
+        await pilot.press("escape")
+        await until(pilot, lambda: not isinstance(pilot.app.screen, TasksSheet))
+        assert "explore-1" not in shown(pilot.app)
 
 
 async def test_a_task_that_has_just_ended_is_not_an_error(monkeypatch):
