@@ -43,6 +43,10 @@ class TranscriptBlock(ABC):
     def __init__(self) -> None:
         self.last_lines: Sequence[StyledLine] = []
         """The lines that were drawn last; the block may have changed since."""
+        self.frame_lines: Sequence[StyledLine] = []
+        """Those of the last frame. Something may have asked for newer lines since, as the pointer
+        does, without painting them.
+        """
         self._is_drawn = False
         self._drawn_for: tuple[int, Palette] | None = None
 
@@ -67,7 +71,7 @@ class TranscriptBlock(ABC):
     def forget(self) -> None:
         """Drop what was drawn: another width is used, or it is far from what is shown."""
         self._is_drawn = False
-        self.last_lines = []
+        self.last_lines = self.frame_lines = []
 
     def set_open(self, is_open: bool) -> None:
         if self.foldable and self.is_open != is_open:
@@ -177,8 +181,8 @@ class BlockList:
         if not block.is_measured:  # not shown yet: drawing can wait
             self._estimate(block)
             return top
-        before = block.last_lines
-        lines = self._draw(block)
+        before = block.frame_lines
+        lines = block.frame_lines = self._draw(block)
         pairs = enumerate(zip(before, lines, strict=False))
         return top + next(
             (n for n, (old, new) in pairs if old is not new), min(len(before), len(lines))

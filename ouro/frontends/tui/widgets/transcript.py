@@ -122,10 +122,6 @@ class TranscriptView(LineScroll):
         # Only while something moves: an idle program must not wake up.
         if self._move_timer is None and self._blocks.moving:
             self._move_timer = self.set_timer(_TICK, self._move)
-        if not self._blocks.moving:
-            # Textual forgets what is to be drawn if it arranges the screen at the same moment.
-            # While something moves, the next frame draws it.
-            self.call_after_refresh(self.refresh)
 
     def discard(self, *blocks: TranscriptBlock) -> None:
         self._blocks.remove(blocks)
@@ -424,10 +420,14 @@ class TranscriptView(LineScroll):
             self.refresh(Region(0, first, self.size.width, height - first))
 
     def _resize_content(self) -> None:
-        total = self._blocks.total + len(self._footer)
-        if total != self.virtual_size.height:
+        """Set the height of what is scrolled, without a layout: Textual would arrange the whole screen
+        at each new line, and the place of this widget does not depend on its lines.
+        """
+        size = Size(self.size.width, self._blocks.total + len(self._footer))
+        if size.height != self.virtual_size.height:
             self._is_arranging = True
-            self.virtual_size = Size(self.size.width, total)
+            self.set_reactive(TranscriptView.virtual_size, size)
+            self._scroll_update(size)
             self._is_arranging = False
 
     def _jump(self, top: int) -> None:

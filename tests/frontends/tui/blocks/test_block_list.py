@@ -4,6 +4,7 @@ import pytest
 
 from ouro.frontends.tui.blocks.block_list import BlockList, TranscriptBlock
 from ouro.frontends.tui.blocks.lines import StyledLine
+from ouro.frontends.tui.blocks.messages import AnswerBlock
 from ouro.frontends.tui.blocks.palette import Palette
 
 
@@ -74,3 +75,16 @@ def test_a_removed_block_is_not_drawn():
     blocks.remove([gone])
     blocks.draw_changed()
     assert not gone.last_lines
+
+
+def test_lines_that_were_asked_for_and_not_painted_are_in_the_next_frame():
+    """The pointer asks for the line below it between two frames."""
+    blocks = BlockList(Palette({}))
+    answer = AnswerBlock("one")
+    blocks.add(answer)
+    blocks.settle_end(10)
+    answer.append(" two")
+    blocks.draw_changed()
+    answer.append(" three")
+    assert blocks.line(0).text.strip() == "one two three"
+    assert blocks.draw_changed() == 0

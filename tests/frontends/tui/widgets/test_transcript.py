@@ -46,6 +46,20 @@ async def test_view_follows_a_growing_answer():
         assert app.transcript.following
 
 
+async def test_new_lines_do_not_arrange_the_screen_again():
+    app = TranscriptApp(TextDelta("line 0\n\n"))
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.pause()
+        layouts = []
+        app.screen.screen_layout_refresh_signal.subscribe(app.transcript, layouts.append)
+        for n in range(1, 20):
+            app.show(TextDelta(f"line {n}\n\n"))
+            await pilot.pause()
+        assert app.lines()[-1] == "  line 19"
+        assert app.transcript.vertical_scrollbar.window_virtual_size == 39
+        assert layouts == []
+
+
 async def test_scrolled_view_stays_and_counts_new_lines():
     app = TranscriptApp(TextDelta(numbered_lines(20)))
     async with app.run_test(size=SIZE) as pilot:
