@@ -95,3 +95,28 @@ def test_ctrl_c_at_the_first_question_does_not_take_it_away(ouro):
     terminal.until_shows("test-model · ask")
     terminal.send("say: hello\r")
     terminal.until(lambda: terminal.text().count("hello") >= 2)
+
+
+def test_escape_and_a_key_are_two_keys_of_vim(ouro):
+    ouro.more = {"OURO_TUI_EDITING": "vim"}
+    terminal = ouro.start("--plain")
+    terminal.until_shows("›", "test-model")
+    terminal.send("say: onee\x1b0tnx\r")  # `tn` is a motion, and not Alt+T
+    terminal.until_shows("› say: nee")
+    terminal.until(lambda: ouro.server.requests)
+
+
+def test_escape_in_the_insert_mode_of_vim_does_not_interrupt(ouro):
+    ouro.more = {"OURO_TUI_EDITING": "vim"}
+    ouro.server.script([Call("shell", {"command": "sleep 300"})])
+    terminal = ouro.start("--plain", "--mode", "auto")
+    terminal.until_shows("›", "test-model")
+    terminal.send("go\r")
+    terminal.until_shows("sleep 300")
+    terminal.send("abc\x1b")
+    terminal.send("x")  # the normal mode: it deletes the c
+    terminal.until_shows("› ab")
+    terminal.until_gone("abc")
+    assert not terminal.shows("Interrupted")
+    terminal.send("\x1b")
+    terminal.until_shows("Interrupted")

@@ -11,12 +11,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from prompt_toolkit import PromptSession
-from prompt_toolkit.application import get_app, in_terminal, run_in_terminal
+from prompt_toolkit.application import Application, get_app, in_terminal, run_in_terminal
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion, ThreadedCompleter
 from prompt_toolkit.document import Document
 from prompt_toolkit.enums import EditingMode
-from prompt_toolkit.filters import Condition, has_completions
+from prompt_toolkit.filters import (
+    Condition,
+    emacs_mode,
+    has_completions,
+    vi_navigation_mode,
+)
 from prompt_toolkit.formatted_text import ANSI
 from prompt_toolkit.history import History
 from prompt_toolkit.input.vt100 import Vt100Input
@@ -45,6 +50,10 @@ CONTINUED = ". "
 FLUSH_SECONDS = 0.03
 """Output is collected for this long, because the prompt is drawn again after each write."""
 REFRESH_SECONDS = 1.0
+ESCAPE_SECONDS = 0.05
+"""After this long Esc is a key, and not the beginning of what another key sends; as in Vim."""
+TYPED_ALT_SECONDS = 1.0
+"""After this long Esc does not begin a key that is typed as Esc and a letter."""
 
 
 class PromptReader:
@@ -87,6 +96,15 @@ class PromptReader:
             reserve_space_for_menu=6,
             editing_mode=EditingMode.VI if repl.editing == "vim" else EditingMode.EMACS,
         )
+        self._prompt.app.ttimeoutlen = ESCAPE_SECONDS
+        self._prompt.app.before_render += self._set_key_wait
+
+    def _set_key_wait(self, app: Application[str]) -> None:
+        """Let Esc act at once where it interrupts or is a key of Vim; else it may begin a key that
+        is typed as Esc and a letter.
+        """
+        acts = self._repl.turns.busy or self._prompt.editing_mode is EditingMode.VI
+        app.timeoutlen = ESCAPE_SECONDS if acts else TYPED_ALT_SECONDS
 
     def in_use(self) -> AbstractContextManager[None]:
         """Also show above the prompt what other code prints."""
@@ -238,7 +256,7 @@ def _keys(repl: Repl, take: Callable[[Buffer], None]) -> KeyBindings:
         elif buffer.text.strip() or repl.is_asking():
             take(buffer)
 
-    @keys.add("escape", "enter")
+    @keys.add("escape", "enter", filter=emacs_mode)
     @keys.add("c-j")
     def _new_line(event: KeyPressEvent) -> None:
         event.current_buffer.insert_text("\n")
@@ -250,7 +268,7 @@ def _keys(repl: Repl, take: Callable[[Buffer], None]) -> KeyBindings:
         elif repl.interrupt():
             event.app.exit(exception=EOFError)
 
-    @keys.add("escape", filter=is_busy)
+    @keys.add("escape", filter=is_busy & (emacs_mode | vi_navigation_mode))
     def _escape(_event: KeyPressEvent) -> None:
         repl.interrupt()
 
@@ -269,7 +287,7 @@ def _keys(repl: Repl, take: Callable[[Buffer], None]) -> KeyBindings:
     def _mode(_event: KeyPressEvent) -> None:
         repl.cycle_mode()
 
-    @keys.add("escape", "t")
+    @keys.add("escape", "t", filter=emacs_mode)
     async def _effort(_event: KeyPressEvent) -> None:
         await repl.cycle_effort()
 

@@ -15,7 +15,7 @@ from textual.app import App, SuspendNotSupported
 from ouro.errors import UsageError
 from ouro.utils.editor import edit_file, edit_text, run_on_text
 
-BACK_TO_OURO = "The conversation is above, in the scrollback of the terminal. Enter: back to ouro "
+BACK_TO_OURO = "The conversation is in the scrollback above. Enter returns to ouro. "
 
 
 async def edit(app: App[Any], text: str) -> str:
