@@ -367,9 +367,11 @@ def _resident(pid: int) -> float:
 
 
 def _used_cpu(pid: int) -> float:
-    """Seconds of CPU of a process and of the children that it has waited for."""
+    """Seconds of CPU of a process, of its children that run, and of those that were waited for."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return sum(map(int, fields[11:15])) / _TICKS
+    threads = Path(f"/proc/{pid}/task").iterdir()
+    children = [child for thread in threads for child in (thread / "children").read_text().split()]
+    return sum(map(int, fields[11:15])) / _TICKS + sum(map(_used_cpu, map(int, children)))
 
 
 if __name__ == "__main__":

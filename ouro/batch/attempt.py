@@ -36,6 +36,7 @@ from ouro.errors import plain_error
 from ouro.safety import Confinement, child_environment
 from ouro.utils.decoding import decode_json
 from ouro.utils.files import write_private
+from ouro.utils.fork_server import ForkedProcess, ForkServer, NoForkServer
 from ouro.utils.json_types import amount, count, dictionary, string
 from ouro.utils.runtime import get_home, send_signal
 from ouro.utils.text import cut_middle
@@ -52,6 +53,17 @@ _GRACE = 10.0
 """Seconds after the first signal until a process is killed."""
 _PAUSES = (2.0, 10.0)
 """Seconds before the second and the third attempt."""
+# `-P`: Python must not look for modules in the folder of a task. A repository would run its own
+# files with the keys of ouro.
+_PYTHON = (sys.executable, "-P")
+_OURO = (*_PYTHON, "-m", "ouro")
+_SERVER = (*_PYTHON, "-m", "ouro.warm_start")
+_Process = subprocess.Popen[bytes] | ForkedProcess
+
+
+def make_server() -> ForkServer:
+    """What forks the sessions of a batch, so that modules are loaded once and not for each task."""
+    return ForkServer(_SERVER)
 
 
 class Stopped(Exception):
@@ -68,8 +80,7 @@ class Attempt:
     """Runs tasks of one batch, each in its thread. `stop` ends those that run.
 
     Args:
-        program: the command that starts ouro. Python must not look for modules in the folder of
-            the task (`-P`): a repository would run its own files with the keys of ouro.
+        server: what forks the sessions; None: each starts an interpreter.
         on_worker: end the processes if this one is killed, and leave the folders to the caller.
             Otherwise they end by themselves, and the next run uses their answers.
     """
@@ -77,15 +88,15 @@ class Attempt:
     def __init__(
         self,
         state: BatchState,
-        program: Sequence[str] = (sys.executable, "-P", "-m", "ouro"),
+        server: ForkServer | None = None,
         *,
         on_worker: bool = False,
     ) -> None:
         self._state = state
         self._name = state.batch().name
-        self._program = tuple(program)
+        self._server = server
         self._on_worker = on_worker
-        self._running: set[subprocess.Popen[bytes]] = set()
+        self._running: set[_Process] = set()
         self._stopping = threading.Event()
 
     @property
@@ -234,9 +245,16 @@ class Attempt:
         place = self._state.place(task.id)
         if left := _read_answer(place / _ANSWER):
             return left, False
-        words = [*self._program, *_flags(task, max_cost, place)]
+        self._raise_if_stopped()
         with (place / _ANSWER).open("wb") as output, (place / _LOG).open("wb") as log:
-            process = self._start(words, folder, _variables(task), lease, output, log)
+            process = self._start_session(
+                _flags(task, max_cost, place),
+                folder,
+                {**os.environ, **_variables(task)},
+                lease,
+                output.fileno(),
+                log.fileno(),
+            )
             with _lifeline(process.pid) if self._on_worker else nullcontext():
                 timed_out = self._wait(process, task.limits.seconds)
         return _read_answer(place / _ANSWER), timed_out
@@ -251,7 +269,8 @@ class Attempt:
             for line in task.checks:
                 words = confinement.wrap(["/bin/sh", "-c", line], "workspace")
                 start = output.seek(0, os.SEEK_END)
-                process = self._start(words, folder, {}, -1, output, output)
+                self._raise_if_stopped()
+                process = _start_check(words, folder, output.fileno())
                 timed_out = self._wait(process, task.limits.seconds)
                 output.seek(start)
                 text = output.read().decode(errors="replace")
@@ -262,45 +281,65 @@ class Attempt:
         confinement.close()
         return tuple(done)
 
-    def _start(
+    def _start_session(
         self,
-        words: Sequence[str],
+        flags: Sequence[str],
         folder: Path,
-        variables: Mapping[str, str],
+        environment: Mapping[str, str],
         lease: int,
-        output: Any,
-        log: Any,
-    ) -> subprocess.Popen[bytes]:
-        if self._stopping.is_set():
-            raise Stopped
-        inherited = os.environ if lease >= 0 else child_environment(os.environ)
-        process = subprocess.Popen(
-            words,
+        output: int,
+        log: int,
+    ) -> _Process:
+        if self._server is not None:
+            with suppress(NoForkServer):
+                return self._server.start(
+                    flags, folder, environment, output=output, errors=log, keep=(lease,)
+                )
+        return subprocess.Popen(
+            [*_OURO, *flags],
             cwd=folder,
-            env={**inherited, **variables},
+            env=environment,
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=log,
             start_new_session=True,
-            pass_fds=(lease,) if lease >= 0 else (),
+            pass_fds=(lease,),
         )
+
+    def _raise_if_stopped(self) -> None:
+        if self._stopping.is_set():
+            raise Stopped
+
+    def _wait(self, process: _Process, seconds: float) -> bool:
+        """Wait for the end of a process that was just started; returns whether it took too long.
+
+        Raises:
+            Stopped: `stop` was called.
+        """
         with suppress(OSError):
             os.setpriority(os.PRIO_PROCESS, process.pid, NICENESS)
         self._running.add(process)
-        if self._stopping.is_set():  # it came between
+        if self._stopping.is_set():  # it came while the process was started
             send_signal(process.pid, signal.SIGTERM, group=True)
-        return process
-
-    def _wait(self, process: subprocess.Popen[bytes], seconds: float) -> bool:
-        """Wait for the end of a process; returns whether it took too long. Raises Stopped."""
         try:
             with _time_limit(process.pid, seconds) as timed_out:
                 process.wait()  # with a timeout it would look only every 50 ms
         finally:
             self._running.discard(process)
-        if self._stopping.is_set():
-            raise Stopped
+        self._raise_if_stopped()
         return timed_out.is_set()
+
+
+def _start_check(words: Sequence[str], folder: Path, output: int) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        words,
+        cwd=folder,
+        env=child_environment(os.environ),
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=output,
+        start_new_session=True,
+    )
 
 
 def _fault(task: Task, detail: str) -> TaskResult:

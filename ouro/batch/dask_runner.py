@@ -24,6 +24,8 @@ _POLL = 1.0
 """Seconds between two looks whether the run was stopped."""
 _MAX_LOST = 3
 """How often a task is begun again because its worker was lost."""
+_SETTINGS = {"distributed.admin.low-level-log-length": 0}
+"""Of Dask in this process. It keeps the last 1,000 messages for developers: 5 KB of each task."""
 _CLUSTERS = {
     "slurm": ("dask_jobqueue", "SLURMCluster"),
     "kubernetes": ("dask_kubernetes.operator", "KubeCluster"),
@@ -179,10 +181,12 @@ def connect(on: str, workers: int | None) -> Iterator[Any]:
         ConfigError: a package is missing, or the scheduler cannot be reached.
     """
     try:
+        from dask import config
         from distributed import Client
     except ImportError as error:
         hint = "Install it: pip install 'ouro[dask]'"
         raise ConfigError(f"`--on {on}` needs Dask.", hint) from error
+    config.set(_SETTINGS)
     cluster = None if "://" in on else _start_cluster(on, workers)
     try:
         client = Client(cluster or on, timeout=_CONNECT_TIMEOUT, set_as_default=False)

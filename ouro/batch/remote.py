@@ -8,11 +8,12 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 
 import msgspec
 
-from ouro.batch.attempt import Attempt, Stopped
+from ouro.batch.attempt import Attempt, Stopped, make_server
 from ouro.batch.state import FAULT, BatchState, TaskResult
 from ouro.batch.tasks import Batch, Task
 from ouro.batch.tree import read_tree
@@ -20,6 +21,7 @@ from ouro.errors import OuroError, plain_error
 from ouro.memory.long_term import Proposal
 from ouro.memory.sessions.session_folders import SessionFolders
 from ouro.utils.decoding import from_plain
+from ouro.utils.fork_server import ForkServer
 from ouro.utils.git import Git, GitError
 from ouro.utils.runtime import ensure_private_dir, get_home, get_sessions_dir
 
@@ -109,7 +111,7 @@ def _run(order: Order, folder: Path, is_wanted: Callable[[], bool]) -> Parcel:
     cloned = task if task.is_remote else msgspec.structs.replace(task, repo=f"file://{task.repo}")
     state = BatchState(folder)
     state.begin(Batch(order.name, (cloned,)))
-    attempt = Attempt(state, on_worker=True)
+    attempt = Attempt(state, _server(), on_worker=True)
     with _stopping_unless(is_wanted, attempt.stop):
         result = attempt.run(cloned, order.max_cost)
     result = msgspec.structs.replace(result, repo=task.repo)
@@ -117,6 +119,12 @@ def _run(order: Order, folder: Path, is_wanted: Callable[[], bool]) -> Parcel:
     session = _session_files(result.session_id)
     learned = tuple(state.learned(task.id))
     return Parcel(result, state.patch(task.id), bundle, session, learned)
+
+
+@cache
+def _server() -> ForkServer:
+    """That of this worker: it stays until the worker ends."""
+    return make_server()
 
 
 def read_parcel(encoded: bytes) -> Parcel:

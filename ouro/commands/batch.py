@@ -8,13 +8,14 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from ouro.batch import branches, swe_bench
-from ouro.batch.attempt import Attempt
+from ouro.batch.attempt import Attempt, make_server
 from ouro.batch.branches import BranchError
 from ouro.batch.engine import Runner, default_workers, run_batch
 from ouro.batch.report import reason, report_page, summary_rows
@@ -95,9 +96,10 @@ async def run_tasks(
         on: a scheduler of Dask, or a kind of cluster; empty: processes of this machine.
     """
     if not on:
-        runner = Attempt(state)
-        await asyncio.to_thread(runner.clear_ended)
-        await _run_by(runner, context, state, workers or default_workers(), max_cost)
+        with closing(make_server()) as server:
+            runner = Attempt(state, server)
+            await asyncio.to_thread(runner.clear_ended)
+            await _run_by(runner, context, state, workers or default_workers(), max_cost)
         return
     from ouro.batch.dask_runner import DaskRunner, connect, threads_of  # loads Dask
 

@@ -6,6 +6,10 @@ import os
 import pytest
 from fakes.files import git, make_repository, touch, write_tasks
 
+from ouro.batch.attempt import Attempt
+from ouro.batch.state import BatchState
+from ouro.batch.tasks import Batch, Task
+
 SECRET = "sk-ant-api03-" + "aB3" * 31 + "AA"
 
 
@@ -101,15 +105,32 @@ def test_c3_a_repository_is_obeyed_only_where_the_task_trusts_it(ouro, shops):
     assert "pineapple" in sent(ouro)
 
 
-def test_c3_a_python_file_of_a_repository_is_not_a_module_of_ouro(ouro, tmp_path, shops):
+@pytest.fixture
+def hostile(shops, tmp_path):
+    """A repository with a Python file that has the name of a module of ouro, and what it writes."""
     mark = tmp_path / "executed"
     (shops[0] / "yaml.py").write_text(f"open({str(mark)!r}, 'w')\n")
     git(shops[0], "add", ".")
     git(shops[0], "-c", "user.name=a", "-c", "user.email=a@b.example", "commit", "-qm", "yaml")
-    write_tasks(ouro.folder, [{"repo": str(shops[0]), "prompt": "say: x"}])
+    return shops[0], mark
+
+
+def test_c3_a_python_file_of_a_repository_is_not_a_module_of_ouro(ouro, hostile):
+    shop, mark = hostile
+    write_tasks(ouro.folder, [{"repo": str(shop), "prompt": "say: x"}])
     done, found = run(ouro)
     assert not mark.exists()
     assert found["shop"]["outcome"] == "done", done.err
+
+
+def test_c3_nor_is_it_where_each_session_starts_an_interpreter(hostile, tmp_path, monkeypatch):
+    monkeypatch.setattr("ouro.batch.attempt._PAUSES", ())
+    shop, mark = hostile
+    task = Task(id="a", repo=str(shop), prompt="say: x")
+    state = BatchState(tmp_path / "state")
+    state.begin(Batch("b", (task,)))
+    assert "model" in Attempt(state).run(task, None).detail  # it has none
+    assert not mark.exists()
 
 
 def test_c3_checks_are_confined_as_commands_of_the_agent_are(ouro, shops, tmp_path):

@@ -112,15 +112,18 @@ def test_c4_two_of_four_workers_are_killed_and_each_task_is_done_once(ouro, mach
 
 
 def _left_over(home):
-    """Headless processes of this home that still run."""
+    """Sessions of this home that still run, and servers that fork them whose worker is gone."""
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         try:
             words = (process / "cmdline").read_bytes().split(b"\0")
             own = (process / "environ").read_bytes()
+            parent = (process / "stat").read_text().rpartition(")")[2].split()[1]
+            parents_words = Path(f"/proc/{parent}/cmdline").read_bytes()
         except OSError:
             continue
-        if b"--print=" in b" ".join(words) and f"OURO_HOME={home}".encode() in own:
+        is_server = b"dask_worker" in parents_words
+        if b"ouro.warm_start" in words and f"OURO_HOME={home}".encode() in own and not is_server:
             found.append(process.name)
     return found
 

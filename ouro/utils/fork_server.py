@@ -1,0 +1,260 @@
+"""Processes that begin with their modules loaded: a server has loaded them, and forks for each.
+
+The server has one thread, does nothing else, and belongs to the process that started it: what it
+forks has the limits, the user and the namespaces that a process of its client would have.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import struct
+import subprocess
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+_HEAD = struct.Struct("=I")
+"""The length of a message; descriptors go with it."""
+_MAX_DESCRIPTORS = 8
+_START_TIMEOUT = 60.0
+"""Seconds until the server has loaded its modules, maybe beside much other work."""
+_CLOSED_ON_EXEC = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
+_COULD_NOT_START = 127
+
+
+class NoForkServer(OSError):
+    """The server is not there, or could not start the process."""
+
+
+class ForkedProcess:
+    """A process that a ForkServer started. It leads a session and a group of its own."""
+
+    def __init__(self, pid: int, descriptor: int, server: ForkServer) -> None:
+        self.pid = pid
+        self._descriptor = descriptor
+        """A pidfd: it can be read when the process has ended."""
+        self._server = server
+
+    def wait(self) -> None:
+        """Block until the process has ended. The system gives its id to no other one before."""
+        ended = select.poll()
+        ended.register(self._descriptor, select.POLLIN)
+        ended.poll()
+        os.close(self._descriptor)
+        self._server.forget(self.pid)
+
+
+class ForkServer:
+    """The client of a server; threads may share it. The first process starts the server.
+
+    Args:
+        program: the command that starts the server; the number of a descriptor is added.
+    """
+
+    def __init__(self, program: Sequence[str]) -> None:
+        self._program = tuple(program)
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._channel: socket.socket | None = None
+        self._is_usable = hasattr(os, "pidfd_open")
+
+    def start(
+        self,
+        words: Sequence[str],
+        folder: Path,
+        variables: Mapping[str, str],
+        *,
+        output: int,
+        errors: int,
+        keep: Sequence[int] = (),
+    ) -> ForkedProcess:
+        """Start a process without input, which inherits the descriptors `keep`.
+
+        Raises:
+            NoForkServer: this system cannot have one, or the process could not be started.
+        """
+        environment = {os.fsencode(name): os.fsencode(value) for name, value in variables.items()}
+        request = _Request([os.fsencode(word) for word in words], os.fsencode(folder), environment)
+        with self._lock:
+            if not self._is_usable:
+                raise NoForkServer("no fork server")
+            try:
+                channel = self._channel or self._connect()
+                process = self._start(channel, request, (output, errors, *keep))
+            except OSError as error:
+                self._end()
+                raise NoForkServer(str(error)) from error
+        if process is None:
+            raise NoForkServer("the process could not be started")
+        return process
+
+    def forget(self, pid: int) -> None:
+        """Let the system give the id of a process that has ended to another one."""
+        with self._lock, suppress(OSError):
+            if self._channel is not None:
+                _send(self._channel, pid)
+
+    def close(self) -> None:
+        """End the server, if it was started. What it started goes on."""
+        with self._lock:
+            self._end()
+
+    def _connect(self) -> socket.socket:
+        own, other = socket.socketpair()
+        self._channel = own
+        with other:
+            self._process = subprocess.Popen(
+                [*self._program, str(other.fileno())],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                pass_fds=(other.fileno(),),
+                start_new_session=True,  # Ctrl+C is for its client
+            )
+        own.settimeout(_START_TIMEOUT)
+        _receive(own)  # it has loaded its modules
+        own.settimeout(None)
+        return own
+
+    def _start(
+        self, channel: socket.socket, request: _Request, descriptors: Sequence[int]
+    ) -> ForkedProcess | None:
+        """None: there is no such folder."""
+        # The process waits until this client knows it. Else, if the server is killed in between,
+        # the caller would start another one, and two would be at work.
+        wait_for, go = os.pipe()
+        with os.fdopen(wait_for, "rb") as waiting, os.fdopen(go, "wb", 0) as going:
+            _send(channel, request, (waiting.fileno(), *descriptors))
+            answer = _receive(channel)
+            if not answer.descriptors:
+                return None
+            going.write(b"1")
+        return ForkedProcess(answer.content, answer.descriptors[0], self)
+
+    def _end(self) -> None:
+        self._is_usable = False
+        if self._channel is not None:
+            self._channel.close()
+            self._channel = None
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+
+class _Request(NamedTuple):
+    words: list[bytes]
+    folder: bytes
+    environment: dict[bytes, bytes]
+
+
+class _Message(NamedTuple):
+    content: Any
+    descriptors: list[int]
+
+
+def wait_for_fork(descriptor: int) -> list[str]:
+    """Serve the client at the other end of a socket. Returns in each process that is forked for it,
+    with the words of its command line; the server ends when its client has closed the socket, or
+    has ended.
+    """
+    channel = socket.socket(fileno=descriptor)
+    _send(channel, 0)
+    while True:
+        try:
+            content, descriptors = _receive(channel)
+        except OSError:
+            os._exit(0)
+        if isinstance(content, int):
+            os.waitpid(content, 0)
+            continue
+        request = _Request(*content)
+        if _is_forked(channel, request, descriptors):
+            return [os.fsdecode(word) for word in request.words]
+        for received in descriptors:
+            os.close(received)
+
+
+def _is_forked(channel: socket.socket, request: _Request, descriptors: Sequence[int]) -> bool:
+    """Fork, and tell the client when the process has its folder and its group; returns whether this
+    is the new process.
+    """
+    waiting, ready = os.pipe()
+    pid = os.fork()
+    if not pid:
+        channel.close()
+        os.close(waiting)
+        _begin(request, descriptors, ready)
+        return True
+    os.close(ready)
+    is_ready = os.read(waiting, 1)
+    os.close(waiting)
+    if is_ready:
+        process = os.pidfd_open(pid)
+        _send(channel, pid, (process,))
+        os.close(process)
+    else:
+        os.waitpid(pid, 0)
+        _send(channel, pid)
+    return False
+
+
+def _begin(request: _Request, descriptors: Sequence[int], ready: int) -> None:
+    """Let this process be the one that was asked for, as soon as the client knows it; otherwise end
+    it.
+    """
+    is_known = b""
+    with suppress(OSError, ValueError):
+        go = _become(request, descriptors)
+        os.write(ready, b"1")
+        os.close(ready)
+        is_known = os.read(go, 1)
+        os.close(go)
+    if not is_known:
+        os._exit(_COULD_NOT_START)
+
+
+def _become(request: _Request, descriptors: Sequence[int]) -> int:
+    """Take the folder, the output and the variables of a request; returns the descriptor to wait
+    for. Raises OSError: its folder is gone.
+    """
+    os.setsid()
+    os.chdir(request.folder)
+    go, output, errors, *_ = descriptors
+    os.dup2(output, 1)
+    os.dup2(errors, 2)
+    os.close(output)
+    os.close(errors)
+    os.environb.clear()
+    os.environb.update(request.environment)
+    return go
+
+
+def _send(channel: socket.socket, content: object, descriptors: Sequence[int] = ()) -> None:
+    data = msgspec.msgpack.encode(content)
+    socket.send_fds(channel, [_HEAD.pack(len(data))], list(descriptors))
+    channel.sendall(data)
+
+
+def _receive(channel: socket.socket) -> _Message:
+    """The next message. Raises OSError: there is none, because the other end is gone."""
+    head, descriptors, _, _ = socket.recv_fds(
+        channel, _HEAD.size, _MAX_DESCRIPTORS, _CLOSED_ON_EXEC
+    )
+    if len(head) < _HEAD.size:
+        raise NoForkServer("the other end is gone")
+    missing = _HEAD.unpack(head)[0]
+    data = b""
+    while missing:
+        part = channel.recv(missing)
+        if not part:
+            raise NoForkServer("the other end is gone")
+        data += part
+        missing -= len(part)
+    return _Message(msgspec.msgpack.decode(data), descriptors)
