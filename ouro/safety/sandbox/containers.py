@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import io
 import json
 import os
@@ -30,12 +29,12 @@ from ouro.safety.sandbox.engine import (
     last_line,
     refuse,
 )
+from ouro.safety.sandbox.process_record import PREFIX, ProcessRecord, left_records
 from ouro.safety.sandbox.tiers import SandboxPolicy
 from ouro.settings import SandboxSettings
 from ouro.utils.git import Git, git_dirs
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.log import log
-from ouro.utils.runtime import ensure_private_dir
 
 _IMAGE = late_pattern(r"[A-Za-z0-9][\w./:@-]*")
 _TEMP = "/tmp"  # noqa: S108 - inside
@@ -184,7 +183,7 @@ class _Container:
     """A running container of a session."""
 
     def __init__(
-        self, engine: ContainerEngine, name: str, state: tuple[object, ...], record: _Record
+        self, engine: ContainerEngine, name: str, state: tuple[object, ...], record: ProcessRecord
     ) -> None:
         self.engine = engine
         self.name = name
@@ -215,35 +214,16 @@ class _Container:
             log.warning("the container %s could not be removed", self.name)
 
 
-class _Record:
-    """A file that names a container. It is locked while its ouro lives: the record of a killed one
-    is not, and the next start removes its container.
-    """
-
-    def __init__(self, folder: Path, engine: ContainerEngine, name: str, own: Path) -> None:
-        self._path = ensure_private_dir(folder) / name
-        self._file = self._path.open("x", encoding="utf-8")
-        fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        about = {"engine": engine.name, "program": engine.program, "folder": str(own)}
-        self._file.write(json.dumps(about))
-        self._file.flush()
-
-    def remove(self) -> None:
-        self._path.unlink(missing_ok=True)
-        self._file.close()
-
-
 def remove_left_containers(state_dir: Path) -> int:
     """Remove the containers of killed ouro processes; returns how many. Blocks."""
     removed = 0
-    for path in sorted(_records_dir(state_dir).glob("ouro-*")):
-        with suppress(OSError, ValueError, ToolError), path.open("r+", encoding="utf-8") as file:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            about = json.loads(file.read() or "{}")
+    for record in left_records(_records_dir(state_dir)):
+        with suppress(OSError, ValueError, ToolError):
+            about = json.loads(record.about or "{}")
             engine = _engine_of(about)
-            if engine is None or engine.remove_container(path.name):
+            if engine is None or engine.remove_container(record.path.name):
                 _remove_own_folder(about.get("folder", ""))
-                path.unlink(missing_ok=True)
+                record.path.unlink(missing_ok=True)
                 removed += engine is not None
     return removed
 
@@ -395,9 +375,15 @@ class Containers:
         self._demand_image()
         if str(self._root) in _COVERED:
             raise refuse(f"{self._root} cannot be shared with a container")
-        name = f"ouro-{os.getpid()}-{secrets.token_hex(4)}"
+        name = f"{PREFIX}{os.getpid()}-{secrets.token_hex(4)}"
         records = _records_dir(self._state_dir)
-        record = _Record(records, self.engine, name, self._own_folder())
+        engine = self.engine
+        about = {
+            "engine": engine.name,
+            "program": engine.program,
+            "folder": str(self._own_folder()),
+        }
+        record = ProcessRecord(records, name, json.dumps(about))
         container = _Container(self.engine, name, state, record)
         try:
             words = self._run_words(view, name)

@@ -2,36 +2,26 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
-from contextlib import suppress
 from pathlib import Path
 
+from ouro.safety.sandbox.process_record import PREFIX, ProcessRecord, left_records
 from ouro.utils.log import log
-from ouro.utils.runtime import ensure_private_dir
-
-_PREFIX = "ouro-"
 
 
 class TempFolder:
     """A folder that is deleted with its session.
 
-    A record of it in `state_dir` is locked while its ouro lives: `remove_left_temp_folders` deletes
-    the folder of a killed one.
+    `state_dir` has a record of it: `remove_left_temp_folders` deletes the folder of a killed ouro.
     """
 
     def __init__(self, state_dir: Path) -> None:
         import tempfile  # imported late: it imports random
 
-        self.path = Path(os.path.realpath(tempfile.mkdtemp(prefix=_PREFIX)))
-        self._record: Path | None = None
+        self.path = Path(os.path.realpath(tempfile.mkdtemp(prefix=PREFIX)))
+        self._record: ProcessRecord | None = None
         try:
-            record = ensure_private_dir(_records_dir(state_dir)) / self.path.name
-            self._file = record.open("x", encoding="utf-8")
-            self._record = record
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            self._file.write(str(self.path))
-            self._file.flush()
+            self._record = ProcessRecord(_records_dir(state_dir), self.path.name, str(self.path))
         except OSError as error:  # it is deleted with the session all the same
             log.warning("no record of a temporary folder: %s", error)
 
@@ -40,21 +30,18 @@ class TempFolder:
 
         shutil.rmtree(self.path, ignore_errors=True)
         if self._record is not None:
-            self._record.unlink(missing_ok=True)
-            self._file.close()
+            self._record.remove()
 
 
 def remove_left_temp_folders(state_dir: Path) -> None:
     """Delete the folders of killed ouro processes. Blocks."""
     import shutil  # imported late: few sessions need it
 
-    for record in _records_dir(state_dir).glob(f"{_PREFIX}*"):
-        with suppress(OSError), record.open(encoding="utf-8") as file:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            folder = Path(file.read())
-            if folder.is_absolute() and folder.name == record.name:
-                shutil.rmtree(folder, ignore_errors=True)
-            record.unlink(missing_ok=True)
+    for record in left_records(_records_dir(state_dir)):
+        folder = Path(record.about)
+        if folder.is_absolute() and folder.name == record.path.name:
+            shutil.rmtree(folder, ignore_errors=True)
+        record.path.unlink(missing_ok=True)
 
 
 def _records_dir(state_dir: Path) -> Path:
