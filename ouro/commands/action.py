@@ -65,6 +65,17 @@ def port(text: str) -> int:
     return int(text)
 
 
+def percent(text: str) -> float:
+    """A number from 0 to 100, as `type` of an argument; `%` may follow it."""
+    try:
+        found = float(text.removesuffix("%"))
+    except ValueError:
+        found = -1.0
+    if not 0 <= found <= 100:
+        raise ArgumentTypeError(f"`{text}` is not a number from 0 to 100")
+    return found
+
+
 def amount(text: str) -> float:
     """US dollars, as `type` of an argument."""
     try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ouro.commands.action import Action, arg, count
+from ouro.commands.action import Action, amount, arg, count, percent
 
 _STATE = arg("state", metavar="FOLDER", help="the folder that `batch run` printed")
 _TASKS = arg("task", nargs="*", default=[], metavar="TASK", help="some of the tasks, by id")
@@ -31,7 +31,9 @@ BATCH_ACTIONS = (
                 help="a variable that these workers must have",
             ),
             arg("-j", "--workers", type=count, default=None, metavar="N", help="tasks at once"),
-            arg("--max-cost", type=float, default=None, metavar="DOLLARS", help="of the whole run"),
+            arg(
+                "--max-cost", type=amount, default=None, metavar="DOLLARS", help="of the whole run"
+            ),
             arg("--again", action="store_true", help="also what has failed before"),
             arg("--dry-run", action="store_true", help="show the tasks, and run none"),
             arg("-y", "--yes", action="store_true", help="do not ask about secrets in prompts"),
@@ -129,13 +131,22 @@ BATCH_ACTIONS = (
             arg("--repeats", type=count, default=None, metavar="N", help="runs of each task"),
             arg("--state", default="", metavar="FOLDER", help="else beside the folder"),
             arg("-j", "--workers", type=count, default=None, metavar="N", help="tasks at once"),
-            arg("--max-cost", type=float, default=None, metavar="DOLLARS", help="of the whole run"),
+            arg(
+                "--max-cost", type=amount, default=None, metavar="DOLLARS", help="of the whole run"
+            ),
+            arg(
+                "--fail-under",
+                type=percent,
+                default=0.0,
+                metavar="PERCENT",
+                help="exit 1 if fewer of a model's runs pass",
+            ),
             arg("--again", action="store_true", help="also what did not pass before"),
             arg("--dry-run", action="store_true", help="show the runs, and start none"),
             arg("--html", default="", metavar="FILE", help="write the tables as a page"),
             arg("--force", action="store_true", help="replace that file"),
         ),
-        ("eval evals", "eval evals -m sonnet -m gpt-5 --memory both --repeats 5"),
+        ("eval evals --fail-under 80", "eval evals -m sonnet -m gpt-5 --memory both --repeats 5"),
         "shell",
     ),
 )

@@ -42,6 +42,7 @@ async def run(
     state: str,
     workers: int | None,
     max_cost: float | None,
+    fail_under: float,
     again: bool,
     dry_run: bool,
     html: str,
@@ -67,7 +68,7 @@ async def run(
     results = {result.id: result for result in found.results()}
     if html:
         write_document(Path(html), _page(evaluation, results), force=force)
-    return _summary(evaluation, results, where)
+    return _summary(evaluation, results, where, fail_under)
 
 
 def _planned(evaluation: Evaluation, where: Path) -> Answer:
@@ -82,7 +83,10 @@ def _planned(evaluation: Evaluation, where: Path) -> Answer:
     return Answer([msgspec.to_builtins(run) for run in evaluation.runs], view)
 
 
-def _summary(evaluation: Evaluation, results: dict[str, TaskResult], where: Path) -> Answer:
+def _summary(
+    evaluation: Evaluation, results: dict[str, TaskResult], where: Path, fail_under: float
+) -> Answer:
+    """The tables. The exit code is 1 if a run is missing or says nothing, or too few passed."""
     scores = _scores(evaluation.runs, results)
     view: View = [
         Title(evaluation.batch.name),
@@ -92,6 +96,8 @@ def _summary(evaluation: Evaluation, results: dict[str, TaskResult], where: Path
     if len(arms) > 1:
         head = ("task", *map(_arm_title, arms))
         view += [Title("By task"), *table([head, *_task_rows(evaluation, arms, results)])]
+    low = [arm for arm, found in scores.items() if 100 * found.rate < fail_under]
+    view += [line(f"{_arm_title(arm)}: fewer than {fail_under:g} % passed.") for arm in low]
     view.append(line(f"State: {where}. Of one run: ouro batch show {where} TASK.MODEL.REPEAT"))
     value = {
         "name": evaluation.batch.name,
@@ -103,7 +109,7 @@ def _summary(evaluation: Evaluation, results: dict[str, TaskResult], where: Path
         "runs": [_run_value(run, results.get(run.id)) for run in evaluation.runs],
     }
     is_whole = all(not found.faults and not found.missing for found in scores.values())
-    return Answer(value, view, 0 if is_whole else 1)
+    return Answer(value, view, 0 if is_whole and not low else 1)
 
 
 def _scores(

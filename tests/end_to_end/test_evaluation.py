@@ -40,6 +40,15 @@ def test_arms_are_counted_apart_and_a_failed_check_is_no_pass(ouro):
     assert used == {"test-model", "other-model"}
 
 
+def test_a_row_in_which_too_few_passed_is_an_error_only_if_the_user_asks_for_it(ouro):
+    write_task(ouro.folder, "good", RIGHT)
+    write_task(ouro.folder, "bad", WRONG)
+    assert [evaluate(ouro, *words)[0].code for words in ((), ("--fail-under", "50"))] == [0, 0]
+    done = ouro.headless("eval", "evals", "--fail-under", "51%")
+    assert (done.code, "default model: fewer than 51 % passed" in done.out) == (1, True)
+    assert ouro.headless("eval", "evals", "--fail-under", "120").code == 2
+
+
 def test_a_second_call_starts_nothing_and_prints_the_same(ouro):
     write_task(ouro.folder, "good", RIGHT)
     first = evaluate(ouro, "--repeats", "2")[1]
