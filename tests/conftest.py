@@ -83,9 +83,12 @@ def pytest_collection(session: pytest.Session) -> None:
                 )
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run tests with litellm first: one worker runs them, and imports it once."""
-    items.sort(key=lambda item: "litellm-" not in item.name)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Run tests with litellm first in a worker: one worker runs them, and imports it once. Without
+    workers they are last: its import takes seconds, and the first failure may come before.
+    """
+    is_worker = hasattr(config, "workerinput")
+    items.sort(key=lambda item: ("litellm-" in item.name) != is_worker)
 
 
 def pytest_collection_finish() -> None:

@@ -91,6 +91,8 @@ async def test_l14_failed_calls_in_a_row_are_named(repository, kind):
     assert requests == 30
 
 
+HONEST_CALLS = 130
+"""More than three times each limit of a turn."""
 HONEST = {
     "edits": lambda n: call("write", path=f"made/{n}.py", content=f"x = {n}\n"),
     "edits of one file": lambda n: call("write", path="a.py", content=f"x = {n}\n"),
@@ -101,11 +103,11 @@ HONEST = {
 
 @pytest.mark.parametrize("kind", HONEST)
 async def test_l14_long_honest_turn_is_not_stopped(repository, kind):
-    for number in range(300):
+    for number in range(HONEST_CALLS):
         (repository / f"file_{number}.txt").write_text("the same text\n")
-    finished, asked, requests = await play(repository, map(HONEST[kind], NUMBERS), 300)
+    finished, asked, requests = await play(repository, map(HONEST[kind], NUMBERS), HONEST_CALLS)
     assert (finished.outcome, asked) == ("answered", [])
-    assert requests == 301
+    assert requests == HONEST_CALLS + 1
 
 
 async def test_l14_on_the_screen_the_user_decides(repository):

@@ -29,14 +29,14 @@ def draw(answer, width=50):
     ]
 
 
-MOST_PIECES = 800
+MAX_PIECES = 200
 """Pieces of one drawn answer: a frame is drawn after each, and a document may have 20,000 letters."""
 
 
 def stream_answer(text, sizes):
     answer, place, turn = AnswerBlock(), 0, 0
     pieces = len(text) * len(sizes) // sum(sizes)
-    longer = 1 + pieces // MOST_PIECES
+    longer = 1 + pieces // MAX_PIECES
     while place < len(text):
         size = sizes[turn % len(sizes)] * longer
         answer.append(text[place : place + size])
