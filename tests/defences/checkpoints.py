@@ -30,7 +30,7 @@ DEFENCES = (
     Defence("E13", f"{CHECKPOINTS}/undo.py", "if is_unsure and file_state(", "if False and file_state(",
             "test_e13_killed_turns.py"),
     Defence("E13", f"{CHECKPOINTS}/turn_journal.py", ': > "$0.died"\n', "",
-            "test_e13_killed_turns.py"),
+            "test_e13_killed_turns.py -k files_that_a_command"),
     Defence("E13", f"{CHECKPOINTS}/undo.py", "outcome = done.get((turn.number, change.path))", "outcome = None",
             "test_e13_killed_turns.py"),
     Defence("E13", f"{CHECKPOINTS}/undo.py", "self._note_question(plan, outcomes)", "pass",

@@ -59,7 +59,7 @@ DEFENCES = (
     Defence("M12", f"{MEMORY}/git/files.py", 'seen = clean(text)', "seen = text",
             "test_m12_invisible_text.py"),
     Defence("S25", f"{MEMORY}/git/remote_wait.py", "timeout=_LOCK_STEP", "timeout=None",
-            "test_s25_remotes_that_hang.py"),
+            "test_s25_remotes_that_hang.py -k wait_for_another"),
     Defence("S26", f"{MEMORY}/git/memory_folders.py",
             "demand_known_layout(git_dir / MARK, str(git_dir), MemoryUnusable)", "pass",
             "test_s26_newer_layouts.py -k action_on"),

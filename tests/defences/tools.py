@@ -21,7 +21,7 @@ DEFENCES = (
     Defence("X2", "ouro/tools/shell_process.py", 'ulimit -S -m "$1"; ', "",
             "test_x2_processes_that_stay.py"),
     Defence("X2", "ouro/tools/shell_process.py", '{ ulimit -S -u "$2" || ulimit -S -p "$2"; } 2>&-; ', "",
-            "test_x2_processes_that_stay.py"),
+            "test_x2_processes_that_stay.py -k number_of_processes_is_limited"),
     Defence("X2", "ouro/tools/shell.py", "limits), *_describe_left(left)]", "limits)]",
             "test_x2_processes_that_stay.py"),
     Defence("X3", "ouro/tools/shell_process.py", "start_new_session=True,", "", "test_x3_no_terminal.py"),
