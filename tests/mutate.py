@@ -1,8 +1,10 @@
 """Removes the defences of docs/threats.md one by one, and expects a failing test: `python -m
 tests.mutate [CODE …]`.
 
-It works on a copy of the tree, beside the checkout. A defence whose removal no test detects is a failure, and so is an
-entry whose text is not in its file exactly once.
+It works on copies of the tree, beside the checkout. A process in each copy has imported what tests
+import of others, and forks for each run (see `tests.pytest_forks`). A defence whose removal no test
+detects is a failure, and so is an entry whose text is not in its file exactly once. The test that
+detects a removal must pass with all defences.
 """
 
 from __future__ import annotations
@@ -31,8 +33,8 @@ from tests.defences.defence import Defence
 from tests.pytest_forks import Request, Result
 
 PROJECT = Path(__file__).parents[1]
-_LIMIT = 600.0 * float(os.environ.get("TEST_TIME_FACTOR", "1"))
-"""Seconds for the tests of one defence. A test that hangs without it has detected its removal; nearly
+LIMIT = 600.0 * float(os.environ.get("TEST_TIME_FACTOR", "1"))
+"""Seconds for the tests of one defence. A test that hangs without it has detected its removal. Nearly
 always a limit of the test itself ends it before.
 """
 _NOT_FOUND = 4
@@ -62,11 +64,11 @@ class Copy:
     a process that runs its tests.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, project: Path = PROJECT) -> None:
         self.folder = folder / "tree"
         digest = hashlib.sha256()
-        for name in _files_of_the_tree():
-            content = (PROJECT / name).read_bytes()
+        for name in _files_of_the_tree(project):
+            content = (project / name).read_bytes()
             digest.update(f"{name} {len(content)}\n".encode() + content)
             (self.folder / name).parent.mkdir(parents=True, exist_ok=True)
             (self.folder / name).write_bytes(content)
@@ -93,22 +95,22 @@ class Copy:
         own = [path for path in sys.path if path.endswith("site-packages")]
         (packages / "tree.pth").write_text("\n".join([str(self.folder), *own]) + "\n")
 
-    def run(self, tests: list[str]) -> Result:
-        """Run tests until the first failure."""
+    def run(self, tests: list[str], limit: float) -> Result:
+        """Run tests until the first failure, for at most `limit` seconds."""
         words = ["-q", "-x", "-p", "no:randomly", *tests]
         assert self._process.stdin
         assert self._process.stdout
-        self._process.stdin.write(json.dumps(Request(words, _LIMIT)) + "\n")
+        self._process.stdin.write(json.dumps(Request(words, limit)) + "\n")
         self._process.stdin.flush()
         return Result(*json.loads(self._process.stdout.readline()))
 
-    def run_without(self, defence: Defence) -> Result:
+    def run_without(self, defence: Defence, limit: float) -> Result:
         """`run` without the defence."""
         path = self.folder / defence.file
         whole = path.read_text()
         path.write_text(whole.replace(defence.old, defence.new))
         try:
-            return self.run(_words(defence))
+            return self.run(_words(defence), limit)
         finally:
             path.write_text(whole)
 
@@ -118,13 +120,13 @@ class Copy:
         self._process.wait()
 
 
-def _files_of_the_tree() -> Iterator[str]:
+def _files_of_the_tree(project: Path) -> Iterator[str]:
     listed = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-        cwd=PROJECT, capture_output=True, check=True, text=True,
+        cwd=project, capture_output=True, check=True, text=True,
     )  # fmt: skip
     names = filter(None, listed.stdout.split("\0"))
-    return (name for name in sorted(names) if (PROJECT / name).is_file())
+    return (name for name in sorted(names) if (project / name).is_file())
 
 
 def _words(defence: Defence) -> list[str]:
@@ -145,7 +147,8 @@ class Outcome(NamedTuple):
 class Mutations:
     """Removes defences in copies of the tree."""
 
-    def __init__(self, copies: list[Copy]) -> None:
+    def __init__(self, copies: list[Copy], limit: float = LIMIT) -> None:
+        self._limit = limit
         self._copies: queue.SimpleQueue[Copy] = queue.SimpleQueue()
         for copy in copies:
             self._copies.put(copy)
@@ -157,12 +160,12 @@ class Mutations:
         """Run the tests of a defence without it, and the one that fails with all defences."""
         copy = self._copies.get()
         try:
-            result = copy.run_without(defence)
+            result = copy.run_without(defence, self._limit)
             if result.code == 0:
                 why = "" if result.passed else "all its tests are skipped on this machine"
                 return Outcome("UNNOTICED", "", why)
             if not result.test or (result.code or 0) > 1:
-                return Outcome("BROKEN", "", result.output)
+                return Outcome("BROKEN", "", " ".join(result.output.split())[-300:])
             if not self._passes_with_all(copy, result.test):
                 return Outcome("RED WITH ALL DEFENCES", result.test)
             return Outcome("red", result.test, "hangs" if result.code is None else "")
@@ -173,9 +176,9 @@ class Mutations:
         with self._lock:
             known = self._passes.get(test)
         if known is None:
-            result = copy.run([test])
+            result = copy.run([test], self._limit)
             if result.code == _NOT_FOUND:  # pytest cannot read the parameters in some names
-                result = copy.run([test.partition("[")[0]])
+                result = copy.run([test.partition("[")[0]], self._limit)
             known = result.code == 0 and result.passed > 0
             with self._lock:
                 self._passes[test] = known
