@@ -187,7 +187,7 @@ class Mutations:
 
 class Report:
     """The lines of a run: on the screen, and in a file from which the next run of the same tree
-    goes on.
+    continues.
     """
 
     def __init__(self, path: Path | None, digest: str) -> None:

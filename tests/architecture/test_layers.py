@@ -79,7 +79,7 @@ def test_no_module_hides_a_lazy_export_of_its_package():
 
 def test_each_package_has_its_folder_of_tests():
     """`tests/tools` tests `ouro/tools`. Tests of several packages have folders of their own."""
-    of_several = {".", "architecture", "end_to_end", "fakes", "faults"}
+    of_several = {".", "api", "architecture", "end_to_end", "fakes", "faults"}
     packages = {
         source.name.rpartition("/")[0]
         for source in sources()
