@@ -91,6 +91,18 @@ async def test_a_dialog_has_its_title_first_and_its_keys_last(name, size):
         assert max(map(len, screen_text(pilot.app).split("\n"))) <= size[0]
 
 
+async def test_a_narrow_list_of_sessions_says_what_escape_does():
+    keymap = Keymap()
+
+    async def get_catalog():
+        return FakeSession().session_catalog
+
+    async with screen_of(FakeSession()).run_test(size=(40, 10)) as pilot:
+        await opened(pilot)
+        pilot.app.push_screen(SessionPicker(get_catalog, keymap, esc="new session"))
+        await until(pilot, lambda: "Enter resumes · Esc new session" in screen_text(pilot.app))
+
+
 async def test_a_low_terminal_shows_a_short_question_whole_and_scrolls_a_long_one():
     question = "May the agent of this session read what the folder says? It would obey AGENTS.md."
     details = [Choice("yes", "yes", "now and in every later session of this folder"), *MANY[:2]]

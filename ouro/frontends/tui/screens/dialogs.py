@@ -102,7 +102,9 @@ class KeyLine(Widget):
         most = 1 if self.screen.has_class("-low") else self._most
         shown = [" ".join(filter(None, key)) for key in self.keys]
         if self._more and width >= WORDS_FROM:
-            shown[-1] = f"{self._more} keys · {shown[-1]}"
+            last = f"{self._more} keys · {shown[-1]}"
+            if most > 1 or len(f"{shown[0]} · {last}") <= width:
+                shown[-1] = last
         return join_fitting(shown, width, most)
 
 

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from re import Pattern
 
 from rich.cells import cell_len
 from textual import events
@@ -30,6 +31,7 @@ from ouro.frontends.event_lines import PERMIT_LABELS
 from ouro.frontends.tui.blocks.block_list import TranscriptBlock
 from ouro.frontends.tui.blocks.lines import code_content, join_fitting, tidy
 from ouro.frontends.tui.blocks.messages import AnswerBlock
+from ouro.frontends.tui.blocks.paged_lines import plain_lines
 from ouro.frontends.tui.blocks.tool_card import DisplayBlock
 from ouro.frontends.tui.keymap import Keymap
 from ouro.frontends.tui.look import (
@@ -41,6 +43,7 @@ from ouro.frontends.tui.look import (
 from ouro.frontends.tui.widgets.choice_list import ChoiceList
 from ouro.frontends.tui.widgets.transcript import TranscriptView
 from ouro.frontends.tui.widgets.typed_field import TypedField
+from ouro.utils.late_pattern import late_pattern
 from ouro.utils.text import clean, escaped, one_line, plural
 
 _ROWS_AROUND = (
@@ -287,8 +290,20 @@ class QuestionPanel(Vertical, can_focus=True):
         self.choose(self.options.place)
 
 
+class _BlockBody(TranscriptView):
+    """A block that is asked about."""
+
+    def go_to_line(self, wanted: Pattern[str]) -> None:
+        """Show the first line that begins with `wanted` at the top."""
+        for block in self._blocks.blocks:
+            lines = plain_lines(block.lines(self.size.width, self._palette))
+            found = [number for number, line in enumerate(lines) if wanted.match(line.text)]
+            if found:
+                self._go_to(block, found[0])
+
+
 def _block_body(block: TranscriptBlock) -> TranscriptView:
-    view = TranscriptView(classes="question--body")
+    view = _BlockBody(classes="question--body")
     view.following = False  # show its beginning
     view.add(block)
     return view
@@ -310,6 +325,10 @@ _KEYS: Mapping[PermitChoice, str] = {
     "no": "decline",
 }
 """The actions of the keymap that choose them."""
+
+
+_CHANGED = late_pattern(r"\s*\d+ [-+](\s|$)")
+"""A changed line of a diff, with its number."""
 
 
 class PermissionPanel(QuestionPanel):
@@ -341,6 +360,8 @@ class PermissionPanel(QuestionPanel):
         )
         self._amount = amount
         self._asked = asked
+        self._shows_change = False
+        """Whether a low terminal has shown the first change."""
         self._refusal: PermitChoice = "stop" if "stop" in asked.choices else "no"
 
     def answer_of(self, key: str, action: str, character: str) -> Callable[[], object] | None:
@@ -354,6 +375,19 @@ class PermissionPanel(QuestionPanel):
     def _fit(self) -> None:
         self.options.comment = (one_line(self.field.value, 60) or "…") if self.field.display else ""
         super()._fit()
+
+        if not self._shows_change and self.scrolls and self.app.size.height < HEADER_FROM_HEIGHT:
+            self._shows_change = True
+            self.call_after_refresh(self._show_change)
+
+    def _show_change(self) -> None:
+        """Show the first changed line first: a low terminal has no room for lines above it. The
+        reason names the file, if there is room for it.
+        """
+        if not self.query_one(".question--why").size.height:
+            return
+        for body in self.query(_BlockBody):
+            body.go_to_line(_CHANGED)
 
     def on_input_changed(self) -> None:
         self._fit()

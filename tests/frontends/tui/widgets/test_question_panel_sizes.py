@@ -233,3 +233,17 @@ async def test_a_question_about_a_long_file_draws_what_is_seen():
             panel.query_one(".question--body").action_scroll_end()
             await until(pilot, lambda: "value_4999" in screen_text(pilot.app))
         assert counts["_Hunk._row"] <= 4 * PAGE_ROWS
+
+
+async def test_a_low_terminal_shows_the_first_changed_line_of_an_edit():
+    before = "\n".join(f"line {number}" for number in range(20))
+    change = file_change("api.py", before, before.replace("line 9\n", "line nine\n"))
+    shown = Display("", Diff((change,)))
+    asks = PermissionAsked("q1", PUSH, "edit api.py", shown, "it changes api.py", "write(api.py)")
+    async with screen_of(FakeSession([[asks]])).run_test(size=(40, 10)) as pilot:
+        await opened(pilot)
+        await pilot.press("g", "enter")
+        await asked(pilot)
+        await until(pilot, lambda: "- line 9" in screen_text(pilot.app))
+        assert "it changes api.py" in screen_text(pilot.app)
+        assert "line 6" not in screen_text(pilot.app)
